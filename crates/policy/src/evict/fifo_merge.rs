@@ -1,0 +1,297 @@
+//! FIFO-Merge: the policy of Segcache's merge eviction, entry by entry.
+//!
+//! # Idea
+//! Evictions come in groups. The hand examines the next hundred entries from the old end, keeps the
+//! half that was hit most for their weight in its place, and evicts the rest one after the other.
+//! Comparing neighbours in age makes plain counters comparable: no aging is needed.
+//!
+//! # Source
+//! J. Yang, Y. Yue, K. V. Rashmi, *Segcache: a memory-efficient and scalable in-memory key-value
+//! cache for small objects*, NSDI 2021,
+//! <https://www.usenix.org/conference/nsdi21/presentation/yang-juncheng>; as a policy of single
+//! entries in libCacheSim 0.3.5 (`FIFO_Merge`), with which results were compared.
+//!
+//! # State
+//! Per entry: 16 bits (hits, place, epoch tag) and a 4-byte reference in a queue. Besides: the group
+//! under examination.
+//!
+//! # Cost
+//! hit: one write of the entry's 16 bits · insert O(1) · remove, relocate: a look through the group ·
+//! evict: one step per entry examined, a hundred for every forty-nine victims, and a sort of them.
+//!
+//! # Knobs
+//! `examine` (100; 2 to 1000): entries in a group. `keep` (50; 1 to 999): how many of them stay.
+//!
+//! # Departures
+//! As in the reference's code one fewer than `examine − keep` leaves, and hits are not forgotten by
+//! those who stay; `keep` above `examine − 2` counts as that. A hit does not rescue a planned victim.
+//! Ties are broken by chance. Hits stop counting at 511. Stale references as in `fifo`.
+//!
+//! # Avoid when
+//! The cache holds only a few hundred entries: then it is little better than FIFO.
+
+use crate::any::Knobs;
+use crate::parts::chance::Chance;
+use crate::parts::epochs::{EpochRing, TAG_BITS, TAG_MASK, Tag};
+use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+
+crate::knobs! {
+    /// The knobs of [`FifoMerge`].
+    pub struct FifoMergeConfig {
+        /// Entries in a group.
+        examine: u16 = 100, 2 => 1000;
+        /// How many of them stay.
+        keep: u16 = 50, 1 => 999;
+    }
+}
+
+/// The entry's bits:
+/// ```text
+/// bit 15  7 6   5 4   0
+///    [hits][place][tag]     place 0, 1: a queue; 2: in the group, with tag 1
+/// ```
+const PLACE_SHIFT: u32 = TAG_BITS;
+const PLACED: u16 = 0x7F;
+const IN_GROUP: u16 = 2 << PLACE_SHIFT | 1;
+const ONE_HIT: u16 = 1 << 7;
+
+#[inline]
+fn place_of(meta: u16) -> usize {
+    usize::from(meta >> PLACE_SHIFT & 3)
+}
+
+#[inline]
+fn is_filed(cells: &impl Cells<u16>, slot: Slot, queue: usize, tag: Tag) -> bool {
+    let placed = (queue as u16) << PLACE_SHIFT | u16::from(tag);
+    cells.is_live(slot) && cells.get(slot) & PLACED == placed
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Examined {
+    slot: Slot,
+    /// Hits for the weight, and a little chance.
+    worth: f64,
+    /// Whether the hand has gone back to the old end since.
+    is_before_wrap: bool,
+}
+
+/// FIFO-Merge.
+#[derive(Clone, Debug)]
+pub struct FifoMerge {
+    queues: [EpochRing; 2],
+    live: [usize; 2],
+    /// Which queue the hand still has to pass; the other was passed.
+    ahead: usize,
+    /// In the order of age while it is examined, then the planned victims, the next one last.
+    group: Vec<Examined>,
+    is_planned: bool,
+    examine: usize,
+    keep: usize,
+    capacity: u64,
+    chance: Chance,
+}
+
+impl FifoMerge {
+    fn held(&self) -> usize {
+        self.live[0] + self.live[1] + self.group.len()
+    }
+
+    #[inline]
+    fn file(&mut self, cells: &mut impl Cells<u16>, slot: Slot, queue: usize, hits: u16) {
+        let tag = self.queues[queue].push(slot, cells.weight(slot), self.capacity);
+        cells.set(slot, hits | (queue as u16) << PLACE_SHIFT | u16::from(tag));
+        self.live[queue] += 1;
+    }
+
+    fn compact(&mut self, cells: &impl Cells<u16>) {
+        for queue in 0..2 {
+            self.queues[queue].compact(self.live[queue], |slot, tag| {
+                is_filed(cells, slot, queue, tag)
+            });
+        }
+    }
+
+    /// Where nothing is left ahead, the hand starts again at the old end.
+    fn wrap(&mut self) {
+        if self.live[self.ahead] == 0 {
+            self.ahead = 1 - self.ahead;
+            self.group
+                .iter_mut()
+                .for_each(|one| one.is_before_wrap = true);
+        }
+    }
+
+    /// The next entry that the hand comes to; `None` for a stale reference.
+    fn next(&mut self, cells: &mut impl Cells<u16>) -> Option<Slot> {
+        let queue = self.ahead;
+        let (slot, tag) = self.queues[queue]
+            .pop()
+            .expect("every entry held has a reference");
+        if !is_filed(cells, slot, queue, tag) {
+            return None;
+        }
+        self.live[queue] -= 1;
+        Some(slot)
+    }
+
+    fn examine(&mut self, cells: &mut impl Cells<u16>, slot: Slot) {
+        let hits = cells.get(slot) & !PLACED;
+        cells.set(slot, hits | IN_GROUP);
+        let count = f64::from(hits / ONE_HIT) + self.chance.unit() / 10.0;
+        let worth = count / f64::from(cells.weight(slot).max(1));
+        self.group.push(Examined {
+            slot,
+            worth,
+            is_before_wrap: false,
+        });
+    }
+
+    /// The group is complete: those who stay go back in their order, the others become the plan.
+    fn plan(&mut self, cells: &mut impl Cells<u16>) {
+        let leaving = (self.examine - self.keep.min(self.examine - 2)) - 1;
+        let mut order: Vec<usize> = (0..self.group.len()).collect();
+        order.sort_by(|&a, &b| self.group[a].worth.total_cmp(&self.group[b].worth));
+        let victims: Vec<Examined> = order[..leaving]
+            .iter()
+            .rev()
+            .map(|&index| self.group[index])
+            .collect();
+        let mut staying = order.split_off(leaving);
+        staying.sort_unstable();
+        let group = core::mem::replace(&mut self.group, victims);
+        for index in staying {
+            let one = group[index];
+            let hits = cells.get(one.slot) & !PLACED;
+            let queue = if one.is_before_wrap {
+                self.ahead
+            } else {
+                1 - self.ahead
+            };
+            self.file(cells, one.slot, queue, hits);
+        }
+        self.is_planned = true;
+    }
+}
+
+impl Policy for FifoMerge {
+    type Meta = u16;
+    type Config = FifoMergeConfig;
+    const NAME: &'static str = "fifo-merge";
+    const ON_HIT: OnHit = OnHit::Mark;
+
+    fn new(capacity: u64, config: &FifoMergeConfig, seed: u64) -> Self {
+        assert!(config.is_valid(), "knobs are checked where they are read");
+        FifoMerge {
+            queues: [EpochRing::new(), EpochRing::new()],
+            live: [0, 0],
+            ahead: 0,
+            group: Vec::new(),
+            is_planned: false,
+            examine: usize::from(config.examine),
+            keep: usize::from(config.keep),
+            capacity,
+            chance: Chance::new(seed),
+        }
+    }
+
+    fn resize(&mut self, capacity: u64) {
+        self.capacity = capacity;
+    }
+
+    #[inline]
+    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
+        Admit::Yes
+    }
+
+    #[inline]
+    fn insert(&mut self, cells: &mut impl Cells<u16>, slot: Slot) {
+        self.wrap();
+        self.file(cells, slot, self.ahead, 0);
+        self.compact(cells);
+    }
+
+    #[inline]
+    fn mark(&self, _facts: &impl Facts, _slot: Slot, meta: u16) -> Option<u16> {
+        meta.checked_add(ONE_HIT)
+    }
+
+    fn reweigh(&mut self, _cells: &mut impl Cells<u16>, _slot: Slot, _old_weight: u32) {}
+
+    fn moved(&mut self, cells: &mut impl Cells<u16>, old: Slot, new: Slot) {
+        let meta = cells.get(new);
+        if let Some(queue) = self.queues.get_mut(place_of(meta)) {
+            queue.push_in((meta as u8) & TAG_MASK, new);
+            self.compact(cells);
+        } else {
+            self.group
+                .iter_mut()
+                .filter(|one| one.slot == old)
+                .for_each(|one| one.slot = new);
+        }
+    }
+
+    fn remove(&mut self, cells: &mut impl Cells<u16>, slot: Slot) {
+        match place_of(cells.get(slot)) {
+            queue @ 0..2 => self.live[queue] -= 1,
+            _ => self.group.retain(|one| one.slot != slot),
+        }
+        cells.set(slot, 0);
+        self.compact(cells);
+    }
+
+    fn evict(&mut self, cells: &mut impl Cells<u16>, budget: &mut Budget) -> Eviction {
+        while self.held() > 0 {
+            if !budget.spend() {
+                return Eviction::Again;
+            }
+            self.is_planned &= !self.group.is_empty();
+            let is_small = self.held() <= self.examine;
+            if self.is_planned || (is_small && !self.group.is_empty()) {
+                let next = if self.is_planned {
+                    self.group.pop()
+                } else {
+                    Some(self.group.remove(0))
+                };
+                let slot = next.expect("the group was just seen not to be empty").slot;
+                cells.set(slot, 0);
+                return Eviction::Victim(slot);
+            }
+            self.wrap();
+            let Some(slot) = self.next(cells) else {
+                continue;
+            };
+            if is_small {
+                cells.set(slot, 0);
+                return Eviction::Victim(slot);
+            }
+            self.examine(cells, slot);
+            if self.group.len() == self.examine {
+                self.plan(cells);
+            }
+        }
+        Eviction::Empty
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let queues: usize = self.queues.iter().map(EpochRing::heap_bytes).sum();
+        queues + self.group.capacity() * size_of::<Examined>()
+    }
+
+    fn check(&self, cells: &impl Cells<u16>) {
+        for queue in 0..2 {
+            self.queues[queue].check();
+            let filed =
+                self.queues[queue].live_slots(|slot, tag| is_filed(cells, slot, queue, tag));
+            assert_eq!(
+                filed.len(),
+                self.live[queue],
+                "every entry held has a reference"
+            );
+        }
+        assert!(self.group.len() < self.examine);
+        for one in &self.group {
+            assert!(cells.is_live(one.slot));
+            assert_eq!(cells.get(one.slot) & PLACED, IN_GROUP);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Hyperbolic caching: requests per time in the cache.
+//!
+//! # Idea
+//! An entry's worth is how often it was asked for, divided by how long it has been here. The worth
+//! of what is no longer asked for falls like a hyperbola, and the order of two entries may change
+//! without either being touched, so no queue can keep it: an eviction samples, and the least goes.
+//!
+//! # Source
+//! A. Blankstein, S. Sen, M. J. Freedman, *Hyperbolic caching: flexible caching for web
+//! applications*, USENIX ATC 2017,
+//! <https://www.usenix.org/conference/atc17/technical-sessions/presentation/blankstein>. Compared with
+//! libCacheSim 0.3.5.
+//!
+//! # State
+//! Per entry: 8 bytes (32 bits each of hits and of the request number at its birth).
+//!
+//! # Cost
+//! hit: one write of the entry's word · insert O(1) · remove 0 · evict: one step per sample.
+//!
+//! # Knobs
+//! `samples` (64; 1 to 1024): entries sampled for one eviction.
+//!
+//! # Departures
+//! Time is counted in requests. With `samples` at 64 as in the source, but without its pool of
+//! candidates kept from the last eviction.
+//!
+//! # Avoid when
+//! Evictions must be cheap: 64 entries are touched for each. It keeps what once was popular for long.
+
+use crate::any::Knobs;
+use crate::parts::chance::Chance;
+use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+
+crate::knobs! {
+    /// The knobs of [`Hyperbolic`].
+    pub struct HyperbolicConfig {
+        /// Entries sampled for one eviction.
+        samples: u32 = 64, 1 => 1024;
+    }
+}
+
+/// Hyperbolic caching.
+#[derive(Clone, Debug)]
+pub struct Hyperbolic {
+    chance: Chance,
+    samples: u32,
+    /// Samples that the eviction under way has taken.
+    taken: u32,
+    /// The least worthy of them.
+    least: Option<(f64, Slot)>,
+}
+
+/// The entry's word:
+/// ```text
+/// bit 63   32 31    0
+///    [ hits ][ born ]     hits count the birth: 0 is "not told"
+/// ```
+const ONE_HIT: u64 = 1 << 32;
+
+/// Requests for the entry over requests since its birth.
+fn worth(meta: u64, requests: u64) -> f64 {
+    let age = (requests as u32).wrapping_sub(meta as u32).max(1);
+    (meta >> 32) as f64 / f64::from(age)
+}
+
+impl Policy for Hyperbolic {
+    type Meta = u64;
+    type Config = HyperbolicConfig;
+    const NAME: &'static str = "hyperbolic";
+    const ON_HIT: OnHit = OnHit::Mark;
+
+    fn new(_capacity: u64, config: &HyperbolicConfig, seed: u64) -> Self {
+        assert!(config.is_valid(), "knobs are checked where they are read");
+        Hyperbolic {
+            chance: Chance::new(seed),
+            samples: config.samples,
+            taken: 0,
+            least: None,
+        }
+    }
+
+    fn resize(&mut self, _capacity: u64) {}
+
+    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
+        Admit::Yes
+    }
+
+    fn insert(&mut self, cells: &mut impl Cells<u64>, slot: Slot) {
+        cells.set(slot, ONE_HIT | u64::from(cells.requests() as u32));
+    }
+
+    #[inline]
+    fn mark(&self, _facts: &impl Facts, _slot: Slot, meta: u64) -> Option<u64> {
+        meta.checked_add(ONE_HIT)
+    }
+
+    fn reweigh(&mut self, _cells: &mut impl Cells<u64>, _slot: Slot, _old_weight: u32) {}
+
+    fn moved(&mut self, _cells: &mut impl Cells<u64>, old: Slot, new: Slot) {
+        if let Some((_, slot)) = &mut self.least
+            && *slot == old
+        {
+            *slot = new;
+        }
+    }
+
+    fn remove(&mut self, cells: &mut impl Cells<u64>, slot: Slot) {
+        cells.set(slot, 0);
+        self.least.take_if(|(_, least)| *least == slot);
+    }
+
+    fn evict(&mut self, cells: &mut impl Cells<u64>, budget: &mut Budget) -> Eviction {
+        loop {
+            while self.taken < self.samples {
+                if !budget.spend() {
+                    return Eviction::Again;
+                }
+                let Some(slot) = cells.sample(self.chance.bits()) else {
+                    return Eviction::Empty;
+                };
+                self.taken += 1;
+                let worth = worth(cells.get(slot), cells.requests());
+                if self.least.is_none_or(|(least, _)| worth < least) {
+                    self.least = Some((worth, slot));
+                }
+            }
+            self.taken = 0;
+            if let Some((_, slot)) = self.least.take() {
+                cells.set(slot, 0);
+                return Eviction::Victim(slot);
+            }
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
+    fn check(&self, cells: &impl Cells<u64>) {
+        assert!(self.least.is_none_or(|(_, slot)| cells.is_live(slot)));
+    }
+}

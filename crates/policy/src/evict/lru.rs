@@ -1,0 +1,96 @@
+//! Least recently used.
+//!
+//! # Idea
+//! What was asked for lately will be asked for again; the entry not asked for the longest goes.
+//! Every hit moves its entry to the young end of a list.
+//!
+//! # Source
+//! R. L. Mattson, J. Gecsei, D. R. Slutz, I. L. Traiger, *Evaluation techniques for storage
+//! hierarchies*, IBM Systems Journal 9(2), 1970, <https://doi.org/10.1147/sj.92.0078>. Compared with
+//! libCacheSim 0.3.5.
+//!
+//! # State
+//! Per entry: 8 bytes (two links of 31 bits). Besides: nothing.
+//!
+//! # Cost
+//! hit, insert, remove, evict O(1); a hit writes to up to four entries.
+//!
+//! # Knobs
+//! None.
+//!
+//! # Departures
+//! None.
+//!
+//! # Avoid when
+//! Memory per entry or hits on several threads matter (`clock`, `sieve`), or scans do (`s3fifo`).
+
+use crate::parts::list::{List, Node};
+use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+
+/// Least recently used.
+#[derive(Clone, Debug)]
+pub struct Lru {
+    list: List,
+}
+
+impl Policy for Lru {
+    type Meta = Node;
+    type Config = ();
+    const NAME: &'static str = "lru";
+    const ON_HIT: OnHit = OnHit::Reorder;
+
+    fn new(_capacity: u64, _config: &(), _seed: u64) -> Self {
+        Lru { list: List::new(0) }
+    }
+
+    fn resize(&mut self, _capacity: u64) {}
+
+    #[inline]
+    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
+        Admit::Yes
+    }
+
+    #[inline]
+    fn insert(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
+        self.list.push(cells, slot);
+    }
+
+    #[inline]
+    fn reorder(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
+        self.list.promote(cells, slot);
+    }
+
+    #[inline]
+    fn reweigh(&mut self, _cells: &mut impl Cells<Node>, _slot: Slot, _old_weight: u32) {}
+
+    fn moved(&mut self, cells: &mut impl Cells<Node>, _old: Slot, new: Slot) {
+        self.list.moved(cells, new);
+    }
+
+    fn remove(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
+        self.list.unlink(cells, slot);
+    }
+
+    #[inline]
+    fn evict(&mut self, cells: &mut impl Cells<Node>, budget: &mut Budget) -> Eviction {
+        if self.list.is_empty() {
+            return Eviction::Empty;
+        }
+        if !budget.spend() {
+            return Eviction::Again;
+        }
+        let victim = self
+            .list
+            .pop(cells)
+            .expect("the list was just seen not to be empty");
+        Eviction::Victim(victim)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
+    fn check(&self, cells: &impl Cells<Node>) {
+        self.list.check(cells);
+    }
+}

@@ -1,0 +1,28 @@
+//! Eviction policies, one file each. Every file opens with its card.
+//!
+//! Start with [`fifo`], the plainest, and [`lru`], the plainest that reorders on a hit. The list of
+//! names is in `any.rs`.
+
+pub mod arc;
+pub mod belady;
+pub mod clock;
+pub mod fifo;
+pub mod fifo_merge;
+pub mod hyperbolic;
+pub mod lru;
+pub mod qd;
+pub mod random;
+pub mod s3fifo;
+pub mod sampled_lru;
+pub mod sampled_ttl;
+pub mod sieve;
+pub mod slru;
+pub mod twoq;
+pub mod w_tinylfu;
+
+#[cfg(test)]
+mod models;
+#[cfg(test)]
+mod promises;
+#[cfg(test)]
+mod tests;

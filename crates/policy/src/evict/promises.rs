@@ -1,0 +1,75 @@
+//! What the cards promise in figures.
+
+use super::fifo::Fifo;
+use super::s3fifo::S3Fifo;
+use crate::parts::chance::Chance;
+use crate::suite::policy::Trial;
+use crate::{Facts, Policy};
+
+/// Bytes an entry of S3-FIFO with its ghosts full, its byte in the header included.
+fn s3fifo_bytes(entries: u64) -> f64 {
+    let weight = 60;
+    let mut trial = Trial::<S3Fifo>::new(entries * u64::from(weight), &Default::default(), 1);
+    let mut chance = Chance::new(2);
+    for request in 0..4 * entries {
+        // A fifth of the requests come back while they are remembered or cached.
+        let back = chance.below(entries).min(request);
+        let key = if chance.below(5) == 0 {
+            request - back
+        } else {
+            request
+        };
+        trial.request(key, weight, 100);
+    }
+    trial.policy.check(&trial.host);
+    let header_bits = <<S3Fifo as Policy>::Meta as crate::Meta>::BITS;
+    trial.policy.heap_bytes() as f64 / trial.host.len() as f64 + f64::from(header_bits) / 8.0
+}
+
+#[test]
+fn s3fifo_costs_ten_bytes_an_entry_and_little_more_in_small_shards() {
+    for (entries, most) in [(2_000, 13.0), (5_000, 11.5), (20_000, 10.0), (50_000, 9.6)] {
+        let bytes = s3fifo_bytes(entries);
+        assert!(
+            bytes <= most,
+            "{bytes} bytes an entry with {entries} entries"
+        );
+    }
+}
+
+#[test]
+fn a_small_shard_pays_for_small_queues() {
+    let mut trial = Trial::<S3Fifo>::new(1000, &Default::default(), 1);
+    (0..10).for_each(|key| trial.request(key, 50, 1));
+    let bytes = trial.policy.heap_bytes();
+    assert!(bytes <= 800, "{bytes} bytes for ten entries");
+}
+
+/// Slots are vacated and reused all the time; the order of eviction may differ from that of
+/// insertion by no more than an epoch, a 24th of the queue's weight (and 32 entries).
+#[test]
+fn fifo_is_out_of_order_by_an_epoch_at_most() {
+    let capacity = 24_000;
+    let mut trial = Trial::<Fifo>::new(capacity, &(), 1);
+    let mut chance = Chance::new(3);
+    let mut checked = 0;
+    for key in 0..200_000u64 {
+        trial.request(key, 1, 100);
+        if chance.below(3) == 0 {
+            trial.remove(key - chance.below(capacity).min(key));
+        }
+        if chance.below(10) == 0 {
+            trial.relocate(key - chance.below(capacity).min(key));
+        }
+        for victim in trial.victims.drain(..) {
+            let older = trial.table.range(..victim).count();
+            let epochs = 2 * (1000 + 32);
+            assert!(
+                older <= epochs,
+                "{older} older entries stay when {victim} goes"
+            );
+            checked += 1;
+        }
+    }
+    assert!(checked > 50_000);
+}

@@ -1,0 +1,475 @@
+//! Quick demotion before any other policy: `qd-lp-fifo`, `qd-lru`, `qd-arc`.
+//!
+//! # Idea
+//! A small probationary FIFO queue in front of a main policy. Who is hit in it moves to main at its
+//! end; who is not leaves at once and is remembered, and goes to main if it comes back soon. So main
+//! is not bothered by what is asked for once. QD-LP-FIFO has a 2-bit CLOCK for its main policy.
+//!
+//! # Source
+//! J. Yang, Z. Qiu, Y. Zhang, Y. Yue, K. V. Rashmi, *FIFO can be better than LRU: the power of lazy
+//! promotion and quick demotion*, HotOS 2023, <https://doi.org/10.1145/3593856.3595887>; chapter 7.4
+//! in J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU 2024.
+//! Compared with libCacheSim 0.3.5 (`QDLP`).
+//!
+//! # State
+//! Per entry: 8 bits (where it is, visited, epoch tag), a 4-byte reference while on probation, and
+//! what main keeps. Besides: what main keeps, and about 0.9 ghosts an entry at 5 bytes.
+//!
+//! # Cost
+//! hit: one write on probation, else main's · miss: a look into two cache lines of ghosts, and main's
+//! own for who goes to main · insert, remove O(1) and main's · evict: one step per entry looked at.
+//!
+//! # Knobs
+//! `small` (0.1; 0.001 to 0.9): the probationary queue's share of the capacity. `ghost` (0.9; 0 to
+//! 10): the weight remembered, as a share of the capacity. Main runs with its defaults.
+//!
+//! # Departures
+//! A returning key for which main has no room waits beside both queues until the next eviction makes
+//! it; the authors' code evicts from main at once, and so for a moment keeps one entry fewer. An
+//! entry larger than the probationary queue is accepted. Ghosts are fingerprints (see
+//! [`ghost`](crate::parts::ghost)); stale references as in `fifo`.
+//!
+//! # Avoid when
+//! The main policy demotes quickly by itself, or the cache holds most of what is asked for.
+
+use super::arc::Arc;
+use super::clock::{Clock, ClockConfig};
+use super::lru::Lru;
+use crate::any::Knobs;
+use crate::parts::chance::scramble;
+use crate::parts::epochs::{EpochRing, TAG_MASK, Tag};
+use crate::parts::ghost::Ghost;
+use crate::{Admit, Budget, Cells, Eviction, Facts, Meta, OnHit, Policy, Slot, Tick};
+use core::marker::PhantomData;
+
+crate::knobs! {
+    /// The knobs of [`Qd`].
+    pub struct QdConfig {
+        /// The probationary queue's share of the capacity.
+        small: f64 = 0.1, 0.001 => 0.9;
+        /// The weight that the ghost queue remembers, as a share of the capacity.
+        ghost: f64 = 0.9, 0.0 => 10.0;
+    }
+}
+
+/// A policy that may stand behind a probationary queue.
+pub trait Main: Policy {
+    /// The name of the two together.
+    const QD_NAME: &'static str;
+    /// How it is configured there.
+    fn config() -> Self::Config {
+        Self::Config::default()
+    }
+}
+
+impl Main for Clock {
+    const QD_NAME: &'static str = "qd-lp-fifo";
+    fn config() -> ClockConfig {
+        ClockConfig { bits: 2 }
+    }
+}
+impl Main for Lru {
+    const QD_NAME: &'static str = "qd-lru";
+}
+impl Main for Arc {
+    const QD_NAME: &'static str = "qd-arc";
+}
+
+/// An entry's bits: the wrapper's byte and main's own.
+///
+/// ```text
+/// bit 7       6        5      4   0
+/// [waiting][visited][main][ tag ]     tag 0 and no other bit: not told
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QdMeta<M> {
+    own: u8,
+    main: M,
+}
+
+const IN_MAIN: u8 = 1 << 5;
+const VISITED: u8 = 1 << 6;
+const WAITING: u8 = 1 << 7;
+
+impl<M: Meta> Meta for QdMeta<M> {
+    const BITS: u32 = 8 + M::BITS;
+    fn pack(self) -> u64 {
+        const {
+            assert!(
+                8 + M::BITS <= 64,
+                "served policies have 64 bits in an entry"
+            )
+        };
+        self.main.pack() << 8 | u64::from(self.own)
+    }
+    fn unpack(bits: u64) -> Self {
+        QdMeta {
+            own: bits as u8,
+            main: M::unpack(bits >> 8),
+        }
+    }
+}
+
+/// A probationary queue in front of `P`.
+#[derive(Clone, Debug)]
+pub struct Qd<P> {
+    small: EpochRing,
+    small_live: usize,
+    small_weight: u64,
+    small_capacity: u64,
+    main: P,
+    main_live: usize,
+    main_weight: u64,
+    main_capacity: u64,
+    ghost: Ghost,
+    returning: Option<u64>,
+    /// The entry that main is to take as soon as it has room.
+    waiting: Option<Slot>,
+    config: QdConfig,
+}
+
+impl<P: Main> Qd<P> {
+    fn weigh(cells: &impl Facts, slot: Slot) -> u64 {
+        u64::from(cells.weight(slot))
+    }
+
+    /// Whether main must give way before it can take so much.
+    fn is_main_full(&self, weight: u64) -> bool {
+        self.main_live > 0 && self.main_weight + weight > self.main_capacity
+    }
+
+    /// Main takes the waiting entry if it has room.
+    fn settle(&mut self, cells: &mut impl Cells<QdMeta<P::Meta>>) {
+        if let Some(slot) = self.waiting
+            && !self.is_main_full(Self::weigh(cells, slot))
+        {
+            self.waiting = None;
+            self.enter_main(cells, slot);
+        }
+    }
+
+    fn enter_main(&mut self, cells: &mut impl Cells<QdMeta<P::Meta>>, slot: Slot) {
+        cells.set(
+            slot,
+            QdMeta {
+                own: IN_MAIN,
+                main: P::Meta::default(),
+            },
+        );
+        self.main_live += 1;
+        self.main_weight += Self::weigh(cells, slot);
+        self.main.insert(&mut MainCells(cells, PhantomData), slot);
+    }
+
+    /// The entry goes to main, which learns of it as of a miss. Its veto is not asked for.
+    fn promote(&mut self, cells: &mut impl Cells<QdMeta<P::Meta>>, slot: Slot) {
+        let weight = cells.weight(slot);
+        self.main.miss(cells, cells.key_hash(slot), weight);
+        if self.waiting.is_some() || !self.is_main_full(u64::from(weight)) {
+            self.enter_main(cells, slot);
+        } else {
+            cells.set(
+                slot,
+                QdMeta {
+                    own: WAITING,
+                    main: P::Meta::default(),
+                },
+            );
+            self.waiting = Some(slot);
+        }
+    }
+
+    fn compact(&mut self, cells: &impl Cells<QdMeta<P::Meta>>) {
+        self.small.compact(self.small_live, |slot, tag| {
+            is_on_probation(cells, slot, tag)
+        });
+    }
+
+    /// The oldest reference on probation: its entry leaves, goes to main, or is long gone.
+    fn step_small(&mut self, cells: &mut impl Cells<QdMeta<P::Meta>>) -> Option<Slot> {
+        let (slot, tag) = self
+            .small
+            .pop()
+            .expect("every entry on probation has a reference");
+        if !is_on_probation(cells, slot, tag) {
+            return None;
+        }
+        let weight = cells.weight(slot);
+        let live = (self.small_live + self.main_live) as f64;
+        let all = (self.small_weight + self.main_weight).max(1) as f64;
+        self.small_live -= 1;
+        self.small_weight -= u64::from(weight);
+        if cells.get(slot).own & VISITED != 0 {
+            self.promote(cells, slot);
+            return None;
+        }
+        let window = (self.small_capacity + self.main_capacity) as f64 * self.config.ghost;
+        self.ghost.file(cells.key_hash(slot), weight, || {
+            (window * live / all) as u64
+        });
+        Some(slot)
+    }
+}
+
+/// Whether the reference stands for an entry on probation.
+#[inline]
+fn is_on_probation<M: Copy>(cells: &impl Cells<QdMeta<M>>, slot: Slot, tag: Tag) -> bool {
+    cells.is_live(slot) && cells.get(slot).own & (TAG_MASK | IN_MAIN | WAITING) == tag
+}
+
+impl<P: Main> Policy for Qd<P> {
+    type Meta = QdMeta<P::Meta>;
+    type Config = QdConfig;
+    const NAME: &'static str = P::QD_NAME;
+    const ON_HIT: OnHit = match P::ON_HIT {
+        OnHit::Reorder => OnHit::Reorder,
+        OnHit::Ignore | OnHit::Mark => OnHit::Mark,
+    };
+
+    fn new(capacity: u64, config: &QdConfig, seed: u64) -> Self {
+        assert!(config.is_valid(), "knobs are checked where they are read");
+        let small_capacity = (capacity as f64 * config.small) as u64;
+        Qd {
+            small: EpochRing::new(),
+            small_live: 0,
+            small_weight: 0,
+            small_capacity,
+            main: P::new(capacity - small_capacity, &P::config(), seed),
+            main_live: 0,
+            main_weight: 0,
+            main_capacity: capacity - small_capacity,
+            ghost: Ghost::new((capacity as f64 * config.ghost) as u64),
+            returning: None,
+            waiting: None,
+            config: config.clone(),
+        }
+    }
+
+    fn resize(&mut self, capacity: u64) {
+        self.small_capacity = (capacity as f64 * self.config.small) as u64;
+        self.main_capacity = capacity - self.small_capacity;
+        self.main.resize(self.main_capacity);
+        self.ghost
+            .resize((capacity as f64 * self.config.ghost) as u64);
+    }
+
+    fn miss(&mut self, _facts: &impl Facts, key_hash: u64, weight: u32) -> Admit {
+        self.returning = self.ghost.take(key_hash, weight).then_some(key_hash);
+        Admit::Yes
+    }
+
+    fn insert(&mut self, cells: &mut impl Cells<Self::Meta>, slot: Slot) {
+        self.settle(cells);
+        let returning = self.returning.take();
+        if returning.is_some_and(|key_hash| key_hash == cells.key_hash(slot)) {
+            self.promote(cells, slot);
+            return;
+        }
+        let weight = cells.weight(slot);
+        let share = self.small_capacity.max(self.small_weight);
+        let tag = self.small.push(slot, weight, share);
+        cells.set(
+            slot,
+            QdMeta {
+                own: tag,
+                main: P::Meta::default(),
+            },
+        );
+        self.small_live += 1;
+        self.small_weight += u64::from(weight);
+        self.compact(cells);
+    }
+
+    #[inline]
+    fn mark(&self, facts: &impl Facts, slot: Slot, meta: Self::Meta) -> Option<Self::Meta> {
+        if meta.own & IN_MAIN == 0 {
+            return (meta.own & VISITED == 0).then_some(QdMeta {
+                own: meta.own | VISITED,
+                main: meta.main,
+            });
+        }
+        let main = self.main.mark(facts, slot, meta.main);
+        main.map(|main| QdMeta {
+            own: meta.own,
+            main,
+        })
+    }
+
+    #[inline]
+    fn reorder(&mut self, cells: &mut impl Cells<Self::Meta>, slot: Slot) {
+        let meta = cells.get(slot);
+        if meta.own & IN_MAIN == 0 || P::ON_HIT != OnHit::Reorder {
+            if let Some(meta) = self.mark(cells, slot, meta) {
+                cells.set(slot, meta);
+            }
+        } else {
+            self.main.reorder(&mut MainCells(cells, PhantomData), slot);
+        }
+    }
+
+    fn reweigh(&mut self, cells: &mut impl Cells<Self::Meta>, slot: Slot, old_weight: u32) {
+        let own = cells.get(slot).own;
+        let (old, new) = (u64::from(old_weight), Self::weigh(cells, slot));
+        if own & IN_MAIN != 0 {
+            self.main_weight = self.main_weight - old + new;
+            self.main
+                .reweigh(&mut MainCells(cells, PhantomData), slot, old_weight);
+        } else if own & WAITING == 0 {
+            self.small_weight = self.small_weight - old + new;
+        }
+    }
+
+    fn moved(&mut self, cells: &mut impl Cells<Self::Meta>, old: Slot, new: Slot) {
+        let own = cells.get(new).own;
+        if own & IN_MAIN != 0 {
+            self.main
+                .moved(&mut MainCells(cells, PhantomData), old, new);
+        } else if own & WAITING != 0 {
+            self.waiting = Some(new);
+        } else {
+            self.small.push_in(own & TAG_MASK, new);
+            self.compact(cells);
+        }
+    }
+
+    fn remove(&mut self, cells: &mut impl Cells<Self::Meta>, slot: Slot) {
+        let own = cells.get(slot).own;
+        let weight = Self::weigh(cells, slot);
+        if own & IN_MAIN != 0 {
+            self.main_live -= 1;
+            self.main_weight -= weight;
+            self.main.remove(&mut MainCells(cells, PhantomData), slot);
+        } else if own & WAITING != 0 {
+            self.waiting = None;
+        } else {
+            self.small_live -= 1;
+            self.small_weight -= weight;
+        }
+        cells.set(slot, QdMeta::default());
+        self.compact(cells);
+    }
+
+    fn evict(&mut self, cells: &mut impl Cells<Self::Meta>, budget: &mut Budget) -> Eviction {
+        loop {
+            self.settle(cells);
+            if self.small_live + self.main_live == 0 {
+                return Eviction::Empty;
+            }
+            if self.waiting.is_some() || self.small_live == 0 {
+                let victim = self.main.evict(&mut MainCells(cells, PhantomData), budget);
+                let Eviction::Victim(slot) = victim else {
+                    return Eviction::Again;
+                };
+                self.main_live -= 1;
+                self.main_weight -= Self::weigh(cells, slot);
+                cells.set(slot, QdMeta::default());
+                return victim;
+            }
+            if !budget.spend() {
+                return Eviction::Again;
+            }
+            if let Some(slot) = self.step_small(cells) {
+                cells.set(slot, QdMeta::default());
+                return Eviction::Victim(slot);
+            }
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.small.heap_bytes() + self.main.heap_bytes() + self.ghost.heap_bytes()
+    }
+
+    fn check(&self, cells: &impl Cells<Self::Meta>) {
+        self.small.check();
+        self.ghost.check();
+        let filed = self
+            .small
+            .live_slots(|slot, tag| is_on_probation(cells, slot, tag));
+        assert_eq!(
+            filed.len(),
+            self.small_live,
+            "every entry on probation has a reference"
+        );
+        let weight: u64 = filed
+            .iter()
+            .map(|&slot| u64::from(cells.weight(slot)))
+            .sum();
+        assert_eq!(weight, self.small_weight);
+        if let Some(slot) = self.waiting {
+            assert!(cells.is_live(slot));
+            assert_eq!(cells.get(slot).own & (IN_MAIN | WAITING), WAITING);
+        }
+        self.main.check(&MainView(cells, PhantomData));
+    }
+}
+
+/// Samples tried for one of main's entries.
+const TRIES: u64 = 64;
+
+/// What main sees of the host: its own bits, and its own entries only.
+struct MainCells<'a, C, M>(&'a mut C, PhantomData<M>);
+
+/// The same to look at only.
+struct MainView<'a, C, M>(&'a C, PhantomData<M>);
+
+macro_rules! main_sees {
+    ($cells:ident) => {
+        impl<M: Copy + Default, C: Cells<QdMeta<M>>> Facts for $cells<'_, C, M> {
+            fn now(&self) -> Tick {
+                self.0.now()
+            }
+            fn requests(&self) -> u64 {
+                self.0.requests()
+            }
+            #[inline]
+            fn is_live(&self, slot: Slot) -> bool {
+                self.0.is_live(slot) && self.0.get(slot).own & IN_MAIN != 0
+            }
+            #[inline]
+            fn weight(&self, slot: Slot) -> u32 {
+                self.0.weight(slot)
+            }
+            fn key_hash(&self, slot: Slot) -> u64 {
+                self.0.key_hash(slot)
+            }
+            fn deadline(&self, slot: Slot) -> Option<Tick> {
+                self.0.deadline(slot)
+            }
+            fn len(&self) -> usize {
+                self.0.len()
+            }
+            fn sample(&self, random: u64) -> Option<Slot> {
+                let samples = (0..TRIES).map(|number| self.0.sample(scramble(random ^ number)));
+                samples
+                    .flatten()
+                    .find(|&slot| self.0.get(slot).own & IN_MAIN != 0)
+            }
+            fn next_access(&self, slot: Slot) -> Option<u64> {
+                self.0.next_access(slot)
+            }
+        }
+    };
+}
+main_sees!(MainCells);
+main_sees!(MainView);
+
+impl<M: Copy + Default, C: Cells<QdMeta<M>>> Cells<M> for MainCells<'_, C, M> {
+    #[inline]
+    fn get(&self, slot: Slot) -> M {
+        self.0.get(slot).main
+    }
+    #[inline]
+    fn set(&mut self, slot: Slot, main: M) {
+        let own = self.0.get(slot).own;
+        self.0.set(slot, QdMeta { own, main });
+    }
+}
+
+impl<M: Copy + Default, C: Cells<QdMeta<M>>> Cells<M> for MainView<'_, C, M> {
+    fn get(&self, slot: Slot) -> M {
+        self.0.get(slot).main
+    }
+    fn set(&mut self, _slot: Slot, _main: M) {
+        unreachable!("a check only reads: it has the cells by shared reference");
+    }
+}

@@ -1,0 +1,81 @@
+//! Any entry, by chance.
+//!
+//! # Idea
+//! Needs nothing and knows nothing: the floor under every policy, and no worse than LRU where
+//! requests are independent or loop.
+//!
+//! # Source
+//! L. A. Belady, *A study of replacement algorithms for a virtual-storage computer*, IBM Systems
+//! Journal 5(2), 1966, <https://doi.org/10.1147/sj.52.0078>. Compared with libCacheSim 0.3.5.
+//!
+//! # State
+//! Per entry: nothing. Besides: 8 bytes of generator.
+//!
+//! # Cost
+//! hit, insert, remove 0 · evict: one sample.
+//!
+//! # Knobs
+//! None.
+//!
+//! # Departures
+//! None.
+//!
+//! # Avoid when
+//! A byte an entry can be spared: `clock` is better nearly everywhere.
+
+use crate::parts::chance::Chance;
+use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+
+/// Random replacement.
+#[derive(Clone, Debug)]
+pub struct Random {
+    chance: Chance,
+}
+
+impl Policy for Random {
+    type Meta = ();
+    type Config = ();
+    const NAME: &'static str = "random";
+    const ON_HIT: OnHit = OnHit::Ignore;
+
+    fn new(_capacity: u64, _config: &(), seed: u64) -> Self {
+        Random {
+            chance: Chance::new(seed),
+        }
+    }
+
+    fn resize(&mut self, _capacity: u64) {}
+
+    #[inline]
+    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
+        Admit::Yes
+    }
+
+    #[inline]
+    fn insert(&mut self, _cells: &mut impl Cells<()>, _slot: Slot) {}
+
+    #[inline]
+    fn reweigh(&mut self, _cells: &mut impl Cells<()>, _slot: Slot, _old_weight: u32) {}
+
+    fn moved(&mut self, _cells: &mut impl Cells<()>, _old: Slot, _new: Slot) {}
+
+    fn remove(&mut self, _cells: &mut impl Cells<()>, _slot: Slot) {}
+
+    #[inline]
+    fn evict(&mut self, cells: &mut impl Cells<()>, budget: &mut Budget) -> Eviction {
+        if !budget.spend() {
+            return Eviction::Again;
+        }
+        match cells.sample(self.chance.bits()) {
+            Some(slot) => Eviction::Victim(slot),
+            None if cells.is_empty() => Eviction::Empty,
+            None => Eviction::Again,
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
+    fn check(&self, _cells: &impl Cells<()>) {}
+}

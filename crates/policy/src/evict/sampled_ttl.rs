@@ -1,0 +1,131 @@
+//! Nearest deadline of a few sampled entries, as Redis's `volatile-ttl` does it.
+//!
+//! # Idea
+//! What would go soonest anyway goes first: an eviction samples a few entries and takes the one
+//! whose deadline is nearest. An entry without a deadline goes only when all samples are such.
+//!
+//! # Source
+//! Redis documentation, *Key eviction* (`volatile-ttl`),
+//! <https://redis.io/docs/latest/develop/reference/eviction/>; sampling goes back to K. Psounis,
+//! B. Prabhakar, *A randomized Web-cache replacement scheme*, INFOCOM 2001,
+//! <https://doi.org/10.1109/INFCOM.2001.916636>.
+//!
+//! # State
+//! Per entry: 0 bytes; the deadline is the host's. Besides: 16 bytes, the best sample of an
+//! eviction under way.
+//!
+//! # Cost
+//! hit, insert, remove: nothing · evict: one step per sample, at most 64.
+//!
+//! # Knobs
+//! `samples` (5; 1 to 64): entries sampled for one eviction.
+//!
+//! # Departures
+//! Redis keeps the runners-up of earlier samples in a pool; here each eviction samples anew.
+//!
+//! # Avoid when
+//! Deadlines say nothing about use. An exact expiry index frees what is dead in any case.
+
+use crate::any::Knobs;
+use crate::parts::chance::Chance;
+use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot, Tick};
+
+crate::knobs! {
+    /// The knobs of [`SampledTtl`].
+    pub struct SampledTtlConfig {
+        /// Entries sampled for one eviction.
+        samples: u8 = 5, 1 => 64;
+    }
+}
+
+/// Nearest deadline by sampling.
+#[derive(Clone, Debug)]
+pub struct SampledTtl {
+    chance: Chance,
+    samples: u8,
+    /// Samples that the eviction under way has taken.
+    taken: u8,
+    /// The best of them; taken back when its entry moves or leaves.
+    best: Option<Slot>,
+}
+
+impl SampledTtl {
+    fn deadline(facts: &impl Facts, slot: Slot) -> Tick {
+        facts.deadline(slot).unwrap_or(Tick(u64::MAX))
+    }
+
+    fn forget(&mut self, slot: Slot) {
+        if self.best == Some(slot) {
+            self.best = None;
+        }
+    }
+}
+
+impl Policy for SampledTtl {
+    type Meta = ();
+    type Config = SampledTtlConfig;
+    const NAME: &'static str = "sampled-ttl";
+    const ON_HIT: OnHit = OnHit::Ignore;
+
+    fn new(_capacity: u64, config: &SampledTtlConfig, seed: u64) -> Self {
+        assert!(config.is_valid(), "knobs are checked where they are read");
+        SampledTtl {
+            chance: Chance::new(seed),
+            samples: config.samples,
+            taken: 0,
+            best: None,
+        }
+    }
+
+    fn resize(&mut self, _capacity: u64) {}
+
+    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
+        Admit::Yes
+    }
+
+    fn insert(&mut self, _cells: &mut impl Cells<()>, _slot: Slot) {}
+
+    fn reweigh(&mut self, _cells: &mut impl Cells<()>, _slot: Slot, _old_weight: u32) {}
+
+    fn moved(&mut self, _cells: &mut impl Cells<()>, old: Slot, _new: Slot) {
+        self.forget(old);
+    }
+
+    fn remove(&mut self, _cells: &mut impl Cells<()>, slot: Slot) {
+        self.forget(slot);
+    }
+
+    fn evict(&mut self, cells: &mut impl Cells<()>, budget: &mut Budget) -> Eviction {
+        if cells.is_empty() {
+            return Eviction::Empty;
+        }
+        loop {
+            while self.taken < self.samples {
+                if !budget.spend() {
+                    return Eviction::Again;
+                }
+                let Some(slot) = cells.sample(self.chance.bits()) else {
+                    continue;
+                };
+                self.taken += 1;
+                let is_nearer = |best| Self::deadline(cells, slot) < Self::deadline(cells, best);
+                if self.best.is_none_or(is_nearer) {
+                    self.best = Some(slot);
+                }
+            }
+            self.taken = 0;
+            if let Some(slot) = self.best.take() {
+                return Eviction::Victim(slot);
+            }
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
+    fn check(&self, cells: &impl Cells<()>) {
+        assert!(self.taken < self.samples);
+        assert!(self.best.is_none_or(|slot| cells.is_live(slot)));
+    }
+}

@@ -1,0 +1,165 @@
+//! 2Q, the full version: a FIFO for newcomers, an LRU for who came back, ghosts between them.
+//!
+//! # Idea
+//! A newcomer enters the FIFO *A1in*, where hits do not count: they may be echoes of one request.
+//! What falls out is remembered in *A1out*. A key asked for while it is remembered has come back after
+//! a while, so it is worth keeping: it enters the LRU *Am*.
+//!
+//! # Source
+//! T. Johnson, D. Shasha, *2Q: a low overhead high performance buffer management replacement
+//! algorithm*, VLDB 1994, <https://www.vldb.org/conf/1994/P439.PDF>. Compared with libCacheSim 0.3.5.
+//!
+//! # State
+//! Per entry: 8 bytes (two links of 31 bits, which queue). Besides: half a ghost per entry at 5 bytes.
+//!
+//! # Cost
+//! hit, insert, remove, evict O(1) · miss: a look into two cache lines of ghosts.
+//!
+//! # Knobs
+//! `newcomers` (0.25; 0.001 to 0.99): A1in's share of the capacity. `ghost` (0.5; 0 to 10): the
+//! weight that A1out remembers, as a share of the capacity.
+//!
+//! # Departures
+//! Ghosts are fingerprints (see [`ghost`](crate::parts::ghost)). Who gives way is settled when room is
+//! needed: A1in above its share, else Am; the reference's Am also evicts when it alone is full.
+//!
+//! # Avoid when
+//! Popular entries are asked for in one burst only, or hits must not take locks.
+
+use crate::any::Knobs;
+use crate::parts::ghost::Ghost;
+use crate::parts::list::{List, Node};
+use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+
+/// A1in.
+const NEW: usize = 0;
+/// Am.
+const MAIN: usize = 1;
+
+crate::knobs! {
+    /// The knobs of [`TwoQ`].
+    pub struct TwoQConfig {
+        /// A1in's share of the capacity.
+        newcomers: f64 = 0.25, 0.001 => 0.99;
+        /// The weight that A1out remembers, as a share of the capacity.
+        ghost: f64 = 0.5, 0.0 => 10.0;
+    }
+}
+
+/// 2Q.
+#[derive(Clone, Debug)]
+pub struct TwoQ {
+    lists: [List; 2],
+    weight: [u64; 2],
+    new_capacity: u64,
+    capacity: u64,
+    ghost: Ghost,
+    returning: Option<u64>,
+    config: TwoQConfig,
+}
+
+impl TwoQ {
+    fn unlink(&mut self, cells: &mut impl Cells<Node>, slot: Slot) -> usize {
+        let list = usize::from(cells.get(slot).list());
+        self.lists[list].unlink(cells, slot);
+        self.weight[list] -= u64::from(cells.weight(slot));
+        list
+    }
+}
+
+impl Policy for TwoQ {
+    type Meta = Node;
+    type Config = TwoQConfig;
+    const NAME: &'static str = "twoq";
+    const ON_HIT: OnHit = OnHit::Reorder;
+
+    fn new(capacity: u64, config: &TwoQConfig, _seed: u64) -> Self {
+        assert!(config.is_valid(), "knobs are checked where they are read");
+        TwoQ {
+            lists: [List::new(NEW as u8), List::new(MAIN as u8)],
+            weight: [0, 0],
+            new_capacity: (capacity as f64 * config.newcomers) as u64,
+            capacity,
+            ghost: Ghost::new((capacity as f64 * config.ghost) as u64),
+            returning: None,
+            config: config.clone(),
+        }
+    }
+
+    fn resize(&mut self, capacity: u64) {
+        self.capacity = capacity;
+        self.new_capacity = (capacity as f64 * self.config.newcomers) as u64;
+        self.ghost
+            .resize((capacity as f64 * self.config.ghost) as u64);
+    }
+
+    #[inline]
+    fn miss(&mut self, _facts: &impl Facts, key_hash: u64, weight: u32) -> Admit {
+        self.returning = self.ghost.take(key_hash, weight).then_some(key_hash);
+        Admit::Yes
+    }
+
+    #[inline]
+    fn insert(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
+        let returning = self.returning.take();
+        let is_back = returning.is_some_and(|key_hash| key_hash == cells.key_hash(slot));
+        let list = if is_back { MAIN } else { NEW };
+        self.lists[list].push(cells, slot);
+        self.weight[list] += u64::from(cells.weight(slot));
+    }
+
+    #[inline]
+    fn reorder(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
+        if usize::from(cells.get(slot).list()) == MAIN {
+            self.lists[MAIN].promote(cells, slot);
+        }
+    }
+
+    fn reweigh(&mut self, cells: &mut impl Cells<Node>, slot: Slot, old_weight: u32) {
+        let list = usize::from(cells.get(slot).list());
+        let weight = self.weight[list] - u64::from(old_weight);
+        self.weight[list] = weight + u64::from(cells.weight(slot));
+    }
+
+    fn moved(&mut self, cells: &mut impl Cells<Node>, _old: Slot, new: Slot) {
+        let list = usize::from(cells.get(new).list());
+        self.lists[list].moved(cells, new);
+    }
+
+    fn remove(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
+        self.unlink(cells, slot);
+    }
+
+    #[inline]
+    fn evict(&mut self, cells: &mut impl Cells<Node>, budget: &mut Budget) -> Eviction {
+        let is_over = self.weight[NEW] > self.new_capacity || self.lists[MAIN].is_empty();
+        let list = if is_over { NEW } else { MAIN };
+        let Some(victim) = self.lists[list].oldest() else {
+            return Eviction::Empty;
+        };
+        if !budget.spend() {
+            return Eviction::Again;
+        }
+        let live = (self.lists[NEW].len() + self.lists[MAIN].len()) as f64;
+        let all = (self.weight[NEW] + self.weight[MAIN]).max(1) as f64;
+        self.unlink(cells, victim);
+        if list == NEW {
+            let window = self.capacity as f64 * self.config.ghost;
+            let expected = || (window * live / all) as u64;
+            self.ghost
+                .file(cells.key_hash(victim), cells.weight(victim), expected);
+        }
+        Eviction::Victim(victim)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.ghost.heap_bytes()
+    }
+
+    fn check(&self, cells: &impl Cells<Node>) {
+        self.ghost.check();
+        for list in [NEW, MAIN] {
+            assert_eq!(self.lists[list].check(cells), self.weight[list]);
+        }
+    }
+}

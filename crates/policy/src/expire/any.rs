@@ -1,0 +1,268 @@
+//! The one list of expiry indexes: what follows from a name and its knobs.
+//!
+//! A new index is a file beside this one and a line in `expiry_indexes!` below. From the line come
+//! its name in [`ExpirySpec`] (`--expiry`), its place in [`AnyExpiry`], its row in [`INDEXES`] (for
+//! the docs), and its run through the conformance suite.
+
+use crate::any::{Knob, Knobs, Packed, PackedView, SpecError, read_knobs, write_knobs};
+use crate::expire;
+use crate::{Budget, Cells, Due, ExpiryIndex, Meta, Slot, Tick};
+use core::fmt;
+use core::str::FromStr;
+
+/// Hands the list to another macro.
+macro_rules! expiry_indexes {
+    ($use:ident) => {
+        $use! {
+            Wheel = expire::wheel::Wheel,
+            Sampled = expire::sampled::Sampled,
+            Ordered = expire::ordered::Ordered,
+        }
+    };
+}
+
+/// One row of the docs' table of indexes.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// The name in a specification.
+    pub name: &'static str,
+    /// The bits kept beside an entry's deadline; up to 16 fit into the deadline's own word.
+    pub link_bits: u32,
+    /// Its knobs.
+    pub knobs: &'static [Knob],
+}
+
+macro_rules! define_any {
+    ($($name:ident = $index:ty,)+) => {
+        /// Every index of the list.
+        pub const INDEXES: &[About] = &[
+            $(About {
+                name: <$index as ExpiryIndex>::NAME,
+                link_bits: <<$index as ExpiryIndex>::Link as Meta>::BITS,
+                knobs: <<$index as ExpiryIndex>::Config as Knobs>::KNOBS,
+            },)+
+        ];
+
+        /// An index and its knobs, as named by a person: `wheel`, `sampled:effort=10`. Knobs follow
+        /// the name after colons, in their order or by name.
+        #[derive(Clone, Debug, PartialEq)]
+        #[expect(missing_docs, reason = "the variants are the indexes, whose files tell about them")]
+        pub enum ExpirySpec {
+            $($name(<$index as ExpiryIndex>::Config),)+
+        }
+
+        impl ExpirySpec {
+            /// The index's name, without its knobs.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(ExpirySpec::$name(_) => <$index as ExpiryIndex>::NAME,)+
+                }
+            }
+
+            /// How many low bits of an entry's link the index uses.
+            pub fn link_bits(&self) -> u32 {
+                match self {
+                    $(ExpirySpec::$name(_) => <<$index as ExpiryIndex>::Link as Meta>::BITS,)+
+                }
+            }
+        }
+
+        impl FromStr for ExpirySpec {
+            type Err = SpecError;
+
+            fn from_str(text: &str) -> Result<Self, SpecError> {
+                let mut parts = text.split(':');
+                let name = parts.next().unwrap_or_default();
+                $(if name == <$index as ExpiryIndex>::NAME {
+                    return read_knobs(<$index as ExpiryIndex>::NAME, parts).map(ExpirySpec::$name);
+                })+
+                Err(SpecError::UnknownIndex(name.to_owned()))
+            }
+        }
+
+        impl fmt::Display for ExpirySpec {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())?;
+                match self {
+                    $(ExpirySpec::$name(config) => write_knobs(f, config),)+
+                }
+            }
+        }
+
+        /// An index chosen at run time. Its link in an entry is a `u64` of which the low
+        /// [`AnyExpiry::link_bits`] may be set.
+        #[expect(missing_docs, reason = "the variants are the indexes, whose files tell about them")]
+        pub enum AnyExpiry {
+            $($name($index),)+
+        }
+
+        impl AnyExpiry {
+            /// How many low bits of an entry's link this index uses.
+            pub fn link_bits(&self) -> u32 {
+                match self {
+                    $(AnyExpiry::$name(_) => <<$index as ExpiryIndex>::Link as Meta>::BITS,)+
+                }
+            }
+
+            /// The index's name.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(AnyExpiry::$name(_) => <$index as ExpiryIndex>::NAME,)+
+                }
+            }
+        }
+
+        impl ExpiryIndex for AnyExpiry {
+            type Link = u64;
+            type Config = ExpirySpec;
+            const NAME: &'static str = "any";
+
+            fn new(now: Tick, config: &ExpirySpec, seed: u64) -> Self {
+                match config {
+                    $(ExpirySpec::$name(config) => {
+                        AnyExpiry::$name(<$index as ExpiryIndex>::new(now, config, seed))
+                    })+
+                }
+            }
+
+            fn granularity(&self) -> Option<u64> {
+                match self {
+                    $(AnyExpiry::$name(index) => index.granularity(),)+
+                }
+            }
+
+            #[inline]
+            fn insert(&mut self, cells: &mut impl Cells<u64>, slot: Slot) {
+                match self {
+                    $(AnyExpiry::$name(index) => index.insert(&mut Packed(cells), slot),)+
+                }
+            }
+
+            #[inline]
+            fn remove(&mut self, cells: &mut impl Cells<u64>, slot: Slot) {
+                match self {
+                    $(AnyExpiry::$name(index) => index.remove(&mut Packed(cells), slot),)+
+                }
+            }
+
+            #[inline]
+            fn update(&mut self, cells: &mut impl Cells<u64>, slot: Slot, old: Tick) {
+                match self {
+                    $(AnyExpiry::$name(index) => index.update(&mut Packed(cells), slot, old),)+
+                }
+            }
+
+            fn moved(&mut self, cells: &mut impl Cells<u64>, old: Slot, new: Slot) {
+                match self {
+                    $(AnyExpiry::$name(index) => index.moved(&mut Packed(cells), old, new),)+
+                }
+            }
+
+            #[inline]
+            fn pop_expired(
+                &mut self,
+                cells: &mut impl Cells<u64>,
+                now: Tick,
+                budget: &mut Budget,
+            ) -> Due {
+                match self {
+                    $(AnyExpiry::$name(index) => {
+                        index.pop_expired(&mut Packed(cells), now, budget)
+                    })+
+                }
+            }
+
+            fn next_due(&self) -> Option<Tick> {
+                match self {
+                    $(AnyExpiry::$name(index) => index.next_due(),)+
+                }
+            }
+
+            fn backlog(&self, now: Tick) -> usize {
+                match self {
+                    $(AnyExpiry::$name(index) => index.backlog(now),)+
+                }
+            }
+
+            fn len(&self) -> usize {
+                match self {
+                    $(AnyExpiry::$name(index) => index.len(),)+
+                }
+            }
+
+            fn heap_bytes(&self) -> usize {
+                match self {
+                    $(AnyExpiry::$name(index) => index.heap_bytes(),)+
+                }
+            }
+
+            fn check(&self, cells: &impl Cells<u64>) {
+                match self {
+                    $(AnyExpiry::$name(index) => index.check(&PackedView(cells)),)+
+                }
+            }
+        }
+    };
+}
+expiry_indexes!(define_any);
+
+impl Default for ExpirySpec {
+    /// The one that keeps its promises.
+    fn default() -> Self {
+        ExpirySpec::Wheel(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(text: &str) -> ExpirySpec {
+        text.parse().expect("it is well formed")
+    }
+
+    fn message(text: &str) -> String {
+        text.parse::<ExpirySpec>()
+            .expect_err("the text is wrong")
+            .to_string()
+    }
+
+    macro_rules! specs {
+        ($($name:ident = $index:ty,)+) => { [$(<$index as ExpiryIndex>::NAME),+] };
+    }
+
+    #[test]
+    fn names_lead_back_to_their_indexes() {
+        for (name, about) in expiry_indexes!(specs).into_iter().zip(INDEXES) {
+            assert_eq!(name, about.name);
+            let spec = spec(name);
+            assert_eq!(spec.to_string(), name);
+            let index = AnyExpiry::new(Tick(0), &spec, 1);
+            assert_eq!((index.name(), index.link_bits()), (name, about.link_bits));
+            assert_eq!(spec.link_bits(), about.link_bits);
+        }
+    }
+
+    #[test]
+    fn knobs_are_given_in_order_or_by_name() {
+        assert_eq!(spec("sampled:10"), spec("sampled:effort=10"));
+        assert_eq!(
+            spec("sampled:1:10:release=5").to_string(),
+            "sampled:release=5"
+        );
+        assert_eq!(
+            message("sampled:effort=11"),
+            "sampled: effort=11: expected 1 to 10"
+        );
+        assert_eq!(
+            message("wheel:3"),
+            "wheel has no knob for '3'; expected no knobs after the name"
+        );
+        assert_eq!(
+            message("whale"),
+            "no expiry index is called 'whale'; expected one of: wheel sampled ordered"
+        );
+    }
+
+    crate::index_suite!(AnyExpiry, ExpirySpec::default(), spec("sampled:effort=3"));
+}

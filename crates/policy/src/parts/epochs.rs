@@ -1,0 +1,258 @@
+//! A FIFO of slot references that outlive their entries, told apart by epochs.
+//!
+//! An entry that leaves by deletion or expiry cannot find its reference in a ring; it stays behind,
+//! and the slot may soon name another entry. So the ring is cut by position into at most 31
+//! *epochs*, and the entry keeps the 5-bit tag of the epoch in which its reference was filed. A
+//! reference stands for the slot's tenant only where the tags agree; else it is stale and dropped
+//! when it comes up. Tag 0 means "not filed", which is what a newborn entry's bits say.
+//!
+//! What is lost: a slot that is vacated and filed again within one epoch has two references there,
+//! and the earlier stands for the new tenant. It leaves early by at most one epoch. A relocated
+//! entry is filed again at the end of its own epoch: it leaves late by at most one epoch. Without
+//! deletions and relocations the order is exactly first in, first out.
+//!
+//! Epochs are cut by weight filed ([`EPOCHS_AIMED`] to a full queue), for the weight of a full queue
+//! is known beforehand and its count is not. When tags run out, the youngest epoch grows.
+//!
+//! When stale references outnumber live ones, [`EpochRing::compact`] rewrites the epochs one after
+//! the other, a few references a call: the ring holds at most about three references per live one.
+
+use super::ring::SlotRing;
+use crate::Slot;
+use std::collections::VecDeque;
+
+/// The low bits of an entry's own byte that hold the tag.
+pub const TAG_BITS: u32 = 5;
+/// Masks the tag.
+pub const TAG_MASK: u8 = (1 << TAG_BITS) - 1;
+/// Into how many epochs a queue of the expected weight is cut; the other tags are slack.
+pub const EPOCHS_AIMED: u64 = 24;
+/// No epoch is closed with fewer references.
+const EPOCH_MIN: usize = 128;
+/// Stale references that are not worth a compaction.
+const STALE_MIN: usize = 64;
+/// References that one call of [`EpochRing::compact`] looks at.
+const COMPACT_STEPS: usize = 4;
+
+/// The tag of an epoch: 1 to 31.
+pub type Tag = u8;
+
+#[derive(Clone, Debug)]
+struct Epoch {
+    tag: Tag,
+    refs: SlotRing,
+    /// The weight filed here so far, also of what has left since.
+    filed_weight: u64,
+}
+
+/// A FIFO of slot references in epochs.
+#[derive(Clone, Debug)]
+pub struct EpochRing {
+    /// From the oldest to the youngest; only the youngest may be empty.
+    epochs: VecDeque<Epoch>,
+    /// Bit `t` is set while an epoch has tag `t`; bit 0 always.
+    tags_used: u32,
+    refs: usize,
+    /// The epoch being compacted, and how many of its references are still to be looked at.
+    compacting: Option<(Tag, usize)>,
+    /// The number of references from which a compaction is worth while.
+    compact_at: usize,
+}
+
+impl Default for EpochRing {
+    fn default() -> Self {
+        EpochRing::new()
+    }
+}
+
+impl EpochRing {
+    /// An empty ring; nothing is allocated before the first push.
+    pub fn new() -> Self {
+        EpochRing {
+            epochs: VecDeque::new(),
+            tags_used: 1,
+            refs: 0,
+            compacting: None,
+            compact_at: 0,
+        }
+    }
+
+    /// How many references it holds, stale ones too.
+    #[inline]
+    pub fn refs(&self) -> usize {
+        self.refs
+    }
+
+    /// Files a slot as the youngest and returns the tag that its entry must keep. `queue_weight` is
+    /// what the queue weighs when full.
+    #[inline]
+    pub fn push(&mut self, slot: Slot, weight: u32, queue_weight: u64) -> Tag {
+        let quantum = queue_weight / EPOCHS_AIMED;
+        let is_open = self
+            .epochs
+            .back()
+            .is_some_and(|epoch| epoch.filed_weight <= quantum || epoch.refs.len() < EPOCH_MIN);
+        if !is_open {
+            self.open_epoch();
+        }
+        let epoch = self
+            .epochs
+            .back_mut()
+            .expect("the youngest epoch was just seen to");
+        epoch.refs.push(slot);
+        epoch.filed_weight += u64::from(weight);
+        self.refs += 1;
+        epoch.tag
+    }
+
+    /// Files the new slot of a relocated entry at the end of the entry's own epoch.
+    pub fn push_in(&mut self, tag: Tag, slot: Slot) {
+        let epoch = self.epochs.iter_mut().find(|epoch| epoch.tag == tag);
+        let epoch = epoch.expect("the epoch of a filed entry holds its old reference");
+        epoch.refs.push(slot);
+        self.refs += 1;
+    }
+
+    /// Takes the oldest reference and the tag that its entry has if it is not stale.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(Slot, Tag)> {
+        loop {
+            let is_last = self.epochs.len() == 1;
+            let epoch = self.epochs.front_mut()?;
+            if let Some(slot) = epoch.refs.pop() {
+                self.refs -= 1;
+                return Some((slot, epoch.tag));
+            }
+            if is_last {
+                return None;
+            }
+            self.drop_epoch(0);
+        }
+    }
+
+    /// Looks at a few references, and drops the stale ones among them, if there are too many for
+    /// `live` entries. To be called whenever an entry is filed or leaves. `is_live` says whether a
+    /// reference stands for an entry.
+    #[inline]
+    pub fn compact(&mut self, live: usize, is_live: impl Fn(Slot, Tag) -> bool) {
+        if self.compacting.is_some() || self.refs > (2 * live + STALE_MIN).max(self.compact_at) {
+            self.compact_some(live, is_live);
+        }
+    }
+
+    /// All references with their tags, from the oldest to the youngest.
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, Tag)> + '_ {
+        let epochs = self.epochs.iter();
+        epochs.flat_map(|epoch| epoch.refs.iter().map(|slot| (slot, epoch.tag)))
+    }
+
+    /// The slots that have a reference which stands for an entry, in their order. For checks.
+    pub fn live_slots(&self, is_live: impl Fn(Slot, Tag) -> bool) -> Vec<Slot> {
+        let live = self.iter().filter(|&(slot, tag)| is_live(slot, tag));
+        let mut slots: Vec<Slot> = live.map(|(slot, _)| slot).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        slots
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let refs: usize = self
+            .epochs
+            .iter()
+            .map(|epoch| epoch.refs.heap_bytes())
+            .sum();
+        refs + self.epochs.capacity() * size_of::<Epoch>()
+    }
+
+    /// Panics when the structure contradicts itself.
+    pub fn check(&self) {
+        let mut tags = 1u32;
+        for epoch in &self.epochs {
+            assert!(epoch.tag > 0, "tag 0 means not filed");
+            assert_eq!(tags & 1 << epoch.tag, 0, "a tag names one epoch");
+            tags |= 1 << epoch.tag;
+        }
+        assert_eq!(self.tags_used, tags);
+        let refs: usize = self.epochs.iter().map(|epoch| epoch.refs.len()).sum();
+        assert_eq!(self.refs, refs);
+    }
+
+    #[cold]
+    fn open_epoch(&mut self) {
+        let tag = self.tags_used.trailing_ones() as Tag;
+        if tag > TAG_MASK {
+            return;
+        }
+        if let Some(closed) = self.epochs.back_mut() {
+            closed.refs.shrink();
+        }
+        self.tags_used |= 1 << tag;
+        if self.epochs.len() == self.epochs.capacity() {
+            // Room for one, two, four … and 31 at last: a small queue has but one epoch.
+            let more = self
+                .epochs
+                .len()
+                .max(1)
+                .min(usize::from(TAG_MASK) - self.epochs.len());
+            self.epochs.reserve_exact(more);
+        }
+        self.epochs.push_back(Epoch {
+            tag,
+            refs: SlotRing::new(),
+            filed_weight: 0,
+        });
+    }
+
+    #[cold]
+    fn drop_epoch(&mut self, position: usize) {
+        let epoch = self
+            .epochs
+            .remove(position)
+            .expect("the caller found the epoch there");
+        debug_assert!(epoch.refs.is_empty());
+        self.tags_used &= !(1 << epoch.tag);
+    }
+
+    #[cold]
+    fn compact_some(&mut self, live: usize, is_live: impl Fn(Slot, Tag) -> bool) {
+        for _ in 0..COMPACT_STEPS {
+            let (tag, left) = match self.compacting {
+                Some(at) => at,
+                None => match self.epochs.front() {
+                    Some(oldest) => (oldest.tag, oldest.refs.len()),
+                    None => return,
+                },
+            };
+            let position = self.epochs.iter().position(|epoch| epoch.tag == tag);
+            let position = position.unwrap_or(0);
+            let epoch = &mut self.epochs[position];
+            // Turning the epoch once around keeps its order. What an eviction took from it
+            // meanwhile only ends the turn early or lets it go too far by as much.
+            if left > 0
+                && let Some(slot) = epoch.refs.pop()
+            {
+                if is_live(slot, epoch.tag) {
+                    epoch.refs.push(slot);
+                } else {
+                    self.refs -= 1;
+                }
+                self.compacting = Some((epoch.tag, left - 1));
+                continue;
+            }
+            let next = self
+                .epochs
+                .get(position + 1)
+                .map(|next| (next.tag, next.refs.len()));
+            if self.epochs[position].refs.is_empty() && next.is_some() {
+                self.drop_epoch(position);
+            }
+            self.compacting = next;
+            if next.is_none() {
+                // Several references may stand for one entry: what is left may exceed the aim.
+                self.compact_at = 2 * self.refs.max(live) + STALE_MIN;
+                return;
+            }
+        }
+    }
+}

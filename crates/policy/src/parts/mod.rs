@@ -1,0 +1,12 @@
+//! Pieces that several algorithms are built from. A piece moves here at its third use.
+//!
+//! Start with [`ring`], the FIFO of slots without slack, and [`epochs`], which makes it safe to
+//! leave references behind when an entry goes.
+
+pub mod chance;
+pub mod epochs;
+pub mod ghost;
+pub mod history;
+pub mod list;
+pub mod ring;
+pub mod sketch;

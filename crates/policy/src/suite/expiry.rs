@@ -1,0 +1,275 @@
+//! The conformance suite of expiry indexes: `index_suite!(Wheel)` makes the tests of one index.
+//!
+//! Random operations run against a list of what must be in the index; the history is a list of
+//! plain numbers, so that a failure shrinks. An index whose [`granularity`] is `Some(0)` is held to
+//! exactness: deadline order, order of insertion within a millisecond for the entries whose
+//! deadline was set once and whose slot is used for the first time, and nothing late. Any index
+//! must never be early, hand out nothing twice, lose nothing, and keep to its budget and memory.
+//!
+//! [`granularity`]: ExpiryIndex::granularity
+
+mod history;
+
+pub use history::{Step, run_history, run_long_history};
+
+use super::host::Host;
+use crate::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
+use std::cell::Cell;
+
+/// Where the clock starts: an instant of this century that is no multiple of anything.
+const START: Tick = Tick(1_763_640_000_123);
+const HOUR_MS: u64 = 3_600_000;
+
+/// Makes the tests of an index: `index_suite!(Wheel)`, or `index_suite!(Sampled, config, config)`
+/// with several configurations.
+#[macro_export]
+macro_rules! index_suite {
+    ($index:ty) => { $crate::index_suite!($index, <$index as $crate::ExpiryIndex>::Config::default()); };
+    ($index:ty, $($config:expr),+) => {
+        mod conforms {
+            use super::*;
+            use proptest::prelude::*;
+
+            proptest! {
+                #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+                #[test]
+                fn random_histories(
+                    steps in proptest::collection::vec((0..100_u8, any::<u64>(), any::<u64>()), 0..400),
+                    crowd in 0..200_usize,
+                ) {
+                    $($crate::suite::expiry::run_history::<$index>(&$config, &steps, crowd);)+
+                }
+            }
+
+            #[test]
+            fn a_long_history_of_a_crowd() {
+                $($crate::suite::expiry::run_long_history::<$index>(&$config);)+
+            }
+
+            #[test]
+            fn calls_keep_to_their_budget() {
+                $($crate::suite::expiry::calls_keep_to_their_budget::<$index>(&$config);)+
+            }
+
+            #[test]
+            fn stale_references_take_no_memory() {
+                $($crate::suite::expiry::stale_references_take_no_memory::<$index>(&$config);)+
+            }
+
+            #[test]
+            fn everything_dead_comes_out() {
+                $($crate::suite::expiry::everything_dead_comes_out::<$index>(&$config);)+
+            }
+        }
+    };
+}
+
+/// Counts the entries that an index looks at.
+struct Counting<M> {
+    host: Host<M>,
+    looks: Cell<u32>,
+}
+
+impl<M: Copy + Default> Facts for Counting<M> {
+    fn now(&self) -> Tick {
+        self.host.now()
+    }
+    fn requests(&self) -> u64 {
+        self.host.requests()
+    }
+    fn is_live(&self, slot: Slot) -> bool {
+        self.host.is_live(slot)
+    }
+    fn weight(&self, slot: Slot) -> u32 {
+        self.host.weight(slot)
+    }
+    fn key_hash(&self, slot: Slot) -> u64 {
+        self.host.key_hash(slot)
+    }
+    fn deadline(&self, slot: Slot) -> Option<Tick> {
+        self.looks.set(self.looks.get() + 1);
+        self.host.deadline(slot)
+    }
+    fn len(&self) -> usize {
+        self.host.len()
+    }
+    fn sample(&self, random: u64) -> Option<Slot> {
+        self.host.sample(random)
+    }
+}
+
+impl<M: Copy + Default> Cells<M> for Counting<M> {
+    fn get(&self, slot: Slot) -> M {
+        self.host.get(slot)
+    }
+    fn set(&mut self, slot: Slot, meta: M) {
+        self.host.set(slot, meta);
+    }
+}
+
+/// An index of `deadlines` over a host that counts; the entries' slots.
+fn filled<I: ExpiryIndex>(
+    config: &I::Config,
+    deadlines: impl Iterator<Item = Tick>,
+) -> (Counting<I::Link>, I, Vec<Slot>) {
+    let mut host = Counting {
+        host: Host::new(START),
+        looks: Cell::new(0),
+    };
+    let mut index = I::new(START, config, 1);
+    let slots = deadlines.map(|deadline| {
+        let slot = host.host.add(0, 1, Some(deadline));
+        host.host.tell(slot);
+        index.insert(&mut host, slot);
+        slot
+    });
+    let slots = slots.collect();
+    (host, index, slots)
+}
+
+/// No call looks at many more entries than its budget allows, whatever the data.
+pub fn calls_keep_to_their_budget<I: ExpiryIndex>(config: &I::Config) {
+    const COUNT: u64 = 20_000;
+    const STEPS: u32 = 50;
+    for spread in [1, 10_000, 30 * 24 * HOUR_MS] {
+        let deadlines = (0..COUNT).map(|number| Tick(START.0 + number * 7_919 % spread));
+        let (mut host, mut index, slots) = filled::<I>(config, deadlines);
+        for &slot in slots.iter().step_by(2) {
+            host.looks.set(0);
+            let old = host
+                .host
+                .set_deadline(slot, Some(START))
+                .expect("it has one");
+            index.update(&mut host, slot, old);
+            assert!(
+                host.looks.get() <= 40,
+                "an update looked at {}",
+                host.looks.get()
+            );
+        }
+        for &slot in slots.iter().step_by(3) {
+            host.looks.set(0);
+            index.remove(&mut host, slot);
+            assert!(
+                host.looks.get() <= 40,
+                "a removal looked at {}",
+                host.looks.get()
+            );
+            host.host.free(slot);
+        }
+        let mut now = Tick(START.0 + 1);
+        for _ in 0..4 * COUNT {
+            host.host.set_now(now);
+            host.looks.set(0);
+            let due = index.pop_expired(&mut host, now, &mut Budget(STEPS));
+            assert!(
+                host.looks.get() <= 2 * STEPS + 16,
+                "a call looked at {}",
+                host.looks.get()
+            );
+            match due {
+                Due::Slot(slot) => host.host.free(slot),
+                Due::Again => {}
+                Due::Nothing => match index.next_due() {
+                    Some(next) => now = now.max(next),
+                    None => break,
+                },
+            }
+        }
+    }
+}
+
+/// Neither deadlines that keep moving earlier nor entries that come and go make the index grow,
+/// even if it is never asked for the dead; and it shrinks again when most entries have gone.
+pub fn stale_references_take_no_memory<I: ExpiryIndex>(config: &I::Config) {
+    const COUNT: u64 = 4_000;
+    const FLOOR_BYTES: usize = 16 << 10;
+    let deadlines = (0..COUNT).map(|number| Tick(START.0 + 20 * HOUR_MS + number * 977));
+    let (mut host, mut index, mut slots) = filled::<I>(config, deadlines);
+    let before = index.heap_bytes();
+    for round in 1..=30 {
+        for &slot in &slots {
+            let old = host.host.deadline(slot).expect("it has one");
+            host.host
+                .set_deadline(slot, Some(Tick(old.0 - round * 60_000)));
+            index.update(&mut host, slot, old);
+        }
+        assert!(
+            index.heap_bytes() <= 3 * before + FLOOR_BYTES,
+            "re-expired earlier {round} times"
+        );
+    }
+    for round in 0..30 {
+        for slot in &mut slots {
+            index.remove(&mut host, *slot);
+            host.host.free(*slot);
+            *slot = host.host.add(
+                0,
+                1,
+                Some(Tick(START.0 + HOUR_MS + u64::from(slot.0) * 977)),
+            );
+            host.host.tell(*slot);
+            index.insert(&mut host, *slot);
+        }
+        assert!(
+            index.heap_bytes() <= 3 * before + FLOOR_BYTES,
+            "replaced {} times",
+            round + 1
+        );
+    }
+    index.check(&host);
+    for &slot in &slots[100..] {
+        index.remove(&mut host, slot);
+        host.host.free(slot);
+    }
+    let now = START;
+    while index.next_due().is_some_and(|due| due <= now) {
+        let due = index.pop_expired(&mut host, now, &mut Budget(100));
+        assert!(!matches!(due, Due::Slot(_)), "nothing is dead yet");
+    }
+    index.check(&host);
+    assert_eq!(index.len(), 100);
+    assert!(
+        index.heap_bytes() <= before / 2 + FLOOR_BYTES,
+        "{} bytes left",
+        index.heap_bytes()
+    );
+}
+
+/// Called whenever it asks to be, an index hands out every entry some time after its deadline.
+pub fn everything_dead_comes_out<I: ExpiryIndex>(config: &I::Config) {
+    const COUNT: u64 = 3_000;
+    let deadlines = (0..COUNT).map(|number| Tick(START.0 + number * 31 % 10_007));
+    let (mut host, mut index, slots) = filled::<I>(config, deadlines);
+    let mut left = slots.len();
+    let mut now = START;
+    while left > 0 {
+        now = now.max(index.next_due().expect("something is left"));
+        assert!(now.0 < START.0 + HOUR_MS, "{left} are left after an hour");
+        host.host.set_now(now);
+        loop {
+            match index.pop_expired(&mut host, now, &mut Budget(100)) {
+                Due::Slot(slot) => {
+                    let deadline = host
+                        .host
+                        .deadline(slot)
+                        .expect("a popped entry still lives");
+                    assert!(now > deadline);
+                    if let Some(late) = index.granularity() {
+                        assert!(now.0 <= deadline.0 + 1 + late);
+                    }
+                    host.host.free(slot);
+                    left -= 1;
+                }
+                Due::Again => {}
+                Due::Nothing => break,
+            }
+        }
+    }
+    assert!(index.is_empty());
+    assert!(
+        index.heap_bytes() <= 8 << 10,
+        "an empty index is small: {}",
+        index.heap_bytes()
+    );
+}

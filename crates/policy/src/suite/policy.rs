@@ -1,0 +1,463 @@
+//! What every eviction policy must stand: random operations in the toy host, checked after each.
+//!
+//! [`policy_suite!`](crate::policy_suite) makes the tests for one policy. They feed
+//! [`Trial`] with steps that the test library draws and shrinks; equal steps give equal runs.
+//! [`agrees_with_model`] compares every victim with a [`NaivePolicy`], the policy written as plainly
+//! as possible.
+
+use super::host::Host;
+use crate::parts::chance::scramble;
+use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot, Tick};
+use core::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One random step, as drawn: what to do, to which key, and how much.
+pub type Step = (u8, u16, u16);
+
+/// Keys that steps choose from.
+const KEYS: u64 = 96;
+/// Capacity at the start, in units of weight; the average entry weighs about 5.
+const CAPACITY: u64 = 200;
+
+/// Tests for one policy, by one line: `policy_suite!(fifo, Fifo);`, with a config as third argument
+/// where the default is not meant. Needs `proptest` among the caller's development dependencies.
+#[macro_export]
+macro_rules! policy_suite {
+    ($module:ident, $policy:ty) => {
+        $crate::policy_suite!($module, $policy, <$policy as $crate::Policy>::Config::default());
+    };
+    ($module:ident, $policy:ty, $config:expr) => {
+        mod $module {
+            use super::*;
+
+            proptest::proptest! {
+                #![proptest_config(proptest::prelude::ProptestConfig::with_cases(96))]
+
+                #[test]
+                fn keeps_the_contract_under_random_steps(
+                    steps in proptest::collection::vec(proptest::prelude::any::<(u8, u16, u16)>(), 0..400),
+                    seed in proptest::prelude::any::<u64>(),
+                ) {
+                    $crate::suite::policy::keeps_contract::<$policy>(&$config, seed, &steps);
+                }
+            }
+
+            #[test]
+            fn stands_many_deletions_and_slot_reuse_in_bounded_memory() {
+                $crate::suite::policy::stands_churn::<$policy>(&$config);
+            }
+        }
+    };
+}
+
+/// What `evict` looked at: a host that counts the entries asked about.
+struct Watched<'a, M> {
+    host: &'a mut Host<M>,
+    seen: RefCell<BTreeSet<Slot>>,
+}
+
+impl<M> Watched<'_, M> {
+    fn see(&self, slot: Slot) {
+        self.seen.borrow_mut().insert(slot);
+    }
+}
+
+impl<M: Copy + Default> Facts for Watched<'_, M> {
+    fn now(&self) -> Tick {
+        self.host.now()
+    }
+    fn requests(&self) -> u64 {
+        self.host.requests()
+    }
+    fn is_live(&self, slot: Slot) -> bool {
+        self.see(slot);
+        self.host.is_live(slot)
+    }
+    fn weight(&self, slot: Slot) -> u32 {
+        self.see(slot);
+        self.host.weight(slot)
+    }
+    fn key_hash(&self, slot: Slot) -> u64 {
+        self.see(slot);
+        self.host.key_hash(slot)
+    }
+    fn deadline(&self, slot: Slot) -> Option<Tick> {
+        self.see(slot);
+        self.host.deadline(slot)
+    }
+    fn len(&self) -> usize {
+        self.host.len()
+    }
+    fn sample(&self, random: u64) -> Option<Slot> {
+        self.host.sample(random)
+    }
+    fn next_access(&self, slot: Slot) -> Option<u64> {
+        self.see(slot);
+        self.host.next_access(slot)
+    }
+}
+
+impl<M: Copy + Default> Cells<M> for Watched<'_, M> {
+    fn get(&self, slot: Slot) -> M {
+        self.see(slot);
+        self.host.get(slot)
+    }
+    fn set(&mut self, slot: Slot, meta: M) {
+        self.see(slot);
+        self.host.set(slot, meta);
+    }
+}
+
+/// A policy in the toy host, and the table of keys around them.
+pub struct Trial<P: Policy> {
+    /// The policy under trial.
+    pub policy: P,
+    /// Where its entries live.
+    pub host: Host<P::Meta>,
+    /// Which entry a key names; also entries that the policy was not told of.
+    pub table: BTreeMap<u64, Slot>,
+    capacity: u64,
+    /// The keys evicted, in order.
+    pub victims: Vec<u64>,
+    keys: BTreeMap<Slot, u64>,
+}
+
+impl<P: Policy> Trial<P> {
+    /// An empty host of `capacity` around a new policy.
+    pub fn new(capacity: u64, config: &P::Config, seed: u64) -> Self {
+        Trial {
+            policy: P::new(capacity, config, seed),
+            host: Host::new(Tick(1_000_000)),
+            table: BTreeMap::new(),
+            capacity,
+            victims: Vec::new(),
+            keys: BTreeMap::new(),
+        }
+    }
+
+    /// A hit, whatever it costs the policy.
+    pub fn hit(&mut self, slot: Slot) {
+        self.foretell(slot);
+        match P::ON_HIT {
+            OnHit::Ignore => {}
+            OnHit::Mark => {
+                let meta = self.host.get(slot);
+                if let Some(meta) = self.policy.mark(&self.host, slot, meta) {
+                    self.host.set(slot, meta);
+                }
+            }
+            OnHit::Reorder => self.policy.reorder(&mut self.host, slot),
+        }
+    }
+
+    /// A request: a hit, or a miss that inserts if the policy admits it. Room is made with budgets
+    /// of `budget`, as [`Trial::make_room`] does.
+    pub fn request(&mut self, key: u64, weight: u32, budget: u32) {
+        self.host.count_request();
+        self.host.set_now(Tick(self.host.now().0 + 7));
+        if let Some(&slot) = self.table.get(&key) {
+            if self.host.is_told(slot) {
+                self.hit(slot);
+            }
+            return;
+        }
+        if u64::from(weight) > self.capacity {
+            return;
+        }
+        if self.policy.miss(&self.host, scramble(key), weight) == Admit::No {
+            return;
+        }
+        self.make_room(u64::from(weight), budget);
+        self.insert(key, weight);
+    }
+
+    /// A made-up future, for policies that want one.
+    fn foretell(&mut self, slot: Slot) {
+        let requests = self.host.requests();
+        let next = scramble(requests) % 5 * (scramble(!requests) % 1000);
+        let next = if next == 0 { u64::MAX } else { requests + next };
+        self.host.set_next_access(slot, Some(next));
+    }
+
+    fn insert(&mut self, key: u64, weight: u32) {
+        let slot = self.host.add(scramble(key), weight, None);
+        self.host.tell(slot);
+        self.foretell(slot);
+        self.table.insert(key, slot);
+        self.keys.insert(slot, key);
+        self.policy.insert(&mut self.host, slot);
+    }
+
+    /// Evicts until `weight` fits (or the policy is empty: the rest then belongs to entries that it
+    /// was not told of).
+    pub fn make_room(&mut self, weight: u64, budget: u32) {
+        while self.host.weight_sum() + weight > self.capacity && self.evict_one(budget) {}
+    }
+
+    /// Evicts one entry, in calls of at most `budget` steps (0 is tried once); false when the policy
+    /// says that it holds none.
+    pub fn evict_one(&mut self, budget: u32) -> bool {
+        let told = self.host.told().len();
+        if budget == 0 {
+            let answer = self.policy.evict(&mut self.host, &mut Budget(0));
+            let is_empty = answer == Eviction::Empty && told == 0;
+            assert!(
+                is_empty || answer == Eviction::Again,
+                "without a budget: {answer:?}"
+            );
+        }
+        let budget = budget.max(1);
+        let mut steps_left = 100_000u32;
+        loop {
+            let mut host = Watched {
+                host: &mut self.host,
+                seen: RefCell::default(),
+            };
+            let mut left = Budget(budget);
+            let answer = self.policy.evict(&mut host, &mut left);
+            let seen = host.seen.borrow().len();
+            assert!(left.0 <= budget, "a budget only shrinks");
+            assert!(
+                seen <= 4 * budget as usize + 8,
+                "{seen} entries seen with budget {budget}"
+            );
+            match answer {
+                Eviction::Victim(slot) => {
+                    assert!(self.host.is_live(slot), "the victim {slot:?} is not live");
+                    assert!(
+                        self.host.is_told(slot),
+                        "{slot:?} was not told, or is not any more"
+                    );
+                    let key = self.forget(slot);
+                    self.victims.push(key);
+                    return true;
+                }
+                Eviction::Again => {
+                    assert_eq!(left.0, 0, "stopped with budget left");
+                    steps_left = steps_left
+                        .checked_sub(budget)
+                        .expect("evictions make progress");
+                }
+                Eviction::Empty => {
+                    assert_eq!(told, 0, "empty, they say, with {told} entries told");
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Frees an entry that the policy has forgotten.
+    fn forget(&mut self, slot: Slot) -> u64 {
+        let key = self.keys.remove(&slot).expect("every live entry has a key");
+        self.table.remove(&key);
+        self.host.free(slot);
+        key
+    }
+
+    /// Deletes a key, as a command or its deadline would.
+    pub fn remove(&mut self, key: u64) {
+        if let Some(&slot) = self.table.get(&key) {
+            if self.host.is_told(slot) {
+                self.policy.remove(&mut self.host, slot);
+            }
+            self.forget(slot);
+        }
+    }
+
+    /// Gives an entry another weight in place and makes room for it.
+    pub fn reweigh(&mut self, key: u64, weight: u32, budget: u32) {
+        if let Some(&slot) = self.table.get(&key) {
+            let old = self.host.set_weight(slot, weight);
+            if self.host.is_told(slot) {
+                self.policy.reweigh(&mut self.host, slot, old);
+            }
+            self.make_room(0, budget);
+        }
+    }
+
+    /// Moves an entry to another slot.
+    pub fn relocate(&mut self, key: u64) {
+        if let Some(&old) = self.table.get(&key) {
+            let new = self.host.relocate(old);
+            self.keys.remove(&old);
+            self.keys.insert(new, key);
+            self.table.insert(key, new);
+            if self.host.is_told(new) {
+                self.policy.moved(&mut self.host, old, new);
+            }
+        }
+    }
+
+    /// The policy forgets an entry that lives on, or is told of one that it does not know: what a
+    /// `volatile-*` policy sees when a key loses or gets its deadline.
+    pub fn toggle(&mut self, key: u64) {
+        if let Some(&slot) = self.table.get(&key) {
+            if self.host.is_told(slot) {
+                self.policy.remove(&mut self.host, slot);
+                self.host.untell(slot);
+            } else {
+                self.host.tell(slot);
+                self.policy.insert(&mut self.host, slot);
+            }
+        }
+    }
+
+    /// Changes the capacity and evicts what no longer fits.
+    pub fn resize(&mut self, capacity: u64, budget: u32) {
+        self.capacity = capacity;
+        self.policy.resize(capacity);
+        self.make_room(0, budget);
+    }
+
+    /// Does what the step says.
+    pub fn step(&mut self, (kind, key, amount): Step) {
+        let budget = u32::from(amount >> 12);
+        let amount = u64::from(amount & 0xFFF);
+        let key = u64::from(key) % KEYS;
+        let weight = 1 + (amount % 9) as u32;
+        match kind % 32 {
+            0..=11 => self.request(key, weight, budget),
+            12 | 13 => (0..8).for_each(|more| self.request((key + more) % KEYS, weight, budget)),
+            14 => self.request(KEYS + amount, 1 + amount as u32 % 40, budget),
+            15..=18 => self.remove(key),
+            19 => (0..amount % 40).for_each(|more| self.remove((key + more) % KEYS)),
+            20 | 21 => self.reweigh(key, weight + amount as u32 % 13, budget),
+            22 | 23 => self.relocate(key),
+            24 => (0..amount % 40).for_each(|more| self.relocate((key + more) % KEYS)),
+            25 => self.toggle(key),
+            26 => {
+                self.evict_one(budget);
+            }
+            27 => {
+                // A miss whose insertion never comes.
+                if !self.table.contains_key(&key) {
+                    self.policy.miss(&self.host, scramble(key), weight);
+                }
+            }
+            28 => (0..20).for_each(|_| {
+                // The same slot, vacated and filed again and again.
+                self.remove(key);
+                self.request(key, weight, budget);
+            }),
+            29 => self.resize(
+                [0, 1, 10, 60, CAPACITY, 5 * CAPACITY][amount as usize % 6],
+                budget,
+            ),
+            30 => self.resize(CAPACITY, budget),
+            _ => self.host.set_now(Tick(amount * 1000)),
+        }
+    }
+}
+
+/// Random steps with `check` after each; then everything told must be evicted; and the same steps
+/// must give the same victims again.
+pub fn keeps_contract<P: Policy>(config: &P::Config, seed: u64, steps: &[Step]) {
+    let run = || {
+        let mut trial = Trial::<P>::new(CAPACITY, config, seed);
+        for &step in steps {
+            trial.step(step);
+            trial.policy.check(&trial.host);
+        }
+        let told = trial.host.told().len();
+        let before = trial.victims.len();
+        while trial.evict_one(steps.len() as u32 % 4) {
+            trial.policy.check(&trial.host);
+        }
+        assert_eq!(
+            trial.victims.len() - before,
+            told,
+            "every entry is evictable in the end"
+        );
+        assert!(
+            trial.policy.heap_bytes() < 1 << 18,
+            "{} bytes",
+            trial.policy.heap_bytes()
+        );
+        trial.victims
+    };
+    assert_eq!(run(), run(), "equal seeds give equal decisions");
+}
+
+/// Deletions, relocations and slot reuse by the hundred thousand: what stays behind is bounded by
+/// what lives.
+pub fn stands_churn<P: Policy>(config: &P::Config) {
+    let mut trial = Trial::<P>::new(100_000, config, 1);
+    for round in 0..100_000u64 {
+        let key = scramble(round) % 64;
+        match round % 4 {
+            0 => trial.remove(key),
+            1 => trial.relocate(key),
+            _ => trial.request(key, 1 + (round % 100) as u32, 3),
+        }
+    }
+    trial.policy.check(&trial.host);
+    let bytes = trial.policy.heap_bytes();
+    assert!(
+        bytes < 1 << 18,
+        "{bytes} bytes for {} entries",
+        trial.host.len()
+    );
+    while trial.evict_one(1000) {}
+}
+
+/// A policy written as plainly as possible: keys in vectors, no budget, no slots.
+pub trait NaivePolicy {
+    /// A request for a key that is held.
+    fn hit(&mut self, key: u64);
+    /// A request for a key that is not held and is about to be inserted.
+    fn miss(&mut self, _key: u64) {}
+    /// The key is now held.
+    fn insert(&mut self, key: u64, weight: u32);
+    /// The key has left for another reason than eviction.
+    fn remove(&mut self, key: u64);
+    /// The key weighs something else.
+    fn reweigh(&mut self, _key: u64, _weight: u32) {}
+    /// Takes the victim; `None` when nothing is held.
+    fn evict(&mut self) -> Option<u64>;
+}
+
+/// Runs policy and model on the same requests and compares every victim. With `leave`, keys are
+/// also deleted and entries relocated; policies that file references in epochs are exact only
+/// without.
+pub fn agrees_with_model<P: Policy>(
+    config: &P::Config,
+    mut model: impl NaivePolicy,
+    capacity: u64,
+    steps: &[Step],
+    leave: bool,
+) {
+    let mut trial = Trial::<P>::new(capacity, config, 1);
+    for &(kind, key, amount) in steps {
+        let key = u64::from(key) % KEYS;
+        let weight = 1 + u32::from(amount % 3);
+        let budget = u32::from(amount >> 12);
+        let held = trial.table.contains_key(&key);
+        match (kind % 8, held, leave) {
+            (6, true, true) => {
+                trial.remove(key);
+                model.remove(key);
+            }
+            (7, true, true) => trial.relocate(key),
+            (_, true, _) => {
+                model.hit(key);
+                trial.request(key, weight, budget);
+            }
+            (_, false, _) => {
+                model.miss(key);
+                let before = trial.victims.len();
+                trial.request(key, weight, budget);
+                for &victim in &trial.victims[before..] {
+                    assert_eq!(model.evict(), Some(victim));
+                }
+                if trial.table.contains_key(&key) {
+                    model.insert(key, weight);
+                }
+            }
+        }
+    }
+    while let Some(victim) = model.evict() {
+        assert!(trial.evict_one(2));
+        assert_eq!(trial.victims.last(), Some(&victim));
+    }
+    assert!(!trial.evict_one(2));
+}

@@ -1,0 +1,528 @@
+//! Requests: arrays of bulk strings, and inline commands.
+//!
+//! [`Parser`] is incremental: it remembers how far a partial frame was understood, so a value of
+//! half a gigabyte that arrives in small reads is not read again with each of them. It owns no input:
+//! the session hands in its buffer from the first byte not yet consumed.
+
+use crate::inline::split_words;
+use std::fmt;
+use std::ops::Range;
+
+/// The default bound on one argument, as Redis's `proto-max-bulk-len`.
+pub const BULK_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// The bound on the arguments of one command.
+pub const ARGS_COUNT_MAX: usize = 1024 * 1024;
+/// The bound on an inline command's line.
+pub const INLINE_BYTES_MAX: usize = 64 * 1024;
+/// The bound on a whole command, as Redis's `client-query-buffer-limit`.
+pub const FRAME_BYTES_MAX: usize = 1024 * 1024 * 1024;
+/// The bound on the arguments of a command from a client that has yet to authenticate.
+pub const UNAUTHENTICATED_ARGS_COUNT_MAX: usize = 10;
+/// The bound on one argument from a client that has yet to authenticate.
+pub const UNAUTHENTICATED_BULK_BYTES_MAX: usize = 16 * 1024;
+
+/// Digits that a count may have before its line end has to come: more than any valid count has, and
+/// few enough that reading them again with every arriving byte costs nothing.
+const COUNT_DIGITS_MAX: usize = 32;
+/// A parser keeps room for the spans of partial frames up to this many between frames.
+const PENDING_KEPT_MAX: usize = 1024;
+
+// Spans are 32 bits wide: no frame reaches what they cannot say.
+const _: () = assert!(FRAME_BYTES_MAX <= u32::MAX as usize);
+const _: () = assert!(INLINE_BYTES_MAX < FRAME_BYTES_MAX);
+
+/// Where one argument lies in the input buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first byte.
+    pub start: u32,
+    /// How many bytes.
+    pub len: u32,
+}
+
+impl Span {
+    /// Both must be below [`FRAME_BYTES_MAX`], which the parser sees to.
+    #[inline]
+    pub(crate) fn new(start: usize, len: usize) -> Self {
+        debug_assert!(start <= FRAME_BYTES_MAX);
+        debug_assert!(len <= FRAME_BYTES_MAX);
+        Span {
+            start: start as u32,
+            len: len as u32,
+        }
+    }
+    /// As a range of indexes.
+    #[inline]
+    pub fn range(self) -> Range<usize> {
+        let start = self.start as usize;
+        start..start + self.len as usize
+    }
+}
+
+/// The arguments of one command, the name first, borrowed from the input buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Args<'a> {
+    input: &'a [u8],
+    spans: &'a [Span],
+}
+
+impl<'a> Args<'a> {
+    /// Views `input` through `spans`: the very bytes that [`Parser::parse`] saw, from the same start.
+    #[inline]
+    pub fn new(input: &'a [u8], spans: &'a [Span]) -> Self {
+        Args { input, spans }
+    }
+    /// How many arguments, the name included.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+    /// Whether there is not even a name.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+    /// The argument at `index`, if there is one.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        self.spans.get(index).map(|span| &self.input[span.range()])
+    }
+    /// The command's name as the client spelled it; empty if there is none.
+    #[inline]
+    pub fn name(&self) -> &'a [u8] {
+        self.get(0).unwrap_or(&[])
+    }
+    /// Whether the argument at `index` is `word` in any case of letters.
+    #[inline]
+    pub fn is(&self, index: usize, word: &str) -> bool {
+        self.get(index)
+            .is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
+    }
+    /// The arguments from `first` on.
+    #[inline]
+    pub fn from(&self, first: usize) -> Args<'a> {
+        Args {
+            input: self.input,
+            spans: self.spans.get(first..).unwrap_or(&[]),
+        }
+    }
+    /// The arguments in order.
+    #[inline]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let input = self.input;
+        self.spans.iter().map(move |span| &input[span.range()])
+    }
+    /// Whether this is a line of an HTTP request (`POST …` or `Host: …`): a browser was talked into
+    /// sending it, and the connection must be dropped before a later line of it runs as a command.
+    pub fn is_http(&self) -> bool {
+        self.is(0, "post") || self.is(0, "host:")
+    }
+}
+
+impl std::ops::Index<usize> for Args<'_> {
+    type Output = [u8];
+    #[inline]
+    fn index(&self, index: usize) -> &[u8] {
+        self.get(index)
+            .expect("the caller checked how many arguments there are")
+    }
+}
+
+/// What a request may have at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one argument (`proto-max-bulk-len`); [`FRAME_BYTES_MAX`] bounds it too.
+    pub bulk_bytes_max: usize,
+    /// Arguments of one command.
+    pub args_count_max: usize,
+    /// Bytes of an inline command before its line feed.
+    pub inline_bytes_max: usize,
+    /// Whether the client has authenticated or need not; until then it may send little.
+    pub is_authenticated: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            bulk_bytes_max: BULK_BYTES_MAX,
+            args_count_max: ARGS_COUNT_MAX,
+            inline_bytes_max: INLINE_BYTES_MAX,
+            is_authenticated: true,
+        }
+    }
+}
+
+/// Why a request cannot be understood. The connection must be closed after the reply: where the next
+/// request would begin is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtocolError {
+    /// The count behind `*` is no number, or above the limit.
+    InvalidMultibulkLength,
+    /// The count behind `$` is no number, negative, or above the limit.
+    InvalidBulkLength,
+    /// An argument begins with this byte.
+    ExpectedDollar(u8),
+    /// An argument is not followed by a line end (Redis does not look).
+    MissingLineEnd,
+    /// The count behind `*` does not end.
+    TooBigMultibulkCount,
+    /// The count behind `$` does not end.
+    TooBigBulkCount,
+    /// An inline command does not end.
+    TooBigInline,
+    /// An inline command's quotes are not closed, or not followed by a blank.
+    UnbalancedQuotes,
+    /// Too many arguments before authentication.
+    UnauthenticatedMultibulkLength,
+    /// Too large an argument before authentication.
+    UnauthenticatedBulkLength,
+    /// The whole command would exceed [`FRAME_BYTES_MAX`].
+    TooBigRequest,
+}
+
+impl fmt::Display for ProtocolError {
+    /// As in Redis: `Protocol error: …`; the reply has `ERR ` before it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Protocol error: ")?;
+        f.write_str(match self {
+            ProtocolError::InvalidMultibulkLength => "invalid multibulk length",
+            ProtocolError::InvalidBulkLength => "invalid bulk length",
+            ProtocolError::ExpectedDollar(byte) => {
+                return write!(f, "expected '$', got '{}'", byte.escape_ascii());
+            }
+            ProtocolError::MissingLineEnd => "expected a line end after a bulk",
+            ProtocolError::TooBigMultibulkCount => "too big mbulk count string",
+            ProtocolError::TooBigBulkCount => "too big bulk count string",
+            ProtocolError::TooBigInline => "too big inline request",
+            ProtocolError::UnbalancedQuotes => "unbalanced quotes in request",
+            ProtocolError::UnauthenticatedMultibulkLength => "unauthenticated multibulk length",
+            ProtocolError::UnauthenticatedBulkLength => "unauthenticated bulk length",
+            ProtocolError::TooBigRequest => "too big request",
+        })
+    }
+}
+
+impl std::error::Error for ProtocolError {}
+
+/// What a look at the input found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// A command: its spans were appended, at least one; it took the first `consumed` bytes.
+    Command {
+        /// Bytes, counted from the start of the input.
+        consumed: usize,
+    },
+    /// A frame that says nothing and gets no reply (`*0`, `*-1`, an empty line).
+    Blank {
+        /// Bytes, counted from the start of the input.
+        consumed: usize,
+    },
+    /// The frame goes on behind the input. Call again with the same bytes and more behind them.
+    Incomplete {
+        /// At least so many bytes are missing. The peer says so: reserve no more than some bound.
+        need: usize,
+    },
+}
+
+/// How far a partial frame was understood; places count from the frame's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Between two frames.
+    Fresh,
+    /// No line feed in the first `scanned` bytes.
+    Inline { scanned: usize },
+    /// The next of `left` arguments starts at `next`.
+    Array { next: usize, left: usize },
+}
+
+/// Finds commands in a session's input; one per session.
+///
+/// ```
+/// use wire::{Args, Parsed, Parser};
+/// let mut input = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\nPING\r\n*1\r\n".to_vec();
+/// let (mut parser, mut spans, mut at) = (Parser::default(), Vec::new(), 0);
+/// let mut names = Vec::new();
+/// while let Ok(Parsed::Command { consumed }) = parser.parse(&mut input[at..], &mut spans) {
+///     names.push(Args::new(&input[at..], &spans).name().to_vec());
+///     spans.clear();
+///     at += consumed;
+/// }
+/// assert_eq!(names, [b"GET".to_vec(), b"PING".to_vec()]);
+/// ```
+#[derive(Debug)]
+pub struct Parser {
+    limits: Limits,
+    progress: Progress,
+    /// The arguments of a partial frame so far; empty between frames.
+    pending: Vec<Span>,
+}
+
+impl Default for Parser {
+    fn default() -> Self {
+        Parser::new(Limits::default())
+    }
+}
+
+impl Parser {
+    /// A parser at the start of a stream.
+    pub fn new(limits: Limits) -> Self {
+        Parser {
+            limits,
+            progress: Progress::Fresh,
+            pending: Vec::new(),
+        }
+    }
+    /// What it refuses.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+    /// Changes what it refuses, from the next count on that it reads. A session that is not
+    /// authenticated runs each command before it parses the next, which may be the first free one.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+    /// Whether the last look ended inside a frame.
+    pub fn is_partial(&self) -> bool {
+        self.progress != Progress::Fresh
+    }
+    /// Bytes held on the heap, for the memory account.
+    pub fn heap_bytes(&self) -> usize {
+        self.pending.capacity() * size_of::<Span>()
+    }
+
+    /// Looks for one command at the start of `input`, and appends the spans of its arguments, counted
+    /// from there, to `spans`.
+    ///
+    /// After [`Parsed::Incomplete`] the next call must get the same bytes, possibly moved, with more
+    /// behind them. The input is written to in one case only: an inline command's quoted words are
+    /// unescaped in place. Total work is linear in the bytes of the stream, however they are cut.
+    ///
+    /// # Errors
+    /// See [`ProtocolError`]; spans appended by this call are taken back.
+    #[inline]
+    pub fn parse(
+        &mut self,
+        input: &mut [u8],
+        spans: &mut Vec<Span>,
+    ) -> Result<Parsed, ProtocolError> {
+        if self.progress != Progress::Fresh {
+            return self.resume(input, spans);
+        }
+        match input {
+            [] => Ok(Parsed::Incomplete { need: 1 }),
+            [b'*', ..] => self.start_array(input, spans),
+            _ => self.parse_inline(input, 0, spans),
+        }
+    }
+
+    fn resume(&mut self, input: &mut [u8], spans: &mut Vec<Span>) -> Result<Parsed, ProtocolError> {
+        match std::mem::replace(&mut self.progress, Progress::Fresh) {
+            Progress::Fresh => unreachable!("the caller looked"),
+            Progress::Inline { scanned } => self.parse_inline(input, scanned, spans),
+            Progress::Array { mut next, mut left } => {
+                debug_assert!(
+                    next <= input.len(),
+                    "the input lost bytes of a partial frame"
+                );
+                match read_bulks(&self.limits, input, &mut next, &mut left, &mut self.pending) {
+                    Ok(0) => {
+                        spans.append(&mut self.pending);
+                        self.pending.shrink_to(PENDING_KEPT_MAX);
+                        Ok(Parsed::Command { consumed: next })
+                    }
+                    Ok(need) => {
+                        self.progress = Progress::Array { next, left };
+                        Ok(Parsed::Incomplete { need })
+                    }
+                    Err(error) => {
+                        self.pending = Vec::new();
+                        Err(error)
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn start_array(
+        &mut self,
+        input: &[u8],
+        spans: &mut Vec<Span>,
+    ) -> Result<Parsed, ProtocolError> {
+        let (count, mut next) = match read_count(input, 1) {
+            Count::Number(count, next) => (count, next),
+            Count::Incomplete => return Ok(Parsed::Incomplete { need: 1 }),
+            Count::Invalid => return Err(ProtocolError::InvalidMultibulkLength),
+            Count::TooLong => return Err(ProtocolError::TooBigMultibulkCount),
+        };
+        if count <= 0 {
+            return Ok(Parsed::Blank { consumed: next });
+        }
+        let mut left = count as usize;
+        if left > UNAUTHENTICATED_ARGS_COUNT_MAX.min(self.limits.args_count_max) {
+            self.check_args_count(left)?;
+        }
+        let base = spans.len();
+        match read_bulks(&self.limits, input, &mut next, &mut left, spans) {
+            Ok(0) => Ok(Parsed::Command { consumed: next }),
+            Ok(need) => {
+                self.pending.extend(spans.drain(base..));
+                self.progress = Progress::Array { next, left };
+                Ok(Parsed::Incomplete { need })
+            }
+            Err(error) => {
+                spans.truncate(base);
+                Err(error)
+            }
+        }
+    }
+
+    fn check_args_count(&self, count: usize) -> Result<(), ProtocolError> {
+        if count > self.limits.args_count_max {
+            Err(ProtocolError::InvalidMultibulkLength)
+        } else if self.limits.is_authenticated {
+            Ok(())
+        } else {
+            Err(ProtocolError::UnauthenticatedMultibulkLength)
+        }
+    }
+
+    fn parse_inline(
+        &mut self,
+        input: &mut [u8],
+        scanned: usize,
+        spans: &mut Vec<Span>,
+    ) -> Result<Parsed, ProtocolError> {
+        // The line feed may stand at the bound and not behind it, so that how the input was cut makes
+        // no difference.
+        let bound = self.limits.inline_bytes_max;
+        let window = input.len().min(bound.saturating_add(1));
+        let fresh = input.get(scanned..window).unwrap_or(&[]);
+        let Some(found) = fresh.iter().position(|&byte| byte == b'\n') else {
+            if input.len() > bound {
+                return Err(ProtocolError::TooBigInline);
+            }
+            self.progress = Progress::Inline { scanned: window };
+            return Ok(Parsed::Incomplete { need: 1 });
+        };
+        let consumed = scanned + found + 1;
+        let line = match &mut input[..consumed - 1] {
+            [line @ .., b'\r'] => line,
+            line => line,
+        };
+        let base = spans.len();
+        if let Err(error) = split_words(line, spans) {
+            spans.truncate(base);
+            return Err(error);
+        }
+        if spans.len() == base {
+            Ok(Parsed::Blank { consumed })
+        } else {
+            Ok(Parsed::Command { consumed })
+        }
+    }
+}
+
+/// Reads the `left` bulks that start at `next`, as far as the input goes, and moves both on. Returns
+/// how many bytes are missing at least; none: the frame is complete.
+#[inline]
+fn read_bulks(
+    limits: &Limits,
+    input: &[u8],
+    next: &mut usize,
+    left: &mut usize,
+    spans: &mut Vec<Span>,
+) -> Result<usize, ProtocolError> {
+    let unchecked_max = UNAUTHENTICATED_BULK_BYTES_MAX.min(limits.bulk_bytes_max) as u64;
+    while *left > 0 {
+        match input.get(*next) {
+            Some(b'$') => {}
+            Some(&other) => return Err(ProtocolError::ExpectedDollar(other)),
+            None => return Ok(1),
+        }
+        let (count, start) = match read_count(input, *next + 1) {
+            Count::Number(count, start) => (count, start),
+            Count::Incomplete => return Ok(1),
+            Count::Invalid => return Err(ProtocolError::InvalidBulkLength),
+            Count::TooLong => return Err(ProtocolError::TooBigBulkCount),
+        };
+        // A negative count becomes a huge one here.
+        if count as u64 > unchecked_max {
+            check_bulk_bytes(limits, count)?;
+        }
+        let len = count as usize;
+        let end = start + len;
+        if end + 2 > FRAME_BYTES_MAX {
+            return Err(ProtocolError::TooBigRequest);
+        }
+        match input.get(end..end + 2) {
+            Some(b"\r\n") => {}
+            Some(_) => return Err(ProtocolError::MissingLineEnd),
+            None => return Ok(end + 2 - input.len()),
+        }
+        spans.push(Span::new(start, len));
+        *next = end + 2;
+        *left -= 1;
+    }
+    Ok(0)
+}
+
+#[cold]
+fn check_bulk_bytes(limits: &Limits, count: i64) -> Result<(), ProtocolError> {
+    let bound = limits.bulk_bytes_max.min(FRAME_BYTES_MAX);
+    if count < 0 || count as u64 > bound as u64 {
+        Err(ProtocolError::InvalidBulkLength)
+    } else if limits.is_authenticated {
+        Ok(())
+    } else {
+        Err(ProtocolError::UnauthenticatedBulkLength)
+    }
+}
+
+/// What stands behind `*` or `$`.
+pub(crate) enum Count {
+    /// The number, and the place behind its line end.
+    Number(i64, usize),
+    /// The input ends before the line does.
+    Incomplete,
+    /// No number in Redis's strict spelling, or none that fits in 64 bits.
+    Invalid,
+    /// Digits without end.
+    TooLong,
+}
+
+/// Reads the number at `start` and its line end. Most have one or two digits.
+#[inline]
+pub(crate) fn read_count(input: &[u8], start: usize) -> Count {
+    match input.get(start..).unwrap_or(&[]) {
+        [ones @ b'0'..=b'9', b'\r', b'\n', ..] => Count::Number(i64::from(ones - b'0'), start + 3),
+        [tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', ..] => Count::Number(
+            i64::from(tens - b'0') * 10 + i64::from(ones - b'0'),
+            start + 4,
+        ),
+        line => read_long_count(line, start),
+    }
+}
+
+fn read_long_count(line: &[u8], start: usize) -> Count {
+    let is_sign = |index: usize, byte: u8| index == 0 && byte == b'-';
+    let digits = line
+        .iter()
+        .enumerate()
+        .take(COUNT_DIGITS_MAX + 1)
+        .take_while(|&(index, &byte)| byte.is_ascii_digit() || is_sign(index, byte))
+        .count();
+    match &line[digits..] {
+        _ if digits > COUNT_DIGITS_MAX => Count::TooLong,
+        [] | [b'\r'] => Count::Incomplete,
+        [b'\r', b'\n', ..] => match crate::number::parse_i64(&line[..digits]) {
+            Some(number) => Count::Number(number, start + digits + 2),
+            None => Count::Invalid,
+        },
+        _ => Count::Invalid,
+    }
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

@@ -1,0 +1,96 @@
+//! The bodies of the fuzz targets over seeded mutations of good inputs: what `cargo fuzz` does with
+//! coverage for as long as one likes, here in a second and the same every time.
+
+#[path = "../../../fuzz/bodies/mutate.rs"]
+mod mutate;
+#[path = "../../../fuzz/bodies/number.rs"]
+mod number;
+#[path = "../../../fuzz/bodies/reply.rs"]
+mod reply;
+#[path = "../../../fuzz/bodies/request.rs"]
+mod request;
+
+#[test]
+fn requests_are_parsed_the_same_however_they_are_cut() {
+    // The first byte tells the limits and the cut.
+    let samples: &[&[u8]] = &[
+        b"\x17*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n*1\r\n$4\r\nPING\r\n",
+        b"\x07set \"a\\x41\\n\" 'b\\'c' d\r\nPING\nget k\r\n",
+        b"\x2f*0\r\n\r\n*-1\r\n*2\r\n$0\r\n\r\n$2\r\n\r\n\r\n",
+        b"\x0b*10\r\n$100\r\nabc",
+    ];
+    let words: &[&[u8]] = &[
+        b"*",
+        b"$",
+        b"\r\n",
+        b"*1\r\n",
+        b"$1\r\n",
+        b"-1",
+        b"1048576",
+        b"536870912",
+        b"9223372036854775807",
+        b"\"",
+        b"'",
+        b"\\x4",
+        b"\0",
+    ];
+    mutate::run(0x5EED_0001, 60_000, samples, words, request::run);
+}
+
+#[test]
+fn replies_are_scanned_and_built_alike() {
+    let samples: &[&[u8]] = &[
+        b"*3\r\n:1\r\n$3\r\nabc\r\n$-1\r\n",
+        b"%2\r\n+a\r\n,1.5\r\n+b\r\n~2\r\n#t\r\n_\r\n",
+        b"|1\r\n+ttl\r\n:9\r\n>2\r\n=5\r\ntxt:x\r\n!3\r\nERR\r\n",
+        b"(123456789012345678901234567890\r\n",
+        b"-ERR no\r\n+OK\r\n*-1\r\n,nan\r\n,-inf\r\n",
+    ];
+    let words: &[&[u8]] = &[
+        b"*1\r\n",
+        b"%1\r\n",
+        b"|1\r\n",
+        b"\r\n",
+        b"?",
+        b":",
+        b"$",
+        b"=",
+        b"!",
+        b"1073741824",
+        b"-1",
+        b",1e-7\r\n",
+    ];
+    mutate::run(0x5EED_0002, 60_000, samples, words, reply::run);
+}
+
+#[test]
+fn numbers_are_read_as_they_are_written() {
+    let samples: &[&[u8]] = &[
+        b"0 0",
+        b"-9223372036854775808 1",
+        b"18446744073709551615 0.5",
+        b"10.5 0.1",
+        b"5.0e3 2e-2",
+        b"1.7976931348623157e308 -inf",
+        b"1e4932 1e-4940",
+        b"-0.00000000000000001 1",
+        b"321777.65 0",
+    ];
+    let words: &[&[u8]] = &[
+        b"-",
+        b"+",
+        b".",
+        b"e",
+        b"E-",
+        b"0",
+        b"00",
+        b"9",
+        b"99999999999999999999",
+        b"inf",
+        b" ",
+        b"e4900",
+        b"e-4900",
+        b"5",
+    ];
+    mutate::run(0x5EED_0003, 60_000, samples, words, number::run);
+}
