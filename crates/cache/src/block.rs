@@ -1,0 +1,230 @@
+//! The bytes of one entry.
+//!
+//! ```text
+//! block:   header 4 │ policy word 0|4|8 │ deadline word 0|8 │ link 0|4|8 │ length 0|2 │ key │ value
+//!
+//! header:  kind 4 │ has a deadline 1 │ owner 2 │ policy bits 8 │ key length 8 │ value length 9
+//!          kind          0 free (the arena's), 1–14 the caller's tag of an inline value, 15 outside
+//!          policy bits   a policy's state when 8 bits are enough for it; else the policy word
+//!          key length    255: the key is outside, beside the value
+//!          value length  511: a 16-bit length follows
+//! deadline word:  milliseconds since 1970 in 48 bits │ the expiry index's link in 16
+//! ```
+//!
+//! A 16-byte key with a 3-byte value is 4 + 16 + 3 = 23 bytes: one block of 24, or of 32 with its
+//! deadline.
+
+use crate::arena::{Arena, BLOCK_MAX, GRANULE};
+use crate::entries::Owner;
+use policy::Tick;
+
+/// The kind of an entry whose value lives outside.
+pub(crate) const OUTSIDE: u32 = 15;
+/// The key length that says: the key is outside.
+pub(crate) const KEY_OUTSIDE: u32 = 255;
+pub(crate) const LENGTH_FOLLOWS: usize = 511;
+/// The largest tag of an inline value.
+pub const TAG_MAX: u8 = 14;
+/// The longest key that a block holds.
+pub const INLINE_KEY_MAX: usize = KEY_OUTSIDE as usize - 1;
+/// The largest value that is always inline, whatever the key and the words before it.
+pub const INLINE_VALUE_MAX: usize = BLOCK_MAX * GRANULE - INLINE_KEY_MAX - 4 - 8 - 16 - 2;
+
+/// When an entry dies and who decides about its eviction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// When it dies.
+    pub deadline: Option<Tick>,
+    /// Who decides about its eviction.
+    pub owner: Owner,
+}
+
+/// Where the parts of a block lie.
+#[derive(Clone, Copy)]
+pub(crate) struct Layout {
+    pub header: u32,
+    pub deadline_at: usize,
+    pub key_at: usize,
+    pub key_len: usize,
+    pub value_len: usize,
+}
+
+impl Layout {
+    #[inline(always)]
+    pub fn value_at(&self) -> usize {
+        self.key_at + self.key_len
+    }
+    #[inline(always)]
+    pub fn has_deadline(&self) -> bool {
+        self.header >> 4 & 1 == 1
+    }
+    #[inline(always)]
+    pub fn owner(&self) -> Owner {
+        (self.header >> 5 & 3) as Owner
+    }
+    #[inline(always)]
+    pub fn kind(&self) -> u32 {
+        self.header & 15
+    }
+    #[inline(always)]
+    pub fn is_key_outside(&self) -> bool {
+        self.header >> 15 & 0xff == KEY_OUTSIDE
+    }
+    #[inline(always)]
+    pub fn granules(&self) -> usize {
+        Arena::granules(self.value_at() + self.value_len)
+    }
+}
+
+/// The parts of a block that is to be written.
+pub(crate) struct Parts<'a> {
+    pub kind: u32,
+    pub policy_bits: u64,
+    pub link: u64,
+    /// As the header tells it: `KEY_OUTSIDE`, or the length of `key`.
+    pub key_len: u32,
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+}
+
+/// How wide the algorithms' words are in this shard: what a layout depends on beside the header.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Widths {
+    /// Bytes of the policy word, by owner.
+    pub policy: [u8; 3],
+    /// Bytes of the link behind the deadline word: 0 when 16 bits are enough.
+    pub link: u8,
+}
+
+/// Bytes of a word of `bits`, of which `free` have a place elsewhere.
+pub(crate) fn width(bits: u32, free: u32) -> u8 {
+    match bits {
+        b if b <= free => 0,
+        b if b <= 32 => 4,
+        _ => 8,
+    }
+}
+
+#[inline(always)]
+pub(crate) fn read_u32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+#[inline(always)]
+pub(crate) fn read_u64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// Writes the low bytes of a word.
+#[inline(always)]
+fn write_word(bytes: &mut [u8], word: u64) {
+    let width = bytes.len();
+    bytes.copy_from_slice(&word.to_le_bytes()[..width]);
+}
+
+impl Widths {
+    #[inline(always)]
+    pub fn layout(&self, block: &[u8]) -> Layout {
+        let header = read_u32(block, 0);
+        let deadline_at = 4 + self.policy[(header >> 5 & 3) as usize] as usize;
+        let mut at = deadline_at;
+        if header >> 4 & 1 == 1 {
+            at += 8 + self.link as usize;
+        }
+        let mut value_len = (header >> 23) as usize;
+        if value_len == LENGTH_FOLLOWS {
+            value_len = u16::from_le_bytes([block[at], block[at + 1]]) as usize;
+            at += 2;
+        }
+        let key_len = match header >> 15 & 0xff {
+            KEY_OUTSIDE => 0,
+            len => len as usize,
+        };
+        Layout {
+            header,
+            deadline_at,
+            key_at: at,
+            key_len,
+            value_len,
+        }
+    }
+
+    #[inline(always)]
+    pub fn deadline(&self, block: &[u8]) -> Option<Tick> {
+        let header = read_u32(block, 0);
+        if header >> 4 & 1 == 0 {
+            return None;
+        }
+        let at = 4 + self.policy[(header >> 5 & 3) as usize] as usize;
+        Some(Tick(read_u64(block, at) >> 16))
+    }
+
+    /// Writes a block in its exact length.
+    pub fn write(&self, block: &mut Vec<u8>, parts: &Parts<'_>, shape: Shape) {
+        let policy_width = self.policy[shape.owner as usize] as usize;
+        let mut header = parts.kind
+            | u32::from(shape.deadline.is_some()) << 4
+            | u32::from(shape.owner) << 5
+            | parts.key_len << 15
+            | (parts.value.len().min(LENGTH_FOLLOWS) as u32) << 23;
+        if policy_width == 0 {
+            header |= (parts.policy_bits as u32 & 0xff) << 7;
+        }
+        block.clear();
+        block.extend_from_slice(&header.to_le_bytes());
+        block.extend_from_slice(&parts.policy_bits.to_le_bytes()[..policy_width]);
+        if let Some(deadline) = shape.deadline {
+            let link = if self.link == 0 { parts.link } else { 0 };
+            block.extend_from_slice(&(deadline.0 << 16 | link).to_le_bytes());
+            block.extend_from_slice(&parts.link.to_le_bytes()[..self.link as usize]);
+        }
+        if parts.value.len() >= LENGTH_FOLLOWS {
+            block.extend_from_slice(&(parts.value.len() as u16).to_le_bytes());
+        }
+        block.extend_from_slice(parts.key);
+        block.extend_from_slice(parts.value);
+    }
+
+    pub fn policy_bits(&self, block: &[u8]) -> u64 {
+        let header = read_u32(block, 0);
+        match self.policy[(header >> 5 & 3) as usize] {
+            0 => u64::from(header >> 7 & 0xff),
+            4 => u64::from(read_u32(block, 4)),
+            _ => read_u64(block, 4),
+        }
+    }
+
+    pub fn set_policy_bits(&self, block: &mut [u8], bits: u64) {
+        let header = read_u32(block, 0);
+        match self.policy[(header >> 5 & 3) as usize] as usize {
+            0 => {
+                debug_assert!(bits <= 0xff);
+                let header = header & !(0xff << 7) | (bits as u32 & 0xff) << 7;
+                block[..4].copy_from_slice(&header.to_le_bytes());
+            }
+            width => write_word(&mut block[4..4 + width], bits),
+        }
+    }
+
+    /// The link of an entry that has a deadline.
+    pub fn link_bits(&self, block: &[u8]) -> u64 {
+        let at = self.layout(block).deadline_at;
+        match self.link {
+            0 => read_u64(block, at) & 0xffff,
+            4 => u64::from(read_u32(block, at + 8)),
+            _ => read_u64(block, at + 8),
+        }
+    }
+
+    /// Sets the link of an entry that has a deadline.
+    pub fn set_link_bits(&self, block: &mut [u8], bits: u64) {
+        let at = self.layout(block).deadline_at;
+        match self.link as usize {
+            0 => {
+                debug_assert!(bits <= 0xffff);
+                write_word(&mut block[at..at + 2], bits);
+            }
+            width => write_word(&mut block[at + 8..at + 8 + width], bits),
+        }
+    }
+}

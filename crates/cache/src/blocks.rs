@@ -1,0 +1,97 @@
+//! The blocks of all entries and what they hold outside: everything but the table, so that a table
+//! at work can re-hash keys.
+
+use crate::arena::Arena;
+use crate::block::{Layout, Widths, read_u32};
+use crate::packed::Outside;
+use policy::{Slot, Tick};
+use siphasher::sip::SipHasher13;
+
+pub(crate) struct Held<O> {
+    pub key: Option<Box<[u8]>>,
+    pub object: O,
+}
+
+impl<O: Outside> Held<O> {
+    pub fn heap_bytes(&self) -> u64 {
+        (self.object.heap_bytes() + self.key.as_ref().map_or(0, |k| k.len())) as u64
+    }
+}
+
+/// The blocks and what they hold outside: everything but the table, so that a table at work can
+/// re-hash keys.
+pub(crate) struct Blocks<O> {
+    pub arena: Arena,
+    pub outside: Vec<Option<Held<O>>>,
+    pub outside_vacant: Vec<u32>,
+    pub outside_bytes: u64,
+    pub hasher: SipHasher13,
+    pub widths: Widths,
+}
+
+impl<O: Outside> Blocks<O> {
+    #[inline(always)]
+    pub fn parts(&self, slot: Slot) -> (&[u8], Layout) {
+        let block = self.arena.from(slot.0);
+        (block, self.widths.layout(block))
+    }
+
+    pub fn granules(&self, block: &[u8]) -> usize {
+        self.widths.layout(block).granules()
+    }
+
+    pub fn number(block: &[u8], layout: &Layout) -> usize {
+        read_u32(block, layout.value_at()) as usize
+    }
+
+    pub fn held(&self, block: &[u8], layout: &Layout) -> &Held<O> {
+        self.outside[Self::number(block, layout)]
+            .as_ref()
+            .expect("its number names an object")
+    }
+
+    #[inline]
+    pub fn key(&self, slot: Slot) -> &[u8] {
+        let (block, layout) = self.parts(slot);
+        if layout.is_key_outside() {
+            return self
+                .held(block, &layout)
+                .key
+                .as_deref()
+                .expect("its key is outside");
+        }
+        &block[layout.key_at..layout.value_at()]
+    }
+
+    pub fn key_hash(&self, slot: Slot) -> u64 {
+        self.hasher.hash(self.key(slot))
+    }
+
+    #[inline(always)]
+    pub fn deadline(&self, slot: Slot) -> Option<Tick> {
+        self.widths.deadline(self.arena.from(slot.0))
+    }
+
+    pub fn hold(&mut self, held: Held<O>) -> u32 {
+        self.outside_bytes += held.heap_bytes();
+        match self.outside_vacant.pop() {
+            Some(number) => {
+                self.outside[number as usize] = Some(held);
+                number
+            }
+            None => {
+                self.outside.push(Some(held));
+                self.outside.len() as u32 - 1
+            }
+        }
+    }
+
+    pub fn let_go(&mut self, number: usize) -> Held<O> {
+        let held = self.outside[number]
+            .take()
+            .expect("its number names an object");
+        self.outside_bytes -= held.heap_bytes();
+        self.outside_vacant.push(number as u32);
+        held
+    }
+}

@@ -1,0 +1,194 @@
+//! Packed entries as the algorithms see them: the facts, and each algorithm's own bits.
+
+use crate::block::Layout;
+use crate::entries::{Entries, Owner};
+use crate::packed::{Outside, Packed};
+use policy::{Cells, Facts, Meta, Slot, Tick};
+
+/// The facts that all views of the entries share.
+macro_rules! shared_facts {
+    ($entries:ident) => {
+        #[inline]
+        fn now(&self) -> Tick {
+            self.$entries().now
+        }
+        #[inline]
+        fn requests(&self) -> u64 {
+            self.$entries().requests
+        }
+        #[inline]
+        fn weight(&self, slot: Slot) -> u32 {
+            self.$entries().weight_of(slot)
+        }
+        #[inline]
+        fn key_hash(&self, slot: Slot) -> u64 {
+            self.$entries().blocks.key_hash(slot)
+        }
+        #[inline]
+        fn deadline(&self, slot: Slot) -> Option<Tick> {
+            if !self.is_live(slot) {
+                return None;
+            }
+            self.$entries().blocks.deadline(slot)
+        }
+    };
+}
+
+impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
+    #[inline(always)]
+    fn this(&self) -> &Self {
+        self
+    }
+}
+
+impl<O: Outside, M: Meta, L: Meta> Facts for Packed<O, M, L> {
+    shared_facts!(this);
+    fn is_live(&self, slot: Slot) -> bool {
+        self.blocks.arena.is_live(slot.0)
+    }
+    fn len(&self) -> usize {
+        self.table.len()
+    }
+    fn sample(&self, random: u64) -> Option<Slot> {
+        if self.len() == 0 {
+            return None; // The search would walk far to find none.
+        }
+        self.sample_where(random, |_| true)
+    }
+}
+
+/// The entries as the policy of one owner sees them.
+pub struct PolicyCells<'a, O, M, L> {
+    entries: &'a mut Packed<O, M, L>,
+    owner: Owner,
+}
+
+impl<O, M, L> PolicyCells<'_, O, M, L> {
+    #[inline(always)]
+    fn entries(&self) -> &Packed<O, M, L> {
+        self.entries
+    }
+}
+
+impl<O: Outside, M: Meta, L: Meta> Facts for PolicyCells<'_, O, M, L> {
+    shared_facts!(entries);
+    /// To a policy, only its own entries live: a reference that it left behind may now name one of
+    /// another owner, with another policy's bits in it.
+    #[inline]
+    fn is_live(&self, slot: Slot) -> bool {
+        let blocks = &self.entries.blocks;
+        blocks.arena.is_live(slot.0) && blocks.parts(slot).1.owner() == self.owner
+    }
+    fn len(&self) -> usize {
+        self.entries.owned[self.owner as usize]
+    }
+    fn sample(&self, random: u64) -> Option<Slot> {
+        if self.len() == 0 {
+            return None; // The search would walk far to find none.
+        }
+        self.entries
+            .sample_where(random, |layout| layout.owner() == self.owner)
+    }
+}
+
+impl<O: Outside, M: Meta, L: Meta> Cells<M> for PolicyCells<'_, O, M, L> {
+    #[inline]
+    fn get(&self, slot: Slot) -> M {
+        let blocks = &self.entries.blocks;
+        M::unpack(blocks.widths.policy_bits(blocks.arena.from(slot.0)))
+    }
+    #[inline]
+    fn set(&mut self, slot: Slot, meta: M) {
+        let blocks = &mut self.entries.blocks;
+        blocks
+            .widths
+            .set_policy_bits(blocks.arena.from_mut(slot.0), meta.pack());
+    }
+}
+
+/// The entries as the expiry index sees them.
+pub struct LinkCells<'a, O, M, L> {
+    entries: &'a mut Packed<O, M, L>,
+    /// A slot that is known to live. The bit that says so lies on a cache line of its own, which
+    /// nobody has asked for when a command changes one entry.
+    known: Slot,
+}
+
+impl<O, M, L> LinkCells<'_, O, M, L> {
+    #[inline(always)]
+    fn entries(&self) -> &Packed<O, M, L> {
+        self.entries
+    }
+}
+
+impl<O: Outside, M: Meta, L: Meta> Facts for LinkCells<'_, O, M, L> {
+    shared_facts!(entries);
+    #[inline]
+    fn is_live(&self, slot: Slot) -> bool {
+        slot == self.known || self.entries.blocks.arena.is_live(slot.0)
+    }
+    fn len(&self) -> usize {
+        self.entries.deadlines
+    }
+    fn sample(&self, random: u64) -> Option<Slot> {
+        if self.len() == 0 {
+            return None; // The search would walk far to find none.
+        }
+        self.entries.sample_where(random, Layout::has_deadline)
+    }
+}
+
+impl<O: Outside, M: Meta, L: Meta> Cells<L> for LinkCells<'_, O, M, L> {
+    #[inline]
+    fn get(&self, slot: Slot) -> L {
+        let blocks = &self.entries.blocks;
+        L::unpack(blocks.widths.link_bits(blocks.arena.from(slot.0)))
+    }
+    #[inline]
+    fn set(&mut self, slot: Slot, link: L) {
+        let blocks = &mut self.entries.blocks;
+        blocks
+            .widths
+            .set_link_bits(blocks.arena.from_mut(slot.0), link.pack());
+    }
+}
+
+impl<O: Outside, M: Meta, L: Meta> Entries for Packed<O, M, L> {
+    type Meta = M;
+    type Link = L;
+    type PolicyCells<'a>
+        = PolicyCells<'a, O, M, L>
+    where
+        Self: 'a;
+    type LinkCells<'a>
+        = LinkCells<'a, O, M, L>
+    where
+        Self: 'a;
+    #[inline]
+    fn policy_cells(&mut self, owner: Owner) -> PolicyCells<'_, O, M, L> {
+        PolicyCells {
+            entries: self,
+            owner,
+        }
+    }
+    #[inline]
+    fn link_cells(&mut self) -> LinkCells<'_, O, M, L> {
+        self.link_cells_of(Slot(u32::MAX))
+    }
+    #[inline]
+    fn link_cells_of(&mut self, slot: Slot) -> LinkCells<'_, O, M, L> {
+        LinkCells {
+            entries: self,
+            known: slot,
+        }
+    }
+    #[inline]
+    fn owner(&self, slot: Slot) -> Owner {
+        self.blocks.parts(slot).1.owner()
+    }
+    #[inline]
+    fn begin(&mut self, now: Tick) {
+        self.now = now;
+        self.requests += 1;
+    }
+}

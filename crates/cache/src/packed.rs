@@ -1,0 +1,617 @@
+//! Entries packed into an arena, found by a table: the server's storage.
+//!
+//! The bytes of an entry are drawn in `block.rs`. What does not fit a block of 2 KiB, and any key of
+//! 255 bytes or more, lives outside on the heap as an [`Outside`] object, and the block keeps its
+//! 4-byte number.
+//!
+//! All changes of an entry go through [`Packed::reshape`]; it tells the slot where the entry is
+//! afterwards, and the caller tells the algorithms.
+
+use crate::arena::Arena;
+use crate::block::{
+    INLINE_KEY_MAX, INLINE_VALUE_MAX, KEY_OUTSIDE, LENGTH_FOLLOWS, Layout, OUTSIDE, Parts, Shape,
+    TAG_MAX, Widths, read_u64, width,
+};
+use crate::blocks::{Blocks, Held};
+use crate::entries::Owner;
+use crate::table::{Position, Table};
+use policy::{Meta, Slot, Tick};
+use siphasher::sip::SipHasher13;
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+/// Pages given back at once when all goes.
+const PAGES_AT_ONCE: usize = 4;
+
+/// A value too large for a block, on the heap.
+pub trait Outside {
+    /// Its bytes on the heap.
+    fn heap_bytes(&self) -> usize;
+}
+
+/// What an entry holds.
+#[derive(Debug)]
+pub enum Value<'a, O> {
+    /// Bytes in the block, with the caller's tag (1–14).
+    Inline(u8, &'a [u8]),
+    /// An object on the heap.
+    Outside(&'a O),
+}
+
+/// What an entry shall hold.
+#[derive(Debug)]
+pub enum NewValue<'a, O> {
+    /// What it holds already.
+    Same,
+    /// Bytes, at most [`INLINE_VALUE_MAX`], with the caller's tag (1–14).
+    Inline(u8, &'a [u8]),
+    /// An object on the heap.
+    Outside(O),
+}
+
+impl<O: Outside> NewValue<'_, O> {
+    /// Its bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            NewValue::Same => 0,
+            NewValue::Inline(_, bytes) => bytes.len(),
+            NewValue::Outside(object) => object.heap_bytes(),
+        }
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// See the module text. `M` and `L` are the types in which policy and index keep their bits.
+pub struct Packed<O, M, L> {
+    pub(crate) table: Table,
+    pub(crate) blocks: Blocks<O>,
+    /// Bytes of a block that is being rewritten.
+    rewritten: Vec<u8>,
+    pub(crate) owned: [usize; 3],
+    pub(crate) deadlines: usize,
+    pub(crate) now: Tick,
+    pub(crate) requests: u64,
+    /// The next slot of the closed page that is being emptied.
+    emptying: Option<u32>,
+    scratch: Vec<u8>,
+    /// Where the walk of `sample_where` goes on.
+    walked: Cell<u32>,
+    types: PhantomData<fn() -> (M, L)>,
+}
+
+/// Whether two keys are the same: eight bytes at a time in place, where a call of the library's
+/// comparison costs as much as comparing a short key.
+#[inline(always)]
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let word = |bytes: &[u8], at: usize| read_u64(bytes, at);
+    match (a.len() == b.len(), a.len()) {
+        (false, _) => false,
+        (true, 8..=32) => {
+            let last = a.len() - 8;
+            let is_alike = |at: usize| word(a, at.min(last)) == word(b, at.min(last));
+            is_alike(0) && is_alike(8) && is_alike(16) && is_alike(last)
+        }
+        (true, _) => a == b,
+    }
+}
+
+impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
+    /// No entries. `stagger` as in [`Table::new`]; `hash_key` is secret, so that nobody can choose
+    /// keys that collide; `link_bits` is what the expiry index needs.
+    pub fn new(stagger: f64, hash_key: [u64; 2], link_bits: u32) -> Self {
+        Packed {
+            table: Table::new(stagger),
+            blocks: Blocks {
+                arena: Arena::default(),
+                outside: Vec::new(),
+                outside_vacant: Vec::new(),
+                outside_bytes: 0,
+                hasher: SipHasher13::new_with_keys(hash_key[0], hash_key[1]),
+                widths: Widths {
+                    policy: [0; 3],
+                    link: width(link_bits, 16),
+                },
+            },
+            rewritten: Vec::new(),
+            owned: [0; 3],
+            deadlines: 0,
+            now: Tick(0),
+            requests: 0,
+            emptying: None,
+            scratch: Vec::new(),
+            walked: Cell::new(0),
+            types: PhantomData,
+        }
+    }
+
+    /// The policy of `owner`, which owns no entry now, needs `bits` in each.
+    pub fn set_policy_bits(&mut self, owner: Owner, bits: u32) {
+        assert_eq!(self.owned[owner as usize], 0);
+        self.blocks.widths.policy[owner as usize] = width(bits, 8);
+    }
+
+    /// Entries by owner.
+    pub fn owned(&self) -> [usize; 3] {
+        self.owned
+    }
+
+    /// Entries with a deadline.
+    pub fn deadlines(&self) -> usize {
+        self.deadlines
+    }
+
+    /// Bytes of live blocks and of what they hold outside.
+    pub fn entry_bytes(&self) -> u64 {
+        self.blocks.arena.live_bytes() + self.blocks.outside_bytes
+    }
+
+    /// Bytes of the table and of the list of outside objects.
+    pub fn table_bytes(&self) -> u64 {
+        let held = self.blocks.outside.capacity() * size_of::<Option<Held<O>>>();
+        let vacant = self.blocks.outside_vacant.capacity() * 4;
+        (self.table.heap_bytes() + held + vacant) as u64
+    }
+
+    /// Free bytes inside the arena.
+    pub fn free_bytes(&self) -> u64 {
+        self.blocks.arena.free_bytes()
+    }
+
+    /// Whether slots are about to run out: nothing may be inserted then.
+    pub fn is_full(&self) -> bool {
+        self.blocks.arena.is_nearly_full()
+    }
+
+    /// A live entry's key.
+    #[inline]
+    pub fn key(&self, slot: Slot) -> &[u8] {
+        self.blocks.key(slot)
+    }
+
+    /// A live entry's value.
+    #[inline]
+    pub fn value(&self, slot: Slot) -> Value<'_, O> {
+        let (block, layout) = self.blocks.parts(slot);
+        let kind = layout.kind();
+        if kind == OUTSIDE {
+            return Value::Outside(&self.blocks.held(block, &layout).object);
+        }
+        Value::Inline(
+            kind as u8,
+            &block[layout.value_at()..layout.value_at() + layout.value_len],
+        )
+    }
+
+    /// Changes a live entry's outside object in place; `None` when its value is inline.
+    pub fn edit_outside<R>(&mut self, slot: Slot, edit: impl FnOnce(&mut O) -> R) -> Option<R> {
+        let (block, layout) = self.blocks.parts(slot);
+        if layout.kind() != OUTSIDE {
+            return None;
+        }
+        let number = Blocks::<O>::number(block, &layout);
+        let held = self.blocks.outside[number]
+            .as_mut()
+            .expect("its number names an object");
+        let before = held.heap_bytes();
+        let result = edit(&mut held.object);
+        let after = held.heap_bytes();
+        self.blocks.outside_bytes = self.blocks.outside_bytes + after - before;
+        Some(result)
+    }
+
+    /// The keyed hash of a key.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        self.blocks.hasher.hash(key)
+    }
+
+    /// Asks the processor for the bucket that a hash leads to.
+    #[inline]
+    pub fn prefetch_bucket(&self, hash: u64) {
+        self.table.prefetch(hash);
+    }
+
+    /// Asks the processor for the entry itself, once its bucket is there.
+    #[inline]
+    pub fn prefetch_entry(&self, hash: u64) {
+        self.table.find(hash, |slot| {
+            self.blocks.arena.prefetch(slot.0);
+            false
+        });
+    }
+
+    /// The slot of a key.
+    #[inline]
+    pub fn find(&self, hash: u64, key: &[u8]) -> Option<Slot> {
+        self.table
+            .find(hash, |slot| is_same(self.blocks.key(slot), key))
+    }
+
+    /// Adds an entry for a key that is not there. Its bits are all zero; a key of more than
+    /// [`INLINE_KEY_MAX`] bytes comes with an outside value.
+    pub fn insert(&mut self, hash: u64, key: &[u8], value: NewValue<'_, O>, shape: Shape) -> Slot {
+        let is_key_outside = key.len() > INLINE_KEY_MAX;
+        let (kind, number);
+        let bytes: &[u8] = match value {
+            NewValue::Inline(tag, bytes) if !is_key_outside => {
+                debug_assert!(tag > 0 && tag <= TAG_MAX && bytes.len() <= INLINE_VALUE_MAX);
+                kind = u32::from(tag);
+                bytes
+            }
+            NewValue::Outside(object) => {
+                let key = is_key_outside.then(|| key.into());
+                number = self.blocks.hold(Held { key, object }).to_le_bytes();
+                kind = OUTSIDE;
+                &number
+            }
+            _ => unreachable!("a new entry has a value, outside when its key is"),
+        };
+        let key_len = if is_key_outside {
+            KEY_OUTSIDE
+        } else {
+            key.len() as u32
+        };
+        let key = if is_key_outside { &[] } else { key };
+        let parts = Parts {
+            kind,
+            policy_bits: 0,
+            link: 0,
+            key_len,
+            key,
+            value: bytes,
+        };
+        let mut block = std::mem::take(&mut self.scratch);
+        self.blocks.widths.write(&mut block, &parts, shape);
+        let slot = self.blocks.arena.allocate(Arena::granules(block.len()));
+        let slot = slot.expect("the host asks is_full before it inserts");
+        self.blocks.arena.from_mut(slot)[..block.len()].copy_from_slice(&block);
+        self.scratch = block;
+        self.owned[shape.owner as usize] += 1;
+        self.deadlines += usize::from(shape.deadline.is_some());
+        let blocks = &self.blocks;
+        self.table
+            .insert(hash, Slot(slot), |other| blocks.key_hash(other));
+        Slot(slot)
+    }
+
+    /// What deadline and owner a live entry has.
+    #[inline]
+    pub fn shape(&self, slot: Slot) -> Shape {
+        let (block, layout) = self.blocks.parts(slot);
+        let deadline = layout
+            .has_deadline()
+            .then(|| Tick(read_u64(block, layout.deadline_at) >> 16));
+        Shape {
+            deadline,
+            owner: layout.owner(),
+        }
+    }
+
+    /// Gives a live entry another value, deadline or owner; returns where it is now and the object
+    /// that it no longer holds. The policy's bits stay when the owner does, the link when there was a
+    /// deadline and still is; else they are zero.
+    pub fn reshape(
+        &mut self,
+        slot: Slot,
+        value: NewValue<'_, O>,
+        shape: Shape,
+    ) -> (Slot, Option<O>) {
+        if let Some(slot) = self.reshape_in_place(slot, &value, shape) {
+            return (slot, None);
+        }
+        let old_shape = self.shape(slot);
+        let policy_bits = if shape.owner == old_shape.owner {
+            self.blocks
+                .widths
+                .policy_bits(self.blocks.arena.from(slot.0))
+        } else {
+            0
+        };
+        let both = old_shape.deadline.is_some() && shape.deadline.is_some();
+        let link = if both {
+            self.blocks.widths.link_bits(self.blocks.arena.from(slot.0))
+        } else {
+            0
+        };
+        self.owned[old_shape.owner as usize] -= 1;
+        self.owned[shape.owner as usize] += 1;
+        self.deadlines -= usize::from(old_shape.deadline.is_some());
+        self.deadlines += usize::from(shape.deadline.is_some());
+
+        let (block, layout) = self.blocks.parts(slot);
+        let (old_granules, key_len) = (layout.granules(), layout.header >> 15 & 0xff);
+        let mut old = std::mem::take(&mut self.rewritten);
+        old.clear();
+        old.extend_from_slice(&block[layout.key_at..layout.value_at() + layout.value_len]);
+        let (key, same) = old.split_at(layout.value_at() - layout.key_at);
+        let (kind, number, mut dropped) = (layout.kind(), Self::number_of(block, &layout), None);
+        let stored;
+        let (kind, bytes): (u32, &[u8]) = match value {
+            NewValue::Same => (kind, same),
+            NewValue::Inline(tag, bytes) if key_len != KEY_OUTSIDE => {
+                dropped = number.map(|n| self.blocks.let_go(n).object);
+                (u32::from(tag), bytes)
+            }
+            NewValue::Inline(..) => unreachable!("a key outside has its value outside"),
+            NewValue::Outside(object) => {
+                let held = number.map(|n| self.blocks.let_go(n));
+                let (key, old) = held.map_or((None, None), |h| (h.key, Some(h.object)));
+                dropped = old;
+                stored = self.blocks.hold(Held { key, object }).to_le_bytes();
+                (OUTSIDE, &stored)
+            }
+        };
+        let parts = Parts {
+            kind,
+            policy_bits,
+            link,
+            key_len,
+            key,
+            value: bytes,
+        };
+        let mut block = std::mem::take(&mut self.scratch);
+        self.blocks.widths.write(&mut block, &parts, shape);
+        let slot = self.rewrite(slot, old_granules, &block);
+        self.scratch = block;
+        self.rewritten = old;
+        (slot, dropped)
+    }
+
+    /// The common case: an inline value of about the same length over another, nothing else new.
+    #[inline]
+    fn reshape_in_place(
+        &mut self,
+        slot: Slot,
+        value: &NewValue<'_, O>,
+        shape: Shape,
+    ) -> Option<Slot> {
+        let block = self.blocks.arena.from(slot.0);
+        let layout = self.blocks.widths.layout(block);
+        let is_alike =
+            layout.owner() == shape.owner && layout.has_deadline() == shape.deadline.is_some();
+        let (tag, new_len) = match value {
+            NewValue::Same => (layout.kind(), layout.value_len),
+            NewValue::Inline(tag, bytes) => (u32::from(*tag), bytes.len()),
+            NewValue::Outside(_) => return None,
+        };
+        let is_new = matches!(value, NewValue::Inline(..));
+        if !is_alike
+            || is_new && layout.kind() == OUTSIDE
+            || (new_len >= LENGTH_FOLLOWS) != (layout.value_len >= LENGTH_FOLLOWS)
+            || Arena::granules(layout.value_at() + new_len) != layout.granules()
+        {
+            return None;
+        }
+        let block = self.blocks.arena.from_mut(slot.0);
+        if let Some(deadline) = shape.deadline {
+            let link = read_u64(block, layout.deadline_at) & 0xffff;
+            let word = (deadline.0 << 16 | link).to_le_bytes();
+            block[layout.deadline_at..layout.deadline_at + 8].copy_from_slice(&word);
+        }
+        if let NewValue::Inline(_, bytes) = value {
+            let length = (new_len.min(LENGTH_FOLLOWS) as u32) << 23;
+            let header = layout.header & 0x007f_fff0 | tag | length;
+            block[..4].copy_from_slice(&header.to_le_bytes());
+            if new_len >= LENGTH_FOLLOWS {
+                let at = layout.key_at - 2;
+                block[at..at + 2].copy_from_slice(&(new_len as u16).to_le_bytes());
+            }
+            let at = layout.value_at();
+            block[at..at + new_len].copy_from_slice(bytes);
+        }
+        Some(slot)
+    }
+
+    /// Stores a rewritten block: in place when it needs as many granules as before.
+    fn rewrite(&mut self, slot: Slot, old_granules: usize, block: &[u8]) -> Slot {
+        let granules = Arena::granules(block.len());
+        if granules == old_granules {
+            self.blocks.arena.from_mut(slot.0)[..block.len()].copy_from_slice(block);
+            return slot;
+        }
+        let hash = self.blocks.key_hash(slot);
+        let new = self
+            .blocks
+            .arena
+            .allocate(granules)
+            .expect("the host asks is_full before");
+        self.blocks.arena.from_mut(new)[..block.len()].copy_from_slice(block);
+        self.blocks.arena.free(slot.0, old_granules);
+        self.table.replace(hash, slot, Slot(new));
+        Slot(new)
+    }
+
+    /// Removes a live entry; returns its outside object, to be dropped where it does not hurt.
+    pub fn remove(&mut self, slot: Slot) -> Option<O> {
+        let hash = self.blocks.key_hash(slot);
+        let blocks = &self.blocks;
+        self.table
+            .remove(hash, slot, |other| blocks.key_hash(other));
+        let (block, layout) = self.blocks.parts(slot);
+        let (granules, number) = (layout.granules(), Self::number_of(block, &layout));
+        self.owned[layout.owner() as usize] -= 1;
+        self.deadlines -= usize::from(layout.has_deadline());
+        self.blocks.arena.free(slot.0, granules);
+        number.map(|n| self.blocks.let_go(n).object)
+    }
+
+    fn number_of(block: &[u8], layout: &Layout) -> Option<usize> {
+        (layout.kind() == OUTSIDE).then(|| Blocks::<O>::number(block, layout))
+    }
+
+    /// Drops up to `steps` outside values and a few pages of blocks; true while there is more. For
+    /// entries that nobody will ask for again, so that to drop them all at once is not one long call.
+    pub fn dismantle(&mut self, steps: u32) -> bool {
+        let keep = self.blocks.outside.len().saturating_sub(steps as usize);
+        self.blocks.outside.truncate(keep);
+        keep > 0 || self.blocks.arena.dismantle(PAGES_AT_ONCE)
+    }
+
+    /// Moves one live entry out of the sparsest page, when enough room is free that emptying pages
+    /// pays: (old slot, new slot). `None` when there is nothing to do.
+    pub fn compact(&mut self) -> Option<(Slot, Slot)> {
+        loop {
+            if let Some(from) = self.emptying {
+                // A page that emptied itself meanwhile may be open again under the same number.
+                let is_closed = self.blocks.arena.is_closed(from);
+                if let Some(slot) = self.blocks.arena.next_live(from).filter(|_| is_closed) {
+                    self.emptying = Some(slot);
+                    return Some((Slot(slot), self.relocate(Slot(slot))));
+                }
+                self.emptying = None;
+            }
+            if !self.blocks.arena.is_sparse() {
+                return None;
+            }
+            let Blocks { arena, widths, .. } = &mut self.blocks;
+            let page = arena.close_sparsest(|block| widths.layout(block).granules())?;
+            self.emptying = arena.page_start(page);
+        }
+    }
+
+    fn relocate(&mut self, slot: Slot) -> Slot {
+        let hash = self.blocks.key_hash(slot);
+        let granules = self.blocks.granules(self.blocks.arena.from(slot.0));
+        let new = self
+            .blocks
+            .arena
+            .allocate(granules)
+            .expect("emptying a page needs less than it frees");
+        self.blocks.arena.copy(slot.0, new, granules);
+        self.blocks.arena.free(slot.0, granules);
+        self.table.replace(hash, slot, Slot(new));
+        Slot(new)
+    }
+}
+
+impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
+    /// About `count` live entries from `cursor` on, told to `each`; the next cursor, `None` at the
+    /// end. Every entry that is there throughout a scan is told at least once, whatever else comes
+    /// and goes.
+    pub fn scan(
+        &self,
+        mut at: Position,
+        count: usize,
+        mut each: impl FnMut(Slot),
+    ) -> Option<Position> {
+        let (mut told, mut buckets) = (0, 0);
+        // A bucket holds twelve at most; sparse ones are passed quickly but not without end.
+        while told < count && buckets < count.saturating_mul(10) {
+            let home = at.bucket as usize;
+            at = self.table.scan(at, |slot| {
+                if self.table.home(self.blocks.key_hash(slot)) == home {
+                    told += 1;
+                    each(slot);
+                }
+            })?;
+            buckets += 1;
+        }
+        Some(at)
+    }
+
+    /// One look, at a place chosen by the random bits: the shape of the entry there, if there is one.
+    pub(crate) fn look(&self, random: u64) -> Option<Shape> {
+        self.table.sample(random).map(|slot| self.shape(slot))
+    }
+
+    /// A live entry that `is_wanted`, uniformly by the random bits. Where few are, 64 tries may find
+    /// none: then the next one of a walk that goes on from call to call, 512 entries at a time.
+    pub(crate) fn sample_where(
+        &self,
+        random: u64,
+        is_wanted: impl Fn(&Layout) -> bool,
+    ) -> Option<Slot> {
+        let mut state = random;
+        for _ in 0..64 {
+            if let Some(slot) = self.table.sample(state)
+                && is_wanted(&self.blocks.parts(slot).1)
+            {
+                return Some(slot);
+            }
+            // The step of a 64-bit linear congruential generator (Knuth's MMIX constants).
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            state ^= state >> 32;
+        }
+        for _ in 0..512 {
+            let slot = self.walk(self.walked.get());
+            self.walked.set(slot.map_or(0, |slot| slot.0 + 1));
+            if slot.is_some_and(|slot| is_wanted(&self.blocks.parts(slot).1)) {
+                return slot;
+            }
+        }
+        None
+    }
+
+    /// The first live entry at or after `from` in the order of the arena, and where to go on; `None`
+    /// at the end. For work that must meet every entry; entries that move meanwhile may be missed.
+    pub fn walk(&self, from: u32) -> Option<Slot> {
+        let mut at = from;
+        loop {
+            if let Some(slot) = self.blocks.arena.next_live(at) {
+                return Some(Slot(slot));
+            }
+            at = self.blocks.arena.page_start(Arena::page_of(at) + 1)?;
+        }
+    }
+
+    /// Panics when the structure contradicts itself. Walks everything.
+    pub fn check(&self) {
+        self.blocks
+            .arena
+            .check(|block| self.blocks.widths.layout(block).granules());
+        self.table.check(|slot| self.blocks.key_hash(slot));
+        let (mut at, mut owned, mut deadlines) = (0, [0; 3], 0);
+        while let Some(slot) = self.walk(at) {
+            let layout = self.blocks.parts(slot).1;
+            owned[layout.owner() as usize] += 1;
+            deadlines += usize::from(layout.has_deadline());
+            at = slot.0 + 1;
+        }
+        assert_eq!((owned, deadlines), (self.owned, self.deadlines));
+        assert_eq!(self.table.len(), owned.iter().sum::<usize>());
+        let held: u64 = self
+            .blocks
+            .outside
+            .iter()
+            .flatten()
+            .map(Held::heap_bytes)
+            .sum();
+        assert_eq!(held, self.blocks.outside_bytes);
+    }
+}
+
+impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
+    /// Bytes of a live entry's block and of what it holds outside.
+    pub fn weight_of(&self, slot: Slot) -> u32 {
+        let (block, layout) = self.blocks.parts(slot);
+        let inline = (layout.granules() * crate::arena::GRANULE) as u64;
+        let outside = Self::number_of(block, &layout)
+            .map_or(0, |_| self.blocks.held(block, &layout).heap_bytes());
+        u32::try_from(inline + outside).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same;
+
+    #[test]
+    fn keys_are_the_same_when_every_byte_is() {
+        for len in 0..70 {
+            let a: Vec<u8> = (0..len).collect();
+            assert!(is_same(&a, &a.clone()));
+            for i in 0..a.len() {
+                let mut b = a.clone();
+                b[i] ^= 1;
+                assert!(!is_same(&a, &b), "byte {i} of {len}");
+                assert!(!is_same(&a, &a[..i]));
+            }
+        }
+    }
+}

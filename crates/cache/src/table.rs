@@ -1,0 +1,598 @@
+//! The table that finds a key's slot: cache-line buckets of tagged slots, in segments that split.
+//!
+//! ```text
+//! hash (64 bits):  segment prefix, from the top | … | home bucket (16 bits, 16..32) | tag (8..16) | shard (0..8)
+//! bucket (64 B):   12 tags of 8 bits (0: free) | overflow count | 3 spare bytes | 12 slots of 32 bits
+//! ```
+//!
+//! A key lives in its home bucket or, when that is full, in one of the next of the same segment; each
+//! bucket counts the keys that passed it by, so a search ends at the first bucket nobody passed
+//! (the scheme of F14: Bronson and Shi, "Open-sourcing F14 for faster, more memory-efficient hash
+//! tables", 2019). A full segment splits in two by one more bit of the prefix (extendible hashing:
+//! Fagin, Nievergelt, Pippenger and Strong, TODS 1979), so growth is one bounded step and never
+//! holds two copies of the whole.
+//!
+//! Keys hash evenly, so all segments of a table fill up at about the same time and the table alone
+//! would cost between 5.9 and 11.9 bytes a key. The tables of a keyspace are therefore *staggered*:
+//! each has segments of another size between one and two times 64 buckets, and the sum over all of
+//! them stays near the mean (8.6 bytes a key) at every number of keys.
+//!
+//! The table never sees a key: the host compares and re-hashes for it.
+
+use policy::Slot;
+
+const WAYS: usize = 12;
+const BUCKETS_MIN: usize = 64;
+/// A segment splits when nine tenths of its ways are taken.
+const FULL_TENTHS: usize = 9;
+/// Two halves of a segment are merged when together they fill six tenths.
+const MERGE_TENTHS: usize = 6;
+/// Prefix bits a directory may use: 2^20 segments, 700 M keys a table at least.
+const DEPTH_MAX: u8 = 20;
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Bucket {
+    tags: [u8; WAYS],
+    /// Keys whose search went through this bucket to a later one; 255 stays for good.
+    overflow: u8,
+    spare: [u8; 3],
+    slots: [u32; WAYS],
+}
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+const EMPTY: Bucket = Bucket {
+    tags: [0; WAYS],
+    overflow: 0,
+    spare: [0; 3],
+    slots: [0; WAYS],
+};
+const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+
+impl Bucket {
+    /// One bit for each way whose tag is `tag`, at bit 8 × way + 7 of a 96-bit number.
+    #[inline(always)]
+    fn matches(&self, tag: u8) -> u128 {
+        let (low, high) = self.tags.split_at(8);
+        let low = u64::from_le_bytes(low.try_into().expect("eight tags"));
+        let high = u32::from_le_bytes(high.try_into().expect("four tags"));
+        let pattern = u64::from(tag) * 0x0101_0101_0101_0101;
+        let zero_bytes = |x: u64| !(((x & LOW_BITS) + LOW_BITS) | x | LOW_BITS);
+        let high = zero_bytes(u64::from(high) ^ pattern) & 0xffff_ffff;
+        u128::from(zero_bytes(low ^ pattern)) | u128::from(high) << 64
+    }
+}
+
+#[inline(always)]
+fn first_way(matches: u128) -> usize {
+    (matches.trailing_zeros() / 8) as usize
+}
+
+struct Segment {
+    buckets: Box<[Bucket]>,
+    count: u32,
+    /// How many prefix bits its keys share.
+    depth: u8,
+    prefix: u32,
+}
+
+/// A position in a scan that stays right while segments split and merge: every key before it has
+/// been told. Ordered by home bucket first, then by hash prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Position {
+    /// The home bucket.
+    pub bucket: u16,
+    /// The first 32 bits of the hash.
+    pub prefix: u32,
+}
+
+/// See the module text.
+pub struct Table {
+    directory: Vec<u32>,
+    segments: Vec<Segment>,
+    vacant: Vec<u32>,
+    depth: u8,
+    buckets: usize,
+    len: usize,
+    /// Segments by depth, so that the directory knows when to halve.
+    by_depth: [u32; DEPTH_MAX as usize + 1],
+}
+
+/// The 8-bit tag of a hash; 0 stands for a free way.
+#[inline(always)]
+fn tag_of(hash: u64) -> u8 {
+    ((hash >> 8) as u8).max(1)
+}
+
+impl Table {
+    /// An empty table. `stagger` in [0, 1) chooses the size of its segments between 64 and 128
+    /// buckets; tables of one keyspace take evenly spread values.
+    pub fn new(stagger: f64) -> Table {
+        assert!((0.0..1.0).contains(&stagger));
+        let buckets = (BUCKETS_MIN as f64 * stagger.exp2()).round() as usize;
+        let mut table = Table {
+            directory: vec![0],
+            segments: Vec::new(),
+            vacant: Vec::new(),
+            depth: 0,
+            buckets,
+            len: 0,
+            by_depth: [0; DEPTH_MAX as usize + 1],
+        };
+        table.add_segment(0, 0);
+        table
+    }
+
+    fn add_segment(&mut self, depth: u8, prefix: u32) -> u32 {
+        let buckets = vec![EMPTY; self.buckets].into_boxed_slice();
+        let segment = Segment {
+            buckets,
+            count: 0,
+            depth,
+            prefix,
+        };
+        self.by_depth[depth as usize] += 1;
+        if let Some(number) = self.vacant.pop() {
+            self.segments[number as usize] = segment;
+            return number;
+        }
+        self.segments.push(segment);
+        self.segments.len() as u32 - 1
+    }
+
+    #[inline(always)]
+    fn segment_number(&self, hash: u64) -> u32 {
+        // Two shifts, because a shift by 64 (depth 0) is none.
+        self.directory[(hash >> 1 >> (63 - self.depth)) as usize]
+    }
+
+    #[inline(always)]
+    fn segment_of(&self, hash: u64) -> &Segment {
+        &self.segments[self.segment_number(hash) as usize]
+    }
+
+    /// The home bucket of a hash within its segment.
+    #[inline(always)]
+    pub fn home(&self, hash: u64) -> usize {
+        ((hash >> 16 & 0xffff) as usize * self.buckets) >> 16
+    }
+
+    /// How many slots it holds.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Asks the processor for the home bucket's line.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        crate::prefetch::prefetch(&self.segment_of(hash).buckets[self.home(hash)]);
+    }
+
+    /// Tells every slot whose tag is that of `hash`, until `is_it` says yes.
+    #[inline]
+    pub fn find(&self, hash: u64, mut is_it: impl FnMut(Slot) -> bool) -> Option<Slot> {
+        let segment = self.segment_of(hash);
+        let (tag, mut at) = (tag_of(hash), self.home(hash));
+        for _ in 0..segment.buckets.len() {
+            let bucket = &segment.buckets[at];
+            let mut matches = bucket.matches(tag);
+            while matches != 0 {
+                let slot = Slot(bucket.slots[first_way(matches)]);
+                if is_it(slot) {
+                    return Some(slot);
+                }
+                matches &= matches - 1;
+            }
+            if bucket.overflow == 0 {
+                return None;
+            }
+            at = if at + 1 == segment.buckets.len() {
+                0
+            } else {
+                at + 1
+            };
+        }
+        None
+    }
+
+    /// Adds a slot that is not there. `hash_of` re-hashes the key at a slot, for a split.
+    pub fn insert(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
+        loop {
+            let number = self.segment_number(hash);
+            let full = self.buckets * WAYS * FULL_TENTHS / 10;
+            let segment = &self.segments[number as usize];
+            let may_split = segment.depth < DEPTH_MAX;
+            if (segment.count as usize) < full || !may_split && segment.has_room() {
+                break;
+            }
+            assert!(may_split, "a table holds at most 2^20 segments");
+            self.split(number, &hash_of);
+        }
+        let home = self.home(hash);
+        let number = self.segment_number(hash) as usize;
+        self.segments[number].place(home, tag_of(hash), slot);
+        self.len += 1;
+    }
+
+    /// Removes a slot that is there.
+    pub fn remove(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
+        let home = self.home(hash);
+        let number = self.segment_number(hash);
+        let segment = &mut self.segments[number as usize];
+        let (at, way) = segment.seek(home, tag_of(hash), slot);
+        segment.buckets[at].tags[way] = 0;
+        segment.unpass(home, at);
+        segment.count -= 1;
+        self.len -= 1;
+        if (segment.count as usize) < self.buckets * WAYS * MERGE_TENTHS / 20 {
+            self.merge(number, hash_of);
+        }
+    }
+
+    /// A key's slot changed from `old` to `new`.
+    pub fn replace(&mut self, hash: u64, old: Slot, new: Slot) {
+        let home = self.home(hash);
+        let number = self.segment_number(hash) as usize;
+        let segment = &mut self.segments[number];
+        let (at, way) = segment.seek(home, tag_of(hash), old);
+        segment.buckets[at].slots[way] = new.0;
+    }
+
+    fn split(&mut self, number: u32, hash_of: &impl Fn(Slot) -> u64) {
+        let Segment { depth, prefix, .. } = self.segments[number as usize];
+        if depth == self.depth {
+            self.directory = self.directory.iter().flat_map(|&s| [s, s]).collect();
+            self.depth += 1;
+        }
+        let buckets = vec![EMPTY; self.buckets].into_boxed_slice();
+        let old = &mut self.segments[number as usize];
+        let old_buckets = std::mem::replace(&mut old.buckets, buckets);
+        (old.count, old.depth, old.prefix) = (0, depth + 1, prefix << 1);
+        self.by_depth[depth as usize] -= 1;
+        self.by_depth[depth as usize + 1] += 1;
+        let upper = self.add_segment(depth + 1, prefix << 1 | 1);
+        let width = 1 << (self.depth - depth - 1);
+        let first = (prefix as usize * 2 + 1) * width;
+        self.directory[first..first + width].fill(upper);
+        for bucket in &old_buckets {
+            for (way, &tag) in bucket.tags.iter().enumerate().filter(|(_, t)| **t != 0) {
+                let slot = Slot(bucket.slots[way]);
+                let hash = hash_of(slot);
+                let home = self.home(hash);
+                let target = self.segment_number(hash) as usize;
+                self.segments[target].place(home, tag, slot);
+            }
+        }
+    }
+
+    /// Joins a segment with its other half when both are nearly empty.
+    fn merge(&mut self, number: u32, hash_of: impl Fn(Slot) -> u64) {
+        let Segment {
+            depth,
+            prefix,
+            count,
+            ..
+        } = self.segments[number as usize];
+        if depth == 0 {
+            return;
+        }
+        let width = 1usize << (self.depth - depth);
+        let other = self.directory[(prefix ^ 1) as usize * width];
+        let buddy = &self.segments[other as usize];
+        let together = (count + buddy.count) as usize;
+        if buddy.depth != depth || together > self.buckets * WAYS * MERGE_TENTHS / 10 {
+            return;
+        }
+        let moving = std::mem::take(&mut self.segments[other as usize].buckets);
+        self.vacant.push(other);
+        self.by_depth[depth as usize] -= 2;
+        self.by_depth[depth as usize - 1] += 1;
+        let kept = &mut self.segments[number as usize];
+        (kept.depth, kept.prefix) = (depth - 1, prefix >> 1);
+        let first = (prefix >> 1) as usize * width * 2;
+        self.directory[first..first + width * 2].fill(number);
+        for bucket in &moving {
+            for (way, &tag) in bucket.tags.iter().enumerate().filter(|(_, t)| **t != 0) {
+                let slot = Slot(bucket.slots[way]);
+                let home = self.home(hash_of(slot));
+                self.segments[number as usize].place(home, tag, slot);
+            }
+        }
+        while self.depth > 0 && self.by_depth[self.depth as usize] == 0 {
+            self.directory = self.directory.iter().copied().step_by(2).collect();
+            self.depth -= 1;
+        }
+    }
+
+    /// A way chosen by the random bits: every slot held is equally likely, `None` for a free way.
+    pub fn sample(&self, random: u64) -> Option<Slot> {
+        let segment = &self.segments[((random >> 32) as usize * self.segments.len()) >> 32];
+        let way = ((random & 0xffff_ffff) as usize * self.buckets * WAYS) >> 32;
+        let bucket = segment.buckets.get(way / WAYS)?;
+        (bucket.tags[way % WAYS] != 0).then_some(Slot(bucket.slots[way % WAYS]))
+    }
+
+    /// Tells a few slots from `at` on (those that may be at home in one bucket, and some of its
+    /// neighbours': the host drops whose `home` is another), and returns the next position; `None`
+    /// at the end.
+    pub fn scan(&self, at: Position, mut each: impl FnMut(Slot)) -> Option<Position> {
+        let home = at.bucket as usize;
+        if home >= self.buckets {
+            return None;
+        }
+        let segment = self.segment_of(u64::from(at.prefix) << 32);
+        let mut bucket = home;
+        for _ in 0..segment.buckets.len() {
+            let line = &segment.buckets[bucket];
+            for (way, _) in line.tags.iter().enumerate().filter(|(_, t)| **t != 0) {
+                each(Slot(line.slots[way]));
+            }
+            if line.overflow == 0 {
+                break;
+            }
+            bucket = (bucket + 1) % segment.buckets.len();
+        }
+        let behind = (u64::from(segment.prefix) + 1) << (32 - segment.depth);
+        match u32::try_from(behind) {
+            Ok(prefix) => Some(Position { prefix, ..at }),
+            Err(_) if home + 1 == self.buckets => None,
+            Err(_) => Some(Position {
+                bucket: at.bucket + 1,
+                prefix: 0,
+            }),
+        }
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        (self.segments.len() - self.vacant.len()) * self.buckets * size_of::<Bucket>()
+            + self.segments.capacity() * size_of::<Segment>()
+            + (self.directory.capacity() + self.vacant.capacity()) * 4
+    }
+
+    /// Panics when the structure contradicts itself. Walks everything.
+    pub fn check(&self, hash_of: impl Fn(Slot) -> u64) {
+        assert_eq!(self.directory.len(), 1 << self.depth);
+        let mut len = 0;
+        for (number, segment) in self.segments.iter().enumerate() {
+            if self.vacant.contains(&(number as u32)) {
+                continue;
+            }
+            let width = 1 << (self.depth - segment.depth);
+            let first = segment.prefix as usize * width;
+            assert!(
+                self.directory[first..first + width]
+                    .iter()
+                    .all(|&s| s as usize == number)
+            );
+            let mut count = 0;
+            for bucket in &segment.buckets {
+                for (way, &tag) in bucket.tags.iter().enumerate().filter(|(_, t)| **t != 0) {
+                    let hash = hash_of(Slot(bucket.slots[way]));
+                    assert_eq!(tag, tag_of(hash));
+                    assert_eq!(self.segment_number(hash) as usize, number);
+                    assert!(self.find(hash, |s| s.0 == bucket.slots[way]).is_some());
+                    count += 1;
+                }
+            }
+            assert_eq!(count, segment.count);
+            len += count as usize;
+        }
+        assert_eq!(len, self.len);
+    }
+}
+
+impl Segment {
+    fn has_room(&self) -> bool {
+        (self.count as usize) < self.buckets.len() * WAYS
+    }
+
+    /// Puts a slot into the first free way from `home` on; there is one.
+    fn place(&mut self, home: usize, tag: u8, slot: Slot) {
+        let mut at = home;
+        loop {
+            let bucket = &mut self.buckets[at];
+            let free = bucket.matches(0);
+            if free != 0 {
+                let way = first_way(free);
+                (bucket.tags[way], bucket.slots[way]) = (tag, slot.0);
+                self.count += 1;
+                return;
+            }
+            bucket.overflow = bucket.overflow.saturating_add(1);
+            at = if at + 1 == self.buckets.len() {
+                0
+            } else {
+                at + 1
+            };
+        }
+    }
+
+    /// Where a slot that is there stands.
+    fn seek(&self, home: usize, tag: u8, slot: Slot) -> (usize, usize) {
+        let mut at = home;
+        for _ in 0..self.buckets.len() {
+            let bucket = &self.buckets[at];
+            let mut matches = bucket.matches(tag);
+            while matches != 0 {
+                let way = first_way(matches);
+                if bucket.slots[way] == slot.0 {
+                    return (at, way);
+                }
+                matches &= matches - 1;
+            }
+            assert!(bucket.overflow > 0, "the slot is in the table");
+            at = if at + 1 == self.buckets.len() {
+                0
+            } else {
+                at + 1
+            };
+        }
+        unreachable!("the slot is in the table");
+    }
+
+    /// Takes back the counts that a key at `at` left from its home on.
+    fn unpass(&mut self, home: usize, at: usize) {
+        let mut bucket = home;
+        while bucket != at {
+            let overflow = &mut self.buckets[bucket].overflow;
+            if *overflow < u8::MAX {
+                *overflow -= 1;
+            }
+            bucket = if bucket + 1 == self.buckets.len() {
+                0
+            } else {
+                bucket + 1
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    /// A good mixer (the finaliser of SplitMix64: Steele, Lea and Flood, OOPSLA 2014).
+    fn mix(x: u64) -> u64 {
+        let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ x >> 31
+    }
+    fn hash_of(slot: Slot) -> u64 {
+        mix(u64::from(slot.0))
+    }
+    /// Hashes that collide much: few homes, few tags, prefixes that differ only far down.
+    fn hash_badly(slot: Slot) -> u64 {
+        mix(u64::from(slot.0)) & 0xffff_e000_0300_0300
+    }
+
+    fn scan_all(table: &Table, hash_of: fn(Slot) -> u64) -> Vec<u32> {
+        let (mut told, mut at) = (vec![], Some(Position::default()));
+        while let Some(position) = at {
+            at = table.scan(position, |slot| {
+                if table.home(hash_of(slot)) == position.bucket as usize {
+                    told.push(slot.0);
+                }
+            });
+        }
+        told
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn it_holds_what_the_set_holds(
+            ops in prop::collection::vec((0..10u8, 0..4000u32), 1..4000),
+            stagger in 0.0..0.99f64,
+            bad in any::<bool>(),
+        ) {
+            let hash_of = if bad { hash_badly } else { hash_of };
+            let (mut table, mut model) = (Table::new(stagger), BTreeSet::new());
+            let grows = ops.len() % 2 == 0;
+            for (what, key) in ops {
+                let hash = hash_of(Slot(key));
+                let found = table.find(hash, |s| s.0 == key).is_some();
+                prop_assert_eq!(found, model.contains(&key));
+                if (what < 5) == grows || what > 7 {
+                    if model.insert(key) {
+                        table.insert(hash, Slot(key), hash_of);
+                    }
+                } else if model.remove(&key) {
+                    table.remove(hash, Slot(key), hash_of);
+                }
+                prop_assert_eq!(table.len(), model.len());
+            }
+            table.check(hash_of);
+            let mut told = scan_all(&table, hash_of);
+            told.sort_unstable();
+            prop_assert_eq!(told, model.iter().copied().collect::<Vec<_>>());
+            for key in model {
+                table.remove(hash_of(Slot(key)), Slot(key), hash_of);
+            }
+            table.check(hash_of);
+            prop_assert_eq!(table.segments.len() - table.vacant.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_scan_tells_every_key_that_stays_while_the_table_grows_and_shrinks() {
+        for round in 0..6u32 {
+            let mut table = Table::new(0.4);
+            for key in 0..2000 {
+                table.insert(hash_of(Slot(key)), Slot(key), hash_of);
+            }
+            let (mut told, mut at, mut step) = (BTreeSet::new(), Some(Position::default()), 0u32);
+            let mut others: Vec<u32> = vec![];
+            while let Some(position) = at {
+                at = table.scan(position, |slot| {
+                    if table.home(hash_of(slot)) == position.bucket as usize {
+                        told.insert(slot.0);
+                    }
+                });
+                // Waves of other keys make every segment split and merge in the middle of the scan.
+                step += 1;
+                if (step / 40 + round) % 2 == 0 {
+                    for key in 0..200 {
+                        let key = 1_000_000 + step * 200 + key;
+                        table.insert(hash_of(Slot(key)), Slot(key), hash_of);
+                        others.push(key);
+                    }
+                } else {
+                    for key in others.drain(others.len() - others.len().min(250)..) {
+                        table.remove(hash_of(Slot(key)), Slot(key), hash_of);
+                    }
+                }
+            }
+            assert!((0..2000).all(|key| told.contains(&key)));
+        }
+    }
+
+    #[test]
+    fn staggered_tables_cost_about_the_same_at_every_size() {
+        for keys in [200_000u32, 260_000, 320_000, 400_000] {
+            let mut bytes = 0;
+            for shard in 0..16u32 {
+                let mut table = Table::new(f64::from(shard) / 16.0);
+                for key in (shard..keys).step_by(16) {
+                    table.insert(hash_of(Slot(key)), Slot(key), hash_of);
+                }
+                bytes += table.heap_bytes();
+            }
+            let per_key = bytes as f64 / f64::from(keys);
+            assert!(
+                (7.5..9.8).contains(&per_key),
+                "{per_key} bytes a key at {keys}"
+            );
+        }
+    }
+
+    #[test]
+    fn samples_are_uniform_and_moved_slots_are_found() {
+        let mut table = Table::new(0.0);
+        for key in 0..3000 {
+            table.insert(hash_of(Slot(key)), Slot(key), hash_of);
+        }
+        let mut hits = vec![0u32; 3000];
+        for i in 0..600_000u64 {
+            if let Some(slot) = table.sample(mix(i)) {
+                hits[slot.0 as usize] += 1;
+            }
+        }
+        let mean = hits.iter().sum::<u32>() as f64 / 3000.0;
+        assert!(
+            mean > 80.0
+                && hits
+                    .iter()
+                    .all(|&h| (f64::from(h) - mean).abs() < mean * 0.7)
+        );
+        table.replace(hash_of(Slot(7)), Slot(7), Slot(1 << 30));
+        assert!(table.find(hash_of(Slot(7)), |s| s.0 == 1 << 30).is_some());
+    }
+}

@@ -1,0 +1,500 @@
+//! All shards, what they share, and the work that no command asks for.
+
+use crate::event::Event;
+use crate::facts::{Counters, DbFacts, Expired, ExpiryFacts, MemoryFacts};
+use crate::memory::Memory;
+use crate::object::Object;
+use crate::shard::Locked;
+use crate::view::{Guards, Key, View};
+use cache::{Packed, Scope, Shard};
+use policy::any::{AnyPolicy, PolicySpec};
+use policy::expire::any::{AnyExpiry, ExpirySpec, INDEXES};
+use policy::{Budget, ExpiryIndex, Facts, Policy, Tick};
+use siphasher::sip::SipHasher13;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How many databases there are.
+pub const DATABASES: usize = 16;
+
+/// One database's part in one shard.
+pub(crate) type Db = Shard<
+    Packed<Object, <AnyPolicy as Policy>::Meta, <AnyExpiry as ExpiryIndex>::Link>,
+    AnyPolicy,
+    AnyExpiry,
+>;
+
+/// How a keyspace is set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many shards: a power of two, at most 256.
+    pub shards: usize,
+    /// `maxmemory-policy`: one of [`Keyspace::policy_names`], with parameters after a colon.
+    pub policy: String,
+    /// The expiry index: one of [`Keyspace::expiry_names`], with parameters after a colon.
+    pub expiry: String,
+    /// Bytes that may be used; 0: no bound.
+    pub maxmemory: u64,
+    /// The secret key of the hash, from the operating system's chance.
+    pub hash_key: [u64; 2],
+    /// For every choice by chance.
+    pub seed: u64,
+}
+
+/// The settings of eviction, with a number that tells shards when theirs are old.
+struct Settings {
+    name: String,
+    choice: Option<PolicySpec>,
+    scope: Scope,
+}
+
+/// What all shards share.
+pub(crate) struct Shared {
+    pub memory: Memory,
+    pub shard_count: usize,
+    notify: AtomicBool,
+    event_count: AtomicU64,
+    turn: AtomicUsize,
+    settings: Mutex<Settings>,
+    settings_number: AtomicU64,
+    expiry: ExpirySpec,
+    hash_key: [u64; 2],
+    hasher: SipHasher13,
+    seed: u64,
+}
+
+impl Shared {
+    #[inline]
+    pub fn is_notifying(&self) -> bool {
+        self.notify.load(Ordering::Relaxed)
+    }
+
+    /// Counts up, to spread over all shards what could begin at any.
+    pub fn next_turn(&self) -> usize {
+        self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The next event's number.
+    pub fn next_event(&self) -> u64 {
+        self.event_count.fetch_add(1, Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub fn key<'k>(&self, db: u8, bytes: &'k [u8]) -> Key<'k> {
+        Key {
+            bytes,
+            hash: self.hasher.hash(bytes),
+            db,
+        }
+    }
+
+    fn settings(&self) -> MutexGuard<'_, Settings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An empty database for one shard, under the settings in force.
+    pub fn new_db(&self, shard: usize, db: u8, now: Tick) -> Box<Db> {
+        let stagger = shard as f64 / self.shard_count as f64;
+        let seed = self.seed ^ (shard as u64) << 8 ^ u64::from(db);
+        let expiry = AnyExpiry::new(now, &self.expiry, seed);
+        let entries = Packed::new(stagger, self.hash_key, self.expiry.link_bits());
+        let mut db = Box::new(Shard::new(entries, expiry));
+        self.apply_settings(&mut db, seed);
+        db
+    }
+
+    fn apply_settings(&self, db: &mut Db, seed: u64) {
+        let settings = self.settings();
+        // Unbounded until the first reshare: a policy sizes its parts by what it is told then.
+        let capacity = match self.memory.max_bytes() {
+            0 => u64::MAX >> 8,
+            max => (max / self.shard_count as u64).max(1),
+        };
+        let policy = settings.choice.as_ref().map(|choice| {
+            let policy = AnyPolicy::build(choice, capacity, seed)
+                .expect("its name was parsed as a served one");
+            let bits = policy.meta_bits();
+            (policy, bits)
+        });
+        db.set_policy(policy, settings.scope);
+    }
+}
+
+/// On cache lines of its own: workers on neighbouring shards do not disturb each other.
+#[repr(align(128))]
+struct Cell {
+    locked: Mutex<Locked>,
+    /// Milliseconds of the earliest `next_due`; `u64::MAX`: none.
+    next_due: AtomicU64,
+}
+
+/// See the crate's text.
+pub struct Keyspace {
+    cells: Box<[Cell]>,
+    shared: Shared,
+}
+
+fn parse_expiry(name: &str) -> Result<ExpirySpec, String> {
+    name.parse()
+        .map_err(|error| format!("expiry '{name}': {error}"))
+}
+
+impl Keyspace {
+    /// An empty keyspace. Errors: a policy or an index that does not exist, in words for people.
+    pub fn new(options: &Options, _now: Tick) -> Result<Keyspace, String> {
+        assert!(options.shards.is_power_of_two() && options.shards <= 256);
+        let (choice, scope) = crate::eviction::parse(&options.policy)?;
+        let expiry = parse_expiry(&options.expiry)?;
+        let memory = Memory::default();
+        memory.set_max_bytes(options.maxmemory);
+        let cell = |_| Cell {
+            locked: Mutex::default(),
+            next_due: AtomicU64::new(u64::MAX),
+        };
+        Ok(Keyspace {
+            cells: (0..options.shards).map(cell).collect(),
+            shared: Shared {
+                memory,
+                shard_count: options.shards,
+                notify: AtomicBool::new(false),
+                event_count: AtomicU64::new(0),
+                turn: AtomicUsize::new(0),
+                settings: Mutex::new(Settings {
+                    name: options.policy.clone(),
+                    choice,
+                    scope,
+                }),
+                settings_number: AtomicU64::new(0),
+                expiry,
+                hash_key: options.hash_key,
+                hasher: SipHasher13::new_with_keys(options.hash_key[0], options.hash_key[1]),
+                seed: options.seed,
+            },
+        })
+    }
+
+    /// How many shards.
+    pub fn shard_count(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// A key with its hash.
+    #[inline]
+    pub fn key<'k>(&self, db: u8, bytes: &'k [u8]) -> Key<'k> {
+        self.shared.key(db, bytes)
+    }
+
+    /// The shard that holds a key.
+    #[inline]
+    pub fn shard_of(&self, key: &Key<'_>) -> usize {
+        key.hash as usize & (self.cells.len() - 1)
+    }
+
+    /// Whether the keyspace collects events: its own `expired` and `evicted`, and those of
+    /// [`View::notify`].
+    pub fn set_notify(&self, on: bool) {
+        self.shared.notify.store(on, Ordering::Relaxed);
+    }
+
+    /// Starts to bring a key's bucket into the processor's caches, for a worker that does not hold all
+    /// shards; nothing when its shard is in use at the moment.
+    #[inline]
+    pub fn prefetch_bucket(&self, key: &Key<'_>) {
+        if let Ok(locked) = self.cells[self.shard_of(key)].locked.try_lock()
+            && let Some(db) = locked.db(key.db)
+        {
+            db.entries.prefetch_bucket(key.hash);
+        }
+    }
+
+    /// The second step: the entry itself, once its bucket has arrived.
+    #[inline]
+    pub fn prefetch_entry(&self, key: &Key<'_>) {
+        if let Ok(locked) = self.cells[self.shard_of(key)].locked.try_lock()
+            && let Some(db) = locked.db(key.db)
+        {
+            db.entries.prefetch_entry(key.hash);
+        }
+    }
+
+    fn guard(&self, shard: usize) -> MutexGuard<'_, Locked> {
+        // A worker that panicked under the lock left a shard that `check` would still accept or
+        // not; serving what is there beats stopping every other worker.
+        self.cells[shard]
+            .locked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks one shard at an instant.
+    #[inline]
+    pub fn lock_one(&self, shard: usize, now: Tick) -> View<'_> {
+        View::new(self, Guards::One(shard, self.guard(shard)), now)
+    }
+
+    /// Locks some shards; `shards` ascend without repeats.
+    pub fn lock_many(&self, shards: &[usize], now: Tick) -> View<'_> {
+        debug_assert!(shards.is_sorted_by(|a, b| a < b));
+        let guards = shards
+            .iter()
+            .map(|&shard| (shard, self.guard(shard)))
+            .collect();
+        View::new(self, Guards::Some(guards), now)
+    }
+
+    /// Locks all shards.
+    pub fn lock_all(&self, now: Tick) -> View<'_> {
+        let guards = (0..self.cells.len())
+            .map(|shard| self.guard(shard))
+            .collect();
+        View::new(self, Guards::All(guards), now)
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Tells the outside when a shard wants to run next.
+    #[inline]
+    pub(crate) fn publish_due(&self, shard: usize, locked: &Locked) {
+        let due = locked.next_due().map_or(u64::MAX, |t| t.0);
+        self.cells[shard].next_due.store(due, Ordering::Release);
+    }
+
+    /// A deadline was set: the shard may want to run earlier than it had said.
+    #[inline]
+    pub(crate) fn publish_deadline(&self, shard: usize, deadline: Tick, locked: &Locked) {
+        if deadline.0 < self.cells[shard].next_due.load(Ordering::Relaxed) {
+            self.publish_due(shard, locked);
+        }
+    }
+
+    /// The earliest moment at which [`Keyspace::expire`] is worth calling for this shard; takes no
+    /// lock.
+    pub fn next_due(&self, shard: usize) -> Option<Tick> {
+        match self.cells[shard].next_due.load(Ordering::Acquire) {
+            u64::MAX => None,
+            due => Some(Tick(due)),
+        }
+    }
+
+    /// Removes what is dead in one shard, in the order of the deadlines, in about `steps` steps (an
+    /// entry looked at or removed, an empty bucket passed). `report` is told each deadline.
+    pub fn expire(
+        &self,
+        shard: usize,
+        now: Tick,
+        steps: u32,
+        events: &mut Vec<Event>,
+        report: &mut dyn FnMut(Tick),
+    ) -> Expired {
+        let mut locked = self.guard(shard);
+        let mut expired = Expired::default();
+        let used_before = locked.used_bytes();
+        let mut budget = Budget(steps);
+        expired.more = locked.expire(now, &mut budget, &self.shared, &mut |deadline| {
+            expired.keys += 1;
+            report(deadline);
+        });
+        expired.bytes = used_before.saturating_sub(locked.used_bytes());
+        expired.next_due = locked.next_due();
+        self.publish_due(shard, &locked);
+        events.extend(locked.events.drain(..).map(|(_, event)| event));
+        let graves = locked.take_graves();
+        drop(locked);
+        drop(graves);
+        expired
+    }
+
+    /// Background work of one shard, in about `steps` steps: moving entries out of sparse pages,
+    /// draining an old policy, evicting down to a lowered bound, dropping large values and flushed
+    /// databases. True while there is more to do.
+    pub fn tend(&self, shard: usize, now: Tick, steps: u32, events: &mut Vec<Event>) -> bool {
+        let mut locked = self.guard(shard);
+        self.follow_settings(shard, &mut locked, now);
+        let more = locked.tend(steps, &self.shared);
+        events.extend(locked.events.drain(..).map(|(_, event)| event));
+        let graves = locked.take_graves();
+        let more = more || !locked.graves.is_empty();
+        drop(locked);
+        drop(graves);
+        more
+    }
+
+    /// Brings a shard's policies up to the settings, once the last change has been carried out.
+    fn follow_settings(&self, shard: usize, locked: &mut Locked, _now: Tick) {
+        let number = self.shared.settings_number.load(Ordering::Acquire);
+        if locked.settings == number || locked.dbs.iter().flatten().any(|d| d.is_draining()) {
+            return;
+        }
+        locked.settings = number;
+        for (i, db) in locked.dbs.iter_mut().enumerate() {
+            if let Some(db) = db {
+                self.shared
+                    .apply_settings(db, self.shared.seed ^ (shard as u64) << 8 ^ i as u64);
+            }
+        }
+    }
+
+    /// Changes the bound; workers evict down to it as they tend. 0: no bound.
+    pub fn set_maxmemory(&self, bytes: u64) {
+        self.shared.memory.set_max_bytes(bytes);
+        for shard in 0..self.cells.len() {
+            self.guard(shard).reshare(&self.shared);
+        }
+    }
+
+    /// Changes the eviction policy; entries are carried over as workers tend. Errors: no such policy.
+    pub fn set_policy(&self, name: &str) -> Result<(), String> {
+        let (choice, scope) = crate::eviction::parse(name)?;
+        *self.shared.settings() = Settings {
+            name: name.to_owned(),
+            choice,
+            scope,
+        };
+        self.shared.settings_number.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// The eviction policy in force, as it was named.
+    pub fn policy_name(&self) -> String {
+        self.shared.settings().name.clone()
+    }
+
+    /// The bound; 0: none.
+    pub fn maxmemory(&self) -> u64 {
+        self.shared.memory.max_bytes()
+    }
+
+    /// Whether a policy of this name, with these knobs, can serve. Errors: why not, for people.
+    pub fn check_policy(name: &str) -> Result<(), String> {
+        crate::eviction::parse(name).map(|_| ())
+    }
+
+    /// Whether there is an expiry index of this name with these knobs. Errors: why not, for people.
+    pub fn check_expiry(name: &str) -> Result<(), String> {
+        parse_expiry(name).map(|_| ())
+    }
+
+    /// The names that `maxmemory-policy` takes.
+    pub fn policy_names() -> Vec<String> {
+        crate::eviction::names()
+    }
+
+    /// Which policy, with its knobs, a name that `maxmemory-policy` takes stands for; `None` for
+    /// `noeviction`.
+    pub fn policy_meaning(name: &str) -> Option<String> {
+        crate::eviction::meaning(name)
+    }
+
+    /// The names that `expiry` takes.
+    pub fn expiry_names() -> Vec<String> {
+        INDEXES.iter().map(|about| about.name.to_owned()).collect()
+    }
+
+    /// The counters of all shards.
+    pub fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        for shard in 0..self.cells.len() {
+            sum.add(&self.guard(shard).counters);
+        }
+        sum
+    }
+
+    /// Sets the counters back to zero.
+    pub fn reset_counters(&self) {
+        for shard in 0..self.cells.len() {
+            self.guard(shard).counters = Counters::default();
+        }
+    }
+
+    /// One database in numbers.
+    pub fn db_facts(&self, db: u8, now: Tick) -> DbFacts {
+        let mut facts = DbFacts::default();
+        let (mut sum, mut sampled) = (0u128, 0u64);
+        for shard in 0..self.cells.len() {
+            let mut locked = self.guard(shard);
+            let Some(data) = &mut locked.dbs[db as usize] else {
+                continue;
+            };
+            facts.keys += data.entries.len() as u64;
+            facts.with_deadline += data.entries.deadlines() as u64;
+            data.sample_deadlines(64, |deadline| {
+                sum += u128::from(deadline.0.saturating_sub(now.0));
+                sampled += 1;
+            });
+        }
+        if let Some(mean) = sum.checked_div(u128::from(sampled)) {
+            facts.mean_ttl_ms = mean as u64;
+        }
+        facts
+    }
+
+    /// What the memory is used for.
+    pub fn memory_facts(&self) -> MemoryFacts {
+        let mut facts = MemoryFacts::default();
+        for shard in 0..self.cells.len() {
+            for db in self.guard(shard).dbs.iter().flatten() {
+                let (policies, index) = db.algorithm_bytes();
+                facts.entry_bytes += db.entries.entry_bytes();
+                facts.table_bytes += db.entries.table_bytes();
+                facts.policy_bytes += policies;
+                facts.expiry_bytes += index;
+                facts.arena_free_bytes += db.entries.free_bytes();
+            }
+        }
+        facts.used_bytes =
+            facts.entry_bytes + facts.table_bytes + facts.policy_bytes + facts.expiry_bytes;
+        facts
+    }
+
+    /// What the expiry indexes know.
+    pub fn expiry_facts(&self, now: Tick) -> ExpiryFacts {
+        let mut facts = ExpiryFacts {
+            granularity_ms: Some(0),
+            ..ExpiryFacts::default()
+        };
+        for shard in 0..self.cells.len() {
+            for db in self.guard(shard).dbs.iter().flatten() {
+                let backlog = db.expiry().backlog(now) as u64;
+                facts.keys_with_ttl += db.entries.deadlines() as u64;
+                facts.backlog_keys += backlog;
+                if let Some(mean) = db
+                    .entries
+                    .entry_bytes()
+                    .checked_div(db.entries.len() as u64)
+                {
+                    facts.backlog_bytes += backlog * mean;
+                }
+                facts.index_bytes += db.expiry().heap_bytes() as u64;
+                facts.granularity_ms = db.expiry().granularity();
+            }
+        }
+        facts
+    }
+
+    /// Remaining time of the keys with a deadline, counted by powers of two of seconds: bucket `i`
+    /// stands for [2^(i−1), 2^i) s, bucket 0 for less than one. Estimated from a sample of 256 a
+    /// shard and database where there are more.
+    pub fn ttl_histogram(&self, now: Tick) -> [u64; 40] {
+        let mut histogram = [0f64; 40];
+        for shard in 0..self.cells.len() {
+            for db in self.guard(shard).dbs.iter_mut().flatten() {
+                let mut seconds = Vec::new();
+                db.sample_deadlines(256, |d| seconds.push(d.0.saturating_sub(now.0) / 1000));
+                let each = db.entries.deadlines() as f64 / seconds.len().max(1) as f64;
+                for s in seconds {
+                    histogram[((64 - s.leading_zeros()) as usize).min(39)] += each;
+                }
+            }
+        }
+        histogram.map(|count| count.round() as u64)
+    }
+
+    /// Panics when some structure contradicts itself. Walks everything; for tests and fuzzers.
+    pub fn check(&self) {
+        for shard in 0..self.cells.len() {
+            self.guard(shard).check();
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! One lock's worth of the keyspace: its part of every database, and what hangs on its keys.
+
+use crate::event::{Class, Event, Queue};
+use crate::facts::Counters;
+use crate::keyspace::{DATABASES, Db, Shared};
+use crate::memory::SLACK_BYTES;
+use crate::object::Object;
+use policy::{Budget, Due, Eviction, ExpiryIndex, Facts, Slot, Tick};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A watched key: its database and its bytes.
+pub(crate) type WatchedKey = (u8, Box<[u8]>);
+
+/// How many evictions and looks at entries one write may cost, whatever its size.
+const EVICT_STEPS: u32 = 128;
+/// Bytes written that allow one more: what the smallest entries cost, so that large values over many
+/// small ones do not outgrow the bound.
+const BYTES_PER_STEP: usize = 32;
+/// The most that a write may cost, a few milliseconds; the background does the rest.
+const EVICT_STEPS_MAX: u32 = 1 << 15;
+/// Large values dropped at once.
+const GRAVES_AT_ONCE: usize = 64;
+/// Writes between two looks at the share that entries have in a shard's memory.
+const RESHARE_WRITES: u32 = 4096;
+
+#[derive(Default)]
+pub(crate) struct Locked {
+    pub dbs: [Option<Box<Db>>; DATABASES],
+    pub watched: HashMap<WatchedKey, Vec<Arc<AtomicBool>>>,
+    pub events: Queue,
+    pub counters: Counters,
+    /// Large values that wait to be dropped outside the lock, some at a time.
+    pub graves: Vec<Object>,
+    /// Flushed databases that wait to be taken apart in steps.
+    #[expect(clippy::vec_box, reason = "they come in boxes and need no move")]
+    pub flushed: Vec<Box<Db>>,
+    /// What the sum over all shards knows of this one.
+    published_bytes: u64,
+    /// Whether slots are about to run out, as the others know it.
+    is_full: bool,
+    /// Bytes of the databases, by the last account of each.
+    db_bytes: [u64; DATABASES],
+    used_bytes: u64,
+    writes: u32,
+    /// Where draining an old policy goes on, by database.
+    drain_at: [u32; DATABASES],
+    /// The settings' number that the databases' policies follow.
+    pub settings: u64,
+}
+
+impl Locked {
+    pub fn db(&self, db: u8) -> Option<&Db> {
+        self.dbs[db as usize].as_deref()
+    }
+
+    /// A key changed: transactions that watch it fail.
+    #[inline]
+    pub fn touched(&mut self, db: u8, key: &[u8]) {
+        if !self.watched.is_empty()
+            && let Some(flags) = self.watched.get(&(db, Box::from(key)))
+        {
+            for flag in flags {
+                flag.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// All keys of a database are about to go, or to change places with those of another: what is
+    /// watched in it has changed if either holds it.
+    pub fn touched_db(&mut self, db: u8, other: Option<u8>, shared: &Shared) {
+        for ((of, bytes), flags) in &self.watched {
+            let is_held = |db: u8| {
+                let hash = shared.key(db, bytes).hash;
+                self.db(db).is_some_and(|db| db.find(hash, bytes).is_some())
+            };
+            if *of == db && (is_held(db) || other.is_some_and(is_held)) {
+                for flag in flags {
+                    flag.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Counts a database's bytes anew after a write and tells the sum.
+    #[inline]
+    pub fn account(&mut self, db: u8, shared: &Shared) {
+        let bytes = self.dbs[db as usize].as_ref().map_or(0, |d| db_bytes(d));
+        let before = std::mem::replace(&mut self.db_bytes[db as usize], bytes);
+        self.used_bytes = self.used_bytes + bytes - before;
+        if self.used_bytes.abs_diff(self.published_bytes) > SLACK_BYTES {
+            shared.memory.publish(self.published_bytes, self.used_bytes);
+            self.published_bytes = self.used_bytes;
+            let is_full = self.dbs.iter().flatten().any(|d| d.entries.is_full());
+            if is_full != std::mem::replace(&mut self.is_full, is_full) {
+                shared.memory.publish_full(is_full);
+            }
+        }
+        self.writes = self.writes.wrapping_add(1);
+        if self.writes.is_multiple_of(RESHARE_WRITES) {
+            self.reshare(shared);
+        }
+    }
+
+    /// Tells the policies how much weight of entries their share of memory comes to. Entries are not
+    /// all of it: tables, indexes and ghosts are measured, not guessed.
+    pub fn reshare(&mut self, shared: &Shared) {
+        let max = shared.memory.max_bytes();
+        if max == 0 || self.used_bytes == 0 {
+            return;
+        }
+        let share = max / shared.shard_count as u64;
+        for (db, bytes) in self.dbs.iter_mut().zip(self.db_bytes) {
+            let Some(db) = db else { continue };
+            let part = u128::from(share) * u128::from(db.entries.entry_bytes());
+            // A database's own part of the shard, and of that the part which is entries.
+            let capacity = part / u128::from(self.used_bytes.max(bytes));
+            db.resize((capacity as u64).max(1));
+        }
+    }
+
+    /// The earliest moment at which some database's index wants to run.
+    pub fn next_due(&self) -> Option<Tick> {
+        self.dbs
+            .iter()
+            .flatten()
+            .filter_map(|d| d.expiry().next_due())
+            .min()
+    }
+
+    /// Removes an entry and does all that follows from why it leaves.
+    pub fn leave(&mut self, db: u8, slot: Slot, why: Why, shared: &Shared) {
+        let is_told = shared.is_notifying() && why != Why::Deleted;
+        let data = self.dbs[db as usize].as_mut().expect("the entry is in it");
+        let key = (is_told || !self.watched.is_empty()).then(|| data.entries.key(slot).to_vec());
+        let object = match why {
+            Why::Deleted | Why::Met => data.delete(slot),
+            Why::Popped => data.forget_expired(slot),
+            Why::Evicted => data.forget_evicted(slot),
+        };
+        self.graves.extend(object);
+        let (class, name) = match why {
+            Why::Deleted => (Class::Generic, "del"),
+            Why::Met | Why::Popped => {
+                self.counters.expired_keys += 1;
+                (Class::Expired, "expired")
+            }
+            Why::Evicted => {
+                self.counters.evicted_keys += 1;
+                (Class::Evicted, "evicted")
+            }
+        };
+        let Some(key) = key else { return };
+        self.touched(db, &key);
+        if is_told {
+            let event = Event {
+                db,
+                class,
+                name,
+                key,
+            };
+            self.events.push((shared.next_event(), event));
+        }
+    }
+
+    /// Evicts while the sum is over its bound, from the given database first; the more the larger the
+    /// value is for which room is made. False when it still is and nothing (more) may be evicted here.
+    pub fn make_room(&mut self, first: u8, value_bytes: usize, shared: &Shared) -> bool {
+        if !shared.memory.is_over() {
+            return true;
+        }
+        let more = u32::try_from(value_bytes / BYTES_PER_STEP).unwrap_or(u32::MAX);
+        let mut budget = Budget(EVICT_STEPS.saturating_add(more).min(EVICT_STEPS_MAX));
+        for db in std::iter::once(first).chain(0..DATABASES as u8) {
+            while let Some(data) = &mut self.dbs[db as usize] {
+                match data.evict(&mut budget) {
+                    Eviction::Victim(slot) => {
+                        self.leave(db, slot, Why::Evicted, shared);
+                        self.account(db, shared);
+                    }
+                    Eviction::Again => return true,
+                    Eviction::Empty => break,
+                }
+                if !shared.memory.is_over() || budget.0 == 0 {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Removes what is due, in the order of the deadlines; true when the budget ended it.
+    pub fn expire(
+        &mut self,
+        now: Tick,
+        budget: &mut Budget,
+        shared: &Shared,
+        report: &mut dyn FnMut(Tick),
+    ) -> bool {
+        loop {
+            let due = |d: &Option<Box<Db>>| d.as_ref().and_then(|d| d.expiry().next_due());
+            let next = (0..DATABASES)
+                .filter_map(|i| due(&self.dbs[i]).map(|t| (t, i)))
+                .min();
+            let Some((at, db)) = next else { return false };
+            if at > now {
+                return false;
+            }
+            let data = self.dbs[db].as_mut().expect("it has a next_due");
+            match data.pop_expired(now, budget) {
+                Due::Slot(slot) => {
+                    report(data.entries.deadline(slot).expect("it expired"));
+                    self.leave(db as u8, slot, Why::Popped, shared);
+                    self.account(db as u8, shared);
+                }
+                Due::Again => return true,
+                // An index that asked to run and had nothing to hand out asks for later now.
+                Due::Nothing if due(&self.dbs[db]).is_some_and(|t| t <= now) => return false,
+                Due::Nothing => {}
+            }
+        }
+    }
+
+    /// Exchanges two databases with all that is kept by their number.
+    pub fn swap(&mut self, a: u8, b: u8, shared: &Shared) {
+        if a == b {
+            return;
+        }
+        self.touched_db(a, Some(b), shared);
+        self.touched_db(b, Some(a), shared);
+        let (i, j) = (a as usize, b as usize);
+        self.dbs.swap(i, j);
+        self.db_bytes.swap(i, j);
+        self.drain_at.swap(i, j);
+    }
+
+    /// Bytes of all its databases.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes
+    }
+
+    /// Some of what waits to be dropped: the caller drops it when it no longer holds the lock.
+    pub fn take_graves(&mut self) -> Vec<Object> {
+        let keep = self.graves.len().saturating_sub(GRAVES_AT_ONCE);
+        self.graves.split_off(keep)
+    }
+
+    /// Panics when some structure contradicts itself.
+    pub fn check(&mut self) {
+        for (db, bytes) in self.dbs.iter_mut().zip(self.db_bytes) {
+            if let Some(db) = db {
+                db.check();
+            } else {
+                assert_eq!(bytes, 0);
+            }
+        }
+        assert_eq!(self.db_bytes.iter().sum::<u64>(), self.used_bytes);
+    }
+
+    /// Background work; true while there is more.
+    pub fn tend(&mut self, steps: u32, shared: &Shared) -> bool {
+        let mut more = false;
+        if shared.memory.is_over()
+            && self.used_bytes > shared.memory.max_bytes() / shared.shard_count as u64
+        {
+            more |= self.make_room(0, 0, shared);
+        }
+        for db in 0..DATABASES {
+            let Some(data) = &mut self.dbs[db] else {
+                continue;
+            };
+            if data.needs_drain() {
+                let next = data.drain(self.drain_at[db], steps);
+                self.drain_at[db] = next.unwrap_or(0);
+                more |= next.is_some();
+            }
+            more |= data.compact(steps);
+            self.account(db as u8, shared);
+        }
+        if let Some(db) = self.flushed.last_mut() {
+            if !db.entries.dismantle(steps) {
+                self.flushed.pop();
+            }
+            more |= !self.flushed.is_empty();
+        }
+        more
+    }
+}
+
+/// Why an entry leaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// A command removed it (and says so itself).
+    Deleted,
+    /// A command met it after its deadline.
+    Met,
+    /// The expiry index handed it out.
+    Popped,
+    /// The policy handed it out.
+    Evicted,
+}
+
+/// What counts against the bound: all that is in use, and what is set aside for ghosts to come.
+fn db_bytes(db: &Db) -> u64 {
+    let (policies, index) = db.algorithm_bytes();
+    let ahead = db.algorithm_bytes_ahead();
+    db.entries.entry_bytes() + db.entries.table_bytes() + policies + ahead + index
+}

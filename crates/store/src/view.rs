@@ -1,0 +1,553 @@
+//! Some shards, locked, at one instant: what commands work on.
+//!
+//! Every method that names a key removes it first when it is dead, so nothing dead is ever seen.
+
+use crate::event::{Class, Event, Queue};
+use crate::facts::{EntryFacts, Kind};
+use crate::keyspace::{Db, Keyspace};
+use crate::object::{Object, TAG_STRING};
+use crate::shard::{Locked, Why};
+use cache::{NewValue, Value};
+use policy::{Facts, Slot, Tick};
+use std::sync::Arc;
+use std::sync::MutexGuard;
+use std::sync::atomic::AtomicBool;
+
+/// A key as a command names it. [`Keyspace::key`] makes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// Their keyed hash.
+    pub hash: u64,
+    /// The database.
+    pub db: u8,
+}
+
+/// The key holds another type than the command needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongType;
+
+/// What a write does to the deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewDeadline {
+    /// It stays as it is.
+    Keep,
+    /// It goes.
+    Clear,
+    /// It becomes this.
+    At(Tick),
+}
+
+pub(crate) enum Guards<'a> {
+    One(usize, MutexGuard<'a, Locked>),
+    Some(Vec<(usize, MutexGuard<'a, Locked>)>),
+    All(Vec<MutexGuard<'a, Locked>>),
+}
+
+/// See the module text.
+pub struct View<'a> {
+    pub(crate) space: &'a Keyspace,
+    guards: Guards<'a>,
+    now: Tick,
+    scratch: Vec<u8>,
+}
+
+/// The bytes of a string entry.
+fn string_of<'a>(value: Value<'a, Object>) -> Result<&'a [u8], WrongType> {
+    match value {
+        Value::Inline(TAG_STRING, bytes) => Ok(bytes),
+        Value::Outside(Object::String(bytes)) => Ok(bytes),
+        Value::Inline(..) => Err(WrongType),
+    }
+}
+
+pub(crate) fn kind_of(_value: &Value<'_, Object>) -> Kind {
+    Kind::String
+}
+
+/// A string as an entry shall hold it, over a key.
+fn new_string<'a>(key: &[u8], bytes: &'a [u8]) -> NewValue<'a, Object> {
+    if Db::must_be_outside(key, bytes.len()) {
+        NewValue::Outside(Object::String(bytes.to_vec()))
+    } else {
+        NewValue::Inline(TAG_STRING, bytes)
+    }
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(space: &'a Keyspace, guards: Guards<'a>, now: Tick) -> Self {
+        View {
+            space,
+            guards,
+            now,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// The instant at which commands see the keys.
+    pub fn now(&self) -> Tick {
+        self.now
+    }
+
+    /// A later instant under the same locks.
+    pub fn set_now(&mut self, now: Tick) {
+        self.now = now;
+    }
+
+    #[inline]
+    fn locked(&mut self, shard: usize) -> &mut Locked {
+        match &mut self.guards {
+            Guards::One(of, guard) => {
+                assert_eq!(*of, shard, "the command's shard is locked");
+                guard
+            }
+            Guards::Some(guards) => {
+                let at = guards.binary_search_by_key(&shard, |g| g.0);
+                &mut guards[at.expect("the command's shards are locked")].1
+            }
+            Guards::All(guards) => &mut guards[shard],
+        }
+    }
+
+    pub(crate) fn all(&mut self) -> &mut [MutexGuard<'a, Locked>] {
+        match &mut self.guards {
+            Guards::All(guards) => guards,
+            _ => panic!("a command on the whole keyspace locks all shards"),
+        }
+    }
+
+    #[inline]
+    fn parts(&mut self, key: &Key<'_>) -> (&'a Keyspace, usize, &mut Locked) {
+        let (space, shard) = (self.space, self.space.shard_of(key));
+        (space, shard, self.locked(shard))
+    }
+
+    /// The slot of a live key; a dead one is removed on the way.
+    #[inline]
+    fn live(&mut self, key: &Key<'_>) -> Option<Slot> {
+        self.live_or_dead(key).ok()
+    }
+
+    /// The slot of a live key, or whether a dead one was met and removed.
+    #[inline]
+    fn live_or_dead(&mut self, key: &Key<'_>) -> Result<Slot, bool> {
+        let now = self.now;
+        let (space, _, locked) = self.parts(key);
+        let db = locked.dbs[key.db as usize].as_mut().ok_or(false)?;
+        let slot = db.find(key.hash, key.bytes).ok_or(false)?;
+        if db
+            .entries
+            .shape(slot)
+            .deadline
+            .is_some_and(|deadline| now > deadline)
+        {
+            locked.leave(key.db, slot, Why::Met, space.shared());
+            locked.account(key.db, space.shared());
+            return Err(true);
+        }
+        Ok(slot)
+    }
+
+    /// The database that a live slot was found in.
+    #[inline]
+    fn db(&mut self, key: &Key<'_>) -> &mut Db {
+        self.parts(key).2.dbs[key.db as usize]
+            .as_mut()
+            .expect("a slot was found in it")
+    }
+
+    fn hit(&mut self, key: &Key<'_>, slot: Slot) {
+        let now = self.now;
+        let db = self.db(key);
+        cache::Entries::begin(&mut db.entries, now);
+        db.hit(slot);
+    }
+
+    /// Reads a string: counts a hit or a miss and tells the policy. Errors: another type.
+    #[inline]
+    pub fn get(&mut self, key: &Key<'_>) -> Result<Option<&[u8]>, WrongType> {
+        let found = self.live_or_dead(key);
+        let counters = &mut self.parts(key).2.counters;
+        match found {
+            Ok(slot) => {
+                counters.hits += 1;
+                self.hit(key, slot);
+                string_of(self.db(key).value(slot)).map(Some)
+            }
+            Err(was_dead) => {
+                counters.misses += 1;
+                counters.expiration_misses += u64::from(was_dead);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Reads a string; neither counts nor tells. Errors: another type.
+    pub fn peek(&mut self, key: &Key<'_>) -> Result<Option<&[u8]>, WrongType> {
+        match self.live(key) {
+            Some(slot) => string_of(self.db(key).value(slot)).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The type; neither counts nor tells.
+    pub fn kind(&mut self, key: &Key<'_>) -> Option<Kind> {
+        let slot = self.live(key)?;
+        Some(kind_of(&self.db(key).value(slot)))
+    }
+
+    /// Whether the key is there: counts a hit or a miss and tells the policy.
+    pub fn touch(&mut self, key: &Key<'_>) -> bool {
+        let found = self.live_or_dead(key);
+        let counters = &mut self.parts(key).2.counters;
+        match found {
+            Ok(slot) => {
+                counters.hits += 1;
+                self.hit(key, slot);
+                true
+            }
+            Err(was_dead) => {
+                counters.misses += 1;
+                counters.expiration_misses += u64::from(was_dead);
+                false
+            }
+        }
+    }
+
+    /// `None`: no such key; `Some(None)`: it has no deadline. Neither counts nor tells.
+    pub fn deadline(&mut self, key: &Key<'_>) -> Option<Option<Tick>> {
+        let slot = self.live(key)?;
+        Some(self.db(key).entries.shape(slot).deadline)
+    }
+
+    /// Facts about one entry.
+    pub fn facts(&mut self, key: &Key<'_>) -> Option<EntryFacts> {
+        let slot = self.live(key)?;
+        let db = self.db(key);
+        let deadline = db.entries.shape(slot).deadline;
+        let (policies, index) = db.algorithm_bytes();
+        let keys = db.entries.len() as u64;
+        let mut shared = (db.entries.table_bytes() + policies) / keys;
+        if deadline.is_some() {
+            shared += index / db.entries.deadlines() as u64;
+        }
+        let bytes = db.entries.weight_of(slot) as usize + shared as usize;
+        let kind = kind_of(&db.value(slot));
+        let (idle_ms, frequency) = db.usage(slot);
+        Some(EntryFacts {
+            kind,
+            bytes,
+            idle_ms,
+            frequency,
+            deadline,
+        })
+    }
+
+    /// After a write: the watchers, the account, the next wake-up.
+    #[inline]
+    fn written(&mut self, key: &Key<'_>, deadline: Option<Tick>) {
+        let (space, shard, locked) = self.parts(key);
+        locked.touched(key.db, key.bytes);
+        locked.account(key.db, space.shared());
+        if let Some(deadline) = deadline {
+            space.publish_deadline(shard, deadline, locked);
+        }
+    }
+
+    /// Stores a string over whatever was there, evicting as needed.
+    pub fn set(&mut self, key: &Key<'_>, value: &[u8], deadline: NewDeadline) {
+        self.put(key, new_string(key.bytes, value), deadline);
+    }
+
+    fn put(&mut self, key: &Key<'_>, value: NewValue<'_, Object>, deadline: NewDeadline) {
+        let (now, value_bytes) = (self.now, value.len());
+        let found = self.live(key);
+        let (space, shard, locked) = self.parts(key);
+        let shared = space.shared();
+        let at = match (deadline, found) {
+            (NewDeadline::At(deadline), _) => Some(deadline.min(Tick::MAX)),
+            (NewDeadline::Keep, Some(slot)) => locked.dbs[key.db as usize]
+                .as_ref()
+                .and_then(|d| d.entries.shape(slot).deadline),
+            _ => None,
+        };
+        let db =
+            locked.dbs[key.db as usize].get_or_insert_with(|| shared.new_db(shard, key.db, now));
+        cache::Entries::begin(&mut db.entries, now);
+        if let Some(slot) = found {
+            let (slot, dropped) = db.change(slot, value, at);
+            db.hit(slot);
+            locked.graves.extend(dropped);
+            locked.make_room(key.db, value_bytes, shared);
+        } else {
+            let weight = (key.bytes.len() + value_bytes + 8) as u32;
+            // A filter's veto would make SET lie: the entry is stored and may be the next to go.
+            let _ = db.admit(key.hash, weight, at);
+            locked.make_room(key.db, value_bytes, shared);
+            let db = locked.dbs[key.db as usize]
+                .as_mut()
+                .expect("it was made above");
+            db.insert(key.hash, key.bytes, value, at);
+        }
+        self.written(key, at);
+    }
+
+    /// Edits a string in place, or a new empty one; keeps the deadline. If `edit` leaves an absent
+    /// key's value empty, no key is made. A large value grows in amortised steps. Errors: another
+    /// type.
+    pub fn edit<R>(
+        &mut self,
+        key: &Key<'_>,
+        edit: impl FnOnce(&mut Vec<u8>) -> R,
+    ) -> Result<R, WrongType> {
+        let found = self.live(key);
+        let mut bytes = std::mem::take(&mut self.scratch);
+        bytes.clear();
+        if let Some(slot) = found {
+            match self.db(key).value(slot) {
+                Value::Inline(TAG_STRING, value) => bytes.extend_from_slice(value),
+                Value::Inline(..) => return Err(WrongType),
+                Value::Outside(Object::String(_)) => return Ok(self.edit_large(key, slot, edit)),
+            }
+        }
+        let result = edit(&mut bytes);
+        if found.is_some() || !bytes.is_empty() {
+            if Db::must_be_outside(key.bytes, bytes.len()) {
+                let value = NewValue::Outside(Object::String(bytes));
+                self.put(key, value, NewDeadline::Keep);
+                return Ok(result);
+            }
+            self.put(key, NewValue::Inline(TAG_STRING, &bytes), NewDeadline::Keep);
+        }
+        self.scratch = bytes;
+        Ok(result)
+    }
+
+    fn edit_large<R>(
+        &mut self,
+        key: &Key<'_>,
+        slot: Slot,
+        edit: impl FnOnce(&mut Vec<u8>) -> R,
+    ) -> R {
+        self.hit(key, slot);
+        let mut added = 0;
+        let result = self.db(key).edit_outside(slot, |object| {
+            let Object::String(bytes) = object;
+            let before = bytes.capacity();
+            let result = edit(bytes);
+            added = bytes.capacity().saturating_sub(before);
+            result
+        });
+        let (space, _, locked) = self.parts(key);
+        locked.make_room(key.db, added, space.shared());
+        self.written(key, None);
+        result.expect("its value is outside")
+    }
+
+    /// Removes a live key; false when there was none.
+    pub fn delete(&mut self, key: &Key<'_>) -> bool {
+        self.leave(key, Why::Deleted)
+    }
+
+    /// Removes a live key because its new deadline is already past: it counts as expired and says
+    /// so. False when there was none.
+    pub fn expire_now(&mut self, key: &Key<'_>) -> bool {
+        self.leave(key, Why::Met)
+    }
+
+    fn leave(&mut self, key: &Key<'_>, why: Why) -> bool {
+        let Some(slot) = self.live(key) else {
+            return false;
+        };
+        let (space, _, locked) = self.parts(key);
+        locked.leave(key.db, slot, why, space.shared());
+        locked.account(key.db, space.shared());
+        true
+    }
+
+    /// Changes the deadline of a live key; false when there was none. For a deadline in the past,
+    /// commands use [`View::expire_now`].
+    pub fn set_deadline(&mut self, key: &Key<'_>, deadline: Option<Tick>) -> bool {
+        let Some(slot) = self.live(key) else {
+            return false;
+        };
+        let deadline = deadline.map(|d| d.min(Tick::MAX));
+        let now = self.now;
+        let db = self.db(key);
+        cache::Entries::begin(&mut db.entries, now);
+        db.change(slot, NewValue::Same, deadline);
+        self.written(key, deadline);
+        true
+    }
+
+    /// Copies an entry of any type with its deadline over `to`, which may lie in another shard or
+    /// database; false when there was none.
+    pub fn copy(&mut self, from: &Key<'_>, to: &Key<'_>) -> bool {
+        let Some(slot) = self.live(from) else {
+            return false;
+        };
+        let db = self.db(from);
+        let deadline = db
+            .entries
+            .shape(slot)
+            .deadline
+            .map_or(NewDeadline::Clear, NewDeadline::At);
+        match db.value(slot) {
+            Value::Inline(tag, bytes) => {
+                let bytes = bytes.to_vec();
+                self.put_inline(to, tag, &bytes, deadline);
+            }
+            Value::Outside(object) => {
+                let object = object.clone();
+                self.put(to, NewValue::Outside(object), deadline);
+            }
+        }
+        true
+    }
+
+    fn put_inline(&mut self, to: &Key<'_>, tag: u8, bytes: &[u8], deadline: NewDeadline) {
+        debug_assert_eq!(tag, TAG_STRING);
+        self.put(to, new_string(to.bytes, bytes), deadline);
+    }
+
+    /// Moves an entry of any type with its deadline over `to`; false when there was none.
+    pub fn rename(&mut self, from: &Key<'_>, to: &Key<'_>) -> bool {
+        let Some(slot) = self.live(from) else {
+            return false;
+        };
+        let (space, _, locked) = self.parts(from);
+        let db = locked.dbs[from.db as usize]
+            .as_mut()
+            .expect("a slot was found in it");
+        let deadline = db
+            .entries
+            .shape(slot)
+            .deadline
+            .map_or(NewDeadline::Clear, NewDeadline::At);
+        let inline = match db.value(slot) {
+            Value::Inline(tag, bytes) => Some((tag, bytes.to_vec())),
+            Value::Outside(_) => None,
+        };
+        let object = db.delete(slot);
+        locked.touched(from.db, from.bytes);
+        locked.account(from.db, space.shared());
+        match (inline, object) {
+            (Some((tag, bytes)), _) => self.put_inline(to, tag, &bytes, deadline),
+            (None, Some(object)) => self.put(to, NewValue::Outside(object), deadline),
+            (None, None) => unreachable!("a value is inline or outside"),
+        }
+        true
+    }
+
+    /// From now on, any change of the key sets the flag.
+    pub fn watch(&mut self, key: &Key<'_>, flag: &Arc<AtomicBool>) {
+        self.live(key);
+        let flags = self
+            .parts(key)
+            .2
+            .watched
+            .entry((key.db, key.bytes.into()))
+            .or_default();
+        flags.push(flag.clone());
+    }
+
+    /// Ends a watch.
+    pub fn unwatch(&mut self, key: &Key<'_>, flag: &Arc<AtomicBool>) {
+        let watched = &mut self.parts(key).2.watched;
+        let name = (key.db, Box::from(key.bytes));
+        if let Some(flags) = watched.get_mut(&name) {
+            flags.retain(|f| !Arc::ptr_eq(f, flag));
+            if flags.is_empty() {
+                watched.remove(&name);
+            }
+        }
+    }
+
+    /// Whether a write must be refused: over the bound, and nothing (more) may be evicted from the
+    /// shards at hand. Evicts first.
+    pub fn is_out_of_memory(&mut self) -> bool {
+        let shared = self.space.shared();
+        if shared.memory.has_full_shard() {
+            return true;
+        }
+        if !shared.memory.is_over() {
+            return false;
+        }
+        let refuses = |locked: &mut Locked| !locked.make_room(0, 0, shared);
+        match &mut self.guards {
+            Guards::One(_, guard) => refuses(guard),
+            Guards::Some(guards) => guards.iter_mut().all(|g| refuses(&mut g.1)),
+            // Each time from another shard on, or the first ones would be emptied for all.
+            Guards::All(guards) => {
+                let start = shared.next_turn() % guards.len();
+                let (before, after) = guards.split_at_mut(start);
+                let mut turn = after.iter_mut().chain(before);
+                turn.all(|g| refuses(g))
+            }
+        }
+    }
+
+    /// Whether anybody listens, so that a caller may spare itself the look-ups behind a notification.
+    #[inline]
+    pub fn notifies(&self) -> bool {
+        self.space.shared().is_notifying()
+    }
+
+    /// Queues a notification behind those already queued, while they are collected.
+    #[inline]
+    pub fn notify(&mut self, class: Class, name: &'static str, key: &Key<'_>) {
+        if self.space.shared().is_notifying() {
+            let event = Event {
+                db: key.db,
+                class,
+                name,
+                key: key.bytes.to_vec(),
+            };
+            let number = self.space.shared().next_event();
+            self.parts(key).2.events.push((number, event));
+        }
+    }
+
+    /// Takes the queued events of the shards at hand, oldest first.
+    pub fn take_events(&mut self, into: &mut Vec<Event>) {
+        let mut queue = Queue::new();
+        match &mut self.guards {
+            Guards::One(_, guard) => queue.append(&mut guard.events),
+            Guards::Some(guards) => guards
+                .iter_mut()
+                .for_each(|g| queue.append(&mut g.1.events)),
+            Guards::All(guards) => guards.iter_mut().for_each(|g| queue.append(&mut g.events)),
+        }
+        queue.sort_unstable_by_key(|(number, _)| *number);
+        into.extend(queue.into_iter().map(|(_, event)| event));
+    }
+
+    /// Starts to bring a key's bucket into the processor's caches.
+    #[inline]
+    pub fn prefetch_bucket(&self, key: &Key<'_>) {
+        if let Some(db) = self.peek_db(key) {
+            db.entries.prefetch_bucket(key.hash);
+        }
+    }
+
+    /// The second step: the entry itself, once its bucket has arrived.
+    #[inline]
+    pub fn prefetch_entry(&self, key: &Key<'_>) {
+        if let Some(db) = self.peek_db(key) {
+            db.entries.prefetch_entry(key.hash);
+        }
+    }
+
+    #[inline]
+    fn peek_db(&self, key: &Key<'_>) -> Option<&Db> {
+        let shard = self.space.shard_of(key);
+        let locked = match &self.guards {
+            Guards::One(of, guard) if *of == shard => guard,
+            Guards::One(..) => return None,
+            Guards::Some(guards) => &guards[guards.binary_search_by_key(&shard, |g| g.0).ok()?].1,
+            Guards::All(guards) => &guards[shard],
+        };
+        locked.db(key.db)
+    }
+}

@@ -1,0 +1,122 @@
+//! What a view does to a whole database: it needs all shards.
+
+use crate::facts::Kind;
+use crate::keyspace::DATABASES;
+use crate::view::{View, kind_of};
+use cache::TablePosition;
+use policy::Facts;
+
+impl View<'_> {
+    /// Keys of one database; a dead one is counted no longer than the expiry lag. Needs all shards.
+    pub fn len(&mut self, db: u8) -> usize {
+        self.all()
+            .iter()
+            .filter_map(|l| l.db(db))
+            .map(|d| d.entries.len())
+            .sum()
+    }
+
+    /// Tells `each` about `count` live keys from `cursor` on; returns the next cursor, 0 at the end.
+    /// Every key that is there throughout a scan is told at least once. Needs all shards.
+    pub fn scan(
+        &mut self,
+        db: u8,
+        cursor: u64,
+        count: usize,
+        each: &mut dyn FnMut(&[u8], Kind),
+    ) -> u64 {
+        let now = self.now();
+        let guards = self.all();
+        let mut told = 0;
+        let mut shard = (cursor >> 48) as usize;
+        let mut at = TablePosition {
+            bucket: (cursor >> 32) as u16,
+            prefix: cursor as u32,
+        };
+        while let Some(locked) = guards.get(shard) {
+            if let Some(data) = locked.db(db) {
+                let next = data.entries.scan(at, count.saturating_sub(told), |slot| {
+                    if data
+                        .entries
+                        .shape(slot)
+                        .deadline
+                        .is_none_or(|deadline| now <= deadline)
+                    {
+                        told += 1;
+                        each(data.entries.key(slot), kind_of(&data.value(slot)));
+                    }
+                });
+                if let Some(next) = next {
+                    return (shard as u64) << 48
+                        | u64::from(next.bucket) << 32
+                        | u64::from(next.prefix);
+                }
+            }
+            (shard, at) = (shard + 1, TablePosition::default());
+            if told >= count && shard < guards.len() {
+                return (shard as u64) << 48;
+            }
+        }
+        0
+    }
+
+    /// A live key, uniformly by the random bits; `None` when there is none. Needs all shards.
+    pub fn random_key(&mut self, db: u8, random: u64) -> Option<Vec<u8>> {
+        let len = self.len(db) as u64;
+        let now = self.now();
+        let mut state = random;
+        for _ in 0..if len > 0 { 100 } else { 0 } {
+            // The step of a 64-bit linear congruential generator (Knuth's MMIX constants).
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let mut index = ((u128::from(state) * u128::from(len)) >> 64) as usize;
+            let mut dbs = self.all().iter().filter_map(|l| l.db(db));
+            let data = dbs.find(|d| {
+                let is_here = index < d.entries.len();
+                index = index.wrapping_sub(if is_here { 0 } else { d.entries.len() });
+                is_here
+            })?;
+            if let Some(slot) = data.entries.sample(state.rotate_left(32))
+                && data
+                    .entries
+                    .shape(slot)
+                    .deadline
+                    .is_none_or(|deadline| now <= deadline)
+            {
+                return Some(data.entries.key(slot).to_vec());
+            }
+        }
+        // Nearly everything is dead, or there are few keys: the first live one of a scan.
+        let (mut found, mut cursor) = (None, 0);
+        while found.is_none() && len > 0 {
+            cursor = self.scan(db, cursor, 64, &mut |key, _| found = Some(key.to_vec()));
+            if cursor == 0 {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Forgets all keys of one database; their memory is freed in the background. Needs all shards.
+    pub fn flush(&mut self, db: u8) {
+        let space = self.space;
+        for (shard, locked) in self.all().iter_mut().enumerate() {
+            locked.touched_db(db, None, space.shared());
+            if let Some(data) = locked.dbs[db as usize].take() {
+                locked.flushed.push(data);
+                locked.account(db, space.shared());
+                space.publish_due(shard, locked);
+            }
+        }
+    }
+
+    /// Exchanges two databases. Needs all shards.
+    pub fn swap(&mut self, a: u8, b: u8) {
+        assert!((a as usize) < DATABASES && (b as usize) < DATABASES);
+        let space = self.space;
+        for locked in self.all() {
+            locked.swap(a, b, space.shared());
+        }
+    }
+}
