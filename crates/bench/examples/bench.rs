@@ -1,0 +1,20 @@
+//! `mayfly bench` as a program of its own, to compare builds without rebuilding the server.
+
+use clap::Parser;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+struct Arguments {
+    #[command(flatten)]
+    bench: bench::BenchCommand,
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().bench.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

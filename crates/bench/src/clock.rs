@@ -1,0 +1,31 @@
+//! Wall-clock instants: deadlines are such, so lateness is measured by the same clock.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Microseconds since the Unix epoch.
+pub(crate) fn wall_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_micros() as u64)
+}
+
+/// Milliseconds since the Unix epoch.
+pub(crate) fn wall_ms() -> u64 {
+    wall_us() / 1000
+}
+
+/// Sleeps until the wall clock shows so many milliseconds.
+pub(crate) fn sleep_until_ms(instant_ms: u64) {
+    loop {
+        let left = (instant_ms * 1000).saturating_sub(wall_us());
+        if left == 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_micros(left));
+    }
+}
+
+/// How long loading so many keys may take, with room to spare: what has a deadline is given it
+/// so far ahead.
+pub(crate) fn fill_allowance_ms(key_count: u64) -> u64 {
+    1000 + key_count / 150
+}

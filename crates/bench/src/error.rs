@@ -1,0 +1,74 @@
+//! What can stop an experiment.
+
+use std::fmt;
+use std::io;
+
+/// Why an experiment could not be run. All of these are reported once, at the top.
+#[derive(Debug)]
+pub enum Error {
+    /// The arguments ask for something that cannot be done.
+    Usage(String),
+    /// The system refused something.
+    System {
+        /// What was being done.
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A server did not start, answered with an error, or answered nonsense.
+    Server {
+        /// Which one.
+        label: String,
+        /// What it did.
+        problem: String,
+    },
+    /// A trace that cannot be read.
+    Trace(trace::Error),
+    /// A TTL mix that cannot be read.
+    Mix(trace::TtlMixError),
+}
+
+/// The result of anything here.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// A closure that says what was being done when the system refused.
+    pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+        let doing = doing.into();
+        move |source| Error::System { doing, source }
+    }
+
+    /// A server's failing.
+    pub(crate) fn server(label: &str, problem: impl Into<String>) -> Error {
+        Error::Server {
+            label: label.into(),
+            problem: problem.into(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Usage(text) => write!(f, "{text}"),
+            Error::System { doing, source } => write!(f, "{doing}: {source}"),
+            Error::Server { label, problem } => write!(f, "{label}: {problem}"),
+            Error::Trace(error) => write!(f, "{error}"),
+            Error::Mix(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<trace::Error> for Error {
+    fn from(error: trace::Error) -> Self {
+        Error::Trace(error)
+    }
+}
+
+impl From<trace::TtlMixError> for Error {
+    fn from(error: trace::TtlMixError) -> Self {
+        Error::Mix(error)
+    }
+}

@@ -1,0 +1,195 @@
+//! `bench expiry-lag`: how late `expired` events come, and how late memory is given back.
+//!
+//! Beside a number of other keys with TTLs, probes are set whose deadlines (`PXAT`) lie 1.5 to
+//! 4.5 s ahead, evenly spaced. A subscriber to `__keyevent@0__:expired` notes the wall clock when
+//! each event arrives; lateness is arrival minus deadline. A key is dead when the clock has passed
+//! its deadline, so that the best possible lateness is between 0 and 1 ms plus the way to the
+//! client. Events that did not come within the patience count as later than any other.
+//!
+//! Memory: `DBSIZE`, asked every 2 ms, tells how many keys were reclaimed; the k-th reclaiming is
+//! compared with the k-th deadline.
+//!
+//! The last columns tell what the machine adds: by how much threads that slept for a millisecond
+//! on the same CPUs meanwhile woke too late.
+
+mod cell;
+mod lateness;
+
+use crate::arguments;
+use crate::contestant::{Contest, Settings};
+use crate::error::{Error, Result};
+use crate::latency::Percentiles;
+use crate::noise::Noise;
+use crate::table::{self, Table};
+use cell::Cell;
+use lateness::Lateness;
+use serde::Serialize;
+use std::time::Duration;
+
+/// Arguments of `bench expiry-lag`.
+#[derive(clap::Args, Debug)]
+pub struct ExpiryLag {
+    #[command(flatten)]
+    contest: Contest,
+    /// How many other keys have TTLs
+    #[arg(long, value_delimiter = ',', default_value = "0,10k,100k,1m", value_parser = arguments::count)]
+    others: Vec<u64>,
+    /// What becomes of them
+    #[arg(long, value_delimiter = ',', default_value = "hour")]
+    shape: Vec<Shape>,
+    /// Data threads of our server
+    #[arg(long, value_delimiter = ',')]
+    threads: Vec<usize>,
+    /// Keys whose events are waited for
+    #[arg(long, default_value_t = 1000)]
+    probes: u64,
+    /// How long to wait for events after the last probe's deadline
+    #[arg(long, default_value = "60s", value_parser = arguments::span)]
+    patience: Duration,
+}
+
+/// What becomes of the other keys.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// They are due in an hour
+    Hour,
+    /// They are due at random over the next ten minutes
+    NextTenMinutes,
+    /// Up to 100,000 of them are due at random within one second while the probes are; the rest in an hour
+    SameSecond,
+    /// They are due in an hour, and all are refreshed by EXPIRE while the probes are due
+    Refreshed,
+}
+
+impl Shape {
+    fn name(self) -> &'static str {
+        match self {
+            Shape::Hour => "hour",
+            Shape::NextTenMinutes => "next-ten-minutes",
+            Shape::SameSecond => "same-second",
+            Shape::Refreshed => "refreshed",
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    server: String,
+    version: String,
+    threads: Option<usize>,
+    shape: Shape,
+    others: u64,
+    events: Lateness,
+    memory: Lateness,
+    /// How late threads that slept a millisecond woke meanwhile.
+    machine: Percentiles,
+}
+
+impl ExpiryLag {
+    /// Runs it and prints the report.
+    pub(crate) fn run(&self) -> Result<()> {
+        if !(1..=1_000_000).contains(&self.probes) {
+            return Err(Error::Usage("--probes must be from 1 to 1m".into()));
+        }
+        let mut plan = Vec::new();
+        for entrant in self.contest.begin()? {
+            let has_choice = entrant.is_ours && !self.threads.is_empty();
+            let threads = if has_choice {
+                self.threads.iter().copied().map(Some).collect()
+            } else {
+                vec![None]
+            };
+            for threads in threads {
+                plan.push((entrant.clone(), threads));
+            }
+        }
+        let cells = self.shape.len() * self.others.len() * plan.len();
+        let progress = crate::progress::steps(cells as u64);
+        let mut rows = Vec::new();
+        for &shape in &self.shape {
+            for &others in &self.others {
+                for (entrant, threads) in &plan {
+                    progress.set_message(format!("{} {} {others}", entrant.label, shape.name()));
+                    let settings = Settings {
+                        threads: *threads,
+                        events: Some("Ex"),
+                        ..Settings::default()
+                    };
+                    let server = entrant.start(&settings)?;
+                    let cell = Cell {
+                        shape,
+                        others,
+                        probes: self.probes,
+                        patience: self.patience,
+                    };
+                    let noise = Noise::start(&server.cpus);
+                    let measured = cell.measure(&server);
+                    let machine = noise.finish();
+                    let (events, memory) = measured?;
+                    rows.push(Row {
+                        server: server.label.clone(),
+                        version: server.version.clone(),
+                        threads: *threads,
+                        shape,
+                        others,
+                        events,
+                        memory,
+                        machine,
+                    });
+                    progress.inc(1);
+                }
+            }
+        }
+        progress.finish_and_clear();
+        self.report(&rows)
+    }
+
+    fn report(&self, rows: &[Row]) -> Result<()> {
+        if self.contest.json {
+            return crate::report::json(&rows);
+        }
+        let header = [
+            "server",
+            "shape",
+            "threads",
+            "others",
+            "events",
+            "p50",
+            "p99",
+            "max",
+            "memory p50",
+            "p99",
+            "max",
+            "machine p99",
+            "max",
+        ];
+        let mut table = Table::new(2, &header);
+        for row in rows {
+            let late = |value| lateness::text(value, self.patience);
+            table.row(vec![
+                format!("{} ({})", row.server, row.version),
+                row.shape.name().into(),
+                row.threads
+                    .map_or("–".into(), |threads| threads.to_string()),
+                row.others.to_string(),
+                format!("{}/{}", row.events.arrived, row.events.expected),
+                late(row.events.p50_us),
+                late(row.events.p99_us),
+                late(row.events.max_us),
+                late(row.memory.p50_us),
+                late(row.memory.p99_us),
+                late(row.memory.max_us),
+                table::span(row.machine.p99_ms),
+                table::span(row.machine.max_ms),
+            ]);
+        }
+        println!(
+            "Lateness of `expired` events and of memory: {} probes due 1.5 to 4.5 s ahead, waited for {} s after the last deadline\n",
+            self.probes,
+            self.patience.as_secs_f64()
+        );
+        print!("{table}");
+        Ok(())
+    }
+}

@@ -1,0 +1,355 @@
+//! `bench expiry-storm`: millions of keys on one deadline, and what other clients feel.
+//!
+//! One client sends GETs of persistent keys on a fixed schedule, whether or not earlier ones were
+//! answered. Its latency while the
+//! server is quiet tells what the machine itself adds. Beside it, memory is polled: how long after
+//! the deadline are the keys gone, and `used_memory` and resident memory back where they were
+//! before the dying keys came (within a tenth of what these took)?
+
+use crate::arguments;
+use crate::clock;
+use crate::contestant::{Contest, Server, Settings};
+use crate::error::{Error, Result};
+use crate::keys::{self, Template};
+use crate::latency::{Latencies, Percentiles};
+use crate::noise::Noise;
+use crate::process;
+use crate::table::{Table, mib, number, span};
+use serde::Serialize;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use trace::Random;
+
+const QUIET: Duration = Duration::from_secs(3);
+const POLL_PAUSE: Duration = Duration::from_millis(20);
+/// GETs go on at least for so long after the deadline, however soon memory is back.
+const GETS_MS_MIN: u64 = 2000;
+/// Memory is back when so much of what the dying keys took is left.
+const LEFT_OVER: f64 = 0.1;
+
+/// Arguments of `bench expiry-storm`.
+#[derive(clap::Args, Debug)]
+pub struct ExpiryStorm {
+    #[command(flatten)]
+    contest: Contest,
+    /// Keys on one deadline
+    #[arg(long, default_value = "2m", value_parser = arguments::count)]
+    dying: u64,
+    /// Persistent keys
+    #[arg(long, default_value = "1m", value_parser = arguments::count)]
+    others: u64,
+    /// GETs per second of the other client
+    #[arg(long, default_value_t = 2000)]
+    rate: u64,
+    /// How long after the deadline to wait for memory
+    #[arg(long, default_value = "30s", value_parser = arguments::span)]
+    patience: Duration,
+    /// Data threads of our server
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    server: String,
+    version: String,
+    used_memory_floor: f64,
+    used_memory_peak: f64,
+    resident_floor: f64,
+    resident_peak: f64,
+    resident_after: f64,
+    /// Milliseconds after the deadline; none when it was not so within the patience.
+    keys_gone_ms: Option<u64>,
+    used_memory_back_ms: Option<u64>,
+    resident_back_ms: Option<u64>,
+    /// Server CPU seconds from the deadline until keys and `used_memory` were back.
+    cpu_seconds: f64,
+    quiet: Percentiles,
+    storm: Percentiles,
+    /// How late threads that slept a millisecond woke, before the storm and in it.
+    machine: Percentiles,
+}
+
+/// What a poll of memory saw.
+struct Sight {
+    after_ms: u64,
+    keys: u64,
+    used: f64,
+    resident: f64,
+}
+
+impl ExpiryStorm {
+    /// Runs it and prints the report.
+    pub(crate) fn run(&self) -> Result<()> {
+        if !(1..=100_000).contains(&self.rate) || self.others == 0 || self.dying == 0 {
+            return Err(Error::Usage(
+                "--others and --dying must be above 0, --rate from 1 to 100000".into(),
+            ));
+        }
+        let mut rows = Vec::new();
+        let entrants = self.contest.begin()?;
+        let progress = crate::progress::steps(entrants.len() as u64);
+        for entrant in entrants {
+            progress.set_message(entrant.label.clone());
+            let settings = Settings {
+                threads: self.threads.filter(|_| entrant.is_ours),
+                ..Settings::default()
+            };
+            rows.push(self.measure(&entrant.start(&settings)?)?);
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        self.report(&rows)
+    }
+
+    fn measure(&self, server: &Server) -> Result<Row> {
+        let mut client = server.client()?;
+        let plain = Template::new(&[b"SET", b"{key}", b"xxx"]);
+        keys::send_each(server, &plain, 0..self.others, |_| 0)?;
+        let floor = self.look(server, &mut client, 0)?;
+        let allowance_ms = clock::fill_allowance_ms(self.dying) + QUIET.as_millis() as u64 + 1500;
+        let deadline_ms = clock::wall_ms() + allowance_ms;
+        let dying = Template::new(&[b"SET", b"{key}", b"xxx", b"PXAT", b"0000000000000"]);
+        keys::send_each(
+            server,
+            &dying,
+            self.others..self.others + self.dying,
+            |_| deadline_ms,
+        )?;
+        let quiet_until_ms = deadline_ms - 300;
+        if clock::wall_ms() + QUIET.as_millis() as u64 > quiet_until_ms {
+            return Err(Error::server(
+                &server.label,
+                "loading took longer than allowed",
+            ));
+        }
+        let peak = self.look(server, &mut client, 0)?;
+        let noise = Noise::start(&server.cpus);
+        let is_over = AtomicBool::new(false);
+        clock::sleep_until_ms(quiet_until_ms - QUIET.as_millis() as u64);
+        let quiet_left = Duration::from_millis(quiet_until_ms.saturating_sub(clock::wall_ms()));
+        let quiet = self.get(server, Instant::now() + quiet_left, &is_over)?;
+
+        let give_up = Duration::from_millis(deadline_ms - clock::wall_ms()) + self.patience;
+        let give_up = Instant::now() + give_up;
+        let (storm, sights) = std::thread::scope(|scope| {
+            let getting = scope.spawn(|| self.get(server, give_up, &is_over));
+            let ends = [&floor, &peak];
+            let sights = self.watch(server, deadline_ms, ends, &is_over, give_up);
+            is_over.store(true, Ordering::Relaxed);
+            let storm = getting.join().expect("the client does not panic");
+            Ok::<_, Error>((storm?, sights?))
+        })?;
+        let machine = noise.finish();
+        let (sights, cpu_ns) = sights;
+        let first = |is_so: &dyn Fn(&Sight) -> bool| {
+            sights
+                .iter()
+                .find(|sight| is_so(sight))
+                .map(|sight| sight.after_ms)
+        };
+        let used_limit = limit(floor.used, peak.used);
+        let resident_limit = limit(floor.resident, peak.resident);
+        Ok(Row {
+            server: server.label.clone(),
+            version: server.version.clone(),
+            used_memory_floor: floor.used,
+            used_memory_peak: peak.used,
+            resident_floor: floor.resident,
+            resident_peak: peak.resident,
+            resident_after: sights.last().map_or(0.0, |sight| sight.resident),
+            keys_gone_ms: first(&|sight| sight.keys <= self.others),
+            used_memory_back_ms: first(&|sight| sight.used <= used_limit),
+            resident_back_ms: first(&|sight| sight.resident <= resident_limit),
+            cpu_seconds: cpu_ns as f64 / 1e9,
+            quiet,
+            storm,
+            machine,
+        })
+    }
+
+    fn look(
+        &self,
+        server: &Server,
+        client: &mut crate::client::Client,
+        after_ms: u64,
+    ) -> Result<Sight> {
+        let memory = client.info("memory")?;
+        let field = |name: &str| memory.get(name).and_then(|value| value.parse::<f64>().ok());
+        let resident = match server.pid {
+            Some(pid) => process::resident_bytes(pid)? as f64,
+            None => field("used_memory_rss").unwrap_or(0.0),
+        };
+        let used = field("used_memory");
+        Ok(Sight {
+            after_ms,
+            keys: client.integer(&["DBSIZE"])?.max(0) as u64,
+            used: used.ok_or_else(|| Error::server(&server.label, "INFO lacks used_memory"))?,
+            resident,
+        })
+    }
+
+    /// Polls from the deadline until resident memory is back. Tells the GETs to end, and takes the
+    /// server's CPU time, when the keys are gone and `used_memory` is back.
+    fn watch(
+        &self,
+        server: &Server,
+        deadline_ms: u64,
+        ends: [&Sight; 2],
+        is_over: &AtomicBool,
+        give_up: Instant,
+    ) -> Result<(Vec<Sight>, u64)> {
+        let mut client = server.client()?;
+        let [floor, peak] = ends;
+        clock::sleep_until_ms(deadline_ms);
+        let cpu_before = server.cpu_ns()?;
+        let mut cpu_after = None;
+        let mut sights: Vec<Sight> = Vec::new();
+        while Instant::now() < give_up {
+            let after_ms = clock::wall_ms().saturating_sub(deadline_ms);
+            let sight = self.look(server, &mut client, after_ms)?;
+            let is_used_back = sight.used <= limit(floor.used, peak.used);
+            let is_resident_back = sight.resident <= limit(floor.resident, peak.resident);
+            if sight.keys <= self.others && is_used_back && cpu_after.is_none() {
+                cpu_after = Some(server.cpu_ns()?);
+            }
+            if cpu_after.is_some() && after_ms >= GETS_MS_MIN {
+                is_over.store(true, Ordering::Relaxed);
+            }
+            sights.push(sight);
+            if is_resident_back && is_over.load(Ordering::Relaxed) {
+                break;
+            }
+            std::thread::sleep(POLL_PAUSE);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let cpu_after = match cpu_after {
+            Some(cpu_ns) => cpu_ns,
+            None => server.cpu_ns()?,
+        };
+        Ok((sights, cpu_after.saturating_sub(cpu_before)))
+    }
+
+    /// Sends GETs on schedule until told to end, whether or not earlier ones were answered: one
+    /// thread sends and another receives. Latency counts from the instant of sending.
+    fn get(&self, server: &Server, until: Instant, is_over: &AtomicBool) -> Result<Percentiles> {
+        let mut client = server.client()?;
+        let mut stream = client.sender()?;
+        let template = Template::new(&[b"GET", b"{key}"]);
+        let (sent, instants) = mpsc::channel();
+        let mut latencies = Latencies::new();
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(move || {
+                let mut random = Random::new(1);
+                let pause = Duration::from_nanos(1_000_000_000 / self.rate);
+                let mut due = Instant::now() + pause;
+                let mut request = Vec::new();
+                while due < until && !is_over.load(Ordering::Relaxed) {
+                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                    request.clear();
+                    template.encode(&mut request, random.below(self.others), 0);
+                    // The receiver has gone when it met an error, which it reports.
+                    if sent.send(Instant::now()).is_err() {
+                        break;
+                    }
+                    stream
+                        .write_all(&request)
+                        .map_err(Error::system("cannot send"))?;
+                    due += pause;
+                }
+                Ok::<_, Error>(())
+            });
+            for instant in instants {
+                client.receive()?;
+                latencies.record(instant.elapsed());
+            }
+            sending.join().expect("the sender does not panic")
+        })?;
+        Ok(latencies.percentiles())
+    }
+
+    fn report(&self, rows: &[Row]) -> Result<()> {
+        if self.contest.json {
+            return crate::report::json(&rows);
+        }
+        let header = [
+            "server",
+            "version",
+            "keys gone",
+            "used back",
+            "resident back",
+            "CPU s",
+            "used before",
+            "peak",
+            "resident before",
+            "peak",
+            "after",
+        ];
+        let mut table = Table::new(2, &header);
+        let late = |ms: Option<u64>| match ms {
+            Some(ms) => span(ms as f64),
+            None => format!("> {}", span(self.patience.as_secs_f64() * 1e3)),
+        };
+        for row in rows {
+            table.row(vec![
+                row.server.clone(),
+                row.version.clone(),
+                late(row.keys_gone_ms),
+                late(row.used_memory_back_ms),
+                late(row.resident_back_ms),
+                number(row.cpu_seconds),
+                mib(row.used_memory_floor),
+                mib(row.used_memory_peak),
+                mib(row.resident_floor),
+                mib(row.resident_peak),
+                mib(row.resident_after),
+            ]);
+        }
+        println!(
+            "{} keys on one deadline beside {} persistent ones; times after the deadline\n",
+            self.dying, self.others
+        );
+        println!("{table}");
+        print!("{}", latency_table(rows));
+        Ok(())
+    }
+}
+
+/// What the other client felt.
+fn latency_table(rows: &[Row]) -> Table {
+    let mut table = Table::new(
+        2,
+        &[
+            "server",
+            "GETs of another client",
+            "count",
+            "p50",
+            "p99",
+            "p99.9",
+            "max",
+        ],
+    );
+    for row in rows {
+        for (when, percentiles) in [
+            ("before", &row.quiet),
+            ("meanwhile", &row.storm),
+            ("the machine's own delay", &row.machine),
+        ] {
+            let mut cells = vec![
+                row.server.clone(),
+                when.into(),
+                percentiles.count.to_string(),
+            ];
+            cells.extend(percentiles.cells());
+            table.row(cells);
+        }
+    }
+    table
+}
+
+/// Below this, memory is back.
+fn limit(floor: f64, peak: f64) -> f64 {
+    floor + (peak - floor).max(0.0) * LEFT_OVER
+}

@@ -1,0 +1,236 @@
+//! Requests over numbered keys of 16 bytes, encoded once and patched with the key's number.
+
+use crate::contestant::Server;
+use crate::error::{Error, Result};
+use crate::load::{Driver, Load, Next, Shape};
+use std::time::{Duration, Instant};
+use trace::Random;
+
+/// `key:` and twelve digits.
+const DIGITS: usize = 12;
+
+/// One kind of request.
+#[derive(Clone, Debug)]
+pub(crate) struct Template {
+    before_key: Vec<u8>,
+    after_key: Vec<u8>,
+    /// Where in `after_key` a number of as many digits is to be put.
+    number: Option<Number>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Number {
+    at: usize,
+    digits: usize,
+}
+
+impl Template {
+    /// A command whose argument `{key}` is a numbered key. An argument of zeros only is a number
+    /// to be patched, of so many digits: servers refuse zeros in front of it.
+    pub(crate) fn new(args: &[&[u8]]) -> Template {
+        let mut encoded = Vec::new();
+        let key = format!("key:{}", "#".repeat(DIGITS));
+        let is_number = |arg: &[u8]| arg.len() > 1 && arg.iter().all(|&byte| byte == b'0');
+        let filled = args
+            .iter()
+            .map(|&arg| if arg == b"{key}" { key.as_bytes() } else { arg });
+        let filled: Vec<&[u8]> = filled.collect();
+        wire::encode_command(&mut encoded, &filled);
+        let key_at = find(&encoded, b"####").expect("every template has a key");
+        let after_key = encoded[key_at + DIGITS..].to_vec();
+        let number = filled.iter().find(|arg| is_number(arg)).map(|arg| Number {
+            at: find(&after_key, arg).expect("the number stands behind the key"),
+            digits: arg.len(),
+        });
+        Template {
+            before_key: encoded[..key_at].to_vec(),
+            after_key,
+            number,
+        }
+    }
+
+    /// Appends the request for key number `key`.
+    #[inline]
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, key: u64, number: u64) {
+        out.extend_from_slice(&self.before_key);
+        push_digits(out, key, DIGITS);
+        let after_at = out.len();
+        out.extend_from_slice(&self.after_key);
+        if let Some(Number { at, digits }) = self.number {
+            write_digits(&mut out[after_at + at..after_at + at + digits], number);
+        }
+    }
+}
+
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len()).position(|window| window == part)
+}
+
+fn push_digits(out: &mut Vec<u8>, number: u64, digits: usize) {
+    let at = out.len();
+    out.resize(at + digits, b'0');
+    write_digits(&mut out[at..], number);
+}
+
+fn write_digits(place: &mut [u8], mut number: u64) {
+    for digit in place.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+}
+
+/// Replies so far, and the first error among them.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub replies: u64,
+    pub nils: u64,
+    pub error: Option<String>,
+}
+
+impl Tally {
+    #[inline]
+    pub(crate) fn count(&mut self, reply: &[u8]) {
+        self.replies += 1;
+        if reply[0] == b'-' && self.error.is_none() {
+            self.error = Some(String::from_utf8_lossy(reply).trim_end().into());
+        }
+        self.nils += u64::from(reply.starts_with(b"$-1") || reply[0] == b'_');
+    }
+
+    fn check(&self, label: &str) -> Result<()> {
+        match &self.error {
+            Some(text) => Err(Error::server(label, format!("it answered {text}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The same request for random keys, for a while.
+struct Timed<'a> {
+    template: &'a Template,
+    key_count: u64,
+    number: std::ops::Range<u64>,
+    random: Random,
+    until: Instant,
+    tally: Tally,
+}
+
+impl Driver for Timed<'_> {
+    type Token = ();
+
+    fn next(&mut self, now: Instant, out: &mut Vec<u8>) -> Next<()> {
+        if now >= self.until {
+            return Next::End;
+        }
+        let key = self.random.below(self.key_count);
+        let spread = self.number.end - self.number.start;
+        let number = match self.template.number {
+            Some(_) => self.number.start + self.random.below(spread),
+            None => 0,
+        };
+        self.template.encode(out, key, number);
+        Next::Request(())
+    }
+
+    fn reply(&mut self, (): (), reply: &[u8], _out: &mut Vec<u8>) -> Option<()> {
+        self.tally.count(reply);
+        None
+    }
+}
+
+/// Sends the same request for random keys below `key_count` for a while; tells how many.
+pub(crate) fn send_random(
+    load: &mut Load<()>,
+    label: &str,
+    template: &Template,
+    key_count: u64,
+    number: std::ops::Range<u64>,
+    span: Duration,
+    seed: u64,
+) -> Result<Tally> {
+    let mut driver = Timed {
+        template,
+        key_count,
+        number,
+        random: Random::new(seed),
+        until: Instant::now() + span,
+        tally: Tally::default(),
+    };
+    load.run(&mut driver)?;
+    driver.tally.check(label)?;
+    Ok(driver.tally)
+}
+
+/// A request for each of some keys, in order, with a number that depends on the key.
+struct Each<'a, K, F> {
+    template: &'a Template,
+    keys: K,
+    number: F,
+    tally: Tally,
+}
+
+impl<K: Iterator<Item = u64>, F: FnMut(u64) -> u64> Driver for Each<'_, K, F> {
+    type Token = ();
+
+    fn next(&mut self, _now: Instant, out: &mut Vec<u8>) -> Next<()> {
+        match self.keys.next() {
+            Some(key) => {
+                self.template.encode(out, key, (self.number)(key));
+                Next::Request(())
+            }
+            None => Next::End,
+        }
+    }
+
+    fn reply(&mut self, (): (), reply: &[u8], _out: &mut Vec<u8>) -> Option<()> {
+        self.tally.count(reply);
+        None
+    }
+}
+
+/// How data is loaded: few connections, deep pipelines.
+pub(crate) const FILL_SHAPE: Shape = Shape {
+    connections: 4,
+    pipeline: 128,
+    is_stream: false,
+};
+
+/// Sends a request for each of the keys, in order.
+pub(crate) fn send_each(
+    server: &Server,
+    template: &Template,
+    keys: impl Iterator<Item = u64>,
+    number: impl FnMut(u64) -> u64,
+) -> Result<Tally> {
+    let mut load = Load::connect(&server.label, server.address, FILL_SHAPE)?;
+    let mut driver = Each {
+        template,
+        keys,
+        number,
+        tally: Tally::default(),
+    };
+    load.run(&mut driver)?;
+    driver.tally.check(&server.label)?;
+    Ok(driver.tally)
+}
+
+/// A value of so many bytes.
+pub(crate) fn value(len: usize) -> Vec<u8> {
+    vec![b'v'; len]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_are_patched_with_key_and_number() {
+        let template = Template::new(&[b"SET", b"{key}", b"xxx", b"PX", b"0000000"]);
+        let mut out = Vec::new();
+        template.encode(&mut out, 42, 1234);
+        let wanted: &[&[u8]] = &[b"SET", b"key:000000000042", b"xxx", b"PX", b"0001234"];
+        let mut encoded = Vec::new();
+        wire::encode_command(&mut encoded, wanted);
+        assert_eq!(out, encoded);
+    }
+}

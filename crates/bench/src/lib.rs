@@ -1,0 +1,83 @@
+//! Experiments: a load generator, and our server beside its peers in one run.
+//!
+//! Each subcommand of `mayfly bench` is one file that answers one question. `contestant.rs` starts
+//! servers, `load.rs` drives many connections, `client.rs` is a plain one, `process.rs` reads CPU
+//! time and memory from the system. Servers and load are pinned apart, and all traffic stays
+//! where the contestants are: on this machine, unless `--address` says otherwise.
+//!
+//! Deliberately absent: statistics beyond medians and percentiles, and any judgement of a result.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod client;
+mod clock;
+mod contestant;
+mod error;
+mod expiry_lag;
+mod expiry_mixed;
+mod expiry_storm;
+mod keys;
+mod latency;
+mod load;
+mod memory;
+mod noise;
+mod process;
+mod progress;
+mod replay;
+mod report;
+mod table;
+mod throughput;
+
+pub use contestant::Contest;
+pub use error::Error;
+pub use expiry_lag::ExpiryLag;
+pub use expiry_mixed::ExpiryMixed;
+pub use expiry_storm::ExpiryStorm;
+pub use memory::Memory;
+pub use process::Cpus;
+pub use replay::Replay;
+pub use throughput::{Threads, Throughput};
+
+/// `mayfly bench …`.
+#[derive(clap::Args, Debug)]
+pub struct BenchCommand {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+/// The experiments.
+#[derive(clap::Subcommand, Debug)]
+pub enum Experiment {
+    /// The server's CPU time per operation
+    Throughput(Throughput),
+    /// CPU time per operation with one and with more data threads
+    Threads(Threads),
+    /// How late expired events come, and memory is given back
+    ExpiryLag(ExpiryLag),
+    /// Dead keys still held among many that live on
+    ExpiryMixed(ExpiryMixed),
+    /// Millions of keys on one deadline, and what other clients feel
+    ExpiryStorm(ExpiryStorm),
+    /// Bytes per key: resident, and as the server counts
+    Memory(Memory),
+    /// A trace, cache-aside, with TTLs
+    Replay(Replay),
+}
+
+impl BenchCommand {
+    /// Runs the experiment and prints its report.
+    ///
+    /// # Errors
+    /// Arguments that cannot be met, a server that does not start or answers with an error.
+    pub fn run(&self) -> Result<(), Error> {
+        match &self.experiment {
+            Experiment::Throughput(throughput) => throughput.run(),
+            Experiment::Threads(threads) => threads.run(),
+            Experiment::ExpiryLag(expiry_lag) => expiry_lag.run(),
+            Experiment::ExpiryMixed(expiry_mixed) => expiry_mixed.run(),
+            Experiment::ExpiryStorm(expiry_storm) => expiry_storm.run(),
+            Experiment::Memory(memory) => memory.run(),
+            Experiment::Replay(replay) => replay.run(),
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! The load generator: many connections on one thread, driven by readiness.
+//!
+//! What to send and what to make of a reply is the [`Driver`]'s. Requests are encoded straight
+//! into a connection's output, replies are measured and not copied, so that the generator stays
+//! cheaper than any server. Two paces:
+//! - *batches*: a connection sends `pipeline` requests and waits for all replies, as clients with
+//!   pipelines do; what a reply makes necessary (a SET after a miss) opens the next batch;
+//! - *stream*: requests are sent as they fall due, up to `pipeline` in flight on each connection.
+
+use crate::error::{Error, Result};
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// A server that keeps us waiting for longer is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
+const SCRATCH_BYTES: usize = 1 << 18;
+
+/// What a driver has to send.
+pub(crate) enum Next<T> {
+    /// A request, encoded into the output, and what to remember with it.
+    Request(T),
+    /// Nothing before this instant.
+    NotBefore(Instant),
+    /// Nothing any more.
+    End,
+}
+
+/// Chooses requests and takes replies.
+pub(crate) trait Driver {
+    /// What is remembered with each request in flight.
+    type Token;
+    /// Appends the next request to `out`.
+    fn next(&mut self, now: Instant, out: &mut Vec<u8>) -> Next<Self::Token>;
+    /// Takes the reply to a request, and may append another to `out` for the same connection.
+    fn reply(&mut self, token: Self::Token, reply: &[u8], out: &mut Vec<u8>)
+    -> Option<Self::Token>;
+}
+
+/// How requests are spread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub connections: usize,
+    /// Requests in flight on each connection, at most.
+    pub pipeline: usize,
+    /// Send when due; otherwise batch by batch.
+    pub is_stream: bool,
+}
+
+struct Connection<T> {
+    stream: TcpStream,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    written: usize,
+    in_flight: VecDeque<T>,
+    /// Replies still missing of the current batch.
+    batch_left: usize,
+}
+
+/// Connections to one server.
+pub(crate) struct Load<T> {
+    label: String,
+    shape: Shape,
+    poll: Poll,
+    connections: Vec<Connection<T>>,
+    scratch: Vec<u8>,
+    /// Where the search for a free connection starts, for streams.
+    turn: usize,
+}
+
+impl<T> Load<T> {
+    pub(crate) fn connect(label: &str, address: SocketAddr, shape: Shape) -> Result<Load<T>> {
+        assert!(shape.connections > 0);
+        assert!(shape.pipeline > 0);
+        let failed = || Error::system(format!("{label}: cannot connect to {address}"));
+        let poll = Poll::new().map_err(failed())?;
+        let mut connections = Vec::new();
+        for index in 0..shape.connections {
+            let stream = std::net::TcpStream::connect(address).map_err(failed())?;
+            stream.set_nodelay(true).map_err(failed())?;
+            stream.set_nonblocking(true).map_err(failed())?;
+            let mut stream = TcpStream::from_std(stream);
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            poll.registry()
+                .register(&mut stream, Token(index), interest)
+                .map_err(failed())?;
+            connections.push(Connection {
+                stream,
+                input: Vec::new(),
+                output: Vec::new(),
+                written: 0,
+                in_flight: VecDeque::new(),
+                batch_left: 0,
+            });
+        }
+        Ok(Load {
+            label: label.into(),
+            shape,
+            poll,
+            connections,
+            scratch: vec![0; SCRATCH_BYTES],
+            turn: 0,
+        })
+    }
+
+    /// Runs until the driver has nothing more to send and every reply has come.
+    pub(crate) fn run<D: Driver<Token = T>>(&mut self, driver: &mut D) -> Result<()> {
+        let mut events = Events::with_capacity(1024);
+        let mut is_over = false;
+        let mut last_reply = Instant::now();
+        if !self.shape.is_stream {
+            for index in 0..self.connections.len() {
+                is_over |= self.refill(index, driver);
+                self.write(index)?;
+            }
+        }
+        loop {
+            let wait = if self.shape.is_stream && !is_over {
+                let (wait, over) = self.send_due(driver)?;
+                is_over = over;
+                wait
+            } else {
+                Duration::from_millis(100)
+            };
+            if is_over && self.connections.iter().all(|c| c.in_flight.is_empty()) {
+                return Ok(());
+            }
+            self.poll_once(&mut events, wait)?;
+            for event in &events {
+                let index = event.token().0;
+                if event.is_readable() && self.read(index, driver)? {
+                    last_reply = Instant::now();
+                }
+                let connection = &self.connections[index];
+                if !self.shape.is_stream && connection.batch_left == 0 {
+                    is_over |= self.refill(index, driver);
+                }
+                self.write(index)?;
+            }
+            let is_idle = self.connections.iter().all(|c| c.in_flight.is_empty());
+            if !is_idle && last_reply.elapsed() > PATIENCE {
+                return Err(Error::server(
+                    &self.label,
+                    format!("no reply in {PATIENCE:?}"),
+                ));
+            }
+            if is_idle {
+                last_reply = Instant::now();
+            }
+        }
+    }
+
+    fn poll_once(&mut self, events: &mut Events, wait: Duration) -> Result<()> {
+        match self.poll.poll(events, Some(wait)) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => {
+                Err(Error::system("cannot wait for replies")(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens a new batch; true when the driver has come to its end.
+    fn refill<D: Driver<Token = T>>(&mut self, index: usize, driver: &mut D) -> bool {
+        let connection = &mut self.connections[index];
+        let mut is_over = false;
+        let now = Instant::now();
+        while connection.in_flight.len() < self.shape.pipeline {
+            match driver.next(now, &mut connection.output) {
+                Next::Request(token) => connection.in_flight.push_back(token),
+                Next::NotBefore(_) => break,
+                Next::End => {
+                    is_over = true;
+                    break;
+                }
+            }
+        }
+        connection.batch_left = connection.in_flight.len();
+        is_over
+    }
+
+    /// Sends all that is due; tells how long to wait at most, and whether the driver has ended.
+    fn send_due<D: Driver<Token = T>>(&mut self, driver: &mut D) -> Result<(Duration, bool)> {
+        let count = self.connections.len();
+        let mut now = Instant::now();
+        loop {
+            let free = (0..count)
+                .map(|offset| (self.turn + offset) % count)
+                .find(|&index| self.connections[index].in_flight.len() < self.shape.pipeline);
+            let Some(index) = free else {
+                return Ok((Duration::from_millis(100), false));
+            };
+            let connection = &mut self.connections[index];
+            match driver.next(now, &mut connection.output) {
+                Next::Request(token) => {
+                    connection.in_flight.push_back(token);
+                    self.turn = index + 1;
+                    self.write(index)?;
+                }
+                Next::NotBefore(instant) => {
+                    now = Instant::now();
+                    let wait = instant.saturating_duration_since(now);
+                    if wait > Duration::ZERO {
+                        // The poll counts in whole milliseconds: the rest is spent polling.
+                        return Ok((Duration::from_millis(wait.as_millis() as u64), false));
+                    }
+                }
+                Next::End => return Ok((Duration::from_millis(100), true)),
+            }
+        }
+    }
+
+    /// Takes every reply that has come; true when there was one.
+    fn read<D: Driver<Token = T>>(&mut self, index: usize, driver: &mut D) -> Result<bool> {
+        let mut has_replies = false;
+        loop {
+            let connection = &mut self.connections[index];
+            let read = match connection.stream.read(&mut self.scratch) {
+                Ok(0) => return Err(Error::server(&self.label, "it closed a connection")),
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(has_replies),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(source) => {
+                    let doing = format!("{}: cannot receive", self.label);
+                    return Err(Error::System { doing, source });
+                }
+            };
+            has_replies |= connection
+                .take_replies(&self.scratch[..read], driver)
+                .map_err(|text| Error::server(&self.label, text))?;
+            if read < self.scratch.len() {
+                return Ok(has_replies);
+            }
+        }
+    }
+
+    /// Writes what the socket takes.
+    fn write(&mut self, index: usize) -> Result<()> {
+        let connection = &mut self.connections[index];
+        while connection.written < connection.output.len() {
+            match connection
+                .stream
+                .write(&connection.output[connection.written..])
+            {
+                Ok(written) => connection.written += written,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(source) => {
+                    let doing = format!("{}: cannot send", self.label);
+                    return Err(Error::System { doing, source });
+                }
+            }
+        }
+        connection.output.clear();
+        connection.written = 0;
+        Ok(())
+    }
+}
+
+impl<T> Connection<T> {
+    /// Hands over all complete replies in what was left before and `bytes`.
+    fn take_replies<D: Driver<Token = T>>(
+        &mut self,
+        bytes: &[u8],
+        driver: &mut D,
+    ) -> std::result::Result<bool, &'static str> {
+        let mut joined = std::mem::take(&mut self.input);
+        let input: &[u8] = if joined.is_empty() {
+            bytes
+        } else {
+            joined.extend_from_slice(bytes);
+            &joined
+        };
+        let mut at = 0;
+        while at < input.len() {
+            let len = wire::skip_reply(&input[at..]).map_err(|_| "its reply is not RESP")?;
+            let Some(len) = len else {
+                break;
+            };
+            let token = self
+                .in_flight
+                .pop_front()
+                .ok_or("a reply that nobody asked for")?;
+            self.batch_left = self.batch_left.saturating_sub(1);
+            if let Some(more) = driver.reply(token, &input[at..at + len], &mut self.output) {
+                self.in_flight.push_back(more);
+            }
+            at += len;
+        }
+        self.input.extend_from_slice(&input[at..]);
+        Ok(at > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// Answers GETs with nothing and SETs with OK, a few bytes at a time; ends with its clients.
+    fn serve(listener: TcpListener, connections: usize) {
+        for _ in 0..connections {
+            let (mut stream, _) = listener.accept().expect("a client comes");
+            stream.set_nodelay(true).expect("it is connected");
+            std::thread::spawn(move || {
+                let mut input = Vec::new();
+                let mut bytes = [0; 100];
+                while let Ok(read @ 1..) = stream.read(&mut bytes) {
+                    input.extend_from_slice(&bytes[..read]);
+                    let mut replies = Vec::new();
+                    while let Ok(Some(len)) = wire::skip_reply(&input) {
+                        let is_get = input
+                            .windows(3)
+                            .position(|w| w == b"GET")
+                            .is_some_and(|at| at < len);
+                        replies.extend_from_slice(if is_get { b"$-1\r\n" } else { b"+OK\r\n" });
+                        input.drain(..len);
+                    }
+                    for chunk in replies.chunks(3) {
+                        stream.write_all(chunk).expect("the client reads");
+                    }
+                }
+            });
+        }
+    }
+
+    /// Sends GETs, each followed by a SET, and checks that replies come to their requests.
+    struct Pairs {
+        left: u32,
+        due: Option<Instant>,
+        sets: u32,
+    }
+
+    impl Driver for Pairs {
+        type Token = bool;
+        fn next(&mut self, now: Instant, out: &mut Vec<u8>) -> Next<bool> {
+            if let Some(due) = self.due.filter(|due| *due > now) {
+                return Next::NotBefore(due);
+            }
+            let Some(left) = self.left.checked_sub(1) else {
+                return Next::End;
+            };
+            self.left = left;
+            self.due = self.due.map(|due| due + Duration::from_micros(100));
+            wire::encode_command(out, &["GET", "k"]);
+            Next::Request(true)
+        }
+        fn reply(&mut self, is_get: bool, reply: &[u8], out: &mut Vec<u8>) -> Option<bool> {
+            if is_get {
+                assert_eq!(reply, b"$-1\r\n");
+                wire::encode_command(out, &["SET", "k", "v"]);
+                return Some(false);
+            }
+            assert_eq!(reply, b"+OK\r\n");
+            self.sets += 1;
+            None
+        }
+    }
+
+    fn run(shape: Shape, due: Option<Instant>) -> u32 {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let server = std::thread::spawn(move || serve(listener, shape.connections));
+        let mut load = Load::connect("test", address, shape).expect("it listens");
+        server.join().expect("all connected");
+        let mut driver = Pairs {
+            left: 300,
+            due,
+            sets: 0,
+        };
+        load.run(&mut driver).expect("it answers");
+        driver.sets
+    }
+
+    #[test]
+    fn every_request_meets_its_reply_in_batches() {
+        for (connections, pipeline) in [(1, 1), (3, 1), (2, 7), (4, 200)] {
+            let shape = Shape {
+                connections,
+                pipeline,
+                is_stream: false,
+            };
+            assert_eq!(run(shape, None), 300, "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn every_request_meets_its_reply_in_a_stream() {
+        for (connections, pipeline) in [(1, 1), (3, 5)] {
+            let shape = Shape {
+                connections,
+                pipeline,
+                is_stream: true,
+            };
+            let start = Instant::now();
+            assert_eq!(run(shape, Some(start)), 300, "{shape:?}");
+            // Request i is due i × 100 µs after the start.
+            assert!(start.elapsed() >= Duration::from_micros(299 * 100));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What the machine itself adds: how late a thread wakes that asked for one millisecond.
+//!
+//! On shared cores a wake-up may wait behind other programs for longer than any server takes.
+//! Threads on the CPUs of server and load sleep and note by how much they overslept, while an
+//! experiment measures lateness: its figures cannot be smaller than theirs.
+
+use crate::latency::{Latencies, Percentiles};
+use crate::process::Cpus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const NAP: Duration = Duration::from_millis(1);
+
+/// Threads that nap until told to finish.
+pub(crate) struct Noise {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Latencies>>,
+}
+
+impl Noise {
+    /// Starts a thread where the caller runs and one on the server's CPUs.
+    pub(crate) fn start(server_cpus: &Cpus) -> Noise {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let places = [None, Some(server_cpus.clone())];
+        let threads = places.into_iter().map(|cpus| {
+            let is_over = is_over.clone();
+            std::thread::spawn(move || {
+                // Where it may not run there, it tells of where it is.
+                let _ = cpus.map(|cpus| cpus.pin());
+                let mut latencies = Latencies::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    let start = Instant::now();
+                    std::thread::sleep(NAP);
+                    latencies.record(start.elapsed().saturating_sub(NAP));
+                }
+                latencies
+            })
+        });
+        Noise {
+            threads: threads.collect(),
+            is_over,
+        }
+    }
+
+    /// How late both woke.
+    pub(crate) fn finish(self) -> Percentiles {
+        self.is_over.store(true, Ordering::Relaxed);
+        let mut all = Latencies::new();
+        for thread in self.threads {
+            all.add(&thread.join().expect("a nap does not panic"));
+        }
+        all.percentiles()
+    }
+}

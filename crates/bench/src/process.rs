@@ -1,0 +1,170 @@
+//! What the operating system knows of a server: its CPU time and memory; and where it may run.
+
+use crate::error::{Error, Result};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::fmt;
+use std::fs;
+use std::str::FromStr;
+
+/// CPU time in nanoseconds that the process has used in user and kernel mode.
+///
+/// The sum over its threads as the scheduler counts it. Threads that have ended are not in it, so
+/// that it falls when one ends; servers here keep theirs.
+pub(crate) fn cpu_ns(pid: u32) -> Result<u64> {
+    let folder = format!("/proc/{pid}/task");
+    let unreadable = || Error::system(format!("cannot read {folder}"));
+    let mut sum = 0;
+    for entry in fs::read_dir(&folder).map_err(unreadable())? {
+        let path = entry.map_err(unreadable())?.path().join("schedstat");
+        // A thread may end between the listing and the reading.
+        let Ok(text) = fs::read_to_string(path) else {
+            continue;
+        };
+        let used = text
+            .split(' ')
+            .next()
+            .and_then(|field| field.parse::<u64>().ok());
+        sum += used.unwrap_or(0);
+    }
+    Ok(sum)
+}
+
+/// Resident bytes as the kernel's running counter has them: cheap, exact to some 100 KiB.
+pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/statm");
+    let text = fs::read_to_string(&path).map_err(Error::system(format!("cannot read {path}")))?;
+    let pages: Option<u64> = text.split(' ').nth(1).and_then(|field| field.parse().ok());
+    Ok(pages.unwrap_or(0) * rustix::param::page_size() as u64)
+}
+
+/// Resident bytes counted page by page: exact, and slow for a large process.
+pub(crate) fn resident_bytes_exact(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/smaps_rollup");
+    let Ok(text) = fs::read_to_string(&path) else {
+        return resident_bytes(pid);
+    };
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
+    let kib: Option<u64> =
+        line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse().ok());
+    match kib {
+        Some(kib) => Ok(kib * 1024),
+        None => resident_bytes(pid),
+    }
+}
+
+/// A set of CPUs: `0`, `0,2`, `0-3`, or `none` for no pinning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cpus(Vec<usize>);
+
+impl FromStr for Cpus {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        if text == "none" {
+            return Ok(Cpus(Vec::new()));
+        }
+        let wrong = || format!("{text:?} is not a list of CPUs such as 0, 0,2 or 0-3, nor none");
+        let number = |part: &str| {
+            let cpu: usize = part.trim().parse().map_err(|_| wrong())?;
+            if cpu < CpuSet::MAX_CPU {
+                Ok(cpu)
+            } else {
+                Err(wrong())
+            }
+        };
+        let mut cpus = Vec::new();
+        for part in text.split(',') {
+            match part.split_once('-') {
+                Some((first, last)) => cpus.extend(number(first)?..=number(last)?),
+                None => cpus.push(number(part)?),
+            }
+        }
+        Ok(Cpus(cpus))
+    }
+}
+
+impl fmt::Display for Cpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return write!(f, "none");
+        }
+        let names: Vec<String> = self.0.iter().map(usize::to_string).collect();
+        write!(f, "{}", names.join(","))
+    }
+}
+
+impl Cpus {
+    /// Every CPU there is: what a thread that is pinned itself starts is not.
+    pub(crate) fn all() -> Cpus {
+        // The system takes those that exist from a set.
+        Cpus((0..CpuSet::MAX_CPU).collect())
+    }
+
+    /// The first CPU for the server and the second for the load, where there are two.
+    pub(crate) fn default_for(is_server: bool) -> Cpus {
+        let allowed: Vec<usize> = match sched_getaffinity(None) {
+            Ok(set) => (0..CpuSet::MAX_CPU)
+                .filter(|cpu| set.is_set(*cpu))
+                .collect(),
+            Err(_) => Vec::new(),
+        };
+        match allowed[..] {
+            [first, second, ..] => Cpus(vec![if is_server { first } else { second }]),
+            _ => Cpus(Vec::new()),
+        }
+    }
+
+    /// Runs `action` with the calling thread on these CPUs: what it spawns inherits them.
+    pub(crate) fn during<T>(&self, action: impl FnOnce() -> T) -> Result<T> {
+        let refused = |errno: rustix::io::Errno| Error::System {
+            doing: format!("cannot run on CPU {self}"),
+            source: errno.into(),
+        };
+        if self.0.is_empty() {
+            return Ok(action());
+        }
+        let before = sched_getaffinity(None).map_err(refused)?;
+        self.pin()?;
+        let result = action();
+        sched_setaffinity(None, &before).map_err(refused)?;
+        Ok(result)
+    }
+
+    /// Moves the calling thread, and those it starts later, to these CPUs.
+    pub(crate) fn pin(&self) -> Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let mut set = CpuSet::new();
+        self.0.iter().for_each(|cpu| set.set(*cpu));
+        sched_setaffinity(None, &set).map_err(|errno| Error::System {
+            doing: format!("cannot run on CPU {self}"),
+            source: errno.into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_read_and_nonsense_is_refused() {
+        let read = |text: &str| text.parse::<Cpus>().map(|cpus| cpus.to_string());
+        assert_eq!(read("0").as_deref(), Ok("0"));
+        assert_eq!(read("0,2-4").as_deref(), Ok("0,2,3,4"));
+        assert_eq!(read("none").as_deref(), Ok("none"));
+        for text in ["", "x", "1-", "-1", "99999"] {
+            assert!(read(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn this_process_uses_time_and_memory() {
+        let pid = std::process::id();
+        assert!(cpu_ns(pid).expect("it runs") > 0);
+        let (quick, exact) = (resident_bytes(pid), resident_bytes_exact(pid));
+        assert!(quick.expect("it runs") > 100_000);
+        assert!(exact.expect("it runs") > 100_000);
+    }
+}

@@ -1,0 +1,295 @@
+//! `bench replay`: a trace against a server, as a cache is used.
+//!
+//! Each request of the trace is a GET; a miss is followed by a SET of a value of the object's size
+//! with a TTL drawn for its key (`PX`). Without `--rate`, connections send as fast as replies come
+//! (closed loop). With it, request i is due at i / rate and sent then, or as soon as a connection
+//! has room; its latency counts from when it was due, so that a stalled server cannot hide behind
+//! requests that were not sent (coordinated omission).
+//!
+//! A trace of hours replayed in seconds needs its TTLs scaled down as much (`--ttl-scale`).
+//!
+//! Bytes held beyond their deadline are estimated alike for every server: the client knows how
+//! many of the keys it set have a deadline ahead; what `DBSIZE` counts beyond them is dead, and a
+//! dead key is taken to be as large as the average one, (`used_memory` − that of the empty server) /
+//! `DBSIZE`. With eviction the client takes evicted keys for alive, so that the estimate is a lower
+//! bound. Requests in flight are taken for alive, too.
+
+mod cache_aside;
+mod sampler;
+
+use crate::arguments;
+use crate::contestant::{Contest, Entrant, Server, Settings};
+use crate::error::{Error, Result};
+use crate::latency::Percentiles;
+use crate::load::{Load, Shape};
+use crate::table::{Table, mib, number};
+use cache_aside::{CacheAside, Pace};
+use sampler::{Memory, Sampler};
+use serde::Serialize;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use trace::{Requests, TtlMix};
+
+/// Arguments of `bench replay`.
+#[derive(clap::Args, Debug)]
+pub struct Replay {
+    #[command(flatten)]
+    contest: Contest,
+    /// The trace: .csv with the columns time, key and size, plain, .zst or .gz
+    #[arg(long, value_name = "FILE")]
+    trace: PathBuf,
+    /// Where TTLs come from: a built-in mix such as cluster4, CLUSTER:FILE for a table with the
+    /// columns cluster and ttl_mix, or none
+    #[arg(long, default_value = "cluster4")]
+    ttl_mix: String,
+    /// Factor on every TTL
+    #[arg(long, default_value_t = 1.0)]
+    ttl_scale: f64,
+    /// Requests per second, open loop [default: as fast as replies come]
+    #[arg(long)]
+    rate: Option<f64>,
+    /// Connections
+    #[arg(long, default_value_t = 50)]
+    clients: usize,
+    /// Requests in flight on each connection
+    #[arg(long, default_value_t = 1)]
+    pipeline: usize,
+    /// Memory limit of the servers
+    #[arg(long, value_parser = arguments::bytes)]
+    maxmemory: Option<u64>,
+    /// Our policy at the limit (peers take allkeys-lru)
+    #[arg(long, default_value = "allkeys-s3fifo")]
+    maxmemory_policy: String,
+    /// Stop after so many requests
+    #[arg(long, value_parser = arguments::count)]
+    limit: Option<u64>,
+    /// Which TTL each key draws
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Data threads of our server
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+/// What one server did.
+#[derive(Debug, Serialize)]
+struct Row {
+    server: String,
+    version: String,
+    requests: u64,
+    hits: u64,
+    hit_ratio: f64,
+    seconds: f64,
+    requests_per_second: f64,
+    cpu_us_per_operation: f64,
+    expired_keys: f64,
+    evicted_keys: f64,
+    gets: Percentiles,
+    sets: Percentiles,
+    memory: Memory,
+}
+
+impl Replay {
+    /// Runs it and prints the report.
+    pub(crate) fn run(&self) -> Result<()> {
+        self.check()?;
+        let mix = self.mix()?;
+        // A trace that is not there is told before servers are started.
+        drop(open(&self.trace, |_| ())?);
+        let mut rows = Vec::new();
+        for entrant in self.contest.begin()? {
+            rows.push(self.measure(&entrant, mix.as_ref())?);
+        }
+        self.report(&rows)
+    }
+
+    fn check(&self) -> Result<()> {
+        let wrong = |text: &str| Err(Error::Usage(text.into()));
+        if !(self.ttl_scale > 0.0 && self.ttl_scale.is_finite()) {
+            return wrong("--ttl-scale must be above 0");
+        }
+        if self.rate.is_some_and(|rate| !(0.1..=1e8).contains(&rate)) {
+            return wrong("--rate must be from 0.1 to 100 million requests per second");
+        }
+        if self.clients == 0 || self.pipeline == 0 {
+            return wrong("--clients and --pipeline must be above 0");
+        }
+        Ok(())
+    }
+
+    fn mix(&self) -> Result<Option<TtlMix>> {
+        if self.ttl_mix == "none" {
+            return Ok(None);
+        }
+        let Some((cluster, path)) = self.ttl_mix.split_once(':') else {
+            return Ok(Some(TtlMix::published(&self.ttl_mix)?));
+        };
+        let text =
+            std::fs::read_to_string(path).map_err(Error::system(format!("cannot read {path}")))?;
+        Ok(Some(TtlMix::from_table(&text, cluster)?))
+    }
+
+    fn measure(&self, entrant: &Entrant, mix: Option<&TtlMix>) -> Result<Row> {
+        let settings = Settings {
+            threads: self.threads.filter(|_| entrant.is_ours),
+            memory_max: self.maxmemory,
+            policy: Some(self.maxmemory_policy.clone()),
+            events: None,
+        };
+        let server = entrant.start(&settings)?;
+        let file_bytes = std::fs::metadata(&self.trace).map_or(0, |file| file.len());
+        let progress = crate::progress::steps(self.limit.unwrap_or(file_bytes));
+        progress.set_message(entrant.label.clone());
+        let bytes_read = progress.clone();
+        let counts_bytes = self.limit.is_none();
+        let requests = open(&self.trace, move |bytes| {
+            if counts_bytes {
+                bytes_read.inc(bytes);
+            }
+        })?;
+        let limit = self.limit.unwrap_or(u64::MAX) as usize;
+        let requests: Requests = Box::new(requests.take(limit).inspect(|_| {
+            if !counts_bytes {
+                progress.inc(1);
+            }
+        }));
+        let row = self.drive(&server, requests, mix);
+        progress.finish_and_clear();
+        row
+    }
+
+    fn drive(&self, server: &Server, requests: Requests, mix: Option<&TtlMix>) -> Result<Row> {
+        let shape = Shape {
+            connections: self.clients,
+            pipeline: self.pipeline,
+            is_stream: self.rate.is_some(),
+        };
+        let mut load = Load::connect(&server.label, server.address, shape)?;
+        let pace = match self.rate {
+            Some(rate) => Pace::Open {
+                start: Instant::now(),
+                pause_ns: 1e9 / rate,
+            },
+            None => Pace::Closed,
+        };
+        let ttl_ms = |key| {
+            let ttl_ms = mix?.ttl_ms(key, self.seed) as f64 * self.ttl_scale;
+            Some((ttl_ms.round() as u64).max(1))
+        };
+        let mut sampler = Sampler::start(server)?;
+        let mut driver = CacheAside::new(requests, ttl_ms, pace, sampler.living());
+        let (cpu_before, start) = (server.cpu_ns()?, Instant::now());
+        let result = load.run(&mut driver);
+        let (cpu_after, span) = (server.cpu_ns()?, start.elapsed());
+        let memory = sampler.finish()?;
+        result?;
+        let counts = driver.finish(&server.label)?;
+        let mut client = server.client()?;
+        let requests = counts.hits + counts.misses;
+        let operations = (requests + counts.misses).max(1) as f64;
+        Ok(Row {
+            server: server.label.clone(),
+            version: server.version.clone(),
+            requests,
+            hits: counts.hits,
+            hit_ratio: counts.hits as f64 / requests.max(1) as f64,
+            seconds: span.as_secs_f64(),
+            requests_per_second: requests as f64 / span.as_secs_f64(),
+            cpu_us_per_operation: cpu_after.saturating_sub(cpu_before) as f64 / 1e3 / operations,
+            expired_keys: client.info_number("stats", "expired_keys")?,
+            evicted_keys: client.info_number("stats", "evicted_keys")?,
+            gets: counts.gets,
+            sets: counts.sets,
+            memory,
+        })
+    }
+
+    fn report(&self, rows: &[Row]) -> Result<()> {
+        if self.contest.json {
+            return crate::report::json(&rows);
+        }
+        let pace = match self.rate {
+            Some(rate) => format!("open loop at {rate} requests/s"),
+            None => "closed loop".into(),
+        };
+        println!(
+            "{}, TTLs {} × {}, {pace}, {} connections, pipeline {}\n",
+            self.trace.display(),
+            self.ttl_mix,
+            self.ttl_scale,
+            self.clients,
+            self.pipeline
+        );
+        let header = [
+            "server",
+            "version",
+            "requests",
+            "hit ratio",
+            "requests/s",
+            "CPU µs/op",
+            "expired",
+            "evicted",
+        ];
+        let mut table = Table::new(2, &header);
+        for row in rows {
+            table.row(vec![
+                row.server.clone(),
+                row.version.clone(),
+                row.requests.to_string(),
+                format!("{:.4}", row.hit_ratio),
+                format!("{:.0}", row.requests_per_second),
+                number(row.cpu_us_per_operation),
+                row.expired_keys.to_string(),
+                row.evicted_keys.to_string(),
+            ]);
+        }
+        println!("{table}");
+        let mut table = Table::new(
+            2,
+            &["server", "latency", "count", "p50", "p99", "p99.9", "max"],
+        );
+        for row in rows {
+            for (what, percentiles) in [("GET", &row.gets), ("SET", &row.sets)] {
+                let mut cells = vec![
+                    row.server.clone(),
+                    what.into(),
+                    percentiles.count.to_string(),
+                ];
+                cells.extend(percentiles.cells());
+                table.row(cells);
+            }
+        }
+        println!("{table}");
+        let mut table = Table::new(2, &["server", "memory", "mean", "peak", "at the end"]);
+        for row in rows {
+            for (what, series) in row.memory.named() {
+                let cells = [series.mean, series.peak, series.last].map(mib);
+                table.row([vec![row.server.clone(), what.into()], cells.to_vec()].concat());
+            }
+        }
+        print!("{table}");
+        Ok(())
+    }
+}
+
+/// Opens a trace, telling how many bytes of the file are read as they are.
+fn open<'a>(path: &Path, on_read: impl FnMut(u64) + 'a) -> Result<Requests<'a>> {
+    let name = path.display().to_string();
+    let file = File::open(path).map_err(Error::system(format!("cannot read {name}")))?;
+    Ok(trace::read(&name, Watched { file, on_read })?)
+}
+
+struct Watched<F> {
+    file: File,
+    on_read: F,
+}
+
+impl<F: FnMut(u64)> Read for Watched<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        (self.on_read)(read as u64);
+        Ok(read)
+    }
+}

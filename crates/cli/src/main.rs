@@ -1,0 +1,61 @@
+//! `mayfly`: a cache and in-memory data server that forgets on time.
+#![forbid(unsafe_code)]
+
+mod serve;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+// Freed memory goes back to the system at once: `.cargo/config.toml` says how jemalloc is told.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// A cache and in-memory data server for Redis clients that forgets on time.
+#[derive(Parser)]
+#[command(
+    name = "mayfly",
+    version,
+    about,
+    args_conflicts_with_subcommands = true
+)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: serve::Arguments,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve clients (what happens without a subcommand, too).
+    Serve(serve::Arguments),
+    /// Measure this server, and others beside it.
+    Bench(bench::BenchCommand),
+}
+
+fn main() -> ExitCode {
+    let arguments = match CommandLine::try_parse_from(serve::join_settings(std::env::args())) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version go to standard output and are no failure.
+            let _ = error.print();
+            return if error.use_stderr() {
+                ExitCode::from(2)
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
+    let result = match arguments.command {
+        None => serve::run(arguments.serve),
+        Some(Command::Serve(arguments)) => serve::run(arguments),
+        Some(Command::Bench(bench)) => bench.run().map_err(anyhow::Error::from),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mayfly: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Every experiment of `mayfly bench`, with tiny sizes, against this very program as the server.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn bench(arguments: &[&str]) -> std::process::Output {
+    let program = env!("CARGO_BIN_EXE_mayfly");
+    let output = Command::new(program).arg("bench").args(arguments).output();
+    output.expect("the program was built for this test")
+}
+
+/// The report of an experiment that must succeed.
+fn rows(arguments: &str) -> Vec<Value> {
+    let arguments: Vec<&str> = arguments.split(' ').chain(["--json"]).collect();
+    let output = bench(&arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    serde_json::from_slice(&output.stdout).expect("the report is JSON")
+}
+
+fn number(row: &Value, field: &str) -> f64 {
+    let value = row.pointer(field).and_then(Value::as_f64);
+    value.unwrap_or_else(|| panic!("{field} is a number in {row}"))
+}
+
+/// `--peer redis` where there is one.
+fn peer() -> &'static str {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut programs = std::env::split_paths(&path).map(|folder| folder.join("redis-server"));
+    if programs.any(|program| program.is_file()) {
+        " --peer redis"
+    } else {
+        ""
+    }
+}
+
+#[test]
+fn throughput_tells_cpu_time_of_every_test_and_pipeline() {
+    let text = "throughput --keys 100 --clients 3 --rounds 2 --seconds 0.05 --pipeline 1,8 --tests get,set,setex,incr,ping";
+    let rows = rows(&format!("{text}{}", peer()));
+    let contestants = 1 + usize::from(!peer().is_empty());
+    assert_eq!(rows.len(), 5 * 2 * contestants);
+    for row in &rows {
+        assert!(number(row, "/cpu_us_median") > 0.0);
+        assert!(number(row, "/first_over_this") > 0.0);
+    }
+    assert_eq!(number(&rows[0], "/first_over_this"), 1.0);
+}
+
+#[test]
+fn threads_compares_numbers_of_data_threads() {
+    let rows = rows(
+        "threads --keys 100 --clients 3 --rounds 1 --seconds 0.05 --pipeline 8 --tests get --threads 1,2",
+    );
+    let servers: Vec<_> = rows.iter().map(|row| row["server"].as_str()).collect();
+    assert_eq!(
+        servers,
+        [Some("mayfly --threads 1"), Some("mayfly --threads 2")]
+    );
+}
+
+#[test]
+fn every_probe_tells_of_its_death_whatever_becomes_of_the_others() {
+    let shapes = ["hour", "next-ten-minutes", "same-second", "refreshed"];
+    std::thread::scope(|scope| {
+        for shape in shapes {
+            scope.spawn(move || {
+                let rows = rows(&format!(
+                    "expiry-lag --others 500 --probes 50 --patience 20s --shape {shape}"
+                ));
+                assert_eq!(number(&rows[0], "/events/arrived"), 50.0, "{shape}");
+                assert!(number(&rows[0], "/events/max_us") < 20e6);
+                assert!(number(&rows[0], "/memory/p50_us") < 20e6);
+            });
+        }
+    });
+}
+
+#[test]
+fn keys_of_one_deadline_are_gone_a_second_later() {
+    let rows = rows("expiry-mixed --others 2k --dying 1k --after 1");
+    assert_eq!(number(&rows[0], "/looks/0/dead_keys"), 0.0);
+}
+
+#[test]
+fn a_storm_passes_and_its_memory_comes_back() {
+    let rows = rows("expiry-storm --others 1k --dying 20k --rate 200 --patience 3s");
+    assert!(number(&rows[0], "/keys_gone_ms") < 3000.0);
+    assert!(number(&rows[0], "/storm/count") > 0.0);
+    assert!(number(&rows[0], "/quiet/count") > 0.0);
+}
+
+#[test]
+fn memory_is_told_for_every_case() {
+    let rows = rows("memory --keys 20k --case plain,ttl,policy,shrink --settle 1s");
+    assert_eq!(rows.len(), 4);
+    for row in &rows {
+        let used = number(row, "/used_per_key");
+        assert!((10.0..1000.0).contains(&used), "{row}");
+    }
+    assert!(number(&rows[3], "/over_fresh") > 0.0);
+}
+
+/// A trace of 2,000 requests to 200 keys.
+fn trace_file(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let line = |i: u64| format!("{},{},{}\n", i / 100, i * i % 200, i % 50);
+    let text = String::from("time,key,size\n") + &(0..2000).map(line).collect::<String>();
+    std::fs::write(&path, text).expect("the folder is there");
+    path
+}
+
+#[test]
+fn a_trace_is_replayed_in_closed_and_in_open_loop() {
+    let path = trace_file("replay.csv");
+    let distinct = (0..2000u64)
+        .map(|i| i * i % 200)
+        .collect::<std::collections::HashSet<_>>();
+    for pace in ["", " --rate 10000", " --pipeline 8 --threads 2"] {
+        let trace = path.display();
+        let rows = rows(&format!(
+            "replay --trace {trace} --ttl-mix cluster4 --clients 2{pace}{}",
+            peer()
+        ));
+        for row in &rows {
+            assert_eq!(number(row, "/requests"), 2000.0);
+            // TTLs of a minute and more: each key is missed once, or twice by requests in flight.
+            let misses = 2000.0 - number(row, "/hits");
+            let least = distinct.len() as f64;
+            assert!(
+                (least..=least * 3.0).contains(&misses),
+                "{misses} of {least}: {row}"
+            );
+            assert!(number(row, "/cpu_us_per_operation") > 0.0);
+            assert!(number(row, "/memory/used/peak") > 0.0);
+        }
+    }
+    let rows = rows(&format!(
+        "replay --trace {} --ttl-mix none --limit 500 --maxmemory 100mb",
+        path.display()
+    ));
+    assert_eq!(number(&rows[0], "/requests"), 500.0);
+}
+
+#[test]
+fn mistakes_in_arguments_are_told_clearly() {
+    let bad = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad.csv");
+    std::fs::write(&bad, "time,key,size\n1,2,3\n1,2\n").expect("the folder is there");
+    let bad = bad.display().to_string();
+    let cases: &[(&str, &str)] = &[
+        ("replay --trace /nowhere.csv", "cannot read /nowhere.csv"),
+        ("replay --trace BAD", "bad.csv:3: expected as many columns"),
+        (
+            "replay --trace BAD --ttl-mix cluster99",
+            "built in are cluster4",
+        ),
+        (
+            "replay --trace BAD --ttl-scale 0",
+            "--ttl-scale must be above 0",
+        ),
+        ("replay --trace BAD --rate 0", "--rate must be"),
+        ("throughput --peer nobody", "\"nobody\" is no HOST:PORT"),
+        ("throughput --peer memcached", "does not speak RESP"),
+        ("throughput --peer redis=/nowhere", "cannot start /nowhere"),
+        ("throughput --rounds 0", "--rounds"),
+        ("throughput --keys 1x", "not a number such as"),
+        ("throughput --server-cpu x", "not a list of CPUs"),
+        ("throughput --peers-only", "nobody to measure"),
+        ("throughput --address 127.0.0.1:1", "cannot connect"),
+        ("memory --keys 1", "--keys must be at least 2"),
+        ("expiry-lag --patience 1y", "not a span of time"),
+    ];
+    for (text, wanted) in cases {
+        let text = text.replace("BAD", &bad);
+        let output = bench(&text.split(' ').collect::<Vec<_>>());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{text}");
+        assert!(errors.contains(wanted), "{text}: {errors}");
+        assert!(!errors.contains("panicked"), "{text}: {errors}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Every `mayfly` command that a page shows exists, with the options that it shows.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The pages of the repository, with their texts.
+fn pages() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut paths = vec![];
+    for folder in [root.clone(), root.join("docs")] {
+        let entries = std::fs::read_dir(&folder).expect("the repository can be read");
+        paths.extend(entries.map(|entry| entry.expect("an entry can be read").path()));
+    }
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    paths.sort();
+    paths
+        .into_iter()
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).expect("a page is text");
+            (path, text)
+        })
+        .collect()
+}
+
+/// The commands of a page that start with `mayfly`: lines of blocks and spans between backticks.
+fn commands(page: &str) -> Vec<(usize, String)> {
+    let mut found = vec![];
+    let mut is_block = false;
+    for (n, line) in page.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            is_block = !is_block;
+            continue;
+        }
+        let spans: Vec<&str> = if is_block {
+            vec![line.trim().trim_start_matches("$ ")]
+        } else {
+            line.split('`').skip(1).step_by(2).collect()
+        };
+        for span in spans {
+            let span = span.strip_prefix("./target/release/").unwrap_or(span);
+            let span = span.replace("cargo run --release --", "mayfly");
+            if span.starts_with("mayfly ") {
+                found.push((n + 1, span));
+            }
+        }
+    }
+    found
+}
+
+/// What `mayfly WORDS --help` prints; `None` when it does not know the words.
+fn help(words: &[&str]) -> Option<String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_mayfly"))
+        .args(words)
+        .arg("--help")
+        .output()
+        .expect("mayfly can be run");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    output.status.success().then_some(text)
+}
+
+#[test]
+fn commands_in_the_pages_exist_with_their_options() {
+    let mut faults = vec![];
+    let mut count = 0;
+    for (path, text) in pages() {
+        for (line, command) in commands(&text) {
+            count += 1;
+            let place = format!("{}:{line}: `{command}`", path.display());
+            let words: Vec<&str> = command
+                .split_whitespace()
+                .skip(1)
+                .take_while(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '-'))
+                .take_while(|word| !word.starts_with('-'))
+                .collect();
+            let Some(help) = help(&words) else {
+                faults.push(format!("{place}: no such command"));
+                continue;
+            };
+            let options = command
+                .split_whitespace()
+                .filter(|word| word.starts_with("--") && word.len() > 2)
+                .map(|word| word.split('=').next().unwrap_or(word));
+            for option in options.filter(|option| !help.contains(option)) {
+                faults.push(format!("{place}: no option {option}"));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+    assert!(count > 0, "the README shows how to run mayfly");
+}

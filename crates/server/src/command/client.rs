@@ -1,0 +1,365 @@
+//! CLIENT: who is connected, what they are called, whom to cut off.
+
+use super::{Ctx, Keys, Spec, flag, help, refuse_subcommand};
+use crate::clients::{self, ClientInfo};
+use crate::inbox::Message;
+use crate::session::{ReplyMode, Session};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use wire::Args;
+use wire::number::parse_i64;
+
+/// This family's commands.
+pub const TABLE: &[Spec] = &[Spec {
+    name: "client",
+    arity: -2,
+    flags: flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::NO_PAUSE,
+    keys: Keys::None,
+    group: "connection",
+    since: "2.4.0",
+    summary: "A container for client connection commands.",
+    run: client,
+}];
+
+/// What CLIENT HELP says.
+const HELP: &[&str] = &[
+    "GETNAME",
+    "    Return the name of the current connection.",
+    "ID",
+    "    Return the ID of the current connection.",
+    "INFO",
+    "    Return information about the current client connection.",
+    "KILL <ip:port>",
+    "KILL <option> <value> [<option> <value> [...]]",
+    "    Kill connections: ADDR, LADDR, TYPE (NORMAL|PUBSUB|...), USER, SKIPME (YES|NO), ID, MAXAGE.",
+    "LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)] [ID <id> ...]",
+    "    Return information about client connections.",
+    "NO-EVICT (ON|OFF)",
+    "    Protect current client connection from eviction.",
+    "NO-TOUCH (ON|OFF)",
+    "    Will not touch LRU/LFU stats when this mode is on.",
+    "PAUSE <timeout> [WRITE|ALL]",
+    "    Suspend all, or just write, clients for <timeout> milliseconds.",
+    "REPLY (ON|OFF|SKIP)",
+    "    Control the replies sent to the current connection.",
+    "SETINFO <option> <value>",
+    "    Set client meta attr: LIB-NAME, LIB-VER.",
+    "SETNAME <name>",
+    "    Assign the name <name> to the current connection.",
+    "UNBLOCK <clientid> [TIMEOUT|ERROR]",
+    "    Unblock the specified blocked client.",
+    "UNPAUSE",
+    "    Stop the current client pause, resuming traffic.",
+];
+
+const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
+const SYNTAX: &str = "ERR syntax error";
+
+fn client(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let word = args[1].to_ascii_lowercase();
+    match (&word[..], args.len()) {
+        (b"id", 2) => ctx.reply.integer(ctx.session.info.id as i64),
+        (b"getname", 2) => match ctx.session.info.name() {
+            name if name.is_empty() => ctx.reply.null(),
+            name => ctx.reply.bulk(name.as_bytes()),
+        },
+        (b"setname", 3) => match set_name(ctx.session, &args[2]) {
+            Ok(()) => ctx.reply.ok(),
+            Err(why) => ctx.reply.error(why),
+        },
+        (b"setinfo", 4) => set_info(ctx, &args[2], &args[3]),
+        (b"info", 2) => {
+            describe(ctx.session);
+            let line = ctx.session.info.line(ctx.view.now().0) + "\n";
+            ctx.reply.verbatim("txt", line.as_bytes());
+        }
+        (b"list", _) => list(ctx, args),
+        (b"kill", 3..) => kill(ctx, args),
+        (b"no-evict", 3) => switch(ctx, &args[2], clients::flag::NO_EVICT),
+        (b"no-touch", 3) => switch(ctx, &args[2], clients::flag::NO_TOUCH),
+        (b"reply", 3) => set_reply(ctx, &args[2]),
+        (b"pause", 3 | 4) => pause(ctx, args),
+        (b"unpause", 2) => {
+            ctx.server.pause.end();
+            ctx.server.wake_all();
+            ctx.reply.ok();
+        }
+        (b"unblock", 3 | 4) => unblock(ctx, args),
+        (b"getredir", 2) => ctx.reply.integer(-1),
+        (b"tracking" | b"caching" | b"trackinginfo", _) => ctx.reply.error(
+            "ERR client tracking is not supported: this server sends no invalidation messages",
+        ),
+        (b"help", 2) => help(ctx, "CLIENT", HELP),
+        _ => refuse_subcommand(ctx, args, HELP),
+    }
+}
+
+/// Brings what the session knows of itself to where others see it.
+fn describe(session: &Session) {
+    session.info.db.store(session.db, Relaxed);
+    if let Some(index) = super::lookup(b"client") {
+        session.info.command.store(index, Relaxed);
+    }
+}
+
+/// Whether all bytes can be printed, and none is a blank.
+fn is_plain(text: &[u8]) -> bool {
+    text.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
+/// CLIENT SETNAME and HELLO SETNAME.
+///
+/// # Errors
+/// Blanks or bytes that cannot be printed.
+pub fn set_name(session: &Session, name: &[u8]) -> Result<(), &'static str> {
+    if !is_plain(name) {
+        return Err("ERR Client names cannot contain spaces, newlines or special characters.");
+    }
+    let mut names = session.info.names.lock().expect("no holder panics");
+    names.name = String::from_utf8_lossy(name).into_owned();
+    Ok(())
+}
+
+fn set_info(ctx: &mut Ctx<'_, '_>, option: &[u8], value: &[u8]) {
+    let is_name = option.eq_ignore_ascii_case(b"lib-name");
+    if !is_name && !option.eq_ignore_ascii_case(b"lib-ver") {
+        let option = String::from_utf8_lossy(option);
+        return ctx
+            .reply
+            .error(&format!("ERR Unrecognized option '{option}'"));
+    }
+    let shown = if is_name { "lib-name" } else { "lib-ver" };
+    if !is_plain(value) {
+        return ctx.reply.error(&format!(
+            "ERR {shown} cannot contain spaces, newlines or special characters."
+        ));
+    }
+    let value = String::from_utf8_lossy(value).into_owned();
+    let mut names = ctx.session.info.names.lock().expect("no holder panics");
+    if is_name {
+        names.lib_name = value;
+    } else {
+        names.lib_ver = value;
+    }
+    drop(names);
+    ctx.reply.ok();
+}
+
+fn switch(ctx: &mut Ctx<'_, '_>, word: &[u8], bit: u32) {
+    let is_on = word.eq_ignore_ascii_case(b"on");
+    if !is_on && !word.eq_ignore_ascii_case(b"off") {
+        return ctx.reply.error(SYNTAX);
+    }
+    ctx.session.set_flag(bit, is_on);
+    ctx.reply.ok();
+}
+
+fn set_reply(ctx: &mut Ctx<'_, '_>, word: &[u8]) {
+    ctx.session.reply_mode = match &word.to_ascii_lowercase()[..] {
+        b"on" => ReplyMode::On,
+        b"off" => ReplyMode::Off,
+        // Of OFF the mode stays; otherwise this command's own missing reply is the first one.
+        b"skip" if ctx.session.reply_mode == ReplyMode::Off => ReplyMode::Off,
+        b"skip" => ReplyMode::SkipNext,
+        _ => return ctx.reply.error(SYNTAX),
+    };
+    if ctx.session.reply_mode == ReplyMode::On {
+        ctx.reply.ok();
+    }
+}
+
+fn pause(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let holds_all = match args.get(3) {
+        None => true,
+        Some(word) if word.eq_ignore_ascii_case(b"all") => true,
+        Some(word) if word.eq_ignore_ascii_case(b"write") => false,
+        Some(_) => return ctx.reply.error(SYNTAX),
+    };
+    match parse_i64(&args[2]) {
+        Some(ms) if ms >= 0 => {
+            let until = ctx.view.now().0.saturating_add(ms as u64);
+            ctx.server.pause.begin(until, holds_all);
+            ctx.reply.ok();
+        }
+        Some(_) => ctx.reply.error("ERR timeout is negative"),
+        None => ctx
+            .reply
+            .error("ERR timeout is not an integer or out of range"),
+    }
+}
+
+fn unblock(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let is_known = args.len() == 3 || args.is(3, "timeout") || args.is(3, "error");
+    match parse_i64(&args[2]) {
+        _ if !is_known => ctx
+            .reply
+            .error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"),
+        // No command of this server blocks.
+        Some(_) => ctx.reply.integer(0),
+        None => ctx.reply.error(NOT_INTEGER),
+    }
+}
+
+/// Whether a client is of this type; none when there is no such type.
+fn is_of_type(info: &ClientInfo, kind: &[u8]) -> Option<bool> {
+    match &kind.to_ascii_lowercase()[..] {
+        b"normal" => Some(!info.is_subscriber()),
+        b"pubsub" => Some(info.is_subscriber()),
+        b"master" | b"replica" | b"slave" => Some(false),
+        _ => None,
+    }
+}
+
+fn unknown_type(kind: &[u8]) -> String {
+    format!(
+        "ERR Unknown client type '{}'",
+        String::from_utf8_lossy(kind)
+    )
+}
+
+fn list(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    describe(ctx.session);
+    let mut all = ctx.server.clients.list();
+    if args.len() == 4 && args.is(2, "type") {
+        let kind = &args[3];
+        if all.iter().any(|info| is_of_type(info, kind).is_none()) {
+            return ctx.reply.error(&unknown_type(kind));
+        }
+        all.retain(|info| is_of_type(info, kind) == Some(true));
+    } else if args.len() >= 4 && args.is(2, "id") {
+        let ids: Option<Vec<i64>> = args.from(3).iter().map(parse_i64).collect();
+        let Some(ids) = ids.filter(|ids| ids.iter().all(|id| *id > 0)) else {
+            return ctx.reply.error("ERR Invalid client ID");
+        };
+        all.retain(|info| ids.contains(&(info.id as i64)));
+    } else if args.len() > 2 {
+        return ctx.reply.error(SYNTAX);
+    }
+    let now_ms = ctx.view.now().0;
+    let mut text = String::new();
+    for info in all {
+        text.push_str(&info.line(now_ms));
+        text.push('\n');
+    }
+    ctx.reply.verbatim("txt", text.as_bytes());
+}
+
+/// Whom CLIENT KILL means.
+struct Victims<'a> {
+    conditions: Vec<Condition<'a>>,
+    spares_me: bool,
+}
+
+enum Condition<'a> {
+    Id(i64),
+    Address(&'a [u8]),
+    LocalAddress(&'a [u8]),
+    Type(&'a [u8]),
+    User(&'a [u8]),
+    MaxAge(i64),
+}
+
+impl Victims<'_> {
+    fn include(&self, info: &ClientInfo, now_ms: u64) -> bool {
+        self.conditions.iter().all(|condition| match condition {
+            Condition::Id(id) => info.id as i64 == *id,
+            Condition::Address(address) => info.address.as_bytes() == *address,
+            Condition::LocalAddress(address) => info.local_address.as_bytes() == *address,
+            Condition::Type(kind) => is_of_type(info, kind) == Some(true),
+            Condition::User(name) => *name == b"default",
+            Condition::MaxAge(seconds) => {
+                (now_ms.saturating_sub(info.created_ms) / 1000) as i64 >= *seconds
+            }
+        })
+    }
+}
+
+fn read_victims<'a>(args: Args<'a>) -> Result<Victims<'a>, String> {
+    let mut victims = Victims {
+        conditions: Vec::new(),
+        spares_me: true,
+    };
+    let mut at = 2;
+    while at < args.len() {
+        let Some(value) = args.get(at + 1) else {
+            return Err(SYNTAX.into());
+        };
+        let condition = match &args[at].to_ascii_lowercase()[..] {
+            b"id" => match parse_i64(value) {
+                Some(id) if id > 0 => Condition::Id(id),
+                _ => return Err("ERR client-id should be greater than 0".into()),
+            },
+            b"addr" => Condition::Address(value),
+            b"laddr" => Condition::LocalAddress(value),
+            b"type" => match &value.to_ascii_lowercase()[..] {
+                b"normal" | b"pubsub" | b"master" | b"replica" | b"slave" => Condition::Type(value),
+                _ => return Err(unknown_type(value)),
+            },
+            b"user" if value == b"default" => Condition::User(value),
+            b"user" => {
+                let name = String::from_utf8_lossy(value);
+                return Err(format!("ERR No such user '{name}'"));
+            }
+            b"maxage" => match parse_i64(value) {
+                Some(seconds) if seconds > 0 => Condition::MaxAge(seconds),
+                Some(_) => return Err("ERR maxage should be greater than 0".into()),
+                None => return Err("ERR maxage is not an integer or out of range".into()),
+            },
+            b"skipme" => {
+                victims.spares_me = value.eq_ignore_ascii_case(b"yes");
+                if !victims.spares_me && !value.eq_ignore_ascii_case(b"no") {
+                    return Err(SYNTAX.into());
+                }
+                at += 2;
+                continue;
+            }
+            _ => return Err(SYNTAX.into()),
+        };
+        victims.conditions.push(condition);
+        at += 2;
+    }
+    Ok(victims)
+}
+
+fn kill(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    // The old form names one address, and one's own is allowed.
+    let is_old = args.len() == 3;
+    let victims = if is_old {
+        Victims {
+            conditions: vec![Condition::Address(&args[2])],
+            spares_me: false,
+        }
+    } else {
+        match read_victims(args) {
+            Ok(victims) => victims,
+            Err(why) => return ctx.reply.error(&why),
+        }
+    };
+    let now_ms = ctx.view.now().0;
+    let mut count = 0;
+    for info in ctx.server.clients.list() {
+        let is_me = info.id == ctx.session.info.id;
+        if (is_me && victims.spares_me) || !victims.include(&info, now_ms) {
+            continue;
+        }
+        // One that was chosen before is as good as gone.
+        if !info.is_killed.swap(true, Relaxed) {
+            count += 1;
+            cut_off(ctx, &info, is_me);
+        }
+    }
+    match (is_old, count) {
+        (false, count) => ctx.reply.integer(count),
+        (true, 0) => ctx.reply.error("ERR No such client"),
+        (true, _) => ctx.reply.ok(),
+    }
+}
+
+fn cut_off(ctx: &mut Ctx<'_, '_>, info: &Arc<ClientInfo>, is_me: bool) {
+    if is_me {
+        // After the reply.
+        ctx.session.is_closing = true;
+    } else if let Some(inbox) = ctx.server.inboxes.get(info.worker) {
+        inbox.push(info.worker, Message::Kill(info.slot, info.id));
+    }
+}

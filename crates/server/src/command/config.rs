@@ -1,0 +1,167 @@
+//! CONFIG: settings at run time.
+
+use super::{Ctx, Keys, Spec, flag, help, refuse_subcommand};
+use crate::config::{Id, Param, TABLE as SETTINGS, Value, find, value};
+use crate::glob;
+use crate::logging;
+use crate::state::Server;
+use wire::Args;
+
+/// This family's commands.
+pub const TABLE: &[Spec] = &[Spec {
+    name: "config",
+    arity: -2,
+    flags: flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE,
+    keys: Keys::None,
+    group: "server",
+    since: "2.0.0",
+    summary: "A container for server configuration commands.",
+    run: config,
+}];
+
+/// What CONFIG HELP says.
+const HELP: &[&str] = &[
+    "GET <pattern>",
+    "    Return parameters matching the glob-like <pattern> and their values.",
+    "SET <directive> <value>",
+    "    Set the configuration <directive> to <value>.",
+    "RESETSTAT",
+    "    Reset statistics reported by the INFO command.",
+    "REWRITE",
+    "    Rewrite the configuration file.",
+];
+
+fn config(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let word = args[1].to_ascii_lowercase();
+    match (&word[..], args.len()) {
+        (b"get", 3..) => get(ctx, args),
+        (b"set", 4..) => set(ctx, args),
+        (b"resetstat", 2) => {
+            ctx.unlocked(|server| {
+                server.stats.reset();
+                server.keyspace.reset_counters();
+            });
+            ctx.reply.ok();
+        }
+        (b"rewrite", 2) => match ctx.server.config.file() {
+            path if path.is_empty() => ctx
+                .reply
+                .error("ERR The server is running without a config file"),
+            _ => ctx.reply.error(
+                "ERR CONFIG REWRITE is not supported: edit the config file and restart the server",
+            ),
+        },
+        (b"help", 2) => help(ctx, "CONFIG", HELP),
+        _ => refuse_subcommand(ctx, args, HELP),
+    }
+}
+
+fn get(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let mut found: Vec<(&str, String)> = Vec::new();
+    for param in SETTINGS {
+        for name in [param.name, param.alias] {
+            let is_wanted = |pattern: &[u8]| glob::matches(pattern, name.as_bytes(), true);
+            // The alias is another name of the same: told only to who asks for it.
+            let is_alias = name == param.alias && name != param.name;
+            let mut patterns = args.from(2).iter();
+            let is_named = patterns
+                .any(|pattern| is_wanted(pattern) && (!is_alias || !pattern.contains(&b'*')));
+            if !name.is_empty() && is_named {
+                found.push((name, ctx.server.config.show(param)));
+            }
+        }
+    }
+    ctx.reply.map(found.len());
+    for (name, value) in found {
+        ctx.reply.bulk(name.as_bytes());
+        ctx.reply.bulk(value.as_bytes());
+    }
+}
+
+fn set(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    if !args.len().is_multiple_of(2) {
+        return ctx
+            .reply
+            .error("ERR wrong number of arguments for 'config|set' command");
+    }
+    let mut changes = Vec::new();
+    for at in (2..args.len()).step_by(2) {
+        match read_change(&args[at], &args[at + 1], &changes) {
+            Ok(change) => changes.push(change),
+            Err(why) => return ctx.reply.error(&why),
+        }
+    }
+    match ctx.unlocked(|server| change_all(server, &changes)) {
+        Ok(()) => ctx.reply.ok(),
+        Err(why) => ctx.reply.error(&why),
+    }
+}
+
+type Change = (&'static Param, Value);
+
+fn failed(param: &Param, why: &str) -> String {
+    let name = param.name;
+    format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+}
+
+fn read_change(name: &[u8], text: &[u8], earlier: &[Change]) -> Result<Change, String> {
+    let name = String::from_utf8_lossy(name);
+    let Some(param) = find(&name) else {
+        return Err(format!(
+            "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+        ));
+    };
+    if !param.is_mutable {
+        return Err(failed(param, "can't set immutable config"));
+    }
+    if earlier.iter().any(|(other, _)| other.id == param.id) {
+        return Err(failed(param, "duplicate parameter"));
+    }
+    let text = std::str::from_utf8(text).map_err(|_| failed(param, "the value is no UTF-8"))?;
+    let value = value::parse(param.kind, text).map_err(|why| failed(param, &why))?;
+    Ok((param, value))
+}
+
+/// Makes all changes, or none.
+fn change_all(server: &Server, changes: &[Change]) -> Result<(), String> {
+    let _guard = server.config_change.lock().expect("no holder panics");
+    let before: Vec<Change> = changes
+        .iter()
+        .map(|(param, _)| {
+            let shown = server.config.show(param);
+            let value = value::parse(param.kind, &shown).expect("what is shown can be set");
+            (*param, value)
+        })
+        .collect();
+    for (index, (param, value)) in changes.iter().enumerate() {
+        server.config.put(param.id, value);
+        if let Err(why) = apply(server, param.id) {
+            for (param, value) in &before[..=index] {
+                server.config.put(param.id, value);
+                // It held before.
+                let _ = apply(server, param.id);
+            }
+            return Err(failed(param, &why));
+        }
+    }
+    Ok(())
+}
+
+/// Carries a changed setting to where it is kept too.
+fn apply(server: &Server, id: Id) -> Result<(), String> {
+    match id {
+        Id::MaxMemory => {
+            let bytes = server.config.number(id) as u64;
+            server.keyspace.set_maxmemory(bytes);
+        }
+        Id::MaxMemoryPolicy => server.keyspace.set_policy(&server.config.text(id))?,
+        Id::RequirePass | Id::NotifyKeyspaceEvents => server.heed_settings(),
+        Id::LogLevel => {
+            let level = find("loglevel").map(|param| server.config.show(param));
+            logging::set_level(&level.unwrap_or_default());
+        }
+        Id::SlowlogMaxLen => server.slowlog.shrink(server.config.number(id) as usize),
+        _ => {}
+    }
+    Ok(())
+}

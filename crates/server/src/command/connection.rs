@@ -1,0 +1,304 @@
+//! The connection itself: PING, ECHO, SELECT, HELLO, AUTH, RESET, QUIT.
+
+use super::{Ctx, Keys, Spec, flag, transaction};
+use crate::clients;
+use crate::config::Id;
+use crate::session::ReplyMode;
+use std::sync::atomic::Ordering::Relaxed;
+use wire::number::parse_i64;
+use wire::{Args, Protocol};
+
+/// Allowed at any time, before AUTH too.
+const ALWAYS: u32 = flag::FAST
+    | flag::LOADING
+    | flag::STALE
+    | flag::NOSCRIPT
+    | flag::NO_AUTH
+    | flag::SUBSCRIBER
+    | flag::NO_QUEUE
+    | flag::NO_PAUSE;
+
+/// This family's commands.
+pub const TABLE: &[Spec] = &[
+    Spec {
+        name: "ping",
+        arity: -1,
+        flags: flag::FAST | flag::LOADING | flag::STALE | flag::SUBSCRIBER,
+        keys: Keys::None,
+        group: "connection",
+        since: "1.0.0",
+        summary: "Returns the server's liveliness response.",
+        run: ping,
+    },
+    Spec {
+        name: "echo",
+        arity: 2,
+        flags: flag::FAST | flag::LOADING | flag::STALE,
+        keys: Keys::None,
+        group: "connection",
+        since: "1.0.0",
+        summary: "Returns the given string.",
+        run: echo,
+    },
+    Spec {
+        name: "select",
+        arity: 2,
+        flags: flag::FAST | flag::LOADING | flag::STALE,
+        keys: Keys::None,
+        group: "connection",
+        since: "1.0.0",
+        summary: "Changes the selected database.",
+        run: select,
+    },
+    Spec {
+        name: "hello",
+        arity: -1,
+        flags: flag::FAST
+            | flag::LOADING
+            | flag::STALE
+            | flag::NOSCRIPT
+            | flag::NO_AUTH
+            | flag::SKIP_SLOWLOG
+            | flag::NO_PAUSE,
+        keys: Keys::None,
+        group: "connection",
+        since: "6.0.0",
+        summary: "Handshakes with the server.",
+        run: hello,
+    },
+    Spec {
+        name: "auth",
+        arity: -2,
+        flags: flag::FAST
+            | flag::LOADING
+            | flag::STALE
+            | flag::NOSCRIPT
+            | flag::NO_AUTH
+            | flag::SKIP_SLOWLOG
+            | flag::NO_PAUSE,
+        keys: Keys::None,
+        group: "connection",
+        since: "1.0.0",
+        summary: "Authenticates the connection.",
+        run: auth,
+    },
+    Spec {
+        name: "quit",
+        arity: -1,
+        flags: ALWAYS,
+        keys: Keys::None,
+        group: "connection",
+        since: "1.0.0",
+        summary: "Closes the connection.",
+        run: quit,
+    },
+    Spec {
+        name: "reset",
+        arity: 1,
+        flags: ALWAYS,
+        keys: Keys::Watched,
+        group: "connection",
+        since: "6.2.0",
+        summary: "Resets the connection.",
+        run: reset,
+    },
+    Spec {
+        name: "readonly",
+        arity: 1,
+        flags: flag::FAST | flag::LOADING | flag::STALE,
+        keys: Keys::None,
+        group: "cluster",
+        since: "3.0.0",
+        summary: "Enables read-only queries for a connection to a cluster's replica.",
+        run: no_cluster,
+    },
+    Spec {
+        name: "readwrite",
+        arity: 1,
+        flags: flag::FAST | flag::LOADING | flag::STALE,
+        keys: Keys::None,
+        group: "cluster",
+        since: "3.0.0",
+        summary: "Enables read-write queries for a connection to a cluster's replica.",
+        run: no_cluster,
+    },
+];
+
+fn ping(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    if args.len() > 2 {
+        return ctx
+            .reply
+            .error("ERR wrong number of arguments for 'ping' command");
+    }
+    if ctx.session.protocol == Protocol::Resp2 && ctx.session.is_subscriber() {
+        ctx.reply.array(2);
+        ctx.reply.bulk(b"pong");
+        return ctx.reply.bulk(args.get(1).unwrap_or(b""));
+    }
+    match args.get(1) {
+        None => ctx.reply.simple("PONG"),
+        Some(text) => ctx.reply.bulk(text),
+    }
+}
+
+fn echo(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    ctx.reply.bulk(&args[1]);
+}
+
+fn select(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    match parse_i64(&args[1]) {
+        Some(db) if (0..store::DATABASES as i64).contains(&db) => {
+            ctx.session.db = db as u8;
+            ctx.reply.ok();
+        }
+        Some(_) => ctx.reply.error("ERR DB index is out of range"),
+        None => ctx
+            .reply
+            .error("ERR value is not an integer or out of range"),
+    }
+}
+
+fn no_cluster(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+    ctx.reply
+        .error("ERR This instance has cluster support disabled");
+}
+
+/// Checks a user's password, and lets the session in if it is right.
+fn let_in(ctx: &mut Ctx<'_, '_>, user: &[u8], password: &[u8]) -> bool {
+    // Without a password the default user may come in with any.
+    let is_right = user == b"default"
+        && (!ctx.server.needs_password() || ctx.server.config.text_is(Id::RequirePass, password));
+    if is_right {
+        ctx.session.is_authenticated = true;
+    } else {
+        let failures = &ctx.server.stats.authentication_failures;
+        failures.fetch_add(1, Relaxed);
+    }
+    is_right
+}
+
+const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+fn auth(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let (user, password) = match args.len() {
+        2 if !ctx.server.needs_password() => {
+            return ctx.reply.error("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?");
+        }
+        2 => (&b"default"[..], &args[1]),
+        3 => (&args[1], &args[2]),
+        _ => return ctx.reply.error("ERR syntax error"),
+    };
+    if let_in(ctx, user, password) {
+        ctx.reply.ok();
+    } else {
+        ctx.reply.error(WRONG_PASS);
+    }
+}
+
+/// What HELLO asks for beside the dialect.
+struct Greeting<'a> {
+    login: Option<(&'a [u8], &'a [u8])>,
+    name: Option<&'a [u8]>,
+}
+
+fn read_greeting<'a>(args: Args<'a>) -> Result<Greeting<'a>, String> {
+    let mut greeting = Greeting {
+        login: None,
+        name: None,
+    };
+    let mut at = 2;
+    while at < args.len() {
+        if args.is(at, "auth") && at + 2 < args.len() {
+            greeting.login = args.get(at + 1).zip(args.get(at + 2));
+            at += 3;
+        } else if args.is(at, "setname") && at + 1 < args.len() {
+            greeting.name = args.get(at + 1);
+            at += 2;
+        } else {
+            let option = String::from_utf8_lossy(&args[at]);
+            return Err(format!("ERR Syntax error in HELLO option '{option}'"));
+        }
+    }
+    Ok(greeting)
+}
+
+fn hello(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let protocol = match args.get(1).map(parse_i64) {
+        None => ctx.session.protocol,
+        Some(Some(2)) => Protocol::Resp2,
+        Some(Some(3)) => Protocol::Resp3,
+        Some(Some(_)) => return ctx.reply.error("NOPROTO unsupported protocol version"),
+        Some(None) => {
+            return ctx
+                .reply
+                .error("ERR Protocol version is not an integer or out of range");
+        }
+    };
+    let greeting = match read_greeting(args) {
+        Ok(greeting) => greeting,
+        Err(why) => return ctx.reply.error(&why),
+    };
+    if let Some((user, password)) = greeting.login
+        && !let_in(ctx, user, password)
+    {
+        return ctx.reply.error(WRONG_PASS);
+    }
+    if !ctx.session.may_pass(ctx.server) {
+        return ctx.reply.error("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time");
+    }
+    if let Some(name) = greeting.name
+        && let Err(why) = super::client::set_name(ctx.session, name)
+    {
+        return ctx.reply.error(why);
+    }
+    set_protocol(ctx, protocol);
+    introduce(ctx);
+}
+
+fn set_protocol(ctx: &mut Ctx<'_, '_>, protocol: Protocol) {
+    ctx.session.protocol = protocol;
+    ctx.reply.set_protocol(protocol);
+    let number = if protocol == Protocol::Resp3 { 3 } else { 2 };
+    ctx.session.info.resp.store(number, Relaxed);
+}
+
+/// HELLO's reply.
+fn introduce(ctx: &mut Ctx<'_, '_>) {
+    let is_resp3 = ctx.session.protocol == Protocol::Resp3;
+    let reply = &mut ctx.reply;
+    reply.map(7);
+    reply.bulk(b"server");
+    reply.bulk(b"redis");
+    reply.bulk(b"version");
+    reply.bulk(crate::REDIS_VERSION.as_bytes());
+    reply.bulk(b"proto");
+    reply.integer(if is_resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.integer(ctx.session.info.id as i64);
+    reply.bulk(b"mode");
+    reply.bulk(b"standalone");
+    reply.bulk(b"role");
+    reply.bulk(b"master");
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+fn quit(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+    ctx.session.is_closing = true;
+    ctx.reply.ok();
+}
+
+fn reset(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+    ctx.session.end_transaction();
+    transaction::forget_watched(ctx);
+    ctx.session.unsubscribe_all(ctx.server);
+    ctx.session.db = 0;
+    ctx.session.reply_mode = ReplyMode::On;
+    ctx.session.is_authenticated = !ctx.server.needs_password();
+    let bits = clients::flag::NO_EVICT | clients::flag::NO_TOUCH;
+    ctx.session.set_flag(bits, false);
+    let names = &ctx.session.info.names;
+    names.lock().expect("no holder panics").name.clear();
+    set_protocol(ctx, Protocol::Resp2);
+    ctx.reply.simple("RESET");
+}

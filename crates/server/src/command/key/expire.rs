@@ -1,0 +1,172 @@
+//! Deadlines: EXPIRE and its kin, TTL and its kin, PERSIST.
+
+use crate::command::Ctx;
+use crate::command::lifetime::{Base, Unit, deadline, instant, is_past};
+use crate::command::refusal::Answer;
+use store::{Class, Tick};
+use wire::Args;
+
+/// `EXPIRE key seconds [NX | XX | GT | LT]`
+///
+/// A deadline in the past deletes the key and says `expired`, not `del` as Redis does: the key is gone
+/// because its time was up.
+pub fn expire(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    set_deadline(ctx, args, Unit::Seconds, Base::Now, "expire")
+}
+
+/// `PEXPIRE key milliseconds [NX | XX | GT | LT]`
+pub fn pexpire(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    set_deadline(ctx, args, Unit::Milliseconds, Base::Now, "pexpire")
+}
+
+/// `EXPIREAT key seconds [NX | XX | GT | LT]`
+pub fn expireat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    set_deadline(ctx, args, Unit::Seconds, Base::Epoch, "expireat")
+}
+
+/// `PEXPIREAT key milliseconds [NX | XX | GT | LT]`
+pub fn pexpireat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    set_deadline(ctx, args, Unit::Milliseconds, Base::Epoch, "pexpireat")
+}
+
+/// When the deadline may be changed. A key without one counts as one that lives for ever.
+#[derive(Clone, Copy, Debug, Default)]
+struct Conditions {
+    nx: bool,
+    xx: bool,
+    gt: bool,
+    lt: bool,
+}
+
+impl Conditions {
+    /// Refused, with the reply already written, when they do not exist or do not go together.
+    fn parse(ctx: &mut Ctx<'_, '_>, options: Args<'_>) -> Option<Conditions> {
+        let mut conditions = Conditions::default();
+        for option in options.iter() {
+            let flag = match option {
+                _ if option.eq_ignore_ascii_case(b"NX") => &mut conditions.nx,
+                _ if option.eq_ignore_ascii_case(b"XX") => &mut conditions.xx,
+                _ if option.eq_ignore_ascii_case(b"GT") => &mut conditions.gt,
+                _ if option.eq_ignore_ascii_case(b"LT") => &mut conditions.lt,
+                _ => {
+                    let text = [b"ERR Unsupported option ", option].concat();
+                    ctx.reply.error_bytes(&text);
+                    return None;
+                }
+            };
+            *flag = true;
+        }
+        let Conditions { nx, xx, gt, lt } = conditions;
+        if nx && (xx || gt || lt) {
+            ctx.reply
+                .error("ERR NX and XX, GT or LT options at the same time are not compatible");
+            return None;
+        }
+        if gt && lt {
+            ctx.reply
+                .error("ERR GT and LT options at the same time are not compatible");
+            return None;
+        }
+        Some(conditions)
+    }
+
+    fn hold(&self, old: Option<Tick>, when: i64) -> bool {
+        let is_later = old.is_some_and(|old| when > old.0 as i64);
+        let is_earlier = old.is_none_or(|old| when < old.0 as i64);
+        (!self.nx || old.is_none())
+            && (!self.xx || old.is_some())
+            && (!self.gt || is_later)
+            && (!self.lt || is_earlier)
+    }
+}
+
+fn set_deadline(
+    ctx: &mut Ctx<'_, '_>,
+    args: Args<'_>,
+    unit: Unit,
+    base: Base,
+    command: &'static str,
+) -> Answer {
+    let conditions = if args.len() > 3 {
+        match Conditions::parse(ctx, args.from(3)) {
+            Some(conditions) => conditions,
+            None => return Ok(()),
+        }
+    } else {
+        Conditions::default()
+    };
+    let now = ctx.view.now();
+    let when = instant(&args[2], unit, base, now, command)?;
+    // What is kept is compared with what would be kept.
+    let when = when.min(Tick::MAX.0 as i64);
+    let key = ctx.key(&args[1]);
+    let may_change = match ctx.view.deadline(&key) {
+        Some(old) => conditions.hold(old, when),
+        None => false,
+    };
+    if may_change {
+        if is_past(when, now) {
+            ctx.view.expire_now(&key);
+        } else {
+            ctx.view.set_deadline(&key, Some(deadline(when)));
+            ctx.view.notify(Class::Generic, "expire", &key);
+        }
+    }
+    ctx.reply.integer(i64::from(may_change));
+    Ok(())
+}
+
+/// `TTL key`: seconds, rounded; −1 without a deadline, −2 without a key.
+pub fn ttl(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    tell_deadline(ctx, args, Unit::Seconds, Base::Now)
+}
+
+/// `PTTL key`
+pub fn pttl(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    tell_deadline(ctx, args, Unit::Milliseconds, Base::Now)
+}
+
+/// `EXPIRETIME key`
+pub fn expiretime(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    tell_deadline(ctx, args, Unit::Seconds, Base::Epoch)
+}
+
+/// `PEXPIRETIME key`
+pub fn pexpiretime(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    tell_deadline(ctx, args, Unit::Milliseconds, Base::Epoch)
+}
+
+fn tell_deadline(ctx: &mut Ctx<'_, '_>, args: Args<'_>, unit: Unit, base: Base) -> Answer {
+    let key = ctx.key(&args[1]);
+    let number = match ctx.view.deadline(&key) {
+        None => {
+            ctx.missed(&key);
+            -2
+        }
+        Some(None) => -1,
+        Some(Some(deadline)) => {
+            let milliseconds = match base {
+                Base::Now => deadline.0.saturating_sub(ctx.view.now().0),
+                Base::Epoch => deadline.0,
+            };
+            match unit {
+                Unit::Seconds => (milliseconds as i64 + 500) / 1000,
+                Unit::Milliseconds => milliseconds as i64,
+            }
+        }
+    };
+    ctx.reply.integer(number);
+    Ok(())
+}
+
+/// `PERSIST key`
+pub fn persist(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let key = ctx.key(&args[1]);
+    let had_deadline = ctx.view.deadline(&key).flatten().is_some();
+    if had_deadline {
+        ctx.view.set_deadline(&key, None);
+        ctx.view.notify(Class::Generic, "persist", &key);
+    }
+    ctx.reply.integer(i64::from(had_deadline));
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! Keys whatever they hold: DEL, EXISTS, TYPE, TOUCH, RENAME, COPY, MOVE.
+
+use crate::command::Ctx;
+use crate::command::refusal::{Answer, Refusal};
+use store::{Class, DATABASES, Kind};
+use wire::Args;
+use wire::number::parse_i64;
+
+/// The database that an argument names.
+fn database(text: &[u8]) -> Result<u8, Refusal> {
+    let index = parse_i64(text).ok_or(Refusal::NotInteger)?;
+    if i32::try_from(index).is_err() {
+        return Err(Refusal::Says(
+            "ERR value is out of range, value must between -2147483648 and 2147483647",
+        ));
+    }
+    database_at(index)
+}
+
+/// The database of this index.
+pub(super) fn database_at(index: i64) -> Result<u8, Refusal> {
+    u8::try_from(index)
+        .ok()
+        .filter(|&index| usize::from(index) < DATABASES)
+        .ok_or(Refusal::DatabaseRange)
+}
+
+/// `DEL key [key …]` and `UNLINK key [key …]`: memory is freed in steps in either case.
+pub fn del(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let mut count = 0;
+    for name in args.from(1).iter() {
+        let key = ctx.key(name);
+        if ctx.view.delete(&key) {
+            ctx.view.notify(Class::Generic, "del", &key);
+            count += 1;
+        }
+    }
+    ctx.reply.integer(count);
+    Ok(())
+}
+
+/// `EXISTS key [key …]`: a key named twice counts twice.
+pub fn exists(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    count_read(ctx, args)
+}
+
+/// `TOUCH key [key …]`
+pub fn touch(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    count_read(ctx, args)
+}
+
+fn count_read(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let mut count = 0;
+    for name in args.from(1).iter() {
+        let key = ctx.key(name);
+        if ctx.view.touch(&key) {
+            count += 1;
+        } else {
+            ctx.missed(&key);
+        }
+    }
+    ctx.reply.integer(count);
+    Ok(())
+}
+
+/// A type as TYPE and SCAN spell it.
+pub(super) fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::String => "string",
+        Kind::List => "list",
+        Kind::Set => "set",
+        Kind::SortedSet => "zset",
+        Kind::Hash => "hash",
+    }
+}
+
+/// `TYPE key`
+pub fn type_of(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let key = ctx.key(&args[1]);
+    match ctx.view.kind(&key) {
+        Some(kind) => ctx.reply.simple(kind_name(kind)),
+        None => {
+            ctx.reply.simple("none");
+            ctx.missed(&key);
+        }
+    }
+    Ok(())
+}
+
+/// `RENAME key newkey`
+pub fn rename(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    move_name(ctx, args, true)?;
+    ctx.reply.ok();
+    Ok(())
+}
+
+/// `RENAMENX key newkey`
+pub fn renamenx(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let is_done = move_name(ctx, args, false)?;
+    ctx.reply.integer(i64::from(is_done));
+    Ok(())
+}
+
+/// Whether the key has moved. To its own name it does not, and nobody is told.
+fn move_name(ctx: &mut Ctx<'_, '_>, args: Args<'_>, may_replace: bool) -> Result<bool, Refusal> {
+    let (from, to) = (ctx.key(&args[1]), ctx.key(&args[2]));
+    if ctx.view.kind(&from).is_none() {
+        return Err(Refusal::Says("ERR no such key"));
+    }
+    if from.bytes == to.bytes {
+        return Ok(false);
+    }
+    // Looking also lets a dead key under the new name expire, and be told of, before it is replaced.
+    if ctx.view.kind(&to).is_some() && !may_replace {
+        return Ok(false);
+    }
+    ctx.view.rename(&from, &to);
+    ctx.view.notify(Class::New, "new", &to);
+    ctx.view.notify(Class::Generic, "rename_from", &from);
+    ctx.view.notify(Class::Generic, "rename_to", &to);
+    Ok(true)
+}
+
+/// `COPY source destination [DB database] [REPLACE]`
+pub fn copy(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let mut db = ctx.session.db;
+    let mut may_replace = false;
+    let mut index = 3;
+    while let Some(option) = args.get(index) {
+        if option.eq_ignore_ascii_case(b"REPLACE") {
+            may_replace = true;
+        } else if option.eq_ignore_ascii_case(b"DB") && index + 1 < args.len() {
+            index += 1;
+            db = database(&args[index])?;
+        } else {
+            return Err(Refusal::Syntax);
+        }
+        index += 1;
+    }
+    let (from, to) = (ctx.key(&args[1]), ctx.key_in(db, &args[2]));
+    if from.db == to.db && from.bytes == to.bytes {
+        return Err(Refusal::SameObject);
+    }
+    if !ctx.view.touch(&from) {
+        ctx.missed(&from);
+        ctx.reply.integer(0);
+        return Ok(());
+    }
+    if ctx.view.kind(&to).is_some() && !may_replace {
+        ctx.reply.integer(0);
+        return Ok(());
+    }
+    ctx.view.copy(&from, &to);
+    ctx.view.notify(Class::New, "new", &to);
+    ctx.view.notify(Class::Generic, "copy_to", &to);
+    ctx.reply.integer(1);
+    Ok(())
+}
+
+/// `MOVE key database`
+pub fn move_key(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let db = database(&args[2])?;
+    let (from, to) = (ctx.key(&args[1]), ctx.key_in(db, &args[1]));
+    if from.db == to.db {
+        return Err(Refusal::SameObject);
+    }
+    let is_done = ctx.view.kind(&from).is_some() && ctx.view.kind(&to).is_none();
+    if is_done {
+        ctx.view.rename(&from, &to);
+        ctx.view.notify(Class::New, "new", &to);
+        ctx.view.notify(Class::Generic, "move_from", &from);
+        ctx.view.notify(Class::Generic, "move_to", &to);
+    }
+    ctx.reply.integer(i64::from(is_done));
+    Ok(())
+}

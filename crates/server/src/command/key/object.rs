@@ -1,0 +1,168 @@
+//! How a value is held: OBJECT, MEMORY USAGE.
+
+use crate::command::Ctx;
+use crate::command::refusal::{Answer, Refusal};
+use store::{EntryFacts, Kind};
+use wire::Args;
+use wire::number::parse_i64;
+
+/// The longest string that Redis embeds in its object.
+const EMBEDDED_BYTES_MAX: usize = 44;
+
+const OBJECT_HELP: &[&str] = &[
+    "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "ENCODING <key>",
+    "    Names the form in which Redis would hold the value: int, embstr or raw.",
+    "FREQ <key>",
+    "    Tells how often the key was used of late, where the eviction policy counts it.",
+    "IDLETIME <key>",
+    "    Tells for how many seconds the key was not used, where the eviction policy keeps the time.",
+    "REFCOUNT <key>",
+    "    Tells how many keys share the value: always 1.",
+    "HELP",
+    "    Prints this help.",
+];
+
+const MEMORY_HELP: &[&str] = &[
+    "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "USAGE <key> [SAMPLES <count>]",
+    "    Tells the bytes that the key costs: its entry, its share of the table and of the indexes.",
+    "    SAMPLES is accepted and not needed: the sum is kept, not sampled.",
+    "DOCTOR",
+    "    Tells what looks wrong with the server's memory.",
+    "PURGE",
+    "    Does nothing: freed memory goes back to the system by itself.",
+    "STATS",
+    "    Tells what the server's memory is spent on.",
+    "HELP",
+    "    Prints this help.",
+];
+
+fn help(ctx: &mut Ctx<'_, '_>, lines: &[&str]) {
+    ctx.reply.array(lines.len());
+    for line in lines {
+        ctx.reply.simple(line);
+    }
+}
+
+/// Refuses a subcommand that does not exist.
+fn unknown(ctx: &mut Ctx<'_, '_>, container: &str, name: &[u8]) {
+    let shown = &name[..name.len().min(128)];
+    let text = [
+        b"ERR unknown subcommand '".as_slice(),
+        shown,
+        b"'. Try ",
+        container.as_bytes(),
+        b" HELP.",
+    ]
+    .concat();
+    ctx.reply.error_bytes(&text);
+}
+
+/// `OBJECT ENCODING | FREQ | IDLETIME | REFCOUNT key`, `OBJECT HELP`
+pub fn object(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    type Tell = fn(&mut Ctx<'_, '_>, &[u8], EntryFacts) -> Answer;
+    const SUBCOMMANDS: [(&str, &str, Tell); 4] = [
+        ("encoding", "object|encoding", encoding),
+        ("freq", "object|freq", frequency),
+        ("idletime", "object|idletime", idle_time),
+        ("refcount", "object|refcount", reference_count),
+    ];
+    if args.is(1, "help") {
+        if args.len() != 2 {
+            return Err(Refusal::Arity("object|help"));
+        }
+        help(ctx, OBJECT_HELP);
+        return Ok(());
+    }
+    let Some(&(_, full_name, tell)) = SUBCOMMANDS.iter().find(|known| args.is(1, known.0)) else {
+        unknown(ctx, "OBJECT", &args[1]);
+        return Ok(());
+    };
+    if args.len() != 3 {
+        return Err(Refusal::Arity(full_name));
+    }
+    let key = ctx.key(&args[2]);
+    match ctx.view.facts(&key) {
+        Some(facts) => tell(ctx, &args[2], facts),
+        None => {
+            ctx.reply.null();
+            Ok(())
+        }
+    }
+}
+
+/// Redis's name for the form of the value, told from the value itself: nothing here depends on it.
+fn encoding(ctx: &mut Ctx<'_, '_>, name: &[u8], facts: EntryFacts) -> Answer {
+    let key = ctx.key(name);
+    let form = match facts.kind {
+        Kind::String => match ctx.view.peek(&key)? {
+            Some(value) if parse_i64(value).is_some() => "int",
+            Some(value) if value.len() <= EMBEDDED_BYTES_MAX => "embstr",
+            _ => "raw",
+        },
+        Kind::List => "quicklist",
+        Kind::Set | Kind::Hash => "hashtable",
+        Kind::SortedSet => "skiplist",
+    };
+    ctx.reply.bulk(form.as_bytes());
+    Ok(())
+}
+
+fn frequency(ctx: &mut Ctx<'_, '_>, _: &[u8], facts: EntryFacts) -> Answer {
+    let frequency = facts.frequency.ok_or(Refusal::Says(
+        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.",
+    ))?;
+    ctx.reply.integer(i64::from(frequency));
+    Ok(())
+}
+
+fn idle_time(ctx: &mut Ctx<'_, '_>, _: &[u8], facts: EntryFacts) -> Answer {
+    let idle_ms = facts.idle_ms.ok_or(Refusal::Says(
+        "ERR The maxmemory policy in force does not keep the time of the last access, idle time not tracked.",
+    ))?;
+    ctx.reply.integer((idle_ms / 1000) as i64);
+    Ok(())
+}
+
+fn reference_count(ctx: &mut Ctx<'_, '_>, _: &[u8], _: EntryFacts) -> Answer {
+    ctx.reply.integer(1);
+    Ok(())
+}
+
+/// `MEMORY USAGE key [SAMPLES count]`, `MEMORY HELP`
+pub fn memory(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    if args.is(1, "help") {
+        if args.len() != 2 {
+            return Err(Refusal::Arity("memory|help"));
+        }
+        help(ctx, MEMORY_HELP);
+        return Ok(());
+    }
+    if !args.is(1, "usage") {
+        if !crate::command::server::memory(ctx, args) {
+            unknown(ctx, "MEMORY", &args[1]);
+        }
+        return Ok(());
+    }
+    if args.len() < 3 {
+        return Err(Refusal::Arity("memory|usage"));
+    }
+    let mut index = 3;
+    while index < args.len() {
+        if !args.is(index, "samples") || index + 1 == args.len() {
+            return Err(Refusal::Syntax);
+        }
+        let samples = parse_i64(&args[index + 1]).ok_or(Refusal::NotInteger)?;
+        if samples < 0 {
+            return Err(Refusal::Syntax);
+        }
+        index += 2;
+    }
+    let key = ctx.key(&args[2]);
+    match ctx.view.facts(&key) {
+        Some(facts) => ctx.reply.integer(facts.bytes as i64),
+        None => ctx.reply.null(),
+    }
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! The keys of a database, listed: KEYS, SCAN, RANDOMKEY, DBSIZE.
+
+use super::generic::kind_name;
+use crate::command::Ctx;
+use crate::command::refusal::{Answer, Refusal};
+use crate::glob;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use store::Kind;
+use wire::number::{Text, parse_i64, parse_u64};
+use wire::{Args, Reply};
+
+/// Keys that SCAN looks at when COUNT does not say.
+const COUNT_DEFAULT: usize = 10;
+/// Keys that one step of KEYS looks at.
+const KEYS_STEP: usize = 4096;
+/// More than any database holds: a larger COUNT asks for no more.
+const COUNT_MAX: i64 = u32::MAX as i64;
+
+/// A pattern, unless it is the one that everything matches.
+fn selective(pattern: &[u8]) -> Option<&[u8]> {
+    (pattern != b"*").then_some(pattern)
+}
+
+/// `KEYS pattern`
+pub fn keys(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let pattern = selective(&args[1]);
+    let mut found = Vec::new();
+    let mut count = 0;
+    let mut list = Reply::new(&mut found, ctx.reply.protocol());
+    let mut cursor = 0;
+    loop {
+        cursor = ctx
+            .view
+            .scan(ctx.session.db, cursor, KEYS_STEP, &mut |name, _| {
+                if pattern.is_none_or(|pattern| glob::matches(pattern, name, false)) {
+                    list.bulk(name);
+                    count += 1;
+                }
+            });
+        if cursor == 0 {
+            break;
+        }
+    }
+    ctx.reply.array(count);
+    ctx.reply.raw(&found);
+    Ok(())
+}
+
+/// What SCAN shall tell.
+struct Options<'a> {
+    pattern: Option<&'a [u8]>,
+    count: usize,
+    kind: Option<&'static str>,
+}
+
+impl<'a> Options<'a> {
+    fn parse(ctx: &mut Ctx<'_, '_>, args: Args<'a>) -> Result<Option<Options<'a>>, Refusal> {
+        let mut options = Options {
+            pattern: None,
+            count: COUNT_DEFAULT,
+            kind: None,
+        };
+        let mut index = 0;
+        while let Some(option) = args.get(index) {
+            let operand = args.get(index + 1);
+            match operand {
+                Some(number) if option.eq_ignore_ascii_case(b"COUNT") => {
+                    let count = parse_i64(number).ok_or(Refusal::NotInteger)?;
+                    if count < 1 {
+                        return Err(Refusal::Syntax);
+                    }
+                    options.count = count.min(COUNT_MAX) as usize;
+                }
+                Some(pattern) if option.eq_ignore_ascii_case(b"MATCH") => {
+                    options.pattern = selective(pattern);
+                }
+                Some(name) if option.eq_ignore_ascii_case(b"TYPE") => {
+                    let Some(kind) = type_name(name) else {
+                        let text = [b"ERR unknown type name '", name, b"'"].concat();
+                        ctx.reply.error_bytes(&text);
+                        return Ok(None);
+                    };
+                    options.kind = Some(kind);
+                }
+                _ if option.eq_ignore_ascii_case(b"NOVALUES") => {
+                    return Err(Refusal::Says(
+                        "ERR NOVALUES option can only be used in HSCAN",
+                    ));
+                }
+                _ => return Err(Refusal::Syntax),
+            }
+            index += 2;
+        }
+        Ok(Some(options))
+    }
+}
+
+/// The type of this name, in any case of letters. Streams are none of ours yet, but asking for them is
+/// no mistake: there are none.
+fn type_name(name: &[u8]) -> Option<&'static str> {
+    const KINDS: [Kind; 5] = [
+        Kind::String,
+        Kind::List,
+        Kind::Set,
+        Kind::SortedSet,
+        Kind::Hash,
+    ];
+    KINDS
+        .map(kind_name)
+        .into_iter()
+        .chain(["stream"])
+        .find(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
+pub fn scan(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let cursor = parse_u64(&args[1]).ok_or(Refusal::Says("ERR invalid cursor"))?;
+    let Some(options) = Options::parse(ctx, args.from(2))? else {
+        return Ok(());
+    };
+    let mut found = Vec::new();
+    let mut count = 0;
+    let mut list = Reply::new(&mut found, ctx.reply.protocol());
+    let next = ctx
+        .view
+        .scan(ctx.session.db, cursor, options.count, &mut |name, kind| {
+            let is_wanted = options.kind.is_none_or(|wanted| kind_name(kind) == wanted)
+                && options
+                    .pattern
+                    .is_none_or(|pattern| glob::matches(pattern, name, false));
+            if is_wanted {
+                list.bulk(name);
+                count += 1;
+            }
+        });
+    ctx.reply.array(2);
+    ctx.reply.bulk(Text::unsigned(next).as_bytes());
+    ctx.reply.array(count);
+    ctx.reply.raw(&found);
+    Ok(())
+}
+
+/// `RANDOMKEY`
+pub fn randomkey(ctx: &mut Ctx<'_, '_>, _: Args<'_>) -> Answer {
+    // Each of these hashers has keys of its own, from the operating system's chance.
+    let random = RandomState::new().build_hasher().finish();
+    match ctx.view.random_key(ctx.session.db, random) {
+        Some(name) => ctx.reply.bulk(&name),
+        None => ctx.reply.null(),
+    }
+    Ok(())
+}
+
+/// `DBSIZE`
+pub fn dbsize(ctx: &mut Ctx<'_, '_>, _: Args<'_>) -> Answer {
+    let count = ctx.view.len(ctx.session.db);
+    ctx.reply.integer(count as i64);
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! Whole databases: FLUSHDB, FLUSHALL, SWAPDB.
+
+use super::generic::database_at;
+use crate::command::Ctx;
+use crate::command::refusal::{Answer, Refusal};
+use store::DATABASES;
+use wire::Args;
+use wire::number::parse_i64;
+
+/// `FLUSHDB [ASYNC | SYNC]`: the keys are gone at once, their memory is freed in steps in either case.
+pub fn flushdb(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    check_mode(args)?;
+    ctx.view.flush(ctx.session.db);
+    ctx.reply.ok();
+    Ok(())
+}
+
+/// `FLUSHALL [ASYNC | SYNC]`
+pub fn flushall(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    check_mode(args)?;
+    for db in 0..DATABASES as u8 {
+        ctx.view.flush(db);
+    }
+    ctx.reply.ok();
+    Ok(())
+}
+
+fn check_mode(args: Args<'_>) -> Answer {
+    if args.len() == 1 || (args.len() == 2 && (args.is(1, "async") || args.is(1, "sync"))) {
+        Ok(())
+    } else {
+        Err(Refusal::Syntax)
+    }
+}
+
+/// `SWAPDB index1 index2`
+pub fn swapdb(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let read = |index: usize| parse_i64(&args[index]).filter(|&db| i32::try_from(db).is_ok());
+    let first = read(1).ok_or(Refusal::Says("ERR invalid first DB index"))?;
+    let second = read(2).ok_or(Refusal::Says("ERR invalid second DB index"))?;
+    let (first, second) = (database_at(first)?, database_at(second)?);
+    ctx.view.swap(first, second);
+    ctx.reply.ok();
+    Ok(())
+}

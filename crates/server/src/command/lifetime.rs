@@ -1,0 +1,207 @@
+//! How long a key shall live: EX, PX, EXAT, PXAT, KEEPTTL, PERSIST, and the sums behind EXPIRE.
+
+use super::refusal::Refusal;
+use store::{NewDeadline, Tick};
+use wire::number::parse_i64;
+
+/// What a number of a deadline counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Seconds.
+    Seconds,
+    /// Milliseconds.
+    Milliseconds,
+}
+
+impl Unit {
+    /// Milliseconds; None beyond 64 bits.
+    fn milliseconds(self, number: i64) -> Option<i64> {
+        match self {
+            Unit::Seconds => number.checked_mul(1000),
+            Unit::Milliseconds => Some(number),
+        }
+    }
+}
+
+/// Where the count begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// Now: the number is a time to live.
+    Now,
+    /// The Unix epoch: the number is an instant.
+    Epoch,
+}
+
+/// An instant asked for, in milliseconds since the epoch; it may lie in the past or before the epoch.
+pub type When = i64;
+
+/// The instant that EXPIRE and its kin name: any integer that does not overflow.
+pub fn instant(
+    text: &[u8],
+    unit: Unit,
+    base: Base,
+    now: Tick,
+    command: &'static str,
+) -> Result<When, Refusal> {
+    let number = parse_i64(text).ok_or(Refusal::NotInteger)?;
+    sum(number, unit, base, now).ok_or(Refusal::ExpireTime(command))
+}
+
+/// None when it overflows.
+fn sum(number: i64, unit: Unit, base: Base, now: Tick) -> Option<When> {
+    let span = unit.milliseconds(number)?;
+    match base {
+        Base::Now => span.checked_add(now.0 as i64),
+        Base::Epoch => Some(span),
+    }
+}
+
+/// Whether an instant is no more to come. A key that gets such a deadline is deleted and said to have
+/// expired.
+pub fn is_past(when: When, now: Tick) -> bool {
+    when <= now.0 as i64
+}
+
+/// The deadline for an instant to come; beyond 48 bits (the year 10889) it is cut to the last one.
+pub fn deadline(when: When) -> Tick {
+    Tick(when.max(0) as u64).min(Tick::MAX)
+}
+
+/// What SET, GETEX and MSETEX are told about the deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lifetime<'a> {
+    /// Nothing.
+    #[default]
+    Unsaid,
+    /// KEEPTTL.
+    Keep,
+    /// PERSIST.
+    Persist,
+    /// EX, PX, EXAT, PXAT with the number as it was sent.
+    Until(Unit, Base, &'a [u8]),
+}
+
+/// A lifetime, its number understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The entry's deadline becomes this.
+    Lives(NewDeadline),
+    /// The deadline is already past.
+    IsDead,
+}
+
+impl<'a> Lifetime<'a> {
+    /// Takes one option, with `next` behind it: how many arguments it took, 0 when it is none of
+    /// these. Another kind of lifetime before it is refused; the same kind again wins.
+    pub fn take(&mut self, option: &[u8], next: Option<&'a [u8]>) -> Result<usize, Refusal> {
+        let (unit, base) = match option.len() {
+            2 if option.eq_ignore_ascii_case(b"EX") => (Unit::Seconds, Base::Now),
+            2 if option.eq_ignore_ascii_case(b"PX") => (Unit::Milliseconds, Base::Now),
+            4 if option.eq_ignore_ascii_case(b"EXAT") => (Unit::Seconds, Base::Epoch),
+            4 if option.eq_ignore_ascii_case(b"PXAT") => (Unit::Milliseconds, Base::Epoch),
+            7 if option.eq_ignore_ascii_case(b"KEEPTTL") => {
+                return self.become_plain(Lifetime::Keep);
+            }
+            7 if option.eq_ignore_ascii_case(b"PERSIST") => {
+                return self.become_plain(Lifetime::Persist);
+            }
+            _ => return Ok(0),
+        };
+        let number = next.ok_or(Refusal::Syntax)?;
+        match *self {
+            Lifetime::Unsaid => {}
+            Lifetime::Until(other_unit, other_base, _)
+                if (other_unit, other_base) == (unit, base) => {}
+            _ => return Err(Refusal::Syntax),
+        }
+        *self = Lifetime::Until(unit, base, number);
+        Ok(2)
+    }
+
+    fn become_plain(&mut self, wanted: Lifetime<'static>) -> Result<usize, Refusal> {
+        if *self != Lifetime::Unsaid && *self != wanted {
+            return Err(Refusal::Syntax);
+        }
+        *self = wanted;
+        Ok(1)
+    }
+
+    /// What it means for an entry; `otherwise` when nothing was said. The number must be positive.
+    pub fn fate(
+        self,
+        now: Tick,
+        command: &'static str,
+        otherwise: NewDeadline,
+    ) -> Result<Fate, Refusal> {
+        let (unit, base, text) = match self {
+            Lifetime::Unsaid => return Ok(Fate::Lives(otherwise)),
+            Lifetime::Keep => return Ok(Fate::Lives(NewDeadline::Keep)),
+            Lifetime::Persist => return Ok(Fate::Lives(NewDeadline::Clear)),
+            Lifetime::Until(unit, base, text) => (unit, base, text),
+        };
+        let number = parse_i64(text).ok_or(Refusal::NotInteger)?;
+        let when = sum(number, unit, base, now)
+            .filter(|_| number > 0)
+            .ok_or(Refusal::ExpireTime(command))?;
+        Ok(if is_past(when, now) {
+            Fate::IsDead
+        } else {
+            Fate::Lives(NewDeadline::At(deadline(when)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Tick = Tick(1_000_000);
+
+    #[test]
+    fn an_instant_is_refused_only_when_it_overflows() {
+        let seconds =
+            |text: &str, base| instant(text.as_bytes(), Unit::Seconds, base, NOW, "expire");
+        assert_eq!(seconds("10", Base::Now), Ok(1_010_000));
+        assert_eq!(seconds("-10", Base::Now), Ok(990_000));
+        assert_eq!(seconds("-10", Base::Epoch), Ok(-10_000));
+        assert_eq!(seconds("x", Base::Now), Err(Refusal::NotInteger));
+        for text in [
+            "9223372036854775807",
+            "-9223372036854775808",
+            "9223372036854775",
+        ] {
+            assert_eq!(seconds(text, Base::Now), Err(Refusal::ExpireTime("expire")));
+        }
+        assert_eq!(
+            instant(
+                b"-9223372036854775808",
+                Unit::Milliseconds,
+                Base::Now,
+                NOW,
+                "pexpire"
+            ),
+            Ok(i64::MIN + 1_000_000)
+        );
+    }
+
+    #[test]
+    fn a_far_deadline_is_cut_to_the_last_one() {
+        assert_eq!(deadline(i64::MAX), Tick::MAX);
+        assert_eq!(deadline(5), Tick(5));
+    }
+
+    #[test]
+    fn lifetimes_exclude_each_other() {
+        let mut lifetime = Lifetime::default();
+        assert_eq!(lifetime.take(b"ex", Some(b"5")), Ok(2));
+        assert_eq!(lifetime.take(b"EX", Some(b"6")), Ok(2));
+        assert_eq!(lifetime.take(b"px", Some(b"6")), Err(Refusal::Syntax));
+        assert_eq!(lifetime.take(b"keepttl", None), Err(Refusal::Syntax));
+        assert_eq!(lifetime.take(b"nx", None), Ok(0));
+        assert_eq!(
+            lifetime.fate(NOW, "set", NewDeadline::Clear),
+            Ok(Fate::Lives(NewDeadline::At(Tick(1_006_000))))
+        );
+        assert_eq!(Lifetime::default().take(b"EX", None), Err(Refusal::Syntax));
+    }
+}

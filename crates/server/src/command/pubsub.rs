@@ -1,0 +1,245 @@
+//! SUBSCRIBE and its kin, PUBLISH, PUBSUB.
+
+use super::{Ctx, Keys, Spec, flag, help, refuse_subcommand};
+use crate::clients;
+use crate::pubsub::Space;
+use std::sync::atomic::Ordering::Relaxed;
+use wire::Args;
+
+const LISTEN: u32 =
+    flag::PUBSUB | flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::SUBSCRIBER | flag::NO_PAUSE;
+const SAY: u32 = flag::PUBSUB | flag::LOADING | flag::STALE | flag::FAST | flag::MAY_WRITE;
+
+macro_rules! spec {
+    ($name:literal, $arity:literal, $flags:expr, $since:literal, $summary:literal, $run:ident) => {
+        Spec {
+            name: $name,
+            arity: $arity,
+            flags: $flags,
+            keys: Keys::None,
+            group: "pubsub",
+            since: $since,
+            summary: $summary,
+            run: $run,
+        }
+    };
+}
+
+/// This family's commands.
+pub const TABLE: &[Spec] = &[
+    spec!(
+        "subscribe",
+        -2,
+        LISTEN,
+        "2.0.0",
+        "Listens for messages published to channels.",
+        subscribe
+    ),
+    spec!(
+        "unsubscribe",
+        -1,
+        LISTEN,
+        "2.0.0",
+        "Stops listening to messages posted to channels.",
+        unsubscribe
+    ),
+    spec!(
+        "psubscribe",
+        -2,
+        LISTEN,
+        "2.0.0",
+        "Listens for messages published to channels that match one or more patterns.",
+        psubscribe
+    ),
+    spec!(
+        "punsubscribe",
+        -1,
+        LISTEN,
+        "2.0.0",
+        "Stops listening to messages published to channels that match one or more patterns.",
+        punsubscribe
+    ),
+    spec!(
+        "ssubscribe",
+        -2,
+        LISTEN,
+        "7.0.0",
+        "Listens for messages published to shard channels.",
+        ssubscribe
+    ),
+    spec!(
+        "sunsubscribe",
+        -1,
+        LISTEN,
+        "7.0.0",
+        "Stops listening to messages posted to shard channels.",
+        sunsubscribe
+    ),
+    spec!(
+        "publish",
+        3,
+        SAY,
+        "2.0.0",
+        "Posts a message to a channel.",
+        publish
+    ),
+    spec!(
+        "spublish",
+        3,
+        SAY,
+        "7.0.0",
+        "Posts a message to a shard channel.",
+        spublish
+    ),
+    spec!(
+        "pubsub",
+        -2,
+        flag::PUBSUB | flag::LOADING | flag::STALE,
+        "2.8.0",
+        "A container for Pub/Sub commands.",
+        pubsub
+    ),
+];
+
+/// What PUBSUB HELP says.
+const HELP: &[&str] = &[
+    "CHANNELS [<pattern>]",
+    "    Return the currently active channels matching a <pattern> (default: '*').",
+    "NUMPAT",
+    "    Return number of subscriptions to patterns.",
+    "NUMSUB [<channel> ...]",
+    "    Return the number of subscribers for the specified channels, excluding",
+    "    pattern subscriptions(default: no channels).",
+    "SHARDCHANNELS [<pattern>]",
+    "    Return the currently active shard level channels matching a <pattern> (default: '*').",
+    "SHARDNUMSUB [<shardchannel> ...]",
+    "    Return the number of subscribers for the specified shard level channel(s)",
+];
+
+fn subscribe(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    listen(ctx, args, Space::Channel, "subscribe");
+}
+
+fn psubscribe(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    listen(ctx, args, Space::Pattern, "psubscribe");
+}
+
+fn ssubscribe(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    listen(ctx, args, Space::Shard, "ssubscribe");
+}
+
+fn unsubscribe(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    stop_listening(ctx, args, Space::Channel, "unsubscribe");
+}
+
+fn punsubscribe(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    stop_listening(ctx, args, Space::Pattern, "punsubscribe");
+}
+
+fn sunsubscribe(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    stop_listening(ctx, args, Space::Shard, "sunsubscribe");
+}
+
+fn listen(ctx: &mut Ctx<'_, '_>, args: Args<'_>, space: Space, word: &str) {
+    let who = ctx.session.subscriber();
+    for name in args.from(1).iter() {
+        let subscriptions = ctx.session.subscriptions.get_or_insert_default();
+        if subscriptions.names_mut(space).insert(name.to_vec()) {
+            ctx.server.pubsub.subscribe(space, name, who);
+        }
+        confirm(ctx, word, Some(name), space);
+    }
+    tell(ctx);
+}
+
+fn stop_listening(ctx: &mut Ctx<'_, '_>, args: Args<'_>, space: Space, word: &str) {
+    let names: Vec<Vec<u8>> = if args.len() > 1 {
+        args.from(1).iter().map(<[u8]>::to_vec).collect()
+    } else {
+        let subscriptions = ctx.session.subscriptions.as_deref();
+        subscriptions.map_or_else(Vec::new, |all| all.names(space).iter().cloned().collect())
+    };
+    let who = ctx.session.subscriber();
+    for name in &names {
+        if let Some(subscriptions) = &mut ctx.session.subscriptions
+            && subscriptions.names_mut(space).remove(name)
+        {
+            ctx.server.pubsub.unsubscribe(space, name, who);
+        }
+        confirm(ctx, word, Some(name), space);
+    }
+    if names.is_empty() {
+        confirm(ctx, word, None, space);
+    }
+    tell(ctx);
+}
+
+fn confirm(ctx: &mut Ctx<'_, '_>, word: &str, name: Option<&[u8]>, space: Space) {
+    let count = ctx.session.subscription_count(space);
+    ctx.reply.push(3);
+    ctx.reply.bulk(word.as_bytes());
+    match name {
+        Some(name) => ctx.reply.bulk(name),
+        None => ctx.reply.null(),
+    }
+    ctx.reply.integer(count as i64);
+}
+
+/// Writes down for others what the session listens to.
+fn tell(ctx: &mut Ctx<'_, '_>) {
+    let subscriptions = ctx.session.subscriptions.as_deref();
+    let count = |space| subscriptions.map_or(0, |all| all.names(space).len() as u32);
+    let info = &ctx.session.info;
+    info.channels.store(count(Space::Channel), Relaxed);
+    info.patterns.store(count(Space::Pattern), Relaxed);
+    let is_subscriber = ctx.session.is_subscriber();
+    ctx.session.set_flag(clients::flag::PUBSUB, is_subscriber);
+    if !is_subscriber {
+        ctx.session.subscriptions = None;
+    }
+}
+
+fn publish(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let count = ctx.server.pubsub.publish(ctx.server, &args[1], &args[2]);
+    ctx.reply.integer(count as i64);
+}
+
+fn spublish(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let pubsub = &ctx.server.pubsub;
+    let count = pubsub.publish_sharded(ctx.server, &args[1], &args[2]);
+    ctx.reply.integer(count as i64);
+}
+
+fn pubsub(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let word = args[1].to_ascii_lowercase();
+    match (&word[..], args.len()) {
+        (b"channels", 2 | 3) => channels(ctx, args.get(2), false),
+        (b"shardchannels", 2 | 3) => channels(ctx, args.get(2), true),
+        (b"numsub", _) => counts(ctx, args, false),
+        (b"shardnumsub", _) => counts(ctx, args, true),
+        (b"numpat", 2) => {
+            let (_, patterns, _) = ctx.server.pubsub.counts();
+            ctx.reply.integer(patterns as i64);
+        }
+        (b"help", 2) => help(ctx, "PUBSUB", HELP),
+        _ => refuse_subcommand(ctx, args, HELP),
+    }
+}
+
+fn channels(ctx: &mut Ctx<'_, '_>, pattern: Option<&[u8]>, is_sharded: bool) {
+    let names = ctx.server.pubsub.channels(pattern, is_sharded);
+    ctx.reply.array(names.len());
+    for name in names {
+        ctx.reply.bulk(&name);
+    }
+}
+
+fn counts(ctx: &mut Ctx<'_, '_>, args: Args<'_>, is_sharded: bool) {
+    // A flat list in both dialects.
+    ctx.reply.array((args.len() - 2) * 2);
+    for name in args.from(2).iter() {
+        let count = ctx.server.pubsub.listener_count(name, is_sharded);
+        ctx.reply.bulk(name);
+        ctx.reply.integer(count as i64);
+    }
+}

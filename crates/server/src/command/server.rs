@@ -1,0 +1,467 @@
+//! The server itself: INFO, TIME, ROLE, SHUTDOWN, MEMORY, DEBUG, and what is not here.
+
+use super::{Ctx, Keys, Spec, flag, introspection, refuse_subcommand, table};
+use crate::info;
+use crate::process;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use wire::Args;
+use wire::number::{parse_f64, parse_i64};
+
+macro_rules! spec {
+    ($name:literal, $arity:literal, $flags:expr, $group:literal, $since:literal, $summary:literal, $run:ident) => {
+        Spec {
+            name: $name,
+            arity: $arity,
+            flags: $flags,
+            keys: Keys::None,
+            group: $group,
+            since: $since,
+            summary: $summary,
+            run: $run,
+        }
+    };
+}
+
+const ALWAYS: u32 = flag::LOADING | flag::STALE;
+const ADMIN: u32 = flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE;
+
+/// This family's commands.
+pub const TABLE: &[Spec] = &[
+    spec!(
+        "info",
+        -1,
+        ALWAYS,
+        "server",
+        "1.0.0",
+        "Returns information and statistics about the server.",
+        info
+    ),
+    spec!(
+        "time",
+        1,
+        ALWAYS | flag::FAST,
+        "server",
+        "2.6.0",
+        "Returns the server time.",
+        time
+    ),
+    spec!(
+        "role",
+        1,
+        ALWAYS | flag::FAST | flag::NOSCRIPT,
+        "server",
+        "2.8.12",
+        "Returns the replication role.",
+        role
+    ),
+    spec!(
+        "shutdown",
+        -1,
+        ADMIN | flag::NO_MULTI | flag::NO_PAUSE,
+        "server",
+        "1.0.0",
+        "Ends the server.",
+        shutdown
+    ),
+    spec!(
+        "debug",
+        -2,
+        ADMIN,
+        "server",
+        "1.0.0",
+        "A container for debugging commands.",
+        debug
+    ),
+    spec!(
+        "lolwut",
+        -1,
+        ALWAYS | flag::FAST,
+        "server",
+        "5.0.0",
+        "Displays the server's version and a piece of art.",
+        lolwut
+    ),
+    spec!(
+        "cluster",
+        -2,
+        ALWAYS,
+        "cluster",
+        "3.0.0",
+        "A container for cluster commands.",
+        cluster
+    ),
+    spec!(
+        "module",
+        -2,
+        ADMIN,
+        "server",
+        "4.0.0",
+        "A container for module commands.",
+        module
+    ),
+    spec!(
+        "acl",
+        -2,
+        ADMIN,
+        "server",
+        "6.0.0",
+        "A container for access list control commands.",
+        acl
+    ),
+    spec!(
+        "wait",
+        3,
+        flag::NOSCRIPT,
+        "generic",
+        "3.0.0",
+        "Waits until replicas have the connection's writes: there are none.",
+        wait
+    ),
+    spec!(
+        "lastsave",
+        1,
+        ALWAYS | flag::FAST,
+        "server",
+        "1.0.0",
+        "Returns the time of the last save: the server's start.",
+        last_save
+    ),
+    spec!(
+        "save",
+        1,
+        ADMIN | flag::NO_MULTI,
+        "server",
+        "1.0.0",
+        "Would save the keys: there are no snapshots yet.",
+        no_save
+    ),
+    spec!(
+        "bgsave",
+        -1,
+        ADMIN,
+        "server",
+        "1.0.0",
+        "Would save the keys: there are no snapshots yet.",
+        no_save
+    ),
+    spec!(
+        "bgrewriteaof",
+        1,
+        ADMIN,
+        "server",
+        "1.0.0",
+        "Would rewrite the append-only file: there is none.",
+        no_save
+    ),
+    spec!(
+        "replicaof",
+        3,
+        ADMIN,
+        "server",
+        "5.0.0",
+        "Would make this server a replica: there is no replication.",
+        no_replication
+    ),
+    spec!(
+        "slaveof",
+        3,
+        ADMIN,
+        "server",
+        "1.0.0",
+        "Would make this server a replica: there is no replication.",
+        no_replication
+    ),
+];
+
+fn info(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let wanted: Vec<&[u8]> = args.from(1).iter().collect();
+    let text = ctx.unlocked(|server| info::report(server, &wanted));
+    ctx.reply.verbatim("txt", text.as_bytes());
+}
+
+fn time(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+    let now_us = ctx.server.clock.now_us();
+    ctx.reply.array(2);
+    ctx.reply.bulk((now_us / 1_000_000).to_string().as_bytes());
+    ctx.reply.bulk((now_us % 1_000_000).to_string().as_bytes());
+}
+
+fn role(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+    ctx.reply.array(3);
+    ctx.reply.bulk(b"master");
+    ctx.reply.integer(0);
+    ctx.reply.array(0);
+}
+
+fn shutdown(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    for word in args.from(1).iter() {
+        match &word.to_ascii_lowercase()[..] {
+            b"nosave" | b"now" | b"force" => {}
+            b"save" => {
+                return ctx
+                    .reply
+                    .error("ERR there are no snapshots yet: use SHUTDOWN NOSAVE");
+            }
+            b"abort" if args.len() == 2 => {
+                return ctx.reply.error("ERR No shutdown in progress.");
+            }
+            _ => return ctx.reply.error("ERR syntax error"),
+        }
+    }
+    log::info!(
+        "client {} ({}) asked for the end (SHUTDOWN)",
+        ctx.session.info.id,
+        ctx.session.info.address
+    );
+    ctx.session.is_closing = true;
+    ctx.server.stop();
+}
+
+/// The longest DEBUG SLEEP, in seconds.
+const SLEEP_SECONDS_MAX: f64 = 3600.0;
+
+fn debug(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let word = args[1].to_ascii_lowercase();
+    match (&word[..], args.len()) {
+        (b"sleep", 3) => match parse_f64(&args[2]) {
+            Some(seconds) if (0.0..=SLEEP_SECONDS_MAX).contains(&seconds) => {
+                std::thread::sleep(Duration::from_secs_f64(seconds));
+                ctx.reply.ok();
+            }
+            _ => ctx.reply.error("ERR value is not a valid float"),
+        },
+        (b"help", 2) => super::help(
+            ctx,
+            "DEBUG",
+            &["SLEEP <seconds>", "    Stop the server for <seconds>."],
+        ),
+        _ => ctx
+            .reply
+            .error("ERR DEBUG does only SLEEP here: try DEBUG HELP"),
+    }
+}
+
+fn lolwut(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+    let text = format!(
+        "   \\ | /\n --=(o)=--   one day is enough\n   / | \\\n     |\n     '\n\nMayfly ver. {} (redis ver. {})\n",
+        crate::VERSION,
+        crate::REDIS_VERSION
+    );
+    ctx.reply.verbatim("txt", text.as_bytes());
+}
+
+fn cluster(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+    ctx.reply
+        .error("ERR This instance has cluster support disabled");
+}
+
+fn module(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    match &args[1].to_ascii_lowercase()[..] {
+        b"list" if args.len() == 2 => ctx.reply.array(0),
+        b"load" | b"loadex" | b"unload" => ctx.reply.error("ERR there are no modules"),
+        _ => refuse_subcommand(ctx, args, &["LIST", "LOAD", "UNLOAD"]),
+    }
+}
+
+const CATEGORIES: &[&str] = &[
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
+
+fn acl(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let pass = if ctx.server.needs_password() {
+        "#(hidden)"
+    } else {
+        "nopass"
+    };
+    let word = args[1].to_ascii_lowercase();
+    match (&word[..], args.len()) {
+        (b"whoami", 2) => ctx.reply.bulk(b"default"),
+        (b"users", 2) => {
+            ctx.reply.array(1);
+            ctx.reply.bulk(b"default");
+        }
+        (b"list", 2) => {
+            ctx.reply.array(1);
+            let line = format!("user default on sanitize-payload {pass} ~* &* +@all");
+            ctx.reply.bulk(line.as_bytes());
+        }
+        (b"cat", 2) => {
+            ctx.reply.array(CATEGORIES.len());
+            for name in CATEGORIES {
+                ctx.reply.bulk(name.as_bytes());
+            }
+        }
+        (b"cat", 3) => commands_of(ctx, &args[2]),
+        (b"getuser", 3) if &args[2] == b"default" => describe_user(ctx),
+        (b"getuser", 3) => ctx.reply.null(),
+        (b"setuser" | b"deluser" | b"load" | b"save" | b"log" | b"genpass" | b"dryrun", _) => ctx
+            .reply
+            .error("ERR there are no ACL users but the default one: see CONFIG SET requirepass"),
+        _ => refuse_subcommand(ctx, args, &["WHOAMI", "USERS", "LIST", "CAT", "GETUSER"]),
+    }
+}
+
+fn commands_of(ctx: &mut Ctx<'_, '_>, category: &[u8]) {
+    let name = String::from_utf8_lossy(category).to_ascii_lowercase();
+    if !CATEGORIES.contains(&name.as_str()) {
+        return ctx.reply.error(&format!("ERR Unknown category '{name}'"));
+    }
+    let is_in = |spec: &&&Spec| introspection::categories(spec).contains(&name.as_str());
+    let found: Vec<_> = table().iter().filter(is_in).collect();
+    ctx.reply.array(found.len());
+    for spec in found {
+        ctx.reply.bulk(spec.name.as_bytes());
+    }
+}
+
+fn describe_user(ctx: &mut Ctx<'_, '_>) {
+    let needs_password = ctx.server.needs_password();
+    let reply = &mut ctx.reply;
+    reply.map(6);
+    reply.bulk(b"flags");
+    reply.set(if needs_password { 1 } else { 2 });
+    reply.bulk(b"on");
+    if !needs_password {
+        reply.bulk(b"nopass");
+    }
+    reply.bulk(b"passwords");
+    reply.array(0);
+    for (name, value) in [("commands", "+@all"), ("keys", "~*"), ("channels", "&*")] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"selectors");
+    reply.array(0);
+}
+
+fn wait(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    match (parse_i64(&args[1]), parse_i64(&args[2])) {
+        (Some(_), Some(timeout)) if timeout >= 0 => ctx.reply.integer(0),
+        (Some(_), Some(_)) => ctx.reply.error("ERR timeout is negative"),
+        (None, _) => ctx
+            .reply
+            .error("ERR value is not an integer or out of range"),
+        _ => ctx
+            .reply
+            .error("ERR timeout is not an integer or out of range"),
+    }
+}
+
+fn last_save(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+    let started = ctx.server.started_us / 1_000_000;
+    ctx.reply.integer(started as i64);
+}
+
+fn no_save(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+    ctx.reply.error(
+        "ERR this server keeps nothing on disk: there are no snapshots and no append-only file",
+    );
+}
+
+fn no_replication(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    if args.is(1, "no") && args.is(2, "one") {
+        return ctx.reply.ok();
+    }
+    ctx.reply.error("ERR there is no replication");
+}
+
+/// The subcommands of MEMORY that are about the server; false when it is none of them.
+pub fn memory(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> bool {
+    let word = args[1].to_ascii_lowercase();
+    match (&word[..], args.len()) {
+        (b"purge", 2) => ctx.reply.ok(),
+        (b"malloc-stats", 2) => ctx
+            .reply
+            .verbatim("txt", b"The allocator's own statistics are not kept.\n"),
+        (b"doctor", 2) => {
+            let text = diagnose(ctx);
+            ctx.reply.verbatim("txt", text.as_bytes());
+        }
+        (b"stats", 2) => memory_stats(ctx),
+        _ => return false,
+    }
+    true
+}
+
+/// What looks wrong with the memory, for people.
+fn diagnose(ctx: &mut Ctx<'_, '_>) -> String {
+    let (used, buffers) = ctx.unlocked(|server| {
+        let buffers = server.stats.sum(|worker| &worker.buffer_bytes);
+        (server.used_bytes(), buffers)
+    });
+    let resident = process::resident_bytes();
+    let mut text = String::new();
+    if resident > used * 3 / 2 && resident - used > 64 << 20 {
+        text.push_str("* The process holds far more memory than it uses: much was freed of late, and goes back to the system by and by.\n");
+    }
+    if buffers > used / 4 && buffers > 64 << 20 {
+        text.push_str("* Clients' buffers hold a large part of the memory: CLIENT LIST tells whose (tot-mem).\n");
+    }
+    if text.is_empty() {
+        text.push_str("Nothing looks wrong with this server's memory.\n");
+    }
+    text
+}
+
+fn memory_stats(ctx: &mut Ctx<'_, '_>) {
+    let (facts, used, buffers, keys) = ctx.unlocked(|server| {
+        let now = server.clock.now();
+        let keys: u64 = (0..store::DATABASES as u8)
+            .map(|db| server.keyspace.db_facts(db, now).keys)
+            .sum();
+        let buffers = server.stats.sum(|worker| &worker.buffer_bytes);
+        (
+            server.keyspace.memory_facts(),
+            server.used_bytes(),
+            buffers,
+            keys,
+        )
+    });
+    let peak = ctx.server.stats.peak_bytes.load(Relaxed);
+    let overhead = used.saturating_sub(facts.entry_bytes);
+    let numbers = [
+        ("peak.allocated", peak),
+        ("total.allocated", used),
+        ("startup.allocated", 0),
+        ("replication.backlog", 0),
+        ("clients.slaves", 0),
+        ("clients.normal", buffers),
+        ("cluster.links", 0),
+        ("aof.buffer", 0),
+        ("overhead.total", overhead),
+        ("overhead.table", facts.table_bytes),
+        ("overhead.policy", facts.policy_bytes),
+        ("overhead.expiry", facts.expiry_bytes),
+        ("keys.count", keys),
+        ("keys.bytes-per-key", used / keys.max(1)),
+        ("dataset.bytes", facts.entry_bytes),
+        ("arena.free", facts.arena_free_bytes),
+        ("process.resident", process::resident_bytes()),
+    ];
+    ctx.reply.map(numbers.len());
+    for (name, number) in numbers {
+        ctx.reply.bulk(name.as_bytes());
+        ctx.reply.integer(number as i64);
+    }
+}

@@ -1,0 +1,66 @@
+//! Strings changed in part: APPEND, SETRANGE.
+
+use crate::command::Ctx;
+use crate::command::refusal::{Answer, Refusal};
+use store::{Class, NewDeadline};
+use wire::Args;
+use wire::number::parse_i64;
+use wire::request::BULK_BYTES_MAX;
+
+/// The length of a value with `added` bytes from `offset` on, if there may be one.
+fn grown(offset: usize, added: usize) -> Result<usize, Refusal> {
+    offset
+        .checked_add(added)
+        .filter(|&len| len <= BULK_BYTES_MAX)
+        .ok_or(Refusal::TooLong)
+}
+
+/// `APPEND key value`
+pub fn append(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let (key, value) = (ctx.key(&args[1]), &args[2]);
+    let old_len = ctx.view.peek(&key)?.map(<[u8]>::len);
+    let len = match old_len {
+        None => {
+            // Even an empty value makes a key, which an edit would not.
+            ctx.view.set(&key, value, NewDeadline::Clear);
+            ctx.view.notify(Class::New, "new", &key);
+            value.len()
+        }
+        Some(old_len) => {
+            let len = grown(old_len, value.len())?;
+            ctx.view
+                .edit(&key, |bytes| bytes.extend_from_slice(value))?;
+            len
+        }
+    };
+    ctx.view.notify(Class::String, "append", &key);
+    ctx.reply.integer(len as i64);
+    Ok(())
+}
+
+/// `SETRANGE key offset value`: a gap is filled with zero bytes.
+pub fn setrange(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let (key, value) = (ctx.key(&args[1]), &args[3]);
+    let offset = parse_i64(&args[2]).ok_or(Refusal::NotInteger)?;
+    let offset =
+        usize::try_from(offset).map_err(|_| Refusal::Says("ERR offset is out of range"))?;
+    let old_len = ctx.view.peek(&key)?.map(<[u8]>::len);
+    if value.is_empty() {
+        ctx.reply.integer(old_len.unwrap_or(0) as i64);
+        return Ok(());
+    }
+    let end = grown(offset, value.len())?;
+    let len = ctx.view.edit(&key, |bytes| {
+        if bytes.len() < end {
+            bytes.resize(end, 0);
+        }
+        bytes[offset..end].copy_from_slice(value);
+        bytes.len()
+    })?;
+    if old_len.is_none() {
+        ctx.view.notify(Class::New, "new", &key);
+    }
+    ctx.view.notify(Class::String, "setrange", &key);
+    ctx.reply.integer(len as i64);
+    Ok(())
+}

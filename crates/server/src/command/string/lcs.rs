@@ -1,0 +1,221 @@
+//! LCS: the longest common subsequence of two strings, by the textbook table.
+//!
+//! The table takes four bytes for each pair of positions, for as long as the command runs; two values
+//! whose table would exceed the bound on one value are refused, as in Redis.
+
+use crate::command::Ctx;
+use crate::command::refusal::{Answer, Refusal};
+use wire::Args;
+use wire::number::parse_i64;
+use wire::request::BULK_BYTES_MAX;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Options {
+    is_len: bool,
+    is_idx: bool,
+    /// MINMATCHLEN: shorter matches are left out of IDX.
+    match_len_min: i64,
+    with_match_len: bool,
+}
+
+impl Options {
+    fn parse(args: Args<'_>) -> Result<Options, Refusal> {
+        let mut options = Options::default();
+        let mut index = 0;
+        while let Some(option) = args.get(index) {
+            if option.eq_ignore_ascii_case(b"IDX") {
+                options.is_idx = true;
+            } else if option.eq_ignore_ascii_case(b"LEN") {
+                options.is_len = true;
+            } else if option.eq_ignore_ascii_case(b"WITHMATCHLEN") {
+                options.with_match_len = true;
+            } else if option.eq_ignore_ascii_case(b"MINMATCHLEN") && index + 1 < args.len() {
+                index += 1;
+                options.match_len_min = parse_i64(&args[index]).ok_or(Refusal::NotInteger)?;
+            } else {
+                return Err(Refusal::Syntax);
+            }
+            index += 1;
+        }
+        if options.is_len && options.is_idx {
+            return Err(Refusal::Says(
+                "ERR If you want both the length and indexes, please just use IDX.",
+            ));
+        }
+        Ok(options)
+    }
+}
+
+/// `LCS key1 key2 [LEN] [IDX] [MINMATCHLEN length] [WITHMATCHLEN]`
+pub fn lcs(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let first = read(ctx, &args[1])?;
+    let second = read(ctx, &args[2])?;
+    let options = Options::parse(args.from(3))?;
+    let table = Table::new(&first, &second)?;
+    if options.is_idx {
+        reply_matches(ctx, &table, options);
+    } else if options.is_len {
+        ctx.reply.integer(i64::from(table.len()));
+    } else {
+        ctx.reply.bulk(&table.subsequence());
+    }
+    Ok(())
+}
+
+/// A value by itself: the other key's is needed at the same time. An absent one is empty.
+fn read(ctx: &mut Ctx<'_, '_>, name: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let key = ctx.key(name);
+    let value = ctx
+        .view
+        .get(&key)
+        .map_err(|_| Refusal::Says("ERR The specified keys must contain string values"))?
+        .map(<[u8]>::to_vec);
+    if value.is_none() {
+        ctx.missed(&key);
+    }
+    Ok(value.unwrap_or_default())
+}
+
+fn reply_matches(ctx: &mut Ctx<'_, '_>, table: &Table<'_>, options: Options) {
+    let mut runs = Vec::new();
+    table.walk(|run| {
+        if i64::from(run.len) >= options.match_len_min {
+            runs.push(run);
+        }
+    });
+    let reply = &mut ctx.reply;
+    reply.map(2);
+    reply.bulk(b"matches");
+    reply.array(runs.len());
+    for run in runs {
+        reply.array(2 + usize::from(options.with_match_len));
+        for start in [run.first, run.second] {
+            reply.array(2);
+            reply.integer(i64::from(start));
+            reply.integer(i64::from(start + run.len - 1));
+        }
+        if options.with_match_len {
+            reply.integer(i64::from(run.len));
+        }
+    }
+    reply.bulk(b"len");
+    reply.integer(i64::from(table.len()));
+}
+
+/// A stretch of bytes that the subsequence takes from both strings without a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    first: u32,
+    second: u32,
+    len: u32,
+}
+
+/// For all prefixes of both strings, the length of their longest common subsequence.
+struct Table<'a> {
+    first: &'a [u8],
+    second: &'a [u8],
+    cells: Vec<u32>,
+}
+
+impl<'a> Table<'a> {
+    fn new(first: &'a [u8], second: &'a [u8]) -> Result<Table<'a>, Refusal> {
+        let width = second.len() as u64 + 1;
+        let cell_count = (first.len() as u64 + 1) * width;
+        if cell_count * 4 > BULK_BYTES_MAX as u64 {
+            return Err(Refusal::Says(
+                "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
+            ));
+        }
+        let mut cells: Vec<u32> = Vec::new();
+        cells.try_reserve_exact(cell_count as usize).map_err(|_| {
+            Refusal::Says("ERR Insufficient memory, failed allocating transient memory for LCS")
+        })?;
+        cells.resize(cell_count as usize, 0);
+        let width = width as usize;
+        for (row, byte) in first.iter().enumerate() {
+            let (above, current) = cells[row * width..(row + 2) * width].split_at_mut(width);
+            for (column, other) in second.iter().enumerate() {
+                current[column + 1] = if byte == other {
+                    above[column] + 1
+                } else {
+                    above[column + 1].max(current[column])
+                };
+            }
+        }
+        Ok(Table {
+            first,
+            second,
+            cells,
+        })
+    }
+
+    fn at(&self, row: usize, column: usize) -> u32 {
+        self.cells[row * (self.second.len() + 1) + column]
+    }
+
+    fn len(&self) -> u32 {
+        self.at(self.first.len(), self.second.len())
+    }
+
+    /// Tells the runs of one longest subsequence, the last one first. Among several it is the one that
+    /// Redis picks: at a tie the second string is walked back first.
+    fn walk(&self, mut each: impl FnMut(Run)) {
+        let (mut row, mut column) = (self.first.len(), self.second.len());
+        let mut open: Option<Run> = None;
+        while row > 0 && column > 0 {
+            if self.first[row - 1] == self.second[column - 1] {
+                row -= 1;
+                column -= 1;
+                let (first, second) = (row as u32, column as u32);
+                let len = open.map_or(0, |run| run.len) + 1;
+                open = Some(Run { first, second, len });
+            } else {
+                if self.at(row - 1, column) > self.at(row, column - 1) {
+                    row -= 1;
+                } else {
+                    column -= 1;
+                }
+                if let Some(run) = open.take() {
+                    each(run);
+                }
+            }
+        }
+        if let Some(run) = open {
+            each(run);
+        }
+    }
+
+    fn subsequence(&self) -> Vec<u8> {
+        let mut runs = Vec::new();
+        self.walk(|run| runs.push(run));
+        let mut text = Vec::with_capacity(self.len() as usize);
+        for run in runs.iter().rev() {
+            let start = run.first as usize;
+            text.extend_from_slice(&self.first[start..start + run.len as usize]);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_those_of_the_documentation() {
+        let table = Table::new(b"ohmytext", b"mynewtext").expect("small");
+        assert_eq!(table.len(), 6);
+        assert_eq!(table.subsequence(), b"mytext");
+        let mut runs = Vec::new();
+        table.walk(|run| runs.push((run.first, run.second, run.len)));
+        assert_eq!(runs, [(4, 5, 4), (2, 0, 2)]);
+    }
+
+    #[test]
+    fn a_table_beyond_the_bound_is_refused() {
+        let long = vec![b'a'; 12_000];
+        assert!(Table::new(&long, &long).is_err());
+        assert!(Table::new(&long, b"").is_ok());
+    }
+}

@@ -1,0 +1,83 @@
+//! Strings that hold numbers: INCR and its kin.
+
+use crate::command::Ctx;
+use crate::command::refusal::{Answer, Refusal};
+use store::{Class, Key, NewDeadline};
+use wire::Args;
+use wire::number::{LongDouble, Text, parse_i64};
+
+/// `INCR key`
+pub fn incr(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    add(ctx, &args[1], 1)
+}
+
+/// `DECR key`
+pub fn decr(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    add(ctx, &args[1], -1)
+}
+
+/// `INCRBY key increment`
+pub fn incrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let increment = parse_i64(&args[2]).ok_or(Refusal::NotInteger)?;
+    add(ctx, &args[1], increment)
+}
+
+/// `DECRBY key decrement`
+pub fn decrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let decrement = parse_i64(&args[2]).ok_or(Refusal::NotInteger)?;
+    let increment = decrement
+        .checked_neg()
+        .ok_or(Refusal::Says("ERR decrement would overflow"))?;
+    add(ctx, &args[1], increment)
+}
+
+fn add(ctx: &mut Ctx<'_, '_>, name: &[u8], increment: i64) -> Answer {
+    let key = ctx.key(name);
+    let old = match ctx.view.peek(&key)? {
+        Some(value) => Some(parse_i64(value).ok_or(Refusal::NotInteger)?),
+        None => None,
+    };
+    let new = old
+        .unwrap_or(0)
+        .checked_add(increment)
+        .ok_or(Refusal::Says("ERR increment or decrement would overflow"))?;
+    write(
+        ctx,
+        &key,
+        old.is_none(),
+        Text::integer(new).as_bytes(),
+        "incrby",
+    );
+    ctx.reply.integer(new);
+    Ok(())
+}
+
+/// Replaces the number and keeps the deadline.
+fn write(ctx: &mut Ctx<'_, '_>, key: &Key<'_>, is_new: bool, text: &[u8], event: &'static str) {
+    ctx.view.set(key, text, NewDeadline::Keep);
+    if is_new {
+        ctx.view.notify(Class::New, "new", key);
+    }
+    ctx.view.notify(Class::String, event, key);
+}
+
+/// `INCRBYFLOAT key increment`: the sum of both as 80-bit floats, 17 decimals at most, as Redis counts
+/// on x86-64.
+pub fn incrbyfloat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let key = ctx.key(&args[1]);
+    let old = match ctx.view.peek(&key)? {
+        Some(value) => Some(LongDouble::parse(value).ok_or(Refusal::NotFloat)?),
+        None => None,
+    };
+    let increment = LongDouble::parse(&args[2]).ok_or(Refusal::NotFloat)?;
+    let zero = LongDouble::parse(b"0").ok_or(Refusal::NotFloat)?;
+    let new = old
+        .unwrap_or(zero)
+        .plus(increment)
+        .ok_or(Refusal::Says("ERR increment would produce NaN or Infinity"))?;
+    let mut text = Vec::new();
+    new.push_decimal(&mut text);
+    write(ctx, &key, old.is_none(), &text, "incrbyfloat");
+    ctx.reply.bulk(&text);
+    Ok(())
+}

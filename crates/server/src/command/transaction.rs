@@ -1,0 +1,238 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+//!
+//! A transaction runs under the union of its commands' locks and those of the watched keys, so nothing
+//! comes between the look at the watched keys and its last command. What takes the keyspace's locks
+//! itself (INFO, CONFIG SET) lets go of them in between; see `Ctx::unlocked`.
+
+use super::{Ctx, Keys, Spec, SpecIndex, flag, table};
+use crate::clients;
+use crate::config::Id;
+use crate::dispatch;
+use crate::session::{Session, Transaction};
+use crate::state::Server;
+use crate::timing;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
+use wire::{Args, Reply};
+
+/// This family's commands.
+pub const TABLE: &[Spec] = &[
+    Spec {
+        name: "multi",
+        arity: 1,
+        flags: flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_QUEUE,
+        keys: Keys::None,
+        group: "transactions",
+        since: "1.2.0",
+        summary: "Starts a transaction.",
+        run: multi,
+    },
+    Spec {
+        name: "exec",
+        arity: 1,
+        flags: flag::NOSCRIPT
+            | flag::LOADING
+            | flag::STALE
+            | flag::SKIP_SLOWLOG
+            | flag::NO_QUEUE
+            | flag::MAY_WRITE,
+        keys: Keys::Queued,
+        group: "transactions",
+        since: "1.2.0",
+        summary: "Executes all commands in a transaction.",
+        run: exec,
+    },
+    Spec {
+        name: "discard",
+        arity: 1,
+        flags: flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_QUEUE,
+        keys: Keys::Watched,
+        group: "transactions",
+        since: "2.0.0",
+        summary: "Discards a transaction.",
+        run: discard,
+    },
+    Spec {
+        name: "watch",
+        arity: -2,
+        flags: flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_QUEUE,
+        keys: Keys::Range(1, -1, 1),
+        group: "transactions",
+        since: "2.2.0",
+        summary: "Monitors changes to keys to determine the execution of a transaction.",
+        run: watch,
+    },
+    Spec {
+        name: "unwatch",
+        arity: 1,
+        flags: flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST,
+        keys: Keys::Watched,
+        group: "transactions",
+        since: "2.2.0",
+        summary: "Forgets about watched keys of a transaction.",
+        run: unwatch,
+    },
+];
+
+/// Queues a command behind MULTI.
+pub fn queue(
+    server: &Server,
+    session: &mut Session,
+    index: SpecIndex,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) {
+    let limit = server.config.number(Id::QueryBufferLimit) as usize;
+    let Some(transaction) = &mut session.transaction else {
+        return;
+    };
+    if table()[index as usize].has(flag::NO_MULTI) {
+        transaction.is_broken = true;
+        return reply.error("ERR Command not allowed inside a transaction");
+    }
+    if transaction.heap_bytes() > limit {
+        // All that is queued is given back at once: it will not run.
+        **transaction = Transaction::default();
+        transaction.is_broken = true;
+        return reply.error("ERR the transaction exceeds client-query-buffer-limit");
+    }
+    // After a refused command nothing will run: it need not be kept.
+    if !transaction.is_broken {
+        transaction.push(index, args);
+    }
+    session.info.queued.store(transaction.len() as i64, Relaxed);
+    reply.simple("QUEUED");
+}
+
+fn multi(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+    if ctx.session.transaction.is_some() {
+        return ctx.reply.error("ERR MULTI calls can not be nested");
+    }
+    ctx.session.transaction = Some(Box::default());
+    ctx.session.info.queued.store(0, Relaxed);
+    ctx.session.set_flag(clients::flag::MULTI, true);
+    ctx.reply.ok();
+}
+
+fn discard(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+    if ctx.session.transaction.is_none() {
+        return ctx.reply.error("ERR DISCARD without MULTI");
+    }
+    ctx.session.end_transaction();
+    forget_watched(ctx);
+    ctx.reply.ok();
+}
+
+fn watch(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    if ctx.session.transaction.is_some() {
+        return ctx.reply.error("ERR WATCH inside MULTI is not allowed");
+    }
+    let db = ctx.session.db;
+    for bytes in args.from(1).iter() {
+        let watched = &ctx.session.watched;
+        if watched.iter().any(|(at, key)| *at == db && key == bytes) {
+            continue;
+        }
+        let key = ctx.key(bytes);
+        // One that is dead already goes now, so that its going is no change later.
+        let _ = ctx.view.kind(&key);
+        ctx.view.watch(&key, &ctx.session.is_dirty);
+        ctx.session.watched.push((db, bytes.to_vec()));
+    }
+    let count = ctx.session.watched.len() as u32;
+    ctx.session.info.watched.store(count, Relaxed);
+    ctx.reply.ok();
+}
+
+fn unwatch(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+    forget_watched(ctx);
+    ctx.reply.ok();
+}
+
+/// Unwatches all; the watched keys' shards are locked.
+pub fn forget_watched(ctx: &mut Ctx<'_, '_>) {
+    for (db, bytes) in std::mem::take(&mut ctx.session.watched) {
+        let key = ctx.key_in(db, &bytes);
+        ctx.view.unwatch(&key, &ctx.session.is_dirty);
+    }
+    ctx.session.info.watched.store(0, Relaxed);
+    ctx.session.set_flag(clients::flag::DIRTY, false);
+    // A fresh flag: the old one may still be held by who is about to set it.
+    ctx.session.is_dirty = Arc::new(AtomicBool::new(false));
+}
+
+fn exec(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+    let Some(transaction) = ctx.session.transaction.take() else {
+        return ctx.reply.error("ERR EXEC without MULTI");
+    };
+    let grows = |(index, _): (SpecIndex, Args<'_>)| table()[index as usize].has(flag::DENYOOM);
+    // Asked first: the locks may be let go of for it.
+    let is_full =
+        transaction.iter().any(grows) && dispatch::has_no_room(ctx.server, ctx.view, ctx.locks);
+    let is_dirty = has_changed(ctx);
+    ctx.session.end_transaction();
+    forget_watched(ctx);
+    if transaction.is_broken {
+        return ctx
+            .reply
+            .error("EXECABORT Transaction discarded because of previous errors.");
+    }
+    if is_dirty {
+        return ctx.reply.null_array();
+    }
+    if is_full {
+        return ctx.reply.error(&format!(
+            "EXECABORT Transaction discarded because of: {}",
+            dispatch::OUT_OF_MEMORY
+        ));
+    }
+    ctx.reply.array(transaction.len());
+    for (index, args) in transaction.iter() {
+        run_one(ctx, index, args);
+    }
+}
+
+/// Whether a watched key has changed or died since it was watched.
+fn has_changed(ctx: &mut Ctx<'_, '_>) -> bool {
+    for (db, bytes) in &ctx.session.watched {
+        let key = ctx.server.keyspace.key(*db, bytes);
+        let _ = ctx.view.kind(&key);
+    }
+    ctx.session.is_dirty.load(Relaxed)
+}
+
+/// Runs one queued command, counted and timed as if it stood alone. Room was asked for once for all of
+/// them: to ask again could let go of the locks between two.
+fn run_one(ctx: &mut Ctx<'_, '_>, index: SpecIndex, args: Args<'_>) {
+    let spec = table()[index as usize];
+    let start = Instant::now();
+    let position = ctx.reply.position();
+    let reply = ctx.reply.nested(ctx.session.protocol);
+    dispatch::perform(
+        ctx.server,
+        ctx.view,
+        ctx.locks,
+        ctx.session,
+        spec,
+        args,
+        None,
+        reply,
+    );
+    let nanos = start.elapsed().as_nanos() as u64;
+    let now = ctx.view.now();
+    timing::note_slow(ctx.server, index, ctx.session, args, nanos / 1000, now);
+    let is_error = ctx.reply.written(position).first() == Some(&b'-');
+    if is_error {
+        ctx.server.stats.count_error(ctx.reply.written(position));
+    }
+    if let Some(worker) = ctx.server.stats.workers.get(ctx.session.info.worker) {
+        let stats = &worker.commands[index as usize];
+        stats.calls.fetch_add(1, Relaxed);
+        stats.nanos.fetch_add(nanos, Relaxed);
+        stats.failed.fetch_add(u64::from(is_error), Relaxed);
+        if ctx.server.config.is_on(Id::LatencyTracking) {
+            stats.micros.record(nanos / 1000, 1);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! From a setting's text to its value.
+
+use super::table::Kind;
+use store::Keyspace;
+
+/// A checked value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A number, a truth value, a choice's place, bits.
+    Number(i64),
+    /// A text.
+    Text(String),
+    /// By class: hard bytes, soft bytes, seconds.
+    OutputLimits(Vec<(usize, [i64; 3])>),
+}
+
+/// Reads and checks a setting's text.
+///
+/// # Errors
+/// What is wrong with it, in Redis's words where it has some.
+pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
+    match kind {
+        Kind::Bool => match text.to_ascii_lowercase().as_str() {
+            "yes" => Ok(Value::Number(1)),
+            "no" => Ok(Value::Number(0)),
+            _ => Err("argument must be 'yes' or 'no'".into()),
+        },
+        Kind::Int(low, high) => {
+            let number = text
+                .parse::<i64>()
+                .map_err(|_| "argument couldn't be parsed into an integer".to_owned())?;
+            within(number, low, high)
+        }
+        Kind::Bytes(low, high) => {
+            let number = bytes(text).ok_or_else(|| "argument must be a memory value".to_owned())?;
+            within(number, low, high)
+        }
+        Kind::Choice(words) => words
+            .iter()
+            .position(|word| word.eq_ignore_ascii_case(text))
+            .map(|place| Value::Number(place as i64))
+            .ok_or_else(|| one_of(words)),
+        Kind::Text | Kind::Secret => Ok(Value::Text(text.to_owned())),
+        Kind::Policy => named(text, &Keyspace::policy_names(), Keyspace::check_policy),
+        Kind::Index => named(text, &Keyspace::expiry_names(), Keyspace::check_expiry),
+        Kind::Events => crate::notify::parse(text.as_bytes())
+            .map(|bits| Value::Number(i64::from(bits)))
+            .ok_or_else(|| "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
+        Kind::OutputLimits => output_limits(text),
+        Kind::Percentiles => percentiles(text).map(|_| Value::Text(text.trim().to_owned())),
+        Kind::Fixed(allowed) => {
+            if allowed.iter().any(|word| word.eq_ignore_ascii_case(text)) {
+                let text = if text == "\"\"" { "" } else { text };
+                Ok(Value::Text(text.to_ascii_lowercase()))
+            } else {
+                Err(format!(
+                    "this server does not do that; it takes only '{}'",
+                    allowed[0]
+                ))
+            }
+        }
+    }
+}
+
+fn within(number: i64, low: i64, high: i64) -> Result<Value, String> {
+    if (low..=high).contains(&number) {
+        Ok(Value::Number(number))
+    } else {
+        Err(format!(
+            "argument must be between {low} and {high} inclusive"
+        ))
+    }
+}
+
+fn one_of(words: &[&str]) -> String {
+    format!(
+        "argument(s) must be one of the following: {}",
+        words.join(", ")
+    )
+}
+
+/// A name of the list, with knobs after colons: `clock:2`, `sampled:effort=10`.
+fn named(
+    text: &str,
+    names: &[String],
+    check: fn(&str) -> Result<(), String>,
+) -> Result<Value, String> {
+    let text = text.to_ascii_lowercase();
+    let name = text.split(':').next().unwrap_or_default();
+    if names.iter().any(|known| known == name) {
+        return check(&text).map(|()| Value::Text(text));
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Err(one_of(&names))
+}
+
+/// Numbers between 0 and 100, apart by blanks.
+///
+/// # Errors
+/// When one is not.
+pub fn percentiles(text: &str) -> Result<Vec<f64>, String> {
+    text.split_ascii_whitespace()
+        .map(|word| match word.parse::<f64>() {
+            Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),
+            _ => Err("latency-tracking-info-percentiles parameter must be a percentage".into()),
+        })
+        .collect()
+}
+
+/// Bytes with an optional unit: `1k` is 1,000, `1kb` is 1,024, and so on to `gb`.
+pub fn bytes(text: &str) -> Option<i64> {
+    let lower = text.to_ascii_lowercase();
+    let digits = lower
+        .find(|letter: char| !letter.is_ascii_digit())
+        .unwrap_or(lower.len());
+    let number = lower[..digits].parse::<i64>().ok()?;
+    let unit: i64 = match &lower[digits..] {
+        "" | "b" => 1,
+        "k" => 1_000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        "t" => 1_000_000_000_000,
+        "tb" => 1 << 40,
+        _ => return None,
+    };
+    number.checked_mul(unit)
+}
+
+/// Bytes as INFO shows them: `1.50M`.
+pub fn bytes_for_people(bytes: u64) -> String {
+    let number = bytes as f64;
+    for (unit, letter) in [
+        (1u64 << 40, 'T'),
+        (1 << 30, 'G'),
+        (1 << 20, 'M'),
+        (1 << 10, 'K'),
+    ] {
+        if bytes >= unit {
+            return format!("{:.2}{letter}", number / unit as f64);
+        }
+    }
+    format!("{bytes}B")
+}
+
+fn output_limits(text: &str) -> Result<Value, String> {
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    if words.is_empty() || !words.len().is_multiple_of(4) {
+        return Err("Wrong number of arguments in buffer limit configuration.".into());
+    }
+    let mut limits = Vec::new();
+    for group in words.chunks(4) {
+        let class = match group[0].to_ascii_lowercase().as_str() {
+            "normal" => 0,
+            "slave" | "replica" => 1,
+            "pubsub" => 2,
+            _ => {
+                return Err("Invalid client class specified in buffer limit configuration.".into());
+            }
+        };
+        let wrong = || {
+            "Error in hard, soft or soft_seconds setting in buffer limit configuration.".to_owned()
+        };
+        let hard = bytes(group[1]).ok_or_else(wrong)?;
+        let soft = bytes(group[2]).ok_or_else(wrong)?;
+        let seconds = group[3].parse::<i64>().ok().filter(|number| *number >= 0);
+        limits.push((class, [hard, soft, seconds.ok_or_else(wrong)?]));
+    }
+    Ok(Value::OutputLimits(limits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_takes_units() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("100", Some(100)),
+            ("1k", Some(1_000)),
+            ("1Kb", Some(1_024)),
+            ("100mb", Some(104_857_600)),
+            ("1gb", Some(1 << 30)),
+            ("1g", Some(1_000_000_000)),
+            ("-1", None),
+            ("1x", None),
+            ("", None),
+            ("99999999999gb", None),
+        ] {
+            assert_eq!(bytes(text), expected, "{text}");
+        }
+        assert_eq!(bytes_for_people(512), "512B");
+        assert_eq!(bytes_for_people(1_572_864), "1.50M");
+    }
+
+    #[test]
+    fn policies_and_indexes_take_their_knobs() {
+        let text = |text: &str| Ok(Value::Text(text.to_owned()));
+        assert_eq!(
+            parse(Kind::Policy, "allkeys-CLOCK:2"),
+            text("allkeys-clock:2")
+        );
+        assert_eq!(
+            parse(Kind::Index, "sampled:effort=10"),
+            text("sampled:effort=10")
+        );
+        let error = |kind, text: &str| parse(kind, text).expect_err("it is not valid");
+        assert!(error(Kind::Policy, "allkeys-clock:9").contains("1 to 3"));
+        assert!(error(Kind::Index, "sampled:effort=99").contains("1 to 10"));
+        assert!(error(Kind::Index, "hourglass").contains("one of the following: wheel"));
+        assert!(error(Kind::Policy, "allkeys-clock2").contains("one of the following: noev"));
+    }
+
+    #[test]
+    fn limits_may_name_some_classes() {
+        assert_eq!(
+            parse(Kind::OutputLimits, "pubsub 1mb 0 10"),
+            Ok(Value::OutputLimits(vec![(2, [1 << 20, 0, 10])]))
+        );
+        for wrong in [
+            "",
+            "pubsub 1",
+            "nobody 0 0 0",
+            "normal x 0 0",
+            "normal 0 0 -1",
+        ] {
+            assert!(parse(Kind::OutputLimits, wrong).is_err(), "{wrong}");
+        }
+    }
+}

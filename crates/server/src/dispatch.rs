@@ -1,0 +1,492 @@
+//! From arguments to a reply: finds the command, checks what holds for all of them, locks what its
+//! keys need, runs it, and counts it.
+
+use crate::command::{self, Ctx, KeyMemo, Keys, Locks, Spec, SpecIndex, flag};
+use crate::notify;
+use crate::session::{ReplyMode, Session};
+use crate::state::Server;
+use crate::timing::Timing;
+use std::sync::atomic::Ordering::Relaxed;
+use store::{Event, Tick, View};
+use wire::{Args, Protocol, Reply, Span};
+
+/// From so many commands of one client on, one worker holds all shards until its turn ends.
+const WHOLE_FROM_CALLS: usize = 4;
+
+/// What Redis says when memory is full.
+pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// One parsed command of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// Where it begins in the input.
+    pub start: usize,
+    /// How many bytes it takes there.
+    pub len: usize,
+    /// Its first span.
+    pub first: usize,
+    /// How many spans it has.
+    pub count: usize,
+    /// Its code; none when there is no such command.
+    pub index: Option<SpecIndex>,
+    /// Its first key, hashed.
+    pub memo: Option<KeyMemo>,
+}
+
+impl Call {
+    /// Its arguments.
+    pub fn args<'a>(&self, input: &'a [u8], spans: &'a [Span]) -> Args<'a> {
+        Args::new(
+            &input[self.start..],
+            &spans[self.first..self.first + self.count],
+        )
+    }
+}
+
+/// What became of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is answered.
+    Done,
+    /// CLIENT PAUSE holds it: nothing was written, try again later.
+    Held,
+}
+
+/// Runs commands for one worker. With one worker it may hold all shards from one command to the next
+/// until `finish`; with several it locks for each command.
+pub struct Executor<'s> {
+    server: &'s Server,
+    worker: usize,
+    now: Tick,
+    whole: Option<View<'s>>,
+    locks: Locks,
+    events: Vec<Event>,
+    timing: Timing<'s>,
+    /// A command that may have set a deadline has run since this was last cleared.
+    pub has_written: bool,
+}
+
+impl<'s> Executor<'s> {
+    /// An executor that has locked nothing yet.
+    pub fn new(server: &'s Server, worker: usize, now: Tick) -> Self {
+        Executor {
+            server,
+            worker,
+            now,
+            whole: None,
+            locks: Locks::Some(Vec::new()),
+            events: Vec::new(),
+            timing: Timing::new(server, worker),
+            has_written: false,
+        }
+    }
+
+    /// The server it works for.
+    pub fn server(&self) -> &'s Server {
+        self.server
+    }
+
+    /// The instant at which commands run now.
+    pub fn now(&self) -> Tick {
+        self.now
+    }
+
+    /// Commands from here on run at `now`.
+    pub fn set_now(&mut self, now: Tick) {
+        self.now = now;
+        if let Some(view) = &mut self.whole {
+            view.set_now(now);
+        }
+    }
+
+    /// Before a client's batch: brings what its keys will touch into the processor's caches, the
+    /// buckets of all keys first, then the entries.
+    pub fn prepare(&mut self, calls: &mut [Call], input: &[u8], spans: &[Span], db: u8) {
+        if calls.len() < WHOLE_FROM_CALLS {
+            return;
+        }
+        let (server, now) = (self.server, self.now);
+        if server.threads == 1 {
+            let whole = || server.keyspace.lock_all(now);
+            self.whole.get_or_insert_with(whole);
+        }
+        for call in calls.iter_mut() {
+            let Some(index) = call.index else { continue };
+            let spec = command::table()[index as usize];
+            let args = call.args(input, spans);
+            let Some(bytes) = first_key(spec).and_then(|first| args.get(first)) else {
+                continue;
+            };
+            let key = server.keyspace.key(db, bytes);
+            call.memo = Some(KeyMemo::of(&key));
+            match &self.whole {
+                Some(view) => view.prefetch_bucket(&key),
+                None => server.keyspace.prefetch_bucket(&key),
+            }
+        }
+        for call in calls.iter() {
+            let Some((memo, index)) = call.memo.zip(call.index) else {
+                continue;
+            };
+            let first = first_key(command::table()[index as usize]);
+            let bytes = first.and_then(|first| call.args(input, spans).get(first));
+            if let Some(bytes) = bytes {
+                let key = memo.key(bytes);
+                match &self.whole {
+                    Some(view) => view.prefetch_entry(&key),
+                    None => server.keyspace.prefetch_entry(&key),
+                }
+            }
+        }
+    }
+
+    /// Runs one command: exactly one reply is written to `out`, unless it is held or the client wants
+    /// none.
+    pub fn run(
+        &mut self,
+        session: &mut Session,
+        args: Args<'_>,
+        call: &Call,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        let position = out.len();
+        let server = self.server;
+        let Some(spec) = call.index.map(|index| command::table()[index as usize]) else {
+            server.stats.unexpected_commands.fetch_add(1, Relaxed);
+            session.break_transaction();
+            Reply::new(out, session.protocol).error(&unknown_command(args));
+            server.stats.count_error(&out[position..]);
+            after_reply(session, out, position);
+            return Outcome::Done;
+        };
+        if server.pause.holds(spec, self.now) && session.info.id != 0 {
+            return Outcome::Held;
+        }
+        let index = call.index.expect("it was looked up");
+        self.timing.before(index, spec, args, call.len);
+        let is_run = self.dispatch(session, spec, index, args, call.memo, out);
+        if out.get(position) == Some(&b'-') {
+            server.stats.count_error(&out[position..]);
+            self.timing.count_failed(index, is_run);
+        }
+        if is_run {
+            self.timing
+                .after(index, session, args, out.len() - position, self.now);
+        }
+        after_reply(session, out, position);
+        Outcome::Done
+    }
+
+    /// Checks, queues or runs; whether it ran.
+    fn dispatch(
+        &mut self,
+        session: &mut Session,
+        spec: &'static Spec,
+        index: SpecIndex,
+        args: Args<'_>,
+        memo: Option<KeyMemo>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let server = self.server;
+        let mut reply = Reply::new(out, session.protocol);
+        if let Err(why) = check(server, session, spec, args) {
+            session.break_transaction();
+            reply.error(&why);
+            return false;
+        }
+        if session.transaction.is_some() && !spec.has(flag::NO_QUEUE) {
+            command::transaction::queue(server, session, index, args, &mut reply);
+            return false;
+        }
+        if spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
+            self.has_written = true;
+        }
+        if let Some(view) = self.whole.as_mut() {
+            call(server, view, &Locks::All, session, spec, args, memo, reply);
+            return true;
+        }
+        self.lock_for(session, spec, args, memo);
+        let mut view = lock(server, &self.locks, self.now);
+        let locks = &self.locks;
+        call(server, &mut view, locks, session, spec, args, memo, reply);
+        if server.notifies() {
+            view.take_events(&mut self.events);
+            notify::publish(server, &mut self.events);
+        }
+        drop(view);
+        if server.threads > 1 && spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
+            self.wake_owners();
+        }
+        true
+    }
+
+    /// Collects the shards of a command's keys.
+    fn lock_for(&mut self, session: &Session, spec: &Spec, args: Args<'_>, memo: Option<KeyMemo>) {
+        let mut shards = match std::mem::replace(&mut self.locks, Locks::All) {
+            Locks::All => Vec::new(),
+            Locks::Some(shards) => shards,
+        };
+        shards.clear();
+        if collect(self.server, session, spec, args, memo, &mut shards) {
+            return;
+        }
+        if shards.len() > 1 {
+            shards.sort_unstable();
+            shards.dedup();
+        }
+        self.locks = Locks::Some(shards);
+    }
+
+    /// Tells the workers that own the shards just written to of deadlines earlier than they expect.
+    fn wake_owners(&self) {
+        let wake = |shard: usize| {
+            let owner = shard % self.server.threads;
+            if owner != self.worker
+                && let Some(due) = self.server.keyspace.next_due(shard)
+            {
+                self.server.inboxes[owner].wake_by(due.0);
+            }
+        };
+        match &self.locks {
+            Locks::All => (0..self.server.keyspace.shard_count()).for_each(wake),
+            Locks::Some(shards) => shards.iter().copied().for_each(wake),
+        }
+    }
+
+    /// After a client's batch.
+    pub fn end_batch(&mut self) {
+        self.timing.close();
+    }
+
+    /// Lets go of all shards and publishes what happened to their keys.
+    pub fn finish(&mut self) {
+        self.timing.close();
+        if let Some(mut view) = self.whole.take()
+            && self.server.notifies()
+        {
+            view.take_events(&mut self.events);
+            notify::publish(self.server, &mut self.events);
+        }
+    }
+
+    /// Cuts all ties of a client that goes away.
+    pub fn forget(&mut self, session: &mut Session) {
+        session.unsubscribe_all(self.server);
+        session.end_transaction();
+        if session.watched.is_empty() {
+            return;
+        }
+        self.finish();
+        for (db, bytes) in session.watched.drain(..) {
+            let key = self.server.keyspace.key(db, &bytes);
+            let shard = self.server.keyspace.shard_of(&key);
+            let mut view = self.server.keyspace.lock_one(shard, self.now);
+            view.unwatch(&key, &session.is_dirty);
+        }
+    }
+}
+
+/// The place of a command's first key, if it stands still.
+fn first_key(spec: &Spec) -> Option<usize> {
+    match spec.keys {
+        Keys::Range(first, _, _) => Some(first as usize),
+        _ => None,
+    }
+}
+
+/// Adds the shards that a command needs; true when it needs all.
+fn collect(
+    server: &Server,
+    session: &Session,
+    spec: &Spec,
+    args: Args<'_>,
+    memo: Option<KeyMemo>,
+    shards: &mut Vec<usize>,
+) -> bool {
+    let space = &server.keyspace;
+    match spec.keys {
+        Keys::None => {}
+        Keys::Whole => return true,
+        Keys::Queued | Keys::Watched => {
+            for (db, bytes) in &session.watched {
+                shards.push(space.shard_of(&space.key(*db, bytes)));
+            }
+            if spec.keys == Keys::Queued
+                && let Some(transaction) = &session.transaction
+            {
+                return transaction.iter().any(|(index, args)| {
+                    let spec = command::table()[index as usize];
+                    collect(server, session, spec, args, None, shards)
+                });
+            }
+        }
+        _ => spec.keys.each(args, |index| {
+            let bytes = &args[index];
+            let key = match memo {
+                Some(memo) if memo.names(session.db, bytes) => memo.key(bytes),
+                _ => space.key(session.db, bytes),
+            };
+            shards.push(space.shard_of(&key));
+        }),
+    }
+    false
+}
+
+/// Locks these shards.
+fn lock<'s>(server: &'s Server, locks: &Locks, now: Tick) -> View<'s> {
+    match locks {
+        Locks::All => server.keyspace.lock_all(now),
+        Locks::Some(shards) => match &shards[..] {
+            [shard] => server.keyspace.lock_one(*shard, now),
+            shards => server.keyspace.lock_many(shards, now),
+        },
+    }
+}
+
+/// What must hold before any command runs or is queued.
+fn check(server: &Server, session: &Session, spec: &Spec, args: Args<'_>) -> Result<(), String> {
+    if !spec.accepts(args.len()) {
+        return Err(format!(
+            "ERR wrong number of arguments for '{}' command",
+            spec.name
+        ));
+    }
+    if !session.is_authenticated && !spec.has(flag::NO_AUTH) && server.needs_password() {
+        return Err("NOAUTH Authentication required.".into());
+    }
+    if session.protocol == Protocol::Resp2
+        && session.subscriptions.is_some()
+        && !spec.has(flag::SUBSCRIBER)
+        && session.is_subscriber()
+    {
+        return Err(format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+            spec.name
+        ));
+    }
+    Ok(())
+}
+
+/// Drops the reply if the client does not want it.
+fn after_reply(session: &mut Session, out: &mut Vec<u8>, position: usize) {
+    match session.reply_mode {
+        ReplyMode::On => {}
+        ReplyMode::Off => out.truncate(position),
+        ReplyMode::SkipNext => {
+            out.truncate(position);
+            session.reply_mode = ReplyMode::Skip;
+        }
+        ReplyMode::Skip => {
+            out.truncate(position);
+            session.reply_mode = ReplyMode::On;
+        }
+    }
+}
+
+/// Whether memory is full and nothing may be evicted: from the shards at hand, nor from any other.
+pub fn has_no_room<'v>(server: &'v Server, view: &mut View<'v>, locks: &Locks) -> bool {
+    if !view.is_out_of_memory() {
+        return false;
+    }
+    if *locks == Locks::All {
+        return true;
+    }
+    // In two steps, so that locks are always taken in ascending order. The keys' shards are free in
+    // between, but nothing has been done to them yet.
+    let now = view.now();
+    *view = server.keyspace.lock_many(&[], now);
+    let is_full = server.keyspace.lock_all(now).is_out_of_memory();
+    *view = lock(server, locks, now);
+    is_full
+}
+
+/// Runs a command whose keys are locked, if there is room for what it may write.
+#[expect(clippy::too_many_arguments, reason = "they become one context below")]
+#[inline]
+fn call<'v>(
+    server: &'v Server,
+    view: &mut View<'v>,
+    locks: &Locks,
+    session: &mut Session,
+    spec: &Spec,
+    args: Args<'_>,
+    memo: Option<KeyMemo>,
+    mut reply: Reply<'_>,
+) {
+    if spec.has(flag::DENYOOM) && has_no_room(server, view, locks) {
+        return reply.error(OUT_OF_MEMORY);
+    }
+    perform(server, view, locks, session, spec, args, memo, reply);
+}
+
+/// Runs a command whose keys are locked, and who called has asked for room.
+#[expect(clippy::too_many_arguments, reason = "they become one context here")]
+#[inline]
+pub fn perform<'v>(
+    server: &'v Server,
+    view: &mut View<'v>,
+    locks: &Locks,
+    session: &mut Session,
+    spec: &Spec,
+    args: Args<'_>,
+    memo: Option<KeyMemo>,
+    reply: Reply<'_>,
+) {
+    let mut ctx = Ctx {
+        view,
+        session,
+        server,
+        reply,
+        locks,
+        memo,
+    };
+    (spec.run)(&mut ctx, args);
+}
+
+/// Runs one command without a socket, for tests and for embedding.
+pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, out: &mut Vec<u8>) {
+    let mut input = Vec::new();
+    let mut spans = Vec::new();
+    for arg in args {
+        spans.push(Span {
+            start: input.len() as u32,
+            len: arg.len() as u32,
+        });
+        input.extend_from_slice(arg);
+    }
+    if args.is_empty() {
+        return;
+    }
+    let args = Args::new(&input, &spans);
+    let call = Call {
+        start: 0,
+        len: input.len(),
+        first: 0,
+        count: args.len(),
+        index: command::lookup(args.name()),
+        memo: None,
+    };
+    let mut executor = Executor::new(server, 0, now);
+    executor.run(session, args, &call, out);
+    executor.finish();
+}
+
+/// Redis's words for a command that does not exist, with the beginning of its arguments.
+fn unknown_command(args: Args<'_>) -> String {
+    let name = String::from_utf8_lossy(&args[0][..args[0].len().min(128)]).into_owned();
+    let mut text = format!("ERR unknown command '{name}', with args beginning with: ");
+    let head = text.len();
+    for arg in args.from(1).iter() {
+        let room = (head + 128).saturating_sub(text.len());
+        if room == 0 {
+            break;
+        }
+        let shown = String::from_utf8_lossy(&arg[..arg.len().min(room)]).into_owned();
+        text.push_str(&format!("'{shown}' "));
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "dispatch_tests.rs"]
+mod tests;

@@ -1,0 +1,103 @@
+//! Commands without a socket: what dispatch itself answers.
+
+use super::*;
+use crate::clock::Clock;
+use crate::config::Config;
+
+const NOW: u64 = 1_700_000_000_000;
+
+/// A server whose clock stands still, and one client.
+struct Bench {
+    server: Server,
+    session: Session,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let server = Server::new(Config::default(), Clock::manual(NOW)).expect("valid options");
+        Bench {
+            server,
+            session: Session::new(),
+        }
+    }
+
+    fn say(&mut self, line: &str) -> String {
+        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let mut out = Vec::new();
+        exec(
+            &self.server,
+            &mut self.session,
+            &args,
+            self.server.clock.now(),
+            &mut out,
+        );
+        String::from_utf8(out).expect("text")
+    }
+
+    /// Lines of what is said and the reply, without its line ends.
+    fn table(&mut self, lines: &[(&str, &str)]) {
+        for (line, expected) in lines {
+            let reply = self.say(line);
+            assert_eq!(reply.replace("\r\n", " ").trim_end(), *expected, "{line}");
+        }
+    }
+}
+
+#[test]
+fn unknown_commands_and_wrong_counts_answer_in_the_usual_words() {
+    Bench::new().table(&[
+        ("PiNg", "+PONG"),
+        ("echo hi", "$2 hi"),
+        ("echo", "-ERR wrong number of arguments for 'echo' command"),
+        (
+            "nope a b",
+            "-ERR unknown command 'nope', with args beginning with: 'a' 'b'",
+        ),
+    ]);
+}
+
+#[test]
+fn a_transaction_queues_runs_and_aborts() {
+    Bench::new().table(&[
+        ("exec", "-ERR EXEC without MULTI"),
+        ("discard", "-ERR DISCARD without MULTI"),
+        ("multi", "+OK"),
+        ("multi", "-ERR MULTI calls can not be nested"),
+        ("watch k", "-ERR WATCH inside MULTI is not allowed"),
+        ("ping", "+QUEUED"),
+        ("echo x", "+QUEUED"),
+        ("exec", "*2 +PONG $1 x"),
+        ("multi", "+OK"),
+        (
+            "nope",
+            "-ERR unknown command 'nope', with args beginning with:",
+        ),
+        (
+            "exec",
+            "-EXECABORT Transaction discarded because of previous errors.",
+        ),
+        ("multi", "+OK"),
+        ("ping", "+QUEUED"),
+        ("discard", "+OK"),
+        ("ping", "+PONG"),
+    ]);
+}
+
+#[test]
+fn a_transaction_is_asked_for_room_once() {
+    // Each of its commands was asked again, and the look at the other shards lets go of the locks: another
+    // client came between two commands of one transaction, and the second was refused.
+    let mut bench = Bench::new();
+    let value = "v".repeat(100_000);
+    bench.table(&[("config set maxmemory 40000", "+OK")]);
+    for line in ["multi", &format!("set a {value}"), "set b 1"] {
+        bench.say(line);
+    }
+    bench.table(&[
+        ("exec", "*2 +OK +OK"),
+        (
+            "set c 1",
+            "-OOM command not allowed when used memory > 'maxmemory'.",
+        ),
+    ]);
+}

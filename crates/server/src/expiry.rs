@@ -1,0 +1,240 @@
+//! The expiry cycle of one worker: forgets what is due in its shards, in slices that leave room for
+//! requests, and measures how late it is.
+//!
+//! A worker sleeps until the earliest deadline of its shards. What is due goes in slices of 0.2 ms;
+//! between two slices the sockets are asked. Under load the cycle gets at least a fifth of the time,
+//! so that a stream of requests cannot starve it. The lag is counted from the deadline itself: a key is
+//! dead from one millisecond after it on, so no lag is below 1 ms.
+
+use crate::notify;
+use crate::state::Server;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use store::{Event, Tick};
+
+/// A slice between two looks at the sockets.
+pub const SLICE: Duration = Duration::from_micros(200);
+/// The longest slice, after a turn that served long.
+const SLICE_MAX: Duration = Duration::from_millis(1);
+/// One call's steps at the start; then so many that it takes between the two times below.
+const STEPS_START: u32 = 256;
+const STEPS_MIN: u32 = 16;
+const STEPS_MAX: u32 = 8192;
+const CALL_MICROS_LOW: u128 = 20;
+const CALL_MICROS_HIGH: u128 = 60;
+/// Steps of background work at once.
+const TEND_STEPS: u32 = 256;
+
+/// One worker's cycle.
+pub struct Cycle {
+    worker: usize,
+    shards: Vec<usize>,
+    steps: u32,
+    tend_next: usize,
+    tend_left: usize,
+    events: Vec<Event>,
+    deadlines: Vec<Tick>,
+    /// The earliest shard said that it is due and had nothing: do not ask it again at once.
+    pub is_bounced: bool,
+}
+
+impl Cycle {
+    /// The cycle over the shards that this worker owns.
+    pub fn new(server: &Server, worker: usize) -> Cycle {
+        let shards: Vec<usize> = (worker..server.keyspace.shard_count())
+            .step_by(server.threads)
+            .collect();
+        Cycle {
+            worker,
+            shards,
+            steps: STEPS_START,
+            tend_next: 0,
+            tend_left: 0,
+            events: Vec::new(),
+            deadlines: Vec::new(),
+            is_bounced: false,
+        }
+    }
+
+    /// The shard with the earliest deadline, and when that is due.
+    pub fn earliest(&self, server: &Server) -> Option<(Tick, usize)> {
+        self.shards
+            .iter()
+            .filter_map(|&shard| server.keyspace.next_due(shard).map(|due| (due, shard)))
+            .min()
+    }
+
+    /// The shard to call next, if one is due: the one with the earliest moment; but after a call that
+    /// found no dead key, as while an index clears up, the next in turn, so that none is kept waiting.
+    fn next(&self, server: &Server, now: Tick, idle: Option<usize>) -> Option<usize> {
+        let is_due = |shard: usize| {
+            server
+                .keyspace
+                .next_due(shard)
+                .is_some_and(|due| due <= now)
+        };
+        let Some(idle) = idle else {
+            let (due, shard) = self.earliest(server)?;
+            return (due <= now).then_some(shard);
+        };
+        let (before, after) = self
+            .shards
+            .split_at(self.shards.partition_point(|s| *s <= idle));
+        after
+            .iter()
+            .chain(before)
+            .copied()
+            .find(|shard| is_due(*shard))
+    }
+
+    /// Asks for one round of background work over all shards.
+    pub fn ask_tending(&mut self) {
+        self.tend_left = self.shards.len();
+    }
+
+    /// Works for a slice, longer after a turn that took long; whether there is more to do now.
+    pub fn run(&mut self, server: &Server, turn: Duration) -> bool {
+        let mut now = server.clock.now();
+        let mut due = self.next(server, now, None);
+        self.is_bounced = false;
+        if due.is_none() && self.tend_left == 0 {
+            return false;
+        }
+        let start = Instant::now();
+        let limit = SLICE.max((turn / 4).min(SLICE_MAX));
+        let mut expired = 0u64;
+        let mut bounced_count = 0;
+        while let Some(shard) = due {
+            let before = Instant::now();
+            let did =
+                server
+                    .keyspace
+                    .expire(shard, now, self.steps, &mut self.events, &mut |deadline| {
+                        self.deadlines.push(deadline)
+                    });
+            expired += u64::from(did.keys);
+            self.measure(server);
+            self.adapt(before.elapsed().as_micros(), did.more);
+            // Shards whose earliest moment does not move although nothing was found there must not
+            // hold this thread up.
+            let has_bounced = did.keys == 0 && !did.more;
+            bounced_count = if has_bounced { bounced_count + 1 } else { 0 };
+            self.is_bounced = bounced_count > self.shards.len();
+            if self.is_bounced || start.elapsed() >= limit {
+                break;
+            }
+            now = server.clock.now();
+            due = self.next(server, now, (did.keys == 0).then_some(shard));
+        }
+        self.tend(server, now, start, limit);
+        self.report(server, expired, start.elapsed());
+        let is_due = self.next(server, server.clock.now(), None).is_some();
+        self.tend_left > 0 || (is_due && !self.is_bounced)
+    }
+
+    /// Notes how late each key of the last call was, and publishes their events in the order of their
+    /// deadlines.
+    fn measure(&mut self, server: &Server) {
+        let now_us = server.clock.now_us();
+        let stats = &server.stats.workers[self.worker];
+        let mut at = 0;
+        while at < self.deadlines.len() {
+            let deadline = self.deadlines[at];
+            let run = self.deadlines[at..]
+                .iter()
+                .take_while(|other| **other == deadline)
+                .count();
+            let lag_us = now_us.saturating_sub(deadline.0.saturating_mul(1000));
+            stats.expiry_lag_us.record(lag_us, run as u64);
+            at += run;
+        }
+        self.deadlines.clear();
+        notify::publish(server, &mut self.events);
+    }
+
+    /// Keeps a call's time between the two bounds.
+    fn adapt(&mut self, micros: u128, is_cut: bool) {
+        if micros > CALL_MICROS_HIGH {
+            self.steps = (self.steps / 2).max(STEPS_MIN);
+        } else if micros < CALL_MICROS_LOW && is_cut {
+            self.steps = (self.steps * 2).min(STEPS_MAX);
+        }
+    }
+
+    fn tend(&mut self, server: &Server, now: Tick, start: Instant, limit: Duration) {
+        while self.tend_left > 0 && start.elapsed() < limit {
+            let shard = self.shards[self.tend_next % self.shards.len()];
+            let has_more = server
+                .keyspace
+                .tend(shard, now, TEND_STEPS, &mut self.events);
+            notify::publish(server, &mut self.events);
+            if !has_more {
+                self.tend_next = (self.tend_next + 1) % self.shards.len();
+                self.tend_left -= 1;
+            }
+        }
+    }
+
+    fn report(&self, server: &Server, expired: u64, took: Duration) {
+        let stats = &server.stats.workers[self.worker];
+        let micros = took.as_micros() as u64;
+        stats.expired_keys.fetch_add(expired, Relaxed);
+        stats.expiry_micros.fetch_add(micros, Relaxed);
+        stats.expiry_slice_us_max.fetch_max(micros, Relaxed);
+        let threshold = server
+            .config
+            .number(crate::config::Id::LatencyMonitorThreshold);
+        if threshold > 0 && micros / 1000 >= threshold as u64 {
+            server
+                .latency
+                .add("expire-cycle", micros / 1000, server.clock.now().0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use store::NewDeadline;
+
+    #[test]
+    fn an_index_that_clears_up_keeps_no_other_shard_waiting() {
+        // It was called until it had done, before any shard with dead keys.
+        const NOW: u64 = 1_700_000_000_000;
+        let server = Server::new(Config::default(), Clock::manual(NOW)).expect("valid options");
+        let space = &server.keyspace;
+        let names = (0..4_000_000u32).map(|i| format!("key:{i}"));
+        let of_first = names.filter(|name| space.shard_of(&space.key(0, name.as_bytes())) == 0);
+        let names: Vec<String> = of_first.take(100_000).collect();
+        let mut view = space.lock_all(Tick(NOW));
+        for name in &names {
+            let deadline = NewDeadline::At(Tick(NOW + 3_600_000));
+            view.set(&space.key(0, name.as_bytes()), b"v", deadline);
+        }
+        for name in &names {
+            view.delete(&space.key(0, name.as_bytes()));
+        }
+        let other = (0..100u32)
+            .map(|i| format!("due:{i}"))
+            .find(|name| space.shard_of(&space.key(0, name.as_bytes())) == 1)
+            .expect("one in a few");
+        let due = space.key(0, other.as_bytes());
+        view.set(&due, b"v", NewDeadline::At(Tick(NOW + 1)));
+        drop(view);
+        let mut cycle = Cycle::new(&server, 0);
+        // The first call tells that the index wants to clear up; then the other's deadline passes.
+        assert_eq!(
+            space.expire(0, Tick(NOW), 1, &mut vec![], &mut |_| {}).keys,
+            0
+        );
+        server.clock.set_ms(NOW + 3);
+        cycle.run(&server, Duration::ZERO);
+        assert!(
+            space.next_due(0).is_some_and(|due| due.0 < NOW),
+            "it has not done yet"
+        );
+        assert_eq!(space.counters().expired_keys, 1);
+    }
+}

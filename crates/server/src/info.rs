@@ -1,0 +1,81 @@
+//! INFO: what the server tells of itself, by sections.
+
+mod sections;
+
+use crate::state::Server;
+use std::fmt::Write as _;
+
+/// What a section writes to.
+pub struct Report<'a> {
+    server: &'a Server,
+    now_us: u64,
+    text: String,
+}
+
+impl Report<'_> {
+    /// `name:value`.
+    fn field(&mut self, name: &str, value: impl std::fmt::Display) {
+        let _ = write!(self.text, "{name}:{value}\r\n");
+    }
+}
+
+/// One section: its name in INFO's heading, whether INFO without arguments tells it, its code.
+struct Section {
+    title: &'static str,
+    is_default: bool,
+    write: fn(&mut Report<'_>),
+}
+
+const SECTIONS: &[Section] = &[
+    section("Server", true, sections::server),
+    section("Clients", true, sections::clients),
+    section("Memory", true, sections::memory),
+    section("Persistence", true, sections::persistence),
+    section("Stats", true, sections::stats),
+    section("Replication", true, sections::replication),
+    section("CPU", true, sections::cpu),
+    section("Modules", true, |_| {}),
+    section("Commandstats", false, sections::command_stats),
+    section("Errorstats", true, sections::error_stats),
+    section("Latencystats", false, sections::latency_stats),
+    section("Cluster", true, sections::cluster),
+    section("Keyspace", true, sections::keyspace),
+    section("Expiry", true, sections::expiry),
+];
+
+const fn section(title: &'static str, is_default: bool, write: fn(&mut Report<'_>)) -> Section {
+    Section {
+        title,
+        is_default,
+        write,
+    }
+}
+
+/// The sections of these names, in a fixed order; without names, the default ones. The keyspace's
+/// locks are taken: the caller holds none.
+pub fn report(server: &Server, wanted: &[&[u8]]) -> String {
+    let mut report = Report {
+        server,
+        now_us: server.clock.now_us(),
+        text: String::new(),
+    };
+    let names = |name: &str| {
+        wanted
+            .iter()
+            .any(|word| word.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    let has_all = names("all") || names("everything");
+    let has_default = wanted.is_empty() || names("default");
+    for section in SECTIONS {
+        let is_wanted = has_all || (has_default && section.is_default) || names(section.title);
+        if !is_wanted {
+            continue;
+        }
+        if !report.text.is_empty() {
+            report.text.push_str("\r\n");
+        }
+        let _ = write!(report.text, "# {}\r\n", section.title);
+        (section.write)(&mut report);
+    }
+    report.text
+}

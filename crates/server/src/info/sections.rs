@@ -1,0 +1,386 @@
+//! The sections of INFO. Fields that clients and exporters read keep Redis's names; where a field is
+//! about something that is not here, it says what a Redis without it would.
+
+use super::Report;
+use crate::clients::flag;
+use crate::command;
+use crate::config::{Id, bytes_for_people, value};
+use crate::process;
+use std::sync::atomic::Ordering::Relaxed;
+use store::{DATABASES, Tick};
+
+pub(super) fn server(report: &mut Report<'_>) {
+    let server = report.server;
+    report.field("redis_version", crate::REDIS_VERSION);
+    report.field("mayfly_version", crate::VERSION);
+    report.field("redis_git_sha1", "00000000");
+    report.field("redis_git_dirty", 0);
+    report.field("redis_build_id", 0);
+    report.field("redis_mode", "standalone");
+    report.field("os", process::system_name());
+    report.field("arch_bits", usize::BITS);
+    report.field("monotonic_clock", "POSIX clock_gettime");
+    report.field("multiplexing_api", "epoll");
+    report.field("atomicvar_api", "c11-builtin");
+    report.field("process_id", std::process::id());
+    report.field("process_supervised", "no");
+    report.field("run_id", &server.run_id);
+    report.field("tcp_port", server.port.load(Relaxed));
+    report.field("server_time_usec", report.now_us);
+    let uptime = server.started.elapsed().as_secs();
+    report.field("uptime_in_seconds", uptime);
+    report.field("uptime_in_days", uptime / 86_400);
+    report.field("hz", 10);
+    report.field("configured_hz", 10);
+    report.field("lru_clock", (report.now_us / 1_000_000) & 0xff_ffff);
+    let executable = std::env::current_exe().unwrap_or_default();
+    report.field("executable", executable.display());
+    report.field("config_file", server.config.file());
+    report.field("io_threads_active", u8::from(server.threads > 1));
+    report.field("data_threads", server.threads);
+    report.field("shards", server.keyspace.shard_count());
+}
+
+pub(super) fn clients(report: &mut Report<'_>) {
+    let server = report.server;
+    let all = server.clients.list();
+    let largest = |counter: fn(&crate::clients::ClientInfo) -> u64| {
+        all.iter().map(|info| counter(info)).max().unwrap_or(0)
+    };
+    let subscribers = all.iter().filter(|info| info.is_subscriber()).count();
+    let watching = all.iter().filter(|info| info.watched.load(Relaxed) > 0);
+    let watched: u32 = all.iter().map(|info| info.watched.load(Relaxed)).sum();
+    let (watching, protected) = (
+        watching.count(),
+        all.iter()
+            .filter(|info| info.flags.load(Relaxed) & flag::NO_EVICT != 0)
+            .count(),
+    );
+    report.field("connected_clients", server.clients.len());
+    report.field("cluster_connections", 0);
+    report.field("maxclients", server.config.number(Id::MaxClients));
+    let output = largest(|info| info.output_bytes.load(Relaxed));
+    let input = largest(|info| info.input_bytes.load(Relaxed));
+    report.field("client_recent_max_input_buffer", input);
+    report.field("client_recent_max_output_buffer", output);
+    report.field("blocked_clients", 0);
+    report.field("tracking_clients", 0);
+    report.field("pubsub_clients", subscribers);
+    report.field("watching_clients", watching);
+    report.field("clients_in_timeout_table", 0);
+    report.field("total_watched_keys", watched);
+    report.field("total_blocking_keys", 0);
+    report.field("total_blocking_keys_on_nokey", 0);
+    report.field("no_evict_clients", protected);
+}
+
+pub(super) fn memory(report: &mut Report<'_>) {
+    let server = report.server;
+    let facts = server.keyspace.memory_facts();
+    let used = server.used_bytes();
+    let peak = server.stats.peak_bytes.load(Relaxed);
+    let rss = process::resident_bytes();
+    let system = process::machine_bytes();
+    let max = server.config.number(Id::MaxMemory) as u64;
+    let buffers = server.stats.sum(|worker| &worker.buffer_bytes);
+    let sizes = [
+        ("used_memory", used),
+        ("used_memory_rss", rss),
+        ("used_memory_peak", peak),
+    ];
+    for (name, bytes) in sizes {
+        report.field(name, bytes);
+        report.field(&format!("{name}_human"), bytes_for_people(bytes));
+    }
+    let share = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
+    let overhead = used.saturating_sub(facts.entry_bytes);
+    report.field(
+        "used_memory_peak_perc",
+        format!("{:.2}%", share(used, peak)),
+    );
+    report.field("used_memory_overhead", overhead);
+    report.field("used_memory_startup", 0);
+    report.field("used_memory_dataset", facts.entry_bytes);
+    let dataset = share(facts.entry_bytes, used);
+    report.field("used_memory_dataset_perc", format!("{dataset:.2}%"));
+    report.field("used_memory_table", facts.table_bytes);
+    report.field("used_memory_policy", facts.policy_bytes);
+    report.field("used_memory_expiry", facts.expiry_bytes);
+    report.field("used_memory_buffers", buffers);
+    report.field("used_memory_arena_free", facts.arena_free_bytes);
+    report.field("allocator_allocated", used);
+    report.field("allocator_active", rss);
+    report.field("allocator_resident", rss);
+    report.field("total_system_memory", system);
+    report.field("total_system_memory_human", bytes_for_people(system));
+    report.field("used_memory_lua", 0);
+    report.field("used_memory_scripts", 0);
+    report.field("number_of_cached_scripts", 0);
+    report.field("maxmemory", max);
+    report.field("maxmemory_human", bytes_for_people(max));
+    report.field("maxmemory_policy", server.keyspace.policy_name());
+    let ratio = rss as f64 / used.max(1) as f64;
+    report.field("mem_fragmentation_ratio", format!("{ratio:.2}"));
+    report.field("mem_fragmentation_bytes", rss as i64 - used as i64);
+    report.field("allocator_frag_ratio", "1.00");
+    report.field("allocator_frag_bytes", 0);
+    report.field("allocator_rss_ratio", "1.00");
+    report.field("allocator_rss_bytes", 0);
+    report.field("rss_overhead_ratio", "1.00");
+    report.field("rss_overhead_bytes", 0);
+    report.field("mem_not_counted_for_evict", 0);
+    report.field("mem_replication_backlog", 0);
+    report.field("mem_clients_slaves", 0);
+    report.field("mem_clients_normal", buffers);
+    report.field("mem_aof_buffer", 0);
+    report.field("mem_allocator", "mimalloc");
+    report.field("active_defrag_running", 0);
+    report.field("lazyfree_pending_objects", 0);
+    report.field("lazyfreed_objects", 0);
+}
+
+pub(super) fn persistence(report: &mut Report<'_>) {
+    let started = report.server.started_us / 1_000_000;
+    report.field("loading", 0);
+    report.field("async_loading", 0);
+    report.field("current_cow_peak", 0);
+    report.field("current_cow_size", 0);
+    report.field("rdb_changes_since_last_save", 0);
+    report.field("rdb_bgsave_in_progress", 0);
+    report.field("rdb_last_save_time", started);
+    report.field("rdb_last_bgsave_status", "ok");
+    report.field("rdb_last_bgsave_time_sec", -1);
+    report.field("rdb_current_bgsave_time_sec", -1);
+    report.field("rdb_saves", 0);
+    report.field("rdb_last_cow_size", 0);
+    report.field("rdb_last_load_keys_expired", 0);
+    report.field("rdb_last_load_keys_loaded", 0);
+    report.field("aof_enabled", 0);
+    report.field("aof_rewrite_in_progress", 0);
+    report.field("aof_rewrite_scheduled", 0);
+    report.field("aof_last_rewrite_time_sec", -1);
+    report.field("aof_current_rewrite_time_sec", -1);
+    report.field("aof_last_bgrewrite_status", "ok");
+    report.field("aof_last_write_status", "ok");
+    report.field("aof_last_cow_size", 0);
+    report.field("module_fork_in_progress", 0);
+    report.field("module_fork_last_cow_size", 0);
+}
+
+pub(super) fn stats(report: &mut Report<'_>) {
+    traffic(report);
+    keys(report);
+    events(report);
+}
+
+/// The first part of `stats`: connections and bytes.
+fn traffic(report: &mut Report<'_>) {
+    let stats = &report.server.stats;
+    let rates = stats.rates();
+    let kbps = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
+    let input = stats.sum(|worker| &worker.input_bytes);
+    let output = stats.sum(|worker| &worker.output_bytes);
+    let received = stats.connections_received.load(Relaxed);
+    report.field("total_connections_received", received);
+    report.field("total_commands_processed", stats.commands_processed());
+    report.field("instantaneous_ops_per_sec", rates.commands);
+    report.field("total_net_input_bytes", input);
+    report.field("total_net_output_bytes", output);
+    report.field("total_net_repl_input_bytes", 0);
+    report.field("total_net_repl_output_bytes", 0);
+    report.field("instantaneous_input_kbps", kbps(rates.input_bytes));
+    report.field("instantaneous_output_kbps", kbps(rates.output_bytes));
+    report.field("instantaneous_input_repl_kbps", "0.00");
+    report.field("instantaneous_output_repl_kbps", "0.00");
+    let rejected = stats.connections_rejected.load(Relaxed);
+    report.field("rejected_connections", rejected);
+    report.field("sync_full", 0);
+    report.field("sync_partial_ok", 0);
+    report.field("sync_partial_err", 0);
+}
+
+/// The second part of `stats`: what became of keys, and who listens.
+fn keys(report: &mut Report<'_>) {
+    let stats = &report.server.stats;
+    let counters = report.server.keyspace.counters();
+    report.field("expired_subkeys", 0);
+    report.field("expired_keys", counters.expired_keys);
+    report.field("expired_stale_perc", "0.00");
+    report.field("expired_time_cap_reached_count", 0);
+    let expiry_ms = stats.sum(|worker| &worker.expiry_micros) / 1000;
+    report.field("expire_cycle_cpu_milliseconds", expiry_ms);
+    report.field("evicted_keys", counters.evicted_keys);
+    report.field("evicted_clients", 0);
+    report.field("evicted_scripts", 0);
+    report.field("total_eviction_exceeded_time", 0);
+    report.field("current_eviction_exceeded_time", 0);
+    report.field("keyspace_hits", counters.hits);
+    report.field("keyspace_misses", counters.misses);
+    report.field("keyspace_expiration_misses", counters.expiration_misses);
+    let (channels, patterns, shard_channels) = report.server.pubsub.counts();
+    report.field("pubsub_channels", channels);
+    report.field("pubsub_patterns", patterns);
+    report.field("pubsubshard_channels", shard_channels);
+    report.field("latest_fork_usec", 0);
+    report.field("total_forks", 0);
+    report.field("migrate_cached_sockets", 0);
+    report.field("slave_expires_tracked_keys", 0);
+    report.field("active_defrag_hits", 0);
+    report.field("active_defrag_misses", 0);
+    report.field("active_defrag_key_hits", 0);
+    report.field("active_defrag_key_misses", 0);
+    report.field("total_active_defrag_time", 0);
+    report.field("current_active_defrag_time", 0);
+    report.field("tracking_total_keys", 0);
+    report.field("tracking_total_items", 0);
+    report.field("tracking_total_prefixes", 0);
+}
+
+/// The third part of `stats`: errors, turns of the workers, clients cut off.
+fn events(report: &mut Report<'_>) {
+    let stats = &report.server.stats;
+    let unexpected = stats.unexpected_commands.load(Relaxed);
+    report.field("unexpected_error_replies", 0);
+    report.field("unknown_commands", unexpected);
+    let errors = stats.error_replies.load(Relaxed);
+    report.field("total_error_replies", errors);
+    report.field("dump_payload_sanitizations", 0);
+    report.field("total_reads_processed", stats.sum(|worker| &worker.reads));
+    report.field("total_writes_processed", stats.sum(|worker| &worker.writes));
+    report.field("io_threaded_reads_processed", 0);
+    report.field("io_threaded_writes_processed", 0);
+    report.field("eventloop_cycles", stats.sum(|worker| &worker.turns));
+    let input_cuts = stats.query_limit_disconnections.load(Relaxed);
+    report.field("client_query_buffer_limit_disconnections", input_cuts);
+    let output_cuts = stats.output_limit_disconnections.load(Relaxed);
+    report.field("client_output_buffer_limit_disconnections", output_cuts);
+    report.field("reply_buffer_shrinks", 0);
+    report.field("reply_buffer_expands", 0);
+    let failures = stats.authentication_failures.load(Relaxed);
+    report.field("acl_access_denied_auth", failures);
+    report.field("acl_access_denied_cmd", 0);
+    report.field("acl_access_denied_key", 0);
+    report.field("acl_access_denied_channel", 0);
+}
+
+pub(super) fn replication(report: &mut Report<'_>) {
+    report.field("role", "master");
+    report.field("connected_slaves", 0);
+    report.field("master_failover_state", "no-failover");
+    report.field("master_replid", report.server.run_id.clone());
+    report.field("master_replid2", "0".repeat(40));
+    report.field("master_repl_offset", 0);
+    report.field("second_repl_offset", -1);
+    report.field("repl_backlog_active", 0);
+    report.field("repl_backlog_size", 1_048_576);
+    report.field("repl_backlog_first_byte_offset", 0);
+    report.field("repl_backlog_histlen", 0);
+}
+
+pub(super) fn cpu(report: &mut Report<'_>) {
+    let (user, system) = process::cpu_seconds();
+    report.field("used_cpu_sys", format!("{system:.6}"));
+    report.field("used_cpu_user", format!("{user:.6}"));
+    report.field("used_cpu_sys_children", "0.000000");
+    report.field("used_cpu_user_children", "0.000000");
+}
+
+pub(super) fn command_stats(report: &mut Report<'_>) {
+    let stats = &report.server.stats;
+    for (index, spec) in command::table().iter().enumerate() {
+        let calls = stats.sum(|worker| &worker.commands[index].calls);
+        let rejected = stats.sum(|worker| &worker.commands[index].rejected);
+        let failed = stats.sum(|worker| &worker.commands[index].failed);
+        if calls + rejected + failed == 0 {
+            continue;
+        }
+        let nanos = stats.sum(|worker| &worker.commands[index].nanos);
+        let mean = nanos as f64 / 1000.0 / calls.max(1) as f64;
+        let micros = nanos / 1000;
+        report.field(
+            &format!("cmdstat_{}", spec.name),
+            format_args!(
+                "calls={calls},usec={micros},usec_per_call={mean:.2},rejected_calls={rejected},failed_calls={failed}"
+            ),
+        );
+    }
+}
+
+pub(super) fn error_stats(report: &mut Report<'_>) {
+    for (code, count) in report.server.stats.errors() {
+        report.field(&format!("errorstat_{code}"), format_args!("count={count}"));
+    }
+}
+
+pub(super) fn latency_stats(report: &mut Report<'_>) {
+    let text = report.server.config.text(Id::LatencyPercentiles);
+    let percentiles = value::percentiles(&text).unwrap_or_default();
+    for (index, spec) in command::table().iter().enumerate() {
+        let summary = report.server.stats.latency(index);
+        if summary.total == 0 {
+            continue;
+        }
+        let told: Vec<String> = percentiles
+            .iter()
+            .map(|share| format!("p{share}={:.3}", summary.percentile(share / 100.0) as f64))
+            .collect();
+        let name = format!("latency_percentiles_usec_{}", spec.name);
+        report.field(&name, told.join(","));
+    }
+}
+
+pub(super) fn cluster(report: &mut Report<'_>) {
+    report.field("cluster_enabled", 0);
+}
+
+pub(super) fn keyspace(report: &mut Report<'_>) {
+    let now = Tick(report.now_us / 1000);
+    for db in 0..DATABASES as u8 {
+        let facts = report.server.keyspace.db_facts(db, now);
+        if facts.keys == 0 {
+            continue;
+        }
+        let (keys, expires, mean) = (facts.keys, facts.with_deadline, facts.mean_ttl_ms);
+        report.field(
+            &format!("db{db}"),
+            format_args!("keys={keys},expires={expires},avg_ttl={mean},subexpiry=0"),
+        );
+    }
+}
+
+pub(super) fn expiry(report: &mut Report<'_>) {
+    let server = report.server;
+    let now = Tick(report.now_us / 1000);
+    let facts = server.keyspace.expiry_facts(now);
+    let counters = server.keyspace.counters();
+    let lag = server.stats.expiry_lag();
+    report.field("expiry_index", server.config.text(Id::Expiry));
+    match facts.granularity_ms {
+        Some(ms) => report.field("expiry_granularity_ms", ms),
+        None => report.field("expiry_granularity_ms", "unbounded"),
+    }
+    report.field("keys_with_ttl", facts.keys_with_ttl);
+    report.field("expired_backlog_keys", facts.backlog_keys);
+    report.field("expired_backlog_bytes", facts.backlog_bytes);
+    report.field("expiry_index_bytes", facts.index_bytes);
+    report.field("expiry_lag_samples", lag.total);
+    for (name, share) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
+        report.field(&format!("expiry_lag_us_{name}"), lag.percentile(share));
+    }
+    report.field("expiry_lag_us_max", lag.max);
+    report.field("expired_per_second", server.stats.rates().expired_keys);
+    report.field("expired_keys", counters.expired_keys);
+    report.field("keyspace_expiration_misses", counters.expiration_misses);
+    let slices = server.stats.workers.iter();
+    let longest = slices.map(|worker| worker.expiry_slice_us_max.load(Relaxed));
+    report.field("expiry_slice_us_max", longest.max().unwrap_or(0));
+    // How many keys have less than so long to live, by powers of two of seconds.
+    let histogram = server.keyspace.ttl_histogram(now);
+    let told: Vec<String> = histogram
+        .iter()
+        .enumerate()
+        .filter(|(_, count)| **count > 0)
+        .map(|(bucket, count)| format!("lt_{}s={count}", 1u64 << bucket))
+        .collect();
+    report.field("ttl_distribution", told.join(","));
+}

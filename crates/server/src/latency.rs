@@ -1,0 +1,143 @@
+//! The latency monitor: events that took longer than `latency-monitor-threshold`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+
+/// Samples kept of each event.
+const SAMPLES_MAX: usize = 160;
+
+/// The longest occurrence of an event within one second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Seconds since 1970.
+    pub seconds: u64,
+    /// How long it took, in ms.
+    pub ms: u64,
+}
+
+/// One event's history.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// The oldest first.
+    pub samples: VecDeque<Sample>,
+    /// The longest of all times.
+    pub max_ms: u64,
+    /// All occurrences.
+    pub count: u64,
+    /// Their sum.
+    pub sum_ms: u64,
+}
+
+/// All events' histories.
+#[derive(Default)]
+pub struct LatencyMonitor {
+    events: Mutex<BTreeMap<&'static str, History>>,
+}
+
+impl LatencyMonitor {
+    /// Notes that an event took `ms`; the caller has compared that with the threshold.
+    pub fn add(&self, event: &'static str, ms: u64, now_ms: u64) {
+        let seconds = now_ms / 1000;
+        let mut events = self.events.lock().expect("no holder panics");
+        let history = events.entry(event).or_default();
+        history.max_ms = history.max_ms.max(ms);
+        history.count += 1;
+        history.sum_ms += ms;
+        match history.samples.back_mut() {
+            Some(last) if last.seconds == seconds => last.ms = last.ms.max(ms),
+            _ => {
+                history.samples.push_back(Sample { seconds, ms });
+                if history.samples.len() > SAMPLES_MAX {
+                    history.samples.pop_front();
+                }
+            }
+        }
+    }
+
+    /// All events with their histories, by name.
+    pub fn events(&self) -> Vec<(&'static str, History)> {
+        let events = self.events.lock().expect("no holder panics");
+        events
+            .iter()
+            .map(|(name, history)| (*name, history.clone()))
+            .collect()
+    }
+
+    /// Forgets some events, or all; how many that was.
+    pub fn reset(&self, names: &[&[u8]]) -> usize {
+        let mut events = self.events.lock().expect("no holder panics");
+        let before = events.len();
+        events.retain(|name, _| {
+            !names.is_empty()
+                && !names
+                    .iter()
+                    .any(|wanted| wanted.eq_ignore_ascii_case(name.as_bytes()))
+        });
+        before - events.len()
+    }
+
+    /// A report for people.
+    pub fn doctor(&self, threshold_ms: i64) -> String {
+        if threshold_ms == 0 {
+            return "The latency monitor is off. Turn it on with CONFIG SET latency-monitor-threshold <milliseconds>.\n".into();
+        }
+        let events = self.events();
+        if events.is_empty() {
+            return format!("Nothing took {threshold_ms} ms or longer.\n");
+        }
+        let mut text = format!("Events of {threshold_ms} ms or longer:\n");
+        for (number, (name, history)) in events.iter().enumerate() {
+            let mean = history.sum_ms / history.count.max(1);
+            text.push_str(&format!(
+                "{}. {name}: {} times, mean {mean} ms, longest {} ms.\n",
+                number + 1,
+                history.count,
+                history.max_ms
+            ));
+        }
+        text.push_str("SLOWLOG GET tells which commands they were.\n");
+        text
+    }
+
+    /// A bar for each sample of one event; none when there is no such event.
+    pub fn graph(&self, name: &[u8]) -> Option<String> {
+        let events = self.events();
+        let (name, history) = events
+            .iter()
+            .find(|(event, _)| event.as_bytes().eq_ignore_ascii_case(name))?;
+        let mut text = format!("{name} - longest {} ms\n", history.max_ms);
+        for sample in &history.samples {
+            let width = (sample.ms * 60 / history.max_ms.max(1)).max(1) as usize;
+            text.push_str(&format!(
+                "{} {} {} ms\n",
+                sample.seconds,
+                "#".repeat(width),
+                sample.ms
+            ));
+        }
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_merge_within_a_second_and_are_bounded() {
+        let monitor = LatencyMonitor::default();
+        monitor.add("command", 5, 1_000);
+        monitor.add("command", 9, 1_999);
+        monitor.add("command", 7, 2_000);
+        let (_, history) = &monitor.events()[0];
+        assert_eq!(history.samples.len(), 2);
+        assert_eq!(history.samples[0].ms, 9);
+        for second in 3..1_000 {
+            monitor.add("command", 1, second * 1_000);
+        }
+        assert_eq!(monitor.events()[0].1.samples.len(), SAMPLES_MAX);
+        assert_eq!(monitor.events()[0].1.max_ms, 9);
+        assert_eq!(monitor.reset(&[b"other"]), 0);
+        assert_eq!(monitor.reset(&[]), 1);
+    }
+}

@@ -1,0 +1,523 @@
+//! One socket with its buffers and its session.
+//!
+//! What has come is read into the worker's scratch and parsed where it lies; only the beginning of a
+//! command whose rest has not come moves to the connection's own buffer. Replies are written to the
+//! worker's scratch and sent with one call; only what the socket does not take stays here. So an idle
+//! connection holds no buffers, and a request costs one read and one write.
+
+use crate::clients::flag;
+use crate::command;
+use crate::config::Id;
+use crate::dispatch::{Call, Executor, Outcome};
+use crate::pubsub::Publication;
+use crate::session::Session;
+use crate::state::Server;
+use mio::net::TcpStream;
+use std::io::{ErrorKind, Read, Write};
+use std::sync::atomic::Ordering::Relaxed;
+use wire::{Limits, Parsed, Parser, Reply, Span};
+
+/// Unsent replies beyond which no further command of a client is run.
+pub const BACKPRESSURE_BYTES: usize = 1 << 20;
+/// Bytes that one read may bring.
+const SCRATCH_BYTES: usize = 64 << 10;
+/// Commands parsed before the first of them runs: as many as the nearest caches hold the keys of.
+const BATCH_CALLS_MAX: usize = 64;
+/// A worker's reply buffer keeps at most so much room.
+const KEPT_BYTES_MAX: usize = 256 << 10;
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// More from the client, or room in the socket.
+    Wait,
+    /// Its turn: there may be more to read.
+    Again,
+    /// The end of CLIENT PAUSE.
+    Held,
+    /// To be closed.
+    Close,
+}
+
+/// Bytes and calls of a worker since they were last added to its counters.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Bytes read.
+    pub input_bytes: u64,
+    /// Bytes written.
+    pub output_bytes: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Change of the bytes held in buffers.
+    pub held_bytes: i64,
+}
+
+/// Buffers that a worker lends to the connection it serves.
+pub struct Scratch {
+    input: Vec<u8>,
+    output: Vec<u8>,
+    spans: Vec<Span>,
+    calls: Vec<Call>,
+    /// What has happened.
+    pub tally: Tally,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Scratch {
+            input: vec![0; SCRATCH_BYTES],
+            output: Vec::new(),
+            spans: Vec::new(),
+            calls: Vec::new(),
+            tally: Tally::default(),
+        }
+    }
+}
+
+/// Why a run over the input ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// No whole command is left.
+    Dry,
+    /// Too much is unsent.
+    Full,
+    /// CLIENT PAUSE.
+    Held,
+    /// The connection ends.
+    Closing,
+}
+
+/// One client's socket.
+pub struct Connection {
+    /// The socket, registered with the worker's poll.
+    pub stream: TcpStream,
+    /// The client.
+    pub session: Session,
+    /// Commands that have come and not run, the last perhaps not whole.
+    input: Vec<u8>,
+    parser: Parser,
+    /// Replies not sent yet, from `sent` on.
+    output: Vec<u8>,
+    sent: usize,
+    /// Whole commands may stand in `input`.
+    is_stalled: bool,
+    /// The other side sends no more.
+    is_hung_up: bool,
+    /// Registered for writability.
+    pub waits_to_write: bool,
+    /// In the worker's list of those to flush or to serve again.
+    pub is_listed: bool,
+    /// Since when its unsent replies exceed the soft limit, in ms.
+    over_since_ms: Option<u64>,
+    held_bytes: usize,
+    received_bytes: u64,
+    sent_bytes: u64,
+    command_count: u64,
+}
+
+impl Connection {
+    /// A client that has just been accepted.
+    pub fn new(stream: TcpStream, session: Session) -> Connection {
+        Connection {
+            stream,
+            session,
+            input: Vec::new(),
+            parser: Parser::default(),
+            output: Vec::new(),
+            sent: 0,
+            is_stalled: false,
+            is_hung_up: false,
+            waits_to_write: false,
+            is_listed: false,
+            over_since_ms: None,
+            held_bytes: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
+            command_count: 0,
+        }
+    }
+
+    /// Notes that the other side has closed its half.
+    pub fn hang_up(&mut self) {
+        self.is_hung_up = true;
+    }
+
+    /// Runs what waits, reads once, runs that, sends the replies.
+    pub fn serve(&mut self, executor: &mut Executor<'_>, scratch: &mut Scratch) -> Next {
+        let mut output = if self.output.is_empty() {
+            std::mem::take(&mut scratch.output)
+        } else {
+            std::mem::take(&mut self.output)
+        };
+        let next = self.read_and_run(executor, scratch, &mut output);
+        let next = self.send(output, scratch, next);
+        self.tell(executor, scratch);
+        next
+    }
+
+    fn read_and_run(
+        &mut self,
+        executor: &mut Executor<'_>,
+        scratch: &mut Scratch,
+        output: &mut Vec<u8>,
+    ) -> Next {
+        if self.session.is_closing || output.len() - self.sent > BACKPRESSURE_BYTES {
+            return Next::Wait;
+        }
+        if self.is_stalled {
+            match self.run_stored(executor, scratch, output) {
+                Stop::Dry => {}
+                stop => return self.next_of(stop),
+            }
+        }
+        let mut input = std::mem::take(&mut scratch.input);
+        scratch.tally.reads += 1;
+        let result = self.stream.read(&mut input);
+        let next = match result {
+            Ok(0) => Next::Close,
+            Ok(len) => {
+                scratch.tally.input_bytes += len as u64;
+                self.received_bytes += len as u64;
+                let stop = if self.input.is_empty() {
+                    let (used, stop) = self.run(&mut input[..len], executor, scratch, output);
+                    self.input.extend_from_slice(&input[used..len]);
+                    stop
+                } else {
+                    self.input.extend_from_slice(&input[..len]);
+                    self.run_stored(executor, scratch, output)
+                };
+                match self.next_of(stop) {
+                    Next::Wait if stop == Stop::Dry && (len == input.len() || self.is_hung_up) => {
+                        Next::Again
+                    }
+                    next => next,
+                }
+            }
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock => Next::Wait,
+                ErrorKind::Interrupted => Next::Again,
+                _ => Next::Close,
+            },
+        };
+        scratch.input = input;
+        next
+    }
+
+    fn next_of(&mut self, stop: Stop) -> Next {
+        self.is_stalled = matches!(stop, Stop::Full | Stop::Held);
+        match stop {
+            Stop::Dry | Stop::Closing => Next::Wait,
+            Stop::Full => Next::Wait,
+            Stop::Held => Next::Held,
+        }
+    }
+
+    /// Runs what stands in the connection's own buffer.
+    fn run_stored(
+        &mut self,
+        executor: &mut Executor<'_>,
+        scratch: &mut Scratch,
+        output: &mut Vec<u8>,
+    ) -> Stop {
+        let mut input = std::mem::take(&mut self.input);
+        let (used, stop) = self.run(&mut input, executor, scratch, output);
+        if used == input.len() {
+            // Room for a large value is given back at once.
+            input.clear();
+            input.shrink_to(0);
+        } else {
+            input.drain(..used);
+        }
+        self.input = input;
+        self.is_stalled = matches!(stop, Stop::Full | Stop::Held);
+        let limit = executor.server().config.number(Id::QueryBufferLimit) as usize;
+        if self.input.len() > limit && stop == Stop::Dry {
+            let stats = &executor.server().stats;
+            stats.query_limit_disconnections.fetch_add(1, Relaxed);
+            log::warn!(
+                "client {} ({}) exceeds client-query-buffer-limit and is closed",
+                self.session.info.id,
+                self.session.info.address
+            );
+            self.session.is_closing = true;
+            return Stop::Closing;
+        }
+        stop
+    }
+
+    /// Runs the whole commands at the front of `input`; how many bytes they took.
+    fn run(
+        &mut self,
+        input: &mut [u8],
+        executor: &mut Executor<'_>,
+        scratch: &mut Scratch,
+        output: &mut Vec<u8>,
+    ) -> (usize, Stop) {
+        let mut spans = std::mem::take(&mut scratch.spans);
+        let mut calls = std::mem::take(&mut scratch.calls);
+        let mut used = 0;
+        let stop = loop {
+            spans.clear();
+            calls.clear();
+            let end = self.parse(input, used, executor, &mut spans, &mut calls);
+            let (stop, at) = self.run_batch(input, &spans, &mut calls, executor, output);
+            executor.end_batch();
+            if let Some(stop) = stop {
+                // What was parsed behind the last command that ran is parsed again later.
+                let limits = *self.parser.limits();
+                self.parser = Parser::new(limits);
+                used = at;
+                break stop;
+            }
+            used = end.at;
+            if let Some(error) = end.error {
+                let text = format!("ERR {error}");
+                Reply::new(output, self.session.protocol).error(&text);
+                executor.server().stats.count_error(text.as_bytes());
+                self.session.is_closing = true;
+                break Stop::Closing;
+            }
+            if end.is_dry {
+                break Stop::Dry;
+            }
+        };
+        scratch.spans = spans;
+        scratch.calls = calls;
+        if stop == Stop::Closing {
+            used = input.len();
+        }
+        (used, stop)
+    }
+
+    /// Parses commands from `at` on, as many as a batch takes.
+    fn parse(
+        &mut self,
+        input: &mut [u8],
+        mut at: usize,
+        executor: &Executor<'_>,
+        spans: &mut Vec<Span>,
+        calls: &mut Vec<Call>,
+    ) -> End {
+        let server = executor.server();
+        let may_pass = self.session.may_pass(server);
+        // Who has yet to authenticate may be let in by each command: its limits change with that.
+        let calls_max = if may_pass { BATCH_CALLS_MAX } else { 1 };
+        let bulk_bytes_max = server.config.number(Id::ProtoMaxBulkLen) as usize;
+        let limits = self.parser.limits();
+        if limits.is_authenticated != may_pass || limits.bulk_bytes_max != bulk_bytes_max {
+            self.parser.set_limits(Limits {
+                is_authenticated: may_pass,
+                bulk_bytes_max,
+                ..*limits
+            });
+        }
+        while calls.len() < calls_max && at < input.len() {
+            let first = spans.len();
+            match self.parser.parse(&mut input[at..], spans) {
+                Ok(Parsed::Command { consumed }) => {
+                    let mut call = Call {
+                        start: at,
+                        len: consumed,
+                        first,
+                        count: spans.len() - first,
+                        index: None,
+                        memo: None,
+                    };
+                    call.index = command::lookup(call.args(input, spans).name());
+                    calls.push(call);
+                    at += consumed;
+                }
+                Ok(Parsed::Blank { consumed }) => at += consumed,
+                Ok(Parsed::Incomplete { .. }) => {
+                    return End {
+                        at,
+                        is_dry: true,
+                        error: None,
+                    };
+                }
+                Err(error) => {
+                    return End {
+                        at,
+                        is_dry: true,
+                        error: Some(error),
+                    };
+                }
+            }
+        }
+        End {
+            at,
+            is_dry: at == input.len(),
+            error: None,
+        }
+    }
+
+    /// Runs parsed commands; why and before which byte it stopped, if it did.
+    fn run_batch(
+        &mut self,
+        input: &[u8],
+        spans: &[Span],
+        calls: &mut [Call],
+        executor: &mut Executor<'_>,
+        output: &mut Vec<u8>,
+    ) -> (Option<Stop>, usize) {
+        executor.prepare(calls, input, spans, self.session.db);
+        for call in calls.iter() {
+            if output.len() - self.sent > BACKPRESSURE_BYTES {
+                return (Some(Stop::Full), call.start);
+            }
+            let args = call.args(input, spans);
+            if call.index.is_none() && args.is_http() {
+                log::warn!(
+                    "client {} ({}) speaks HTTP and is closed: a page may have been made to attack this server",
+                    self.session.info.id,
+                    self.session.info.address
+                );
+                self.session.is_closing = true;
+                return (Some(Stop::Closing), input.len());
+            }
+            if executor.run(&mut self.session, args, call, output) == Outcome::Held {
+                return (Some(Stop::Held), call.start);
+            }
+            self.command_count += 1;
+            if self.session.is_closing {
+                return (Some(Stop::Closing), input.len());
+            }
+        }
+        if let Some(index) = calls.last().and_then(|call| call.index) {
+            self.session.info.command.store(index, Relaxed);
+        }
+        (None, input.len())
+    }
+
+    /// Sends what stands in `output` from `sent` on, keeps what the socket does not take.
+    fn send(&mut self, mut output: Vec<u8>, scratch: &mut Scratch, next: Next) -> Next {
+        while self.sent < output.len() {
+            scratch.tally.writes += 1;
+            match self.stream.write(&output[self.sent..]) {
+                Ok(len) => {
+                    self.sent += len;
+                    self.sent_bytes += len as u64;
+                    scratch.tally.output_bytes += len as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.keep(output);
+                    return next;
+                }
+                Err(_) => {
+                    // The rest goes with the output.
+                    self.sent = 0;
+                    return Next::Close;
+                }
+            }
+        }
+        self.sent = 0;
+        output.clear();
+        if output.capacity() <= KEPT_BYTES_MAX && output.capacity() > scratch.output.capacity() {
+            scratch.output = output;
+        }
+        if self.session.is_closing {
+            Next::Close
+        } else if self.is_stalled && next == Next::Wait {
+            Next::Again
+        } else {
+            next
+        }
+    }
+
+    /// Keeps what was not sent; the part that was is cut off when it is the larger one.
+    fn keep(&mut self, mut output: Vec<u8>) {
+        if self.sent > output.len() / 2 {
+            output.drain(..self.sent);
+            self.sent = 0;
+        }
+        self.output = output;
+    }
+
+    /// Sends what is pending, when the socket has room again or messages have come.
+    pub fn flush(&mut self, scratch: &mut Scratch) -> Next {
+        let output = std::mem::take(&mut self.output);
+        let next = self.send(output, scratch, Next::Wait);
+        self.account(scratch);
+        next
+    }
+
+    /// Adds a published message to what is pending.
+    pub fn deliver(&mut self, publication: &Publication, pattern: Option<&[u8]>) {
+        let mut reply = Reply::new(&mut self.output, self.session.protocol);
+        publication.write(pattern, &mut reply);
+    }
+
+    /// Bytes not sent yet.
+    pub fn pending_bytes(&self) -> usize {
+        self.output.len() - self.sent
+    }
+
+    /// Whether its unsent replies exceed the limits of its class.
+    pub fn is_over_limit(&mut self, server: &Server, now_ms: u64) -> bool {
+        let pending = self.pending_bytes() as u64;
+        if pending == 0 {
+            self.over_since_ms = None;
+            return false;
+        }
+        let limit = server.config.output_limit(self.session.class());
+        if limit.hard_bytes > 0 && pending >= limit.hard_bytes {
+            return true;
+        }
+        if limit.soft_bytes == 0 || pending < limit.soft_bytes {
+            self.over_since_ms = None;
+            return false;
+        }
+        let since = *self.over_since_ms.get_or_insert(now_ms);
+        now_ms.saturating_sub(since) > limit.soft_seconds.saturating_mul(1000)
+    }
+
+    /// Writes down what others may want to see.
+    fn tell(&mut self, executor: &Executor<'_>, scratch: &mut Scratch) {
+        let info = &self.session.info;
+        info.active_ms.store(executor.now().0, Relaxed);
+        info.db.store(self.session.db, Relaxed);
+        info.received_bytes.store(self.received_bytes, Relaxed);
+        info.sent_bytes.store(self.sent_bytes, Relaxed);
+        info.commands.store(self.command_count, Relaxed);
+        info.input_bytes.store(self.input.len() as u64, Relaxed);
+        if self.session.is_closing {
+            self.session.set_flag(flag::CLOSING, true);
+        }
+        self.account(scratch);
+    }
+
+    /// Brings the sum of held bytes up to date.
+    fn account(&mut self, scratch: &mut Scratch) {
+        let transaction = self.session.transaction.as_deref();
+        let held = self.input.capacity()
+            + self.output.capacity()
+            + self.parser.heap_bytes()
+            + transaction.map_or(0, |transaction| transaction.heap_bytes());
+        let info = &self.session.info;
+        info.output_bytes
+            .store(self.pending_bytes() as u64, Relaxed);
+        if held != self.held_bytes {
+            scratch.tally.held_bytes += held as i64 - self.held_bytes as i64;
+            self.held_bytes = held;
+            let total = held + size_of::<Connection>();
+            info.memory_bytes.store(total as u64, Relaxed);
+        }
+    }
+
+    /// Takes its buffers out of the sum, before it goes.
+    pub fn release(&mut self, scratch: &mut Scratch) {
+        scratch.tally.held_bytes -= self.held_bytes as i64;
+        self.held_bytes = 0;
+    }
+}
+
+/// Where parsing ended.
+struct End {
+    at: usize,
+    /// No whole command is left behind `at`.
+    is_dry: bool,
+    error: Option<wire::ProtocolError>,
+}

@@ -1,0 +1,203 @@
+//! Listening sockets: which addresses, whom they let in.
+
+use crate::clients::{Place, show_address};
+use crate::config::{Config, Id};
+use crate::net::worker::{FIRST_LISTENER, LISTENERS_MAX};
+use crate::state::Server;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Registry, Token};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use std::io::{self, ErrorKind, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Connections accepted in one turn, so that a flood of them leaves room for those that are in.
+const ACCEPTS_MAX: usize = 256;
+
+/// What Redis says to a stranger in protected mode, with our ways out.
+const DENIED: &[u8] = b"-DENIED Mayfly is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface. To connect from other machines: 1) set a password with 'requirepass' in the config file or CONFIG SET requirepass from the loopback interface, or 2) if the server is not reachable from the internet, turn protected mode off with '--protected-mode no' or CONFIG SET protected-mode no.\r\n";
+
+/// A connection that may come in.
+pub struct Accepted {
+    /// The socket.
+    pub stream: TcpStream,
+    /// The other side.
+    pub address: SocketAddr,
+}
+
+/// The listening sockets of one worker; none for all but the first.
+#[derive(Default)]
+pub struct Listeners {
+    all: Vec<TcpListener>,
+    /// There may be something to accept.
+    pub is_ready: bool,
+    /// Accepting failed: try again later.
+    pub has_failed: bool,
+}
+
+impl Listeners {
+    /// Binds the configured addresses.
+    ///
+    /// # Errors
+    /// The address that could not be bound, and why.
+    pub fn bind(config: &Config) -> Result<Listeners, String> {
+        let mut port = config.number(Id::Port) as u16;
+        let backlog = config.number(Id::TcpBacklog) as i32;
+        let mut all = Vec::new();
+        for word in config.text(Id::Bind).split_ascii_whitespace() {
+            let (word, is_optional) = match word.strip_prefix('-') {
+                Some(rest) => (rest, true),
+                None => (word, false),
+            };
+            let ip = parse_ip(word).ok_or_else(|| format!("bind: '{word}' is no IP address"))?;
+            let address = SocketAddr::new(ip, port);
+            match listen(address, backlog) {
+                Ok(listener) => {
+                    // With port 0 the first address chooses for all.
+                    if let Ok(bound) = listener.local_addr() {
+                        port = bound.port();
+                    }
+                    all.push(listener);
+                }
+                Err(_) if is_optional => {}
+                Err(error) => return Err(format!("cannot listen on {address}: {error}")),
+            }
+        }
+        if all.is_empty() {
+            return Err("no address to listen on: see 'bind'".into());
+        }
+        if all.len() > LISTENERS_MAX {
+            return Err(format!("more than {LISTENERS_MAX} addresses to listen on"));
+        }
+        Ok(Listeners {
+            all,
+            is_ready: true,
+            has_failed: false,
+        })
+    }
+
+    /// The addresses that it listens on.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let bound = self.all.iter().map(TcpListener::local_addr);
+        bound.filter_map(Result::ok).collect()
+    }
+
+    /// Registers all with a worker's poll.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn register(&mut self, registry: &Registry) -> io::Result<()> {
+        for (index, listener) in self.all.iter_mut().enumerate() {
+            registry.register(listener, Token(FIRST_LISTENER - index), Interest::READABLE)?;
+        }
+        Ok(())
+    }
+
+    /// Accepts what waits and may come in.
+    pub fn accept(&mut self, server: &Server, accepted: &mut Vec<Accepted>) {
+        self.is_ready = false;
+        self.has_failed = false;
+        for listener in &self.all {
+            loop {
+                if accepted.len() >= ACCEPTS_MAX {
+                    self.is_ready = true;
+                    return;
+                }
+                match listener.accept() {
+                    Ok((stream, address)) => {
+                        if let Some(stream) = admit(server, stream, address) {
+                            accepted.push(Accepted { stream, address });
+                        }
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+                        ) => {}
+                    Err(error) => {
+                        if !self.has_failed {
+                            log::warn!("accepting a connection failed: {error}");
+                        }
+                        self.has_failed = true;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where a connection stands, for CLIENT LIST.
+    pub fn place(
+        &self,
+        stream: &TcpStream,
+        address: SocketAddr,
+        worker: usize,
+        slot: usize,
+    ) -> Place {
+        Place {
+            address: show_address(address),
+            local_address: stream.local_addr().map(show_address).unwrap_or_default(),
+            fd: stream.as_raw_fd(),
+            worker,
+            slot,
+        }
+    }
+}
+
+fn parse_ip(word: &str) -> Option<IpAddr> {
+    match word {
+        "*" => Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        "::*" => Some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+        "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        word => word.parse().ok(),
+    }
+}
+
+fn listen(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(backlog)?;
+    Ok(TcpListener::from_std(socket.into()))
+}
+
+/// Lets a connection in, or tells it why not.
+fn admit(server: &Server, mut stream: TcpStream, address: SocketAddr) -> Option<TcpStream> {
+    server.stats.connections_received.fetch_add(1, Relaxed);
+    let is_protected = server.config.is_on(Id::ProtectedMode) && !server.needs_password();
+    if is_protected && !address.ip().to_canonical().is_loopback() {
+        log::warn!("{address} was refused: protected mode");
+        let _ = stream.write(DENIED);
+        server.stats.connections_rejected.fetch_add(1, Relaxed);
+        return None;
+    }
+    let max = server.config.number(Id::MaxClients) as u64;
+    if !server.clients.reserve(max) {
+        if server.stats.connections_rejected.fetch_add(1, Relaxed) == 0 {
+            log::warn!("maxclients ({max}) is reached: further connections are refused");
+        }
+        let _ = stream.write(b"-ERR max number of clients reached\r\n");
+        return None;
+    }
+    let _ = stream.set_nodelay(true);
+    let seconds = server.config.number(Id::TcpKeepalive) as u64;
+    if seconds > 0 {
+        let probes = TcpKeepalive::new()
+            .with_time(Duration::from_secs(seconds))
+            .with_interval(Duration::from_secs((seconds / 3).max(1)))
+            .with_retries(3);
+        let _ = SockRef::from(&stream).set_tcp_keepalive(&probes);
+    }
+    Some(stream)
+}

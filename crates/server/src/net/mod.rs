@@ -1,0 +1,5 @@
+//! Sockets: workers with a readiness loop each, the connections they serve, the listeners.
+
+pub mod connection;
+pub mod listener;
+pub mod worker;

@@ -1,0 +1,498 @@
+//! A worker: one thread, one readiness loop, the connections that it serves, the shards whose deadlines
+//! it keeps.
+//!
+//! A turn of the loop: wait for readiness (until the earliest deadline), serve each ready connection,
+//! deliver messages of other workers, spend a slice on expiry. The time is read once a turn, and again
+//! when a turn takes longer than a millisecond.
+
+use crate::config::Id;
+use crate::dispatch::Executor;
+use crate::expiry::Cycle;
+use crate::inbox::{self, Message};
+use crate::net::connection::{Connection, Next, Scratch};
+use crate::net::listener::{Accepted, Listeners};
+use crate::session::Session;
+use crate::state::Server;
+use mio::event::Event;
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token, Waker};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use store::Tick;
+
+/// The inbox's token; listeners count down from the one below, connections up from 0.
+const WAKER: Token = Token(usize::MAX - 1);
+/// The first listener's token.
+pub const FIRST_LISTENER: usize = usize::MAX - 2;
+/// The most listeners.
+pub const LISTENERS_MAX: usize = 64;
+/// Readiness events taken at once.
+const EVENTS_MAX: usize = 1024;
+/// Chores come round so often, and a jump of the clock is noticed so soon.
+const CHORES: Duration = Duration::from_millis(100);
+/// How long a shard is left alone that was due and had nothing.
+const BOUNCE: Duration = Duration::from_millis(1);
+/// Connections served between two looks at the clock within a turn.
+const LOOK_EVERY: usize = 4;
+/// After so long within one turn the time is read again, and what is due is looked at.
+const TURN_LOOK: Duration = Duration::from_millis(1);
+
+/// One thread's loop.
+pub struct Worker {
+    index: usize,
+    server: Arc<Server>,
+    poll: Poll,
+    listeners: Listeners,
+    connections: Vec<Option<Box<Connection>>>,
+    free: Vec<usize>,
+    /// To be served again without readiness.
+    again: Vec<usize>,
+    /// Held by CLIENT PAUSE.
+    held: Vec<usize>,
+    /// Messages have been added to their output.
+    touched: Vec<usize>,
+    messages: Vec<Message>,
+    scratch: Scratch,
+    cycle: Cycle,
+    chores_at: Instant,
+    chores_count: u64,
+}
+
+impl Worker {
+    /// A worker; the first one is given the listeners, and shares what it accepts with the others.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn new(server: Arc<Server>, index: usize, mut listeners: Listeners) -> io::Result<Worker> {
+        let poll = Poll::new()?;
+        listeners.register(poll.registry())?;
+        server.inboxes[index].set_waker(Waker::new(poll.registry(), WAKER)?);
+        let cycle = Cycle::new(&server, index);
+        Ok(Worker {
+            index,
+            server,
+            poll,
+            listeners,
+            connections: Vec::new(),
+            free: Vec::new(),
+            again: Vec::new(),
+            held: Vec::new(),
+            touched: Vec::new(),
+            messages: Vec::new(),
+            scratch: Scratch::default(),
+            cycle,
+            chores_at: Instant::now(),
+            chores_count: 0,
+        })
+    }
+
+    /// Serves until the server is asked to stop.
+    ///
+    /// # Errors
+    /// What the operating system says about the poll.
+    pub fn run(&mut self) -> io::Result<()> {
+        inbox::enter(self.index);
+        let server = Arc::clone(&self.server);
+        let mut executor = Executor::new(&server, self.index, server.clock.now());
+        executor.has_written = true;
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        let mut due = None;
+        let mut is_busy = false;
+        while !server.stops() {
+            let timeout = self.timeout(&mut executor, &mut due, is_busy);
+            if let Err(error) = self.poll.poll(&mut events, Some(timeout))
+                && error.kind() != ErrorKind::Interrupted
+            {
+                return Err(error);
+            }
+            server.inboxes[self.index].plan(0);
+            let start = Instant::now();
+            executor.set_now(server.clock.now());
+            self.turn(&events, &mut executor, start);
+            executor.finish();
+            is_busy = self.tend_deadlines(&mut executor, due, start);
+            if start >= self.chores_at {
+                self.chores(&mut executor, start);
+                executor.finish();
+            }
+            self.tally();
+        }
+        self.close_all(&mut executor);
+        Ok(())
+    }
+
+    /// How long to wait for readiness.
+    fn timeout(
+        &mut self,
+        executor: &mut Executor<'_>,
+        due: &mut Option<Tick>,
+        is_busy: bool,
+    ) -> Duration {
+        let server = executor.server();
+        // With several workers, others write to these shards too.
+        if executor.has_written
+            || server.threads > 1
+            || due.is_some_and(|due| due <= executor.now())
+        {
+            executor.has_written = false;
+            *due = self.cycle.earliest(server).map(|earliest| earliest.0);
+        }
+        if is_busy || !self.again.is_empty() || self.listeners.is_ready {
+            return Duration::ZERO;
+        }
+        if server.threads > 1 {
+            let plan = |due: Option<Tick>| due.map_or(u64::MAX, |due| due.0.max(1));
+            server.inboxes[self.index].plan(plan(*due));
+            // Between the look and the plan another worker may have written an earlier one.
+            *due = self.cycle.earliest(server).map(|earliest| earliest.0);
+            server.inboxes[self.index].plan(plan(*due));
+            if server.inboxes[self.index].is_filled() {
+                return Duration::ZERO;
+            }
+        }
+        let mut timeout = self.chores_at.saturating_duration_since(Instant::now());
+        let span = |tick: Tick| {
+            let now_us = server.clock.now_us();
+            Duration::from_micros(tick.0.saturating_mul(1000).saturating_sub(now_us))
+        };
+        if let Some(due) = *due {
+            let least = if self.cycle.is_bounced {
+                BOUNCE
+            } else {
+                Duration::ZERO
+            };
+            timeout = timeout.min(span(due).max(least));
+        }
+        if !self.held.is_empty()
+            && let Some(end) = server.pause.until(server.clock.now())
+        {
+            timeout = timeout.min(span(end));
+        }
+        timeout
+    }
+
+    /// Serves what is ready.
+    fn turn(&mut self, events: &Events, executor: &mut Executor<'_>, start: Instant) {
+        let mut looked = start;
+        let again = std::mem::take(&mut self.again);
+        for index in again {
+            if let Some(connection) = self.connection(index) {
+                connection.is_listed = false;
+                self.serve(index, executor);
+            }
+        }
+        for (number, event) in events.iter().enumerate() {
+            match event.token() {
+                WAKER => {}
+                Token(token) if token > FIRST_LISTENER - LISTENERS_MAX => {
+                    self.listeners.is_ready = true;
+                }
+                Token(index) => self.ready(index, event, executor),
+            }
+            // A long turn keeps deadlines too.
+            if number % LOOK_EVERY == LOOK_EVERY - 1 && looked.elapsed() >= TURN_LOOK {
+                looked = Instant::now();
+                executor.finish();
+                executor.set_now(executor.server().clock.now());
+                self.cycle.run(executor.server(), TURN_LOOK);
+            }
+        }
+        if self.listeners.is_ready {
+            self.accept(executor);
+        }
+        self.release_held(executor);
+        self.deliver(executor);
+    }
+
+    fn ready(&mut self, index: usize, event: &Event, executor: &mut Executor<'_>) {
+        let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
+            return;
+        };
+        if event.is_read_closed() || event.is_error() {
+            connection.hang_up();
+        }
+        if event.is_writable() && connection.waits_to_write {
+            let next = connection.flush(&mut self.scratch);
+            self.after(index, next, executor);
+        }
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            self.serve(index, executor);
+        }
+    }
+
+    fn serve(&mut self, index: usize, executor: &mut Executor<'_>) {
+        let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
+            return;
+        };
+        let next = connection.serve(executor, &mut self.scratch);
+        self.after(index, next, executor);
+    }
+
+    /// Does what a connection asks for.
+    fn after(&mut self, index: usize, next: Next, executor: &mut Executor<'_>) {
+        let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
+            return;
+        };
+        let has_pending = connection.pending_bytes() > 0;
+        if has_pending && connection.is_over_limit(executor.server(), executor.now().0) {
+            let stats = &executor.server().stats;
+            stats.output_limit_disconnections.fetch_add(1, Relaxed);
+            log::warn!(
+                "client {} ({}) exceeds client-output-buffer-limit with {} bytes and is closed",
+                connection.session.info.id,
+                connection.session.info.address,
+                connection.pending_bytes()
+            );
+            return self.close(index, executor);
+        }
+        if has_pending != connection.waits_to_write && next != Next::Close {
+            connection.waits_to_write = has_pending;
+            let interest = if has_pending {
+                Interest::READABLE | Interest::WRITABLE
+            } else {
+                Interest::READABLE
+            };
+            let registry = self.poll.registry();
+            let registered = registry.reregister(&mut connection.stream, Token(index), interest);
+            if registered.is_err() {
+                return self.close(index, executor);
+            }
+        }
+        match next {
+            Next::Wait => {}
+            Next::Again if connection.is_listed => {}
+            Next::Again => {
+                connection.is_listed = true;
+                self.again.push(index);
+            }
+            Next::Held if self.held.contains(&index) => {}
+            Next::Held => self.held.push(index),
+            Next::Close => self.close(index, executor),
+        }
+    }
+
+    fn close(&mut self, index: usize, executor: &mut Executor<'_>) {
+        let Some(mut connection) = self.connections[index].take() else {
+            return;
+        };
+        let _ = self.poll.registry().deregister(&mut connection.stream);
+        connection.release(&mut self.scratch);
+        executor.forget(&mut connection.session);
+        let server = executor.server();
+        server.clients.remove(connection.session.info.id);
+        server.clients.release();
+        server.stats.workers[self.index]
+            .connections
+            .fetch_sub(1, Relaxed);
+        self.held.retain(|held| *held != index);
+        self.again.retain(|again| *again != index);
+        self.touched.retain(|touched| *touched != index);
+        self.free.push(index);
+    }
+
+    fn accept(&mut self, executor: &mut Executor<'_>) {
+        let server = Arc::clone(&self.server);
+        let mut accepted = Vec::new();
+        self.listeners.accept(&server, &mut accepted);
+        for Accepted { stream, address } in accepted {
+            let connections =
+                |worker: usize| server.stats.workers[worker].connections.load(Relaxed);
+            let worker = (0..server.threads)
+                .min_by_key(|worker| connections(*worker))
+                .unwrap_or(self.index);
+            server.stats.workers[worker]
+                .connections
+                .fetch_add(1, Relaxed);
+            if worker == self.index {
+                self.adopt(stream, address, executor);
+            } else {
+                server.inboxes[worker].push(worker, Message::Adopt(stream, address));
+            }
+        }
+    }
+
+    /// Starts to serve a connection.
+    fn adopt(&mut self, mut stream: TcpStream, address: SocketAddr, executor: &mut Executor<'_>) {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() - 1
+        });
+        let registry = self.poll.registry();
+        let registered = registry.register(&mut stream, Token(index), Interest::READABLE);
+        let server = executor.server();
+        if let Err(error) = registered {
+            log::warn!("a connection from {address} could not be registered: {error}");
+            server.clients.release();
+            server.stats.workers[self.index]
+                .connections
+                .fetch_sub(1, Relaxed);
+            self.free.push(index);
+            return;
+        }
+        let place = self.listeners.place(&stream, address, self.index, index);
+        let info = server.clients.add(place, executor.now().0);
+        let mut session = Session::of(info);
+        session.is_authenticated = !server.needs_password();
+        let connection = Connection::new(stream, session);
+        self.connections[index] = Some(Box::new(connection));
+        // What came before the registration makes no event of its own on every system.
+        self.serve(index, executor);
+    }
+
+    /// Lets those go on that CLIENT PAUSE held.
+    fn release_held(&mut self, executor: &mut Executor<'_>) {
+        if self.held.is_empty() || executor.server().pause.until(executor.now()).is_some() {
+            return;
+        }
+        for index in std::mem::take(&mut self.held) {
+            self.serve(index, executor);
+        }
+    }
+
+    /// Does what other workers have asked for, and this one's own commands.
+    fn deliver(&mut self, executor: &mut Executor<'_>) {
+        let server = executor.server();
+        if !server.inboxes[self.index].is_filled() {
+            return;
+        }
+        let mut messages = std::mem::take(&mut self.messages);
+        server.inboxes[self.index].take(&mut messages);
+        for message in messages.drain(..) {
+            match message {
+                Message::Adopt(stream, address) => self.adopt(stream, address, executor),
+                Message::Deliver(to, publication, pattern) => {
+                    let Some(connection) = self.client(to.slot, to.client) else {
+                        continue;
+                    };
+                    if connection.session.is_closing {
+                        continue;
+                    }
+                    let was_idle = connection.pending_bytes() == 0;
+                    connection.deliver(&publication, pattern.as_deref());
+                    if was_idle {
+                        self.touched.push(to.slot);
+                    } else if connection.is_over_limit(server, executor.now().0) {
+                        self.after(to.slot, Next::Wait, executor);
+                    }
+                }
+                Message::Kill(slot, client) => {
+                    if self.client(slot, client).is_some() {
+                        self.close(slot, executor);
+                    }
+                }
+            }
+        }
+        self.messages = messages;
+        for index in std::mem::take(&mut self.touched) {
+            if let Some(connection) = self.connections[index].as_mut() {
+                let next = connection.flush(&mut self.scratch);
+                self.after(index, next, executor);
+            }
+        }
+    }
+
+    fn connection(&mut self, index: usize) -> Option<&mut Connection> {
+        self.connections.get_mut(index)?.as_deref_mut()
+    }
+
+    /// The connection at this place, if it is still that client's.
+    fn client(&mut self, slot: usize, id: u64) -> Option<&mut Connection> {
+        let connection = self.connection(slot)?;
+        (connection.session.info.id == id).then_some(connection)
+    }
+
+    /// A slice of expiry; whether more is due now.
+    fn tend_deadlines(
+        &mut self,
+        executor: &mut Executor<'_>,
+        due: Option<Tick>,
+        start: Instant,
+    ) -> bool {
+        let server = executor.server();
+        let may_be_due = executor.has_written
+            || server.threads > 1
+            || due.is_some_and(|due| due <= server.clock.now());
+        if !may_be_due && start < self.chores_at {
+            return false;
+        }
+        if start >= self.chores_at {
+            self.cycle.ask_tending();
+        }
+        let is_busy = self.cycle.run(server, start.elapsed());
+        executor.has_written = true;
+        is_busy
+    }
+
+    /// What comes round every 100 ms.
+    fn chores(&mut self, executor: &mut Executor<'_>, now: Instant) {
+        self.chores_at = now + CHORES;
+        self.chores_count += 1;
+        let server = executor.server();
+        if self.index == 0 {
+            server.stats.sample_rates(server.clock.now_us());
+            server.used_bytes();
+        }
+        // After a failure to accept, for want of file descriptors say.
+        if self.listeners.has_failed {
+            self.accept(executor);
+        }
+        if self.chores_count.is_multiple_of(10) {
+            self.look_at_clients(executor);
+        }
+    }
+
+    /// Closes idle clients and those too slow to read, once a second.
+    fn look_at_clients(&mut self, executor: &mut Executor<'_>) {
+        let server = executor.server();
+        let timeout_ms = server.config.number(Id::Timeout) as u64 * 1000;
+        let now_ms = executor.now().0;
+        for index in 0..self.connections.len() {
+            let Some(connection) = self.connections[index].as_mut() else {
+                continue;
+            };
+            let active_ms = connection.session.info.active_ms.load(Relaxed);
+            let is_idle = timeout_ms > 0
+                && now_ms.saturating_sub(active_ms) > timeout_ms
+                && !connection.session.is_subscriber();
+            if is_idle {
+                self.close(index, executor);
+            } else if connection.pending_bytes() > 0 {
+                self.after(index, Next::Wait, executor);
+            }
+        }
+    }
+
+    /// Adds the turn's tally to the counters.
+    fn tally(&mut self) {
+        let tally = std::mem::take(&mut self.scratch.tally);
+        let stats = &self.server.stats.workers[self.index];
+        stats.turns.fetch_add(1, Relaxed);
+        for (counter, amount) in [
+            (&stats.input_bytes, tally.input_bytes),
+            (&stats.output_bytes, tally.output_bytes),
+            (&stats.reads, tally.reads),
+            (&stats.writes, tally.writes),
+        ] {
+            if amount > 0 {
+                counter.fetch_add(amount, Relaxed);
+            }
+        }
+        if tally.held_bytes != 0 {
+            stats
+                .buffer_bytes
+                .fetch_add(tally.held_bytes as u64, Relaxed);
+        }
+    }
+
+    fn close_all(&mut self, executor: &mut Executor<'_>) {
+        for index in 0..self.connections.len() {
+            if let Some(connection) = self.connections[index].as_mut() {
+                connection.flush(&mut self.scratch);
+                self.close(index, executor);
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Who listens to which channel, and how a message finds them across workers.
+
+use crate::glob;
+use crate::inbox::Message;
+use crate::state::Server;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, RwLock};
+use wire::Reply;
+
+/// A connection that listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subscriber {
+    /// The worker that serves it.
+    pub worker: usize,
+    /// Its place there.
+    pub slot: usize,
+    /// Its id, so that a later tenant of the place gets nothing.
+    pub client: u64,
+}
+
+/// One message, shared by all who get it.
+#[derive(Debug)]
+pub struct Publication {
+    /// Where it was published.
+    pub channel: Box<[u8]>,
+    /// What it says.
+    pub payload: Box<[u8]>,
+    /// Whether it came by SPUBLISH.
+    pub is_sharded: bool,
+}
+
+impl Publication {
+    /// What it holds on the heap.
+    pub fn bytes(&self) -> usize {
+        self.channel.len() + self.payload.len()
+    }
+
+    /// Encodes it for one subscriber.
+    pub fn write(&self, pattern: Option<&[u8]>, reply: &mut Reply<'_>) {
+        reply.push(if pattern.is_some() { 4 } else { 3 });
+        match pattern {
+            Some(pattern) => {
+                reply.bulk(b"pmessage");
+                reply.bulk(pattern);
+            }
+            None if self.is_sharded => reply.bulk(b"smessage"),
+            None => reply.bulk(b"message"),
+        }
+        reply.bulk(&self.channel);
+        reply.bulk(&self.payload);
+    }
+}
+
+/// The three separate spaces of names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// SUBSCRIBE.
+    Channel,
+    /// PSUBSCRIBE.
+    Pattern,
+    /// SSUBSCRIBE.
+    Shard,
+}
+
+/// What one session listens to.
+#[derive(Clone, Debug, Default)]
+pub struct Subscriptions {
+    names: [BTreeSet<Vec<u8>>; 3],
+}
+
+impl Subscriptions {
+    /// The names of one space.
+    pub fn names(&self, space: Space) -> &BTreeSet<Vec<u8>> {
+        &self.names[space as usize]
+    }
+
+    /// To change them.
+    pub fn names_mut(&mut self, space: Space) -> &mut BTreeSet<Vec<u8>> {
+        &mut self.names[space as usize]
+    }
+
+    /// Channels and patterns, as the replies of SUBSCRIBE count them; or shard channels.
+    pub fn count(&self, space: Space) -> usize {
+        match space {
+            Space::Shard => self.names[2].len(),
+            _ => self.names[0].len() + self.names[1].len(),
+        }
+    }
+
+    /// Whether there is none of any kind.
+    pub fn is_empty(&self) -> bool {
+        self.names.iter().all(BTreeSet::is_empty)
+    }
+}
+
+type Listeners = Vec<Subscriber>;
+
+#[derive(Default)]
+struct Tables {
+    channels: HashMap<Vec<u8>, Listeners>,
+    shards: HashMap<Vec<u8>, Listeners>,
+    patterns: BTreeMap<Arc<[u8]>, Listeners>,
+}
+
+/// All subscriptions.
+#[derive(Default)]
+pub struct PubSub {
+    tables: RwLock<Tables>,
+    count: AtomicUsize,
+}
+
+impl PubSub {
+    /// Whether nobody listens to anything.
+    pub fn is_idle(&self) -> bool {
+        self.count.load(Relaxed) == 0
+    }
+
+    /// Adds a listener.
+    pub fn subscribe(&self, space: Space, name: &[u8], who: Subscriber) {
+        let mut tables = self.tables.write().expect("no holder panics");
+        let listeners = match space {
+            Space::Channel => tables.channels.entry(name.to_vec()).or_default(),
+            Space::Shard => tables.shards.entry(name.to_vec()).or_default(),
+            Space::Pattern => tables.patterns.entry(Arc::from(name)).or_default(),
+        };
+        listeners.push(who);
+        self.count.fetch_add(1, Relaxed);
+    }
+
+    /// Removes a listener.
+    pub fn unsubscribe(&self, space: Space, name: &[u8], who: Subscriber) {
+        let mut tables = self.tables.write().expect("no holder panics");
+        let Tables {
+            channels,
+            shards,
+            patterns,
+        } = &mut *tables;
+        let listeners = match space {
+            Space::Channel => channels.get_mut(name),
+            Space::Shard => shards.get_mut(name),
+            Space::Pattern => patterns.get_mut(name),
+        };
+        let Some(listeners) = listeners else { return };
+        let before = listeners.len();
+        listeners.retain(|listener| *listener != who);
+        self.count.fetch_sub(before - listeners.len(), Relaxed);
+        if listeners.is_empty() {
+            match space {
+                Space::Channel => drop(channels.remove(name)),
+                Space::Shard => drop(shards.remove(name)),
+                Space::Pattern => drop(patterns.remove(name)),
+            }
+        }
+    }
+
+    /// Sends a message to all who listen; how many that is.
+    pub fn publish(&self, server: &Server, channel: &[u8], payload: &[u8]) -> usize {
+        self.publish_in(server, channel, payload, false)
+    }
+
+    /// The same in the space of shard channels, where no pattern applies.
+    pub fn publish_sharded(&self, server: &Server, channel: &[u8], payload: &[u8]) -> usize {
+        self.publish_in(server, channel, payload, true)
+    }
+
+    fn publish_in(
+        &self,
+        server: &Server,
+        channel: &[u8],
+        payload: &[u8],
+        is_sharded: bool,
+    ) -> usize {
+        if self.is_idle() {
+            return 0;
+        }
+        let tables = self.tables.read().expect("no holder panics");
+        let mut publication = None;
+        let mut count = 0;
+        let mut send = |listeners: &Listeners, pattern: Option<&Arc<[u8]>>| {
+            let publication = publication.get_or_insert_with(|| {
+                Arc::new(Publication {
+                    channel: channel.into(),
+                    payload: payload.into(),
+                    is_sharded,
+                })
+            });
+            for listener in listeners {
+                count += 1;
+                deliver(server, *listener, publication, pattern);
+            }
+        };
+        if is_sharded {
+            if let Some(listeners) = tables.shards.get(channel) {
+                send(listeners, None);
+            }
+            return count;
+        }
+        if let Some(listeners) = tables.channels.get(channel) {
+            send(listeners, None);
+        }
+        for (pattern, listeners) in &tables.patterns {
+            if glob::matches(pattern, channel, false) {
+                send(listeners, Some(pattern));
+            }
+        }
+        count
+    }
+
+    /// Channels with listeners whose name matches.
+    pub fn channels(&self, pattern: Option<&[u8]>, is_sharded: bool) -> Vec<Vec<u8>> {
+        let tables = self.tables.read().expect("no holder panics");
+        let table = if is_sharded {
+            &tables.shards
+        } else {
+            &tables.channels
+        };
+        let is_wanted =
+            |name: &[u8]| pattern.is_none_or(|pattern| glob::matches(pattern, name, false));
+        table
+            .keys()
+            .filter(|name| is_wanted(name))
+            .cloned()
+            .collect()
+    }
+
+    /// Listeners of one channel.
+    pub fn listener_count(&self, channel: &[u8], is_sharded: bool) -> usize {
+        let tables = self.tables.read().expect("no holder panics");
+        let table = if is_sharded {
+            &tables.shards
+        } else {
+            &tables.channels
+        };
+        table.get(channel).map_or(0, Vec::len)
+    }
+
+    /// Channels, patterns, shard channels with listeners.
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let tables = self.tables.read().expect("no holder panics");
+        (
+            tables.channels.len(),
+            tables.patterns.len(),
+            tables.shards.len(),
+        )
+    }
+}
+
+fn deliver(
+    server: &Server,
+    to: Subscriber,
+    publication: &Arc<Publication>,
+    pattern: Option<&Arc<[u8]>>,
+) {
+    let Some(inbox) = server.inboxes.get(to.worker) else {
+        return;
+    };
+    let message = Message::Deliver(to, Arc::clone(publication), pattern.cloned());
+    if !inbox.push(to.worker, message) {
+        inbox.push(to.worker, Message::Kill(to.slot, to.client));
+    }
+}

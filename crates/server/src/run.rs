@@ -1,0 +1,128 @@
+//! A whole server: listeners, one thread per worker, until it is asked to stop.
+
+use crate::clock::Clock;
+use crate::config::{Config, Id, bytes_for_people};
+use crate::net::listener::Listeners;
+use crate::net::worker::Worker;
+use crate::state::Server;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+
+/// A server that runs.
+pub struct Running {
+    /// What its workers share.
+    pub server: Arc<Server>,
+    /// The addresses that it listens on.
+    pub addresses: Vec<SocketAddr>,
+    threads: Vec<JoinHandle<Result<(), String>>>,
+}
+
+impl Running {
+    /// Waits for the end of all workers.
+    ///
+    /// # Errors
+    /// Why the first worker that failed did.
+    pub fn wait(self) -> Result<(), String> {
+        let mut result = Ok(());
+        for thread in self.threads {
+            let ended = thread
+                .join()
+                .unwrap_or_else(|_| Err("a worker panicked; see the log".into()));
+            result = result.and(ended);
+        }
+        result
+    }
+
+    /// Asks it to stop and waits for that.
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub fn stop(self) -> Result<(), String> {
+        self.server.stop();
+        self.wait()
+    }
+}
+
+/// Starts a server with these settings.
+///
+/// # Errors
+/// An address that cannot be bound, a policy that does not exist, in words for people.
+pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
+    let listeners = Listeners::bind(&config)?;
+    let addresses = listeners.addresses();
+    let server = Arc::new(Server::new(config, clock)?);
+    if let Some(address) = addresses.first() {
+        server.port.store(address.port(), Relaxed);
+    }
+    let mut listeners = Some(listeners);
+    let mut workers = Vec::new();
+    for index in 0..server.threads {
+        let listeners = listeners.take().unwrap_or_default();
+        let worker = Worker::new(Arc::clone(&server), index, listeners)
+            .map_err(|error| format!("worker {index}: {error}"))?;
+        workers.push(worker);
+    }
+    let mut threads = Vec::new();
+    for (index, mut worker) in workers.into_iter().enumerate() {
+        let name = format!("worker-{index}");
+        let watched = Arc::clone(&server);
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            // A worker that ends, by an error or a panic, ends the server: half of one would hang
+            // its clients.
+            let _guard = StopOnDrop(watched);
+            worker
+                .run()
+                .map_err(|error| format!("worker {index}: {error}"))
+        });
+        threads.push(thread.map_err(|error| format!("worker {index}: {error}"))?);
+    }
+    tell(&server, &addresses);
+    Ok(Running {
+        server,
+        addresses,
+        threads,
+    })
+}
+
+struct StopOnDrop(Arc<Server>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// The line that says what is served.
+fn tell(server: &Server, addresses: &[SocketAddr]) {
+    let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    let maxmemory = match server.config.number(Id::MaxMemory) {
+        0 => "unbounded".to_owned(),
+        bytes => bytes_for_people(bytes as u64),
+    };
+    log::info!(
+        "mayfly {} serves on {} with {} data thread{}, memory {maxmemory}, policy {}, expiry index {}",
+        env!("CARGO_PKG_VERSION"),
+        addresses.join(" and "),
+        server.threads,
+        if server.threads == 1 { "" } else { "s" },
+        server.config.text(Id::MaxMemoryPolicy),
+        server.config.text(Id::Expiry),
+    );
+    let is_open = addresses.iter().any(|address| {
+        let ip = address.parse::<SocketAddr>().map(|address| address.ip());
+        ip.is_ok_and(|ip| !ip.is_loopback())
+    });
+    if is_open && !server.needs_password() {
+        if server.config.is_on(Id::ProtectedMode) {
+            log::warn!(
+                "no password is set: only clients of this machine are let in (protected mode)"
+            );
+        } else {
+            log::warn!(
+                "no password is set and protected mode is off: anyone who reaches this address may do anything"
+            );
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What all workers share.
+
+use crate::clients::Clients;
+use crate::clock::Clock;
+use crate::command::{Spec, flag};
+use crate::config::{Config, Id};
+use crate::inbox::Inbox;
+use crate::latency::LatencyMonitor;
+use crate::notify;
+use crate::pubsub::PubSub;
+use crate::slowlog::Slowlog;
+use crate::stats::Stats;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+use store::{Keyspace, Options, Tick};
+
+/// Shards with one data thread, which locks all of them at once.
+const SHARDS_ALONE: usize = 8;
+/// Shards for each data thread, so that two seldom want the same.
+const SHARDS_PER_THREAD: usize = 32;
+
+/// CLIENT PAUSE.
+#[derive(Default)]
+pub struct Pause {
+    until_ms: AtomicU64,
+    holds_all: AtomicBool,
+}
+
+impl Pause {
+    /// Holds commands until then: all, or those that may write.
+    pub fn begin(&self, until_ms: u64, holds_all: bool) {
+        self.holds_all.store(holds_all, Relaxed);
+        self.until_ms.fetch_max(until_ms, Relaxed);
+    }
+
+    /// Lets all go on.
+    pub fn end(&self) {
+        self.until_ms.store(0, Relaxed);
+    }
+
+    /// When it ends, if it has not.
+    pub fn until(&self, now: Tick) -> Option<Tick> {
+        let until = self.until_ms.load(Relaxed);
+        (until > now.0).then_some(Tick(until))
+    }
+
+    /// Whether commands such as this one are held now.
+    pub fn holds(&self, spec: &Spec, now: Tick) -> bool {
+        if self.until_ms.load(Relaxed) == 0 || self.until(now).is_none() {
+            return false;
+        }
+        if spec.has(flag::NO_PAUSE) {
+            return false;
+        }
+        let writes = flag::WRITE | flag::MAY_WRITE;
+        self.holds_all.load(Relaxed) || spec.flags & writes != 0
+    }
+}
+
+/// The server as commands see it.
+pub struct Server {
+    /// All keys.
+    pub keyspace: Keyspace,
+    /// The wall clock.
+    pub clock: Clock,
+    /// How many workers there are; with one, it may hold all shards while it serves.
+    pub threads: usize,
+    /// Settings.
+    pub config: Config,
+    /// Held while several settings change together.
+    pub config_change: Mutex<()>,
+    /// Connected clients.
+    pub clients: Clients,
+    /// Subscriptions.
+    pub pubsub: PubSub,
+    /// Counters.
+    pub stats: Stats,
+    /// Slow commands.
+    pub slowlog: Slowlog,
+    /// Slow events.
+    pub latency: LatencyMonitor,
+    /// By worker.
+    pub inboxes: Vec<Inbox>,
+    /// CLIENT PAUSE.
+    pub pause: Pause,
+    /// Told apart from other runs by 40 hexadecimal digits.
+    pub run_id: String,
+    /// When it started, in microseconds since 1970.
+    pub started_us: u64,
+    /// The same on a clock that does not jump.
+    pub started: Instant,
+    /// The port that it listens on.
+    pub port: AtomicU16,
+    stops: AtomicBool,
+    needs_password: AtomicBool,
+    notifies: AtomicBool,
+}
+
+impl Server {
+    /// A server that nobody is connected to.
+    ///
+    /// # Errors
+    /// What the keyspace says about its options.
+    pub fn new(config: Config, clock: Clock) -> Result<Server, String> {
+        let threads = thread_count(&config);
+        let options = Options {
+            shards: if threads == 1 {
+                SHARDS_ALONE
+            } else {
+                (threads * SHARDS_PER_THREAD).next_power_of_two()
+            },
+            policy: config.text(Id::MaxMemoryPolicy),
+            expiry: config.text(Id::Expiry),
+            maxmemory: config.number(Id::MaxMemory) as u64,
+            hash_key: [chance(1), chance(2)],
+            seed: chance(3),
+        };
+        Server::with_store(config, &options, threads, clock)
+    }
+
+    /// The same with a keyspace of one's own choice, so that a run can be repeated.
+    ///
+    /// # Errors
+    /// What the keyspace says about its options.
+    pub fn with_store(
+        config: Config,
+        options: &Options,
+        threads: usize,
+        clock: Clock,
+    ) -> Result<Server, String> {
+        let now_us = clock.now_us();
+        let server = Server {
+            keyspace: Keyspace::new(options, clock.now())?,
+            threads,
+            config,
+            config_change: Mutex::new(()),
+            clients: Clients::default(),
+            pubsub: PubSub::default(),
+            stats: Stats::new(threads),
+            slowlog: Slowlog::default(),
+            latency: LatencyMonitor::default(),
+            inboxes: (0..threads).map(|_| Inbox::default()).collect(),
+            pause: Pause::default(),
+            run_id: run_id(),
+            started_us: now_us,
+            started: Instant::now(),
+            port: AtomicU16::new(0),
+            stops: AtomicBool::new(false),
+            needs_password: AtomicBool::new(false),
+            notifies: AtomicBool::new(false),
+            clock,
+        };
+        server.heed_settings();
+        Ok(server)
+    }
+
+    /// Takes over the settings that are kept elsewhere too.
+    pub fn heed_settings(&self) {
+        let has_password = !self.config.text(Id::RequirePass).is_empty();
+        self.needs_password.store(has_password, Relaxed);
+        let events = self.config.number(Id::NotifyKeyspaceEvents) as u32;
+        self.notifies.store(notify::is_on(events), Relaxed);
+        self.keyspace.set_notify(notify::is_on(events));
+    }
+
+    /// Whether any event of a key is to be published.
+    #[inline]
+    pub fn notifies(&self) -> bool {
+        self.notifies.load(Relaxed)
+    }
+
+    /// Whether a password is set.
+    pub fn needs_password(&self) -> bool {
+        self.needs_password.load(Relaxed)
+    }
+
+    /// Asks all workers to end.
+    pub fn stop(&self) {
+        self.stops.store(true, Relaxed);
+        self.wake_all();
+    }
+
+    /// Whether the workers were asked to end.
+    pub fn stops(&self) -> bool {
+        self.stops.load(Relaxed)
+    }
+
+    /// Wakes all workers.
+    pub fn wake_all(&self) {
+        for inbox in &self.inboxes {
+            inbox.wake();
+        }
+    }
+
+    /// Bytes in use: keys, their indexes, clients' buffers.
+    pub fn used_bytes(&self) -> u64 {
+        let buffers = self.stats.sum(|worker| &worker.buffer_bytes);
+        let used = self.keyspace.memory_facts().used_bytes + buffers;
+        self.stats.peak_bytes.fetch_max(used, Relaxed);
+        used
+    }
+}
+
+/// The number of data threads that the settings ask for.
+fn thread_count(config: &Config) -> usize {
+    match config.number(Id::Threads) {
+        0 => match std::thread::available_parallelism().map_or(1, usize::from) {
+            0..=2 => 1,
+            cores => cores.min(16),
+        },
+        threads => threads as usize,
+    }
+}
+
+/// Bits from the operating system's chance, through the standard library's hash keys.
+pub fn chance(salt: u64) -> u64 {
+    RandomState::new().hash_one(salt)
+}
+
+fn run_id() -> String {
+    let words: String = (0..3)
+        .map(|salt| format!("{:016x}", chance(salt)))
+        .collect();
+    words[..40].to_owned()
+}

@@ -1,0 +1,183 @@
+//! How long commands take, without a look at the clock for each.
+//!
+//! Idea: a look at the clock costs a tenth of a short command. Short ones that follow each other within
+//! a batch are timed together, and the group's time is shared out evenly; any command that may take
+//! long, by its kind, its arguments or its reply, is timed alone. So sums are exact, and so is every
+//! time that SLOWLOG could want.
+
+use crate::command::{Spec, SpecIndex, flag};
+use crate::config::Id;
+use crate::session::Session;
+use crate::state::Server;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+use store::Tick;
+use wire::Args;
+
+/// Arguments beyond which a command is timed alone.
+const SHORT_ARGS_MAX: usize = 16;
+/// Bytes of a command or a reply beyond which it is timed alone.
+const SHORT_BYTES_MAX: usize = 16 << 10;
+/// Commands timed together.
+const GROUP_CALLS_MAX: u64 = 64;
+/// Kinds of commands timed together.
+const GROUP_KINDS_MAX: usize = 4;
+/// With a SLOWLOG threshold below this, every command is timed alone.
+const PRECISE_BELOW_MICROS: i64 = 1_000;
+
+/// One worker's stopwatch.
+pub struct Timing<'s> {
+    server: &'s Server,
+    worker: usize,
+    start: Option<Instant>,
+    kinds: [(SpecIndex, u64); GROUP_KINDS_MAX],
+    kind_count: usize,
+    call_count: u64,
+    is_alone: bool,
+}
+
+/// Whether a command of this kind is always short when its arguments and reply are.
+fn is_short(spec: &Spec) -> bool {
+    spec.has(flag::FAST) || (spec.group == "string" && spec.name != "lcs")
+}
+
+impl<'s> Timing<'s> {
+    /// A stopwatch for the worker of this index.
+    pub fn new(server: &'s Server, worker: usize) -> Self {
+        Timing {
+            server,
+            worker,
+            start: None,
+            kinds: [(0, 0); GROUP_KINDS_MAX],
+            kind_count: 0,
+            call_count: 0,
+            is_alone: false,
+        }
+    }
+
+    /// Before a command runs.
+    #[inline]
+    pub fn before(&mut self, _index: SpecIndex, spec: &Spec, args: Args<'_>, len: usize) {
+        let threshold = self.server.config.number(Id::SlowlogLogSlowerThan);
+        self.is_alone = !is_short(spec)
+            || args.len() > SHORT_ARGS_MAX
+            || len > SHORT_BYTES_MAX
+            || (0..PRECISE_BELOW_MICROS).contains(&threshold);
+        if self.is_alone {
+            self.close();
+        }
+        if self.start.is_none() {
+            self.start = Some(Instant::now());
+        }
+    }
+
+    /// After it has run.
+    #[inline]
+    pub fn after(
+        &mut self,
+        index: SpecIndex,
+        session: &Session,
+        args: Args<'_>,
+        reply_len: usize,
+        now: Tick,
+    ) {
+        self.count(index);
+        if self.is_alone || reply_len > SHORT_BYTES_MAX {
+            let micros = self.close();
+            self.note_slow(index, session, args, micros, now);
+        } else if self.call_count >= GROUP_CALLS_MAX {
+            self.close();
+        }
+    }
+
+    fn count(&mut self, index: SpecIndex) {
+        self.call_count += 1;
+        let kinds = &mut self.kinds[..self.kind_count];
+        if let Some(kind) = kinds.iter_mut().find(|kind| kind.0 == index) {
+            kind.1 += 1;
+            return;
+        }
+        if self.kind_count == GROUP_KINDS_MAX {
+            self.call_count -= 1;
+            self.close();
+            self.start = Some(Instant::now());
+            self.call_count = 1;
+        }
+        self.kinds[self.kind_count] = (index, 1);
+        self.kind_count += 1;
+    }
+
+    /// Counts an error reply: of a command that ran, or of one that was refused.
+    pub fn count_failed(&self, index: SpecIndex, is_run: bool) {
+        let Some(worker) = self.server.stats.workers.get(self.worker) else {
+            return;
+        };
+        let stats = &worker.commands[index as usize];
+        let counter = if is_run {
+            &stats.failed
+        } else {
+            &stats.rejected
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+
+    /// Ends the group; its time in microseconds.
+    pub fn close(&mut self) -> u64 {
+        let Some(start) = self.start.take() else {
+            return 0;
+        };
+        let nanos = start.elapsed().as_nanos() as u64;
+        let calls = std::mem::take(&mut self.call_count).max(1);
+        let kind_count = std::mem::take(&mut self.kind_count);
+        let Some(worker) = self.server.stats.workers.get(self.worker) else {
+            return nanos / 1000;
+        };
+        let is_tracking = self.server.config.is_on(Id::LatencyTracking);
+        for &(index, count) in &self.kinds[..kind_count] {
+            let stats = &worker.commands[index as usize];
+            stats.calls.fetch_add(count, Relaxed);
+            stats.nanos.fetch_add(nanos * count / calls, Relaxed);
+            if is_tracking {
+                stats.micros.record(nanos / calls / 1000, count);
+            }
+        }
+        nanos / 1000
+    }
+
+    fn note_slow(
+        &self,
+        index: SpecIndex,
+        session: &Session,
+        args: Args<'_>,
+        micros: u64,
+        now: Tick,
+    ) {
+        note_slow(self.server, index, session, args, micros, now);
+    }
+}
+
+/// Keeps a command in SLOWLOG and the latency monitor if it took long enough.
+pub fn note_slow(
+    server: &Server,
+    index: SpecIndex,
+    session: &Session,
+    args: Args<'_>,
+    micros: u64,
+    now: Tick,
+) {
+    let spec = crate::command::table()[index as usize];
+    let threshold = server.config.number(Id::SlowlogLogSlowerThan);
+    if threshold >= 0 && micros >= threshold as u64 && !spec.has(flag::SKIP_SLOWLOG) {
+        let len_max = server.config.number(Id::SlowlogMaxLen) as usize;
+        server.slowlog.add(session, args, micros, now.0, len_max);
+    }
+    let threshold_ms = server.config.number(Id::LatencyMonitorThreshold);
+    if threshold_ms > 0 && micros / 1000 >= threshold_ms as u64 {
+        let event = if spec.has(flag::FAST) {
+            "fast-command"
+        } else {
+            "command"
+        };
+        server.latency.add(event, micros / 1000, now.0);
+    }
+}

@@ -1,0 +1,142 @@
+//! The commands that caches live on allocate nothing per call, once buffers and tables have their size.
+
+use server::clock::Clock;
+use server::command;
+use server::config::Config;
+use server::dispatch::{Call, Executor};
+use server::{Server, Session};
+use store::Tick;
+use wire::Span;
+
+/// Commands of one batch.
+const CALLS: usize = 1000;
+/// Allocations that a batch may cost: those of an executor and of the deadline index's chunks, but
+/// none for each command.
+const ALLOCATIONS_MAX: u64 = 20;
+
+/// A batch as it comes from a client: the same bytes for all its arguments.
+#[derive(Default)]
+struct Batch {
+    input: Vec<u8>,
+    spans: Vec<Span>,
+    calls: Vec<Call>,
+}
+
+impl Batch {
+    /// `command` for each key, which stands in it as `KEY`.
+    fn new(command: &str, keys: &[String]) -> Batch {
+        let mut batch = Batch::default();
+        for key in keys {
+            let (start, first) = (batch.input.len(), batch.spans.len());
+            for word in command.replace("KEY", key).split(' ') {
+                batch.spans.push(Span {
+                    start: (batch.input.len() - start) as u32,
+                    len: word.len() as u32,
+                });
+                batch.input.extend_from_slice(word.as_bytes());
+            }
+            let name = command.split(' ').next().unwrap_or_default();
+            batch.calls.push(Call {
+                start,
+                len: batch.input.len() - start,
+                first,
+                count: batch.spans.len() - first,
+                index: command::lookup(name.as_bytes()),
+                memo: None,
+            });
+        }
+        batch
+    }
+}
+
+/// Runs a batch at one instant as a worker does; the replies stay in `out`.
+fn run(server: &Server, session: &mut Session, batch: &mut Batch, now: Tick, out: &mut Vec<u8>) {
+    out.clear();
+    let mut executor = Executor::new(server, 0, now);
+    executor.prepare(&mut batch.calls, &batch.input, &batch.spans, session.db);
+    for call in &batch.calls {
+        let args = call.args(&batch.input, &batch.spans);
+        executor.run(session, args, call, out);
+    }
+    executor.finish();
+}
+
+#[test]
+fn hot_commands_do_not_allocate() {
+    count_allocations(1, &[]);
+}
+
+/// With several data threads a command locks for itself: a list of locks for several keys, and a
+/// buffer to edit in, last no longer.
+#[test]
+fn hot_commands_on_one_key_do_not_allocate_with_several_threads() {
+    count_allocations(2, &["MGET", "APPEND", "SETRANGE"]);
+}
+
+fn count_allocations(threads: usize, but: &[&str]) {
+    const NOW: Tick = Tick(1_700_000_000_000);
+    let options = store::Options {
+        shards: 4,
+        policy: "noeviction".into(),
+        expiry: "wheel".into(),
+        maxmemory: 0,
+        hash_key: [1, 2],
+        seed: 1,
+    };
+    let clock = Clock::manual(NOW.0);
+    let server =
+        Server::with_store(Config::default(), &options, threads, clock).expect("valid options");
+    let mut session = Session::new();
+    let mut out = Vec::with_capacity(1 << 20);
+    let keys: Vec<String> = (0..CALLS).map(|index| format!("key:{index}")).collect();
+    let commands = [
+        "SET KEY 12345",
+        "GET KEY",
+        "GET none:KEY",
+        "MGET KEY none:KEY KEY",
+        "SET KEY 54321 EX 100",
+        "SETEX KEY 100 12345",
+        "SET KEY 1 KEEPTTL",
+        "SET KEY 2 NX",
+        "INCR KEY",
+        "INCRBY KEY -5",
+        "EXISTS KEY",
+        "TTL KEY",
+        "EXPIRE KEY 200",
+        "EXPIRE KEY 300 GT",
+        "PERSIST KEY",
+        "GETRANGE KEY 0 2",
+        "GETEX KEY EX 50",
+        "STRLEN KEY",
+        "APPEND KEY 1",
+        "SETRANGE KEY 0 7",
+        "GETSET KEY 8",
+        "MSET KEY 1 KEY 2",
+        "SETNX KEY 1",
+        "TYPE KEY",
+        "TOUCH KEY",
+        "DEL KEY",
+        "DEL KEY",
+    ];
+    let mut costly = Vec::new();
+    for round in 0..3 {
+        for command in commands {
+            let mut batch = Batch::new(command, &keys);
+            let cost = allocation_counter::measure(|| {
+                run(&server, &mut session, &mut batch, NOW, &mut out);
+            });
+            let is_refused = out.windows(4).any(|bytes| bytes == b"-ERR");
+            assert!(!is_refused, "{command}");
+            // The first rounds find the sizes of buffers and tables.
+            let is_free = but.iter().any(|name| command.starts_with(name));
+            if round == 2 && !is_free && cost.count_total > ALLOCATIONS_MAX {
+                costly.push(format!("{command}: {} allocations", cost.count_total));
+            }
+        }
+    }
+    assert!(
+        costly.is_empty(),
+        "{CALLS} calls each:\n{}",
+        costly.join("\n")
+    );
+}

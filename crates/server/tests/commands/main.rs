@@ -1,0 +1,7 @@
+//! Commands on keys, table by table: without a socket at a simulated time, and beside Redis.
+
+mod crowded;
+mod random;
+mod redis;
+mod script;
+mod tables;

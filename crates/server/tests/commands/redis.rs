@@ -1,0 +1,283 @@
+//! The tables of commands and replies, and long random sequences, put to Redis beside us: replies and
+//! keyspace events must be equal. Rows marked `!` are left out, and what comes behind the first row
+//! that moves the clock.
+//!
+//! Skipped with a line where there is no `redis-server` (Debian's 7.0 is what the marks are made for).
+
+use crate::script::{Bench, Step, parse, render, sorted, words};
+use server::command::{Keys, Spec, flag, key, string};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+use store::Tick;
+use wire::Protocol;
+
+/// A redis-server of our own, ended when dropped. It listens on a socket in the file system: no two
+/// tests can want the same port.
+pub struct Redis {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // It may have ended by itself; there is nothing to do about a failure either way.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+impl Redis {
+    /// None where it is not installed.
+    pub fn start() -> Option<Redis> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("mayfly-{}-{number}.sock", std::process::id());
+        let socket = std::env::temp_dir().join(name);
+        let child = Command::new("redis-server")
+            .args(["--port", "0", "--unixsocket"])
+            .arg(&socket)
+            .args(["--save", "", "--appendonly", "no"])
+            .args(["--notify-keyspace-events", "EAmn"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        match child {
+            Ok(child) => Some(Redis { child, socket }),
+            Err(error) => {
+                println!("skipped: redis-server cannot be started: {error}");
+                None
+            }
+        }
+    }
+
+    fn connect(&self) -> UnixStream {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            match UnixStream::connect(&self.socket) {
+                Ok(stream) => return stream,
+                Err(error) => assert!(Instant::now() < deadline, "redis-server: {error}"),
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A client of Redis, and another one that hears what happens to keys.
+pub struct Peer {
+    client: UnixStream,
+    listener: UnixStream,
+    protocol: Protocol,
+}
+
+fn send(stream: &mut UnixStream, args: &[Vec<u8>]) {
+    let mut request = format!("*{}\r\n", args.len()).into_bytes();
+    for arg in args {
+        request.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+        request.extend_from_slice(arg);
+        request.extend_from_slice(b"\r\n");
+    }
+    stream.write_all(&request).expect("redis-server listens");
+}
+
+fn receive(stream: &mut UnixStream, buffer: &mut Vec<u8>, protocol: Protocol) -> String {
+    let mut chunk = [0; 16 * 1024];
+    loop {
+        if let Some((shown, rest)) = render(buffer, protocol) {
+            *buffer = rest.to_vec();
+            return shown;
+        }
+        let len = stream.read(&mut chunk).expect("redis-server answers");
+        assert!(len > 0, "redis-server hung up");
+        buffer.extend_from_slice(&chunk[..len]);
+    }
+}
+
+impl Peer {
+    pub fn new(redis: &Redis, protocol: Protocol) -> Peer {
+        let mut peer = Peer {
+            client: redis.connect(),
+            listener: redis.connect(),
+            protocol,
+        };
+        peer.ask(&words("FLUSHALL"));
+        if protocol == Protocol::Resp3 {
+            peer.ask(&words("HELLO 3"));
+        }
+        send(&mut peer.listener, &words("PSUBSCRIBE __keyevent@*__:*"));
+        receive(&mut peer.listener, &mut Vec::new(), Protocol::Resp2);
+        peer
+    }
+
+    pub fn ask(&mut self, args: &[Vec<u8>]) -> String {
+        send(&mut self.client, args);
+        receive(&mut self.client, &mut Vec::new(), self.protocol)
+    }
+
+    /// What happened to keys since the last call, in the notation of scripts but for the classes.
+    pub fn events(&mut self) -> Vec<String> {
+        send(&mut self.listener, &words("PING"));
+        let (mut events, mut buffer) = (Vec::new(), Vec::new());
+        loop {
+            let shown = receive(&mut self.listener, &mut buffer, Protocol::Resp2);
+            let Some(message) =
+                shown.strip_prefix("[\"pmessage\" \"__keyevent@*__:*\" \"__keyevent@")
+            else {
+                return events;
+            };
+            let (db, rest) = message.split_once("__:").expect("a channel");
+            let (name, key) = rest.split_once("\" \"").expect("a channel and a key");
+            let key = key.strip_suffix("\"]").expect("the end of a message");
+            let db = if db == "0" {
+                String::new()
+            } else {
+                format!(" @{db}")
+            };
+            events.push(format!("{name} {key}{db}"));
+        }
+    }
+}
+
+pub fn now() -> Tick {
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .expect("after 1970");
+    Tick(since.as_millis() as u64)
+}
+
+/// Ours without the classes, which Redis does not tell, and with the names that it gives.
+fn plain(event: &str) -> String {
+    event
+        .split_once('.')
+        .map_or(event, |(_, event)| event)
+        .to_string()
+}
+
+pub const DIALECTS: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
+
+/// Whether two replies about a deadline differ by no more than what passed between both commands.
+fn is_about_equal(args: &[Vec<u8>], ours: &str, theirs: &str) -> bool {
+    let tolerance = match args[0].as_slice() {
+        b"TTL" | b"EXPIRETIME" => 1,
+        b"PTTL" | b"PEXPIRETIME" => 1000,
+        _ => return false,
+    };
+    match (ours.parse::<i64>(), theirs.parse::<i64>()) {
+        (Ok(ours), Ok(theirs)) => ours > 0 && theirs > 0 && ours.abs_diff(theirs) <= tolerance,
+        _ => false,
+    }
+}
+
+/// Puts one command to both and compares. Events: a deadline in the past says `expired` here and `del`
+/// there, on purpose.
+pub fn compare(
+    bench: &mut Bench,
+    peer: &mut Peer,
+    args: &[Vec<u8>],
+    is_unordered: bool,
+) -> Option<String> {
+    bench.now = now();
+    let (mut ours, mut theirs) = (bench.say(args), peer.ask(args));
+    if is_unordered {
+        (ours, theirs) = (sorted(&ours), sorted(&theirs));
+    }
+    let shown: Vec<_> = args
+        .iter()
+        .map(|arg| String::from_utf8_lossy(&arg[..arg.len().min(60)]).into_owned())
+        .collect();
+    let shown = shown.join(" ");
+    if ours != theirs && !is_about_equal(args, &ours, &theirs) {
+        return Some(format!("{shown}\n  redis  {theirs}\n  mayfly {ours}"));
+    }
+    let ours: Vec<String> = bench
+        .last_events()
+        .iter()
+        .map(|event| plain(event))
+        .collect();
+    let mut theirs = peer.events();
+    for (ours, theirs) in ours.iter().zip(&mut theirs) {
+        let expired = theirs
+            .strip_prefix("del ")
+            .map(|key| format!("expired {key}"));
+        if expired.as_ref() == Some(ours) {
+            theirs.clone_from(ours);
+        }
+    }
+    (ours != theirs).then(|| format!("{shown}\n  redis  {theirs:?}\n  mayfly {ours:?}"))
+}
+
+#[test]
+fn redis_answers_the_tables_alike() {
+    let Some(redis) = Redis::start() else { return };
+    let mut failures = Vec::new();
+    let mut compared = 0;
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/commands/tables");
+    for entry in std::fs::read_dir(directory).expect("the tables") {
+        let path = entry.expect("a table").path();
+        let text = std::fs::read_to_string(&path).expect("text");
+        for protocol in DIALECTS {
+            let start = now();
+            let mut bench = Bench::new(protocol, start, 1);
+            let mut peer = Peer::new(&redis, protocol);
+            for row in parse(&text, start) {
+                let (args, is_unordered) = match row.step {
+                    Step::Advance(_) => break,
+                    Step::Command {
+                        args, is_unordered, ..
+                    } if !row.is_ours => (args, is_unordered),
+                    _ => continue,
+                };
+                compared += 1;
+                if let Some(difference) = compare(&mut bench, &mut peer, &args, is_unordered) {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    failures.push(format!("{name}:{} {protocol:?}: {difference}", row.line));
+                }
+            }
+        }
+    }
+    println!("{compared} commands compared");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// What the table says of a command, in the form of the head of COMMAND INFO's reply.
+fn described(spec: &Spec) -> String {
+    let mut flags: Vec<String> = flag::NAMES
+        .iter()
+        .filter(|(bit, _)| spec.has(*bit))
+        .map(|(_, name)| format!("+{name}"))
+        .collect();
+    flags.sort();
+    let (first, last, step) = match spec.keys {
+        Keys::Range(first, last, step) => (first, last, step),
+        _ => (0, 0, 0),
+    };
+    let (name, arity, flags) = (spec.name, spec.arity, flags.join(" "));
+    format!("[\"{name}\" {arity} [{flags}] {first} {last} {step} ")
+}
+
+#[test]
+fn redis_describes_commands_on_keys_alike() {
+    let Some(redis) = Redis::start() else { return };
+    let mut peer = Peer::new(&redis, Protocol::Resp2);
+    let mut compared = 0;
+    for spec in string::TABLE.iter().chain(key::TABLE) {
+        // Those that are newer, and those of which Redis describes the subcommands instead.
+        if spec.since.starts_with('8') || ["object", "memory"].contains(&spec.name) {
+            continue;
+        }
+        let reply = peer.ask(&words(&format!("COMMAND INFO {}", spec.name)));
+        let (head, tail) = reply.split_once(']').expect("flags");
+        let (start, flags) = head.rsplit_once('[').expect("flags");
+        let mut flags: Vec<&str> = flags.split(' ').collect();
+        flags.sort_unstable();
+        let theirs = format!("{start}[{}]{tail}", flags.join(" "));
+        let ours = described(spec);
+        assert!(theirs.starts_with(&format!("[{ours}")), "{theirs}\n{ours}");
+        compared += 1;
+    }
+    assert!(compared > 40);
+}

@@ -1,0 +1,325 @@
+//! Tables of commands and replies, one text file for each family of commands, and their runner.
+//!
+//! A row is `COMMAND argument … => reply`. Arguments are split at blanks; `"…"` holds blanks and
+//! `\xHH`, `\n`, `\r`, `\\`, `\"`; `<ab*3>` is `ababab`; `{ms+5}` and `{s+5}` are the script's first
+//! instant in milliseconds or seconds, and 5 more.
+//!
+//! Replies are written `+OK`, `-ERR …`, `12`, `"bulk"`, `nil`, `[…]`, `{key value}`, and
+//! `verbatim"…"`. `A | B`: the first in RESP2, the second in RESP3. `=~>`: an array in any order.
+//! What a row says must hold in both dialects.
+//!
+//! `!` before a row: Redis 7.0 answers otherwise, or by chance, or by the clock; `# …` is for the
+//! reader; `@now +ms` moves the clock; `@events => g.del k, …` tells what happened to keys since the
+//! last such row, with the database behind it if it is not 0: `g.del k @3`.
+
+use server::clock::Clock;
+use server::config::Config;
+use server::{Server, Session};
+use store::{Class, Event, Tick};
+use wire::Protocol;
+
+/// The instant at which scripts start.
+pub const START: Tick = Tick(1_700_000_000_000);
+
+/// One line of a script that is not for the reader.
+pub struct Row {
+    /// From 1.
+    pub line: usize,
+    /// Not to be compared with Redis 7.0.
+    pub is_ours: bool,
+    pub step: Step,
+}
+
+pub enum Step {
+    /// Milliseconds.
+    Advance(u64),
+    /// In RESP2 and RESP3.
+    Events([String; 2]),
+    Command {
+        args: Vec<Vec<u8>>,
+        /// In RESP2 and RESP3.
+        replies: [String; 2],
+        is_unordered: bool,
+    },
+}
+
+/// Reads a script; `start` is put for `{ms}` and `{s}`.
+pub fn parse(text: &str, start: Tick) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line_number = index + 1;
+        let trimmed = line.trim();
+        if trimmed.is_empty() || trimmed.starts_with("# ") || trimmed == "#" {
+            continue;
+        }
+        let expanded = expand_instants(trimmed, start);
+        let (is_ours, body) = match expanded.strip_prefix('!') {
+            Some(body) => (true, body.trim()),
+            None => (false, expanded.as_str()),
+        };
+        let step = if let Some(ms) = body.strip_prefix("@now +") {
+            Step::Advance(ms.trim().parse().expect("milliseconds"))
+        } else {
+            let (is_unordered, command, reply) =
+                if let Some((command, reply)) = body.split_once(" =~> ") {
+                    (true, command, reply)
+                } else {
+                    let (command, reply) = body
+                        .rsplit_once(" => ")
+                        .or_else(|| body.strip_suffix(" =>").map(|command| (command, "")))
+                        .unwrap_or_else(|| panic!("line {line_number}: no reply"));
+                    (false, command, reply)
+                };
+            let replies = match reply.split_once(" | ") {
+                Some((two, three)) => [two.trim().to_string(), three.trim().to_string()],
+                None => [reply.trim().to_string(), reply.trim().to_string()],
+            };
+            if command.trim() == "@events" {
+                Step::Events(replies)
+            } else {
+                Step::Command {
+                    args: words(command),
+                    replies,
+                    is_unordered,
+                }
+            }
+        };
+        rows.push(Row {
+            line: line_number,
+            is_ours,
+            step,
+        });
+    }
+    rows
+}
+
+fn expand_instants(text: &str, start: Tick) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(open) = rest.find('{') {
+        let inner = rest[open + 1..].split('}').next().unwrap_or("");
+        let (unit, plus) = inner.split_once('+').unwrap_or((inner, "0"));
+        let base = match unit {
+            "ms" => Some(start.0),
+            "s" => Some(start.0 / 1000),
+            _ => None,
+        };
+        match (base, plus.parse::<u64>()) {
+            (Some(base), Ok(plus)) => {
+                out.push_str(&rest[..open]);
+                out.push_str(&(base + plus).to_string());
+                rest = &rest[open + inner.len() + 2..];
+            }
+            _ => {
+                out.push_str(&rest[..=open]);
+                rest = &rest[open + 1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Splits a command into arguments.
+pub fn words(text: &str) -> Vec<Vec<u8>> {
+    let mut words = Vec::new();
+    let mut bytes = text.bytes().peekable();
+    while let Some(&first) = bytes.peek() {
+        if first == b' ' {
+            bytes.next();
+            continue;
+        }
+        let mut word = Vec::new();
+        if first == b'"' {
+            bytes.next();
+            while let Some(byte) = bytes.next().filter(|&byte| byte != b'"') {
+                if byte != b'\\' {
+                    word.push(byte);
+                    continue;
+                }
+                match bytes.next().expect("something behind the backslash") {
+                    b'n' => word.push(b'\n'),
+                    b'r' => word.push(b'\r'),
+                    b'x' => {
+                        let digits: Vec<u8> = bytes.by_ref().take(2).collect();
+                        let digits = std::str::from_utf8(&digits).expect("digits");
+                        word.push(u8::from_str_radix(digits, 16).expect("hexadecimal"));
+                    }
+                    other => word.push(other),
+                }
+            }
+        } else {
+            while let Some(byte) = bytes.next_if(|&byte| byte != b' ') {
+                word.push(byte);
+            }
+            if let Some(inner) = word
+                .strip_prefix(b"<")
+                .and_then(|word| word.strip_suffix(b">"))
+            {
+                let text = std::str::from_utf8(inner).expect("text").to_string();
+                let (unit, times) = text.split_once('*').expect("<unit*times>");
+                word = unit.repeat(times.parse().expect("a count")).into_bytes();
+            }
+        }
+        words.push(word);
+    }
+    words
+}
+
+/// One reply in the notation of scripts, and what is left of the bytes. None: it is not whole yet.
+pub fn render(bytes: &[u8], protocol: Protocol) -> Option<(String, &[u8])> {
+    let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
+    let (line, mut rest) = (&bytes[1..end], &bytes[end + 2..]);
+    let text = String::from_utf8_lossy(line).into_owned();
+    let number = || text.parse::<i64>().expect("a length");
+    let shown = match bytes[0] {
+        b'+' => format!("+{text}"),
+        b'-' => format!("-{text}"),
+        b':' => text,
+        b',' => format!(",{text}"),
+        b'_' if protocol == Protocol::Resp3 => "nil".to_string(),
+        b'$' if number() == -1 && protocol == Protocol::Resp2 => "nil".to_string(),
+        b'*' if number() == -1 && protocol == Protocol::Resp2 => "nil-array".to_string(),
+        b'$' | b'=' => {
+            let len = usize::try_from(number()).expect("no null in RESP3");
+            if rest.len() < len + 2 {
+                return None;
+            }
+            let body = quote(&rest[..len]);
+            assert_eq!(&rest[len..len + 2], b"\r\n");
+            rest = &rest[len + 2..];
+            if bytes[0] == b'=' {
+                format!("verbatim{body}")
+            } else {
+                body
+            }
+        }
+        b'*' | b'~' | b'>' | b'%' => {
+            let is_map = bytes[0] == b'%';
+            let len = number() * if is_map { 2 } else { 1 };
+            let mut items = Vec::new();
+            for _ in 0..len {
+                let (item, behind) = render(rest, protocol)?;
+                items.push(item);
+                rest = behind;
+            }
+            let (open, close) = if is_map { ('{', '}') } else { ('[', ']') };
+            format!("{open}{}{close}", items.join(" "))
+        }
+        other => panic!("a reply begins with {other:#x}"),
+    };
+    Some((shown, rest))
+}
+
+fn quote(bytes: &[u8]) -> String {
+    let mut text = String::from("\"");
+    for &byte in bytes {
+        match byte {
+            b'\n' => text.push_str("\\n"),
+            b'\r' => text.push_str("\\r"),
+            b'"' | b'\\' => {
+                text.push('\\');
+                text.push(char::from(byte));
+            }
+            b' '..=b'~' => text.push(char::from(byte)),
+            _ => text.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    text.push('"');
+    text
+}
+
+/// Sorts the items of an array of bulk strings, so that two of them compare in any order.
+pub fn sorted(reply: &str) -> String {
+    let Some(inner) = reply
+        .strip_prefix('[')
+        .and_then(|reply| reply.strip_suffix(']'))
+    else {
+        return reply.to_string();
+    };
+    let mut items: Vec<&str> = inner.split(' ').collect();
+    items.sort_unstable();
+    format!("[{}]", items.join(" "))
+}
+
+/// A server without sockets, and one client.
+pub struct Bench {
+    pub server: Server,
+    pub session: Session,
+    pub now: Tick,
+    pub protocol: Protocol,
+    /// What happened to keys, in the notation of scripts, for each command in turn.
+    heard: Vec<Vec<String>>,
+}
+
+impl Bench {
+    pub fn new(protocol: Protocol, now: Tick, threads: usize) -> Bench {
+        let options = store::Options {
+            shards: 16,
+            policy: "noeviction".into(),
+            expiry: "wheel".into(),
+            maxmemory: 0,
+            hash_key: [0x5eed, 0xf00d],
+            seed: 1,
+        };
+        let clock = Clock::manual(now.0);
+        let server = Server::with_store(Config::default(), &options, threads, clock);
+        let server = server.expect("valid options");
+        server.keyspace.set_notify(true);
+        let mut session = Session::new();
+        session.protocol = protocol;
+        Bench {
+            server,
+            session,
+            now,
+            protocol,
+            heard: Vec::new(),
+        }
+    }
+
+    /// Runs one command: its reply, of which there is exactly one.
+    pub fn say(&mut self, args: &[Vec<u8>]) -> String {
+        let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+        let mut out = Vec::new();
+        server::exec(&self.server, &mut self.session, &args, self.now, &mut out);
+        let (shown, rest) = render(&out, self.protocol).expect("a whole reply");
+        assert!(rest.is_empty(), "more than one reply: {out:?}");
+        let mut events = Vec::new();
+        self.server
+            .keyspace
+            .lock_all(self.now)
+            .take_events(&mut events);
+        self.heard.push(events.iter().map(show_event).collect());
+        shown
+    }
+
+    /// What the last command did to keys.
+    pub fn last_events(&self) -> &[String] {
+        self.heard.last().map_or(&[], Vec::as_slice)
+    }
+
+    /// What happened to keys since the last call.
+    pub fn events(&mut self) -> String {
+        std::mem::take(&mut self.heard).concat().join(", ")
+    }
+}
+
+/// An event in the notation of scripts.
+pub fn show_event(event: &Event) -> String {
+    let class = match event.class {
+        Class::Generic => 'g',
+        Class::String => '$',
+        Class::Expired => 'x',
+        Class::Evicted => 'e',
+        Class::KeyMiss => 'm',
+        Class::New => 'n',
+        _ => '?',
+    };
+    let quoted = quote(&event.key);
+    let key = &quoted[1..quoted.len() - 1];
+    let db = match event.db {
+        0 => String::new(),
+        db => format!(" @{db}"),
+    };
+    format!("{class}.{} {key}{db}", event.name)
+}

@@ -1,0 +1,84 @@
+//! Every command's table of input and reply, run without a socket at a simulated time, in both
+//! dialects, with one data thread and with several.
+
+use crate::script::{Bench, START, Step, parse, sorted};
+use wire::Protocol;
+
+fn run(name: &str, text: &str) -> usize {
+    let rows = parse(text, START);
+    let mut failures = Vec::new();
+    for (protocol, threads) in [
+        (Protocol::Resp2, 1),
+        (Protocol::Resp3, 1),
+        (Protocol::Resp2, 3),
+    ] {
+        let dialect = usize::from(protocol == Protocol::Resp3);
+        let mut bench = Bench::new(protocol, START, threads);
+        for row in &rows {
+            let (got, wanted) = match &row.step {
+                Step::Advance(ms) => {
+                    bench.now.0 += ms;
+                    continue;
+                }
+                Step::Events(wanted) => {
+                    let events = bench.events();
+                    if wanted[dialect] == "*" {
+                        continue;
+                    }
+                    (events, wanted[dialect].clone())
+                }
+                Step::Command {
+                    args,
+                    replies,
+                    is_unordered,
+                } => {
+                    let got = bench.say(args);
+                    let wanted = replies[dialect].clone();
+                    if *is_unordered {
+                        (sorted(&got), sorted(&wanted))
+                    } else {
+                        (got, wanted)
+                    }
+                }
+            };
+            if got != wanted {
+                failures.push(format!(
+                    "{name}:{} ({protocol:?}, {threads} threads)\n  wanted {wanted}\n  got    {got}",
+                    row.line
+                ));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    rows.iter()
+        .filter(|row| !matches!(row.step, Step::Advance(_)))
+        .count()
+}
+
+macro_rules! scripts {
+    ($($test:ident: $file:literal),* $(,)?) => {
+        $(
+            #[test]
+            fn $test() {
+                run($file, include_str!(concat!("tables/", $file)));
+            }
+        )*
+    };
+}
+
+scripts! {
+    strings_are_set: "set.txt",
+    strings_are_read: "get.txt",
+    conditions_are_compared: "condition.txt",
+    several_strings_at_once: "multi.txt",
+    numbers_are_counted: "number.txt",
+    strings_are_edited: "edit.txt",
+    subsequences_are_found: "lcs.txt",
+    keys_are_handled: "generic.txt",
+    deadlines_are_kept: "expire.txt",
+    keys_are_listed: "scan.txt",
+    databases_as_a_whole: "whole.txt",
+    values_are_looked_into: "object.txt",
+    counters_have_bounds: "increx.txt",
+    full_memory_refuses_writes: "memory_full.txt",
+}
