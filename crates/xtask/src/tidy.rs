@@ -1,0 +1,222 @@
+//! The house rules that a machine can check. Each check is one file; each finding says where, what
+//! was found, what is expected, and why.
+
+mod arrows;
+mod calls;
+mod cards;
+mod docs;
+mod hygiene;
+mod sizes;
+
+use crate::source::Source;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// One broken rule.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file, relative to the root.
+    pub path: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What stands there.
+    pub found: String,
+    /// What should stand there.
+    pub expected: String,
+    /// The reason of the rule.
+    pub why: &'static str,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "{}:{}: found {}; expected {} ({})",
+            self.path, self.line, self.found, self.expected, self.why
+        )
+    }
+}
+
+/// What a run of all checks found.
+pub struct Report {
+    /// Broken rules: any of them fails the run.
+    pub findings: Vec<Finding>,
+    /// Things to look at.
+    pub hints: Vec<Finding>,
+    /// How many files were read.
+    pub file_count: usize,
+}
+
+/// The repository as the checks see it: text files by path relative to the root, `/` between parts.
+#[derive(Default)]
+pub struct House {
+    /// All text files.
+    pub texts: BTreeMap<String, String>,
+    /// The Rust files among them.
+    pub sources: BTreeMap<String, Source>,
+    /// All files, also those that are not text.
+    pub paths: BTreeSet<String>,
+}
+
+/// Folders that hold nothing of ours.
+const SKIPPED: [&str; 6] = [
+    ".git",
+    ".venv",
+    "target",
+    "__pycache__",
+    ".pytest_cache",
+    "node_modules",
+];
+
+impl House {
+    /// Reads everything below `root` but build output.
+    pub fn read(root: &Path) -> io::Result<House> {
+        let mut house = House::default();
+        house.read_folder(root, "")?;
+        house.scan();
+        Ok(house)
+    }
+
+    /// A house of a few files, for the checks' own tests.
+    #[cfg(test)]
+    pub fn of(files: &[(&str, &str)]) -> House {
+        let mut house = House::default();
+        for (path, text) in files {
+            house.paths.insert(path.to_string());
+            house.texts.insert(path.to_string(), text.to_string());
+        }
+        house.scan();
+        house
+    }
+
+    fn read_folder(&mut self, folder: &Path, prefix: &str) -> io::Result<()> {
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let kind = entry.file_type()?;
+            let is_output = SKIPPED.contains(&name.as_str()) || name.starts_with("target-");
+            if is_output || kind.is_symlink() {
+                continue;
+            }
+            let path = format!("{prefix}{name}");
+            if kind.is_dir() {
+                self.read_folder(&entry.path(), &format!("{path}/"))?;
+                continue;
+            }
+            // What is not text (a compressed trace, a picture) has no rules.
+            if let Ok(text) = String::from_utf8(std::fs::read(entry.path())?) {
+                self.texts.insert(path.clone(), text);
+            }
+            self.paths.insert(path);
+        }
+        Ok(())
+    }
+
+    /// Prepares the Rust files; those that only tests compile are known by name or by declaration.
+    fn scan(&mut self) {
+        let rust: Vec<&String> = self.texts.keys().filter(|p| p.ends_with(".rs")).collect();
+        let mut sources = BTreeMap::new();
+        let mut declared = vec![];
+        for path in rust {
+            let source = Source::new(self.texts[path].clone(), is_test_path(path));
+            for name in source.test_modules() {
+                declared.push(format!("{}{name}", module_folder(path)));
+            }
+            sources.insert(path.clone(), source);
+        }
+        for (path, source) in &mut sources {
+            let is_declared = declared.iter().any(|module| {
+                path.strip_prefix(module.as_str())
+                    .is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+            });
+            if is_declared {
+                source.is_test.fill(true);
+            }
+        }
+        self.sources = sources;
+    }
+
+    /// The files of one crate's folder with their sources.
+    pub fn sources_of(&self, crate_name: &str) -> impl Iterator<Item = (&String, &Source)> {
+        let prefix = format!("crates/{crate_name}/");
+        self.sources
+            .iter()
+            .filter(move |(path, _)| path.starts_with(&prefix))
+    }
+
+    /// The names of the crates' folders.
+    pub fn crates(&self) -> BTreeSet<&str> {
+        self.texts
+            .keys()
+            .filter_map(|p| p.strip_prefix("crates/")?.strip_suffix("/Cargo.toml"))
+            .filter(|name| !name.contains('/'))
+            .collect()
+    }
+}
+
+/// Where the files of a module's children lie: `a/b.rs` keeps them in `a/b/`, `a/mod.rs` in `a/`.
+fn module_folder(path: &str) -> String {
+    let stem = path.strip_suffix(".rs").unwrap_or(path);
+    for root in ["mod", "lib", "main"] {
+        if let Some(folder) = stem.strip_suffix(&format!("/{root}")) {
+            return format!("{folder}/");
+        }
+    }
+    format!("{stem}/")
+}
+
+/// Whether a path names test code by itself: a folder of tests or benches, or a file of tests.
+fn is_test_path(path: &str) -> bool {
+    let mut parts = path.split('/').rev();
+    let file = parts.next().unwrap_or(path);
+    let is_test_file = file == "tests.rs" || file.ends_with("_tests.rs");
+    is_test_file || parts.any(|p| ["tests", "benches", "examples", "fuzz"].contains(&p))
+}
+
+/// Runs every check on the repository at `root`.
+pub fn run(root: &Path) -> io::Result<Report> {
+    let house = House::read(root)?;
+    let mut findings = vec![];
+    findings.extend(arrows::check(&house));
+    findings.extend(sizes::check(&house));
+    findings.extend(cards::check(&house));
+    findings.extend(calls::check(&house));
+    findings.extend(hygiene::check(&house));
+    findings.extend(docs::check(&house));
+    findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    Ok(Report {
+        findings,
+        hints: sizes::hints(&house),
+        file_count: house.paths.len(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rule for the repository itself; `cargo test` is enough to see it.
+    #[test]
+    fn the_house_is_tidy() {
+        let report = run(&crate::root()).expect("the repository can be read");
+        let text: Vec<_> = report.findings.iter().map(ToString::to_string).collect();
+        assert!(text.is_empty(), "\n{}\n", text.join("\n"));
+    }
+
+    #[test]
+    fn declared_test_files_are_test_code() {
+        let house = House::of(&[
+            ("crates/a/src/lib.rs", "#[cfg(test)]\nmod model;\nmod b;"),
+            ("crates/a/src/model.rs", "fn x() {}"),
+            ("crates/a/src/b.rs", "#[cfg(test)] mod probe;"),
+            ("crates/a/src/b/probe.rs", "fn x() {}"),
+            ("crates/a/tests/all.rs", "fn x() {}"),
+        ]);
+        let is_test = |path: &str| house.sources[path].is_test[0];
+        assert!(is_test("crates/a/src/model.rs") && is_test("crates/a/src/b/probe.rs"));
+        assert!(is_test("crates/a/tests/all.rs"));
+        assert!(!house.sources["crates/a/src/lib.rs"].is_test[2]);
+    }
+}

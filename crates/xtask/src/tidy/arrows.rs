@@ -1,0 +1,281 @@
+//! Which crate may import which, and what every manifest must say.
+
+use super::{Finding, House};
+
+/// A crate's level, its name, and the crates of ours that it may import.
+pub struct Room {
+    /// Imports point to lower levels only.
+    pub level: u8,
+    /// The folder below `crates/`, and the name of the library.
+    pub name: &'static str,
+    /// The allowed imports.
+    pub imports: &'static [&'static str],
+}
+
+const fn room(level: u8, name: &'static str, imports: &'static [&'static str]) -> Room {
+    Room {
+        level,
+        name,
+        imports,
+    }
+}
+
+/// The arrows, as ARCHITECTURE.md draws them. A new crate starts with a line here.
+pub const ROOMS: [Room; 9] = [
+    room(0, "policy", &[]),
+    room(0, "wire", &[]),
+    room(0, "trace", &[]),
+    room(1, "cache", &["policy"]),
+    room(2, "store", &["cache", "policy"]),
+    room(3, "server", &["store", "wire"]),
+    room(3, "bench", &["wire", "trace"]),
+    room(4, "cli", &["server", "bench"]),
+    room(4, "xtask", &[]),
+];
+
+/// Crates that take nothing from outside, tests apart.
+const BARE: [&str; 3] = ["policy", "wire", "xtask"];
+
+/// Dependencies that one room alone may have.
+const KEPT: [(&str, &str); 3] = [
+    ("anyhow", "cli"),
+    ("mimalloc", "cli"),
+    ("tikv-jemallocator", "cli"),
+];
+
+const WHY_ARROW: &str = "imports point down only, along the arrows of ARCHITECTURE.md";
+const WHY_BARE: &str = "policy and wire are pure: they are read, published and tested alone";
+const WHY_KEPT: &str = "errors without a type and the allocator are the binary's choice";
+const WHY_SHARED: &str = "lints, edition and minimum Rust are decided once, in the workspace";
+
+/// Runs this check.
+pub fn check(house: &House) -> Vec<Finding> {
+    let mut findings = vec![];
+    for name in house.crates() {
+        let path = format!("crates/{name}/Cargo.toml");
+        match ROOMS.iter().find(|room| room.name == name) {
+            Some(room) => check_manifest(room, &path, &house.texts[&path], &mut findings),
+            None => findings.push(Finding {
+                path,
+                line: 1,
+                found: format!("crate `{name}` without a place"),
+                expected: "a line in ROOMS of crates/xtask/src/tidy/arrows.rs".into(),
+                why: "a wall nobody checks is a line on the floor",
+            }),
+        }
+    }
+    findings
+}
+
+/// What kind of table of a manifest a line stands in.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Table {
+    Dependencies,
+    DevDependencies,
+    Other,
+}
+
+/// The table that a header opens, and the dependency that it names itself, as in
+/// `[dependencies.name]` or `[target.'cfg(unix)'.dependencies]`.
+fn table(header: &str) -> (Table, Option<&str>) {
+    let inside = header.trim_start_matches('[').trim_end_matches(']');
+    for (word, kind) in [
+        ("dev-dependencies", Table::DevDependencies),
+        ("build-dependencies", Table::Dependencies),
+        ("dependencies", Table::Dependencies),
+    ] {
+        if inside == word || inside.ends_with(&format!(".{word}")) {
+            return (kind, None);
+        }
+        if let Some(at) = inside.find(&format!("{word}."))
+            && (at == 0 || inside[..at].ends_with('.'))
+        {
+            return (kind, Some(&inside[at + word.len() + 1..]));
+        }
+    }
+    (Table::Other, None)
+}
+
+/// All dependencies of a manifest: line, name, whether for tests only.
+fn dependencies(text: &str) -> Vec<(usize, String, bool)> {
+    let mut found = vec![];
+    let mut current = Table::Other;
+    for (n, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or("").trim();
+        if line.starts_with('[') {
+            let (kind, named) = table(line);
+            if let (Some(name), true) = (named, kind != Table::Other) {
+                found.push((n, name.to_string(), kind == Table::DevDependencies));
+            }
+            current = if named.is_some() { Table::Other } else { kind };
+        } else if let (true, Some((key, _))) = (current != Table::Other, line.split_once('=')) {
+            let name = key
+                .split('.')
+                .next()
+                .unwrap_or(key)
+                .trim()
+                .trim_matches('"');
+            found.push((n, name.to_string(), current == Table::DevDependencies));
+        }
+    }
+    found
+}
+
+fn check_manifest(room: &Room, path: &str, text: &str, findings: &mut Vec<Finding>) {
+    for (n, name, is_dev) in dependencies(text) {
+        let name = name.strip_prefix("mayfly-").unwrap_or(&name);
+        if let Some((expected, why)) = judge(room, name, is_dev) {
+            findings.push(Finding {
+                path: path.to_string(),
+                line: n + 1,
+                found: format!("`{}` importing `{name}`", room.name),
+                expected,
+                why,
+            });
+        }
+    }
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    for wanted in [
+        "version.workspace = true",
+        "edition.workspace = true",
+        "rust-version.workspace = true",
+        "license.workspace = true",
+        "workspace = true",
+    ] {
+        if !lines.contains(&wanted) {
+            findings.push(Finding {
+                path: path.to_string(),
+                line: 1,
+                found: format!("no line `{wanted}`"),
+                expected: "it (the last one below `[lints]`)".into(),
+                why: WHY_SHARED,
+            });
+        }
+    }
+}
+
+/// What is wrong with an import: what is expected instead, and why.
+fn judge(room: &Room, name: &str, is_dev: bool) -> Option<(String, &'static str)> {
+    if let Some(other) = ROOMS.iter().find(|r| r.name == name) {
+        let is_own_suite = is_dev && other.name == room.name;
+        let is_fine = if is_dev {
+            is_own_suite || other.level < room.level
+        } else {
+            room.imports.contains(&name)
+        };
+        let expected = format!("one of {:?}", room.imports);
+        return (!is_fine).then_some((expected, WHY_ARROW));
+    }
+    if is_dev {
+        return None;
+    }
+    if BARE.contains(&room.name) {
+        return Some(("no dependency".into(), WHY_BARE));
+    }
+    KEPT.iter()
+        .find(|(kept, owner)| *kept == name && *owner != room.name)
+        .map(|(_, owner)| (format!("it in `{owner}` only"), WHY_KEPT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHARED: &str = "version.workspace = true\nedition.workspace = true\n\
+        rust-version.workspace = true\nlicense.workspace = true\n[lints]\nworkspace = true\n";
+
+    fn findings(name: &str, tail: &str) -> Vec<usize> {
+        let text = format!("{SHARED}{tail}");
+        let house = House::of(&[(&format!("crates/{name}/Cargo.toml"), &text)]);
+        check(&house).into_iter().map(|f| f.line).collect()
+    }
+
+    #[test]
+    fn the_list_itself_points_down() {
+        for room in ROOMS {
+            for name in room.imports {
+                let other = ROOMS.iter().find(|r| r.name == *name).expect("listed");
+                assert!(other.level < room.level, "{} -> {name}", room.name);
+            }
+        }
+    }
+
+    #[test]
+    fn arrows_down_pass_and_arrows_up_or_aside_do_not() {
+        assert_eq!(
+            findings(
+                "store",
+                "[dependencies]\ncache.workspace = true\nlog = \"0.4\"\n"
+            ),
+            []
+        );
+        assert_eq!(
+            findings("cache", "[dependencies]\nstore.workspace = true\n"),
+            [8]
+        );
+        assert_eq!(
+            findings(
+                "server",
+                "[dependencies]\nbench = { path = \"../bench\" }\n"
+            ),
+            [8]
+        );
+        assert_eq!(
+            findings("server", "[dependencies.policy]\nworkspace = true\n"),
+            [7]
+        );
+    }
+
+    #[test]
+    fn every_way_to_write_a_dependency_is_seen() {
+        assert_eq!(
+            findings(
+                "policy",
+                "[target.'cfg(unix)'.dependencies]\nlibc = \"1\"\n"
+            ),
+            [8]
+        );
+        assert_eq!(
+            findings("policy", "[build-dependencies]\ncc = \"1\"\n"),
+            [8]
+        );
+        assert_eq!(
+            findings("wire", "[dependencies]\n\"memchr\" = \"2\" # fast\n"),
+            [8]
+        );
+        assert_eq!(findings("wire", "[features]\nx = []\n"), []);
+    }
+
+    #[test]
+    fn tests_may_use_what_lies_below_and_anything_from_outside() {
+        assert_eq!(
+            findings("policy", "[dev-dependencies]\nproptest = \"1\"\n"),
+            []
+        );
+        assert_eq!(
+            findings("store", "[dev-dependencies]\nwire.workspace = true\n"),
+            []
+        );
+        assert_eq!(
+            findings("wire", "[dev-dependencies]\nstore.workspace = true\n"),
+            [8]
+        );
+    }
+
+    #[test]
+    fn kept_dependencies_stay_in_their_room() {
+        assert_eq!(findings("cli", "[dependencies]\nanyhow = \"1\"\n"), []);
+        assert_eq!(findings("server", "[dependencies]\nanyhow = \"1\"\n"), [8]);
+    }
+
+    #[test]
+    fn a_crate_without_a_place_is_told() {
+        assert_eq!(findings("attic", ""), [1]);
+    }
+
+    #[test]
+    fn a_manifest_takes_what_the_workspace_decides() {
+        let house = House::of(&[("crates/wire/Cargo.toml", "[package]\n")]);
+        assert_eq!(check(&house).len(), 5);
+    }
+}

@@ -1,0 +1,205 @@
+//! What may not be called below `server`: clock, chance, environment, threads, sockets, files.
+//!
+//! Test code is free. `clippy.toml` forbids the same calls once more, by type instead of by text.
+
+use super::{Finding, House};
+use crate::source::Source;
+
+/// The crates below `server`.
+const PURE: [&str; 5] = ["policy", "wire", "trace", "cache", "store"];
+
+/// A path that may not be used, what it stands for, and a crate that may all the same.
+struct Ban {
+    path: &'static str,
+    what: &'static str,
+    except: Option<&'static str>,
+}
+
+const fn ban(path: &'static str, what: &'static str) -> Ban {
+    Ban {
+        path,
+        what,
+        except: None,
+    }
+}
+
+/// Banned paths; anything below them is banned too.
+const BANS: [Ban; 19] = [
+    ban("std::time::Instant", "the clock"),
+    ban("std::time::SystemTime", "the clock"),
+    ban("std::time::UNIX_EPOCH", "the clock"),
+    ban("Instant::now", "the clock"),
+    ban("SystemTime::now", "the clock"),
+    ban("std::hash::RandomState", "chance"),
+    ban("RandomState::new", "chance"),
+    ban("rand", "chance"),
+    ban("fastrand", "chance"),
+    ban("getrandom", "chance"),
+    ban("std::env", "the environment"),
+    ban("std::process", "processes"),
+    ban("std::thread", "threads"),
+    ban("std::net", "sockets"),
+    ban("std::os", "the operating system"),
+    ban("mio", "sockets"),
+    ban("libc", "the operating system"),
+    // A trace is a file; it may be read, and nothing else.
+    Ban {
+        path: "std::fs",
+        what: "files",
+        except: Some("trace"),
+    },
+    Ban {
+        path: "File",
+        what: "files",
+        except: Some("trace"),
+    },
+];
+
+/// Macros that print.
+const PRINTERS: [&str; 5] = ["println!", "eprintln!", "print!", "eprint!", "dbg!"];
+
+const EXPECTED: &str = "an argument (`now: Tick`, a seed, bytes) from the host";
+const WHY: &str = "below `server` any run can be replayed, and tests of time do not sleep";
+const WHY_HASH: &str = "its order differs from run to run, and equal seeds give equal decisions";
+
+/// Runs this check.
+pub fn check(house: &House) -> Vec<Finding> {
+    let mut findings = vec![];
+    for name in PURE {
+        for (path, source) in house.sources_of(name) {
+            for (line, found) in offences(name, source) {
+                findings.push(Finding {
+                    path: path.clone(),
+                    line: line + 1,
+                    found: format!("`{found}`"),
+                    expected: EXPECTED.into(),
+                    why: WHY,
+                });
+            }
+            if name == "policy" {
+                findings.extend(random_order(path, source));
+            }
+        }
+    }
+    findings
+}
+
+/// Lines and names of banned things in one file.
+fn offences(crate_name: &str, source: &Source) -> Vec<(usize, String)> {
+    let mut found = vec![];
+    let bans = || BANS.iter().filter(|b| b.except != Some(crate_name));
+    for (line, path) in source.uses() {
+        let is_test = source.is_test.get(line).copied().unwrap_or(false);
+        let hit = bans().find(|b| is_below(&path, b.path));
+        if let (Some(ban), false) = (hit, is_test) {
+            found.push((line, format!("{path}, {}", ban.what)));
+        }
+    }
+    for (n, line) in source.own_lines() {
+        if line.trim_start().starts_with("use ") {
+            continue;
+        }
+        for path in paths(line) {
+            if let Some(ban) = bans().find(|b| is_below(path, b.path) && path.contains("::")) {
+                found.push((n, format!("{path}, {}", ban.what)));
+            }
+        }
+        if let Some(printer) = PRINTERS.iter().find(|p| has_macro(line, p)) {
+            found.push((n, printer.to_string()));
+        }
+    }
+    found
+}
+
+/// Whether `path` is `banned` or lies below it.
+fn is_below(path: &str, banned: &str) -> bool {
+    path.strip_prefix(banned)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+/// The paths of a line of code: runs of names and `::`.
+fn paths(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'))
+        .map(|part| part.trim_matches(':'))
+        .filter(|part| !part.is_empty())
+}
+
+/// Whether a macro is called on this line (and not a longer name that ends like it).
+fn has_macro(line: &str, name: &str) -> bool {
+    line.match_indices(name).any(|(at, _)| {
+        !line[..at]
+            .chars()
+            .next_back()
+            .is_some_and(|c| c.is_alphanumeric() || c == '_')
+    })
+}
+
+/// Hash tables of the standard library, whose order is random, in `policy`.
+fn random_order(path: &str, source: &Source) -> Vec<Finding> {
+    let uses = source.uses().into_iter().filter(|(line, path)| {
+        let is_table = path.ends_with("::HashMap") || path.ends_with("::HashSet");
+        is_table && !source.is_test.get(*line).copied().unwrap_or(false)
+    });
+    uses.map(|(line, found)| Finding {
+        path: path.to_string(),
+        line: line + 1,
+        found: format!("`{found}`"),
+        expected: "a table of our own, or a BTreeMap".into(),
+        why: WHY_HASH,
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(path: &str, text: &str) -> Vec<usize> {
+        let found = check(&House::of(&[(path, text)]));
+        found.into_iter().map(|f| f.line).collect()
+    }
+
+    #[test]
+    fn banned_calls_are_found_however_they_are_written() {
+        for text in [
+            "use std::time::Instant;",
+            "use std::time::{Duration, SystemTime};",
+            "use std::{fs, mem};",
+            "fn f() { let t = std::time::Instant::now(); }",
+            "fn f() { ::std::env::var(\"X\"); }",
+            "fn f() { std::thread::spawn(g); }",
+            "use std::net::TcpStream;",
+            "use rand::random;",
+            "fn f() { println!(\"x\"); }",
+            "fn f() { File::open(p); }",
+        ] {
+            assert_eq!(lines("crates/store/src/a.rs", text), [1], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_banned_call_passes() {
+        let text = "//! Never std::time::Instant.\nuse std::time::Duration;\nuse crate::rand::Rng;\n\
+            fn f() { let rand = 1; let s = \"std::env\"; my_println!(); }\nstruct Instant;\n\
+            #[cfg(test)]\nmod tests { use std::time::Instant; }\n";
+        assert_eq!(lines("crates/store/src/a.rs", text), []);
+        assert_eq!(lines("crates/store/tests/a.rs", "use std::fs;"), []);
+    }
+
+    #[test]
+    fn above_the_wall_it_is_allowed_and_traces_may_read_files() {
+        assert_eq!(
+            lines("crates/server/src/a.rs", "use std::time::Instant;"),
+            []
+        );
+        assert_eq!(lines("crates/trace/src/a.rs", "use std::fs::File;"), []);
+        assert_eq!(lines("crates/trace/src/a.rs", "use std::thread;"), [1]);
+    }
+
+    #[test]
+    fn policies_have_no_tables_of_random_order() {
+        let text = "use std::collections::HashMap;";
+        assert_eq!(lines("crates/policy/src/a.rs", text), [1]);
+        assert_eq!(lines("crates/store/src/a.rs", text), []);
+    }
+}

@@ -1,0 +1,262 @@
+//! Small things that rot a house: unsafe where nobody looks, forbidden names, tests that sleep or
+//! are switched off, unfinished work, places of one machine in files for all.
+
+use super::{Finding, House};
+use crate::source::{Source, line_of, words};
+
+/// Files that may hold unsafe code. Each has a `SAFETY:` note on every block.
+const UNSAFE_FILES: [&str; 1] = ["crates/cache/src/prefetch.rs"];
+
+/// Names that say nothing about what is inside.
+const EMPTY_NAMES: [&str; 5] = ["common", "util", "utils", "helpers", "misc"];
+
+const WHY_UNSAFE: &str = "unsafe code lives in the files that tidy lists, and nowhere else";
+const WHY_NAME: &str = "a file's name is the noun of the one question that it answers";
+const WHY_TEST: &str = "a test runs always, states what it expects, and takes no time for nothing";
+const WHY_DONE: &str = "nothing is left behind; what is missing is said in the docs";
+const WHY_EXPECT: &str = "an `expect` disappears with its reason, an `allow` stays for ever";
+const WHY_PLACE: &str = "a file of the project means the same on every machine";
+
+/// Runs this check.
+pub fn check(house: &House) -> Vec<Finding> {
+    let mut findings = vec![];
+    for path in &house.paths {
+        findings.extend(name(path));
+    }
+    for (path, source) in &house.sources {
+        findings.extend(unsafe_code(path, source));
+        findings.extend(patterns(path, source));
+    }
+    for (path, text) in &house.texts {
+        findings.extend(places(path, text));
+    }
+    findings
+}
+
+fn finding(path: &str, line: usize, found: &str, expected: &str, why: &'static str) -> Finding {
+    Finding {
+        path: path.to_string(),
+        line: line + 1,
+        found: format!("`{found}`"),
+        expected: expected.to_string(),
+        why,
+    }
+}
+
+fn name(path: &str) -> Option<Finding> {
+    let is_empty = |part: &str| EMPTY_NAMES.contains(&part.split('.').next().unwrap_or(part));
+    let part = path.split('/').find(|part| is_empty(part))?;
+    let expected = "a noun that says what is inside, next to its main user";
+    Some(finding(path, 0, part, expected, WHY_NAME))
+}
+
+/// Whether a path is the root file of a crate or of a binary.
+fn is_crate_root(path: &str) -> bool {
+    let mut parts = path.split('/').skip(2);
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some("src"), Some("lib.rs" | "main.rs"), None) => path.starts_with("crates/"),
+        (Some("src"), Some("bin"), Some(_)) => true,
+        _ => false,
+    }
+}
+
+fn unsafe_code(path: &str, source: &Source) -> Vec<Finding> {
+    let mut findings = vec![];
+    if is_crate_root(path) {
+        let folder = path.split("src/").next().unwrap_or(path);
+        let has_unsafe = UNSAFE_FILES.iter().any(|file| file.starts_with(folder));
+        let wanted = if has_unsafe {
+            "#![deny(unsafe_code)]"
+        } else {
+            "#![forbid(unsafe_code)]"
+        };
+        if !source.code.contains(wanted) {
+            findings.push(finding(path, 0, "no attribute", wanted, WHY_UNSAFE));
+        }
+    }
+    if UNSAFE_FILES.contains(&path) {
+        return findings;
+    }
+    for (at, word) in words(&source.code) {
+        if word == "unsafe" {
+            let line = line_of(&source.code, at);
+            let expected = "safe code, or a line in UNSAFE_FILES of tidy with its bench";
+            findings.push(finding(path, line, "unsafe", expected, WHY_UNSAFE));
+        }
+    }
+    findings
+}
+
+/// Things that never stand in Rust code, by their text: what, instead, why, in tests only.
+const PATTERNS: [(&str, &str, &str, bool); 9] = [
+    ("#[ignore", "a test that runs", WHY_TEST, false),
+    (
+        "#[should_panic",
+        "an assertion on what is returned",
+        WHY_TEST,
+        false,
+    ),
+    (
+        "thread::sleep",
+        "a wait for the event itself, or a clock as argument",
+        WHY_TEST,
+        true,
+    ),
+    ("todo!(", "the code", WHY_DONE, false),
+    ("unimplemented!(", "the code", WHY_DONE, false),
+    (".unwrap()", "expect(\"why it holds\")", WHY_UNWRAP, false),
+    (
+        "#[allow(",
+        "#[expect(…, reason = \"…\")]",
+        WHY_EXPECT,
+        false,
+    ),
+    (
+        "#![allow(",
+        "#![expect(…, reason = \"…\")]",
+        WHY_EXPECT,
+        false,
+    ),
+    (
+        "Box<dyn Error",
+        "a small enum (anyhow in cli)",
+        WHY_TYPE,
+        false,
+    ),
+];
+
+const WHY_UNWRAP: &str = "the reason why it holds is the only thing that a reader cannot guess";
+const WHY_TYPE: &str = "a caller can handle only an error that has a type";
+
+fn patterns(path: &str, source: &Source) -> Vec<Finding> {
+    let mut findings = vec![];
+    let macros = source.macros();
+    for (n, line) in source.code.lines().enumerate() {
+        let is_test = source.is_test.get(n).copied().unwrap_or(false);
+        for (pattern, expected, why, in_tests_only) in PATTERNS {
+            // In a macro a lint may fire in some expansions only, where `expect` would not do.
+            let is_in_macro = macros.iter().any(|(from, to)| (*from..=*to).contains(&n));
+            let is_fine = why == WHY_EXPECT && is_in_macro;
+            if line.contains(pattern) && (is_test || !in_tests_only) && !is_fine {
+                findings.push(finding(path, n, pattern, expected, why));
+            }
+        }
+    }
+    findings
+}
+
+/// Texts that name one machine's places or hosts, each cut in two so that this file passes.
+const PLACES: [[&str; 2]; 9] = [
+    ["/wo", "rk/"],
+    ["/ro", "ot/"],
+    ["/ho", "me/"],
+    ["py", "pi.org"],
+    ["files.python", "hosted"],
+    ["static.crates", ".io"],
+    ["index.crates", ".io"],
+    ["deb.deb", "ian.org"],
+    ["registry.npm", "js"],
+];
+
+/// Marks of unfinished work or of an unfinished merge, cut likewise.
+const MARKS: [[&str; 2]; 5] = [
+    ["TO", "DO"],
+    ["FIX", "ME"],
+    ["XX", "X:"],
+    ["<<<<", "<<< "],
+    [">>>>", ">>> "],
+];
+
+fn places(path: &str, text: &str) -> Vec<Finding> {
+    // The lock file is written by cargo, the licence by others.
+    if path.ends_with(".lock") || path == "LICENSE" {
+        return vec![];
+    }
+    let mut findings = vec![];
+    for (n, line) in text.lines().enumerate() {
+        for halves in PLACES {
+            let place = halves.concat();
+            if line
+                .match_indices(&place)
+                .any(|(at, _)| starts_a_path(line, at, &place))
+            {
+                let expected = "a path relative to the repository, or the plain name of the thing";
+                findings.push(finding(path, n, &place, expected, WHY_PLACE));
+            }
+        }
+        for halves in MARKS {
+            let mark = halves.concat();
+            if line.contains(&mark) {
+                findings.push(finding(path, n, &mark, "finished work", WHY_DONE));
+            }
+        }
+    }
+    findings
+}
+
+/// Whether a place that begins with `/` is absolute here, not the middle of a longer path.
+fn starts_a_path(line: &str, at: usize, place: &str) -> bool {
+    let before = line[..at].chars().next_back();
+    !place.starts_with('/') || !before.is_some_and(|c| c.is_alphanumeric() || "./_-)}".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whys(path: &str, text: &str) -> Vec<&'static str> {
+        let found = check(&House::of(&[(path, text)]));
+        found.into_iter().map(|f| f.why).collect()
+    }
+
+    #[test]
+    fn crate_roots_forbid_unsafe() {
+        let root = "crates/a/src/lib.rs";
+        assert_eq!(whys(root, "#![forbid(unsafe_code)]\n"), [""; 0]);
+        assert_eq!(whys(root, "// #![forbid(unsafe_code)]\n"), [WHY_UNSAFE]);
+        assert_eq!(
+            whys("crates/a/src/b.rs", "fn f() { unsafe { g() } }"),
+            [WHY_UNSAFE]
+        );
+        assert_eq!(
+            whys("crates/a/src/b.rs", "// unsafe\nfn unsafely() {}"),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn empty_names_are_told() {
+        assert_eq!(whys("crates/a/src/utils.rs", ""), [WHY_NAME]);
+        assert_eq!(whys("crates/common/README.md", ""), [WHY_NAME]);
+        assert_eq!(whys("crates/a/src/utility_bill.rs", ""), [""; 0]);
+    }
+
+    #[test]
+    fn tests_do_not_sleep_skip_or_panic_on_purpose() {
+        let test = "#[test]\n#[ignore]\nfn f() { std::thread::sleep(d); }";
+        assert_eq!(whys("crates/a/src/b.rs", test), [WHY_TEST, WHY_TEST]);
+        let code = "fn f() { std::thread::sleep(d); }";
+        assert_eq!(whys("crates/a/src/b.rs", code), [""; 0]);
+    }
+
+    #[test]
+    fn lints_are_expected_not_allowed() {
+        let text = "#[allow(dead_code)]\nfn f() {}";
+        assert_eq!(whys("crates/a/src/b.rs", text), [WHY_EXPECT]);
+        let text = "macro_rules! m { () => {\n#[allow(dead_code)]\nfn f() {} } }";
+        assert_eq!(whys("crates/a/src/b.rs", text), [""; 0]);
+        let text = "#[expect(dead_code, reason = \"x\")]\nfn f() {}";
+        assert_eq!(whys("crates/a/src/b.rs", text), [""; 0]);
+    }
+
+    #[test]
+    fn places_of_one_machine_are_told_and_parts_of_paths_are_not() {
+        let place = PLACES[0].concat();
+        assert_eq!(whys("docs/a.md", &format!("see {place}x")), [WHY_PLACE]);
+        assert_eq!(whys("docs/a.md", &format!("see docs{place}x")), [""; 0]);
+        assert_eq!(
+            whys("docs/a.md", &format!("{}: later", MARKS[0].concat())),
+            [WHY_DONE]
+        );
+    }
+}

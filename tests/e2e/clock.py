@@ -1,0 +1,107 @@
+"""The wall clock jumps while the server runs: a small preloaded library shows it, and it alone, another time."""
+
+import os
+import struct
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+HOUR_S = 3600
+YEAR_S = 365 * 24 * HOUR_S
+SOURCE = Path(__file__).with_name("shifted_clock.c")
+
+
+@contextmanager
+def jumping(bench, *options: str):
+    """A server, and a way to set how far its clock is off."""
+    with tempfile.TemporaryDirectory(prefix="mayfly-clock-") as folder:
+        library = Path(folder) / "shifted_clock.so"
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, SOURCE], check=True)
+        offset = os.open(Path(folder) / "offset", os.O_RDWR | os.O_CREAT)
+
+        def jump(seconds: int) -> None:
+            os.pwrite(offset, struct.pack("=q", seconds), 0)
+
+        jump(0)
+        environment = {"LD_PRELOAD": str(library), "SHIFTED_CLOCK": str(Path(folder) / "offset")}
+        with bench.start(*options, environment=environment) as server, server.client() as r:
+            yield r, jump
+        os.close(offset)
+
+
+def off_by(r) -> float:
+    """How far the server's clock is off, in seconds."""
+    seconds, micros = r.time()
+    return seconds + micros / 1e6 - time.time()
+
+
+def test_the_clock_jumps_forward(bench):
+    for span in (HOUR_S, 10 * YEAR_S):
+        with jumping(bench) as (r, jump):
+            r.set("soon", "x", ex=HOUR_S // 2)
+            r.set("far", "x", ex=20 * YEAR_S)
+            r.set("plain", "x")
+            jump(span)
+            assert abs(off_by(r) - span) < 5
+            assert r.get("soon") is None and r.get("far") == b"x" and r.get("plain") == b"x"
+            assert abs(r.ttl("far") - (20 * YEAR_S - span)) < 5
+            r.set("new", "x", px=50)
+            limit = time.monotonic() + 5
+            while r.dbsize() > 2 and time.monotonic() < limit:
+                pass
+            assert r.dbsize() == 2 and r.info("stats")["expired_keys"] == 2
+
+
+def test_the_clock_jumps_back(bench):
+    for span in (HOUR_S, 10 * YEAR_S):
+        with jumping(bench) as (r, jump):
+            r.set("soon", "x", px=500)
+            r.set("plain", "x")
+            jump(-span)
+            assert abs(off_by(r) + span) < 5
+            assert r.get("plain") == b"x" and r.get("soon") == b"x" and abs(r.ttl("soon") - span) < 5
+            r.set("new", "x", px=50)
+            limit = time.monotonic() + 5
+            while r.exists("new") and time.monotonic() < limit:
+                pass
+            assert not r.exists("new") and r.exists("soon")
+            jump(0)
+            limit = time.monotonic() + 5
+            while r.dbsize() > 1 and time.monotonic() < limit:
+                pass
+            assert r.dbsize() == 1
+
+
+def test_a_sleeping_server_notices_a_jump(bench):
+    with jumping(bench) as (r, jump):
+        r.config_set("notify-keyspace-events", "Ex")
+        listener = r.pubsub()
+        listener.psubscribe("__keyevent@0__:expired")
+        assert listener.get_message(timeout=5)["type"] == "psubscribe"
+        r.set("soon", "x", ex=HOUR_S // 2)
+        jump(HOUR_S)
+        message = listener.get_message(timeout=5)
+        assert message is not None and message["data"] == b"soon"
+
+
+def test_a_clock_that_trembles_loses_nothing(bench):
+    with jumping(bench) as (r, jump):
+        for i in range(40):
+            jump(HOUR_S * ((i * 7) % 5 - 2))
+            with r.pipeline(transaction=False) as p:
+                for k in range(100):
+                    p.set(f"{i}:{k}", "x", ex=20 * HOUR_S)
+                    p.set(f"short:{i}:{k}", "x", ex=HOUR_S // 2)
+                p.execute()
+        jump(3 * HOUR_S)
+        limit = time.monotonic() + 10
+        while r.dbsize() > 4000 and time.monotonic() < limit:
+            pass
+        assert r.dbsize() == 4000 and len(r.keys("*")) == 4000
+        jump(30 * HOUR_S)
+        limit = time.monotonic() + 10
+        while r.dbsize() > 0 and time.monotonic() < limit:
+            pass
+        assert r.dbsize() == 0

@@ -1,0 +1,81 @@
+"""End-to-end checks: real clients, real tools and broken input against a running server.
+
+    .venv/bin/python tests/e2e/run.py --server target/release/mayfly [PATTERN…]
+    .venv/bin/python tests/e2e/run.py --threads 2
+    .venv/bin/python tests/e2e/run.py --server redis        the checks checked: the original must pass
+
+A check is a function `test_…(bench)` in one of the modules below.
+"""
+
+import argparse
+import sys
+import time
+import traceback
+
+import bad_input
+import clients
+import clock
+import expiry
+import lifecycle
+import tools
+from server import Server
+
+MODULES = [clients, expiry, clock, tools, bad_input, lifecycle]
+
+
+class Bench:
+    """What a check gets: a server that all share, and a way to start others."""
+
+    def __init__(self, binary: str, threads: str | None):
+        self.binary = binary
+        self.is_redis = binary == "redis"
+        self.threads = threads
+        self.server = self.start()
+
+    def start(self, *options: str, environment: dict[str, str] | None = None) -> Server:
+        if self.threads is not None and "--threads" not in options:
+            options = (*options, "--threads", self.threads)
+        return Server(self.binary, *options, environment=environment)
+
+    def fresh(self) -> None:
+        """The shared server, running and empty."""
+        if self.server.process.poll() is not None:
+            print(f"     the server ended with {self.server.process.returncode}:\n{self.server.log_text()[-4000:]}")
+            self.server = self.start()
+        with self.server.client() as client:
+            client.flushall()
+            client.config_set("notify-keyspace-events", "")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--server", default="target/release/mayfly", help="path of mayfly, or `redis`")
+    parser.add_argument("--threads", help="data threads of mayfly; its own default otherwise")
+    parser.add_argument("pattern", nargs="*", help="run checks whose name contains one of these")
+    chosen = parser.parse_args()
+    checks = [
+        (f"{module.__name__}.{name}", check)
+        for module in MODULES
+        for name, check in vars(module).items()
+        if name.startswith("test_")
+    ]
+    if chosen.pattern:
+        checks = [c for c in checks if any(pattern in c[0] for pattern in chosen.pattern)]
+    bench = Bench(chosen.server, chosen.threads)
+    failed = 0
+    for name, check in checks:
+        started = time.monotonic()
+        try:
+            bench.fresh()
+            check(bench)
+            print(f"ok   {name} {time.monotonic() - started:.2f} s", flush=True)
+        except Exception:  # one failed check must not hide the others
+            failed += 1
+            print(f"FAIL {name}\n{traceback.format_exc()}", flush=True)
+    bench.server.end()
+    print(f"{len(checks) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
