@@ -1,7 +1,7 @@
 //! `bench replay`: a trace against a server, as a cache is used.
 //!
-//! Each request of the trace is a GET; a miss is followed by a SET of a value of the object's size
-//! with a TTL drawn for its key (`PX`). Without `--rate`, connections send as fast as replies come
+//! Each request of the trace is a GET; a miss is followed by a SET of a value as large as the trace's
+//! (the object's size, where it does not tell keys and values apart) with a TTL drawn for its key (`PX`). Without `--rate`, connections send as fast as replies come
 //! (closed loop). With it, request i is due at i / rate and sent then, or as soon as a connection
 //! has room; its latency counts from when it was due, so that a stalled server cannot hide behind
 //! requests that were not sent (coordinated omission).

@@ -1,7 +1,7 @@
 //! Comma-separated traces whose first line names the columns `time`, `key` and `size`.
 //!
 //! Columns may stand in any order and beside others, which are ignored. All three are whole
-//! numbers. Lines may end in `\r\n`; the last one may lack its end; blank lines are refused.
+//! numbers, time in seconds. Lines may end in `\r\n`; the last one may lack its end; blank lines are refused.
 
 use crate::{Error, Request};
 use std::io::{BufRead, BufReader, Read};
@@ -17,7 +17,7 @@ const EXPECTED_HEADER: &str = "a header naming the columns time, key and size on
 const EXPECTED_LINE: &str = "a line of at most 65,536 bytes";
 const EXPECTED_COLUMNS: &str = "as many columns as the header has";
 const EXPECTED_NUMBER: [&str; 3] = [
-    "a whole number below 2^64 as time",
+    "a whole number of seconds as time",
     "a whole number below 2^64 as key",
     "a whole number below 2^32 as size",
 ];
@@ -117,8 +117,10 @@ impl<R: Read> CsvReader<R> {
             return Err(self.bad_line(EXPECTED_COLUMNS));
         }
         let [time, key, size] = numbers;
+        let time_ms = time.checked_mul(1000);
+        let time_ms = time_ms.ok_or_else(|| self.bad_line(EXPECTED_NUMBER[0]))?;
         let size = u32::try_from(size).map_err(|_| self.bad_line(EXPECTED_NUMBER[2]))?;
-        Ok(Request { time, key, size })
+        Ok(Request::new(time_ms, key, size))
     }
 }
 
@@ -171,7 +173,8 @@ mod tests {
     #[test]
     fn columns_may_stand_in_any_order_beside_others() {
         let requests = read_all("size,op,key,time\r\n5,get,7,1\r\n6,set,8,2").expect("well-formed");
-        let wanted = [(1, 7, 5), (2, 8, 6)].map(|(time, key, size)| Request { time, key, size });
+        let wanted =
+            [(1, 7, 5), (2, 8, 6)].map(|(time, key, size)| Request::new(time * 1000, key, size));
         assert_eq!(requests, wanted);
     }
 
@@ -198,10 +201,10 @@ mod tests {
             ),
             (
                 "time,key,size\n\n",
-                "test.csv:2: expected a whole number below 2^64 as time",
+                "test.csv:2: expected a whole number of seconds as time",
             ),
             ("time,key,size\n1,2,4294967296\n", "below 2^32 as size"),
-            ("time,key,size\n-1,2,3\n", "below 2^64 as time"),
+            ("time,key,size\n-1,2,3\n", "seconds as time"),
             (
                 "time,key,size\n1,18446744073709551616,3\n",
                 "below 2^64 as key",
@@ -250,7 +253,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read_back_whatever_the_compression(
-            rows in proptest::collection::vec((any::<u64>(), any::<u64>(), any::<u32>()), 0..200)
+            rows in proptest::collection::vec((0..1u64 << 50, any::<u64>(), any::<u32>()), 0..200)
         ) {
             use std::io::Write;
             let mut text = String::from("time,key,size\n");
@@ -263,7 +266,7 @@ mod tests {
             let gz = gz.finish().expect("memory is there");
             for (name, bytes) in [("a.csv", text.as_bytes()), ("a.csv.zst", &zst), ("a.csv.gz", &gz)] {
                 let read: Result<Vec<_>, _> = crate::read(name, bytes).expect("a header").collect();
-                let read: Vec<_> = read.expect("well-formed").iter().map(|r| (r.time, r.key, r.size)).collect();
+                let read: Vec<_> = read.expect("well-formed").iter().map(|r| (r.time_ms / 1000, r.key, r.size)).collect();
                 prop_assert_eq!(&read, &rows);
             }
         }

@@ -11,27 +11,20 @@ mod compression;
 mod csv;
 mod error;
 mod random;
+mod request;
+mod text_key;
 mod ttl_mix;
 mod zipf;
 
 pub use csv::CsvReader;
 pub use error::Error;
 pub use random::Random;
+pub use request::{NextAccess, Op, Request};
+pub use text_key::key_of_text;
 pub use ttl_mix::{TtlMix, TtlMixError};
 pub use zipf::{Uniform, Zipf};
 
 use std::io::Read;
-
-/// One request of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// When, in the trace's own unit (seconds in the Twitter sample).
-    pub time: u64,
-    /// Which object.
-    pub key: u64,
-    /// How large the object is, in bytes.
-    pub size: u32,
-}
 
 /// A stream of requests. Ends after the first error.
 pub type Requests<'a> = Box<dyn Iterator<Item = Result<Request, Error>> + 'a>;

@@ -139,7 +139,7 @@ impl<F: Fn(u64) -> Option<u64>> Driver for CacheAside<'_, F> {
                 wire::encode_command(out, &[b"GET", key.as_bytes()]);
                 Next::Request(Token::Get {
                     key: request.key,
-                    size: request.size,
+                    size: request.value_size,
                     since,
                 })
             }
