@@ -8,6 +8,7 @@
 
 mod replay;
 mod traces;
+mod w_tinylfu;
 
 use policy::any::PolicySpec;
 use std::path::{Path, PathBuf};
@@ -35,7 +36,7 @@ const POLICIES: &[(&str, &str, Tolerance)] = &[
     ("random", "random", Relative(0.06)),
     ("qdlp", "qd-lp-fifo", Relative(0.005)),
     ("fifo-merge", "fifo-merge", Relative(0.02)),
-    // The reference counts otherwise: see the policy's card.
+    // The reference has rules of its own: see the test of them below.
     ("wtinylfu", "w-tinylfu", Relative(0.14)),
     ("slru", "slru", Relative(0.02)),
     ("twoq", "twoq", Relative(0.005)),
@@ -134,4 +135,44 @@ fn miss_ratios_equal_the_reference() {
         "too far from the reference:\n{}",
         failures.join("\n")
     );
+}
+
+/// Each trace that is chosen, with its rows for one policy of the reference.
+fn each_row(policy: &str, mut check: impl FnMut(&str, &traces::Trace, &Row)) {
+    let Some(shared) = shared() else {
+        println!("skipped: ../shared with its traces is not here");
+        return;
+    };
+    for &(name, file, is_small) in traces::ALL {
+        if !is_chosen("MAYFLY_TRACES", name).unwrap_or(is_small) {
+            continue;
+        }
+        let trace = traces::read(&shared.join("traces").join(file));
+        for row in rows(&shared, name) {
+            if row.policy == policy {
+                check(name, &trace, &row);
+            }
+        }
+    }
+}
+
+/// Why our W-TinyLFU and the reference's differ: one plain model finds both, by its rules.
+#[test]
+fn w_tinylfu_follows_its_source_and_the_reference_other_rules() {
+    each_row("wtinylfu", |name, trace, row| {
+        let plain = |rules| w_tinylfu::miss_ratio(trace, row.capacity as usize, rules);
+        let (source, reference) = (plain(w_tinylfu::SOURCE), plain(w_tinylfu::REFERENCE));
+        let run = replay::replay(
+            trace,
+            &PolicySpec::WTinyLfu(Default::default()),
+            row.capacity,
+        );
+        let ours = run.misses as f64 / trace.requests.len() as f64;
+        println!(
+            "{name} {}: {ours:.4}, model {source:.4}; reference {:.4}, model {reference:.4}",
+            row.capacity, row.miss_ratio
+        );
+        assert!((reference / row.miss_ratio - 1.0).abs() < 0.02);
+        assert!((ours / source - 1.0).abs() < 0.02);
+    });
 }
