@@ -1,0 +1,165 @@
+//! Lines, with a band around those that have one.
+
+use super::frame::{Chart, Fault, Frame, Root, mark, series_ink};
+use super::{Drawing, Hover, Plot};
+use crate::escape::label;
+use crate::scale::tick_text;
+use plotters::element::{PathElement, Polygon};
+use plotters::style::Color;
+
+const HEIGHT: u32 = 300;
+/// Points that tell their values, and marks, at most so close together.
+const HOVER_PAUSE: usize = 12;
+const MARK_PAUSE: i32 = 70;
+
+/// A named line.
+#[derive(Clone, Debug)]
+pub struct Line {
+    name: String,
+    points: Vec<(f64, f64)>,
+    band: Vec<(f64, f64, f64)>,
+}
+
+impl Line {
+    /// Points in the order of x. One that is not finite interrupts nothing: it is left out.
+    pub fn new(name: &str, points: Vec<(f64, f64)>) -> Line {
+        Line {
+            name: name.into(),
+            points,
+            band: Vec::new(),
+        }
+    }
+
+    /// A band from low to high at each x.
+    #[must_use]
+    pub fn with_band(mut self, band: Vec<(f64, f64, f64)>) -> Line {
+        self.band = band;
+        self
+    }
+}
+
+/// Of many points those that shape the line: first, last, lowest and highest of each run.
+fn thin(points: Vec<(f64, f64)>, count_max: usize) -> Vec<(f64, f64)> {
+    if points.len() <= count_max {
+        return points;
+    }
+    let run = points.len().div_ceil((count_max / 4).max(1));
+    let mut kept = Vec::new();
+    for run in points.chunks(run) {
+        let by_y = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
+        let mut chosen: Vec<(f64, f64)> = [run.first(), run.iter().min_by(by_y)]
+            .into_iter()
+            .chain([run.iter().max_by(by_y), run.last()])
+            .flatten()
+            .copied()
+            .collect();
+        chosen.sort_by(|a, b| a.0.total_cmp(&b.0));
+        chosen.dedup();
+        kept.extend(chosen);
+    }
+    kept
+}
+
+pub(super) fn draw(plot: &Plot, lines: &[Line], width: u32) -> Result<Drawing, Fault> {
+    let bands = || lines.iter().flat_map(|line| &line.band);
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let frame = Frame {
+        width,
+        height: HEIGHT,
+        x: plot
+            .x
+            .scale(points().map(|point| point.0).chain(bands().map(|at| at.0))),
+        y: plot.y.scale(
+            points()
+                .map(|point| point.1)
+                .chain(bands().flat_map(|at| [at.1, at.2])),
+        ),
+        x_label: &plot.x.label,
+        y_label: &plot.y.label,
+        legend: lines.iter().map(|line| line.name.as_str()).collect(),
+        has_lines: true,
+        mesh: (true, true),
+        room_below: 0,
+    };
+    frame.draw(|root, chart| {
+        for (index, line) in lines.iter().enumerate() {
+            draw_band(&frame, chart, index, line)?;
+        }
+        let mut hover = Vec::new();
+        for (index, line) in lines.iter().enumerate() {
+            hover.extend(draw_line(&frame, root, chart, index, line)?);
+        }
+        Ok(hover)
+    })
+}
+
+fn draw_band(frame: &Frame, chart: &Chart, index: usize, line: &Line) -> Result<(), Fault> {
+    let holds = |(x, low, high): &&(f64, f64, f64)| {
+        frame.x.holds(*x) && frame.y.holds(*low) && frame.y.holds(*high)
+    };
+    let band: Vec<_> = line.band.iter().filter(holds).collect();
+    let upper = band.iter().map(|(x, _, high)| (*x, *high));
+    let lower = band.iter().rev().map(|(x, low, _)| (*x, *low));
+    let outline: Vec<_> = upper.chain(lower).collect();
+    if outline.len() < 4 {
+        return Ok(());
+    }
+    let style = series_ink(index).colour().mix(0.18);
+    chart.plotting_area().draw(&Polygon::new(outline, style))
+}
+
+fn draw_line(
+    frame: &Frame,
+    root: &Root,
+    chart: &Chart,
+    index: usize,
+    line: &Line,
+) -> Result<Hover, Fault> {
+    let holds = |(x, y): &&(f64, f64)| frame.x.holds(*x) && frame.y.holds(*y);
+    let shown: Vec<_> = line.points.iter().filter(holds).copied().collect();
+    let shown = thin(shown, frame.width as usize / 2);
+    let style = series_ink(index).colour().stroke_width(2);
+    if shown.len() > 1 {
+        let path = PathElement::new(shown.clone(), style);
+        chart.plotting_area().draw(&path)?;
+    }
+    // Series mark their lines at different places, so that those that coincide are seen.
+    let mut mark_from = 20 + (index as i32 * 17) % MARK_PAUSE;
+    let hover_step = (shown.len() * HOVER_PAUSE)
+        .div_ceil(frame.width as usize)
+        .max(1);
+    let mut hover = Vec::new();
+    for (at, point) in shown.iter().enumerate() {
+        let (x, y) = chart.backend_coord(point);
+        if x >= mark_from || shown.len() < 8 {
+            mark(root, index, (x, y))?;
+            mark_from = x + MARK_PAUSE;
+        }
+        if at % hover_step == 0 || at + 1 == shown.len() {
+            let name = if line.name.is_empty() { "" } else { ": " };
+            let (x_text, y_text) = (tick_text(point.0), tick_text(point.1));
+            let text = format!("{}{name}{x_text}, {y_text}", label(&line.name));
+            hover.push((x, y, text));
+        }
+    }
+    Ok(hover)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinning_keeps_ends_and_extremes() {
+        let mut points: Vec<_> = (0..10_000).map(|i| (f64::from(i), 1.0)).collect();
+        points[5_001].1 = 9.0;
+        points[7_003].1 = -9.0;
+        let thinned = thin(points.clone(), 400);
+        assert!(thinned.len() <= 404, "{}", thinned.len());
+        for wanted in [0, 5_001, 7_003, 9_999] {
+            assert!(thinned.contains(&points[wanted]), "{wanted}");
+        }
+        assert!(thinned.is_sorted_by(|a, b| a.0 <= b.0));
+        assert_eq!(thin(points[..10].to_vec(), 400), points[..10]);
+    }
+}
