@@ -37,7 +37,7 @@ use trace::{Requests, TtlMix};
 pub struct Replay {
     #[command(flatten)]
     contest: Contest,
-    /// The trace: .csv with the columns time, key and size, plain, .zst or .gz
+    /// The trace, in any format that docs/traces.md lists; its name's ending tells which
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
     /// Where TTLs come from: a built-in mix such as cluster4, CLUSTER:FILE for a table with the
@@ -278,7 +278,8 @@ impl Replay {
 fn open<'a>(path: &Path, on_read: impl FnMut(u64) + 'a) -> Result<Requests<'a>> {
     let name = path.display().to_string();
     let file = File::open(path).map_err(Error::system(format!("cannot read {name}")))?;
-    Ok(trace::read(&name, Watched { file, on_read })?)
+    let requests = trace::read(&name, Watched { file, on_read })?;
+    Ok(Box::new(requests))
 }
 
 struct Watched<F> {

@@ -1,195 +1,471 @@
-//! Comma-separated traces whose first line names the columns `time`, `key` and `size`.
+//! Text in columns apart by commas: named by the first line, by the caller, or by the Twitter format.
 //!
-//! Columns may stand in any order and beside others, which are ignored. All three are whole
-//! numbers, time in seconds. Lines may end in `\r\n`; the last one may lack its end; blank lines are refused.
+//! Columns may stand in any order and beside others, which are ignored. A field may stand between
+//! quotes, in which a quote is written twice; a line ends a record also within quotes. Blanks around
+//! a field are ignored, and so is a byte order mark. Blank lines are refused.
 
-use crate::{Error, Request};
-use std::io::{BufRead, BufReader, Read};
+use crate::Place;
+use crate::error::Fault;
+use crate::lines::Lines;
+use crate::number::{key, small, thousandths, whole};
+use crate::reader::Source;
+use crate::request::{NextAccess, Op, Request};
+use crate::text_key::key_of_text;
+use std::io::Read;
 
-/// A longer line is refused, so that a file without line ends cannot take all memory.
-const LINE_BYTES_MAX: u64 = 1 << 16;
-const BUFFER_BYTES: usize = 1 << 18;
-/// How much of a bad line an error quotes.
-const QUOTED_CHARS: usize = 60;
+/// What a column tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    Ignored,
+    Seconds,
+    Milliseconds,
+    Key,
+    Size,
+    KeySize,
+    ValueSize,
+    Op,
+    TtlSeconds,
+    TtlMilliseconds,
+    Client,
+    Next,
+}
 
-const WANTED: [&str; 3] = ["time", "key", "size"];
-const EXPECTED_HEADER: &str = "a header naming the columns time, key and size once each";
-const EXPECTED_LINE: &str = "a line of at most 65,536 bytes";
-const EXPECTED_COLUMNS: &str = "as many columns as the header has";
-const EXPECTED_NUMBER: [&str; 3] = [
-    "a whole number of seconds as time",
-    "a whole number below 2^64 as key",
-    "a whole number below 2^32 as size",
+/// Each column with its names.
+const NAMES: [(Column, &[&str]); 11] = [
+    (Column::Seconds, &["time", "timestamp"]),
+    (Column::Milliseconds, &["time_ms"]),
+    (Column::Key, &["key", "id", "obj_id"]),
+    (Column::Size, &["size", "obj_size"]),
+    (Column::KeySize, &["key_size"]),
+    (Column::ValueSize, &["value_size"]),
+    (Column::Op, &["op", "operation"]),
+    (Column::TtlSeconds, &["ttl"]),
+    (Column::TtlMilliseconds, &["ttl_ms"]),
+    (Column::Client, &["client", "client_id"]),
+    (Column::Next, &["next"]),
 ];
 
-/// Reads requests from comma-separated text, one line at a time.
-pub struct CsvReader<R> {
-    file: String,
-    input: BufReader<R>,
-    line: Vec<u8>,
-    line_count: u64,
-    /// For each column of the file, which of `WANTED` it is.
-    columns: Vec<Option<usize>>,
-    is_over: bool,
-}
+/// The columns of the Twitter cache trace.
+pub(crate) const TWITTER: &str = "time,key,key_size,value_size,client,op,ttl";
 
-impl<R: Read> CsvReader<R> {
-    /// Reads the header.
-    ///
-    /// # Errors
-    /// A header that lacks or repeats a column, an empty file, an unreadable stream.
-    pub fn new(file: &str, input: R) -> Result<Self, Error> {
-        let mut reader = CsvReader {
-            file: file.into(),
-            input: BufReader::with_capacity(BUFFER_BYTES, input),
-            line: Vec::new(),
-            line_count: 0,
-            columns: Vec::new(),
-            is_over: false,
-        };
-        if !reader.next_line()? {
-            reader.line_count = 1;
-            return Err(reader.bad_line(EXPECTED_HEADER));
-        }
-        for name in reader.line.split(|&byte| byte == b',') {
-            let wanted = WANTED
+const EXPECTED_HEADER: &str =
+    "a header naming the columns time, key and size (or key_size and value_size) once each";
+const EXPECTED_COLUMNS: &str = "as many columns as there are names";
+const EXPECTED_QUOTE: &str =
+    "a quote that ends the field, and a comma or the end of the line behind it";
+
+const EXPECTED_SUM: &str = "a size of key and value together below 2^32";
+
+impl Column {
+    /// The column of this name; any name that is not known stands for one to ignore.
+    pub(crate) fn of_name(name: &[u8]) -> Column {
+        let name = name.trim_ascii();
+        let is_named = |names: &[&str]| {
+            names
                 .iter()
-                .position(|w| w.as_bytes() == name.trim_ascii());
-            if wanted.is_some() && reader.columns.contains(&wanted) {
-                return Err(reader.bad_line(EXPECTED_HEADER));
-            }
-            reader.columns.push(wanted);
-        }
-        if (0..WANTED.len()).any(|wanted| !reader.columns.contains(&Some(wanted))) {
-            return Err(reader.bad_line(EXPECTED_HEADER));
-        }
-        Ok(reader)
-    }
-
-    /// Takes the next line without its end; false at the end of the stream.
-    fn next_line(&mut self) -> Result<bool, Error> {
-        self.line.clear();
-        let mut limited = (&mut self.input).take(LINE_BYTES_MAX);
-        let read = limited.read_until(b'\n', &mut self.line);
-        let read = read.map_err(|source| Error::Unreadable {
-            file: self.file.clone(),
-            line: self.line_count,
-            source,
-        })?;
-        if read == 0 {
-            return Ok(false);
-        }
-        self.line_count += 1;
-        if self.line.ends_with(b"\n") {
-            self.line.pop();
-            if self.line.ends_with(b"\r") {
-                self.line.pop();
-            }
-        } else if read as u64 == LINE_BYTES_MAX {
-            return Err(self.bad_line(EXPECTED_LINE));
-        }
-        Ok(true)
-    }
-
-    fn bad_line(&self, expected: &'static str) -> Error {
-        let text = String::from_utf8_lossy(&self.line);
-        Error::BadLine {
-            file: self.file.clone(),
-            line: self.line_count,
-            expected,
-            found: text.chars().take(QUOTED_CHARS).collect(),
-        }
-    }
-
-    fn parse(&self) -> Result<Request, Error> {
-        let mut numbers = [0u64; 3];
-        let mut fields = self.line.split(|&byte| byte == b',');
-        for column in &self.columns {
-            let field = fields
-                .next()
-                .ok_or_else(|| self.bad_line(EXPECTED_COLUMNS))?;
-            if let &Some(wanted) = column {
-                numbers[wanted] =
-                    parse_u64(field).ok_or_else(|| self.bad_line(EXPECTED_NUMBER[wanted]))?;
-            }
-        }
-        if fields.next().is_some() {
-            return Err(self.bad_line(EXPECTED_COLUMNS));
-        }
-        let [time, key, size] = numbers;
-        let time_ms = time.checked_mul(1000);
-        let time_ms = time_ms.ok_or_else(|| self.bad_line(EXPECTED_NUMBER[0]))?;
-        let size = u32::try_from(size).map_err(|_| self.bad_line(EXPECTED_NUMBER[2]))?;
-        Ok(Request::new(time_ms, key, size))
-    }
-}
-
-impl<R: Read> Iterator for CsvReader<R> {
-    type Item = Result<Request, Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.is_over {
-            return None;
-        }
-        let request = match self.next_line() {
-            Ok(false) => {
-                self.is_over = true;
-                return None;
-            }
-            Ok(true) => self.parse(),
-            Err(error) => Err(error),
+                .any(|n| n.as_bytes().eq_ignore_ascii_case(name))
         };
-        self.is_over = request.is_err();
-        Some(request)
+        let found = NAMES.iter().find(|(_, names)| is_named(names));
+        found.map_or(Column::Ignored, |(column, _)| *column)
+    }
+
+    /// The same for columns that tell the same in other units.
+    fn subject(self) -> Column {
+        match self {
+            Column::Milliseconds => Column::Seconds,
+            Column::TtlMilliseconds => Column::TtlSeconds,
+            other => other,
+        }
+    }
+
+    const fn expected(self) -> &'static str {
+        match self {
+            Column::Seconds => "seconds, such as 17 or 17.25, as time",
+            Column::Milliseconds => "a whole number of milliseconds below 2^64 as time_ms",
+            Column::Key => "a number or a text as key",
+            Column::Size => "a whole number below 2^32 as size",
+            Column::KeySize => "a whole number below 2^32 as key_size",
+            Column::ValueSize => "a whole number below 2^32 as value_size",
+            Column::Op => {
+                "get, gets, set, add, replace, cas, append, prepend, delete, incr or decr as op"
+            }
+            Column::TtlSeconds => "seconds, such as 60 or 0.5, or nothing as ttl",
+            Column::TtlMilliseconds => {
+                "a whole number of milliseconds below 2^64, or nothing, as ttl_ms"
+            }
+            Column::Client => "a number or a text as client",
+            Column::Next => "the number of a later request, counted from 0, or -1 as next",
+            Column::Ignored => "anything",
+        }
     }
 }
 
-/// A number of decimal digits only; `None` for anything else.
-fn parse_u64(text: &[u8]) -> Option<u64> {
-    if text.is_empty() {
-        return None;
+/// Checks that no subject comes twice and that the wanted ones are there.
+pub(crate) fn check_columns(columns: &[Column], is_header: bool) -> Result<(), String> {
+    for (name, names) in NAMES {
+        let twice = columns
+            .iter()
+            .filter(|column| column.subject() == name.subject());
+        if name == name.subject() && twice.count() > 1 {
+            return Err(format!("the column {} comes twice", names[0]));
+        }
     }
-    text.iter().try_fold(0u64, |number, byte| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        number.checked_mul(10)?.checked_add(digit)
-    })
+    let has = |wanted: Column| columns.iter().any(|column| column.subject() == wanted);
+    if !has(Column::Key) {
+        return Err("there is no column key".into());
+    }
+    // Whoever names the columns knows what is not there; a header may just use other names.
+    if is_header && !has(Column::Seconds) {
+        return Err("there is no column time".into());
+    }
+    if is_header && !has(Column::Size) && !has(Column::ValueSize) {
+        return Err("there is no column size".into());
+    }
+    Ok(())
+}
+
+/// Reads requests from text in columns, one line at a time.
+pub(crate) struct Csv<R> {
+    lines: Lines<R>,
+    delimiter: u8,
+    columns: Vec<Column>,
+    /// A quoted field without its quotes.
+    unquoted: Vec<u8>,
+}
+
+impl<R: Read> Csv<R> {
+    /// A text without columns so far.
+    pub(crate) fn new(input: R, delimiter: u8) -> Self {
+        Csv {
+            lines: Lines::new(input),
+            delimiter,
+            columns: Vec::new(),
+            unquoted: Vec::new(),
+        }
+    }
+
+    /// Passes over lines, whatever they say.
+    pub(crate) fn skip_lines(&mut self, count: u64) -> Result<(), Fault> {
+        for _ in 0..count {
+            if self.lines.next()?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the columns as given.
+    pub(crate) fn set_columns(&mut self, columns: Vec<Column>) {
+        self.columns = columns;
+    }
+
+    /// Takes the columns from the next line.
+    pub(crate) fn read_header(&mut self) -> Result<(), Fault> {
+        let Some(line) = self.lines.next()? else {
+            return Err(Fault::at(Place::Line(1), EXPECTED_HEADER, "nothing"));
+        };
+        let text = line.text.strip_prefix(b"\xEF\xBB\xBF");
+        let mut rest = Some(text.unwrap_or(line.text));
+        while let Some(text) = rest {
+            let field = take_field(text, self.delimiter, &mut self.unquoted);
+            let (name, taken) = field.ok_or_else(|| line.fault(EXPECTED_QUOTE))?;
+            self.columns.push(Column::of_name(name));
+            rest = text.get(taken + 1..);
+        }
+        check_columns(&self.columns, true)
+            .map_err(|problem| line.fault(format!("{EXPECTED_HEADER} ({problem})")))
+    }
+}
+
+impl<R: Read> Source for Csv<R> {
+    fn next(&mut self) -> Result<Option<Request>, Fault> {
+        let Some(line) = self.lines.next()? else {
+            return Ok(None);
+        };
+        let request = parse(line.text, &self.columns, self.delimiter, &mut self.unquoted);
+        request.map(Some).map_err(|expected| line.fault(expected))
+    }
+}
+
+/// The request that a line tells, or what was expected instead.
+fn parse(
+    line: &[u8],
+    columns: &[Column],
+    delimiter: u8,
+    unquoted: &mut Vec<u8>,
+) -> Result<Request, &'static str> {
+    let mut request = Request::default();
+    let (mut size, mut value_size) = (None, None);
+    let mut rest = Some(line);
+    for &column in columns {
+        let text = rest.ok_or(EXPECTED_COLUMNS)?;
+        let (field, taken) = take_field(text, delimiter, unquoted).ok_or(EXPECTED_QUOTE)?;
+        rest = text.get(taken + 1..);
+        let is_told = match column {
+            Column::Ignored => true,
+            Column::Size => put_some(&mut size, small(field)),
+            Column::ValueSize => put_some(&mut value_size, small(field)),
+            _ => put_field(&mut request, column, field),
+        };
+        if !is_told {
+            return Err(column.expected());
+        }
+    }
+    if rest.is_some() {
+        return Err(EXPECTED_COLUMNS);
+    }
+    (request.size, request.value_size) = match (size, value_size) {
+        (Some(size), Some(value_size)) => (size, value_size),
+        (Some(size), None) => (size, size.saturating_sub(request.key_size)),
+        (None, Some(value_size)) => {
+            let size = request.key_size.checked_add(value_size);
+            (size.ok_or(EXPECTED_SUM)?, value_size)
+        }
+        (None, None) => (request.size, request.value_size),
+    };
+    Ok(request)
+}
+
+/// Takes a field into the request; false when it does not tell what its column asks for.
+#[inline]
+fn put_field(request: &mut Request, column: Column, field: &[u8]) -> bool {
+    match column {
+        Column::Seconds => put(&mut request.time_ms, thousandths(field)),
+        Column::Milliseconds => put(&mut request.time_ms, whole(field)),
+        Column::Key => put(&mut request.key, (!field.is_empty()).then(|| key(field))),
+        Column::KeySize => put(&mut request.key_size, small(field)),
+        Column::Op => put(&mut request.op, Op::from_name(field)),
+        Column::TtlSeconds => put(&mut request.ttl_ms, or_zero(field, thousandths)),
+        Column::TtlMilliseconds => put(&mut request.ttl_ms, or_zero(field, whole)),
+        Column::Client => put(&mut request.client, client(field)),
+        Column::Next => put(&mut request.next_access, next_access(field)),
+        Column::Ignored | Column::Size | Column::ValueSize => true,
+    }
+}
+
+#[inline]
+fn put<T>(place: &mut T, value: Option<T>) -> bool {
+    match value {
+        Some(value) => {
+            *place = value;
+            true
+        }
+        None => false,
+    }
+}
+
+#[inline]
+fn put_some<T>(place: &mut Option<T>, value: Option<T>) -> bool {
+    *place = value;
+    place.is_some()
+}
+
+/// An empty field tells nothing, which is 0.
+#[inline]
+fn or_zero(field: &[u8], number: impl Fn(&[u8]) -> Option<u64>) -> Option<u64> {
+    if field.is_empty() {
+        Some(0)
+    } else {
+        number(field)
+    }
+}
+
+/// A number below 2^32, or the low half of a text's hash.
+fn client(field: &[u8]) -> Option<u32> {
+    if field.is_empty() {
+        return Some(0);
+    }
+    Some(small(field).unwrap_or_else(|| key_of_text(field) as u32))
+}
+
+fn next_access(field: &[u8]) -> Option<NextAccess> {
+    match field {
+        b"" => Some(NextAccess::Unknown),
+        b"-1" => Some(NextAccess::Never),
+        _ => whole(field).map(NextAccess::At),
+    }
+}
+
+/// The first field of a text, and how many bytes it takes without the delimiter behind it. `None` for
+/// quotes that do not match.
+#[inline]
+fn take_field<'f>(
+    text: &'f [u8],
+    delimiter: u8,
+    unquoted: &'f mut Vec<u8>,
+) -> Option<(&'f [u8], usize)> {
+    // Fields are short: a search that prepares itself for long ones would cost more.
+    let end = text.iter().position(|&byte| byte == delimiter);
+    let end = end.unwrap_or(text.len());
+    let field = text[..end].trim_ascii();
+    if field.first() != Some(&b'"') {
+        return Some((field, end));
+    }
+    unquoted.clear();
+    let mut at = text.iter().position(|&byte| byte == b'"')? + 1;
+    loop {
+        let quote = at + memchr::memchr(b'"', &text[at..])?;
+        unquoted.extend_from_slice(&text[at..quote]);
+        at = quote + 1;
+        if text.get(at) != Some(&b'"') {
+            break;
+        }
+        unquoted.push(b'"');
+        at += 1;
+    }
+    let behind = &text[at..];
+    let end = behind.iter().position(|&byte| byte == delimiter);
+    let end = end.unwrap_or(behind.len());
+    behind[..end]
+        .trim_ascii()
+        .is_empty()
+        .then_some((&unquoted[..], at + end))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
+    use crate::{Error, Format, Options};
 
-    fn read_all(text: &str) -> Result<Vec<Request>, Error> {
-        crate::read("test.csv", text.as_bytes())?.collect()
+    fn read_with(text: &str, options: &Options) -> Result<Vec<Request>, String> {
+        let requests = crate::open("test.csv", text.as_bytes(), options);
+        let requests: Result<Vec<_>, Error> = requests.and_then(Iterator::collect);
+        requests.map_err(|error| error.to_string())
     }
 
-    fn message(text: &str) -> String {
-        read_all(text)
-            .expect_err("the text is malformed")
-            .to_string()
+    fn read_all(text: &str) -> Result<Vec<Request>, String> {
+        read_with(text, &Options::default())
     }
 
     #[test]
     fn columns_may_stand_in_any_order_beside_others() {
-        let requests = read_all("size,op,key,time\r\n5,get,7,1\r\n6,set,8,2").expect("well-formed");
-        let wanted =
-            [(1, 7, 5), (2, 8, 6)].map(|(time, key, size)| Request::new(time * 1000, key, size));
-        assert_eq!(requests, wanted);
+        let requests = read_all("\u{FEFF}size, place ,KEY,time\r\n5,x,7,1\r\n 6 ,,8,2.5");
+        let wanted = [Request::new(1_000, 7, 5), Request::new(2_500, 8, 6)];
+        assert_eq!(requests, Ok(wanted.into()));
+    }
+
+    #[test]
+    fn every_column_is_understood() {
+        let text = "time_ms,id,key_size,value_size,op,ttl,client,next\n\
+                    1500,\"a,\"\"b\",20,300,SET,60.5,7,9\n\
+                    1400,18446744073709551615,0,0,get,,,-1\n\
+                    0,3,1,2,read,0,\"web\",\n";
+        let first = Request {
+            time_ms: 1_500,
+            key: key_of_text(b"a,\"b"),
+            ttl_ms: 60_500,
+            size: 320,
+            key_size: 20,
+            value_size: 300,
+            client: 7,
+            op: Op::Set,
+            next_access: NextAccess::At(9),
+        };
+        let second = Request {
+            next_access: NextAccess::Never,
+            ..Request::new(1_400, u64::MAX, 0)
+        };
+        let third = Request {
+            size: 3,
+            key_size: 1,
+            client: key_of_text(b"web") as u32,
+            ..Request::new(0, 3, 2)
+        };
+        assert_eq!(read_all(text), Ok(vec![first, second, third]));
+    }
+
+    #[test]
+    fn sizes_complete_each_other() {
+        let both = read_all("time,key,size,key_size\n0,1,10,4\n0,1,3,4\n").expect("well-formed");
+        assert_eq!((both[0].size, both[0].value_size), (10, 6));
+        assert_eq!((both[1].size, both[1].value_size), (3, 0));
+        let sum = read_all("time,key,key_size,value_size\n0,1,4294967295,1\n");
+        assert!(sum.is_err_and(|error| error.contains("together below 2^32")));
+    }
+
+    #[test]
+    fn the_twitter_format_needs_no_header() {
+        let options = Options {
+            format: Some(Format::Twitter),
+            ..Options::default()
+        };
+        let requests = read_with("0,yDqF:3q,17,92,2,set,86400\n1,q,1,0,1,get,0\n", &options);
+        let set = Request {
+            time_ms: 0,
+            key: key_of_text(b"yDqF:3q"),
+            ttl_ms: 86_400_000,
+            size: 109,
+            key_size: 17,
+            value_size: 92,
+            client: 2,
+            op: Op::Set,
+            next_access: NextAccess::Unknown,
+        };
+        let get = Request {
+            time_ms: 1_000,
+            key: key_of_text(b"q"),
+            size: 1,
+            key_size: 1,
+            value_size: 0,
+            client: 1,
+            ..Request::default()
+        };
+        assert_eq!(requests, Ok(vec![set, get]));
+        let short = read_with("0,a,1,2,3,get\n", &options).expect_err("a column is missing");
+        assert!(
+            short.contains("test.csv:1: expected as many columns"),
+            "{short}"
+        );
+    }
+
+    #[test]
+    fn columns_can_be_named_and_separated_otherwise() {
+        let options = Options {
+            columns: Some("-,key,time".into()),
+            delimiter: Some(b'\t'),
+            skip_lines: 2,
+            ..Options::default()
+        };
+        let requests = read_with("# by hand\n\nx\t5\t1\n", &options);
+        let wanted = Request {
+            time_ms: 1_000,
+            key: 5,
+            ..Request::default()
+        };
+        assert_eq!(requests, Ok(vec![wanted]));
+        for (columns, problem) in [
+            ("time,size", "no column key"),
+            ("key,id", "key comes twice"),
+        ] {
+            let options = Options {
+                columns: Some(columns.into()),
+                ..Options::default()
+            };
+            let error = read_with("1,2\n", &options).expect_err(columns);
+            assert!(error.contains(problem), "{error}");
+        }
     }
 
     #[test]
     fn a_malformed_line_is_told_with_file_line_and_what_was_expected() {
         let cases = [
             ("", "test.csv:1: expected a header naming"),
-            ("time,key\n", "test.csv:1: expected a header naming"),
+            ("time,key\n", "there is no column size"),
+            ("key,size\n", "there is no column time"),
+            ("time,size\n", "there is no column key"),
             (
                 "time,key,size,key\n",
                 "test.csv:1: expected a header naming",
             ),
+            ("time,key,size,obj_id\n", "the column key comes twice"),
+            ("time,time_ms,key,size\n", "the column time comes twice"),
             (
-                "time,key,size\n1,2,3\n1,x,3\n",
-                "test.csv:3: expected a whole number below 2^64 as key, found \"1,x,3\"",
+                "time,\"key,size\n",
+                "test.csv:1: expected a quote that ends",
+            ),
+            (
+                "time,key,size\n1,2,3\n1,x,y\n",
+                "test.csv:3: expected a whole number below 2^32 as size, found \"1,x,y\"",
             ),
             (
                 "time,key,size\n1,2\n",
@@ -199,85 +475,25 @@ mod tests {
                 "time,key,size\n1,2,3,4\n",
                 "test.csv:2: expected as many columns",
             ),
+            ("time,key,size\n\n", "test.csv:2: expected seconds"),
+            ("time,key,size\n1,,3\n", "a number or a text as key"),
             (
-                "time,key,size\n\n",
-                "test.csv:2: expected a whole number of seconds as time",
+                "time,key,size\n1,\"2,3\n",
+                "test.csv:2: expected a quote that ends",
+            ),
+            (
+                "time,key,size\n1,\"2\"x,3\n",
+                "test.csv:2: expected a quote that ends",
             ),
             ("time,key,size\n1,2,4294967296\n", "below 2^32 as size"),
-            ("time,key,size\n-1,2,3\n", "seconds as time"),
-            (
-                "time,key,size\n1,18446744073709551616,3\n",
-                "below 2^64 as key",
-            ),
+            ("time,key,size\n-1,2,3\n", "as time, found"),
+            ("time,key,size,op\n1,2,3,touch\n", "get, gets, set"),
+            ("time,key,size,ttl\n1,2,3,x\n", "as ttl, found"),
+            ("time,key,size,next\n1,2,3,-2\n", "or -1 as next"),
         ];
         for (text, wanted) in cases {
-            assert!(
-                message(text).contains(wanted),
-                "{text:?} gave {}",
-                message(text)
-            );
-        }
-    }
-
-    #[test]
-    fn an_endless_line_is_refused() {
-        let text = format!("time,key,size\n{}", "1".repeat(1 << 17));
-        assert!(message(&text).contains("a line of at most"));
-    }
-
-    #[test]
-    fn nothing_follows_an_error() {
-        let mut requests = crate::read("t.csv", "time,key,size\nx\n1,2,3\n".as_bytes())
-            .expect("the header is right");
-        assert!(requests.next().is_some_and(|request| request.is_err()));
-        assert!(requests.next().is_none());
-    }
-
-    #[test]
-    fn a_truncated_archive_is_an_error_not_an_end() {
-        let text = "time,key,size\n".to_string() + &"1,2,3\n".repeat(10_000);
-        let packed = zstd::encode_all(text.as_bytes(), 1).expect("memory is there");
-        let cut = &packed[..packed.len() / 2];
-        let result: Result<Vec<_>, _> = crate::read("t.csv.zst", cut).and_then(Iterator::collect);
-        assert!(matches!(result, Err(Error::Unreadable { .. })));
-    }
-
-    #[test]
-    fn an_unknown_ending_is_refused() {
-        let error = crate::read("t.parquet.gz", &b""[..])
-            .err()
-            .expect("not csv");
-        assert!(error.to_string().contains("must end in .csv"));
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_written_is_read_back_whatever_the_compression(
-            rows in proptest::collection::vec((0..1u64 << 50, any::<u64>(), any::<u32>()), 0..200)
-        ) {
-            use std::io::Write;
-            let mut text = String::from("time,key,size\n");
-            for (time, key, size) in &rows {
-                text += &format!("{time},{key},{size}\n");
-            }
-            let zst = zstd::encode_all(text.as_bytes(), 1).expect("memory is there");
-            let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-            gz.write_all(text.as_bytes()).expect("memory is there");
-            let gz = gz.finish().expect("memory is there");
-            for (name, bytes) in [("a.csv", text.as_bytes()), ("a.csv.zst", &zst), ("a.csv.gz", &gz)] {
-                let read: Result<Vec<_>, _> = crate::read(name, bytes).expect("a header").collect();
-                let read: Vec<_> = read.expect("well-formed").iter().map(|r| (r.time_ms / 1000, r.key, r.size)).collect();
-                prop_assert_eq!(&read, &rows);
-            }
-        }
-
-        #[test]
-        fn no_input_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            for name in ["a.csv", "a.csv.zst", "a.csv.gz"] {
-                if let Ok(requests) = crate::read(name, &bytes[..]) {
-                    let _ = requests.count();
-                }
-            }
+            let error = read_all(text).expect_err(text);
+            assert!(error.contains(wanted), "{text:?} gave {error}");
         }
     }
 }

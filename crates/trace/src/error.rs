@@ -1,19 +1,39 @@
 //! What can be wrong with a trace.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
-/// Why a trace could not be read.
+/// How much of what was found an error quotes.
+const QUOTED_CHARS: usize = 60;
+
+/// Where in a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A line of text, counted from 1.
+    Line(u64),
+    /// A record of a binary trace.
+    Record {
+        /// Counted from 1; 0 is what stands before the first.
+        number: u64,
+        /// Where it begins: the byte of the expanded stream, counted from 0.
+        offset: u64,
+    },
+    /// A row of a table in columns, counted from 1.
+    Row(u64),
+}
+
+/// Why a trace could not be read or written.
 #[derive(Debug)]
 pub enum Error {
-    /// A line is not what the format asks for.
-    BadLine {
+    /// Something is not what the format asks for.
+    Malformed {
         /// The trace's name.
         file: String,
-        /// The line, counted from 1.
-        line: u64,
+        /// Where.
+        place: Place,
         /// What should have been there.
-        expected: &'static str,
+        expected: Cow<'static, str>,
         /// What was there, shortened.
         found: String,
     },
@@ -21,9 +41,16 @@ pub enum Error {
     Unreadable {
         /// The trace's name.
         file: String,
-        /// The line reached so far.
-        line: u64,
+        /// What was read last.
+        place: Place,
         /// What the reader below said.
+        source: io::Error,
+    },
+    /// The stream could not be written.
+    Unwritable {
+        /// The trace's name.
+        file: String,
+        /// What the writer below said.
         source: io::Error,
     },
     /// The name's ending names no known format.
@@ -31,26 +58,55 @@ pub enum Error {
         /// The trace's name.
         file: String,
     },
+    /// The format cannot do what was asked for.
+    Unfit {
+        /// The trace's name.
+        file: String,
+        /// What cannot be, and what can.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Line(line) => write!(f, "line {line}"),
+            Place::Record { number: 0, offset } => write!(f, "byte {offset}"),
+            Place::Record { number, offset } => write!(f, "record {number} at byte {offset}"),
+            Place::Row(row) => write!(f, "row {row}"),
+        }
+    }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::BadLine {
+            Error::Malformed {
                 file,
-                line,
+                place,
                 expected,
                 found,
-            } => {
-                write!(f, "{file}:{line}: expected {expected}, found {found:?}")
-            }
-            Error::Unreadable { file, line, source } => {
-                write!(f, "{file}: cannot be read after line {line}: {source}")
+            } => match place {
+                Place::Line(line) => {
+                    write!(f, "{file}:{line}: expected {expected}, found {found}")
+                }
+                _ => write!(f, "{file}: {place}: expected {expected}, found {found}"),
+            },
+            Error::Unreadable {
+                file,
+                place,
+                source,
+            } => write!(f, "{file}: cannot be read after {place}: {source}"),
+            Error::Unwritable { file, source } => {
+                write!(f, "{file}: cannot be written: {source}")
             }
             Error::UnknownFormat { file } => write!(
                 f,
-                "{file}: the name must end in .csv, plain or followed by .zst or .gz"
+                "{file}: the name must end in {}, each plain or followed by .zst, .gz or .xz \
+                 (or say which format it is)",
+                crate::format::endings()
             ),
+            Error::Unfit { file, reason } => write!(f, "{file}: {reason}"),
         }
     }
 }
@@ -58,8 +114,75 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Unreadable { source, .. } => Some(source),
-            Error::BadLine { .. } | Error::UnknownFormat { .. } => None,
+            Error::Unreadable { source, .. } | Error::Unwritable { source, .. } => Some(source),
+            Error::Malformed { .. } | Error::UnknownFormat { .. } | Error::Unfit { .. } => None,
         }
     }
+}
+
+/// What a format's reader says is wrong; it does not know the trace's name.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The line or record was consumed: the next call goes on behind it.
+    Malformed {
+        place: Place,
+        expected: Cow<'static, str>,
+        found: String,
+    },
+    /// Nothing more can be read.
+    Unreadable { place: Place, source: io::Error },
+}
+
+impl Fault {
+    #[cold]
+    pub(crate) fn line(number: u64, text: &[u8], expected: impl Into<Cow<'static, str>>) -> Fault {
+        Fault::Malformed {
+            place: Place::Line(number),
+            expected: expected.into(),
+            found: quoted(text),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn at(
+        place: Place,
+        expected: impl Into<Cow<'static, str>>,
+        found: impl Into<String>,
+    ) -> Fault {
+        Fault::Malformed {
+            place,
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn named(self, file: &str) -> Error {
+        let file = file.to_owned();
+        match self {
+            Fault::Malformed {
+                place,
+                expected,
+                found,
+            } => Error::Malformed {
+                file,
+                place,
+                expected,
+                found,
+            },
+            Fault::Unreadable { place, source } => Error::Unreadable {
+                file,
+                place,
+                source,
+            },
+        }
+    }
+}
+
+/// The beginning of a text, between quotes and on one line.
+pub(crate) fn quoted(text: &[u8]) -> String {
+    let shown = &text[..text.len().min(4 * QUOTED_CHARS)];
+    let text = String::from_utf8_lossy(shown);
+    let start: String = text.chars().take(QUOTED_CHARS).collect();
+    format!("{start:?}")
 }

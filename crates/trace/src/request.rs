@@ -62,13 +62,14 @@ impl Op {
         }
     }
 
-    /// The operation of this name. Block traces say `read` and `write` for `get` and `set`.
+    /// The operation of this name, in either case. Block traces say `read` and `write` for `get` and `set`.
     #[inline]
     pub fn from_name(name: &[u8]) -> Option<Op> {
+        let is_named = |op: &Op| op.name().as_bytes().eq_ignore_ascii_case(name);
         match name {
             b"get" | b"read" => Some(Op::Get),
             b"set" | b"write" => Some(Op::Set),
-            _ => Op::ALL.into_iter().find(|op| op.name().as_bytes() == name),
+            _ => Op::ALL.into_iter().find(is_named),
         }
     }
 
@@ -160,6 +161,7 @@ mod tests {
         }
         assert_eq!(Op::from_name(b"read"), Some(Op::Get));
         assert_eq!(Op::from_name(b"write"), Some(Op::Set));
-        assert_eq!(Op::from_name(b"GET"), None);
+        assert_eq!(Op::from_name(b"GET"), Some(Op::Get));
+        assert_eq!(Op::from_name(b"touch"), None);
     }
 }

@@ -1,0 +1,287 @@
+//! A trace of any format as one stream of requests.
+
+use crate::compression;
+use crate::csv::{self, Column, Csv};
+use crate::error::{Error, Fault};
+use crate::format::{Compression, Format};
+use crate::lists::{Arc, Ids, Lirs};
+use crate::request::{NextAccess, Request};
+use std::io::Read;
+
+/// What a format's reader does.
+pub(crate) trait Source {
+    /// The next request, or `None` at the end. After [`Fault::Malformed`] the next call goes on behind
+    /// what was refused.
+    fn next(&mut self) -> Result<Option<Request>, Fault>;
+}
+
+/// What a name does not tell.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The format, instead of the one that the name's ending tells.
+    pub format: Option<Format>,
+    /// The names of the columns, apart by commas, of a text in columns without a header; a name that is
+    /// not known is a column to ignore.
+    pub columns: Option<String>,
+    /// What columns of text are apart by [default: a comma].
+    pub delimiter: Option<u8>,
+    /// Lines to pass over at the beginning of a text in columns.
+    pub skip_lines: u64,
+    /// Goes on behind malformed lines and records, and counts them.
+    pub skip_bad: bool,
+}
+
+/// A stream of requests. Ends after the first error.
+pub struct Reader<'a> {
+    source: Box<dyn Source + 'a>,
+    file: String,
+    skips: bool,
+    skipped: u64,
+    first_skipped: Option<Error>,
+    is_over: bool,
+}
+
+/// Reads the trace called `name` from `input`; the name's endings tell format and compression.
+///
+/// ```
+/// let input = "time,key,size\n0,7,100\n".as_bytes();
+/// let requests: Result<Vec<_>, _> = trace::read("tiny.csv", input).unwrap().collect();
+/// assert_eq!(requests.unwrap()[0].key, 7);
+/// ```
+///
+/// # Errors
+/// An ending that names no format known here, or a stream that cannot be read.
+pub fn read<'a>(name: &str, input: impl Read + 'a) -> Result<Reader<'a>, Error> {
+    open(name, input, &Options::default())
+}
+
+/// Reads the trace called `name` from `input`.
+///
+/// ```
+/// use trace::{Format, Options};
+/// let options = Options { format: Some(Format::Ids), ..Options::default() };
+/// let keys: Vec<u64> = trace::open("-", "5\n6\n".as_bytes(), &options)
+///     .unwrap()
+///     .map(|request| request.unwrap().key)
+///     .collect();
+/// assert_eq!(keys, [5, 6]);
+/// ```
+///
+/// # Errors
+/// An unknown format, options that do not fit it, a stream whose beginning is malformed or unreadable.
+pub fn open<'a>(name: &str, input: impl Read + 'a, options: &Options) -> Result<Reader<'a>, Error> {
+    let format = options.format.map_or_else(|| Format::of_name(name), Ok)?;
+    check_fit(name, format, options)?;
+    let (compression, _) = Compression::of_name(name);
+    let input = compression::expand(compression, input).map_err(|fault| fault.named(name))?;
+    let source = source(format, input, options);
+    let source = source.map_err(|problem| match problem {
+        Problem::Fault(fault) => fault.named(name),
+        Problem::Unfit(reason) => unfit(name, reason),
+    })?;
+    Ok(Reader {
+        source,
+        file: name.into(),
+        skips: options.skip_bad,
+        skipped: 0,
+        first_skipped: None,
+        is_over: false,
+    })
+}
+
+fn unfit(name: &str, reason: impl Into<String>) -> Error {
+    Error::Unfit {
+        file: name.into(),
+        reason: reason.into(),
+    }
+}
+
+fn check_fit(name: &str, format: Format, options: &Options) -> Result<(), Error> {
+    let is_csv = matches!(format, Format::Csv | Format::Twitter);
+    let asks_for_csv =
+        options.columns.is_some() || options.delimiter.is_some() || options.skip_lines > 0;
+    if asks_for_csv && !is_csv {
+        let reason = format!("the format {format} has no columns to name, separate or skip to");
+        return Err(unfit(name, reason));
+    }
+    if format == Format::Twitter && options.columns.is_some() {
+        return Err(unfit(
+            name,
+            "the Twitter format's columns are given; name others with csv",
+        ));
+    }
+    if let Some(byte @ (b'"' | b'\n' | b'\r' | b'0'..=b'9')) = options.delimiter {
+        let reason = format!("{:?} cannot keep columns apart", char::from(byte));
+        return Err(unfit(name, reason));
+    }
+    Ok(())
+}
+
+enum Problem {
+    Fault(Fault),
+    Unfit(String),
+}
+
+impl From<Fault> for Problem {
+    fn from(fault: Fault) -> Problem {
+        Problem::Fault(fault)
+    }
+}
+
+fn source<'a>(
+    format: Format,
+    input: Box<dyn Read + 'a>,
+    options: &Options,
+) -> Result<Box<dyn Source + 'a>, Problem> {
+    Ok(match format {
+        Format::Csv | Format::Twitter => csv_source(format, input, options)?,
+        Format::Arc => Box::new(Arc::new(input)),
+        Format::Lirs => Box::new(Lirs::new(input)),
+        Format::Ids => Box::new(Ids::new(input)),
+        Format::OracleGeneral | Format::Vscsi | Format::Lcs => {
+            return Err(Problem::Unfit("not read yet".into()));
+        }
+    })
+}
+
+fn csv_source<'a>(
+    format: Format,
+    input: Box<dyn Read + 'a>,
+    options: &Options,
+) -> Result<Box<dyn Source + 'a>, Problem> {
+    let delimiter = options.delimiter.unwrap_or(b',');
+    let names = match format {
+        Format::Twitter => Some(csv::TWITTER),
+        _ => options.columns.as_deref(),
+    };
+    let columns = match names {
+        Some(names) => {
+            let columns: Vec<Column> = names
+                .split(',')
+                .map(|n| Column::of_name(n.as_bytes()))
+                .collect();
+            csv::check_columns(&columns, false).map_err(Problem::Unfit)?;
+            Some(columns)
+        }
+        None => None,
+    };
+    let mut csv = Csv::new(input, delimiter);
+    csv.skip_lines(options.skip_lines)?;
+    match columns {
+        Some(columns) => csv.set_columns(columns),
+        None => csv.read_header()?,
+    }
+    Ok(Box::new(csv))
+}
+
+impl Reader<'_> {
+    /// How many malformed lines or records were passed over.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// What was wrong with the first of them.
+    pub fn first_skipped(&self) -> Option<&Error> {
+        self.first_skipped.as_ref()
+    }
+
+    #[cold]
+    fn skip(&mut self, fault: Fault) {
+        self.skipped += 1;
+        if self.first_skipped.is_none() {
+            self.first_skipped = Some(fault.named(&self.file));
+        }
+    }
+}
+
+impl Iterator for Reader<'_> {
+    type Item = Result<Request, Error>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<Request, Error>> {
+        while !self.is_over {
+            match self.source.next() {
+                Ok(Some(mut request)) => {
+                    if self.skips {
+                        request.next_access = NextAccess::Unknown;
+                    }
+                    return Some(Ok(request));
+                }
+                Ok(None) => self.is_over = true,
+                Err(fault @ Fault::Malformed { .. }) if self.skips => self.skip(fault),
+                Err(fault) => {
+                    self.is_over = true;
+                    return Some(Err(fault.named(&self.file)));
+                }
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SKIPPING: Options = Options {
+        format: None,
+        columns: None,
+        delimiter: None,
+        skip_lines: 0,
+        skip_bad: true,
+    };
+
+    #[test]
+    fn nothing_follows_an_error() {
+        let mut requests = read("t.csv", "time,key,size\nx\n1,2,3\n".as_bytes()).expect("a header");
+        assert!(requests.next().is_some_and(|request| request.is_err()));
+        assert!(requests.next().is_none());
+    }
+
+    #[test]
+    fn what_is_skipped_is_counted_and_the_first_is_told() {
+        let text = "time,key,size,next\n1,1,1,5\nx\n2,2,2,\n,,,\n";
+        let mut requests = open("t.csv", text.as_bytes(), &SKIPPING).expect("a header");
+        let keys: Vec<u64> = requests.by_ref().map(|r| r.expect("skipped").key).collect();
+        assert_eq!(keys, [1, 2]);
+        assert_eq!(requests.skipped(), 2);
+        let first = requests.first_skipped().map(ToString::to_string);
+        assert!(first.is_some_and(|text| text.starts_with("t.csv:3: expected")));
+    }
+
+    #[test]
+    fn a_reader_that_skips_tells_no_future() {
+        let text = "time,key,size,next\n1,1,1,5\n";
+        let mut requests = open("t.csv", text.as_bytes(), &SKIPPING).expect("a header");
+        let request = requests.next().expect("one is there").expect("well-formed");
+        assert_eq!(request.next_access, NextAccess::Unknown);
+    }
+
+    #[test]
+    fn what_cannot_be_is_said_before_anything_is_read() {
+        let columns = Options {
+            columns: Some("key".into()),
+            ..Options::default()
+        };
+        let quote = Options {
+            delimiter: Some(b'"'),
+            ..Options::default()
+        };
+        let cases = [
+            ("t.polar", Options::default(), "the name must end in"),
+            ("t.csv.bz2", Options::default(), "the name must end in"),
+            ("t.lis", columns.clone(), "no columns to name"),
+            ("t.twitter.csv", columns, "columns are given"),
+            ("t.csv", quote, "cannot keep columns apart"),
+        ];
+        for (name, options, wanted) in cases {
+            let error = open(name, std::io::empty(), &options)
+                .err()
+                .map(|e| e.to_string());
+            assert!(
+                error.as_ref().is_some_and(|e| e.contains(wanted)),
+                "{name}: {error:?}"
+            );
+        }
+    }
+}
