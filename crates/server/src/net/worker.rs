@@ -57,6 +57,10 @@ pub struct Worker {
     messages: Vec<Message>,
     scratch: Scratch,
     cycle: Cycle,
+    /// The earliest moment at which a shard wants to run, as it was last asked.
+    due: Option<Tick>,
+    /// More is due now than the last turn had time for.
+    is_busy: bool,
     chores_at: Instant,
     chores_count: u64,
 }
@@ -84,6 +88,8 @@ impl Worker {
             messages: Vec::new(),
             scratch: Scratch::default(),
             cycle,
+            due: None,
+            is_busy: false,
             chores_at: Instant::now(),
             chores_count: 0,
         })
@@ -99,57 +105,61 @@ impl Worker {
         let mut executor = Executor::new(&server, self.index, server.clock.now());
         executor.has_written = true;
         let mut events = Events::with_capacity(EVENTS_MAX);
-        let mut due = None;
-        let mut is_busy = false;
         while !server.stops() {
-            let timeout = self.timeout(&mut executor, &mut due, is_busy);
-            if let Err(error) = self.poll.poll(&mut events, Some(timeout))
-                && error.kind() != ErrorKind::Interrupted
-            {
-                return Err(error);
-            }
-            server.inboxes[self.index].plan(0);
-            let start = Instant::now();
-            executor.set_now(server.clock.now());
-            self.turn(&events, &mut executor, start);
-            executor.finish();
-            is_busy = self.tend_deadlines(&mut executor, due, start);
-            if start >= self.chores_at {
-                self.chores(&mut executor, start);
-                executor.finish();
-            }
-            self.tally();
+            self.step(&mut events, &mut executor)?;
         }
         self.close_all(&mut executor);
         Ok(())
     }
 
-    /// How long to wait for readiness.
-    fn timeout(
-        &mut self,
-        executor: &mut Executor<'_>,
-        due: &mut Option<Tick>,
-        is_busy: bool,
-    ) -> Duration {
+    /// Waits until there is something to do, and does it.
+    fn step(&mut self, events: &mut Events, executor: &mut Executor<'_>) -> io::Result<()> {
+        let timeout = self.timeout(executor);
+        if let Err(error) = self.poll.poll(events, Some(timeout))
+            && error.kind() != ErrorKind::Interrupted
+        {
+            return Err(error);
+        }
         let server = executor.server();
+        server.inboxes[self.index].plan(0);
+        let start = Instant::now();
+        executor.set_now(server.clock.now());
+        self.turn(events, executor, start);
+        executor.finish();
+        self.is_busy = self.tend_deadlines(executor, start);
+        if start >= self.chores_at {
+            self.chores(executor, start);
+        }
+        // Events of the last batch and of deadlines go out now, not when the worker wakes again.
+        self.deliver(executor);
+        executor.finish();
+        self.tally();
+        Ok(())
+    }
+
+    /// How long to wait for readiness.
+    fn timeout(&mut self, executor: &mut Executor<'_>) -> Duration {
+        let server = executor.server();
+        let earliest = |cycle: &Cycle| cycle.earliest(server).map(|earliest| earliest.0);
         // With several workers, others write to these shards too.
         if executor.has_written
             || server.threads > 1
-            || due.is_some_and(|due| due <= executor.now())
+            || self.due.is_some_and(|due| due <= executor.now())
         {
             executor.has_written = false;
-            *due = self.cycle.earliest(server).map(|earliest| earliest.0);
+            self.due = earliest(&self.cycle);
         }
-        if is_busy || !self.again.is_empty() || self.listeners.is_ready {
+        let inbox = &server.inboxes[self.index];
+        if self.is_busy || inbox.is_filled() || !self.again.is_empty() || self.listeners.is_ready {
             return Duration::ZERO;
         }
         if server.threads > 1 {
             let plan = |due: Option<Tick>| due.map_or(u64::MAX, |due| due.0.max(1));
-            server.inboxes[self.index].plan(plan(*due));
+            inbox.plan(plan(self.due));
             // Between the look and the plan another worker may have written an earlier one.
-            *due = self.cycle.earliest(server).map(|earliest| earliest.0);
-            server.inboxes[self.index].plan(plan(*due));
-            if server.inboxes[self.index].is_filled() {
+            self.due = earliest(&self.cycle);
+            inbox.plan(plan(self.due));
+            if inbox.is_filled() {
                 return Duration::ZERO;
             }
         }
@@ -158,7 +168,7 @@ impl Worker {
             let now_us = server.clock.now_us();
             Duration::from_micros(tick.0.saturating_mul(1000).saturating_sub(now_us))
         };
-        if let Some(due) = *due {
+        if let Some(due) = self.due {
             let least = if self.cycle.is_bounced {
                 BOUNCE
             } else {
@@ -405,16 +415,11 @@ impl Worker {
     }
 
     /// A slice of expiry; whether more is due now.
-    fn tend_deadlines(
-        &mut self,
-        executor: &mut Executor<'_>,
-        due: Option<Tick>,
-        start: Instant,
-    ) -> bool {
+    fn tend_deadlines(&mut self, executor: &mut Executor<'_>, start: Instant) -> bool {
         let server = executor.server();
         let may_be_due = executor.has_written
             || server.threads > 1
-            || due.is_some_and(|due| due <= server.clock.now());
+            || self.due.is_some_and(|due| due <= server.clock.now());
         if !may_be_due && start < self.chores_at {
             return false;
         }
@@ -496,3 +501,7 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "worker_tests.rs"]
+mod tests;
