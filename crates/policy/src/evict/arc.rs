@@ -21,7 +21,10 @@
 //! None.
 //!
 //! # Departures
-//! All lengths are weights. An eviction that no miss asks for (the cache shrinks) is the source's
+//! All lengths are weights, and the aim moves by the weight of what came back where the source, whose
+//! pages are equal, moves it by one: in steps of one byte it would hardly move. (Twitter trace, a tenth
+//! of its bytes: 0.131 of all requests miss, 0.136 with steps of a byte; the reference has such steps
+//! and 0.152, more than LRU's 0.137.) An eviction that no miss asks for (the cache shrinks) is the source's
 //! REPLACE, and drops a ghost for each that it adds beyond twice the capacity. (Ghosts as
 //! fingerprints, at 5 bytes, were tried: the adaptation amplifies their small errors; miss ratios
 //! differed by up to 10 % either way.)
@@ -119,10 +122,12 @@ impl Policy for Arc {
     fn miss(&mut self, _facts: &impl Facts, key_hash: u64, weight: u32) -> Admit {
         let [once, again] = [ONCE, AGAIN].map(|list| self.ghosts[list].weight().max(1) as f64);
         let found = if self.ghosts[ONCE].take(key_hash).is_some() {
-            self.aim = (self.aim + (again / once).max(1.0)).min(self.capacity as f64);
+            let step = (again / once).max(1.0) * f64::from(weight);
+            self.aim = (self.aim + step).min(self.capacity as f64);
             Some(ONCE)
         } else if self.ghosts[AGAIN].take(key_hash).is_some() {
-            self.aim = (self.aim - (once / again).max(1.0)).max(0.0);
+            let step = (once / again).max(1.0) * f64::from(weight);
+            self.aim = (self.aim - step).max(0.0);
             Some(AGAIN)
         } else {
             None
@@ -197,7 +202,7 @@ impl Policy for Arc {
         let weight = cells.weight(victim);
         self.weight[list] -= u64::from(weight);
         if leaves_ghost {
-            self.ghosts[list].push(cells.key_hash(victim), weight);
+            self.ghosts[list].push(cells.key_hash(victim), weight, ());
         }
         Eviction::Victim(victim)
     }

@@ -4,9 +4,12 @@
 //! leave references behind when an entry goes.
 
 pub mod chance;
+pub mod chunks;
 pub mod epochs;
 pub mod ghost;
 pub mod history;
 pub mod list;
+pub mod lookup;
+pub mod pool;
 pub mod ring;
 pub mod sketch;
