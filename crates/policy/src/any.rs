@@ -31,6 +31,7 @@ macro_rules! eviction_policies {
                 FifoMerge = evict::fifo_merge::FifoMerge,
                 QdLpFifo = evict::qd::Qd<evict::clock::Clock>,
                 Hyperbolic = evict::hyperbolic::Hyperbolic,
+                Lfu = evict::lfu::Lfu,
             }
             simulated {
                 Belady = evict::belady::Belady,

@@ -9,6 +9,7 @@ pub mod clock;
 pub mod fifo;
 pub mod fifo_merge;
 pub mod hyperbolic;
+pub mod lfu;
 pub mod lru;
 pub mod qd;
 pub mod random;
