@@ -3,14 +3,16 @@
 //! The traces and the reference stand outside of the repository, in `../shared`; without them these
 //! tests say so and pass. `MAYFLY_TRACES=all` runs the large traces too (a few minutes in release
 //! mode), `MAYFLY_TRACES=twitter` those whose name contains the word. `MAYFLY_POLICIES` chooses
-//! policies likewise. Each row printed: trace, policy, size, ours, the reference's, difference,
-//! million requests a second.
+//! policies likewise. Each row printed: trace, policy, what is counted, size, our miss ratio, the
+//! reference's, difference, million requests a second; by bytes, a second row with the byte miss ratio.
 
+mod golden;
 mod replay;
 mod traces;
 mod w_tinylfu;
 
 use policy::any::PolicySpec;
+use replay::Unit;
 use std::path::{Path, PathBuf};
 
 /// How far from the reference a miss ratio may be.
@@ -29,6 +31,7 @@ const POLICIES: &[(&str, &str, Tolerance)] = &[
     ("clock", "clock", Absolute(1e-4)),
     ("clock-2bit", "clock:2", Absolute(1e-4)),
     ("sieve", "sieve", Absolute(1e-4)),
+    ("lfu", "lfu", Absolute(1e-4)),
     ("s3fifo", "s3fifo", Relative(0.005)),
     ("s3fifo-threshold1", "s3fifo:threshold=1", Relative(0.005)),
     // Draws differ: a plain simulation of lirs_sprite at 707 objects gives 0.2012 to 0.2044 over five
@@ -45,10 +48,39 @@ const POLICIES: &[(&str, &str, Tolerance)] = &[
     ("belady", "belady", Absolute(1e-4)),
 ];
 
+/// The reference refuses an object that is larger than the first queue of these policies, given as a
+/// share of the capacity; we take it, and so does the host here unless told otherwise.
+const REFUSED: &[(&str, f64)] = &[
+    ("s3fifo", 0.1),
+    ("s3fifo-threshold1", 0.1),
+    ("qdlp", 0.1),
+    ("twoq", 0.25),
+    ("slru", 0.25),
+    ("lirs", 0.01),
+    ("wtinylfu", 0.01),
+];
+
+/// Where the reference's rows by bytes are not to be followed, and how far ours are from them: its
+/// ARC moves its aim by single bytes and misses more often than LRU (0.152 against 0.137 on the
+/// Twitter trace at a tenth); see the policy's card.
+const UNFOLLOWED_BYTES: &[(&str, Tolerance)] = &[("arc", Relative(0.15))];
+
+/// The largest object that the reference takes.
+fn largest(row: &Row) -> u64 {
+    let refused = REFUSED.iter().find(|(policy, _)| *policy == row.policy);
+    match (row.unit, refused) {
+        (Unit::Bytes, Some((_, share))) => (row.capacity as f64 * share) as u64,
+        _ => row.capacity,
+    }
+}
+
 struct Row {
     policy: String,
+    unit: Unit,
     capacity: u64,
     miss_ratio: f64,
+    /// Told where objects have sizes.
+    byte_miss_ratio: Option<f64>,
 }
 
 fn shared() -> Option<PathBuf> {
@@ -59,21 +91,38 @@ fn shared() -> Option<PathBuf> {
         .then_some(shared)
 }
 
-/// The reference's rows for one trace that count objects.
+/// The reference's rows for one trace.
 fn rows(shared: &Path, trace: &str) -> Vec<Row> {
     let text = std::fs::read_to_string(shared.join("reference/miss_ratio.csv"));
     let text = text.expect("the reference was just seen");
     let mut rows = Vec::new();
     for line in text.lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
-        let [name, policy, "objects", _, capacity, _, miss_ratio, ..] = fields[..] else {
-            continue;
+        let [
+            name,
+            policy,
+            unit,
+            _,
+            capacity,
+            _,
+            miss_ratio,
+            byte_miss_ratio,
+        ] = fields[..]
+        else {
+            panic!("the reference has a line that reads '{line}'");
+        };
+        let unit = match unit {
+            "objects" => Unit::Objects,
+            "bytes" => Unit::Bytes,
+            other => panic!("the reference counts '{other}'"),
         };
         if name == trace {
             rows.push(Row {
                 policy: policy.to_owned(),
+                unit,
                 capacity: capacity.parse().expect("a size is a number"),
                 miss_ratio: miss_ratio.parse().expect("a miss ratio is a number"),
+                byte_miss_ratio: byte_miss_ratio.parse().ok(),
             });
         }
     }
@@ -105,28 +154,44 @@ fn miss_ratios_equal_the_reference() {
             let known = POLICIES
                 .iter()
                 .find(|(reference, ..)| *reference == row.policy);
-            let Some(&(_, spec, tolerance)) = known else {
+            let Some(&(_, spec, mut tolerance)) = known else {
                 continue;
             };
+            let unfollowed = UNFOLLOWED_BYTES
+                .iter()
+                .find(|(name, _)| *name == row.policy);
+            if let (Unit::Bytes, Some((_, wider))) = (row.unit, unfollowed) {
+                tolerance = *wider;
+            }
             if !is_chosen("MAYFLY_POLICIES", spec).unwrap_or(true) {
                 continue;
             }
             let spec: PolicySpec = spec.parse().expect("the list above is well formed");
-            let run = replay::replay(&trace, &spec, row.capacity);
+            let run = replay::replay(&trace, &spec, row.unit, row.capacity, largest(&row));
+            let sizes = trace.sizes.iter().map(|&size| u64::from(size));
             let ratio = run.misses as f64 / trace.requests.len() as f64;
-            let difference = match tolerance {
-                Absolute(_) => ratio - row.miss_ratio,
-                Relative(_) => ratio / row.miss_ratio - 1.0,
-            };
-            let (Absolute(allowed) | Relative(allowed)) = tolerance;
-            let is_close = difference.abs() <= allowed;
-            let line = format!(
-                "{name} {spec} {} {ratio:.6} {:.6} {difference:+.6} {:.1}",
-                row.capacity, row.miss_ratio, run.million_per_second
-            );
-            println!("{}{line}", if is_close { "" } else { "FAR " });
-            if !is_close {
-                failures.push(line);
+            let byte_ratio = run.missed_bytes as f64 / sizes.sum::<u64>() as f64;
+            let ratios = [
+                (false, ratio, Some(row.miss_ratio)),
+                (true, byte_ratio, row.byte_miss_ratio),
+            ];
+            for (is_bytes, ours, theirs) in ratios {
+                let Some(theirs) = theirs else { continue };
+                let (difference, allowed) = match tolerance {
+                    Absolute(allowed) => (ours - theirs, allowed),
+                    // A few large objects decide the byte miss ratio.
+                    Relative(allowed) if is_bytes => (ours / theirs - 1.0, 2.0 * allowed),
+                    Relative(allowed) => (ours / theirs - 1.0, allowed),
+                };
+                let is_close = difference.abs() <= allowed;
+                let line = format!(
+                    "{name} {spec} {:?} {} {ours:.6} {theirs:.6} {difference:+.6} {:.1}",
+                    row.unit, row.capacity, run.million_per_second
+                );
+                println!("{}{line}", if is_close { "" } else { "FAR " });
+                if !is_close {
+                    failures.push(line);
+                }
             }
         }
     }
@@ -137,7 +202,7 @@ fn miss_ratios_equal_the_reference() {
     );
 }
 
-/// Each trace that is chosen, with its rows for one policy of the reference.
+/// Each trace that is chosen, with its rows by objects for one policy of the reference.
 fn each_row(policy: &str, mut check: impl FnMut(&str, &traces::Trace, &Row)) {
     let Some(shared) = shared() else {
         println!("skipped: ../shared with its traces is not here");
@@ -149,7 +214,7 @@ fn each_row(policy: &str, mut check: impl FnMut(&str, &traces::Trace, &Row)) {
         }
         let trace = traces::read(&shared.join("traces").join(file));
         for row in rows(&shared, name) {
-            if row.policy == policy {
+            if row.policy == policy && row.unit == Unit::Objects {
                 check(name, &trace, &row);
             }
         }
@@ -162,11 +227,8 @@ fn w_tinylfu_follows_its_source_and_the_reference_other_rules() {
     each_row("wtinylfu", |name, trace, row| {
         let plain = |rules| w_tinylfu::miss_ratio(trace, row.capacity as usize, rules);
         let (source, reference) = (plain(w_tinylfu::SOURCE), plain(w_tinylfu::REFERENCE));
-        let run = replay::replay(
-            trace,
-            &PolicySpec::WTinyLfu(Default::default()),
-            row.capacity,
-        );
+        let spec = PolicySpec::WTinyLfu(Default::default());
+        let run = replay::replay(trace, &spec, Unit::Objects, row.capacity, row.capacity);
         let ours = run.misses as f64 / trace.requests.len() as f64;
         println!(
             "{name} {}: {ours:.4}, model {source:.4}; reference {:.4}, model {reference:.4}",

@@ -6,10 +6,21 @@ use policy::parts::chance::scramble;
 use policy::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot, Tick};
 use std::time::Instant;
 
+/// What a cache's capacity counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// Every object weighs 1.
+    Objects,
+    /// An object weighs what the request said that inserted it.
+    Bytes,
+}
+
 /// What a replay found.
 pub struct Run {
     /// Requests that found nothing.
     pub misses: u64,
+    /// The sizes that they told.
+    pub missed_bytes: u64,
     /// Millions of requests a second, for a glance.
     pub million_per_second: f64,
 }
@@ -18,21 +29,36 @@ pub struct Run {
     clippy::disallowed_methods,
     reason = "speed is printed for a glance, not asserted"
 )]
-/// Runs the whole trace through a cache of `capacity` objects.
-pub fn replay(trace: &Trace, spec: &PolicySpec, capacity: u64) -> Run {
+/// Runs the whole trace through a cache of so much capacity, which takes no object above `largest`.
+pub fn replay(trace: &Trace, spec: &PolicySpec, unit: Unit, capacity: u64, largest: u64) -> Run {
     let started = Instant::now();
-    let misses = spec.visit(Replay { trace, capacity });
+    let (misses, missed_bytes) = match unit {
+        Unit::Objects => spec.visit(Replay::<false> {
+            trace,
+            capacity,
+            largest,
+        }),
+        Unit::Bytes => spec.visit(Replay::<true> {
+            trace,
+            capacity,
+            largest,
+        }),
+    };
     let seconds = started.elapsed().as_secs_f64();
     Run {
         misses,
+        missed_bytes,
         million_per_second: trace.requests.len() as f64 / seconds / 1e6,
     }
 }
 
-struct Dense<'a, M> {
+/// With `BYTES`, entries have weights.
+struct Dense<'a, M, const BYTES: bool> {
     trace: &'a Trace,
     metas: Vec<M>,
     live: Vec<bool>,
+    weights: Vec<u32>,
+    weight_sum: u64,
     /// The live slots in no order, and where each is, for `sample`.
     members: Vec<u32>,
     places: Vec<u32>,
@@ -41,7 +67,7 @@ struct Dense<'a, M> {
     requests: u64,
 }
 
-impl<M: Copy + Default> Facts for Dense<'_, M> {
+impl<M: Copy + Default, const BYTES: bool> Facts for Dense<'_, M, BYTES> {
     fn now(&self) -> Tick {
         Tick(self.requests)
     }
@@ -54,8 +80,12 @@ impl<M: Copy + Default> Facts for Dense<'_, M> {
         self.live[slot.0 as usize]
     }
     #[inline]
-    fn weight(&self, _slot: Slot) -> u32 {
-        1
+    fn weight(&self, slot: Slot) -> u32 {
+        if BYTES {
+            self.weights[slot.0 as usize]
+        } else {
+            1
+        }
     }
     #[inline]
     fn key_hash(&self, slot: Slot) -> u64 {
@@ -76,7 +106,7 @@ impl<M: Copy + Default> Facts for Dense<'_, M> {
     }
 }
 
-impl<M: Copy + Default> Cells<M> for Dense<'_, M> {
+impl<M: Copy + Default, const BYTES: bool> Cells<M> for Dense<'_, M, BYTES> {
     #[inline]
     fn get(&self, slot: Slot) -> M {
         self.metas[slot.0 as usize]
@@ -87,44 +117,55 @@ impl<M: Copy + Default> Cells<M> for Dense<'_, M> {
     }
 }
 
-struct Replay<'a> {
+struct Replay<'a, const BYTES: bool> {
     trace: &'a Trace,
     capacity: u64,
+    largest: u64,
 }
 
-impl Visitor for Replay<'_> {
-    type Output = u64;
+impl<const BYTES: bool> Visitor for Replay<'_, BYTES> {
+    type Output = (u64, u64);
 
-    fn visit<P: Policy>(self, config: &P::Config) -> u64 {
+    fn visit<P: Policy>(self, config: &P::Config) -> (u64, u64) {
         let objects = self.trace.objects;
         let mut policy = P::new(self.capacity, config, 1);
-        let mut host = Dense {
+        let mut host = Dense::<P::Meta, BYTES> {
             trace: self.trace,
             metas: vec![P::Meta::default(); objects],
             live: vec![false; objects],
+            weights: vec![0; if BYTES { objects } else { 0 }],
+            weight_sum: 0,
             members: Vec::new(),
             places: vec![0; objects],
             last: vec![0; objects],
             requests: 0,
         };
-        let mut misses = 0;
-        for &id in &self.trace.requests {
+        let (mut misses, mut missed_bytes) = (0, 0);
+        for (&id, &size) in self.trace.requests.iter().zip(&self.trace.sizes) {
             let slot = Slot(id);
             host.last[id as usize] = host.requests as u32;
             if host.live[id as usize] {
                 hit(&mut policy, &mut host, slot);
             } else {
                 misses += 1;
-                miss(&mut policy, &mut host, slot, self.capacity);
+                missed_bytes += u64::from(size);
+                let weight = if BYTES { size } else { 1 };
+                if u64::from(weight) <= self.largest {
+                    miss(&mut policy, &mut host, slot, weight, self.capacity);
+                }
             }
             host.requests += 1;
         }
-        misses
+        (misses, missed_bytes)
     }
 }
 
 #[inline]
-fn hit<P: Policy>(policy: &mut P, host: &mut Dense<'_, P::Meta>, slot: Slot) {
+fn hit<P: Policy, const BYTES: bool>(
+    policy: &mut P,
+    host: &mut Dense<'_, P::Meta, BYTES>,
+    slot: Slot,
+) {
     match P::ON_HIT {
         OnHit::Ignore => {}
         OnHit::Mark => {
@@ -136,14 +177,21 @@ fn hit<P: Policy>(policy: &mut P, host: &mut Dense<'_, P::Meta>, slot: Slot) {
     }
 }
 
-fn miss<P: Policy>(policy: &mut P, host: &mut Dense<'_, P::Meta>, slot: Slot, capacity: u64) {
-    if policy.miss(host, host.key_hash(slot), 1) == Admit::No {
+fn miss<P: Policy, const BYTES: bool>(
+    policy: &mut P,
+    host: &mut Dense<'_, P::Meta, BYTES>,
+    slot: Slot,
+    weight: u32,
+    capacity: u64,
+) {
+    if policy.miss(host, host.key_hash(slot), weight) == Admit::No {
         return;
     }
-    while host.members.len() as u64 >= capacity {
+    while host.weight_sum + u64::from(weight) > capacity {
         match policy.evict(host, &mut Budget(1000)) {
             Eviction::Victim(victim) => {
                 host.live[victim.0 as usize] = false;
+                host.weight_sum -= u64::from(host.weight(victim));
                 let place = host.places[victim.0 as usize];
                 host.members.swap_remove(place as usize);
                 if let Some(&other) = host.members.get(place as usize) {
@@ -156,6 +204,10 @@ fn miss<P: Policy>(policy: &mut P, host: &mut Dense<'_, P::Meta>, slot: Slot, ca
     }
     host.metas[slot.0 as usize] = P::Meta::default();
     host.live[slot.0 as usize] = true;
+    if BYTES {
+        host.weights[slot.0 as usize] = weight;
+    }
+    host.weight_sum += u64::from(weight);
     host.places[slot.0 as usize] = host.members.len() as u32;
     host.members.push(slot.0);
     policy.insert(host, slot);

@@ -24,6 +24,8 @@ pub const ALL: &[(&str, &str, bool)] = &[
 pub struct Trace {
     /// The object of each request; ids count up in order of first appearance.
     pub requests: Vec<u32>,
+    /// The size that each request tells.
+    pub sizes: Vec<u32>,
     /// For each request, the number of the next one for the same object; `u64::MAX`: never.
     pub next: Vec<u64>,
     /// How many objects there are.
@@ -38,54 +40,62 @@ pub fn read(path: &Path) -> Trace {
     let mut bytes = Vec::new();
     decoder.read_to_end(&mut bytes).expect("the trace is whole");
     let name = path.to_string_lossy();
-    let ids = match () {
+    let requests = match () {
         () if name.contains(".oracleGeneral.") => oracle_general(&bytes),
-        () if name.contains(".lis.") => lines(&bytes, |line, ids| {
+        () if name.contains(".lis.") => lines(&bytes, |line, requests| {
             let mut fields = line.split(' ').map(number);
             let start = fields.next().expect("a line has a start");
             let count = fields.next().expect("a line has a count");
-            ids.extend(start..start + count);
+            requests.extend((start..start + count).map(|id| (id, 1)));
         }),
-        () if name.contains(".csv.") => lines(&bytes, |line, ids| {
-            let mut fields = line.split(',');
-            if let Some(id) = fields.nth(1).and_then(|field| field.parse().ok()) {
-                ids.push(id);
+        () if name.contains(".csv.") => lines(&bytes, |line, requests| {
+            let mut fields = line.split(',').skip(1).map(str::parse);
+            if let (Some(Ok(id)), Some(Ok(size))) = (fields.next(), fields.next()) {
+                requests.push((id, u32::try_from(size).expect("a size fits 32 bits")));
             }
         }),
-        () => lines(&bytes, |line, ids| {
+        () => lines(&bytes, |line, requests| {
             if line != "*" {
-                ids.push(number(line));
+                requests.push((number(line), 1));
             }
         }),
     };
-    dense(&ids)
+    dense(&requests)
 }
 
 fn number(text: &str) -> u64 {
     text.trim().parse().expect("an id is a number")
 }
 
-fn lines(bytes: &[u8], mut each: impl FnMut(&str, &mut Vec<u64>)) -> Vec<u64> {
+/// An object's id and size.
+type Request = (u64, u32);
+
+fn lines(bytes: &[u8], mut each: impl FnMut(&str, &mut Vec<Request>)) -> Vec<Request> {
     let text = std::str::from_utf8(bytes).expect("the trace is text");
-    let mut ids = Vec::new();
+    let mut requests = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        each(line, &mut ids);
+        each(line, &mut requests);
     }
-    ids
+    requests
 }
 
 /// Records of 24 bytes: u32 time, u64 id, u32 size, i64 next access.
-fn oracle_general(bytes: &[u8]) -> Vec<u64> {
+fn oracle_general(bytes: &[u8]) -> Vec<Request> {
     let (records, rest) = bytes.as_chunks::<24>();
     assert!(rest.is_empty(), "the last record is cut off");
-    let id = |record: &[u8; 24]| u64::from_le_bytes(record[4..12].try_into().expect("8 bytes"));
-    records.iter().map(id).collect()
+    let request = |record: &[u8; 24]| {
+        let id = u64::from_le_bytes(record[4..12].try_into().expect("8 bytes"));
+        let size = u32::from_le_bytes(record[12..16].try_into().expect("4 bytes"));
+        (id, size)
+    };
+    records.iter().map(request).collect()
 }
 
-fn dense(ids: &[u64]) -> Trace {
+/// Numbers the objects in order of first appearance and looks up each request's next.
+pub fn dense(all: &[Request]) -> Trace {
     let mut known = HashMap::new();
-    let mut requests = Vec::with_capacity(ids.len());
-    for &id in ids {
+    let mut requests = Vec::with_capacity(all.len());
+    for &(id, _) in all {
         let fresh = known.len() as u32;
         requests.push(*known.entry(id).or_insert(fresh));
     }
@@ -96,6 +106,7 @@ fn dense(ids: &[u64]) -> Trace {
     }
     Trace {
         requests,
+        sizes: all.iter().map(|&(_, size)| size).collect(),
         next,
         objects: known.len(),
     }

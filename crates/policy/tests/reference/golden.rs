@@ -1,0 +1,98 @@
+//! Miss counts on generated traces: they always run, and a change of any decision of any policy
+//! changes them. A row that is missing or wrong is printed as it should stand in [`MISSES`], and
+//! belongs there if the change was meant.
+
+use crate::replay::{Unit, replay};
+use crate::traces::{Trace, dense};
+use policy::any::POLICIES;
+use policy::parts::chance::{Chance, scramble};
+
+const REQUESTS: u64 = 30_000;
+const OBJECTS: u64 = 3_000;
+
+/// Popularity falls as a power, and wanders: every so often the ranks shift.
+fn drifting(seed: u64) -> Trace {
+    let mut chance = Chance::new(seed);
+    let request = |number: u64| {
+        let rank = (OBJECTS as f64).powf(chance.unit()) as u64;
+        let id = scramble(rank + number / 5_000 * 40);
+        (id, 10 + (id % 500) as u32)
+    };
+    dense(&(0..REQUESTS).map(request).collect::<Vec<_>>())
+}
+
+/// A popular set, loops longer than the cache, and scans of what is never asked for again.
+fn looping(seed: u64) -> Trace {
+    let mut chance = Chance::new(seed);
+    let request = |number: u64| {
+        let id = match number % 6_000 {
+            0..2_000 => chance.below(200) * chance.below(3),
+            2_000..4_500 if chance.below(3) > 0 => 1_000 + number % 450,
+            2_000..4_500 => chance.below(400),
+            _ => 10_000 + number,
+        };
+        (id, 10 + (scramble(id) % 500) as u32)
+    };
+    dense(&(0..REQUESTS).map(request).collect::<Vec<_>>())
+}
+
+/// Policy; misses of `drifting` at 200 objects, of `looping` at 300 objects, of both at 60,000 bytes.
+type Row = (&'static str, [u64; 4]);
+
+const MISSES: &[Row] = &[
+    ("fifo", [15307, 20450, 14636, 21357]),
+    ("lru", [13738, 20362, 13102, 21210]),
+    ("clock", [13373, 20298, 12748, 21151]),
+    ("sieve", [12883, 17400, 12121, 19092]),
+    ("s3fifo", [11761, 17774, 11193, 19333]),
+    ("random", [15272, 19478, 14761, 20869]),
+    ("sampled-lru", [13756, 20246, 13151, 21213]),
+    ("sampled-ttl", [15363, 19579, 14672, 20862]),
+    ("arc", [11787, 19234, 11126, 19375]),
+    ("slru", [12117, 18132, 11443, 18742]),
+    ("twoq", [12202, 18431, 11566, 19868]),
+    ("w-tinylfu", [11741, 17829, 11176, 19262]),
+    ("fifo-merge", [14482, 19331, 12751, 19431]),
+    ("qd-lp-fifo", [11759, 17751, 11183, 19345]),
+    ("hyperbolic", [13665, 20256, 13096, 21116]),
+    ("lfu", [16728, 17316, 15023, 18949]),
+    ("belady", [8410, 13439, 7874, 14823]),
+    ("qd-arc", [11578, 17847, 10988, 19378]),
+    ("qd-lru", [11932, 17848, 11296, 19491]),
+];
+
+#[test]
+fn miss_counts_on_generated_traces_are_as_they_were() {
+    let traces = [drifting(1), looping(2)];
+    let mut wrong = String::new();
+    for about in POLICIES {
+        let spec = about.name.parse().expect("a name is a specification");
+        let run = |trace, unit, capacity| replay(trace, &spec, unit, capacity, capacity).misses;
+        let misses = [
+            run(&traces[0], Unit::Objects, 200),
+            run(&traces[1], Unit::Objects, 300),
+            run(&traces[0], Unit::Bytes, 60_000),
+            run(&traces[1], Unit::Bytes, 60_000),
+        ];
+        if !MISSES.contains(&(about.name, misses)) {
+            wrong += &format!("    (\"{}\", {misses:?}),\n", about.name);
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "rows that are missing or differ:\n{wrong}"
+    );
+}
+
+#[test]
+fn no_policy_misses_less_often_than_belady_where_all_weigh_the_same() {
+    let bound = |index: usize| {
+        let belady = MISSES.iter().find(|(name, _)| *name == "belady");
+        belady.expect("belady has a row").1[index]
+    };
+    for (name, misses) in MISSES {
+        for index in [0, 1] {
+            assert!(misses[index] >= bound(index), "{name} beats Belady");
+        }
+    }
+}
