@@ -18,10 +18,7 @@ pub(crate) fn expand<'a>(
     input: impl Read + 'a,
 ) -> Result<Box<dyn Read + 'a>, Fault> {
     let unreadable = |source| Fault::Unreadable {
-        place: Place::Record {
-            number: 0,
-            offset: 0,
-        },
+        place: Place::START,
         source,
     };
     Ok(match compression {

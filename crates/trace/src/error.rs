@@ -23,6 +23,14 @@ pub enum Place {
     Row(u64),
 }
 
+impl Place {
+    /// Before the first record.
+    pub(crate) const START: Place = Place::Record {
+        number: 0,
+        offset: 0,
+    };
+}
+
 /// Why a trace could not be read or written.
 #[derive(Debug)]
 pub enum Error {
@@ -185,4 +193,14 @@ pub(crate) fn quoted(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(shown);
     let start: String = text.chars().take(QUOTED_CHARS).collect();
     format!("{start:?}")
+}
+
+/// The first bytes of something binary.
+#[cold]
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let shown = bytes.iter().take(16).map(|byte| format!("{byte:02x}"));
+    match bytes.len() {
+        0 => "nothing".into(),
+        _ => format!("bytes {}", shown.collect::<Vec<_>>().join(" ")),
+    }
 }

@@ -11,14 +11,17 @@ mod compression;
 mod csv;
 mod error;
 mod format;
+mod lcs;
 mod lines;
 mod lists;
 mod number;
 mod random;
 mod reader;
+mod records;
 mod request;
 mod text_key;
 mod ttl_mix;
+mod vscsi;
 mod zipf;
 
 pub use error::{Error, Place};

@@ -4,8 +4,10 @@ use crate::compression;
 use crate::csv::{self, Column, Csv};
 use crate::error::{Error, Fault};
 use crate::format::{Compression, Format};
+use crate::lcs::Lcs;
 use crate::lists::{Arc, Ids, Lirs};
 use crate::request::{NextAccess, Request};
+use crate::vscsi::Vscsi;
 use std::io::Read;
 
 /// What a format's reader does.
@@ -138,9 +140,9 @@ fn source<'a>(
         Format::Arc => Box::new(Arc::new(input)),
         Format::Lirs => Box::new(Lirs::new(input)),
         Format::Ids => Box::new(Ids::new(input)),
-        Format::OracleGeneral | Format::Vscsi | Format::Lcs => {
-            return Err(Problem::Unfit("not read yet".into()));
-        }
+        Format::OracleGeneral => Box::new(Lcs::oracle_general(input)),
+        Format::Lcs => Box::new(Lcs::with_header(input)?),
+        Format::Vscsi => Box::new(Vscsi::new(input)?),
     })
 }
 

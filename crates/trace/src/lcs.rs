@@ -1,0 +1,379 @@
+//! libCacheSim's binary formats: oracleGeneral, which is records alone, and lcs, which sets a header
+//! before them.
+//!
+//! Source: libCacheSim, <https://github.com/1a1a11a/libCacheSim>, `traceReader/customizedReader/lcs.h`. All
+//! numbers are little-endian; versions 4 to 8 add features to version 3, which are passed over:
+//!
+//! ```text
+//! header, 8,192 bytes        magic u64 | version u64 | statistics, 8,000 bytes | 168 unused bytes | magic u64
+//!   statistics               version, requests, objects, bytes requested, bytes of objects, first second, last second,
+//!                            reads, writes, deletes, smallest size, largest size, each i64 | more
+//! oracleGeneral, version 1   second u32 | object u64 | bytes u32 | next i64
+//! version 2                  second u32 | object u64 | bytes u32 | op u8, tenant u24 | next i64
+//! version 3                  second u32 | object u64 | bytes i64 | op u8, tenant u24 | ttl u32 | next i64
+//! version 4, 5, 6, 7, 8      version 3 | 1, 2, 4, 8, 16 features u32
+//! ```
+//!
+//! `next` is the number of the object's next request, where the first request has number 1; −1 and 2^63 − 1
+//! stand for never, and 0 for what is not known.
+
+use crate::error::{Fault, Place, hex};
+use crate::reader::Source;
+use crate::records::{Records, u32_at, u64_at};
+use crate::request::{NextAccess, Op, Request};
+use std::io::Read;
+
+pub(crate) const HEADER_BYTES: usize = 8192;
+pub(crate) const MAGIC: u64 = 0x1234_5678_9ABC_DEF0;
+/// Where the header's second magic number stands.
+pub(crate) const MAGIC_END_AT: usize = HEADER_BYTES - 8;
+/// Where the number of requests stands in the header.
+pub(crate) const COUNT_AT: usize = 24;
+
+const EXPECTED_HEADER: &str = "lcs's header of 8,192 bytes between its magic numbers";
+
+/// Every operation by its number; read, write and update mean what key-value caches call get, set and
+/// replace, and 0 that the format does not tell.
+const OPS: [Op; 15] = [
+    Op::Get,
+    Op::Get,
+    Op::Gets,
+    Op::Set,
+    Op::Add,
+    Op::Cas,
+    Op::Replace,
+    Op::Append,
+    Op::Prepend,
+    Op::Delete,
+    Op::Incr,
+    Op::Decr,
+    Op::Get,
+    Op::Set,
+    Op::Replace,
+];
+/// The number that stands for an operation that is none.
+const OP_INVALID: u32 = 255;
+
+/// Which fields a record has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    Version1,
+    Version2,
+    Version3,
+}
+
+/// Reads records of one version.
+pub(crate) struct Lcs<R> {
+    records: Records<R>,
+    layout: Layout,
+    record_bytes: usize,
+    /// How many requests the header promises.
+    promised: Option<u64>,
+}
+
+impl<R: Read> Lcs<R> {
+    /// Records alone.
+    pub(crate) fn oracle_general(input: R) -> Self {
+        Lcs {
+            records: Records::new(input),
+            layout: Layout::Version1,
+            record_bytes: 24,
+            promised: None,
+        }
+    }
+
+    /// Reads the header.
+    pub(crate) fn with_header(input: R) -> Result<Self, Fault> {
+        let mut records = Records::new(input);
+        let Some(header) = records.header(HEADER_BYTES)? else {
+            let found = "a shorter stream";
+            return Err(Fault::at(Place::START, EXPECTED_HEADER, found));
+        };
+        if u64_at(header, 0) != MAGIC || u64_at(header, MAGIC_END_AT) != MAGIC {
+            return Err(Fault::at(Place::START, EXPECTED_HEADER, hex(&header[..16])));
+        }
+        let (layout, record_bytes) = match u64_at(header, 8) {
+            1 => (Layout::Version1, 24),
+            2 => (Layout::Version2, 28),
+            3 => (Layout::Version3, 36),
+            version @ 4..=8 => (Layout::Version3, 36 + 4 * (1 << (version - 4))),
+            version => {
+                let found = format!("version {version}");
+                return Err(Fault::at(Place::START, "version 1 to 8 of lcs", found));
+            }
+        };
+        let count = u64_at(header, COUNT_AT);
+        if count > i64::MAX as u64 {
+            let found = format!("{}", count as i64);
+            return Err(Fault::at(
+                Place::START,
+                "the number of requests in the header",
+                found,
+            ));
+        }
+        Ok(Lcs {
+            records,
+            layout,
+            record_bytes,
+            promised: (count > 0).then_some(count),
+        })
+    }
+
+    fn check_count(&mut self) -> Result<(), Fault> {
+        let (count, promised) = (self.records.count(), self.promised.take());
+        if promised.is_none_or(|promised| promised == count) {
+            return Ok(());
+        }
+        let expected = format!("{} requests, as the header says", promised.unwrap_or(0));
+        Err(Fault::at(
+            self.records.place(),
+            expected,
+            format!("{count}"),
+        ))
+    }
+}
+
+impl<R: Read> Source for Lcs<R> {
+    fn next(&mut self) -> Result<Option<Request>, Fault> {
+        let Some((record, place)) = self.records.next(self.record_bytes)? else {
+            self.check_count()?;
+            return Ok(None);
+        };
+        let mut request = Request::new(
+            u64::from(u32_at(record, 0)) * 1000,
+            u64_at(record, 4),
+            u32_at(record, 12),
+        );
+        let mut at = 16;
+        if self.layout == Layout::Version3 {
+            let size = u64_at(record, 12);
+            request.size = u32::try_from(size).map_err(|_| {
+                let found = format!("{}", size as i64);
+                Fault::at(place, "a size below 2^32", found)
+            })?;
+            request.value_size = request.size;
+            at = 20;
+        }
+        if self.layout != Layout::Version1 {
+            let word = u32_at(record, at);
+            request.op = op(word & 0xFF).ok_or_else(|| {
+                let found = format!("{}", word & 0xFF);
+                Fault::at(place, "an operation from 0 to 14, or 255", found)
+            })?;
+            request.client = word >> 8;
+            at += 4;
+        }
+        if self.layout == Layout::Version3 {
+            // The reference keeps it as a signed number, in which none is −1.
+            let ttl = u32_at(record, at);
+            if ttl <= i32::MAX as u32 {
+                request.ttl_ms = u64::from(ttl) * 1000;
+            }
+            at += 4;
+        }
+        request.next_access = next_access(u64_at(record, at) as i64, place)?;
+        Ok(Some(request))
+    }
+}
+
+fn op(number: u32) -> Option<Op> {
+    if number == OP_INVALID {
+        return Some(Op::Get);
+    }
+    OPS.get(number as usize).copied()
+}
+
+/// The only thing in a record of 24 bytes that can be seen to be wrong.
+#[inline]
+fn next_access(next: i64, place: Place) -> Result<NextAccess, Fault> {
+    let own = match place {
+        Place::Record { number, .. } => number,
+        Place::Line(_) | Place::Row(_) => 0,
+    };
+    match next {
+        -1 | i64::MAX => Ok(NextAccess::Never),
+        0 => Ok(NextAccess::Unknown),
+        _ if next > 0 && next as u64 > own => Ok(NextAccess::At(next as u64 - 1)),
+        _ => {
+            let expected = "the number of a later request, -1 or 0 as next access";
+            Err(Fault::at(place, expected, next.to_string()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record_1(second: u32, object: u64, size: u32, next: i64) -> Vec<u8> {
+        let mut bytes = second.to_le_bytes().to_vec();
+        bytes.extend(object.to_le_bytes());
+        bytes.extend(size.to_le_bytes());
+        bytes.extend(next.to_le_bytes());
+        bytes
+    }
+
+    fn header(version: u64, count: u64) -> Vec<u8> {
+        let mut header = vec![0; HEADER_BYTES];
+        for (at, number) in [
+            (0, MAGIC),
+            (8, version),
+            (COUNT_AT, count),
+            (MAGIC_END_AT, MAGIC),
+        ] {
+            header[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        header
+    }
+
+    fn record_3(size: i64, op: u8, tenant: u32, ttl: u32, next: i64, features: usize) -> Vec<u8> {
+        let mut bytes = 5u32.to_le_bytes().to_vec();
+        bytes.extend(77u64.to_le_bytes());
+        bytes.extend(size.to_le_bytes());
+        bytes.extend((u32::from(op) | tenant << 8).to_le_bytes());
+        bytes.extend(ttl.to_le_bytes());
+        bytes.extend(next.to_le_bytes());
+        bytes.extend(vec![0xEE; 4 * features]);
+        bytes
+    }
+
+    fn read_all(name: &str, bytes: &[u8]) -> Result<Vec<Request>, String> {
+        let requests = crate::read(name, bytes).map_err(|error| error.to_string())?;
+        let requests: Result<Vec<_>, _> = requests.collect();
+        requests.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn oracle_general_tells_the_future() {
+        let bytes = [
+            record_1(3, 7, 100, 3),
+            record_1(4, 8, 0, i64::MAX),
+            record_1(4, 7, 100, -1),
+            record_1(5, 9, 1, 0),
+        ]
+        .concat();
+        let futures = [
+            NextAccess::At(2),
+            NextAccess::Never,
+            NextAccess::Never,
+            NextAccess::Unknown,
+        ];
+        let plain = [
+            (3_000, 7, 100),
+            (4_000, 8, 0),
+            (4_000, 7, 100),
+            (5_000, 9, 1),
+        ];
+        let wanted = plain
+            .iter()
+            .zip(futures)
+            .map(|(&(time, key, size), next_access)| Request {
+                next_access,
+                ..Request::new(time, key, size)
+            });
+        assert_eq!(
+            read_all("t.oracleGeneral.bin", &bytes),
+            Ok(wanted.collect())
+        );
+    }
+
+    #[test]
+    fn broken_records_are_told_with_their_place() {
+        let one = record_1(3, 7, 100, -1);
+        let name = "t.oracleGeneral";
+        for (next, found) in [
+            (1, "1"),
+            (2, "2"),
+            (-2, "-2"),
+            (i64::MIN, "-9223372036854775808"),
+        ] {
+            let error = read_all(name, &[one.clone(), record_1(3, 7, 100, next)].concat());
+            let wanted = format!(
+                "{name}: record 2 at byte 24: expected the number of a later request, -1 or 0 as next access, found {found}"
+            );
+            assert_eq!(error, Err(wanted));
+        }
+        let error = read_all(name, &[&one[..], &one[..23]].concat());
+        let wanted = format!(
+            "{name}: record 2 at byte 24: expected a record of 24 bytes, found 23 bytes and the end"
+        );
+        assert_eq!(error, Err(wanted));
+    }
+
+    #[test]
+    fn every_version_of_lcs_is_read() {
+        let record_2 = {
+            let mut bytes = record_1(5, 77, 300, -1);
+            bytes.splice(16..16, (9u32 | 5 << 8).to_le_bytes());
+            bytes
+        };
+        let plain = Request {
+            next_access: NextAccess::Never,
+            ..Request::new(5_000, 77, 300)
+        };
+        let deletion = Request {
+            op: Op::Delete,
+            client: 5,
+            ..plain
+        };
+        let with_ttl = Request {
+            ttl_ms: 60_000,
+            ..deletion
+        };
+        let one = [header(1, 1), record_1(5, 77, 300, -1)].concat();
+        assert_eq!(read_all("t.lcs", &one), Ok(vec![plain]));
+        let two = [header(2, 0), record_2.clone(), record_2].concat();
+        assert_eq!(read_all("t.lcs", &two), Ok(vec![deletion; 2]));
+        for (version, features) in [(3, 0), (4, 1), (5, 2), (6, 4), (7, 8), (8, 16)] {
+            let record = record_3(300, 9, 5, 60, -1, features);
+            let bytes = [header(version, 2), record.clone(), record].concat();
+            assert_eq!(
+                read_all("t.lcs", &bytes),
+                Ok(vec![with_ttl; 2]),
+                "{version}"
+            );
+        }
+        let without = [header(3, 1), record_3(300, 255, 0, u32::MAX, -1, 0)].concat();
+        assert_eq!(read_all("t.lcs", &without), Ok(vec![plain]));
+    }
+
+    #[test]
+    fn broken_lcs_is_refused() {
+        let cases = [
+            (vec![], "t.lcs: byte 0: expected lcs's header"),
+            (
+                header(1, 0)[..8191].to_vec(),
+                "t.lcs: byte 0: expected lcs's header",
+            ),
+            (vec![0; 9000], "t.lcs: byte 0: expected lcs's header"),
+            (
+                header(0, 0),
+                "t.lcs: byte 0: expected version 1 to 8 of lcs, found version 0",
+            ),
+            (
+                header(9, 0),
+                "t.lcs: byte 0: expected version 1 to 8 of lcs, found version 9",
+            ),
+            (
+                header(1, u64::MAX),
+                "t.lcs: byte 0: expected the number of requests in the header, found -1",
+            ),
+            (
+                [header(1, 2), record_1(5, 7, 3, -1)].concat(),
+                "t.lcs: record 1 at byte 8216: expected 2 requests, as the header says, found 1",
+            ),
+            (
+                [header(3, 0), record_3(-1, 1, 0, 0, -1, 0)].concat(),
+                "t.lcs: record 1 at byte 8192: expected a size below 2^32, found -1",
+            ),
+            (
+                [header(3, 0), record_3(1, 15, 0, 0, -1, 0)].concat(),
+                "t.lcs: record 1 at byte 8192: expected an operation from 0 to 14",
+            ),
+        ];
+        for (bytes, wanted) in cases {
+            let error = read_all("t.lcs", &bytes).expect_err(wanted);
+            assert!(error.starts_with(wanted), "{error}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The real traces, which are not part of the repository: skipped where they are not there.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::path::PathBuf;
+use trace::NextAccess;
+
+/// Where the traces lie: next to the repository.
+fn folder() -> PathBuf {
+    PathBuf::from(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../shared/traces"
+    ))
+}
+
+/// File, requests, objects; how the traces' own README counts them.
+const TRACES: &[(&str, u64, usize)] = &[
+    ("cloudphysics.vscsi.zst", 113_872, 48_974),
+    ("cloudphysics.oracleGeneral.bin.zst", 113_872, 48_974),
+    ("arc_oltp.lis.zst", 914_145, 186_880),
+    ("arc_p3.lis.zst", 3_912_296, 762_543),
+    ("arc_p6.lis.zst", 12_672_123, 773_770),
+    ("ecommerce_recs.txt.zst", 1_245_184, 258_368),
+    ("orm_busy.txt.zst", 5_000_000, 76_349),
+    ("web07.txt.zst", 76_118, 20_484),
+    ("lirs_sprite.trc.zst", 133_996, 7_075),
+    ("lirs_multi3.trc.zst", 30_241, 7_454),
+    ("lirs_2pools.trc.zst", 100_000, 9_939),
+    ("web_adaptsize.csv.zst", 66_987, 36_815),
+    ("twitter_cluster52.csv.zst", 10_000_000, 897_664),
+];
+
+#[test]
+fn requests_and_objects_are_as_many_as_the_readme_says() {
+    if !folder().is_dir() {
+        eprintln!("skipped: no real traces at {}", folder().display());
+        return;
+    }
+    for &(name, requests_wanted, objects_wanted) in TRACES {
+        let path = folder().join(name);
+        let file = File::open(&path).expect("the folder holds all traces");
+        let (mut requests, mut objects) = (0, HashSet::new());
+        for request in trace::read(name, file).expect("the format is known") {
+            objects.insert(request.expect("the trace is whole").key);
+            requests += 1;
+        }
+        assert_eq!(
+            (requests, objects.len()),
+            (requests_wanted, objects_wanted),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn both_formats_of_one_trace_tell_the_same() {
+    let names = [
+        "cloudphysics.vscsi.zst",
+        "cloudphysics.oracleGeneral.bin.zst",
+    ];
+    let files = names.map(|name| File::open(folder().join(name)));
+    let [Ok(first), Ok(second)] = files else {
+        eprintln!("skipped: no real traces at {}", folder().display());
+        return;
+    };
+    let first = trace::read(names[0], first).expect("the format is known");
+    let second = trace::read(names[1], second).expect("the format is known");
+    let (mut told, mut sizes) = (0, HashMap::new());
+    for (first, second) in first.zip(second) {
+        let (first, second) = (first.expect("whole"), second.expect("whole"));
+        assert_eq!(first.key, second.key);
+        // oracleGeneral keeps each object at the size of its first request.
+        let size = *sizes.entry(first.key).or_insert(first.size);
+        assert_eq!(second.size, size);
+        // It keeps whole seconds.
+        assert_eq!(first.time_ms / 1000, second.time_ms / 1000);
+        assert_eq!(first.next_access, NextAccess::Unknown);
+        told += u32::from(matches!(second.next_access, NextAccess::At(_)));
+    }
+    assert_eq!(told, 113_872 - 48_974);
+}
