@@ -146,14 +146,16 @@ pub struct About {
     pub knobs: &'static [Knob],
 }
 
-/// Why the specification of a policy or of an expiry index was not understood.
+/// Why the specification of a policy, an admission filter or an expiry index was not understood.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SpecError {
     /// No policy has this name.
     UnknownPolicy(String),
+    /// No admission filter has this name.
+    UnknownFilter(String),
     /// No expiry index has this name.
     UnknownIndex(String),
-    /// The policy or index has no such knob, or fewer of them.
+    /// The policy, filter or index has no such knob, or fewer of them.
     UnknownKnob {
         /// The policy.
         policy: &'static str,
@@ -181,6 +183,15 @@ impl fmt::Display for SpecError {
             SpecError::UnknownPolicy(name) => {
                 write!(f, "no eviction policy is called '{name}'; expected one of:")?;
                 POLICIES
+                    .iter()
+                    .try_for_each(|about| write!(f, " {}", about.name))
+            }
+            SpecError::UnknownFilter(name) => {
+                write!(
+                    f,
+                    "no admission filter is called '{name}'; expected one of:"
+                )?;
+                crate::admit::any::FILTERS
                     .iter()
                     .try_for_each(|about| write!(f, " {}", about.name))
             }

@@ -1,5 +1,5 @@
-//! Eviction policies and expiry indexes, each written once and run unchanged in three hosts:
-//! simulator, embedded library, server.
+//! Eviction policies, admission filters and expiry indexes, each written once and run unchanged in
+//! three hosts: simulator, embedded library, server.
 //!
 //! An algorithm here never owns keys, values or the table. The host names an entry by a [`Slot`],
 //! answers questions about it through [`Facts`], keeps a few bits for the algorithm through
@@ -10,9 +10,11 @@
 //! threads, I/O, unsafe code and dependencies. Work that could grow with the data takes a
 //! [`Budget`] and leaves the rest for the next call.
 //!
-//! Start reading with `evict/fifo.rs` and `expire/wheel.rs`; `any.rs` is the one list of names.
+//! Start reading with `evict/fifo.rs` and `expire/wheel.rs`; `any.rs` is the one list of names. What may
+//! stand before a policy is in `admit/`.
 #![forbid(unsafe_code)]
 
+pub mod admit;
 pub mod any;
 pub mod evict;
 pub mod expire;

@@ -129,9 +129,9 @@ fn the_page_of_settings_is_the_table() {
 #[test]
 fn the_page_of_policies_is_the_list() {
     let mut page = String::from(
-        "# Eviction policies and expiry indexes\n\nGenerated from the lists in `crates/policy/src/any.rs`, `crates/policy/src/expire/any.rs` \
-         and `crates/store/src/eviction.rs`; a test compares them. Each algorithm is one file below `crates/policy/src/evict/` or \
-         `crates/policy/src/expire/`, which begins with its card: idea, source, bytes, cost, knobs, and when to avoid it.\n\n\
+        "# Eviction policies, admission filters and expiry indexes\n\nGenerated from the lists in `crates/policy/src/any.rs`, \
+         `crates/policy/src/admit/any.rs`, `crates/policy/src/expire/any.rs` and `crates/store/src/eviction.rs`; a test compares them. \
+         Each algorithm is one file below `crates/policy/src/evict/`, `admit/` or `expire/`, which begins with its card: idea, source, bytes, cost, knobs, and when to avoid it.\n\n\
          ## Names of maxmemory-policy\n\nNames of Redis that are not ours are mapped to the nearest policy of ours. \
          `noeviction`, the default, refuses writes when memory is full.\n\n\
          | name | keys that may go | policy and knobs |\n|---|---|---|\n",
@@ -165,6 +165,19 @@ fn the_page_of_policies_is_the_list() {
             about
                 .meta_bits
                 .map_or("simulator".to_string(), |bits| bits.to_string()),
+            knobs(about.knobs)
+        );
+    }
+    page.push_str(
+        "\n## Admission filters\n\nWhat may stand before a policy in the simulator: asked on a miss whether the key is kept at all.\n\n\
+         | filter | is told of hits and evictions | knobs: default, range |\n|---|---|---|\n",
+    );
+    for about in policy::admit::any::FILTERS {
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {} |",
+            about.name,
+            if about.listens { "yes" } else { "no" },
             knobs(about.knobs)
         );
     }

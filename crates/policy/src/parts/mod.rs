@@ -3,6 +3,7 @@
 //! Start with [`ring`], the FIFO of slots without slack, and [`epochs`], which makes it safe to
 //! leave references behind when an entry goes.
 
+pub mod bloom;
 pub mod chance;
 pub mod chunks;
 pub mod epochs;

@@ -27,7 +27,7 @@ const HALF_MASK: u64 = 0x7777_7777_7777_7777;
 pub struct Sketch {
     words: Vec<u64>,
     hand: usize,
-    /// Additions since the hand last moved.
+    /// Additions and passes since the hand last moved.
     added: u64,
 }
 
@@ -55,7 +55,7 @@ impl Sketch {
         }
     }
 
-    /// Counts one request for the key.
+    /// Counts one request for the key, and ages the counts.
     #[inline]
     pub fn add(&mut self, key_hash: u64) {
         let least = self.frequency(key_hash);
@@ -67,6 +67,12 @@ impl Sketch {
                 }
             }
         }
+        self.pass();
+    }
+
+    /// Ages the counts as an addition does.
+    #[inline]
+    pub fn pass(&mut self) {
         self.added += 1;
         if self.added >= AGING * KEYS_PER_WORD as u64 {
             self.added = 0;

@@ -6,6 +6,7 @@
 //! as possible.
 
 use super::host::Host;
+use crate::admit::{Admission, Newcomer};
 use crate::parts::chance::scramble;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot, Tick};
 use core::cell::RefCell;
@@ -171,6 +172,43 @@ impl<P: Policy> Trial<P> {
         self.insert(key, weight);
     }
 
+    /// A request with a filter before the policy. Whether it was a hit.
+    pub fn request_through(
+        &mut self,
+        filter: &mut impl Admission,
+        key: u64,
+        weight: u32,
+        budget: u32,
+    ) -> bool {
+        if let Some(&slot) = self.table.get(&key) {
+            if self.host.is_told(slot) {
+                filter.hit(&self.host, slot);
+            }
+            self.request(key, weight, budget);
+            return true;
+        }
+        let newcomer = Newcomer {
+            key_hash: scramble(key),
+            weight,
+            has_room: self.host.weight_sum() + u64::from(weight) <= self.capacity,
+        };
+        self.host.count_request();
+        self.host.set_now(Tick(self.host.now().0 + 7));
+        let is_admitted = u64::from(weight) <= self.capacity
+            && filter.admit(&self.host, newcomer) == Admit::Yes
+            && self.policy.miss(&self.host, newcomer.key_hash, weight) == Admit::Yes;
+        if is_admitted {
+            while self.host.weight_sum() + u64::from(weight) > self.capacity
+                && let Some(victim) = self.choose_victim(budget)
+            {
+                filter.evicted(&self.host, victim);
+                self.forget(victim);
+            }
+            self.insert(key, weight);
+        }
+        false
+    }
+
     /// A made-up future, for policies that want one.
     fn foretell(&mut self, slot: Slot) {
         let requests = self.host.requests();
@@ -197,6 +235,16 @@ impl<P: Policy> Trial<P> {
     /// Evicts one entry, in calls of at most `budget` steps (0 is tried once); false when the policy
     /// says that it holds none.
     pub fn evict_one(&mut self, budget: u32) -> bool {
+        let Some(victim) = self.choose_victim(budget) else {
+            return false;
+        };
+        let key = self.forget(victim);
+        self.victims.push(key);
+        true
+    }
+
+    /// The policy's next victim, which it has forgotten and which still lives.
+    fn choose_victim(&mut self, budget: u32) -> Option<Slot> {
         let told = self.host.told().len();
         if budget == 0 {
             let answer = self.policy.evict(&mut self.host, &mut Budget(0));
@@ -228,9 +276,7 @@ impl<P: Policy> Trial<P> {
                         self.host.is_told(slot),
                         "{slot:?} was not told, or is not any more"
                     );
-                    let key = self.forget(slot);
-                    self.victims.push(key);
-                    return true;
+                    return Some(slot);
                 }
                 Eviction::Again => {
                     assert_eq!(left.0, 0, "stopped with budget left");
@@ -240,7 +286,7 @@ impl<P: Policy> Trial<P> {
                 }
                 Eviction::Empty => {
                     assert_eq!(told, 0, "empty, they say, with {told} entries told");
-                    return false;
+                    return None;
                 }
             }
         }

@@ -1,9 +1,13 @@
-//! The card at the head of every policy and expiry index.
+//! The card at the head of every policy, admission filter and expiry index.
 
 use super::{Finding, House};
 
 /// The folders whose files are algorithms, one each.
-const FOLDERS: [&str; 2] = ["crates/policy/src/evict/", "crates/policy/src/expire/"];
+const FOLDERS: [&str; 3] = [
+    "crates/policy/src/admit/",
+    "crates/policy/src/evict/",
+    "crates/policy/src/expire/",
+];
 
 /// Files there that are no algorithms.
 const OTHERS: [&str; 2] = ["mod.rs", "any.rs"];

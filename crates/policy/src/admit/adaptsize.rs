@@ -1,0 +1,476 @@
+//! AdaptSize: small objects first, and a model of the cache says how small.
+//!
+//! # Idea
+//! An object of weight `w` is kept with probability `exp(-w / c)`. Every so many requests a Markov
+//! model predicts, from the rates and weights seen lately, which hit ratio each `c` would give, and the
+//! best becomes the new `c`. In the model an entry is pushed out after `T` without a request, the same
+//! for all, so one of rate `r` is held with odds `(exp(r T) - 1) exp(-w / c)`; `T` is what makes
+//! the held weights sum up to the capacity.
+//!
+//! # Source
+//! D. S. Berger, R. K. Sitaraman, M. Harchol-Balter, *AdaptSize: orchestrating the hot object memory
+//! cache in a content delivery network*, NSDI 2017,
+//! <https://www.usenix.org/conference/nsdi17/technical-sessions/presentation/berger>.
+//!
+//! # State
+//! At most 8192 objects followed, of 24 bytes each in a tree: 420 KiB.
+//!
+//! # Cost
+//! request: a hash; for an object that is followed, a look-up in the tree · miss: one random number and
+//! one exponential besides · once an `interval`: some three million exponentials at most, in one call.
+//!
+//! # Knobs
+//! `interval` (100000; 1000 to 1e8): requests from one choice of `c` to the next.
+//!
+//! # Departures
+//! The model looks at a sample of the objects, chosen by their hashes (C. A. Waldspurger et al.,
+//! *Efficient MRC construction with SHARDS*, FAST 2015), and at the capacity scaled alike, so that
+//! memory and time are bounded. `T` is found by bisection: where few are admitted the held weight grows
+//! with a high power of `T`, and a plain iteration need not settle. An object that would hardly get in
+//! before the next choice counts for less: the model is of the steady state, of which a `c` near 0
+//! promises the best and which it never reaches. Until the first choice everything is admitted. Among
+//! equally good `c` the largest is taken. An object's requests before the last interval count 0.3 of
+//! what they did one before.
+//!
+//! # Avoid when
+//! Objects are counted, not bytes: there is nothing to choose by. Byte hit ratio matters more than
+//! object hit ratio. The policy is far from LRU, which the model stands for.
+
+use super::{Admission, Newcomer, yes_if};
+use crate::any::Knobs;
+use crate::parts::chance::{Chance, scramble};
+use crate::{Admit, Facts, Slot};
+use std::collections::BTreeMap;
+
+/// Objects followed at most.
+const FOLLOWED_MAX: usize = 8192;
+/// What the requests of earlier intervals count at the end of the next.
+const HISTORY: f64 = 0.3;
+/// An object whose requests are worth less than this is not followed any more.
+const FORGOTTEN: f64 = 0.05;
+/// Halvings of the interval around the best `c`, in powers of two.
+const REFINEMENTS: usize = 3;
+/// The bounds of the search for `T`, in intervals.
+const SHORTEST: f64 = 1e-9;
+const LONGEST: f64 = 1e9;
+
+crate::knobs! {
+    /// The knobs of [`AdaptSize`].
+    pub struct AdaptSizeConfig {
+        /// Requests from one choice of `c` to the next.
+        interval: u32 = 100000, 1000 => 100000000;
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Followed {
+    /// Requests before this interval, the older the less.
+    history: f64,
+    /// Requests in this interval.
+    count: u32,
+    weight: u32,
+}
+
+/// AdaptSize.
+#[derive(Clone, Debug)]
+pub struct AdaptSize {
+    c: f64,
+    /// By the scrambled hash, which is the criterion of the sample.
+    followed: BTreeMap<u64, Followed>,
+    /// Objects whose scrambled hash is larger are not followed.
+    limit: u64,
+    /// Requests in this interval.
+    requests: u32,
+    interval: u32,
+    capacity: u64,
+    chance: Chance,
+}
+
+impl AdaptSize {
+    /// The weight that is kept with probability 1/e; infinite before the first choice.
+    pub fn c(&self) -> f64 {
+        self.c
+    }
+
+    fn count(&mut self, key_hash: u64, weight: u32) {
+        let place = scramble(key_hash);
+        if place <= self.limit {
+            let one = self.followed.entry(place).or_insert(Followed {
+                history: 0.0,
+                count: 0,
+                weight,
+            });
+            one.count += 1;
+            one.weight = weight;
+            if self.followed.len() > FOLLOWED_MAX
+                && let Some((largest, _)) = self.followed.pop_last()
+            {
+                self.limit = largest - 1;
+            }
+        }
+        self.requests += 1;
+        if self.requests == self.interval {
+            self.requests = 0;
+            self.choose();
+        }
+    }
+
+    /// The end of an interval.
+    #[cold]
+    fn choose(&mut self) {
+        self.followed.retain(|_, one| {
+            one.history = one.history * HISTORY + f64::from(one.count);
+            one.count = 0;
+            one.history >= FORGOTTEN
+        });
+        let share = (self.limit as f64 + 1.0) / (u64::MAX as f64 + 1.0);
+        let objects = self.followed.values();
+        let model = Model {
+            objects: objects
+                .map(|one| (one.history, f64::from(one.weight.max(1))))
+                .collect(),
+            capacity: self.capacity as f64 * share,
+        };
+        if let Some(c) = model.best_c() {
+            self.c = c;
+        }
+
+        if self.followed.len() < FOLLOWED_MAX / 2 {
+            self.limit = self.limit.saturating_mul(2);
+        }
+    }
+}
+
+/// What the model knows: the rate (in requests an interval) and the weight of each object, and the
+/// capacity.
+#[derive(Clone, Debug)]
+struct Model {
+    objects: Vec<(f64, f64)>,
+    capacity: f64,
+}
+
+/// An object as the model sees it for one `c`.
+#[derive(Clone, Copy, Debug)]
+struct Modelled {
+    rate: f64,
+    weight: f64,
+    /// The probability that it is kept when it was missed.
+    admitted: f64,
+    /// The share of an interval that is left when it was kept for the first time.
+    reached: f64,
+}
+
+impl Modelled {
+    fn new((rate, weight): (f64, f64), c: f64) -> Self {
+        let admitted = (-weight / c).exp();
+        // The wait for the first admission is exponential.
+        let rate_in = rate * admitted;
+        let reached = if rate_in < 1e-6 {
+            0.0
+        } else {
+            1.0 + (-rate_in).exp_m1() / rate_in
+        };
+        Modelled {
+            rate,
+            weight,
+            admitted,
+            reached,
+        }
+    }
+
+    /// The share of an interval that it is held.
+    #[inline]
+    fn held(self, time: f64) -> f64 {
+        if self.reached == 0.0 {
+            return 0.0;
+        }
+        let odds = (self.rate * time).exp_m1() * self.admitted;
+        self.reached / (1.0 + 1.0 / odds)
+    }
+}
+
+impl Model {
+    /// The `c` of the highest hit ratio: each power of two, then between those around the best.
+    fn best_c(&self) -> Option<f64> {
+        let weights = || self.objects.iter().map(|&(_, weight)| weight);
+        let lightest = weights().reduce(f64::min)?;
+        let heaviest = weights().reduce(f64::max)?;
+        // At the lower end nearly nothing is admitted, at the upper 99 % of everything.
+        let (low, high) = (lightest.log2().floor() - 1.0, heaviest.log2().ceil() + 7.0);
+        let mut time = 1.0;
+        let mut best = (high, self.hit_ratio(high.exp2(), &mut time));
+        let mut consider = |log2_c: f64, best: &mut (f64, f64)| {
+            let hit_ratio = self.hit_ratio(log2_c.exp2(), &mut time);
+            if hit_ratio > best.1 * (1.0 + 1e-6) {
+                *best = (log2_c, hit_ratio);
+            }
+        };
+        let mut log2_c = high - 1.0;
+        while log2_c >= low {
+            consider(log2_c, &mut best);
+            log2_c -= 1.0;
+        }
+        let mut step = 0.5;
+        for _ in 0..REFINEMENTS {
+            let middle = best.0;
+            consider(middle + step, &mut best);
+            consider(middle - step, &mut best);
+            step /= 2.0;
+        }
+        Some(best.0.exp2())
+    }
+
+    /// The hit ratio for one `c`. `time` is where the search for `T` starts, and where it ended.
+    fn hit_ratio(&self, c: f64, time: &mut f64) -> f64 {
+        let objects = self.objects.iter();
+        let objects: Vec<Modelled> = objects.map(|&one| Modelled::new(one, c)).collect();
+        *time = self.time(&objects, *time);
+        let requests: f64 = objects.iter().map(|one| one.rate).sum();
+        let hits = objects.iter().map(|one| one.rate * one.held(*time));
+        hits.sum::<f64>() / requests
+    }
+
+    /// How long an entry stays without a request: what fills the cache, within a hundredth. Longer
+    /// than the search goes where everything fits.
+    fn time(&self, objects: &[Modelled], start: f64) -> f64 {
+        let is_over = |time: f64| {
+            let held = objects.iter().map(|one| one.weight * one.held(time));
+            held.sum::<f64>() > self.capacity
+        };
+        let start = start.clamp(SHORTEST, LONGEST);
+        let (mut low, mut high) = (start, start);
+        if is_over(low) {
+            while low > SHORTEST && is_over(low) {
+                (low, high) = (low / 4.0, low);
+            }
+        } else {
+            while high < LONGEST && !is_over(high) {
+                (low, high) = (high, high * 4.0);
+            }
+        }
+        while high / low > 1.01 {
+            let middle = (low * high).sqrt();
+            if is_over(middle) {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        low
+    }
+}
+
+impl Admission for AdaptSize {
+    type Config = AdaptSizeConfig;
+    const NAME: &'static str = "adaptsize";
+    const LISTENS: bool = true;
+
+    fn new(capacity: u64, config: &AdaptSizeConfig, seed: u64) -> Self {
+        assert!(config.is_valid(), "knobs are checked where they are read");
+        AdaptSize {
+            c: f64::INFINITY,
+            followed: BTreeMap::new(),
+            limit: u64::MAX,
+            requests: 0,
+            interval: config.interval,
+            capacity,
+            chance: Chance::new(seed),
+        }
+    }
+
+    fn resize(&mut self, capacity: u64) {
+        self.capacity = capacity;
+    }
+
+    #[inline]
+    fn hit(&mut self, facts: &impl Facts, slot: Slot) {
+        self.count(facts.key_hash(slot), facts.weight(slot));
+    }
+
+    #[inline]
+    fn admit(&mut self, _facts: &impl Facts, newcomer: Newcomer) -> Admit {
+        self.count(newcomer.key_hash, newcomer.weight);
+        let admitted = (-f64::from(newcomer.weight) / self.c).exp();
+        yes_if(self.chance.unit() < admitted)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        // A node of the tree is at least 5/11 full.
+        self.followed.len() * size_of::<(u64, Followed)>() * 11 / 5
+    }
+
+    fn check(&self) {
+        assert!(self.c > 0.0);
+        assert!(self.requests < self.interval);
+        assert!(self.followed.len() <= FOLLOWED_MAX);
+        assert!(
+            self.followed
+                .last_key_value()
+                .is_none_or(|(&place, _)| place <= self.limit)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evict::lru::Lru;
+    use crate::suite::policy::Trial;
+
+    /// Requests drawn independently: `count` small keys of weight 1 to 4 by Zipf's law, and in every
+    /// third request one of twice as many keys of weight 60, all alike.
+    struct Mix {
+        chance: Chance,
+        sums: Vec<f64>,
+    }
+
+    impl Mix {
+        fn new(count: usize, seed: u64) -> Self {
+            let mut sum = 0.0;
+            let sums = (1..=count)
+                .map(|rank| {
+                    sum += 1.0 / rank as f64;
+                    sum
+                })
+                .collect();
+            Mix {
+                chance: Chance::new(seed),
+                sums,
+            }
+        }
+
+        /// In so many requests.
+        fn rates(&self, requests: f64) -> Vec<(f64, f64)> {
+            let total = self.sums[self.sums.len() - 1];
+            let count = self.sums.len();
+            let small = (0..count).map(|key| {
+                let rate = requests / (key + 1) as f64 / total * 2.0 / 3.0;
+                (rate, f64::from(Self::weight(key as u64)))
+            });
+            let large = (0..2 * count).map(|_| (requests / 3.0 / (2 * count) as f64, 60.0));
+            small.chain(large).collect()
+        }
+
+        fn weight(key: u64) -> u32 {
+            if key >> 32 == 0 {
+                1 + (key % 4) as u32
+            } else {
+                60
+            }
+        }
+
+        fn draw(&mut self) -> (u64, u32) {
+            let count = self.sums.len() as u64;
+            let key = if self.chance.below(3) == 0 {
+                1 << 32 | self.chance.below(2 * count)
+            } else {
+                let at = self.chance.unit() * self.sums[self.sums.len() - 1];
+                self.sums.partition_point(|&sum| sum <= at) as u64
+            };
+            (key, Self::weight(key))
+        }
+    }
+
+    /// The hit ratio of LRU behind a filter, on the second half of the requests.
+    fn hit_ratio(filter: &mut impl Admission, mix: &mut Mix, capacity: u64, requests: u64) -> f64 {
+        let mut trial = Trial::<Lru>::new(capacity, &(), 1);
+        let mut hits = 0;
+        for request in 0..requests {
+            let (key, weight) = mix.draw();
+            let is_hit = trial.request_through(filter, key, weight, 1000);
+            hits += u64::from(is_hit && request >= requests / 2);
+        }
+        filter.check();
+        hits as f64 / (requests - requests / 2) as f64
+    }
+
+    fn fixed(c: f64) -> crate::admit::exp_size::ExpSize {
+        Admission::new(0, &crate::admit::exp_size::ExpSizeConfig { c }, 7)
+    }
+
+    #[test]
+    fn the_model_predicts_the_hit_ratio_of_lru_behind_a_fixed_c() {
+        let capacity = 3000;
+        let model = Model {
+            objects: Mix::new(2000, 1).rates(1e6),
+            capacity: capacity as f64,
+        };
+        for c in [2.0, 20.0, 60.0, 200.0, 1e6] {
+            let predicted = model.hit_ratio(c, &mut 1.0);
+            let measured = hit_ratio(&mut fixed(c), &mut Mix::new(2000, 2), capacity, 200_000);
+            let difference = (predicted - measured).abs();
+            assert!(
+                difference < 0.015,
+                "c {c}: predicted {predicted}, measured {measured}"
+            );
+        }
+    }
+
+    #[test]
+    fn it_comes_most_of_the_way_to_the_best_fixed_c() {
+        let (capacity, requests) = (1500, 120_000);
+        let best = (0..14).map(|log2_c| {
+            let mut filter = fixed(f64::from(1u32 << log2_c));
+            hit_ratio(&mut filter, &mut Mix::new(2000, 3), capacity, requests)
+        });
+        let best = best.fold(0.0, f64::max);
+        let config = AdaptSizeConfig { interval: 10_000 };
+        let mut filter = AdaptSize::new(capacity, &config, 1);
+        let adapted = hit_ratio(&mut filter, &mut Mix::new(2000, 3), capacity, requests);
+        let all = hit_ratio(&mut fixed(1e15), &mut Mix::new(2000, 3), capacity, requests);
+        let share = (adapted - all) / (best - all);
+        assert!(share > 0.85, "{adapted}, fixed {best}, unfiltered {all}");
+        assert!((1.0..80.0).contains(&filter.c()), "{}", filter.c());
+    }
+
+    #[test]
+    fn c_grows_again_when_there_is_room_for_all() {
+        let config = AdaptSizeConfig { interval: 10_000 };
+        let mut filter = AdaptSize::new(1500, &config, 1);
+        let mut mix = Mix::new(2000, 4);
+        hit_ratio(&mut filter, &mut mix, 1500, 40_000);
+        let narrow = filter.c();
+        filter.resize(4_000_000);
+        hit_ratio(&mut filter, &mut mix, 4_000_000, 40_000);
+        assert!(filter.c() > 64.0 * narrow, "{narrow}, then {}", filter.c());
+    }
+
+    #[test]
+    fn a_sample_of_the_objects_leads_to_the_same_c() {
+        let capacity = 60_000;
+        let config = AdaptSizeConfig { interval: 200_000 };
+        let mut filter = AdaptSize::new(capacity, &config, 1);
+        let mut mix = Mix::new(50_000, 5);
+        hit_ratio(&mut filter, &mut mix, capacity, 600_000);
+        assert!(
+            filter.limit < u64::MAX / 4,
+            "far more objects than it follows"
+        );
+        let whole = Model {
+            objects: mix.rates(200_000.0),
+            capacity: capacity as f64,
+        };
+        let (c, best) = (filter.c(), whole.best_c().expect("there are objects"));
+        let (with_c, with_best) = (
+            whole.hit_ratio(c, &mut 1.0),
+            whole.hit_ratio(best, &mut 1.0),
+        );
+        assert!(with_c > with_best - 0.01, "c {c}, of all objects {best}");
+    }
+
+    #[test]
+    fn the_search_for_t_fills_the_cache_where_few_are_admitted() {
+        // Hardly anything is admitted, and what is stays for long: the held weight grows with a
+        // high power of T.
+        let model = Model {
+            objects: vec![(1000.0, 1000.0); 100],
+            capacity: 50_000.0,
+        };
+        let mut time = 1.0;
+        let c = 200.0;
+        model.hit_ratio(c, &mut time);
+        let one = Modelled::new((1000.0, 1000.0), c);
+        let filled = 100.0 * one.weight * one.held(time);
+        assert!((filled / 50_000.0 - 1.0).abs() < 0.1, "{filled}");
+    }
+}

@@ -1,0 +1,52 @@
+//! No filter: whatever was missed is kept.
+//!
+//! # Idea
+//! The eviction policy alone decides.
+//!
+//! # Source
+//! The rule of nearly every cache, and the first of the schemes compared in J. Yang, *Designing
+//! efficient and scalable key-value cache management systems*, Carnegie Mellon University 2024,
+//! section 8.4.4.
+//!
+//! # State
+//! 0 bytes.
+//!
+//! # Cost
+//! None.
+//!
+//! # Knobs
+//! None.
+//!
+//! # Departures
+//! None.
+//!
+//! # Avoid when
+//! A write is dear, as on flash, or a few large objects push out many small ones.
+
+use super::{Admission, Newcomer};
+use crate::{Admit, Facts};
+
+/// Admits everything.
+#[derive(Clone, Debug)]
+pub struct Always;
+
+impl Admission for Always {
+    type Config = ();
+    const NAME: &'static str = "always";
+    const LISTENS: bool = false;
+
+    fn new(_capacity: u64, _config: &(), _seed: u64) -> Self {
+        Always
+    }
+
+    #[inline]
+    fn admit(&mut self, _facts: &impl Facts, _newcomer: Newcomer) -> Admit {
+        Admit::Yes
+    }
+
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
+    fn check(&self) {}
+}

@@ -1,0 +1,227 @@
+//! The one list of admission filters: what follows from a name and its knobs.
+//!
+//! A new filter is a file beside this one and a line in `admission_filters!` below. From the line come
+//! its name in [`AdmitSpec`] (`--admission`), its place in [`AnyAdmission`], its row in [`FILTERS`] (for
+//! the docs), and its run through the conformance suite.
+
+use crate::admit::{self, Admission, Newcomer};
+use crate::any::{Knob, Knobs, SpecError, read_knobs, write_knobs};
+use crate::{Admit, Facts, Slot};
+use core::fmt;
+use core::str::FromStr;
+
+/// Hands the list to another macro.
+macro_rules! admission_filters {
+    ($use:ident) => {
+        $use! {
+            Always = admit::always::Always,
+            Size = admit::size::Size,
+            Probability = admit::probability::Probability,
+            ExpSize = admit::exp_size::ExpSize,
+            Bloom = admit::bloom::SecondRequest,
+            TinyLfu = admit::tinylfu::TinyLfu,
+            AdaptSize = admit::adaptsize::AdaptSize,
+        }
+    };
+}
+#[cfg(test)]
+pub(crate) use admission_filters;
+
+/// One row of the docs' table of filters.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// The name in a specification.
+    pub name: &'static str,
+    /// Whether it wants to be told of hits and evictions.
+    pub listens: bool,
+    /// Its knobs.
+    pub knobs: &'static [Knob],
+}
+
+macro_rules! define_any {
+    ($($name:ident = $filter:ty,)+) => {
+        /// Every filter of the list.
+        pub const FILTERS: &[About] = &[
+            $(About {
+                name: <$filter as Admission>::NAME,
+                listens: <$filter as Admission>::LISTENS,
+                knobs: <<$filter as Admission>::Config as Knobs>::KNOBS,
+            },)+
+        ];
+
+        /// A filter and its knobs, as named by a person: `always`, `size:4096`, `probability:p=0.1`.
+        /// Knobs follow the name after colons, in their order or by name.
+        #[derive(Clone, Debug, PartialEq)]
+        #[expect(missing_docs, reason = "the variants are the filters, whose files tell about them")]
+        pub enum AdmitSpec {
+            $($name(<$filter as Admission>::Config),)+
+        }
+
+        impl AdmitSpec {
+            /// The filter's name, without its knobs.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(AdmitSpec::$name(_) => <$filter as Admission>::NAME,)+
+                }
+            }
+        }
+
+        impl FromStr for AdmitSpec {
+            type Err = SpecError;
+
+            fn from_str(text: &str) -> Result<Self, SpecError> {
+                let mut parts = text.split(':');
+                let name = parts.next().unwrap_or_default();
+                $(if name == <$filter as Admission>::NAME {
+                    return read_knobs(<$filter as Admission>::NAME, parts).map(AdmitSpec::$name);
+                })+
+                Err(SpecError::UnknownFilter(name.to_owned()))
+            }
+        }
+
+        impl fmt::Display for AdmitSpec {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())?;
+                match self {
+                    $(AdmitSpec::$name(config) => write_knobs(f, config),)+
+                }
+            }
+        }
+
+        /// A filter chosen at run time.
+        #[derive(Clone, Debug)]
+        #[expect(missing_docs, reason = "the variants are the filters, whose files tell about them")]
+        pub enum AnyAdmission {
+            $($name($filter),)+
+        }
+
+        impl AnyAdmission {
+            /// Whether [`Admission::hit`] and [`Admission::evicted`] do anything: asked once,
+            /// instead of at each hit.
+            pub fn listens(&self) -> bool {
+                match self {
+                    $(AnyAdmission::$name(_) => <$filter as Admission>::LISTENS,)+
+                }
+            }
+
+            /// The filter's name.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(AnyAdmission::$name(_) => <$filter as Admission>::NAME,)+
+                }
+            }
+        }
+
+        impl Admission for AnyAdmission {
+            type Config = AdmitSpec;
+            const NAME: &'static str = "any";
+            const LISTENS: bool = true;
+
+            fn new(capacity: u64, config: &AdmitSpec, seed: u64) -> Self {
+                match config {
+                    $(AdmitSpec::$name(config) => {
+                        AnyAdmission::$name(<$filter as Admission>::new(capacity, config, seed))
+                    })+
+                }
+            }
+
+            fn resize(&mut self, capacity: u64) {
+                match self {
+                    $(AnyAdmission::$name(filter) => filter.resize(capacity),)+
+                }
+            }
+
+            #[inline]
+            fn hit(&mut self, facts: &impl Facts, slot: Slot) {
+                match self {
+                    $(AnyAdmission::$name(filter) => filter.hit(facts, slot),)+
+                }
+            }
+
+            #[inline]
+            fn evicted(&mut self, facts: &impl Facts, slot: Slot) {
+                match self {
+                    $(AnyAdmission::$name(filter) => filter.evicted(facts, slot),)+
+                }
+            }
+
+            #[inline]
+            fn admit(&mut self, facts: &impl Facts, newcomer: Newcomer) -> Admit {
+                match self {
+                    $(AnyAdmission::$name(filter) => filter.admit(facts, newcomer),)+
+                }
+            }
+
+            fn heap_bytes(&self) -> usize {
+                match self {
+                    $(AnyAdmission::$name(filter) => filter.heap_bytes(),)+
+                }
+            }
+
+            fn check(&self) {
+                match self {
+                    $(AnyAdmission::$name(filter) => filter.check(),)+
+                }
+            }
+        }
+    };
+}
+admission_filters!(define_any);
+
+impl Default for AdmitSpec {
+    /// No filter.
+    fn default() -> Self {
+        AdmitSpec::Always(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(text: &str) -> AdmitSpec {
+        text.parse().expect("it is well formed")
+    }
+
+    fn message(text: &str) -> String {
+        text.parse::<AdmitSpec>()
+            .expect_err("the text is wrong")
+            .to_string()
+    }
+
+    #[test]
+    fn names_differ_and_lead_back_to_their_filters() {
+        for (index, about) in FILTERS.iter().enumerate() {
+            let others = &FILTERS[..index];
+            assert!(others.iter().all(|other| other.name != about.name));
+            let spec = spec(about.name);
+            assert_eq!(spec.to_string(), about.name);
+            let filter = AnyAdmission::new(100, &spec, 1);
+            assert_eq!(filter.name(), about.name);
+            assert_eq!(filter.listens(), about.listens);
+        }
+    }
+
+    #[test]
+    fn knobs_are_given_in_order_or_by_name() {
+        assert_eq!(spec("size:4096"), spec("size:max=4096"));
+        assert_eq!(spec("probability:0.5").to_string(), "probability:p=0.5");
+        assert_eq!(
+            message("probability:2"),
+            "probability: p=2: expected 0.0 to 1.0"
+        );
+        assert_eq!(
+            message("probability:nan"),
+            "probability: p=nan: expected 0.0 to 1.0"
+        );
+        assert_eq!(
+            message("always:1"),
+            "always has no knob for '1'; expected no knobs after the name"
+        );
+        assert_eq!(
+            message("blom"),
+            "no admission filter is called 'blom'; expected one of: always size probability exp-size \
+             bloom tinylfu adaptsize"
+        );
+    }
+}

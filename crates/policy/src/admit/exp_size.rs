@@ -1,0 +1,72 @@
+//! A coin that weighs its object: the larger, the less likely it is kept.
+//!
+//! # Idea
+//! An object of weight `w` is kept with probability `exp(-w / c)`: small ones nearly always, those of
+//! several times `c` nearly never, and without a hard edge, so that a popular large object gets in
+//! at last.
+//!
+//! # Source
+//! The static form of D. S. Berger, R. K. Sitaraman, M. Harchol-Balter, *AdaptSize: orchestrating the
+//! hot object memory cache in a content delivery network*, NSDI 2017,
+//! <https://www.usenix.org/conference/nsdi17/technical-sessions/presentation/berger>.
+//!
+//! # State
+//! 8 bytes of a generator.
+//!
+//! # Cost
+//! One random number and one exponential a miss.
+//!
+//! # Knobs
+//! `c` (65536; 1 to 1e15): the weight that is kept with probability 1/e.
+//!
+//! # Departures
+//! None.
+//!
+//! # Avoid when
+//! Objects are counted, not bytes: then it is `probability`. No `c` fits all hours; `adaptsize` moves
+//! it.
+
+use super::{Admission, Newcomer, yes_if};
+use crate::any::Knobs;
+use crate::parts::chance::Chance;
+use crate::{Admit, Facts};
+
+crate::knobs! {
+    /// The knobs of [`ExpSize`].
+    pub struct ExpSizeConfig {
+        /// The weight that is kept with probability 1/e.
+        c: f64 = 65536.0, 1.0 => 1e15;
+    }
+}
+
+/// Admits by chance and size.
+#[derive(Clone, Debug)]
+pub struct ExpSize {
+    c: f64,
+    chance: Chance,
+}
+
+impl Admission for ExpSize {
+    type Config = ExpSizeConfig;
+    const NAME: &'static str = "exp-size";
+    const LISTENS: bool = false;
+
+    fn new(_capacity: u64, config: &ExpSizeConfig, seed: u64) -> Self {
+        assert!(config.is_valid(), "knobs are checked where they are read");
+        ExpSize {
+            c: config.c,
+            chance: Chance::new(seed),
+        }
+    }
+
+    #[inline]
+    fn admit(&mut self, _facts: &impl Facts, newcomer: Newcomer) -> Admit {
+        yes_if(self.chance.unit() < (-f64::from(newcomer.weight) / self.c).exp())
+    }
+
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
+    fn check(&self) {}
+}

@@ -1,0 +1,71 @@
+//! A coin: each miss is kept with a fixed probability.
+//!
+//! # Idea
+//! A key that is asked for often is missed often, and so is admitted soon; one that is asked for once
+//! mostly stays out. Nothing is remembered.
+//!
+//! # Source
+//! The probabilistic admission to flash, at 20 %, in J. Yang, *Designing efficient and scalable
+//! key-value cache management systems*, Carnegie Mellon University 2024, section 8.4.4; also in
+//! B. Berg et al., *The CacheLib caching engine*, OSDI 2020,
+//! <https://www.usenix.org/conference/osdi20/presentation/berg>.
+//!
+//! # State
+//! 8 bytes of a generator.
+//!
+//! # Cost
+//! One random number a miss.
+//!
+//! # Knobs
+//! `p` (0.2; 0.0 to 1.0): the probability to be kept.
+//!
+//! # Departures
+//! None.
+//!
+//! # Avoid when
+//! Misses are dear: a key of middling popularity is missed `1 / p` times before it is kept.
+
+use super::{Admission, Newcomer, yes_if};
+use crate::any::Knobs;
+use crate::parts::chance::Chance;
+use crate::{Admit, Facts};
+
+crate::knobs! {
+    /// The knobs of [`Probability`].
+    pub struct ProbabilityConfig {
+        /// The probability to be kept.
+        p: f64 = 0.2, 0.0 => 1.0;
+    }
+}
+
+/// Admits by chance.
+#[derive(Clone, Debug)]
+pub struct Probability {
+    p: f64,
+    chance: Chance,
+}
+
+impl Admission for Probability {
+    type Config = ProbabilityConfig;
+    const NAME: &'static str = "probability";
+    const LISTENS: bool = false;
+
+    fn new(_capacity: u64, config: &ProbabilityConfig, seed: u64) -> Self {
+        assert!(config.is_valid(), "knobs are checked where they are read");
+        Probability {
+            p: config.p,
+            chance: Chance::new(seed),
+        }
+    }
+
+    #[inline]
+    fn admit(&mut self, _facts: &impl Facts, _newcomer: Newcomer) -> Admit {
+        yes_if(self.chance.unit() < self.p)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
+    fn check(&self) {}
+}

@@ -1,0 +1,64 @@
+//! A limit of size: what weighs more than so much is not kept.
+//!
+//! # Idea
+//! One large object takes the place of many small ones, and each of those may be hit as often.
+//!
+//! # Source
+//! The threshold rule, `THRESH` in M. Abrams, C. R. Standridge, G. Abdulla, S. Williams, E. A. Fox,
+//! *Caching proxies: limitations and potentials*, WWW 4, 1995.
+//!
+//! # State
+//! 0 bytes.
+//!
+//! # Cost
+//! One comparison a miss.
+//!
+//! # Knobs
+//! `max` (65536; 1 to 4294967295): the largest weight that is kept.
+//!
+//! # Departures
+//! None.
+//!
+//! # Avoid when
+//! Objects are counted, not bytes: every one weighs 1. The best limit differs by workload and hour;
+//! `adaptsize` looks for it.
+
+use super::{Admission, Newcomer, yes_if};
+use crate::any::Knobs;
+use crate::{Admit, Facts};
+
+crate::knobs! {
+    /// The knobs of [`Size`].
+    pub struct SizeConfig {
+        /// The largest weight that is kept.
+        max: u32 = 65536, 1 => 4294967295;
+    }
+}
+
+/// Admits what is no larger than its knob.
+#[derive(Clone, Debug)]
+pub struct Size {
+    max: u32,
+}
+
+impl Admission for Size {
+    type Config = SizeConfig;
+    const NAME: &'static str = "size";
+    const LISTENS: bool = false;
+
+    fn new(_capacity: u64, config: &SizeConfig, _seed: u64) -> Self {
+        assert!(config.is_valid(), "knobs are checked where they are read");
+        Size { max: config.max }
+    }
+
+    #[inline]
+    fn admit(&mut self, _facts: &impl Facts, newcomer: Newcomer) -> Admit {
+        yes_if(newcomer.weight <= self.max)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
+    fn check(&self) {}
+}

@@ -1,0 +1,134 @@
+//! TinyLFU: a newcomer is kept when it is asked for more often than one that would leave for it.
+//!
+//! # Idea
+//! A sketch counts how often each key was asked for lately, held or not. A *doorkeeper*, a Bloom
+//! filter before it, takes every key's first request, so that the many keys that come once do not
+//! crowd the counters.
+//!
+//! # Source
+//! G. Einziger, R. Friedman, B. Manes, *TinyLFU: a highly efficient cache admission policy*, ACM
+//! Transactions on Storage 13(4), 2017, <https://doi.org/10.1145/3149371>.
+//!
+//! # State
+//! 16 bytes for each entry of the cache, up to twice that after the tables doubled: half of them
+//! counters of 4 bits, half the doorkeeper.
+//!
+//! # Cost
+//! hit: a line of the doorkeeper, and four counters from the second request on · miss: the same, and
+//! with a full cache the counters of two keys · eviction: one write.
+//!
+//! # Knobs
+//! None.
+//!
+//! # Departures
+//! A filter that does not know the policy cannot ask for its next victim: the newcomer must beat one of
+//! the last eight, drawn at random. One in 128 is let in unasked, or nobody would leave any more where
+//! the last to leave were popular, and the eight would never change. (To compare with entries sampled
+//! from the cache was tried: those who then leave are others, and a scan gets in.) Counters and
+//! doorkeeper are aged step by step, not all at once, within ten times as many requests as there are
+//! entries. Weights are not compared.
+//!
+//! # Avoid when
+//! Popularity moves quickly, or the policy itself has such a filter (`w-tinylfu`). Objects that differ
+//! much in size.
+
+use super::{Admission, Newcomer, yes_if};
+use crate::parts::bloom::{Bloom, KEYS_PER_BLOCK};
+use crate::parts::chance::Chance;
+use crate::parts::sketch::Sketch;
+use crate::{Admit, Facts, Slot};
+
+/// Requests for each entry of the cache in which counters and doorkeeper are aged once.
+const SAMPLE: usize = 10;
+/// Keys a round for which the doorkeeper is made, for each entry of the cache. It meets up to `SAMPLE`
+/// of them, each on its own; when all are new, one in three is taken for another and counted.
+const DOOR: usize = 2;
+
+/// Of so many refused, one is let in after all.
+const PARDON: u64 = 128;
+/// Victims remembered.
+const VICTIMS: usize = 8;
+
+/// TinyLFU.
+#[derive(Clone, Debug)]
+pub struct TinyLfu {
+    sketch: Sketch,
+    door: Bloom,
+    /// Requests since the doorkeeper's hand last moved.
+    passed: usize,
+    /// The hashes of the keys that left last, in no order.
+    victims: [u64; VICTIMS],
+    /// How many left; up to `VICTIMS` of them are remembered.
+    left: usize,
+    chance: Chance,
+}
+
+impl TinyLfu {
+    fn count(&mut self, key_hash: u64) {
+        if self.door.see(key_hash) {
+            self.sketch.add(key_hash);
+        } else {
+            self.sketch.pass();
+        }
+        self.passed += 1;
+        if self.passed == KEYS_PER_BLOCK * SAMPLE / DOOR {
+            self.passed = 0;
+            self.door.turn();
+        }
+    }
+
+    /// How often the key was asked for lately, rather too much than too little; up to 16.
+    pub fn frequency(&self, key_hash: u64) -> u64 {
+        self.sketch.frequency(key_hash) + u64::from(self.door.has_seen(key_hash))
+    }
+}
+
+impl Admission for TinyLfu {
+    type Config = ();
+    const NAME: &'static str = "tinylfu";
+    const LISTENS: bool = true;
+
+    fn new(_capacity: u64, _config: &(), seed: u64) -> Self {
+        TinyLfu {
+            sketch: Sketch::new(),
+            door: Bloom::new(),
+            passed: 0,
+            victims: [0; VICTIMS],
+            left: 0,
+            chance: Chance::new(seed),
+        }
+    }
+
+    #[inline]
+    fn hit(&mut self, facts: &impl Facts, slot: Slot) {
+        self.count(facts.key_hash(slot));
+    }
+
+    #[inline]
+    fn evicted(&mut self, facts: &impl Facts, slot: Slot) {
+        self.victims[self.left % VICTIMS] = facts.key_hash(slot);
+        self.left += 1;
+    }
+
+    fn admit(&mut self, facts: &impl Facts, newcomer: Newcomer) -> Admit {
+        self.sketch.expect(facts.len());
+        self.door.expect(DOOR * facts.len());
+        self.count(newcomer.key_hash);
+        if newcomer.has_room || self.left == 0 {
+            return Admit::Yes;
+        }
+        let known = self.left.min(VICTIMS) as u64;
+        let victim = self.victims[self.chance.below(known) as usize];
+        let is_wanted = self.frequency(newcomer.key_hash) > self.frequency(victim);
+        yes_if(is_wanted || self.chance.below(PARDON) == 0)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.sketch.heap_bytes() + self.door.heap_bytes()
+    }
+
+    fn check(&self) {
+        assert!(self.passed < KEYS_PER_BLOCK * SAMPLE / DOOR);
+        assert!(self.door.block_count().is_power_of_two());
+    }
+}
