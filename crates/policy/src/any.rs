@@ -21,6 +21,8 @@ macro_rules! eviction_policies {
                 Clock = evict::clock::Clock,
                 Sieve = evict::sieve::Sieve,
                 S3Fifo = evict::s3fifo::S3Fifo,
+                S3FifoD = evict::s3fifo_d::S3FifoD,
+                S3Sieve = evict::s3_sieve::S3Sieve,
                 Random = evict::random::Random,
                 SampledLru = evict::sampled_lru::SampledLru,
                 SampledTtl = evict::sampled_ttl::SampledTtl,

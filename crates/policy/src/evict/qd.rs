@@ -12,7 +12,7 @@
 //! Compared with libCacheSim 0.3.5 (`QDLP`).
 //!
 //! # State
-//! Per entry: 8 bits (where it is, visited, epoch tag), a 4-byte reference while on probation, and
+//! Per entry: 8 bits (where it is, hits, epoch tag), a 4-byte reference while on probation, and
 //! what main keeps. Besides: what main keeps, and about 0.9 ghosts an entry at 5 bytes.
 //!
 //! # Cost
@@ -37,7 +37,7 @@ use super::clock::{Clock, ClockConfig};
 use super::lru::Lru;
 use crate::any::Knobs;
 use crate::parts::chance::scramble;
-use crate::parts::epochs::{EpochRing, TAG_MASK, Tag};
+use crate::parts::epochs::{EpochRing, TAG_BITS, TAG_MASK, Tag};
 use crate::parts::ghost::Ghost;
 use crate::{Admit, Budget, Cells, Eviction, Facts, Meta, OnHit, Policy, Slot, Tick};
 use core::marker::PhantomData;
@@ -56,6 +56,8 @@ crate::knobs! {
 pub trait Main: Policy {
     /// The name of the two together.
     const QD_NAME: &'static str;
+    /// Hits on probation that lead to main.
+    const THRESHOLD: u8 = 1;
     /// How it is configured there.
     fn config() -> Self::Config {
         Self::Config::default()
@@ -78,18 +80,29 @@ impl Main for Arc {
 /// An entry's bits: the wrapper's byte and main's own.
 ///
 /// ```text
-/// bit 7       6        5      4   0
-/// [waiting][visited][main][ tag ]     tag 0 and no other bit: not told
+/// bit 7  5  4   0
+/// [ place ][ tag ]     tag 0 and place 0: not told
 /// ```
+/// The place is the number of hits, 0 to 3, while the entry is on probation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QdMeta<M> {
     own: u8,
     main: M,
 }
 
-const IN_MAIN: u8 = 1 << 5;
-const VISITED: u8 = 1 << 6;
-const WAITING: u8 = 1 << 7;
+const ONE_HIT: u8 = 1 << TAG_BITS;
+const IN_MAIN: u8 = 4 << TAG_BITS;
+const WAITING: u8 = 5 << TAG_BITS;
+
+#[inline]
+fn is_in_main(own: u8) -> bool {
+    own & !TAG_MASK == IN_MAIN
+}
+
+#[inline]
+fn is_waiting(own: u8) -> bool {
+    own & !TAG_MASK == WAITING
+}
 
 impl<M: Meta> Meta for QdMeta<M> {
     const BITS: u32 = 8 + M::BITS;
@@ -199,7 +212,7 @@ impl<P: Main> Qd<P> {
         let all = (self.small_weight + self.main_weight).max(1) as f64;
         self.small_live -= 1;
         self.small_weight -= u64::from(weight);
-        if cells.get(slot).own & VISITED != 0 {
+        if cells.get(slot).own >> TAG_BITS >= P::THRESHOLD {
             self.promote(cells, slot);
             return None;
         }
@@ -214,7 +227,11 @@ impl<P: Main> Qd<P> {
 /// Whether the reference stands for an entry on probation.
 #[inline]
 fn is_on_probation<M: Copy>(cells: &impl Cells<QdMeta<M>>, slot: Slot, tag: Tag) -> bool {
-    cells.is_live(slot) && cells.get(slot).own & (TAG_MASK | IN_MAIN | WAITING) == tag
+    if !cells.is_live(slot) {
+        return false;
+    }
+    let own = cells.get(slot).own;
+    own & TAG_MASK == tag && own < IN_MAIN
 }
 
 impl<P: Main> Policy for Qd<P> {
@@ -282,9 +299,9 @@ impl<P: Main> Policy for Qd<P> {
 
     #[inline]
     fn mark(&self, facts: &impl Facts, slot: Slot, meta: Self::Meta) -> Option<Self::Meta> {
-        if meta.own & IN_MAIN == 0 {
-            return (meta.own & VISITED == 0).then_some(QdMeta {
-                own: meta.own | VISITED,
+        if !is_in_main(meta.own) {
+            return (meta.own >> TAG_BITS < P::THRESHOLD).then_some(QdMeta {
+                own: meta.own + ONE_HIT,
                 main: meta.main,
             });
         }
@@ -298,7 +315,7 @@ impl<P: Main> Policy for Qd<P> {
     #[inline]
     fn reorder(&mut self, cells: &mut impl Cells<Self::Meta>, slot: Slot) {
         let meta = cells.get(slot);
-        if meta.own & IN_MAIN == 0 || P::ON_HIT != OnHit::Reorder {
+        if !is_in_main(meta.own) || P::ON_HIT != OnHit::Reorder {
             if let Some(meta) = self.mark(cells, slot, meta) {
                 cells.set(slot, meta);
             }
@@ -310,21 +327,21 @@ impl<P: Main> Policy for Qd<P> {
     fn reweigh(&mut self, cells: &mut impl Cells<Self::Meta>, slot: Slot, old_weight: u32) {
         let own = cells.get(slot).own;
         let (old, new) = (u64::from(old_weight), Self::weigh(cells, slot));
-        if own & IN_MAIN != 0 {
+        if is_in_main(own) {
             self.main_weight = self.main_weight - old + new;
             self.main
                 .reweigh(&mut MainCells(cells, PhantomData), slot, old_weight);
-        } else if own & WAITING == 0 {
+        } else if !is_waiting(own) {
             self.small_weight = self.small_weight - old + new;
         }
     }
 
     fn moved(&mut self, cells: &mut impl Cells<Self::Meta>, old: Slot, new: Slot) {
         let own = cells.get(new).own;
-        if own & IN_MAIN != 0 {
+        if is_in_main(own) {
             self.main
                 .moved(&mut MainCells(cells, PhantomData), old, new);
-        } else if own & WAITING != 0 {
+        } else if is_waiting(own) {
             self.waiting = Some(new);
         } else {
             self.small.push_in(own & TAG_MASK, new);
@@ -335,11 +352,11 @@ impl<P: Main> Policy for Qd<P> {
     fn remove(&mut self, cells: &mut impl Cells<Self::Meta>, slot: Slot) {
         let own = cells.get(slot).own;
         let weight = Self::weigh(cells, slot);
-        if own & IN_MAIN != 0 {
+        if is_in_main(own) {
             self.main_live -= 1;
             self.main_weight -= weight;
             self.main.remove(&mut MainCells(cells, PhantomData), slot);
-        } else if own & WAITING != 0 {
+        } else if is_waiting(own) {
             self.waiting = None;
         } else {
             self.small_live -= 1;
@@ -397,7 +414,7 @@ impl<P: Main> Policy for Qd<P> {
         assert_eq!(weight, self.small_weight);
         if let Some(slot) = self.waiting {
             assert!(cells.is_live(slot));
-            assert_eq!(cells.get(slot).own & (IN_MAIN | WAITING), WAITING);
+            assert!(is_waiting(cells.get(slot).own));
         }
         self.main.check(&MainView(cells, PhantomData));
     }
@@ -423,7 +440,7 @@ macro_rules! main_sees {
             }
             #[inline]
             fn is_live(&self, slot: Slot) -> bool {
-                self.0.is_live(slot) && self.0.get(slot).own & IN_MAIN != 0
+                self.0.is_live(slot) && is_in_main(self.0.get(slot).own)
             }
             #[inline]
             fn weight(&self, slot: Slot) -> u32 {
@@ -442,7 +459,7 @@ macro_rules! main_sees {
                 let samples = (0..TRIES).map(|number| self.0.sample(scramble(random ^ number)));
                 samples
                     .flatten()
-                    .find(|&slot| self.0.get(slot).own & IN_MAIN != 0)
+                    .find(|&slot| is_in_main(self.0.get(slot).own))
             }
             fn next_access(&self, slot: Slot) -> Option<u64> {
                 self.0.next_access(slot)

@@ -132,6 +132,57 @@ impl S3Fifo {
         (window * live as f64 / weight.max(1) as f64) as u64
     }
 
+    /// From the start, a full small queue gives way instead of main taking over.
+    pub(super) fn without_fill(mut self) -> Self {
+        self.has_evicted = true;
+        self
+    }
+
+    /// What small may weigh before it gives way to main.
+    pub(super) fn small_capacity(&self) -> u64 {
+        self.small_capacity
+    }
+
+    /// Moves the border between small and main.
+    pub(super) fn set_small_capacity(&mut self, small_capacity: u64) {
+        assert!(small_capacity <= self.capacity);
+        self.small_capacity = small_capacity;
+    }
+
+    /// [`Policy::evict`], and whether the victim was in small.
+    #[inline]
+    pub(super) fn evict_from(
+        &mut self,
+        cells: &mut impl Cells<u8>,
+        budget: &mut Budget,
+    ) -> (Eviction, bool) {
+        self.has_evicted = true;
+        while self.live != [0, 0] {
+            if !budget.spend() {
+                return (Eviction::Again, false);
+            }
+            let main_is_over = self.weight[MAIN] > self.capacity - self.small_capacity;
+            let queue = self.evicting.unwrap_or(usize::from(main_is_over));
+            let queue = if self.live[queue] == 0 {
+                1 - queue
+            } else {
+                queue
+            };
+            self.evicting = Some(queue);
+            let victim = if queue == SMALL {
+                self.step_small(cells)
+            } else {
+                self.step_main(cells)
+            };
+            if let Some(slot) = victim {
+                self.evicting = None;
+                cells.set(slot, 0);
+                return (Eviction::Victim(slot), queue == SMALL);
+            }
+        }
+        (Eviction::Empty, false)
+    }
+
     /// The oldest reference of small: its entry leaves, moves to main, or is long gone.
     #[inline]
     fn step_small(&mut self, cells: &mut impl Cells<u8>) -> Option<Slot> {
@@ -248,31 +299,7 @@ impl Policy for S3Fifo {
 
     #[inline]
     fn evict(&mut self, cells: &mut impl Cells<u8>, budget: &mut Budget) -> Eviction {
-        self.has_evicted = true;
-        while self.live != [0, 0] {
-            if !budget.spend() {
-                return Eviction::Again;
-            }
-            let main_is_over = self.weight[MAIN] > self.capacity - self.small_capacity;
-            let queue = self.evicting.unwrap_or(usize::from(main_is_over));
-            let queue = if self.live[queue] == 0 {
-                1 - queue
-            } else {
-                queue
-            };
-            self.evicting = Some(queue);
-            let victim = if queue == SMALL {
-                self.step_small(cells)
-            } else {
-                self.step_main(cells)
-            };
-            if let Some(slot) = victim {
-                self.evicting = None;
-                cells.set(slot, 0);
-                return Eviction::Victim(slot);
-            }
-        }
-        Eviction::Empty
+        self.evict_from(cells, budget).0
     }
 
     fn usage(&self, cells: &impl Cells<u8>, slot: Slot) -> (Option<u64>, Option<u32>) {
