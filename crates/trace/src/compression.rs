@@ -3,7 +3,7 @@
 use crate::Place;
 use crate::error::Fault;
 use crate::format::Compression;
-use std::io::Read;
+use std::io::{self, Read, Write};
 
 /// The largest zstd window accepted, as a power of two: 2 GiB, the format's practical limit on
 /// 64-bit machines. The decoder allocates what the frame asks for, not this much.
@@ -38,4 +38,55 @@ pub(crate) fn expand<'a>(
             Box::new(liblzma::read::XzDecoder::new_stream(input, stream))
         }
     })
+}
+
+/// How hard streams are packed: the tools' own defaults.
+const GZIP_LEVEL: u32 = 6;
+const XZ_LEVEL: u32 = 6;
+
+/// A stream being packed.
+pub(crate) enum Packer<W: Write> {
+    Plain(W),
+    Zstd(zstd::stream::write::Encoder<'static, W>),
+    Gzip(flate2::write::GzEncoder<W>),
+    Xz(liblzma::write::XzEncoder<W>),
+}
+
+impl<W: Write> Packer<W> {
+    pub(crate) fn new(compression: Compression, output: W) -> io::Result<Self> {
+        Ok(match compression {
+            Compression::Plain => Packer::Plain(output),
+            Compression::Zstd => {
+                let level = zstd::DEFAULT_COMPRESSION_LEVEL;
+                let mut encoder = zstd::stream::write::Encoder::new(output, level)?;
+                encoder.include_checksum(true)?;
+                Packer::Zstd(encoder)
+            }
+            Compression::Gzip => {
+                let level = flate2::Compression::new(GZIP_LEVEL);
+                Packer::Gzip(flate2::write::GzEncoder::new(output, level))
+            }
+            Compression::Xz => Packer::Xz(liblzma::write::XzEncoder::new(output, XZ_LEVEL)),
+        })
+    }
+
+    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Packer::Plain(output) => output.write_all(bytes),
+            Packer::Zstd(encoder) => encoder.write_all(bytes),
+            Packer::Gzip(encoder) => encoder.write_all(bytes),
+            Packer::Xz(encoder) => encoder.write_all(bytes),
+        }
+    }
+
+    pub(crate) fn finish(self) -> io::Result<W> {
+        let mut output = match self {
+            Packer::Plain(output) => output,
+            Packer::Zstd(encoder) => encoder.finish()?,
+            Packer::Gzip(encoder) => encoder.finish()?,
+            Packer::Xz(encoder) => encoder.finish()?,
+        };
+        output.flush()?;
+        Ok(output)
+    }
 }

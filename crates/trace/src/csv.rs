@@ -282,7 +282,10 @@ fn next_access(field: &[u8]) -> Option<NextAccess> {
     match field {
         b"" => Some(NextAccess::Unknown),
         b"-1" => Some(NextAccess::Never),
-        _ => whole(field).map(NextAccess::At),
+        // The binary formats keep it in 63 bits.
+        _ => whole(field)
+            .filter(|next| *next < i64::MAX as u64)
+            .map(NextAccess::At),
     }
 }
 

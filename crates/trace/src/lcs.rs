@@ -21,14 +21,17 @@ use crate::error::{Fault, Place, hex};
 use crate::reader::Source;
 use crate::records::{Records, u32_at, u64_at};
 use crate::request::{NextAccess, Op, Request};
+use crate::summary::Facts;
 use std::io::Read;
 
-pub(crate) const HEADER_BYTES: usize = 8192;
-pub(crate) const MAGIC: u64 = 0x1234_5678_9ABC_DEF0;
+const HEADER_BYTES: usize = 8192;
+const MAGIC: u64 = 0x1234_5678_9ABC_DEF0;
 /// Where the header's second magic number stands.
-pub(crate) const MAGIC_END_AT: usize = HEADER_BYTES - 8;
+const MAGIC_END_AT: usize = HEADER_BYTES - 8;
 /// Where the number of requests stands in the header.
-pub(crate) const COUNT_AT: usize = 24;
+const COUNT_AT: usize = 24;
+/// The version of the statistics in the header, whatever that of the records.
+const STATISTICS_VERSION: u64 = 1;
 
 const EXPECTED_HEADER: &str = "lcs's header of 8,192 bytes between its magic numbers";
 
@@ -53,6 +56,48 @@ const OPS: [Op; 15] = [
 ];
 /// The number that stands for an operation that is none.
 const OP_INVALID: u32 = 255;
+
+/// The number of an operation.
+pub(crate) fn op_number(op: Op) -> u8 {
+    let at = OPS.iter().skip(1).position(|known| *known == op);
+    1 + at.expect("the table has every operation") as u8
+}
+
+/// The header of version 3, with what is known of the trace.
+pub(crate) fn header(facts: Option<&Facts>) -> Vec<u8> {
+    let mut numbers = vec![MAGIC, 3];
+    if let Some(facts) = facts {
+        let of_ops = |is_wanted: fn(Op) -> bool| -> u64 {
+            let ops = Op::ALL.into_iter().zip(facts.ops);
+            ops.filter(|(op, _)| is_wanted(*op))
+                .map(|(_, count)| count)
+                .sum()
+        };
+        let reads = of_ops(Op::is_read);
+        let deletes = of_ops(|op| op == Op::Delete);
+        numbers.extend([
+            STATISTICS_VERSION,
+            facts.requests,
+            facts.objects,
+            facts.request_bytes,
+            facts.object_bytes,
+            facts.first_ms / 1000,
+            facts.last_ms / 1000,
+            reads,
+            facts.requests - reads - deletes,
+            deletes,
+            facts.size_min.into(),
+            facts.size_max.into(),
+        ]);
+    }
+    let mut header: Vec<u8> = numbers
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect();
+    header.resize(MAGIC_END_AT, 0);
+    header.extend(MAGIC.to_le_bytes());
+    header
+}
 
 /// Which fields a record has.
 #[derive(Clone, Copy, PartialEq, Eq)]

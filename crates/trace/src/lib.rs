@@ -11,6 +11,7 @@ mod compression;
 mod csv;
 mod error;
 mod format;
+mod keyed;
 mod lcs;
 mod lines;
 mod lists;
@@ -19,9 +20,13 @@ mod random;
 mod reader;
 mod records;
 mod request;
+mod sample;
+mod spool;
+mod summary;
 mod text_key;
 mod ttl_mix;
 mod vscsi;
+mod writer;
 mod zipf;
 
 pub use error::{Error, Place};
@@ -29,8 +34,12 @@ pub use format::{Compression, Format};
 pub use random::Random;
 pub use reader::{Options, Reader, open, read};
 pub use request::{NextAccess, Op, Request};
+pub use sample::{FixedSize, Sample};
+pub use spool::Spool;
+pub use summary::{Facts, Summary};
 pub use text_key::key_of_text;
 pub use ttl_mix::{TtlMix, TtlMixError};
+pub use writer::{WriteOptions, Writer};
 pub use zipf::{Uniform, Zipf};
 
 /// A stream of requests, whatever it was made of. Ends after the first error.

@@ -1,0 +1,152 @@
+//! A value for each key, of no more keys than wanted: beyond that, for those of smallest hash.
+//!
+//! Source: C. A. Waldspurger, N. Park, A. Garthwaite, I. Ahmad, "Efficient MRC construction with SHARDS",
+//! FAST 2015, section 3.2: whether a key is in the sample depends on nothing but its hash, so that every
+//! request of it is seen or none. Departure: the largest hash is not thrown out at each new key, but the larger half
+//! when twice as many are there, which needs no queue.
+
+use crate::Random;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// The hash by which keys are chosen. Different keys have different hashes.
+#[inline]
+pub(crate) fn key_hash(key: u64, seed: u64) -> u64 {
+    Random::of_key(seed, key).bits()
+}
+
+/// Hashes are already mixed: the map takes them as they are.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+/// Values by the hash of their key.
+pub(crate) struct Keyed<V> {
+    values: HashMap<u64, V, BuildHasherDefault<Mixed>>,
+    wanted: usize,
+    seed: u64,
+    /// Hashes in this range are kept.
+    first: u64,
+    last: u64,
+}
+
+impl<V> Keyed<V> {
+    /// Keeps the `wanted` ≥ 1 keys of smallest hash from `first` on, and in between up to twice as many.
+    pub(crate) fn new(wanted: usize, first: u64, seed: u64) -> Self {
+        assert!(wanted > 0);
+        Keyed {
+            values: HashMap::default(),
+            wanted,
+            seed,
+            first,
+            last: u64::MAX,
+        }
+    }
+
+    /// The value of a key, made by `new` at the first time; `None` for a key that is not kept.
+    #[inline]
+    pub(crate) fn entry(&mut self, key: u64, new: impl FnOnce() -> V) -> Option<&mut V> {
+        let hash = key_hash(key, self.seed);
+        if !(self.first..=self.last).contains(&hash) {
+            return None;
+        }
+        if self.values.len() >= 2 * self.wanted && !self.values.contains_key(&hash) {
+            self.shrink();
+            if hash > self.last {
+                return None;
+            }
+        }
+        Some(self.values.entry(hash).or_insert_with(new))
+    }
+
+    /// Leaves the wanted number of keys.
+    pub(crate) fn shrink(&mut self) {
+        if self.values.len() <= self.wanted {
+            return;
+        }
+        let mut hashes: Vec<u64> = self.values.keys().copied().collect();
+        let (_, largest, _) = hashes.select_nth_unstable(self.wanted - 1);
+        self.last = *largest;
+        let last = self.last;
+        self.values.retain(|hash, _| *hash <= last);
+        assert_eq!(self.values.len(), self.wanted);
+    }
+
+    /// The largest hash that is kept; `u64::MAX` while no key was left out.
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// The share of all keys that are kept.
+    pub(crate) fn share(&self) -> f64 {
+        ((self.last - self.first) as f64 + 1.0) / (u64::MAX as f64 + 1.0)
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.values.values()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_of_smallest_hash_are_kept_with_their_values() {
+        let mut keyed = Keyed::new(100, 0, 7);
+        for key in (0..10_000u64).chain(0..10_000) {
+            if let Some(count) = keyed.entry(key, || 0) {
+                *count += 1;
+            }
+            assert!(keyed.len() <= 200);
+        }
+        keyed.shrink();
+        let mut hashes: Vec<u64> = (0..10_000).map(|key| key_hash(key, 7)).collect();
+        hashes.sort_unstable();
+        assert_eq!(keyed.last(), hashes[99]);
+        assert_eq!(keyed.len(), 100);
+        assert!(keyed.values().all(|count| *count == 2));
+        let estimate = keyed.len() as f64 / keyed.share();
+        // The standard deviation is a tenth.
+        assert!((5_000.0..20_000.0).contains(&estimate), "{estimate}");
+    }
+
+    #[test]
+    fn few_keys_are_all_kept() {
+        let mut keyed = Keyed::new(10, 0, 7);
+        for key in 0..10 {
+            assert!(keyed.entry(key, || ()).is_some());
+        }
+        keyed.shrink();
+        assert_eq!((keyed.len(), keyed.last()), (10, u64::MAX));
+        assert_eq!(keyed.share(), 1.0);
+    }
+
+    #[test]
+    fn keys_below_the_range_are_left_out() {
+        let middle = key_hash(5, 1);
+        let mut keyed = Keyed::new(10, middle, 1);
+        let kept = (0..8).filter(|key| keyed.entry(*key, || ()).is_some());
+        assert_eq!(
+            kept.count(),
+            (0..8).filter(|key| key_hash(*key, 1) >= middle).count()
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! Spatial samples: all requests of some objects, chosen by the hash of their keys alone.
+//!
+//! Source: C. A. Waldspurger, N. Park, A. Garthwaite, I. Ahmad, "Efficient MRC construction with SHARDS",
+//! FAST 2015. A cache simulated on a sample is scaled down as much: a share R of the objects, a cache
+//! of R times the size. Departure: the fixed size needs a pass of its own before requests are chosen, so
+//! that the sample holds all requests of its objects, also those before the last one came.
+
+use crate::keyed::{Keyed, key_hash};
+
+/// Which objects are in the sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The largest hash that is; `None` for no object at all.
+    last: Option<u64>,
+    seed: u64,
+}
+
+impl Sample {
+    /// A share of all objects, from 0 to 1.
+    ///
+    /// ```
+    /// let sample = trace::Sample::of_share(0.1, 42);
+    /// let kept = (0..10_000).filter(|key| sample.has(*key)).count();
+    /// assert!((900..1_100).contains(&kept));
+    /// ```
+    pub fn of_share(share: f64, seed: u64) -> Self {
+        assert!((0.0..=1.0).contains(&share));
+        // The conversion saturates: the whole is all hashes.
+        let count = (share * 2f64.powi(64)) as u64;
+        let last = if share >= 1.0 {
+            Some(u64::MAX)
+        } else {
+            count.checked_sub(1)
+        };
+        Sample { last, seed }
+    }
+
+    /// Whether the object of this key is in the sample.
+    #[inline]
+    pub fn has(&self, key: u64) -> bool {
+        self.last
+            .is_some_and(|last| key_hash(key, self.seed) <= last)
+    }
+
+    /// The share of all keys.
+    pub fn share(&self) -> f64 {
+        let count = self.last.map_or(0.0, |last| last as f64 + 1.0);
+        count / 2f64.powi(64)
+    }
+}
+
+/// Finds the sample of a fixed number of objects, by looking at all keys first.
+pub struct FixedSize {
+    keys: Keyed<()>,
+    seed: u64,
+}
+
+impl FixedSize {
+    /// At most `objects_max` ≥ 1 objects.
+    pub fn new(objects_max: usize, seed: u64) -> Self {
+        FixedSize {
+            keys: Keyed::new(objects_max, 0, seed),
+            seed,
+        }
+    }
+
+    /// Looks at the key of a request.
+    #[inline]
+    pub fn look(&mut self, key: u64) {
+        self.keys.entry(key, || ());
+    }
+
+    /// The sample of as many of the objects seen, or of all if there were fewer.
+    pub fn sample(mut self) -> Sample {
+        self.keys.shrink();
+        Sample {
+            last: Some(self.keys.last()),
+            seed: self.seed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_reach_from_nothing_to_all() {
+        assert!((0..1000).all(|key| !Sample::of_share(0.0, 1).has(key)));
+        assert!((0..1000).all(|key| Sample::of_share(1.0, 1).has(key)));
+        let (small, large) = (Sample::of_share(0.2, 1), Sample::of_share(0.3, 1));
+        assert!((0..1000).all(|key| !small.has(key) || large.has(key)));
+        assert!((0..1000).any(|key| small.has(key) != Sample::of_share(0.2, 2).has(key)));
+        assert!((small.share() - 0.2).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_fixed_size_is_met_exactly() {
+        for (objects, wanted) in [(5_000u64, 300usize), (300, 300), (10, 300)] {
+            let mut finder = FixedSize::new(wanted, 9);
+            for key in (0..objects).chain(0..objects) {
+                finder.look(key * 31);
+            }
+            let sample = finder.sample();
+            let kept = (0..objects).filter(|key| sample.has(key * 31)).count();
+            assert_eq!(kept, wanted.min(objects as usize));
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What a trace is made of: counts, in one pass and bounded memory.
+
+use crate::keyed::Keyed;
+use crate::request::{Op, Request};
+
+/// Objects are counted one by one up to so many, and estimated beyond: 2^25 take about 2 GiB.
+const OBJECTS_COUNTED: usize = 1 << 25;
+const SEED: u64 = 0;
+
+/// Counts of requests; [`Summary::facts`] adds what is known of objects.
+pub struct Summary {
+    facts: Facts,
+    last_time_ms: u64,
+    objects: Keyed<Object>,
+}
+
+struct Object {
+    first_size: u32,
+    changes_size: bool,
+}
+
+/// What was counted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// Requests.
+    pub requests: u64,
+    /// Bytes of all requests.
+    pub request_bytes: u64,
+    /// Objects: exact up to 33 million, estimated beyond.
+    pub objects: u64,
+    /// Bytes of all objects, each at the size of its first request; estimated as the objects are.
+    pub object_bytes: u64,
+    /// Objects with requests of more than one size; estimated as the objects are.
+    pub resized_objects: u64,
+    /// Whether the numbers of objects are estimates.
+    pub is_estimate: bool,
+    /// The smallest time, in milliseconds.
+    pub first_ms: u64,
+    /// The largest time, in milliseconds.
+    pub last_ms: u64,
+    /// Requests whose time is before that of the request in front of them.
+    pub backward_requests: u64,
+    /// The smallest size of a request.
+    pub size_min: u32,
+    /// The largest size of a request.
+    pub size_max: u32,
+    /// Requests of size 0.
+    pub empty_requests: u64,
+    /// Requests with a TTL.
+    pub ttl_requests: u64,
+    /// Requests of each operation, in the order of [`Op::ALL`].
+    pub ops: [u64; Op::ALL.len()],
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Summary::new(OBJECTS_COUNTED)
+    }
+}
+
+impl Summary {
+    /// Counts up to `objects_counted` ≥ 1 objects one by one.
+    pub fn new(objects_counted: usize) -> Self {
+        Summary {
+            facts: Facts {
+                first_ms: u64::MAX,
+                size_min: u32::MAX,
+                ..Facts::default()
+            },
+            last_time_ms: 0,
+            objects: Keyed::new(objects_counted, 0, SEED),
+        }
+    }
+
+    /// Counts a request.
+    #[inline]
+    pub fn add(&mut self, request: &Request) {
+        let facts = &mut self.facts;
+        facts.requests += 1;
+        facts.request_bytes += u64::from(request.size);
+        facts.first_ms = facts.first_ms.min(request.time_ms);
+        facts.last_ms = facts.last_ms.max(request.time_ms);
+        facts.backward_requests += u64::from(request.time_ms < self.last_time_ms);
+        self.last_time_ms = request.time_ms;
+        facts.size_min = facts.size_min.min(request.size);
+        facts.size_max = facts.size_max.max(request.size);
+        facts.empty_requests += u64::from(request.size == 0);
+        facts.ttl_requests += u64::from(request.ttl_ms > 0);
+        facts.ops[request.op as usize] += 1;
+        let new = || Object {
+            first_size: request.size,
+            changes_size: false,
+        };
+        if let Some(object) = self.objects.entry(request.key, new) {
+            object.changes_size |= object.first_size != request.size;
+        }
+    }
+
+    /// All that was counted; zeros for a trace without requests.
+    pub fn facts(mut self) -> Facts {
+        self.objects.shrink();
+        let share = self.objects.share();
+        let whole = |count: u64| (count as f64 / share).round() as u64;
+        let objects = self.objects.values();
+        let bytes = objects.map(|object| u64::from(object.first_size)).sum();
+        let resized = self.objects.values().filter(|object| object.changes_size);
+        self.facts.objects = whole(self.objects.len() as u64);
+        self.facts.object_bytes = whole(bytes);
+        self.facts.resized_objects = whole(resized.count() as u64);
+        self.facts.is_estimate = share < 1.0;
+        if self.facts.requests == 0 {
+            self.facts.first_ms = 0;
+            self.facts.size_min = 0;
+        }
+        self.facts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_counted() {
+        let mut summary = Summary::default();
+        let delete = Request {
+            op: Op::Delete,
+            ttl_ms: 5,
+            ..Request::new(1_000, 2, 0)
+        };
+        for request in [
+            Request::new(2_000, 1, 10),
+            delete,
+            Request::new(3_000, 1, 20),
+        ] {
+            summary.add(&request);
+        }
+        let facts = summary.facts();
+        assert_eq!((facts.requests, facts.request_bytes), (3, 30));
+        assert_eq!(
+            (facts.objects, facts.object_bytes, facts.resized_objects),
+            (2, 10, 1)
+        );
+        assert_eq!(
+            (facts.first_ms, facts.last_ms, facts.backward_requests),
+            (1_000, 3_000, 1)
+        );
+        assert_eq!(
+            (facts.size_min, facts.size_max, facts.empty_requests),
+            (0, 20, 1)
+        );
+        assert_eq!((facts.ttl_requests, facts.ops[0], facts.ops[8]), (1, 2, 1));
+        assert!(!facts.is_estimate);
+        assert_eq!(Summary::default().facts(), Facts::default());
+    }
+
+    #[test]
+    fn many_objects_are_estimated() {
+        let mut summary = Summary::new(1_000);
+        for key in 0..100_000 {
+            summary.add(&Request::new(0, key, 3));
+        }
+        let facts = summary.facts();
+        assert!(facts.is_estimate);
+        // Four standard deviations of an estimate from 1,000 are 13 %.
+        assert!(
+            facts.objects.abs_diff(100_000) < 13_000,
+            "{}",
+            facts.objects
+        );
+        assert_eq!(facts.object_bytes.abs_diff(3 * facts.objects) / 10, 0);
+    }
+}
