@@ -34,6 +34,7 @@ macro_rules! eviction_policies {
                 QdLpFifo = evict::qd::Qd<evict::clock::Clock>,
                 Hyperbolic = evict::hyperbolic::Hyperbolic,
                 Lfu = evict::lfu::Lfu,
+                Lirs = evict::lirs::Lirs,
             }
             simulated {
                 Belady = evict::belady::Belady,

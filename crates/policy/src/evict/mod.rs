@@ -10,6 +10,7 @@ pub mod fifo;
 pub mod fifo_merge;
 pub mod hyperbolic;
 pub mod lfu;
+pub mod lirs;
 pub mod lru;
 pub mod qd;
 pub mod random;

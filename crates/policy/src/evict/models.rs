@@ -1,5 +1,7 @@
 //! Policies as plainly as they can be written, and every victim compared with theirs.
 
+mod lirs;
+
 use super::clock::{Clock, ClockConfig};
 use super::fifo::Fifo;
 use super::lfu::Lfu;

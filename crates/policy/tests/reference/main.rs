@@ -49,6 +49,7 @@ const POLICIES: &[(&str, &str, Tolerance)] = &[
     ("slru", "slru", Relative(0.02)),
     ("twoq", "twoq", Relative(0.005)),
     ("arc", "arc", Relative(0.005)),
+    ("lirs", "lirs", Relative(0.005)),
     ("hyperbolic", "hyperbolic", Relative(0.02)),
     ("belady", "belady", Absolute(1e-4)),
 ];
