@@ -117,3 +117,50 @@ def test_deadlines_in_the_past_and_at_the_ends(bench):
             assert r.ttl("b") == -1
         r.execute_command("SET", "far", "1", "PXAT", 2**62)
         assert r.pttl("far") > 2**40
+
+
+# Each index, and the granularity that INFO tells of it.
+INDEXES = {
+    "wheel": "0",
+    "sampled": "unbounded",
+    "sampled:release=5": "unbounded",
+    "buckets:120x1000": "unbounded",
+    "crawler:1": "1000",
+    "lazy": "unbounded",
+    "ordered": "0",
+}
+
+
+def test_every_index_serves(bench):
+    if bench.is_redis:
+        return
+    count = 500
+    for index, granularity in INDEXES.items():
+        with bench.start("--expiry", index) as server, server.client() as r:
+            with r.pipeline(transaction=False) as p:
+                for i in range(count):
+                    p.set(f"k{i}", "x", px=200 + i % 50)
+                    p.set(f"moved{i}", "x", ex=3600).pexpire(f"moved{i}", 250)
+                p.execute()
+            told = r.info("expiry")
+            assert str(told["expiry_granularity_ms"]) == granularity, (index, told)
+            due = time.time() + 0.25
+            while r.dbsize() > 0 and time.time() < due + (0.5 if index == "lazy" else 10):
+                time.sleep(0.01)
+            if index == "lazy":
+                assert r.dbsize() == 2 * count, "nothing goes by itself"
+                assert not any(r.mget([f"{name}{i}" for i in range(count) for name in ("k", "moved")]))
+            assert r.dbsize() == 0, (index, r.dbsize(), r.info("expiry"))
+            assert time.time() >= due - 0.06, index
+
+
+def test_a_ring_without_buckets_is_refused(bench):
+    if bench.is_redis:
+        return
+    for size in ("0x1000", "120x0", "65536x18446744073709551615"):
+        try:
+            bench.start("--expiry", f"buckets:{size}").end()
+        except RuntimeError as error:
+            assert "NUM_BUCKETSxBASE" in str(error), error
+        else:
+            raise AssertionError(f"{size} was taken")

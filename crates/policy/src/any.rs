@@ -559,6 +559,8 @@ macro_rules! facts_of_inner {
     };
 }
 
+pub(crate) use facts_of_inner;
+
 /// A host's `u64` cells as the typed cells that a policy asks for.
 pub(crate) struct Packed<'a, C>(pub(crate) &'a mut C);
 

@@ -16,6 +16,9 @@ macro_rules! expiry_indexes {
         $use! {
             Wheel = expire::wheel::Wheel,
             Sampled = expire::sampled::Sampled,
+            Buckets = expire::buckets::Buckets,
+            Crawler = expire::crawler::Crawler,
+            Lazy = expire::lazy::Lazy,
             Ordered = expire::ordered::Ordered,
         }
     };
@@ -260,9 +263,44 @@ mod tests {
         );
         assert_eq!(
             message("whale"),
-            "no expiry index is called 'whale'; expected one of: wheel sampled ordered"
+            "no expiry index is called 'whale'; expected one of: wheel sampled buckets crawler \
+             lazy ordered"
         );
     }
 
-    crate::index_suite!(AnyExpiry, ExpirySpec::default(), spec("sampled:effort=3"));
+    #[test]
+    fn a_ring_of_buckets_is_given_by_its_size() {
+        assert_eq!(spec("buckets:120x1000"), spec("buckets"));
+        assert_eq!(spec("buckets:60x1000").to_string(), "buckets:size=60x1000");
+        assert_eq!(
+            spec("buckets:size=1x1:iterations=10").to_string(),
+            "buckets:size=1x1:iterations=10"
+        );
+        for size in [
+            "0x1000",
+            "120x0",
+            "120",
+            "x",
+            "120x-1",
+            "65537x1",
+            "2x140737488355329",
+            "60000x18446744073709551615",
+            "1x18446744073709551616",
+        ] {
+            assert_eq!(
+                message(&format!("buckets:{size}")),
+                format!(
+                    "buckets: size={size}: expected NUM_BUCKETSxBASE such as 120x1000: 1 to 65536 \
+                     buckets of at least 1 ms, together at most 2^48 ms"
+                )
+            );
+        }
+    }
+
+    crate::index_suite!(
+        AnyExpiry,
+        ExpirySpec::default(),
+        spec("sampled:effort=3"),
+        spec("buckets")
+    );
 }

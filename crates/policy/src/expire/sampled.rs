@@ -30,7 +30,10 @@
 //! `effort` (1; 1 to 10): `active-expire-effort`. Looks per loop 20 to 65, stale goal 10 % to 1 %,
 //! time limit 25 % to 43 %. `hz` (10; 1 to 500): slow cycles a second. `release` (7; 5 to 7): 5 looks
 //! at entries by chance, with a goal of 25 %, and knows no effort. `shards` (1; 1 to 4096): how many
-//! indexes share the cycles and the time limit of one server: each has its turn.
+//! indexes share the cycles and the time limit of one server: each has its turn. `iterations` (0; 0
+//! to a million): the most loops of a cycle, 0 for as many as its time allows, as Redis has it.
+//! With the names of Xie and Chung's Algorithm 2, `release=5` is N = 20 and δ = 25 %, and
+//! `release=5:iterations=10` bounds it by their n = 10 as well, which no release of Redis does.
 //!
 //! # Departures
 //!
@@ -60,6 +63,8 @@ crate::knobs! {
         release: u32 = 7, 5 => 7;
         /// How many indexes share one server's cycles.
         shards: u32 = 1, 1 => 4096;
+        /// The most loops of a cycle; 0: as many as its time allows.
+        iterations: u32 = 0, 0 => 1_000_000;
     }
 }
 
@@ -74,23 +79,23 @@ const PAGE_ITEMS: usize = 1 << 10;
 
 /// An array that grows by pages, without copying.
 #[derive(Default)]
-struct Items {
+pub(super) struct Items {
     pages: Vec<Box<[Slot; PAGE_ITEMS]>>,
-    len: usize,
+    pub(super) len: usize,
 }
 
 impl Items {
-    fn get(&self, index: usize) -> Slot {
+    pub(super) fn get(&self, index: usize) -> Slot {
         debug_assert!(index < self.len);
         self.pages[index / PAGE_ITEMS][index % PAGE_ITEMS]
     }
 
-    fn set(&mut self, index: usize, slot: Slot) {
+    pub(super) fn set(&mut self, index: usize, slot: Slot) {
         debug_assert!(index < self.len);
         self.pages[index / PAGE_ITEMS][index % PAGE_ITEMS] = slot;
     }
 
-    fn push(&mut self, slot: Slot) {
+    pub(super) fn push(&mut self, slot: Slot) {
         if self.len == self.pages.len() * PAGE_ITEMS {
             self.pages.push(Box::new([Slot(0); PAGE_ITEMS]));
         }
@@ -98,15 +103,23 @@ impl Items {
         self.set(self.len - 1, slot);
     }
 
-    fn pop(&mut self) -> Option<Slot> {
+    pub(super) fn pop(&mut self) -> Option<Slot> {
         let last = self.len.checked_sub(1)?;
         let slot = self.get(last);
         self.len = last;
         // An empty page is kept against thrashing.
         if last.div_ceil(PAGE_ITEMS) + 1 < self.pages.len() {
             self.pages.pop();
+            if self.pages.len() < self.pages.capacity() / 4 {
+                self.pages.shrink_to(self.pages.len() * 2);
+            }
         }
         Some(slot)
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.pages.len() * size_of::<[Slot; PAGE_ITEMS]>()
+            + self.pages.capacity() * size_of::<Box<[Slot; PAGE_ITEMS]>>()
     }
 }
 
@@ -264,6 +277,11 @@ impl Sampled {
         true
     }
 
+    /// Whether the time of a slow cycle has come and it has not begun.
+    pub(super) fn is_slow_due(&self, now: Tick) -> bool {
+        self.items.len > 0 && self.cycle.is_none() && now >= self.next_slow
+    }
+
     /// After a loop's looks: begins the next loop, or ends the cycle.
     fn end_loop(&mut self) {
         let (goal, looks) = (
@@ -277,7 +295,8 @@ impl Sampled {
         let is_time = cycle.loop_count.is_multiple_of(LOOPS_PER_CLOCK);
         let is_cut = is_time && cycle.spent_ns > cycle.limit_ns;
         let is_stale = cycle.dead * 100 > goal * cycle.looked;
-        if is_stale && !is_cut && looks > 0 {
+        let is_last = cycle.loop_count == self.config.iterations;
+        if is_stale && !is_cut && !is_last && looks > 0 {
             (cycle.looked, cycle.dead, cycle.looks_left) = (0, 0, looks);
             return;
         }
@@ -289,8 +308,33 @@ impl Sampled {
         self.cycle = None;
     }
 
-    /// Looks at one entry; hands it out if it is dead.
-    fn look(&mut self, cells: &mut impl Cells<u32>, now: Tick) -> Option<Slot> {
+    /// [`ExpiryIndex::pop_expired`], with a word on each entry that was looked at and lives on.
+    pub(super) fn pop_seeing(
+        &mut self,
+        cells: &mut impl Cells<u32>,
+        now: Tick,
+        budget: &mut Budget,
+        mut see: impl FnMut(Tick, Slot),
+    ) -> Due {
+        while self.cycle.is_some() || (self.items.len > 0 && self.begin(now)) {
+            let looks_left = self.cycle.as_ref().map_or(0, |cycle| cycle.looks_left);
+            if looks_left == 0 || self.items.len == 0 {
+                self.end_loop();
+            } else if !budget.spend() {
+                return Due::Again;
+            } else {
+                let (slot, deadline) = self.look(cells, now);
+                if deadline < now {
+                    return Due::Slot(slot);
+                }
+                see(deadline, slot);
+            }
+        }
+        Due::Nothing
+    }
+
+    /// Looks at one entry; takes it out if it is dead.
+    fn look(&mut self, cells: &mut impl Cells<u32>, now: Tick) -> (Slot, Tick) {
         let len = self.items.len;
         let index = if self.is_release_5() {
             self.below(len)
@@ -301,19 +345,18 @@ impl Sampled {
         let deadline = cells
             .deadline(slot)
             .expect("an entry in the array has a deadline");
-        let is_dead = deadline < now;
         let cycle = self.cycle.as_mut().expect("a look belongs to a cycle");
         cycle.looks_left -= 1;
         cycle.looked += 1;
         cycle.spent_ns += LOOK_NS;
-        if !is_dead {
+        if deadline >= now {
             self.cursor = index + 1;
-            return None;
+            return (slot, deadline);
         }
         cycle.dead += 1;
         cycle.spent_ns += EXPIRE_NS;
         self.cursor = index;
-        Some(self.take(cells, index))
+        (self.take(cells, index), deadline)
     }
 }
 
@@ -380,17 +423,7 @@ impl ExpiryIndex for Sampled {
     }
 
     fn pop_expired(&mut self, cells: &mut impl Cells<u32>, now: Tick, budget: &mut Budget) -> Due {
-        while self.cycle.is_some() || (self.items.len > 0 && self.begin(now)) {
-            let looks_left = self.cycle.as_ref().map_or(0, |cycle| cycle.looks_left);
-            if looks_left == 0 || self.items.len == 0 {
-                self.end_loop();
-            } else if !budget.spend() {
-                return Due::Again;
-            } else if let Some(slot) = self.look(cells, now) {
-                return Due::Slot(slot);
-            }
-        }
-        Due::Nothing
+        self.pop_seeing(cells, now, budget, |_, _| {})
     }
 
     /// The next cycle; the present, if one is under way.
@@ -420,8 +453,7 @@ impl ExpiryIndex for Sampled {
     }
 
     fn heap_bytes(&self) -> usize {
-        self.items.pages.len() * size_of::<[Slot; PAGE_ITEMS]>()
-            + self.items.pages.capacity() * size_of::<Box<[Slot; PAGE_ITEMS]>>()
+        self.items.heap_bytes()
     }
 
     fn check(&self, cells: &impl Cells<u32>) {
@@ -531,5 +563,16 @@ mod tests {
         let left = 5_000 - found(&config, 5_000, 5_000, 100).iter().sum::<u64>();
         let percent = left * 100 / (5_000 + left);
         assert!((15..30).contains(&percent), "{percent} % left");
+    }
+
+    #[test]
+    fn ten_iterations_are_two_hundred_looks() {
+        let config = SampledConfig {
+            release: 5,
+            iterations: 10,
+            ..SampledConfig::default()
+        };
+        let found = found(&config, 0, 10_000, 10);
+        assert_eq!(found[1..], [200; 9], "all dead: 10 loops of 20 a cycle");
     }
 }

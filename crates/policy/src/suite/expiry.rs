@@ -19,13 +19,34 @@ use std::cell::Cell;
 /// Where the clock starts: an instant of this century that is no multiple of anything.
 const START: Tick = Tick(1_763_640_000_123);
 const HOUR_MS: u64 = 3_600_000;
+const DECADE_MS: u64 = 10 * 365 * 24 * HOUR_MS;
 
 /// Makes the tests of an index: `index_suite!(Wheel)`, or `index_suite!(Sampled, config, config)`
-/// with several configurations.
+/// with several configurations; `index_suite!(never reclaims Lazy)` for one that hands out nothing.
 #[macro_export]
 macro_rules! index_suite {
     ($index:ty) => { $crate::index_suite!($index, <$index as $crate::ExpiryIndex>::Config::default()); };
+    (never reclaims $index:ty) => {
+        $crate::index_suite!(@always $index, <$index as $crate::ExpiryIndex>::Config::default());
+    };
     ($index:ty, $($config:expr),+) => {
+        $crate::index_suite!(@always $index, $($config),+);
+
+        mod reclaims {
+            use super::*;
+
+            #[test]
+            fn everything_dead_comes_out() {
+                $($crate::suite::expiry::everything_dead_comes_out::<$index>(&$config);)+
+            }
+
+            #[test]
+            fn a_million_on_one_deadline() {
+                $($crate::suite::expiry::a_million_on_one_deadline::<$index>(&$config);)+
+            }
+        }
+    };
+    (@always $index:ty, $($config:expr),+) => {
         mod conforms {
             use super::*;
             use proptest::prelude::*;
@@ -57,8 +78,8 @@ macro_rules! index_suite {
             }
 
             #[test]
-            fn everything_dead_comes_out() {
-                $($crate::suite::expiry::everything_dead_comes_out::<$index>(&$config);)+
+            fn jumps_of_the_clock_are_followed() {
+                $($crate::suite::expiry::jumps_of_the_clock_are_followed::<$index>(&$config);)+
             }
         }
     };
@@ -272,4 +293,133 @@ pub fn everything_dead_comes_out<I: ExpiryIndex>(config: &I::Config) {
         "an empty index is small: {}",
         index.heap_bytes()
     );
+}
+
+/// A million entries on one deadline, and some after it: no call does more than its budget allows,
+/// only dead ones come out, all of them in the end, and their memory with them.
+pub fn a_million_on_one_deadline<I: ExpiryIndex>(config: &I::Config) {
+    const COUNT: u64 = 1_000_000;
+    const STEPS: u32 = 500;
+    let crowded = Tick(START.0 + 1_000);
+    let deadlines = (0..COUNT + 1_000).map(|number| Tick(crowded.0 + number.saturating_sub(COUNT)));
+    let (mut host, mut index, _) = filled::<I>(config, deadlines);
+    assert!(index.backlog(Tick(crowded.0 + 1)) as u64 >= COUNT);
+    let mut left = COUNT + 1_000;
+    let mut now = START;
+    while left > 0 {
+        now = now.max(index.next_due().expect("something is left"));
+        assert!(now.0 < START.0 + HOUR_MS, "{left} are left after an hour");
+        host.host.set_now(now);
+        host.looks.set(0);
+        let due = index.pop_expired(&mut host, now, &mut Budget(STEPS));
+        assert!(
+            host.looks.get() <= 2 * STEPS + 16,
+            "a call looked at {}",
+            host.looks.get()
+        );
+        if let Due::Slot(slot) = due {
+            assert!(host.host.deadline(slot).is_some_and(|dead| dead < now));
+            host.host.free(slot);
+            left -= 1;
+        }
+    }
+    assert!(index.is_empty());
+    assert!(
+        index.heap_bytes() <= 8 << 10,
+        "an empty index is small: {}",
+        index.heap_bytes()
+    );
+}
+
+/// The clock goes an hour and ten years forward and back, among deadlines from the epoch to the
+/// horizon. After each jump some entries are inserted. Nothing comes out early; what is overdue by
+/// more than the index promises has come out; and at the end of time everything has, if the index
+/// hands out anything at all.
+pub fn jumps_of_the_clock_are_followed<I: ExpiryIndex>(config: &I::Config) {
+    const PER_KIND: u64 = 20;
+    let (mut host, mut index, _) = filled::<I>(config, core::iter::empty());
+    let mut held = Vec::new();
+    let hour = HOUR_MS as i64;
+    let decade = DECADE_MS as i64;
+    let mut now = START;
+    for jump in [
+        0,
+        1,
+        hour,
+        -hour,
+        hour,
+        decade,
+        -decade,
+        -decade,
+        2 * decade,
+        -hour,
+        hour,
+        decade,
+    ] {
+        now = now
+            .0
+            .checked_add_signed(jump)
+            .map(Tick)
+            .expect("the jumps stay after the epoch");
+        host.host.set_now(now);
+        for number in 0..PER_KIND {
+            for deadline in [
+                number,
+                now.0 - number,
+                now.0 + number,
+                now.0 + 50 * number,
+                now.0 + HOUR_MS + number,
+                now.0 + DECADE_MS + number,
+                Tick::MAX.0 - number,
+            ] {
+                let slot = host.host.add(0, 1, Some(Tick(deadline)));
+                host.host.tell(slot);
+                index.insert(&mut host, slot);
+                held.push((slot, Tick(deadline)));
+            }
+        }
+        // It is called for two minutes, so that what runs at intervals has run.
+        let end = now.0 + 120_000;
+        while let Some(due) = index.next_due().filter(|due| due.0 <= end) {
+            now = now.max(due);
+            host.host.set_now(now);
+            pop_all(&mut host, &mut index, &mut held, now);
+        }
+        now = Tick(end);
+        host.host.set_now(now);
+        if let Some(late) = index.granularity() {
+            let overdue = held.iter().find(|held| held.1.0 + late + 1 < now.0);
+            assert!(overdue.is_none(), "{overdue:?} is overdue at {now:?}");
+        }
+        index.check(&host);
+    }
+    now = Tick(Tick::MAX.0 + 1);
+    while let Some(due) = index.next_due() {
+        assert!(due.0 < Tick::MAX.0 + HOUR_MS, "{} are left", held.len());
+        now = now.max(due);
+        host.host.set_now(now);
+        pop_all(&mut host, &mut index, &mut held, now);
+    }
+    assert_eq!(index.len(), held.len());
+}
+
+/// Calls until it says `Nothing`; takes what comes out off the list.
+fn pop_all<I: ExpiryIndex>(
+    host: &mut Counting<I::Link>,
+    index: &mut I,
+    held: &mut Vec<(Slot, Tick)>,
+    now: Tick,
+) {
+    loop {
+        match index.pop_expired(host, now, &mut Budget(100)) {
+            Due::Slot(slot) => {
+                let position = held.iter().position(|held| held.0 == slot);
+                let (_, deadline) = held.swap_remove(position.expect("it was inserted"));
+                assert!(deadline < now, "{slot:?} is early: {deadline:?} at {now:?}");
+                host.host.free(slot);
+            }
+            Due::Again => {}
+            Due::Nothing => break,
+        }
+    }
 }

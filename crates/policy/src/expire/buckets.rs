@@ -1,0 +1,681 @@
+//! `buckets`: Bucket-Based Expiration, a ring of buckets by deadline in front of sampling.
+//!
+//! # Idea
+//!
+//! A deadline divided by `BASE` is its *time*; the time modulo `NUM_BUCKETS` is its bucket. A bucket
+//! is a set of entries that share one time, so that once the time has passed all of them are dead
+//! and none is looked at in vain. An entry whose bucket is taken by another time is kept in
+//! `expires` alone. Ten times a second *activeExpiration* goes once around the ring, beginning where
+//! it stopped, and empties what has passed; when it has come around, [`sampled`](super::sampled)
+//! looks for what found no bucket.
+//!
+//! # Source
+//!
+//! G. Xie, Y.-C. Chung: Bucket-Based Expiration Algorithm: Improving Eviction Efficiency for
+//! In-Memory Key-Value Database, MEMSYS 2020, <https://doi.org/10.1145/3422575.3422797>, Algorithms 3
+//! and 4, sections 3.1 to 3.3. The second part is Redis 5.0's, on which the authors built.
+//!
+//! # State
+//!
+//! Per entry: a 4-byte reference in `expires`, one in a bucket unless that was taken, and 8 bytes
+//! for its places in both: 16 bytes, in buckets of less than a thousand up to 8 more. Besides: 32
+//! bytes a bucket, and what `sampled` has.
+//!
+//! # Cost
+//!
+//! Every verb O(1). A bucket passed, an entry handed out and a look are a step each; in the first
+//! part nothing alive is looked at.
+//!
+//! # Knobs
+//!
+//! `size` (120x1000): `NUM_BUCKETS` × `BASE`, the latter in milliseconds. Their product should
+//! exceed the longest TTL by far: the authors find twice that best, and at once that the buckets are
+//! not free again in time. `iterations` (0): as of `sampled`, for the second part.
+//!
+//! # Departures
+//!
+//! The time limit is the host's budget: when it ends a call, the next goes on in the same bucket.
+//! The set is an array, and an entry knows its place there. A bucket is free when its set is empty;
+//! the authors mark it by a time of 0, which a deadline of 1970 has as well.
+//!
+//! # Avoid when
+//!
+//! TTLs differ by orders of magnitude, or the longest is not known: what finds no bucket waits for
+//! a sample. `buckets-auto` chooses the two numbers itself.
+
+use super::sampled::{Sampled, SampledConfig};
+use crate::any::{Knob, Knobs};
+use crate::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
+
+/// The most buckets of a ring.
+pub(super) const BUCKETS_MAX: u32 = 1 << 16;
+/// References of a full page of a bucket.
+const PAGE_ITEMS: usize = 1 << 10;
+
+/// The knobs of [`Buckets`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct BucketsConfig {
+    /// `NUM_BUCKETS`.
+    pub num_buckets: u32,
+    /// `BASE`, in milliseconds.
+    pub base: u64,
+    /// The most loops of a cycle in the second part; 0: as many as its time allows.
+    pub iterations: u32,
+}
+
+impl Default for BucketsConfig {
+    /// What the authors found best for TTLs of up to a minute.
+    fn default() -> Self {
+        BucketsConfig {
+            num_buckets: 120,
+            base: 1_000,
+            iterations: 0,
+        }
+    }
+}
+
+impl Knobs for BucketsConfig {
+    const KNOBS: &'static [Knob] = &[
+        Knob {
+            name: "size",
+            default: "120x1000",
+            range: "NUM_BUCKETSxBASE such as 120x1000: 1 to 65536 buckets of at least 1 ms, \
+                    together at most 2^48 ms",
+        },
+        Knob {
+            name: "iterations",
+            default: "0",
+            range: "0 to 1_000_000",
+        },
+    ];
+
+    fn set(&mut self, name: &str, value: &str) -> bool {
+        let mut config = self.clone();
+        let is_read = match name {
+            "size" => value.split_once('x').is_some_and(|(count, base)| {
+                let (count, base) = (count.parse(), base.parse());
+                config.num_buckets = count.clone().unwrap_or(0);
+                config.base = base.clone().unwrap_or(0);
+                count.is_ok() && base.is_ok()
+            }),
+            "iterations" => value.parse().is_ok_and(|iterations| {
+                config.iterations = iterations;
+                true
+            }),
+            _ => false,
+        };
+        let is_good = is_read && config.is_valid();
+        if is_good {
+            *self = config;
+        }
+        is_good
+    }
+
+    fn show(&self, name: &str) -> String {
+        match name {
+            "size" => format!("{}x{}", self.num_buckets, self.base),
+            "iterations" => self.iterations.to_string(),
+            _ => String::new(),
+        }
+    }
+
+    fn is_valid(&self) -> bool {
+        let size = u64::from(self.num_buckets).checked_mul(self.base);
+        (1..=BUCKETS_MAX).contains(&self.num_buckets)
+            && self.base > 0
+            && size.is_some_and(|size| size <= 1 << 48)
+            && self.iterations <= 1_000_000
+    }
+}
+
+/// A set of slots: pages of a thousand, of which the last grows and shrinks.
+#[derive(Default)]
+struct Bucket {
+    pages: Vec<Vec<Slot>>,
+}
+
+impl Bucket {
+    fn len(&self) -> usize {
+        let last = self.pages.last().map_or(0, Vec::len);
+        self.pages.len().saturating_sub(1) * PAGE_ITEMS + last
+    }
+
+    fn get(&self, index: usize) -> Slot {
+        self.pages[index / PAGE_ITEMS][index % PAGE_ITEMS]
+    }
+
+    fn set(&mut self, index: usize, slot: Slot) {
+        self.pages[index / PAGE_ITEMS][index % PAGE_ITEMS] = slot;
+    }
+
+    fn push(&mut self, slot: Slot) {
+        if self
+            .pages
+            .last()
+            .is_none_or(|page| page.len() == PAGE_ITEMS)
+        {
+            self.pages.push(Vec::new());
+        }
+        let page = self.pages.last_mut().expect("there is one with room");
+        if page.len() == page.capacity() {
+            let more = page.len().clamp(4, PAGE_ITEMS - page.len());
+            page.reserve_exact(more);
+        }
+        page.push(slot);
+    }
+
+    fn pop(&mut self) -> Option<Slot> {
+        let page = self.pages.last_mut()?;
+        let slot = page.pop();
+        if page.is_empty() {
+            self.pages.pop();
+            if self.pages.len() <= self.pages.capacity() / 4 {
+                self.pages.shrink_to(self.pages.len() * 2);
+            }
+        } else if page.len() < page.capacity() / 4 {
+            page.shrink_to(page.len() * 2);
+        }
+        slot
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let full = self.pages.len().saturating_sub(1) * PAGE_ITEMS;
+        let last = self.pages.last().map_or(0, Vec::capacity);
+        (full + last) * size_of::<Slot>() + self.pages.capacity() * size_of::<Vec<Slot>>()
+    }
+}
+
+/// What [`Ring::expire_bucket`] found; the names are Algorithm 4's.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Status {
+    /// Nothing is in the bucket.
+    Empty,
+    /// Its time has not passed.
+    TimeUnreached,
+    /// Its time has passed: one of its entries, taken out.
+    Expired(Slot),
+}
+
+/// `buckets`, `times` and `current_bucket_id`.
+pub(super) struct Ring {
+    buckets: Box<[Bucket]>,
+    times: Box<[u64]>,
+    pub(super) base: u64,
+    pub(super) current_bucket_id: usize,
+    /// Entries in all buckets.
+    pub(super) len: usize,
+    /// Bytes of all buckets.
+    bytes: usize,
+}
+
+impl Ring {
+    pub(super) fn new(num_buckets: u32, base: u64) -> Self {
+        assert!(num_buckets > 0);
+        assert!(base > 0);
+        Ring {
+            buckets: (0..num_buckets).map(|_| Bucket::default()).collect(),
+            times: vec![0; num_buckets as usize].into(),
+            base,
+            current_bucket_id: 0,
+            len: 0,
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn num_buckets(&self) -> usize {
+        self.buckets.len()
+    }
+
+    pub(super) fn timestamp_to_bucket_id(&self, deadline: Tick) -> usize {
+        (deadline.0 / self.base % self.buckets.len() as u64) as usize
+    }
+
+    /// Puts the entry into its bucket unless another time has that; its place there.
+    pub(super) fn add(&mut self, deadline: Tick, slot: Slot) -> Option<usize> {
+        let id = self.timestamp_to_bucket_id(deadline);
+        let time = deadline.0 / self.base;
+        let bucket = &mut self.buckets[id];
+        let place = bucket.len();
+        if place == 0 {
+            self.times[id] = time;
+        } else if self.times[id] != time {
+            return None;
+        }
+        let before = bucket.heap_bytes();
+        bucket.push(slot);
+        self.bytes = self.bytes + bucket.heap_bytes() - before;
+        self.len += 1;
+        Some(place)
+    }
+
+    fn take_last(&mut self, id: usize) -> Option<Slot> {
+        let bucket = &mut self.buckets[id];
+        let before = bucket.heap_bytes();
+        let slot = bucket.pop()?;
+        self.bytes = self.bytes + bucket.heap_bytes() - before;
+        self.len -= 1;
+        Some(slot)
+    }
+
+    /// Takes the entry at `place` of a bucket out; the entry that takes its place, if one does.
+    pub(super) fn remove_from_bucket(
+        &mut self,
+        id: usize,
+        place: usize,
+        slot: Slot,
+    ) -> Option<Slot> {
+        assert_eq!(
+            self.buckets[id].get(place),
+            slot,
+            "an entry knows its place"
+        );
+        let last = self.take_last(id).expect("the bucket holds the entry");
+        if last == slot {
+            return None;
+        }
+        self.buckets[id].set(place, last);
+        Some(last)
+    }
+
+    /// The host relocated the entry.
+    pub(super) fn rename(&mut self, deadline: Tick, place: usize, old: Slot, new: Slot) {
+        let bucket = &mut self.buckets[self.timestamp_to_bucket_id(deadline)];
+        assert_eq!(bucket.get(place), old);
+        bucket.set(place, new);
+    }
+
+    /// Takes one entry out of the bucket if its time has passed.
+    pub(super) fn expire_bucket(&mut self, id: usize, now: Tick) -> Status {
+        if self.buckets[id].pages.is_empty() {
+            return Status::Empty;
+        }
+        if now.0 / self.base <= self.times[id] {
+            return Status::TimeUnreached;
+        }
+        Status::Expired(self.take_last(id).expect("the bucket is not empty"))
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.bytes + self.buckets.len() * (size_of::<Bucket>() + size_of::<u64>())
+    }
+
+    /// `place_of` tells what an entry keeps as its place.
+    pub(super) fn check(&self, facts: &impl Facts, place_of: impl Fn(Slot) -> Option<usize>) {
+        let mut len = 0;
+        let mut bytes = 0;
+        for (id, bucket) in self.buckets.iter().enumerate() {
+            for place in 0..bucket.len() {
+                let slot = bucket.get(place);
+                let deadline = facts
+                    .deadline(slot)
+                    .expect("an entry in a bucket has a deadline");
+                assert_eq!(self.timestamp_to_bucket_id(deadline), id);
+                assert_eq!(deadline.0 / self.base, self.times[id]);
+                assert_eq!(place_of(slot), Some(place));
+            }
+            len += bucket.len();
+            bytes += bucket.heap_bytes();
+        }
+        assert_eq!((self.len, self.bytes), (len, bytes));
+        assert!(self.current_bucket_id < self.buckets.len());
+    }
+}
+
+/// The low half of each entry's bits: its place in `expires`.
+pub(super) struct InExpires<'a, C>(pub(super) &'a mut C);
+
+impl<C: Cells<u64>> Facts for InExpires<'_, C> {
+    crate::any::facts_of_inner!(C);
+}
+
+impl<C: Cells<u64>> Cells<u32> for InExpires<'_, C> {
+    fn get(&self, slot: Slot) -> u32 {
+        self.0.get(slot) as u32
+    }
+    fn set(&mut self, slot: Slot, index: u32) {
+        let link = self.0.get(slot);
+        self.0
+            .set(slot, link & !u64::from(u32::MAX) | u64::from(index));
+    }
+}
+
+/// The same to look at only.
+pub(super) struct InExpiresView<'a, C>(pub(super) &'a C);
+
+impl<C: Cells<u64>> Facts for InExpiresView<'_, C> {
+    crate::any::facts_of_inner!(C);
+}
+
+impl<C: Cells<u64>> Cells<u32> for InExpiresView<'_, C> {
+    fn get(&self, slot: Slot) -> u32 {
+        self.0.get(slot) as u32
+    }
+    fn set(&mut self, _slot: Slot, _index: u32) {
+        unreachable!("a check only reads: it has the cells by shared reference");
+    }
+}
+
+/// The high half of an entry's bits: its place in a bucket and 1, or 0 when it is in none.
+pub(super) fn high_half(cells: &impl Cells<u64>, slot: Slot) -> u32 {
+    (cells.get(slot) >> 32) as u32
+}
+
+pub(super) fn set_high_half(cells: &mut impl Cells<u64>, slot: Slot, half: u32) {
+    let link = cells.get(slot);
+    cells.set(slot, u64::from(link as u32) | u64::from(half) << 32);
+}
+
+fn place_of(cells: &impl Cells<u64>, slot: Slot) -> Option<usize> {
+    high_half(cells, slot)
+        .checked_sub(1)
+        .map(|place| place as usize)
+}
+
+/// Bucket-Based Expiration; see the [module](self).
+pub struct Buckets {
+    ring: Ring,
+    expires: Sampled,
+    /// Buckets that activeExpiration has yet to pass; `None` between two of them.
+    round: Option<usize>,
+}
+
+/// Redis 5.0's rules, for what is kept in `expires` alone.
+pub(super) fn second_part(iterations: u32) -> SampledConfig {
+    SampledConfig {
+        release: 5,
+        iterations,
+        ..SampledConfig::default()
+    }
+}
+
+impl Buckets {
+    /// The bucket's part of setExpire.
+    fn put(&mut self, cells: &mut impl Cells<u64>, slot: Slot) {
+        let deadline = cells
+            .deadline(slot)
+            .expect("an entry is filed with its deadline");
+        let half = self.ring.add(deadline, slot).map_or(0, |place| place + 1);
+        set_high_half(cells, slot, half as u32);
+    }
+
+    /// The bucket's part of removeExpire; `deadline` is that by which the entry was filed.
+    fn take(&mut self, cells: &mut impl Cells<u64>, slot: Slot, deadline: Tick) {
+        let Some(place) = place_of(cells, slot) else {
+            return;
+        };
+        let id = self.ring.timestamp_to_bucket_id(deadline);
+        if let Some(other) = self.ring.remove_from_bucket(id, place, slot) {
+            set_high_half(cells, other, place as u32 + 1);
+        }
+        set_high_half(cells, slot, 0);
+    }
+
+    /// The first part of activeExpiration.
+    fn round(&mut self, now: Tick, budget: &mut Budget) -> Due {
+        while let Some(left) = self.round {
+            if left == 0 {
+                self.round = None;
+            } else if !budget.spend() {
+                return Due::Again;
+            } else {
+                let id = self.ring.current_bucket_id;
+                if let Status::Expired(slot) = self.ring.expire_bucket(id, now) {
+                    return Due::Slot(slot);
+                }
+                self.ring.current_bucket_id = (id + 1) % self.ring.num_buckets();
+                self.round = Some(left - 1);
+            }
+        }
+        Due::Nothing
+    }
+}
+
+impl ExpiryIndex for Buckets {
+    /// The entry's places in `expires` and in its bucket.
+    type Link = u64;
+    type Config = BucketsConfig;
+    const NAME: &'static str = "buckets";
+
+    fn new(now: Tick, config: &BucketsConfig, seed: u64) -> Self {
+        assert!(config.is_valid());
+        Buckets {
+            ring: Ring::new(config.num_buckets, config.base),
+            expires: Sampled::new(now, &second_part(config.iterations), seed),
+            round: None,
+        }
+    }
+
+    fn granularity(&self) -> Option<u64> {
+        None
+    }
+
+    fn insert(&mut self, cells: &mut impl Cells<u64>, slot: Slot) {
+        self.expires.insert(&mut InExpires(cells), slot);
+        self.put(cells, slot);
+    }
+
+    fn remove(&mut self, cells: &mut impl Cells<u64>, slot: Slot) {
+        let deadline = cells
+            .deadline(slot)
+            .expect("a removed entry still has its deadline");
+        self.take(cells, slot, deadline);
+        self.expires.remove(&mut InExpires(cells), slot);
+    }
+
+    fn update(&mut self, cells: &mut impl Cells<u64>, slot: Slot, old: Tick) {
+        self.take(cells, slot, old);
+        self.expires.update(&mut InExpires(cells), slot, old);
+        self.put(cells, slot);
+    }
+
+    fn moved(&mut self, cells: &mut impl Cells<u64>, old: Slot, new: Slot) {
+        let deadline = cells
+            .deadline(new)
+            .expect("an entry that moved kept its deadline");
+        if let Some(place) = place_of(cells, new) {
+            self.ring.rename(deadline, place, old, new);
+        }
+        self.expires.moved(&mut InExpires(cells), old, new);
+    }
+
+    fn pop_expired(&mut self, cells: &mut impl Cells<u64>, now: Tick, budget: &mut Budget) -> Due {
+        if self.round.is_none() && self.expires.is_slow_due(now) {
+            self.round = Some(self.ring.num_buckets());
+        }
+        let due = match self.round(now, budget) {
+            Due::Slot(slot) => {
+                self.expires.remove(&mut InExpires(cells), slot);
+                Due::Slot(slot)
+            }
+            Due::Again => Due::Again,
+            Due::Nothing => {
+                let due = self.expires.pop_expired(&mut InExpires(cells), now, budget);
+                if let Due::Slot(slot) = due {
+                    let deadline = cells.deadline(slot).expect("what is dead has a deadline");
+                    self.take(cells, slot, deadline);
+                }
+                due
+            }
+        };
+        if self.expires.is_empty() {
+            self.round = None;
+        }
+        due
+    }
+
+    fn next_due(&self) -> Option<Tick> {
+        match self.round {
+            Some(_) => Some(Tick(0)),
+            None => self.expires.next_due(),
+        }
+    }
+
+    fn backlog(&self, now: Tick) -> usize {
+        self.expires.backlog(now)
+    }
+
+    fn len(&self) -> usize {
+        self.expires.len()
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.expires.heap_bytes() + self.ring.heap_bytes()
+    }
+
+    fn check(&self, cells: &impl Cells<u64>) {
+        self.expires.check(&InExpiresView(cells));
+        self.ring.check(cells, |slot| place_of(cells, slot));
+        assert!(self.ring.len <= self.expires.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::host::Host;
+
+    fn config(num_buckets: u32, base: u64) -> BucketsConfig {
+        BucketsConfig {
+            num_buckets,
+            base,
+            iterations: 0,
+        }
+    }
+
+    crate::index_suite!(
+        Buckets,
+        BucketsConfig::default(),
+        config(7, 64),
+        config(1, 1)
+    );
+
+    /// The host, the index, and the names of section 3.3.
+    struct Illustration {
+        host: Host<u64>,
+        index: Buckets,
+    }
+
+    impl Illustration {
+        fn set_expire(&mut self, key: Option<Slot>, deadline: u64) -> Slot {
+            let deadline = Tick(deadline);
+            let Some(slot) = key else {
+                let slot = self.host.add(0, 1, Some(deadline));
+                self.host.tell(slot);
+                self.index.insert(&mut self.host, slot);
+                return slot;
+            };
+            let old = self.host.set_deadline(slot, Some(deadline));
+            self.index
+                .update(&mut self.host, slot, old.expect("it had one"));
+            slot
+        }
+
+        /// One activeExpiration, with time for two keys: what it evicts.
+        fn active_expiration(&mut self, seconds: u64) -> Vec<Slot> {
+            let now = Tick(seconds * 1_000);
+            self.host.set_now(now);
+            let mut evicted = vec![];
+            while evicted.len() < 2 {
+                let due = self
+                    .index
+                    .pop_expired(&mut self.host, now, &mut Budget(100));
+                let Due::Slot(slot) = due else {
+                    break;
+                };
+                self.host.free(slot);
+                evicted.push(slot);
+            }
+            self.check();
+            evicted
+        }
+
+        fn bucket(&self, id: usize) -> Vec<Slot> {
+            let bucket = &self.index.ring.buckets[id];
+            let mut slots: Vec<Slot> = (0..bucket.len()).map(|place| bucket.get(place)).collect();
+            slots.sort_unstable();
+            slots
+        }
+
+        fn check(&self) {
+            self.index.check(&self.host);
+        }
+    }
+
+    #[test]
+    fn the_illustration_of_section_3_3() {
+        let mut host = Host::new(Tick(0));
+        let index = Buckets::new(Tick(0), &config(3, 1_000), 1);
+        host.set_now(Tick(0));
+        let mut it = Illustration { host, index };
+        // 00:00
+        let a = it.set_expire(None, 1_023);
+        let b = it.set_expire(None, 2_100);
+        let c = it.set_expire(None, 2_020);
+        assert_eq!((it.bucket(1), it.bucket(2)), (vec![a], vec![b, c]));
+        assert_eq!(it.index.ring.times[1..], [1, 2]);
+        assert_eq!(it.index.expires.len(), 3);
+        // 00:01: a is overwritten, d set, the expiration of c removed.
+        assert_eq!(it.active_expiration(1), []);
+        it.set_expire(Some(a), 2_023);
+        assert_eq!(it.bucket(1), [], "a has left bucket 1, which is free again");
+        let d = it.set_expire(None, 2_450);
+        it.index.remove(&mut it.host, c);
+        it.host.untell(c);
+        it.host.set_deadline(c, None);
+        assert_eq!(it.bucket(2), [a, b, d]);
+        // 00:02: bucket 2 is taken by time 2; e is stored in expires alone.
+        assert_eq!(it.active_expiration(2), []);
+        let e = it.set_expire(None, 5_015);
+        assert_eq!(it.bucket(2), [a, b, d]);
+        assert_eq!(it.index.expires.len(), 4);
+        assert_eq!(place_of(&it.host, e), None);
+        // 00:03: time for two of bucket 2's three; current_bucket_id stays there.
+        let mut evicted = it.active_expiration(3);
+        assert_eq!(evicted.len(), 2);
+        assert_eq!(it.index.ring.current_bucket_id, 2);
+        assert_eq!(it.index.next_due(), Some(Tick(0)), "it was cut");
+        // 00:04: the last of them.
+        evicted.extend(it.active_expiration(4));
+        evicted.sort_unstable();
+        assert_eq!(evicted, [a, b, d]);
+        assert_eq!(it.index.expires.len(), 1);
+        assert_eq!(it.index.ring.len, 0);
+        // Only the second part will find e.
+        assert_eq!(it.active_expiration(5), []);
+        assert_eq!(it.active_expiration(6), [e]);
+    }
+
+    #[test]
+    fn a_timestamp_leads_to_its_bucket() {
+        // The example of section 3.2, whose quotient is the time 1590500917.
+        let ring = Ring::new(60, 1_000);
+        assert_eq!(
+            ring.timestamp_to_bucket_id(Tick(1_590_500_917_012)),
+            1_590_500_917 % 60
+        );
+    }
+
+    #[test]
+    fn with_a_ring_of_twice_the_ttl_every_entry_finds_its_bucket() {
+        let mut host = Host::new(Tick(1_000_000));
+        let mut index = Buckets::new(Tick(1_000_000), &config(120, 1_000), 1);
+        let mut lag_ms_max = 0;
+        for tick in 1_000_000..1_200_000 {
+            host.set_now(Tick(tick));
+            let slot = host.add(0, 1, Some(Tick(tick + 60_000)));
+            host.tell(slot);
+            index.insert(&mut host, slot);
+            assert!(place_of(&host, slot).is_some());
+            while index.next_due().is_some_and(|due| due.0 <= tick) {
+                if let Due::Slot(slot) = index.pop_expired(&mut host, Tick(tick), &mut Budget(50)) {
+                    let deadline = host.deadline(slot).expect("it still lives");
+                    lag_ms_max = lag_ms_max.max(tick - deadline.0);
+                    host.free(slot);
+                }
+            }
+        }
+        // The rest of a second, and up to a tenth of a second until the next round.
+        assert!((1_000..=1_100).contains(&lag_ms_max), "{lag_ms_max} ms");
+        assert!((60_000..=61_200).contains(&index.len()), "{}", index.len());
+    }
+}

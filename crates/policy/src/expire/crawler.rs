@@ -1,0 +1,248 @@
+//! `crawler`: memcached's crawl over everything, at an interval.
+//!
+//! # Idea
+//!
+//! Nothing is kept in order. Once an interval every entry that has a deadline is looked at, and the
+//! dead ones are handed out: nothing is missed, and nearly every look is in vain.
+//!
+//! # Source
+//!
+//! memcached's LRU crawler, `crawler.c`, release 1.4.24 (2015) and later,
+//! <https://github.com/memcached/memcached/blob/master/crawler.c>; *full cache scan* in J. Yang:
+//! Designing Efficient and Scalable Key-value Cache Management Systems, PhD thesis, Carnegie Mellon
+//! University 2024, Table 4.2.
+//!
+//! # State
+//!
+//! Per entry: a 4-byte reference in an array and 4 bytes for its place there. Besides: a page of
+//! 4 KiB that is not full, 8 bytes a page.
+//!
+//! # Cost
+//!
+//! Insert, update, remove and moved O(1). A crawl takes a step for each entry held, whether or not
+//! one of them is dead.
+//!
+//! # Knobs
+//!
+//! `interval` (60; 1 to 86400): seconds from the beginning of a crawl to that of the next.
+//!
+//! # Departures
+//!
+//! memcached crawls its LRU lists by an item of its own in each, sleeps between the items so that
+//! a crawl lasts, and stretches the interval up to an hour while crawls bring little; here the
+//! interval stays, and the budget divides a crawl. It looks at entries without a deadline as well;
+//! here only those that the index was told of are looked at.
+//!
+//! # Avoid when
+//!
+//! There are more than a few entries, or anyone waits for them to go.
+
+use super::sampled::Items;
+use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
+
+crate::knobs! {
+    /// The knobs of [`Crawler`].
+    pub struct CrawlerConfig {
+        /// Seconds from the beginning of a crawl to that of the next.
+        interval: u32 = 60, 1 => 86_400;
+    }
+}
+
+/// The scan of everything; see the [module](self).
+pub struct Crawler {
+    interval_ms: u64,
+    items: Items,
+    /// In a crawl, how many of the array's first entries are yet to be looked at. It goes downward,
+    /// since the entry that takes the place of one removed comes from the end.
+    cursor: Option<usize>,
+    next_crawl: Tick,
+    /// No entry dies before this.
+    earliest: Tick,
+}
+
+impl Crawler {
+    /// Notes a deadline, and that the clock jumped back, if it did.
+    fn note(&mut self, cells: &impl Cells<u32>, slot: Slot) {
+        let deadline = cells
+            .deadline(slot)
+            .expect("an entry in the index has a deadline");
+        self.earliest = self.earliest.min(deadline);
+        let latest = cells.now().0 + self.interval_ms;
+        self.next_crawl = Tick(self.next_crawl.0.min(latest));
+    }
+
+    fn put(&mut self, cells: &mut impl Cells<u32>, index: usize, slot: Slot) {
+        self.items.set(index, slot);
+        cells.set(slot, index as u32);
+    }
+
+    /// Takes the entry at this place out; the last takes its place.
+    fn take(&mut self, cells: &mut impl Cells<u32>, index: usize) -> Slot {
+        let slot = self.items.get(index);
+        let last = self.items.pop().expect("an entry that is held has a place");
+        if last != slot {
+            self.put(cells, index, last);
+        }
+        if self.items.len == 0 {
+            self.earliest = Tick(u64::MAX);
+            self.cursor = None;
+        }
+        slot
+    }
+
+    /// Begins a crawl, if one is due.
+    fn begin(&mut self, now: Tick) {
+        if self.cursor.is_some() || self.items.len == 0 || now < self.next_crawl {
+            return;
+        }
+        let missed = (now.0 - self.next_crawl.0) / self.interval_ms;
+        self.next_crawl = Tick(self.next_crawl.0 + (missed + 1) * self.interval_ms);
+        self.cursor = Some(self.items.len);
+    }
+}
+
+impl ExpiryIndex for Crawler {
+    /// The entry's place in the array.
+    type Link = u32;
+    type Config = CrawlerConfig;
+    const NAME: &'static str = "crawler";
+
+    fn new(now: Tick, config: &CrawlerConfig, _seed: u64) -> Self {
+        use crate::any::Knobs;
+        assert!(config.is_valid());
+        let interval_ms = u64::from(config.interval) * 1_000;
+        Crawler {
+            interval_ms,
+            items: Items::default(),
+            cursor: None,
+            next_crawl: Tick(now.0 + interval_ms),
+            earliest: Tick(u64::MAX),
+        }
+    }
+
+    /// An interval: what dies right after it was looked at is found by the next crawl.
+    fn granularity(&self) -> Option<u64> {
+        Some(self.interval_ms)
+    }
+
+    fn insert(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
+        self.note(cells, slot);
+        self.items.push(slot);
+        self.put(cells, self.items.len - 1, slot);
+    }
+
+    fn remove(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
+        let taken = self.take(cells, cells.get(slot) as usize);
+        assert_eq!(taken, slot, "only what was inserted is removed");
+    }
+
+    fn update(&mut self, cells: &mut impl Cells<u32>, slot: Slot, _old: Tick) {
+        self.note(cells, slot);
+    }
+
+    fn moved(&mut self, cells: &mut impl Cells<u32>, old: Slot, new: Slot) {
+        let index = cells.get(new) as usize;
+        assert_eq!(
+            self.items.get(index),
+            old,
+            "only what was inserted is moved"
+        );
+        self.items.set(index, new);
+    }
+
+    fn pop_expired(&mut self, cells: &mut impl Cells<u32>, now: Tick, budget: &mut Budget) -> Due {
+        self.begin(now);
+        while let Some(cursor) = self.cursor {
+            // Removals may have left fewer.
+            let Some(index) = cursor.min(self.items.len).checked_sub(1) else {
+                self.cursor = None;
+                // The next is due already if this one lasted for an interval.
+                self.begin(now);
+                continue;
+            };
+            if !budget.spend() {
+                return Due::Again;
+            }
+            self.cursor = Some(index);
+            let deadline = cells
+                .deadline(self.items.get(index))
+                .expect("an entry in the array has a deadline");
+            if deadline < now {
+                return Due::Slot(self.take(cells, index));
+            }
+        }
+        Due::Nothing
+    }
+
+    /// The next crawl; the present, if one is under way.
+    fn next_due(&self) -> Option<Tick> {
+        match self.cursor {
+            _ if self.items.len == 0 => None,
+            Some(_) => Some(Tick(0)),
+            None => Some(self.next_crawl),
+        }
+    }
+
+    /// All that are held, once the first may be dead.
+    fn backlog(&self, now: Tick) -> usize {
+        if self.earliest < now {
+            self.items.len
+        } else {
+            0
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.items.len
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.items.heap_bytes()
+    }
+
+    fn check(&self, cells: &impl Cells<u32>) {
+        for index in 0..self.items.len {
+            let slot = self.items.get(index);
+            assert_eq!(cells.get(slot) as usize, index);
+            let deadline = cells
+                .deadline(slot)
+                .expect("an entry in the array has a deadline");
+            assert!(self.earliest <= deadline);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::host::Host;
+
+    crate::index_suite!(
+        Crawler,
+        CrawlerConfig::default(),
+        CrawlerConfig { interval: 1 }
+    );
+
+    #[test]
+    fn each_crawl_looks_at_everything() {
+        let start = Tick(1_000_000);
+        let mut host = Host::new(start);
+        let mut index = Crawler::new(start, &CrawlerConfig::default(), 1);
+        for number in 0..1_000 {
+            let deadline = if number % 100 == 0 { 10 } else { 3_600_000 };
+            let slot = host.add(number, 1, Some(Tick(start.0 + deadline)));
+            host.tell(slot);
+            index.insert(&mut host, slot);
+        }
+        let now = index.next_due().expect("a crawl comes");
+        assert_eq!(now.0, start.0 + 60_000);
+        let mut budget = Budget(10_000);
+        let mut found = 0;
+        while let Due::Slot(slot) = index.pop_expired(&mut host, now, &mut budget) {
+            host.free(slot);
+            found += 1;
+        }
+        assert_eq!((found, budget.0), (10, 9_000));
+        assert_eq!(index.next_due(), Some(Tick(start.0 + 120_000)));
+    }
+}
