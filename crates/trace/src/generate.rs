@@ -1,0 +1,396 @@
+//! Made-up traces: patterns of requests, mixed, and repeatable by their seed.
+//!
+//! A mix is written `PATTERN[@WEIGHT]`, more apart by `+`, such as `zipf:0.9@80+scan:1000@20`. A weight is
+//! a share of the requests. Each pattern has keys of its own: of n patterns, that of index i has the
+//! keys k·n + i. A run, such as a scan, is not interrupted.
+//!
+//! | pattern | its requests |
+//! |---|---|
+//! | `zipf:ALPHA[:OBJECTS]` | object k (from 1) with probability proportional to k^−ALPHA |
+//! | `uniform[:OBJECTS]` | all objects alike |
+//! | `decay:ALPHA:EVERY[:OBJECTS]` | an object is born every EVERY requests of the pattern; of the youngest OBJECTS, the k-th youngest is asked for with probability proportional to k^−ALPHA |
+//! | `scan[:LENGTH]` | runs of LENGTH objects that never came and never come again |
+//! | `loop:OBJECTS` | objects in order, over and over, one at a time |
+
+use crate::sizes::decimal;
+use crate::{Op, Random, Request, Sizes, TtlMix, Zipf};
+
+/// The objects of a pattern that does not say how many.
+pub const OBJECTS_DEFAULT: u64 = 100_000;
+/// The length of a scan that does not say how long.
+const SCAN_DEFAULT: u64 = 1_000;
+/// The most objects of a pattern, and its longest run.
+const OBJECTS_MAX: u64 = 1 << 40;
+
+/// A trace to be made.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    /// The patterns and their shares.
+    pub mix: Mix,
+    /// How large objects are.
+    pub sizes: Sizes,
+    /// How long objects live [default: for ever].
+    pub ttl_mix: Option<TtlMix>,
+    /// Requests per second, evenly spaced.
+    pub rate: f64,
+    /// The share of requests that write.
+    pub writes: f64,
+    /// What all is drawn from.
+    pub seed: u64,
+}
+
+impl Default for Recipe {
+    fn default() -> Self {
+        let zipf = (Pattern::Zipf(1.0, OBJECTS_DEFAULT), 1.0);
+        Recipe {
+            mix: Mix(vec![zipf]),
+            sizes: Sizes::Fixed { key: 0, value: 1 },
+            ttl_mix: None,
+            rate: 1_000.0,
+            writes: 0.0,
+            seed: 1,
+        }
+    }
+}
+
+/// Patterns and their weights.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mix(Vec<(Pattern, f64)>);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Pattern {
+    Zipf(f64, u64),
+    Decay(f64, u64, u64),
+    Scan(u64),
+    Loop(u64),
+}
+
+impl Mix {
+    /// Reads a mix, in which patterns that do not say how many have `objects` ≥ 1.
+    ///
+    /// # Errors
+    /// A malformed part, in words.
+    ///
+    /// ```
+    /// assert!(trace::Mix::parse("zipf:0.9@3+loop:500", 10_000).is_ok());
+    /// assert!(trace::Mix::parse("loop", 10_000).is_err());
+    /// ```
+    pub fn parse(text: &str, objects: u64) -> Result<Mix, String> {
+        let parts = text.split('+').map(|part| {
+            let wrong = || {
+                format!(
+                    "{part:?} is no pattern such as zipf:0.9, uniform, decay:1:10, scan:1000 or \
+                     loop:5000, each with or without @WEIGHT"
+                )
+            };
+            let (pattern, weight) = part.split_once('@').unwrap_or((part, "1"));
+            let weight = decimal(weight).filter(|weight| *weight > 0.0);
+            let pattern = pattern_of(pattern, objects);
+            pattern.zip(weight).ok_or_else(wrong)
+        });
+        let parts: Vec<_> = parts.collect::<Result<_, String>>()?;
+        let total: f64 = parts.iter().map(|(_, weight)| weight).sum();
+        if !total.is_finite() {
+            return Err(format!("the weights of {text:?} are too large"));
+        }
+        Ok(Mix(parts))
+    }
+}
+
+fn pattern_of(text: &str, objects: u64) -> Option<Pattern> {
+    let mut parts = text.split(':');
+    let name = parts.next()?;
+    let numbers: Vec<f64> = parts.map(decimal).collect::<Option<_>>()?;
+    let count = |number: f64| {
+        let is_count = number.fract() == 0.0 && (1.0..=OBJECTS_MAX as f64).contains(&number);
+        is_count.then_some(number as u64)
+    };
+    let alpha = |number: f64| (number <= 100.0).then_some(number);
+    Some(match (name, &numbers[..]) {
+        ("zipf", &[skew]) => Pattern::Zipf(alpha(skew)?, objects),
+        ("zipf", &[skew, objects]) => Pattern::Zipf(alpha(skew)?, count(objects)?),
+        ("uniform", &[]) => Pattern::Zipf(0.0, objects),
+        ("uniform", &[objects]) => Pattern::Zipf(0.0, count(objects)?),
+        ("decay", &[skew, every]) => Pattern::Decay(alpha(skew)?, count(every)?, objects),
+        ("decay", &[skew, every, objects]) => {
+            Pattern::Decay(alpha(skew)?, count(every)?, count(objects)?)
+        }
+        ("scan", &[]) => Pattern::Scan(SCAN_DEFAULT),
+        ("scan", &[length]) => Pattern::Scan(count(length)?),
+        ("loop", &[objects]) => Pattern::Loop(count(objects)?),
+        _ => return None,
+    })
+}
+
+/// Makes requests without end, in one order of time.
+pub struct Generator {
+    parts: Vec<Part>,
+    /// The part that has a run to end, and how many requests of it are left.
+    run: (usize, u64),
+    recipe: Recipe,
+    random: Random,
+    number: u64,
+}
+
+/// A pattern at work.
+struct Part {
+    stream: Stream,
+    /// The share of turns up to and including its own.
+    turns: f64,
+}
+
+enum Stream {
+    Zipf(Zipf),
+    Decay {
+        ages: Zipf,
+        every: u64,
+        objects: u64,
+        count: u64,
+    },
+    Scan {
+        length: u64,
+        next: u64,
+    },
+    Loop {
+        objects: u64,
+        next: u64,
+    },
+}
+
+impl Generator {
+    /// Begins a trace. The rate must be above 0, the share of writes from 0 to 1.
+    pub fn new(recipe: Recipe) -> Self {
+        assert!(recipe.rate > 0.0 && recipe.rate.is_finite());
+        assert!((0.0..=1.0).contains(&recipe.writes));
+        let mut random = Random::new(recipe.seed);
+        let mut turns = 0.0;
+        let parts = recipe.mix.0.iter().map(|(pattern, weight)| {
+            let stream = Stream::new(pattern, random.bits());
+            // A turn of a long run is as many requests, and comes as much more seldom.
+            turns += weight / stream.run_length() as f64;
+            Part { stream, turns }
+        });
+        let mut parts: Vec<Part> = parts.collect();
+        for part in &mut parts {
+            part.turns /= turns;
+        }
+        Generator {
+            parts,
+            run: (0, 0),
+            random,
+            recipe,
+            number: 0,
+        }
+    }
+
+    fn key(&mut self) -> u64 {
+        if self.run.1 == 0 {
+            let turn = self.random.fraction();
+            let chosen = self.parts.iter().position(|part| turn < part.turns);
+            // Rounding may leave the last sum just below 1.
+            let chosen = chosen.unwrap_or(self.parts.len() - 1);
+            self.run = (chosen, self.parts[chosen].stream.run_length());
+        }
+        self.run.1 -= 1;
+        let id = self.parts[self.run.0].stream.id();
+        id * self.parts.len() as u64 + self.run.0 as u64
+    }
+}
+
+impl Iterator for Generator {
+    type Item = Request;
+
+    fn next(&mut self) -> Option<Request> {
+        let key = self.key();
+        let seed = self.recipe.seed;
+        let (key_size, value_size) = self.recipe.sizes.of_key(key, seed);
+        let is_write = self.random.fraction() < self.recipe.writes;
+        let ttl_mix = self.recipe.ttl_mix.as_ref();
+        let request = Request {
+            time_ms: (self.number as f64 * 1000.0 / self.recipe.rate) as u64,
+            key,
+            ttl_ms: ttl_mix.map_or(0, |mix| mix.ttl_ms(key, seed)),
+            size: key_size.saturating_add(value_size),
+            key_size,
+            value_size,
+            op: if is_write { Op::Set } else { Op::Get },
+            ..Request::default()
+        };
+        self.number += 1;
+        Some(request)
+    }
+}
+
+impl Stream {
+    fn new(pattern: &Pattern, seed: u64) -> Stream {
+        match *pattern {
+            Pattern::Zipf(alpha, objects) => Stream::Zipf(Zipf::new(objects, alpha, seed)),
+            Pattern::Decay(alpha, every, objects) => Stream::Decay {
+                ages: Zipf::new(objects, alpha, seed),
+                every,
+                objects,
+                count: 0,
+            },
+            Pattern::Scan(length) => Stream::Scan { length, next: 0 },
+            Pattern::Loop(objects) => Stream::Loop { objects, next: 0 },
+        }
+    }
+
+    /// The requests of one turn.
+    fn run_length(&self) -> u64 {
+        match self {
+            Stream::Scan { length, .. } => *length,
+            _ => 1,
+        }
+    }
+
+    /// The next object's number within the pattern.
+    fn id(&mut self) -> u64 {
+        match self {
+            Stream::Zipf(zipf) => zipf.next().expect("it has no end"),
+            Stream::Decay {
+                ages,
+                every,
+                objects,
+                count,
+            } => {
+                // The first OBJECTS are there from the beginning.
+                let youngest = *objects - 1 + *count / *every;
+                *count += 1;
+                youngest - ages.next().expect("it has no end")
+            }
+            Stream::Scan { next, .. } => {
+                *next += 1;
+                *next - 1
+            }
+            Stream::Loop { objects, next } => {
+                let id = *next;
+                *next = (id + 1) % *objects;
+                id
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn keys(mix: &str, count: usize, seed: u64) -> Vec<u64> {
+        let recipe = Recipe {
+            mix: Mix::parse(mix, 1_000).expect("well-formed"),
+            seed,
+            ..Recipe::default()
+        };
+        Generator::new(recipe)
+            .take(count)
+            .map(|request| request.key)
+            .collect()
+    }
+
+    #[test]
+    fn equal_seeds_give_equal_traces_and_others_differ() {
+        let mix = "zipf:0.9@70+scan:50@20+loop:30@5+decay:1:10@5";
+        assert_eq!(keys(mix, 5_000, 1), keys(mix, 5_000, 1));
+        assert_ne!(keys(mix, 5_000, 1), keys(mix, 5_000, 2));
+    }
+
+    #[test]
+    fn patterns_are_what_they_are_called() {
+        assert_eq!(keys("loop:3", 7, 1), [0, 1, 2, 0, 1, 2, 0]);
+        assert_eq!(keys("scan:2", 5, 1), [0, 1, 2, 3, 4]);
+        assert!(keys("uniform:5", 1_000, 1).iter().all(|key| *key < 5));
+        let zipf = keys("zipf:1.2", 10_000, 1);
+        let share = zipf.iter().filter(|key| **key == 0).count();
+        assert!((2_000..3_000).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn shares_of_requests_are_as_weighted_and_runs_stay_whole() {
+        let keys = keys("uniform@60+scan:100@30+loop:10@10", 1_000_000, 4);
+        let share = |part: u64| keys.iter().filter(|key| *key % 3 == part).count() as f64 / 1e6;
+        for (part, wanted) in [(0, 0.6), (1, 0.3), (2, 0.1)] {
+            // Some 3,000 runs of 100: five standard deviations are 0.03.
+            assert!(
+                (share(part) - wanted).abs() < 0.03,
+                "{part}: {}",
+                share(part)
+            );
+        }
+        let scans: Vec<usize> = (0..keys.len()).filter(|at| keys[*at] % 300 == 1).collect();
+        for start in &scans[..scans.len() - 1] {
+            let run = &keys[*start..*start + 100];
+            assert!(run.windows(2).all(|pair| pair[1] == pair[0] + 3));
+        }
+    }
+
+    #[test]
+    fn popularity_decays_with_age() {
+        let keys = keys("decay:1:10:500", 100_000, 1);
+        // Requests for object 1,000 by its age, in steps of 1,000 requests of the pattern.
+        let mut ages = HashMap::new();
+        for (at, _) in keys.iter().enumerate().filter(|(_, key)| **key == 1_000) {
+            *ages.entry(at / 1_000).or_insert(0) += 1;
+        }
+        let born = (1_000 - 499) * 10 / 1_000;
+        assert!(
+            ages.keys().all(|age| (born..=born + 5).contains(age)),
+            "{ages:?}"
+        );
+        let young = ages.get(&born).copied().unwrap_or(0);
+        let old: u32 = (1..=5).filter_map(|age| ages.get(&(born + age))).sum();
+        assert!(young > old, "{ages:?}");
+    }
+
+    #[test]
+    fn requests_have_time_size_ttl_and_operation() {
+        let recipe = Recipe {
+            sizes: Sizes::Fixed {
+                key: 20,
+                value: 300,
+            },
+            ttl_mix: Some(TtlMix::parse("60s:1").expect("well-formed")),
+            rate: 500.0,
+            writes: 0.25,
+            ..Recipe::default()
+        };
+        let requests: Vec<Request> = Generator::new(recipe).take(10_000).collect();
+        assert_eq!(requests[3].time_ms, 6);
+        assert!(
+            requests
+                .iter()
+                .all(|r| (r.size, r.key_size, r.ttl_ms) == (320, 20, 60_000))
+        );
+        let writes = requests
+            .iter()
+            .filter(|request| request.op == Op::Set)
+            .count();
+        assert!((2_250..2_750).contains(&writes), "{writes}");
+    }
+
+    #[test]
+    fn malformed_mixes_are_refused() {
+        for mix in [
+            "",
+            "zipf",
+            "zipf:x",
+            "zipf:-1",
+            "zipf:1:0",
+            "zipf:1:1:1",
+            "uniform:1.5",
+            "loop",
+            "loop:0",
+            "scan:1:2",
+            "decay:1",
+            "zipf:1@",
+            "zipf:1@0",
+            "zipf:1@-1",
+            "zipf:1++scan",
+            "zipf:1,scan",
+            "loop:99999999999999",
+        ] {
+            assert!(Mix::parse(mix, 1_000).is_err(), "{mix}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Sizes of objects: distributions from which each key draws once.
+
+use crate::Random;
+use std::f64::consts::TAU;
+
+/// The largest size drawn; tails of the distributions end here.
+const SIZE_MAX: f64 = (1u64 << 30) as f64;
+/// Sizes are drawn from another stream than the lifetimes of the same keys.
+const SALT: u64 = 0x512E;
+
+/// A distribution of the sizes of keys and values.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sizes {
+    /// Keys of so many bytes, and values of so many.
+    Fixed {
+        /// Bytes of each key.
+        key: u32,
+        /// Bytes of each value.
+        value: u32,
+    },
+    /// Values from the first to the last number of bytes, all equally likely.
+    Uniform {
+        /// The smallest.
+        first: u32,
+        /// The largest.
+        last: u32,
+    },
+    /// Values whose logarithm is normally distributed.
+    Lognormal {
+        /// Half of the values are smaller.
+        median: f64,
+        /// The standard deviation of the natural logarithm.
+        sigma: f64,
+    },
+    /// Values v with probability (smallest / v)^alpha of being exceeded.
+    Pareto {
+        /// The smallest.
+        smallest: f64,
+        /// The shape: the smaller, the heavier the tail.
+        alpha: f64,
+    },
+}
+
+impl Sizes {
+    /// Reads `fixed:BYTES`, `uniform:FIRST:LAST`, `lognormal:MEDIAN:SIGMA` or `pareto:SMALLEST:ALPHA`.
+    ///
+    /// # Errors
+    /// Anything else, in words.
+    ///
+    /// ```
+    /// use trace::Sizes;
+    /// assert_eq!(Sizes::parse("fixed:100").unwrap().of_key(5, 1), (0, 100));
+    /// assert!(Sizes::parse("uniform:9:1").is_err());
+    /// ```
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "{text:?} is no distribution of sizes such as fixed:100, uniform:1:1000, \
+                 lognormal:300:1.5 or pareto:64:1.2"
+            )
+        };
+        let mut parts = text.split(':');
+        let name = parts.next().unwrap_or_default();
+        let numbers: Option<Vec<f64>> = parts.map(decimal).collect();
+        let numbers = numbers.ok_or_else(wrong)?;
+        let is_size = |size: f64| (1.0..=SIZE_MAX).contains(&size);
+        match (name, &numbers[..]) {
+            ("fixed", &[bytes]) if is_size(bytes) => Ok(Sizes::Fixed {
+                key: 0,
+                value: bytes as u32,
+            }),
+            ("uniform", &[first, last]) if is_size(first) && is_size(last) && first <= last => {
+                Ok(Sizes::Uniform {
+                    first: first as u32,
+                    last: last as u32,
+                })
+            }
+            ("lognormal", &[median, sigma]) if is_size(median) && sigma <= 10.0 => {
+                Ok(Sizes::Lognormal { median, sigma })
+            }
+            ("pareto", &[smallest, alpha])
+                if is_size(smallest) && (0.1..=100.0).contains(&alpha) =>
+            {
+                Ok(Sizes::Pareto { smallest, alpha })
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    /// The mean sizes that a table of comma-separated text tells for a cluster, in the columns `cluster`,
+    /// `key_bytes` and `value_bytes`.
+    ///
+    /// # Errors
+    /// A table or a cluster that is not of this kind, in words.
+    pub fn from_table(table: &str, cluster: &str) -> Result<Self, String> {
+        let mut lines = table.lines();
+        let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+        let column = |name| header.iter().position(|column| column.trim() == name);
+        let columns = [
+            column("cluster"),
+            column("key_bytes"),
+            column("value_bytes"),
+        ];
+        let [Some(cluster_at), Some(key_at), Some(value_at)] = columns else {
+            return Err(
+                "the table's first line must name cluster, key_bytes and value_bytes".into(),
+            );
+        };
+        let mut rows = lines.map(|line| line.split(',').collect::<Vec<_>>());
+        let row = rows.find(|row| row.get(cluster_at) == Some(&cluster));
+        let row = row.ok_or_else(|| format!("the table has no {cluster:?}"))?;
+        let bytes = |at: usize| row.get(at).and_then(|text| text.parse().ok());
+        match (bytes(key_at), bytes(value_at)) {
+            (Some(key), Some(value)) => Ok(Sizes::Fixed { key, value }),
+            _ => Err(format!("the sizes of {cluster:?} are no numbers of bytes")),
+        }
+    }
+
+    /// The bytes of this key and of its value: always the same under one seed.
+    pub fn of_key(&self, key: u64, seed: u64) -> (u32, u32) {
+        let mut random = Random::of_key(seed ^ SALT, key);
+        let bytes = |size: f64| size.clamp(1.0, SIZE_MAX) as u32;
+        match *self {
+            Sizes::Fixed { key, value } => (key, value),
+            Sizes::Uniform { first, last } => {
+                let spread = u64::from(last - first) + 1;
+                (0, first + random.below(spread) as u32)
+            }
+            Sizes::Lognormal { median, sigma } => {
+                (0, bytes(median * (sigma * normal(&mut random)).exp()))
+            }
+            Sizes::Pareto { smallest, alpha } => {
+                let above = 1.0 - random.fraction();
+                (0, bytes(smallest * above.powf(-1.0 / alpha)))
+            }
+        }
+    }
+}
+
+/// A draw of the standard normal distribution, by the Box–Muller transform.
+fn normal(random: &mut Random) -> f64 {
+    let radius = (-2.0 * (1.0 - random.fraction()).ln()).sqrt();
+    radius * (TAU * random.fraction()).cos()
+}
+
+/// A decimal number of digits and one point.
+pub(crate) fn decimal(text: &str) -> Option<f64> {
+    let is_plain = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if is_plain { text.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(text: &str) -> Vec<u32> {
+        let sizes = Sizes::parse(text).expect("well-formed");
+        let mut drawn: Vec<u32> = (0..100_000).map(|key| sizes.of_key(key, 3).1).collect();
+        drawn.sort_unstable();
+        drawn
+    }
+
+    #[test]
+    fn distributions_have_their_quantiles() {
+        let uniform = sorted("uniform:10:19");
+        assert_eq!((uniform[0], uniform[99_999]), (10, 19));
+        assert_eq!(uniform[55_000], 15);
+        let lognormal = sorted("lognormal:1000:1");
+        // e^±1 of the median at one standard deviation; the error of these quantiles is below 3 %.
+        for (at, wanted) in [(15_866, 368.0), (50_000, 1_000.0), (84_134, 2_718.0)] {
+            let found = f64::from(lognormal[at]);
+            assert!((found / wanted - 1.0).abs() < 0.03, "{at}: {found}");
+        }
+        let pareto = sorted("pareto:100:2");
+        for (at, wanted) in [(0, 100.0), (75_000, 200.0), (99_000, 1_000.0)] {
+            let found = f64::from(pareto[at]);
+            assert!((found / wanted - 1.0).abs() < 0.1, "{at}: {found}");
+        }
+        assert_eq!(sorted("fixed:7")[99_999], 7);
+    }
+
+    #[test]
+    fn a_key_always_has_the_same_size() {
+        let sizes = Sizes::parse("lognormal:300:2").expect("well-formed");
+        assert_eq!(sizes.of_key(5, 1), sizes.of_key(5, 1));
+        assert!((0..100).any(|key| sizes.of_key(key, 1) != sizes.of_key(key, 2)));
+    }
+
+    #[test]
+    fn malformed_distributions_are_refused() {
+        for text in [
+            "",
+            "fixed",
+            "fixed:0",
+            "fixed:x",
+            "fixed:1:2",
+            "uniform:5",
+            "uniform:5:4",
+            "normal:1:1",
+            "lognormal:0:1",
+            "lognormal:5:-1",
+            "pareto:5:0",
+            "fixed:1e3",
+            "fixed:nan",
+            "fixed:9999999999",
+        ] {
+            assert!(Sizes::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_has_its_published_means() {
+        let table = "cluster,category,key_bytes,value_bytes\na,1,20,300\nb,1,x,300\n";
+        let sizes = Sizes::from_table(table, "a").expect("it is there");
+        assert_eq!(sizes.of_key(1, 1), (20, 300));
+        assert!(Sizes::from_table(table, "b").is_err());
+        assert!(Sizes::from_table(table, "c").is_err());
+        assert!(Sizes::from_table("cluster\na\n", "a").is_err());
+    }
+}
