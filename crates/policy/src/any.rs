@@ -324,6 +324,14 @@ macro_rules! define_any {
                 }
             }
 
+            /// Whether it runs only where the future is known.
+            pub fn needs_future(&self) -> bool {
+                match self {
+                    $(PolicySpec::$name(_) => <$policy as Policy>::NEEDS_FUTURE,)+
+                    $(PolicySpec::$wide_name(_) => <$wide as Policy>::NEEDS_FUTURE,)*
+                }
+            }
+
             /// Does the work with the policy's own type.
             pub fn visit<V: Visitor>(&self, visitor: V) -> V::Output {
                 match self {

@@ -189,6 +189,8 @@ pub trait Policy: Sized + Send {
     const NAME: &'static str;
     /// What a hit costs.
     const ON_HIT: OnHit;
+    /// Whether it asks [`Facts::next_access`], and so runs only where the future is known.
+    const NEEDS_FUTURE: bool = false;
 
     /// A policy for a cache of `capacity` units of weight. Equal seeds give equal decisions.
     fn new(capacity: u64, config: &Self::Config, seed: u64) -> Self;

@@ -67,6 +67,7 @@ impl Policy for Belady {
     type Config = ();
     const NAME: &'static str = "belady";
     const ON_HIT: OnHit = OnHit::Reorder;
+    const NEEDS_FUTURE: bool = true;
 
     fn new(_capacity: u64, _config: &(), _seed: u64) -> Self {
         Belady {
