@@ -17,8 +17,7 @@ pub mod entries;
 pub mod packed;
 pub mod shard;
 
-mod prefetch;
-
+pub mod prefetch;
 pub mod table;
 
 pub use arena::Arena;

@@ -53,6 +53,17 @@ where
         }
     }
 
+    /// A shard of which one policy governs all entries, for good.
+    pub fn with_policy(entries: E, policy: P, expiry: X) -> Self {
+        Shard {
+            entries,
+            policies: [Some(policy), None],
+            current: 1,
+            scope: Scope::All,
+            expiry,
+        }
+    }
+
     /// The expiry index.
     pub fn expiry(&self) -> &X {
         &self.expiry
@@ -142,11 +153,37 @@ where
     }
 
     /// An entry became live, in its shape.
-    fn inserted(&mut self, slot: Slot, shape: Shape) {
+    #[inline]
+    pub fn inserted(&mut self, slot: Slot, shape: Shape) {
         self.tell_policy(slot, shape.owner);
         if shape.deadline.is_some() {
             self.expiry
                 .insert(&mut self.entries.link_cells_of(slot), slot);
+        }
+    }
+
+    /// A live entry has another deadline than `old`, or one for the first time.
+    pub fn deadline_changed(&mut self, slot: Slot, old: Option<Tick>) {
+        let cells = &mut self.entries.link_cells_of(slot);
+        match old {
+            Some(old) => self.expiry.update(cells, slot, old),
+            None => self.expiry.insert(cells, slot),
+        }
+    }
+
+    /// A live entry that has a deadline is about to lose it, or to leave.
+    pub fn deadline_lost(&mut self, slot: Slot) {
+        self.expiry
+            .remove(&mut self.entries.link_cells_of(slot), slot);
+    }
+
+    /// A live entry's weight changed from `old` to what the entries say now.
+    pub fn weight_changed(&mut self, slot: Slot, old: u32) {
+        let owner = self.entries.owner(slot);
+        if owner > 0
+            && let Some(policy) = &mut self.policies[owner as usize - 1]
+        {
+            policy.reweigh(&mut self.entries.policy_cells(owner), slot, old);
         }
     }
 
@@ -159,7 +196,7 @@ where
     }
 
     /// A live entry is about to leave its policy's care.
-    fn untell_policy(&mut self, slot: Slot) {
+    pub fn untell_policy(&mut self, slot: Slot) {
         let owner = self.entries.owner(slot);
         if owner > 0
             && let Some(policy) = &mut self.policies[owner as usize - 1]
@@ -196,6 +233,18 @@ where
             }
         }
         Eviction::Empty
+    }
+
+    /// Panics when an algorithm contradicts itself or the entries. Walks everything.
+    pub fn check_algorithms(&mut self) {
+        self.expiry.check(&self.entries.link_cells());
+        for owner in [1, 2] {
+            let cells = self.entries.policy_cells(owner);
+            match &self.policies[owner as usize - 1] {
+                Some(policy) => policy.check(&cells),
+                None => assert_eq!(cells.len(), 0),
+            }
+        }
     }
 
     /// Takes a dead entry from the index; the caller removes it with [`Shard::forget_expired`].
@@ -294,9 +343,7 @@ where
         old: Shape,
     ) -> (Slot, Option<O>) {
         match (old.deadline, new.deadline) {
-            (Some(_), None) => self
-                .expiry
-                .remove(&mut self.entries.link_cells_of(slot), slot),
+            (Some(_), None) => self.deadline_lost(slot),
             (Some(before), Some(after)) if before != after => {
                 // In place and on its own, so that the index never has to tell a changed deadline
                 // and a moved entry apart.
@@ -305,8 +352,7 @@ where
                     owner: old.owner,
                 };
                 self.entries.reshape(slot, NewValue::Same, shape);
-                self.expiry
-                    .update(&mut self.entries.link_cells_of(slot), slot, before);
+                self.deadline_changed(slot, Some(before));
             }
             _ => {}
         }
@@ -323,17 +369,12 @@ where
             self.moved(slot, at, Shape { deadline, owner });
         }
         if old.deadline.is_none() && new.deadline.is_some() {
-            self.expiry.insert(&mut self.entries.link_cells_of(at), at);
+            self.deadline_changed(at, None);
         }
         if new.owner != old.owner {
             self.tell_policy(at, new.owner);
-        } else if new.owner > 0 && (is_value_new || at != slot) {
-            let weight = self.entries.weight_of(at);
-            if weight != old_weight
-                && let Some(policy) = &mut self.policies[new.owner as usize - 1]
-            {
-                policy.reweigh(&mut self.entries.policy_cells(new.owner), at, old_weight);
-            }
+        } else if (is_value_new || at != slot) && self.entries.weight_of(at) != old_weight {
+            self.weight_changed(at, old_weight);
         }
         (at, dropped)
     }
@@ -387,12 +428,8 @@ where
     pub fn edit_outside<R>(&mut self, slot: Slot, edit: impl FnOnce(&mut O) -> R) -> Option<R> {
         let old_weight = self.entries.weight_of(slot);
         let result = self.entries.edit_outside(slot, edit)?;
-        let owner = self.entries.owner(slot);
-        if owner > 0
-            && self.entries.weight_of(slot) != old_weight
-            && let Some(policy) = &mut self.policies[owner as usize - 1]
-        {
-            policy.reweigh(&mut self.entries.policy_cells(owner), slot, old_weight);
+        if self.entries.weight_of(slot) != old_weight {
+            self.weight_changed(slot, old_weight);
         }
         Some(result)
     }
@@ -416,8 +453,7 @@ where
     /// Removes an entry that [`Shard::evict`] named.
     pub fn forget_evicted(&mut self, slot: Slot) -> Option<O> {
         if self.entries.shape(slot).deadline.is_some() {
-            self.expiry
-                .remove(&mut self.entries.link_cells_of(slot), slot);
+            self.deadline_lost(slot);
         }
         self.entries.remove(slot)
     }
@@ -489,14 +525,8 @@ where
     /// Panics when the parts contradict each other. Walks everything.
     pub fn check(&mut self) {
         self.entries.check();
+        self.check_algorithms();
         assert_eq!(self.expiry.len(), self.entries.deadlines());
-        self.expiry.check(&self.entries.link_cells());
-        for owner in [1, 2] {
-            match &self.policies[owner as usize - 1] {
-                Some(policy) => policy.check(&self.entries.policy_cells(owner)),
-                None => assert_eq!(self.entries.owned()[owner as usize], 0),
-            }
-        }
         assert_eq!(
             self.entries.owned().iter().sum::<usize>(),
             self.entries.len()
