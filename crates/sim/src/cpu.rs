@@ -1,0 +1,11 @@
+//! The clock of speeds: what a thread has used of a processor, so that neighbours do not count.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::time::Duration;
+
+/// The CPU time that this thread has taken so far.
+pub(crate) fn thread_cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}

@@ -1,0 +1,288 @@
+//! From a stream of requests to [`Columns`], in one pass.
+
+use crate::Error;
+use crate::columns::{Columns, LONG_GAP, Late, REQUESTS_MAX, ShortTtl, growth_bytes};
+use policy::Slot;
+use policy::parts::chance::scramble;
+use trace::{NextAccess, Op, Request, TtlMix};
+
+/// How many requests pass between two looks at the memory in use.
+pub(crate) const ROWS_BETWEEN_CHECKS: usize = 1 << 12;
+/// The table is doubled when more than this share of it is full, in eighths.
+const FULL_EIGHTHS: usize = 5;
+const VACANT: u32 = u32::MAX;
+
+/// Keys to ids in order of first appearance: open addressing over ids, keys beside.
+#[derive(Debug)]
+struct Ids {
+    keys: Vec<u64>,
+    /// A power of two of ids, [`VACANT`] where there is none.
+    table: Vec<u32>,
+}
+
+impl Ids {
+    fn new() -> Self {
+        Ids {
+            keys: Vec::new(),
+            table: vec![VACANT; 1 << 10],
+        }
+    }
+
+    /// The place of a key: where it is, or where it would be.
+    #[inline]
+    fn place(&self, key: u64) -> usize {
+        let mask = self.table.len() - 1;
+        let mut at = scramble(key) as usize & mask;
+        loop {
+            match self.table[at] {
+                VACANT => return at,
+                id if self.keys[id as usize] == key => return at,
+                _ => at = (at + 1) & mask,
+            }
+        }
+    }
+
+    /// The id of a key, and whether it is a new one.
+    #[inline]
+    fn id(&mut self, key: u64) -> (u32, bool) {
+        let at = self.place(key);
+        if self.table[at] != VACANT {
+            return (self.table[at], false);
+        }
+        let id = self.keys.len() as u32;
+        self.table[at] = id;
+        self.keys.push(key);
+        if self.keys.len() > self.table.len() / 8 * FULL_EIGHTHS {
+            self.grow();
+        }
+        (id, true)
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.table = vec![VACANT; self.table.len() * 2];
+        for id in 0..self.keys.len() {
+            let at = self.place(self.keys[id]);
+            self.table[at] = id as u32;
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.keys.capacity() * 8 + self.table.len() * 4
+    }
+
+    fn growth_bytes(&self) -> usize {
+        let is_near = self.keys.len() + ROWS_BETWEEN_CHECKS > self.table.len() / 8 * FULL_EIGHTHS;
+        growth_bytes(&self.keys) + if is_near { self.table.len() * 8 } else { 0 }
+    }
+}
+
+/// What to make of a trace.
+#[derive(Clone, Debug)]
+pub struct Interning {
+    /// Lifetimes by key, and their seed, instead of what the trace tells.
+    pub ttl_mix: Option<(TtlMix, u64)>,
+    /// Whether nothing shall expire.
+    pub ignores_ttls: bool,
+    /// Bytes that may be used.
+    pub memory_limit: u64,
+}
+
+impl Default for Interning {
+    fn default() -> Self {
+        Interning {
+            ttl_mix: None,
+            ignores_ttls: false,
+            memory_limit: u64::MAX,
+        }
+    }
+}
+
+/// What a trace that annotates its requests says of their future, against what came: equal as sets
+/// of request numbers when the sums of their scrambled numbers are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Annotations {
+    told: u64,
+    came: u64,
+    never_count: usize,
+    is_any: bool,
+}
+
+/// Takes requests one by one.
+#[derive(Debug)]
+pub struct Interner {
+    how: Interning,
+    columns: Columns,
+    ids: Ids,
+    /// By object, the TTL that was told last.
+    told_ttls: Late<ShortTtl>,
+    latest_ms: u64,
+    annotations: Annotations,
+}
+
+impl Interner {
+    /// For the trace of this name.
+    pub fn new(name: &str, how: Interning) -> Self {
+        Interner {
+            how,
+            columns: Columns {
+                name: name.into(),
+                ..Columns::default()
+            },
+            ids: Ids::new(),
+            told_ttls: Late::default(),
+            latest_ms: 0,
+            annotations: Annotations::default(),
+        }
+    }
+
+    /// Interns a whole trace.
+    ///
+    /// # Errors
+    /// A request that cannot be read, and those of [`Interner::push`] and [`Interner::finish`].
+    pub fn all(
+        name: &str,
+        how: Interning,
+        requests: impl IntoIterator<Item = Result<Request, trace::Error>>,
+    ) -> Result<Columns, Error> {
+        let mut interner = Interner::new(name, how);
+        for request in requests {
+            interner.push(&request?)?;
+        }
+        interner.finish()
+    }
+
+    /// Takes the next request. Time that goes backwards stands still instead.
+    ///
+    /// # Errors
+    /// Too many requests or objects, or more memory than allowed.
+    pub fn push(&mut self, request: &Request) -> Result<(), Error> {
+        let row = self.columns.ids.len();
+        if row.is_multiple_of(ROWS_BETWEEN_CHECKS) {
+            self.check_memory()?;
+        }
+        if row >= REQUESTS_MAX {
+            return Err(self.too_many("requests", REQUESTS_MAX));
+        }
+        let (id, is_new) = self.ids.id(request.key);
+        if id >= Slot::LIMIT {
+            return Err(self.too_many("objects", Slot::LIMIT as usize));
+        }
+        self.annotate(row, request.next_access, is_new);
+        let size = request.size.max(1);
+        let columns = &mut self.columns;
+        columns.ids.push(id);
+        if is_new {
+            columns.sizes.push(size);
+            columns.footprint_bytes += u64::from(size);
+            if let Some((mix, seed)) = &self.how.ttl_mix {
+                let ttl = ShortTtl::of_ms(mix.ttl_ms(request.key, *seed));
+                columns.object_ttls.set(id as usize, ttl);
+            }
+        } else if size != columns.sizes[id as usize] {
+            columns.new_sizes.set(row, size);
+        }
+        if row == 0 {
+            self.latest_ms = request.time_ms;
+        }
+        let gap_ms = request.time_ms.saturating_sub(self.latest_ms);
+        self.latest_ms += gap_ms;
+        if gap_ms >= u64::from(LONG_GAP) {
+            columns.long_gaps.push((row as u32, gap_ms));
+        }
+        let gap = u32::try_from(gap_ms).unwrap_or(LONG_GAP);
+        columns.gaps.set(row, gap);
+        columns.ops.set(row, request.op as u8);
+        columns.has_deletes |= request.op == Op::Delete;
+        if !self.how.ignores_ttls && self.how.ttl_mix.is_none() {
+            self.take_ttl(row, id, request);
+        }
+        Ok(())
+    }
+
+    /// A read need not tell how long its object lives: what a write said last holds.
+    fn take_ttl(&mut self, row: usize, id: u32, request: &Request) {
+        let told = ShortTtl::of_ms(request.ttl_ms);
+        if request.ttl_ms > 0 || !request.op.is_read() && request.op != Op::Delete {
+            self.told_ttls.set(id as usize, told);
+        }
+        self.columns.ttls.set(row, self.told_ttls.get(id as usize));
+    }
+
+    fn annotate(&mut self, row: usize, next: NextAccess, is_new: bool) {
+        let annotations = &mut self.annotations;
+        match next {
+            NextAccess::Unknown => {}
+            NextAccess::Never => {
+                annotations.never_count += 1;
+                annotations.is_any = true;
+            }
+            NextAccess::At(number) => {
+                annotations.told = annotations.told.wrapping_add(scramble(number));
+                annotations.is_any = true;
+            }
+        }
+        if !is_new {
+            annotations.came = annotations.came.wrapping_add(scramble(row as u64));
+        }
+    }
+
+    /// Bytes in use.
+    pub fn heap_bytes(&self) -> u64 {
+        self.columns.heap_bytes() + (self.ids.heap_bytes() + self.told_ttls.heap_bytes()) as u64
+    }
+
+    fn too_many(&self, what: &'static str, limit: usize) -> Error {
+        Error::TooMany {
+            trace: self.columns.name.clone(),
+            what,
+            limit,
+        }
+    }
+
+    fn check_memory(&self) -> Result<(), Error> {
+        let columns = &self.columns;
+        let growth = growth_bytes(&columns.ids)
+            + growth_bytes(&columns.sizes)
+            + columns.gaps.growth_bytes()
+            + columns.ops.growth_bytes()
+            + columns.ttls.growth_bytes()
+            + columns.new_sizes.growth_bytes()
+            + self.ids.growth_bytes();
+        let needed = self.heap_bytes() + growth as u64;
+        if needed <= self.how.memory_limit {
+            return Ok(());
+        }
+        Err(Error::TooLarge {
+            trace: columns.name.clone(),
+            requests: columns.len() as u64,
+            objects: columns.objects() as u64,
+            needed,
+            limit: self.how.memory_limit,
+        })
+    }
+
+    /// The trace.
+    ///
+    /// # Errors
+    /// A trace without a request.
+    pub fn finish(self) -> Result<Columns, Error> {
+        let mut columns = self.columns;
+        if columns.is_empty() {
+            return Err(Error::Empty {
+                trace: columns.name,
+            });
+        }
+        let annotations = self.annotations;
+        let is_own =
+            annotations.told == annotations.came && annotations.never_count == columns.objects();
+        columns.is_part = annotations.is_any && !is_own;
+        columns.ids.shrink_to_fit();
+        columns.sizes.shrink_to_fit();
+        columns.gaps.shrink();
+        columns.ops.shrink();
+        columns.ttls.shrink();
+        columns.new_sizes.shrink();
+        Ok(columns)
+    }
+}

@@ -1,0 +1,28 @@
+//! The simulator: eviction policies and expiry indexes over traces, in the host that serves.
+//!
+//! [`Interner`] reads a trace once and makes [`Columns`] of it, in which a key is a dense id. From
+//! then on an id is a slot: [`sweep`] replays the trace for each policy and size through
+//! [`cache::Shard`] over arrays, without hashing a key again. What a hit, a miss, an eviction, an
+//! expiry does is the shard's code, the same as in the server.
+//!
+//! Deliberately absent: files, formats, arguments, printing; opinions about policies. Start reading
+//! with `replay.rs`, then `dense.rs`.
+#![forbid(unsafe_code)]
+
+mod columns;
+mod cpu;
+mod dense;
+mod error;
+mod intern;
+mod never;
+mod replay;
+pub mod report;
+mod size;
+mod sweep;
+
+pub use columns::{Columns, REQUESTS_MAX};
+pub use error::Error;
+pub use intern::{Interner, Interning};
+pub use replay::{Counts, Found, Rules, Unit};
+pub use size::{BadSize, Size};
+pub use sweep::{Configuration, sweep};

@@ -1,0 +1,533 @@
+//! One policy over one trace: the shard that serves, driven by ids.
+//!
+//! Two loops. The plain one reads nothing but ids: for traces in which nothing expires, is deleted or
+//! changes its size. The full one does all of it. Both follow one convention: a miss inserts; entries
+//! are evicted while the new one does not fit; what is larger than the cache is not inserted.
+
+use crate::columns::Columns;
+use crate::cpu::thread_cpu_time;
+use crate::dense::{self, Dense, Fixed, OWNER, Traits, Varying, hash_of};
+use crate::never::Never;
+use cache::{Entries, Shape, Shard};
+use policy::any::Visitor;
+use policy::expire::any::{AnyExpiry, ExpirySpec};
+use policy::{Admit, Budget, Due, Eviction, ExpiryIndex, Facts, OnHit, Policy, Slot, Tick};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use trace::Op;
+
+/// How many requests ahead the entries are asked for.
+const AHEAD: usize = 16;
+/// Requests between two reports of progress.
+const STRIDE: usize = 1 << 16;
+/// Steps that one call of an algorithm may take; it is called again until it is done.
+const STEPS: u32 = 1000;
+/// How often the index may ask to run between two requests before it must take the rest at once.
+const RUNS_BETWEEN_REQUESTS: u32 = 10_000;
+
+/// What a cache counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Each object is 1.
+    Objects,
+    /// Objects weigh what the trace says.
+    Bytes,
+}
+
+impl Unit {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Objects => "objects",
+            Unit::Bytes => "bytes",
+        }
+    }
+}
+
+/// How a trace is replayed, whatever the policy and the size.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// What a cache counts.
+    pub unit: Unit,
+    /// How many requests at the start count for nothing.
+    pub warm_up: usize,
+    /// The index that finds what has expired.
+    pub expiry: ExpirySpec,
+    /// Whether writes count as requests that hit or miss; they insert in any case.
+    pub counts_writes: bool,
+    /// Whether an entry takes the size that a later request tells; else the one it came with.
+    pub follows_sizes: bool,
+    /// Milliseconds from one request to the next, instead of what the trace tells.
+    pub gap_ms: Option<f64>,
+    /// Determines every decision by chance.
+    pub seed: u64,
+    /// Bytes that trace and replays may use: fewer run at once where they would need more.
+    pub memory_limit: u64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Rules {
+            unit: Unit::Objects,
+            warm_up: 0,
+            expiry: ExpirySpec::default(),
+            counts_writes: true,
+            follows_sizes: false,
+            gap_ms: None,
+            seed: 1,
+            memory_limit: u64::MAX,
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests that count.
+    pub requests: u64,
+    /// What the objects of these weigh, in the cache's unit.
+    pub requested_weight: u64,
+    /// Requests that found nothing, or something dead.
+    pub misses: u64,
+    /// What the objects of these weigh, in the cache's unit.
+    pub missed_weight: u64,
+    /// Entries evicted.
+    pub evictions: u64,
+    /// Entries that eviction looked at and kept.
+    pub kept: u64,
+    /// Entries removed because their time was over.
+    pub expirations: u64,
+    /// Misses whose object was not inserted.
+    pub refusals: u64,
+}
+
+impl Counts {
+    fn since(&self, start: &Counts) -> Counts {
+        Counts {
+            requests: self.requests - start.requests,
+            requested_weight: self.requested_weight - start.requested_weight,
+            misses: self.misses - start.misses,
+            missed_weight: self.missed_weight - start.missed_weight,
+            evictions: self.evictions - start.evictions,
+            kept: self.kept - start.kept,
+            expirations: self.expirations - start.expirations,
+            refusals: self.refusals - start.refusals,
+        }
+    }
+}
+
+/// What a replay found.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// After the warm-up.
+    pub counts: Counts,
+    /// Hits that changed the policy's structure, and entries that eviction looked at and kept.
+    pub promotions: u64,
+    /// What the policy and the index take in a server: their heaps, and their bits in each entry held.
+    pub metadata_bytes: u64,
+    /// What the replay took besides the trace.
+    pub replay_bytes: u64,
+    /// Bytes (or objects) held by entries that were dead already, the mean over time.
+    pub expired_held: f64,
+    /// Requests of the whole trace.
+    pub replayed: u64,
+    /// What they took, the warm-up too.
+    pub cpu_time: Duration,
+}
+
+/// One replay, for [`policy::any::PolicySpec::visit`].
+pub(crate) struct Work<'a> {
+    pub(crate) columns: &'a Columns,
+    pub(crate) rules: &'a Rules,
+    pub(crate) capacity: u64,
+    /// For each request, the number of the next one for its object, for a policy that asks.
+    pub(crate) future: &'a [u32],
+    /// What the requests after the warm-up weigh.
+    pub(crate) requested_weight: u64,
+    /// Counts requests done.
+    pub(crate) done: &'a AtomicU64,
+}
+
+/// The bytes by object that a replay takes at most, but for the policy's own heap.
+pub(crate) struct BytesPerObject<'a>(pub(crate) &'a Rules);
+
+impl Visitor for BytesPerObject<'_> {
+    type Output = u64;
+
+    fn visit<P: Policy>(self, _config: &P::Config) -> u64 {
+        dense::bytes_per_object::<P::Meta>() + Varying::bytes_per_object(self.0.expiry.link_bits())
+    }
+}
+
+impl Work<'_> {
+    /// Whether ids tell all that matters.
+    fn is_plain(&self) -> bool {
+        let is_fixed = self.rules.unit == Unit::Objects || !self.columns.has_size_changes();
+        let is_read_only =
+            !self.columns.has_writes() || self.rules.counts_writes && !self.columns.has_deletes();
+        is_fixed && is_read_only && !self.columns.has_ttls()
+    }
+
+    fn weights(&self) -> Fixed<'_> {
+        match self.rules.unit {
+            Unit::Objects => Fixed::ones(),
+            Unit::Bytes => Fixed::by_object(&self.columns.sizes),
+        }
+    }
+}
+
+impl Visitor for Work<'_> {
+    type Output = Found;
+
+    fn visit<P: Policy>(self, config: &P::Config) -> Found {
+        let policy = P::new(self.capacity, config, self.rules.seed);
+        let objects = self.columns.objects();
+        if self.is_plain() {
+            let entries = Dense::new(objects, self.weights(), P::NEEDS_FUTURE);
+            let shard = Shard::with_policy(entries, policy, Never);
+            let mut found =
+                Replay::new(&self, shard).run(|replay, from, to| replay.plain(from, to));
+            found.counts.requested_weight = self.requested_weight;
+            return found;
+        }
+        let expiry = AnyExpiry::new(Tick(0), &self.rules.expiry, self.rules.seed);
+        let traits = Varying::new(objects, expiry.link_bits());
+        let entries = Dense::new(objects, traits, P::NEEDS_FUTURE);
+        let shard = Shard::with_policy(entries, policy, expiry);
+        Replay::new(&self, shard).run(|replay, from, to| replay.full(from, to))
+    }
+}
+
+/// A shard on its way through a trace.
+struct Replay<'a, P: Policy, T: Traits, X> {
+    work: &'a Work<'a>,
+    shard: Shard<Dense<P::Meta, T>, P, X>,
+    occupied: u64,
+    now: Tick,
+    counts: Counts,
+    /// When counting began.
+    start: Tick,
+    /// Weight times milliseconds, held by the dead.
+    dead_weight_ms: u128,
+    /// When the index ran last.
+    ran_at: Tick,
+}
+
+impl<'a, P, T, X> Replay<'a, P, T, X>
+where
+    P: Policy,
+    T: Traits,
+    X: ExpiryIndex<Link = T::Link>,
+{
+    fn new(work: &'a Work<'a>, shard: Shard<Dense<P::Meta, T>, P, X>) -> Self {
+        Replay {
+            work,
+            shard,
+            occupied: 0,
+            now: Tick(0),
+            counts: Counts::default(),
+            start: Tick(0),
+            dead_weight_ms: 0,
+            ran_at: Tick(0),
+        }
+    }
+
+    /// Goes through the whole trace, `stretch` by stretch.
+    fn run(mut self, stretch: impl Fn(&mut Self, usize, usize)) -> Found {
+        let before = thread_cpu_time();
+        let len = self.work.columns.len();
+        let warm_up = self.work.rules.warm_up.min(len);
+        let mut at_start = Counts::default();
+        let mut from = 0;
+        while from < len {
+            let end = if from < warm_up { warm_up } else { len };
+            let to = end.min(from + STRIDE);
+            stretch(&mut self, from, to);
+            self.work
+                .done
+                .fetch_add((to - from) as u64, Ordering::Relaxed);
+            if to == warm_up {
+                at_start = self.counts;
+                self.start = self.now;
+                self.dead_weight_ms = 0;
+            }
+            from = to;
+        }
+        let cpu_time = thread_cpu_time().saturating_sub(before);
+        self.found(at_start, cpu_time)
+    }
+
+    fn found(mut self, at_start: Counts, cpu_time: Duration) -> Found {
+        if cfg!(debug_assertions) {
+            self.shard.check_algorithms();
+        }
+        let rest: Vec<Slot> = self.shard.entries.slots().collect();
+        rest.into_iter()
+            .for_each(|slot| self.count_dead(slot, self.now));
+        let span_ms = self.now.0 - self.start.0;
+        let counts = self.counts.since(&at_start);
+        let hits = match P::ON_HIT {
+            OnHit::Reorder => counts.requests - counts.misses,
+            OnHit::Ignore | OnHit::Mark => 0,
+        };
+        let (policy_bytes, index_bytes) = self.shard.algorithm_bytes();
+        let entries = &self.shard.entries;
+        let meta_bytes = entries.len() * size_of::<P::Meta>() + entries.traits.deadline_count() * 8;
+        Found {
+            counts,
+            promotions: hits + counts.kept,
+            metadata_bytes: policy_bytes + index_bytes + meta_bytes as u64,
+            replay_bytes: policy_bytes + index_bytes + entries.heap_bytes() as u64,
+            expired_held: self.dead_weight_ms as f64 / span_ms.max(1) as f64,
+            replayed: self.work.columns.len() as u64,
+            cpu_time,
+        }
+    }
+
+    /// Time passes until the request of this number.
+    #[inline(always)]
+    fn tick(&mut self, index: usize) {
+        match self.work.rules.gap_ms {
+            Some(gap_ms) => self.now = Tick((index as f64 * gap_ms) as u64),
+            None => self.now.0 += self.work.columns.gap_ms(index),
+        }
+    }
+
+    /// Requests `from` to `to`, where ids tell all.
+    fn plain(&mut self, from: usize, to: usize) {
+        let columns = self.work.columns;
+        let capacity = self.work.capacity;
+        for index in from..to {
+            if let Some(&ahead) = columns.ids.get(index + AHEAD) {
+                self.shard.entries.prefetch(Slot(ahead));
+            }
+            let slot = Slot(columns.ids[index]);
+            self.tick(index);
+            self.shard.entries.begin(self.now);
+            if P::NEEDS_FUTURE {
+                self.shard
+                    .entries
+                    .set_upcoming(slot, self.work.future[index]);
+            }
+            if self.shard.entries.lives(slot) {
+                self.shard.hit(slot);
+                continue;
+            }
+            let weight = self.shard.entries.weight(slot);
+            self.counts.misses += 1;
+            self.counts.missed_weight += u64::from(weight);
+            if u64::from(weight) > capacity || !self.is_admitted(slot, weight, None) {
+                self.counts.refusals += 1;
+                continue;
+            }
+            self.make_room(u64::from(weight));
+            self.add(slot, weight, None);
+        }
+        self.counts.requests += (to - from) as u64;
+    }
+
+    #[inline]
+    fn is_admitted(&mut self, slot: Slot, weight: u32, deadline: Option<Tick>) -> bool {
+        self.shard.admit(hash_of(slot), weight, deadline) == Admit::Yes
+    }
+
+    #[inline]
+    fn make_room(&mut self, weight: u64) {
+        while self.occupied + weight > self.work.capacity {
+            let mut budget = Budget(STEPS);
+            let eviction = self.shard.evict(&mut budget);
+            self.counts.kept += u64::from(STEPS - budget.0);
+            match eviction {
+                Eviction::Victim(victim) => {
+                    // The step that found it kept nothing.
+                    self.counts.kept = self.counts.kept.saturating_sub(1);
+                    self.counts.evictions += 1;
+                    if self.shard.entries.deadline(victim).is_some() {
+                        self.count_dead(victim, self.now);
+                        self.shard.deadline_lost(victim);
+                    }
+                    self.take(victim);
+                }
+                Eviction::Again => {}
+                Eviction::Empty => panic!("the cache is full, and the policy knows of no entry"),
+            }
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, slot: Slot, weight: u32, deadline: Option<Tick>) {
+        self.occupied += u64::from(weight);
+        self.shard.entries.add(slot);
+        let shape = Shape {
+            deadline,
+            owner: OWNER,
+        };
+        self.shard.inserted(slot, shape);
+    }
+
+    /// Removes an entry that the algorithms have forgotten.
+    #[inline]
+    fn take(&mut self, slot: Slot) {
+        self.occupied -= u64::from(self.shard.entries.weight(slot));
+        self.shard.entries.take(slot);
+    }
+
+    /// An entry leaves at `at`, or the trace ends: for how long has it been dead?
+    fn count_dead(&mut self, slot: Slot, at: Tick) {
+        if let Some(deadline) = self.shard.entries.deadline(slot)
+            && deadline < at
+        {
+            let weight = u128::from(self.shard.entries.weight(slot));
+            self.dead_weight_ms += weight * u128::from(at.0 - deadline.max(self.start).0);
+        }
+    }
+}
+
+impl<P: Policy> Replay<'_, P, Varying, AnyExpiry> {
+    /// Requests `from` to `to`, whatever they are.
+    fn full(&mut self, from: usize, to: usize) {
+        for index in from..to {
+            let columns = self.work.columns;
+            if let Some(&ahead) = columns.ids.get(index + AHEAD) {
+                self.shard.entries.prefetch(Slot(ahead));
+            }
+            let slot = Slot(columns.ids[index]);
+            self.tick(index);
+            self.expire();
+            self.shard.entries.begin(self.now);
+            if P::NEEDS_FUTURE {
+                self.shard
+                    .entries
+                    .set_upcoming(slot, self.work.future[index]);
+            }
+            self.request(index, slot, columns.op(index));
+        }
+    }
+
+    fn request(&mut self, index: usize, slot: Slot, op: Op) {
+        let columns = self.work.columns;
+        let is_live = self.shard.entries.lives(slot);
+        let deadline = self.shard.entries.deadline(slot);
+        let is_dead = deadline.is_some_and(|deadline| deadline < self.now);
+        if is_dead {
+            self.remove(slot, self.now);
+            self.counts.expirations += 1;
+        }
+        if op == Op::Delete {
+            if is_live && !is_dead {
+                self.remove(slot, self.now);
+            }
+            return;
+        }
+        let size = columns.size(index, slot.0);
+        let counted = u64::from(op.is_read() || self.work.rules.counts_writes);
+        self.counts.requests += counted;
+        let weight = self.weight_of(size);
+        self.counts.requested_weight += counted * u64::from(weight);
+        let ttl_ms = columns.ttl_ms(index, slot.0);
+        let next_deadline = ttl_ms.map(|ttl_ms| Tick((self.now.0 + ttl_ms).min(Tick::MAX.0)));
+        if is_live && !is_dead {
+            self.shard.hit(slot);
+            if !op.is_read() {
+                self.change_deadline(slot, deadline, next_deadline);
+            }
+            if self.work.rules.follows_sizes {
+                self.change_weight(slot, size);
+            }
+            return;
+        }
+        self.counts.misses += counted;
+        self.counts.missed_weight += counted * u64::from(weight);
+        if u64::from(weight) > self.work.capacity || !self.is_admitted(slot, weight, next_deadline)
+        {
+            self.counts.refusals += 1;
+            return;
+        }
+        self.make_room(u64::from(weight));
+        self.shard.entries.traits.set_weight(slot, weight);
+        self.shard.entries.traits.set_deadline(slot, next_deadline);
+        self.add(slot, weight, next_deadline);
+    }
+
+    fn weight_of(&self, size: u32) -> u32 {
+        match self.work.rules.unit {
+            Unit::Objects => 1,
+            Unit::Bytes => size,
+        }
+    }
+
+    fn change_deadline(&mut self, slot: Slot, old: Option<Tick>, new: Option<Tick>) {
+        if old == new {
+            return;
+        }
+        if old.is_some() && new.is_none() {
+            self.shard.deadline_lost(slot);
+        }
+        self.shard.entries.traits.set_deadline(slot, new);
+        if new.is_some() {
+            self.shard.deadline_changed(slot, old);
+        }
+    }
+
+    fn change_weight(&mut self, slot: Slot, size: u32) {
+        let (old, new) = (self.shard.entries.weight(slot), self.weight_of(size));
+        if old == new {
+            return;
+        }
+        if u64::from(new) > self.work.capacity {
+            self.remove(slot, self.now);
+            return;
+        }
+        self.shard.entries.traits.set_weight(slot, new);
+        self.occupied = self.occupied - u64::from(old) + u64::from(new);
+        self.shard.weight_changed(slot, old);
+        self.make_room(0);
+    }
+
+    /// Removes a live entry that somebody deleted or found dead.
+    fn remove(&mut self, slot: Slot, at: Tick) {
+        self.count_dead(slot, at);
+        self.shard.untell_policy(slot);
+        if self.shard.entries.deadline(slot).is_some() {
+            self.shard.deadline_lost(slot);
+        }
+        self.take(slot);
+    }
+
+    /// The index runs whenever it asked to since the request before, as it does in a server that has
+    /// nothing else to do.
+    fn expire(&mut self) {
+        let mut runs = RUNS_BETWEEN_REQUESTS;
+        while let Some(due) = self.shard.expiry().next_due()
+            && due <= self.now
+        {
+            let at = if runs > 0 {
+                due.max(self.ran_at)
+            } else {
+                self.now
+            };
+            runs = runs.saturating_sub(1);
+            self.ran_at = at;
+            self.shard.entries.set_now(at);
+            self.run_index(at);
+            if self.shard.expiry().next_due().is_some_and(|due| due <= at) {
+                return;
+            }
+        }
+    }
+
+    fn run_index(&mut self, at: Tick) {
+        loop {
+            match self.shard.pop_expired(at, &mut Budget(STEPS)) {
+                Due::Slot(slot) => {
+                    self.count_dead(slot, at);
+                    self.counts.expirations += 1;
+                    self.shard.untell_policy(slot);
+                    self.take(slot);
+                }
+                Due::Again => {}
+                Due::Nothing => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Results as rows: a table for people, CSV and JSON for programs. One list of columns serves all.
+
+use crate::{Found, Unit};
+
+/// One configuration's result, with all that says which.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The trace's name.
+    pub trace: String,
+    /// The policy, as given.
+    pub policy: String,
+    /// What the cache counts.
+    pub unit: Unit,
+    /// Its capacity in that unit.
+    pub cache_size: u64,
+    /// What the replay found.
+    pub found: Found,
+}
+
+/// What stands in one cell.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Nothing: it was not measured.
+    None,
+    /// Text.
+    Text(String),
+    /// A whole number.
+    Count(u64),
+    /// A number with this many decimals.
+    Real(f64, usize),
+}
+
+/// A column: its name in CSV and JSON, its heading in the table (none: not there), its cells.
+pub struct Column {
+    /// The name in CSV and JSON.
+    pub name: &'static str,
+    /// The heading in the table; `None` where the table does without.
+    pub heading: Option<&'static str>,
+    /// A row's cell.
+    pub value: fn(&Row) -> Value,
+}
+
+const fn column(
+    name: &'static str,
+    heading: Option<&'static str>,
+    value: fn(&Row) -> Value,
+) -> Column {
+    Column {
+        name,
+        heading,
+        value,
+    }
+}
+
+/// The columns, in their order.
+pub const COLUMNS: &[Column] = &[
+    column("trace", Some("trace"), |row| Value::Text(row.trace.clone())),
+    column("policy", Some("policy"), |row| {
+        Value::Text(row.policy.clone())
+    }),
+    column("unit", Some("unit"), |row| {
+        Value::Text(row.unit.name().into())
+    }),
+    column("cache_size", Some("cache size"), |row| {
+        Value::Count(row.cache_size)
+    }),
+    column("requests", Some("requests"), |row| {
+        Value::Count(row.found.counts.requests)
+    }),
+    column("misses", Some("misses"), |row| {
+        Value::Count(row.found.counts.misses)
+    }),
+    column("miss_ratio", Some("miss ratio"), |row| {
+        let counts = &row.found.counts;
+        ratio(counts.misses, counts.requests)
+    }),
+    column("byte_miss_ratio", Some("by bytes"), |row| {
+        let counts = &row.found.counts;
+        match row.unit {
+            Unit::Objects => Value::None,
+            Unit::Bytes => ratio(counts.missed_weight, counts.requested_weight),
+        }
+    }),
+    column("throughput", Some("requests/s"), |row| {
+        let seconds = row.found.cpu_time.as_secs_f64();
+        match seconds {
+            0.0 => Value::None,
+            _ => Value::Real(row.found.replayed as f64 / seconds, 0),
+        }
+    }),
+    column("evictions", Some("evictions"), |row| {
+        Value::Count(row.found.counts.evictions)
+    }),
+    column("promotions", Some("promotions"), |row| {
+        Value::Count(row.found.promotions)
+    }),
+    column("metadata_bytes", Some("metadata"), |row| {
+        Value::Count(row.found.metadata_bytes)
+    }),
+    column("expired_bytes", Some("expired held"), |row| {
+        Value::Real(row.found.expired_held, 1)
+    }),
+    // Told by a model of flash, which a plain cache does not have.
+    column("flash_write_bytes", None, |_| Value::None),
+    column("expirations", None, |row| {
+        Value::Count(row.found.counts.expirations)
+    }),
+    column("refusals", None, |row| {
+        Value::Count(row.found.counts.refusals)
+    }),
+    column("replay_bytes", None, |row| {
+        Value::Count(row.found.replay_bytes)
+    }),
+    column("cpu_seconds", None, |row| {
+        Value::Real(row.found.cpu_time.as_secs_f64(), 4)
+    }),
+];
+
+fn ratio(part: u64, whole: u64) -> Value {
+    match whole {
+        0 => Value::None,
+        _ => Value::Real(part as f64 / whole as f64, 8),
+    }
+}
+
+/// Comma-separated text with a header.
+pub fn csv(rows: &[Row]) -> String {
+    let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+    let mut text = names.join(",") + "\n";
+    for row in rows {
+        let cells = COLUMNS.iter().map(|column| match (column.value)(row) {
+            Value::Text(text) => quoted_for_csv(&text),
+            value => plain(&value),
+        });
+        text += &cells.collect::<Vec<_>>().join(",");
+        text.push('\n');
+    }
+    text
+}
+
+/// An array of one object a row. What was not measured is null.
+pub fn json(rows: &[Row]) -> String {
+    let object = |row: &Row| {
+        let members = COLUMNS.iter().map(|column| {
+            let value = match (column.value)(row) {
+                Value::None => "null".into(),
+                Value::Text(text) => quoted_for_json(&text),
+                value => plain(&value),
+            };
+            format!("\"{}\":{value}", column.name)
+        });
+        format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+    };
+    let objects: Vec<String> = rows.iter().map(object).collect();
+    format!("[{}]\n", objects.join(",\n "))
+}
+
+/// Aligned text, columns of numbers to the right; without columns that say nothing.
+pub fn table(rows: &[Row]) -> String {
+    let mut columns: Vec<Vec<String>> = Vec::new();
+    let mut is_text = Vec::new();
+    for column in COLUMNS {
+        let Some(heading) = column.heading else {
+            continue;
+        };
+        let values: Vec<Value> = rows.iter().map(column.value).collect();
+        let is_told = |value: &Value| !matches!(value, Value::None | Value::Real(0.0, _));
+        if !values.iter().any(is_told) {
+            continue;
+        }
+        is_text.push(matches!(values[0], Value::Text(_)));
+        let cells = values.iter().map(short);
+        columns.push(std::iter::once(heading.to_owned()).chain(cells).collect());
+    }
+    let width = |cells: &Vec<String>| cells.iter().map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = columns
+        .iter()
+        .map(|cells| width(cells).unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for index in 0..=rows.len() {
+        let mut line = String::new();
+        for ((cells, &width), is_text) in columns.iter().zip(&widths).zip(&is_text) {
+            let cell = &cells[index];
+            line += &match is_text {
+                true => format!("{cell:<width$}  "),
+                false => format!("{cell:>width$}  "),
+            };
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::None => String::new(),
+        Value::Text(text) => text.clone(),
+        Value::Count(count) => count.to_string(),
+        Value::Real(real, decimals) => format!("{real:.decimals$}"),
+    }
+}
+
+/// A cell of the table: ratios with four decimals, large numbers in units.
+fn short(value: &Value) -> String {
+    match value {
+        Value::Real(real, 8) => format!("{real:.4}"),
+        Value::Real(real, _) if *real >= 1e6 => format!("{:.1} M", real / 1e6),
+        value => plain(value),
+    }
+}
+
+fn quoted_for_csv(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.into(),
+    }
+}
+
+fn quoted_for_json(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c < ' ' => quoted += &format!("\\u{:04x}", c as u32),
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
+}

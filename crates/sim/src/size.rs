@@ -1,0 +1,128 @@
+//! Sizes of caches as people write them.
+
+use crate::{Columns, Error, Unit};
+use std::fmt;
+use std::str::FromStr;
+
+/// The largest share of the footprint that is taken for one and not for a slip.
+const PERCENT_MAX: f64 = 1000.0;
+/// The largest size in units of its own.
+const UNITS_MAX: f64 = (1u64 << 62) as f64;
+
+/// The size of a cache, as given: `1000`, `10%`, `64mb`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Size {
+    given: String,
+    amount: Amount,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Amount {
+    /// In the cache's own unit.
+    Units(u64),
+    Bytes(u64),
+    Percent(f64),
+}
+
+/// Why a size was not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSize(String);
+
+impl fmt::Display for BadSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadSize {}
+
+const EXPECTED: &str = "expected objects or bytes (1000), bytes with a unit (64mb: kb, mb, gb, tb of \
+                        1024, 1024², …), or a share of all objects or bytes of the trace (10%)";
+
+impl FromStr for Size {
+    type Err = BadSize;
+
+    /// ```
+    /// let size: Result<sim::Size, _> = "1.5gb".parse();
+    /// assert!(size.is_ok());
+    /// assert!("0".parse::<sim::Size>().is_err());
+    /// assert!("1e30gb".parse::<sim::Size>().is_err());
+    /// ```
+    fn from_str(text: &str) -> Result<Self, BadSize> {
+        let unit_at = text
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(text.len());
+        let (number, unit) = text.split_at(unit_at);
+        let misunderstood = || BadSize(format!("'{text}' is no size: {EXPECTED}"));
+        let number: f64 = number.parse().map_err(|_| misunderstood())?;
+        let factor = match unit.to_ascii_lowercase().as_str() {
+            "" | "%" | "b" => 1.0,
+            "kb" | "k" => 1024.0,
+            "mb" | "m" => 1024.0 * 1024.0,
+            "gb" | "g" => 1024.0 * 1024.0 * 1024.0,
+            "tb" | "t" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+            _ => return Err(misunderstood()),
+        };
+        let amount = number * factor;
+        let is_whole = amount.fract() == 0.0 || factor > 1.0;
+        let amount = match unit {
+            _ if amount <= 0.0 => {
+                return Err(BadSize(format!(
+                    "'{text}': a cache of no size holds nothing"
+                )));
+            }
+            "%" if amount <= PERCENT_MAX => Amount::Percent(amount),
+            "%" => {
+                let text = format!("'{text}': more than {PERCENT_MAX} % of all objects");
+                return Err(BadSize(text));
+            }
+            _ if amount > UNITS_MAX => {
+                return Err(BadSize(format!("'{text}': more than 2^62 bytes")));
+            }
+            _ if !is_whole => return Err(misunderstood()),
+            "" => Amount::Units(amount as u64),
+            _ => Amount::Bytes(amount as u64),
+        };
+        Ok(Size {
+            given: text.into(),
+            amount,
+        })
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.given)
+    }
+}
+
+impl Size {
+    /// The size for this trace: a share of its footprint is rounded down.
+    ///
+    /// # Errors
+    /// Bytes where objects are counted, and a share of less than one unit.
+    pub fn resolve(&self, columns: &Columns, unit: Unit) -> Result<u64, Error> {
+        let bad = |problem: String| Error::BadSize {
+            given: self.given.clone(),
+            problem,
+        };
+        let footprint = match unit {
+            Unit::Objects => columns.objects() as u64,
+            Unit::Bytes => columns.footprint_bytes(),
+        };
+        match (self.amount, unit) {
+            (Amount::Bytes(_), Unit::Objects) => Err(bad(
+                "bytes, where objects are counted: give a number of objects or a share in %".into(),
+            )),
+            (Amount::Units(size) | Amount::Bytes(size), _) => Ok(size),
+            (Amount::Percent(percent), _) => match (percent / 100.0 * footprint as f64) as u64 {
+                0 => Err(bad(format!(
+                    "of the {footprint} {} of {} that is not one",
+                    unit.name(),
+                    columns.name()
+                ))),
+                size => Ok(size),
+            },
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Many replays of one trace, some at a time.
+
+use crate::replay::{BytesPerObject, Found, Rules, Work};
+use crate::{Columns, Error, Unit};
+use policy::any::PolicySpec;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+/// A policy and the size of its cache.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// The policy.
+    pub policy: PolicySpec,
+    /// In the unit of the rules.
+    pub capacity: u64,
+}
+
+/// Replays the trace for each configuration, `jobs` at a time; `done` counts requests. What comes back
+/// is in the order of the configurations, and the same whatever `jobs` is, but for CPU times.
+///
+/// # Errors
+/// A policy that needs a future which the trace does not have.
+pub fn sweep(
+    columns: &Columns,
+    rules: &Rules,
+    configurations: &[Configuration],
+    jobs: usize,
+    done: &AtomicU64,
+) -> Result<Vec<Found>, Error> {
+    let asks = |configuration: &Configuration| configuration.policy.needs_future();
+    let future: &[u32] = if configurations.iter().any(asks) {
+        columns.future()?
+    } else {
+        &[]
+    };
+    let jobs = affordable_jobs(columns, rules, configurations, jobs)?;
+    let requested_weight = match rules.unit {
+        Unit::Objects => columns.len().saturating_sub(rules.warm_up) as u64,
+        Unit::Bytes => columns.bytes_from(rules.warm_up),
+    };
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(vec![None; configurations.len()]);
+    let work_off = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(configuration) = configurations.get(index) else {
+                return;
+            };
+            let work = Work {
+                columns,
+                rules,
+                capacity: configuration.capacity,
+                future,
+                requested_weight,
+                done,
+            };
+            let result = configuration.policy.visit(work);
+            let mut found = found.lock().expect("nobody panics while he holds the lock");
+            found[index] = Some(result);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..jobs {
+            scope.spawn(work_off);
+        }
+        work_off();
+    });
+    let found = found.into_inner().expect("every replay has ended well");
+    let found: Option<Vec<Found>> = found.into_iter().collect();
+    Ok(found.expect("every configuration was taken by somebody"))
+}
+
+/// Bytes by object that a policy's queues and ghosts take at most, as a rule.
+const POLICY_BYTES_PER_OBJECT: u64 = 32;
+
+/// As many jobs as are wanted, of use, and within the memory allowed.
+fn affordable_jobs(
+    columns: &Columns,
+    rules: &Rules,
+    configurations: &[Configuration],
+    wanted: usize,
+) -> Result<usize, Error> {
+    let costs = configurations
+        .iter()
+        .map(|configuration| configuration.policy.visit(BytesPerObject(rules)));
+    let job_bytes = (costs.max().unwrap_or(0) + POLICY_BYTES_PER_OBJECT) * columns.objects() as u64;
+    let left = rules.memory_limit.saturating_sub(columns.heap_bytes());
+    match left / job_bytes.max(1) {
+        0 => Err(Error::TooLarge {
+            trace: columns.name().into(),
+            requests: columns.len() as u64,
+            objects: columns.objects() as u64,
+            needed: columns.heap_bytes() + job_bytes,
+            limit: rules.memory_limit,
+        }),
+        jobs => Ok(wanted
+            .clamp(1, configurations.len().max(1))
+            .min(jobs.try_into().unwrap_or(usize::MAX))),
+    }
+}

@@ -1,0 +1,293 @@
+//! Replays against the plainest model there is: an LRU list of entries with weights and deadlines.
+
+use policy::any::{POLICIES, PolicySpec};
+use proptest::prelude::*;
+use sim::{Columns, Configuration, Found, Interner, Interning, Rules, Unit, sweep};
+use std::sync::atomic::AtomicU64;
+use trace::{Op, Request};
+
+fn intern(requests: &[Request]) -> Columns {
+    let requests = requests.iter().map(|&request| Ok(request));
+    Interner::all("generated", Interning::default(), requests).expect("a trace in memory")
+}
+
+fn replay(columns: &Columns, rules: &Rules, policy: &str, capacity: u64) -> Found {
+    let policy: PolicySpec = policy.parse().expect("a policy of the list");
+    let configuration = Configuration { policy, capacity };
+    let found = sweep(columns, rules, &[configuration], 1, &AtomicU64::new(0));
+    found.expect("the future is known")[0]
+}
+
+struct Entry {
+    key: u64,
+    weight: u64,
+    deadline: u64,
+}
+
+const NEVER: u64 = u64::MAX;
+
+#[derive(Debug, Default, PartialEq)]
+struct Told {
+    requests: u64,
+    misses: u64,
+    missed_weight: u64,
+    evictions: u64,
+    expirations: u64,
+    refusals: u64,
+}
+
+impl Told {
+    fn of(found: &Found) -> Told {
+        let counts = &found.counts;
+        Told {
+            requests: counts.requests,
+            misses: counts.misses,
+            missed_weight: counts.missed_weight,
+            evictions: counts.evictions,
+            expirations: counts.expirations,
+            refusals: counts.refusals,
+        }
+    }
+}
+
+/// LRU by bytes with an exact index: what is dead is gone.
+fn model(requests: &[Request], rules: &Rules, capacity: u64) -> Told {
+    let mut told = Told::default();
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut ttls = std::collections::HashMap::new();
+    let first_ms = requests[0].time_ms;
+    let mut now = 0;
+    for (index, request) in requests.iter().enumerate() {
+        if index == rules.warm_up {
+            told = Told::default();
+        }
+        now = now.max(request.time_ms.saturating_sub(first_ms));
+        let before = entries.len();
+        entries.retain(|entry| entry.deadline >= now);
+        told.expirations += (before - entries.len()) as u64;
+        let is_write = !request.op.is_read() && request.op != Op::Delete;
+        if is_write || request.ttl_ms > 0 {
+            ttls.insert(request.key, request.ttl_ms);
+        }
+        let position = entries.iter().position(|entry| entry.key == request.key);
+        if request.op == Op::Delete {
+            position.map(|at| entries.remove(at));
+            continue;
+        }
+        let counted = u64::from(request.op.is_read() || rules.counts_writes);
+        let size = u64::from(request.size.max(1));
+        told.requests += counted;
+        let deadline = match ttls.get(&request.key) {
+            Some(&ttl) if ttl > 0 => now + ttl,
+            _ => NEVER,
+        };
+        if let Some(at) = position {
+            let mut entry = entries.remove(at);
+            if is_write {
+                entry.deadline = deadline;
+            }
+            if rules.follows_sizes {
+                entry.weight = size;
+            }
+            if entry.weight <= capacity {
+                entries.push(entry);
+            }
+        } else {
+            told.misses += counted;
+            told.missed_weight += counted * size;
+            if size > capacity {
+                told.refusals += 1;
+                continue;
+            }
+            entries.push(Entry {
+                key: request.key,
+                weight: size,
+                deadline,
+            });
+        }
+        while entries.iter().map(|entry| entry.weight).sum::<u64>() > capacity {
+            entries.remove(0);
+            told.evictions += 1;
+        }
+    }
+    told
+}
+
+fn requests() -> impl Strategy<Value = Vec<Request>> {
+    let op = prop_oneof![
+        8 => Just(Op::Get),
+        3 => Just(Op::Set),
+        1 => Just(Op::Delete),
+    ];
+    let ttl = prop_oneof![Just(0u64), 1u64..40, Just(5_000_000_000)];
+    let request = (0u64..40, op, 0u32..12, ttl, 0u64..9);
+    proptest::collection::vec(request, 1..300).prop_map(|rows| {
+        let mut time_ms = 1_000_000u64;
+        let of_row = |(key, op, size, ttl_ms, step): (u64, Op, u32, u64, u64)| {
+            // Now and then time goes back.
+            time_ms = (time_ms + step).saturating_sub(if step == 8 { 15 } else { 0 });
+            Request {
+                op,
+                ttl_ms,
+                ..Request::new(time_ms, key, size)
+            }
+        };
+        rows.into_iter().map(of_row).collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_replay_is_what_the_model_does(
+        requests in requests(),
+        capacity in 1u64..80,
+        warm_up in 0usize..50,
+        counts_writes in any::<bool>(),
+        follows_sizes in any::<bool>(),
+    ) {
+        let rules = Rules {
+            unit: Unit::Bytes,
+            warm_up: warm_up.min(requests.len() - 1),
+            expiry: "ordered".parse().expect("an index of the list"),
+            counts_writes,
+            follows_sizes,
+            ..Rules::default()
+        };
+        let found = replay(&intern(&requests), &rules, "lru", capacity);
+        prop_assert_eq!(Told::of(&found), model(&requests, &rules, capacity));
+    }
+}
+
+proptest! {
+    #[test]
+    fn without_evictions_every_index_leads_to_the_same_misses(requests in requests()) {
+        for about in policy::expire::any::INDEXES {
+            let rules = Rules {
+                expiry: about.name.parse().expect("an index of the list"),
+                ..Rules::default()
+            };
+            let found = replay(&intern(&requests), &rules, "lru", 1000);
+            let told = model(&requests, &Rules { unit: Unit::Bytes, ..rules }, 1_000_000);
+            prop_assert_eq!(found.counts.misses, told.misses, "{}", about.name);
+        }
+    }
+
+    #[test]
+    fn algorithms_agree_with_the_entries_whatever_leaves_and_comes_back(
+        requests in requests(),
+        capacity in 1u64..40,
+    ) {
+        // Each replay checks policy and index when it has ended.
+        for about in policy::expire::any::INDEXES {
+            let rules = Rules {
+                unit: Unit::Bytes,
+                expiry: about.name.parse().expect("an index of the list"),
+                ..Rules::default()
+            };
+            let columns = intern(&requests);
+            for policy in ["fifo", "lru", "sieve", "s3fifo", "arc", "sampled-ttl"] {
+                replay(&columns, &rules, policy, capacity);
+            }
+        }
+    }
+}
+
+/// A stream in which some keys are asked for often and sizes differ.
+fn stream(seed: u64, len: usize) -> Vec<Request> {
+    let keys = trace::Zipf::new(2000, 0.9, seed);
+    let rows = (0..len as u64).zip(keys);
+    rows.map(|(time, key)| Request::new(time, key, 1 + (key % 7) as u32))
+        .collect()
+}
+
+#[test]
+fn both_loops_find_the_same_with_every_policy() {
+    let plain = stream(3, 20_000);
+    let mut full = plain.clone();
+    // Deletes what is not there: nothing changes, and all of the machinery runs.
+    full.push(Request {
+        op: Op::Delete,
+        ..Request::new(20_000, u64::MAX, 1)
+    });
+    let (plain, full) = (intern(&plain), intern(&full));
+    for about in POLICIES {
+        for unit in [Unit::Objects, Unit::Bytes] {
+            let rules = Rules {
+                unit,
+                ..Rules::default()
+            };
+            let a = replay(&plain, &rules, about.name, 300);
+            let b = replay(&full, &rules, about.name, 300);
+            assert_eq!(a.counts, b.counts, "{} by {}", about.name, unit.name());
+            assert_eq!(a.promotions, b.promotions, "{}", about.name);
+            assert_eq!(b.expired_held, 0.0);
+            assert!(a.counts.misses > 0);
+        }
+    }
+}
+
+#[test]
+fn jobs_change_nothing_but_time() {
+    let columns = intern(&stream(5, 5_000));
+    let configurations: Vec<Configuration> = ["random", "s3fifo", "lru", "belady"]
+        .iter()
+        .flat_map(|name| {
+            [10, 100].map(|capacity| Configuration {
+                policy: name.parse().expect("a policy of the list"),
+                capacity,
+            })
+        })
+        .collect();
+    let run = |jobs| {
+        let done = AtomicU64::new(0);
+        let found = sweep(&columns, &Rules::default(), &configurations, jobs, &done);
+        assert_eq!(done.into_inner(), 8 * 5_000);
+        let found = found.expect("the future is known");
+        found.iter().map(|found| found.counts).collect::<Vec<_>>()
+    };
+    let alone = run(1);
+    assert_eq!(alone, run(3));
+    assert_eq!(alone, run(100));
+}
+
+#[test]
+fn what_the_dead_hold_is_the_mean_over_time() {
+    // One object of 10 bytes lives 100 ms; nothing else happens until 1,000 ms.
+    let at = |time_ms, key| Request {
+        ttl_ms: 100,
+        ..Request::new(time_ms, key, 10)
+    };
+    let columns = intern(&[at(0, 1), at(1_000, 2)]);
+    let rules = |expiry: &str| Rules {
+        unit: Unit::Bytes,
+        expiry: expiry.parse().expect("an index of the list"),
+        ..Rules::default()
+    };
+    let exact = replay(&columns, &rules("ordered"), "lru", 100);
+    assert_eq!(exact.expired_held, 10.0 * 1.0 / 1_000.0);
+    assert_eq!(exact.counts.expirations, 1);
+    let sampled = replay(&columns, &rules("sampled"), "lru", 100);
+    // Its cycles come every 100 ms.
+    assert!(sampled.expired_held > 0.0);
+    assert!(
+        sampled.expired_held <= 10.0 * 200.0 / 1_000.0,
+        "{sampled:?}"
+    );
+}
+
+#[test]
+fn twenty_four_bytes_per_object_do() {
+    let columns = intern(&stream(1, 200_000));
+    for name in ["fifo", "lru", "clock", "sieve", "s3fifo", "twoq", "slru"] {
+        let found = replay(
+            &columns,
+            &Rules::default(),
+            name,
+            columns.objects() as u64 / 10,
+        );
+        let per_object = found.replay_bytes as f64 / columns.objects() as f64;
+        assert!(per_object <= 24.0, "{name}: {per_object} bytes");
+    }
+    let per_request = columns.heap_bytes() as f64 / columns.len() as f64;
+    assert!(per_request <= 16.0, "{per_request} bytes");
+}
