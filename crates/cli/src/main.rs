@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod serve;
+mod sim;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -31,6 +32,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Measure this server, and others beside it.
     Bench(bench::BenchCommand),
+    /// Run eviction policies over traces.
+    Sim(sim::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         None => serve::run(arguments.serve),
         Some(Command::Serve(arguments)) => serve::run(arguments),
         Some(Command::Bench(bench)) => bench.run().map_err(anyhow::Error::from),
+        Some(Command::Sim(arguments)) => sim::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

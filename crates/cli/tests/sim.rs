@@ -1,0 +1,227 @@
+//! `mayfly sim` from outside: formats of output, and what bad input is told.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// Eight requests for four objects; the first object is asked for four times.
+const TRACE: &str =
+    "time,key,size\n0,1,10\n1,2,20\n2,1,10\n3,3,30\n4,1,10\n5,4,40\n6,1,10\n7,2,20\n";
+
+/// A file that goes when its test does.
+struct TemporaryFile(PathBuf);
+
+impl TemporaryFile {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mayfly-sim-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).expect("the folder for temporary files can be written");
+        TemporaryFile(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("the path is text")
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn sim(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mayfly"));
+    let output = command.arg("sim").args(arguments).output();
+    output.expect("the binary was built for this test")
+}
+
+fn stdout(output: &Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What a run says that must fail.
+fn refusal(arguments: &[&str]) -> String {
+    let output = sim(arguments);
+    assert!(!output.status.success(), "{arguments:?} should be refused");
+    assert!(output.stdout.is_empty());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn csv_starts_with_the_promised_columns_and_echoes_the_policy_as_given() {
+    let file = TemporaryFile::new("a.csv", TRACE);
+    let text = stdout(&sim(&[
+        file.path(),
+        "--csv",
+        "--ignore-size",
+        "--policy",
+        "lru,clock:2,s3fifo:small=0.5",
+        "--size",
+        "2,75%",
+    ]));
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with(
+        "trace,policy,unit,cache_size,requests,misses,miss_ratio,byte_miss_ratio,throughput,\
+         evictions,promotions,metadata_bytes,expired_bytes,flash_write_bytes"
+    ));
+    assert_eq!(lines.len(), 1 + 3 * 2);
+    let stem = file
+        .path()
+        .rsplit('/')
+        .next()
+        .expect("a path has a last part");
+    let name = stem.strip_suffix(".csv").expect("it was made so");
+    // LRU of two: 1, 2, 3 and 4 miss, and 2 again.
+    assert!(lines[1].starts_with(&format!("{name},lru,objects,2,8,5,0.62500000,,")));
+    assert!(lines[4].starts_with(&format!("{name},clock:2,objects,3,")));
+    assert!(lines[5].starts_with(&format!("{name},s3fifo:small=0.5,objects,2,")));
+}
+
+#[test]
+fn bytes_are_counted_unless_sizes_are_ignored() {
+    let file = TemporaryFile::new("b.csv", TRACE);
+    // 100 bytes in all; at 40 the object of 40 pushes everything else out.
+    let text = stdout(&sim(&[
+        file.path(),
+        "--csv",
+        "--policy",
+        "fifo",
+        "--size",
+        "100,40%",
+    ]));
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines[1].contains(",fifo,bytes,100,8,4,0.50000000,0.66666667,"),
+        "{text}"
+    );
+    assert!(lines[2].contains(",fifo,bytes,40,8,"), "{text}");
+}
+
+#[test]
+fn json_is_json_with_the_same_columns() {
+    let file = TemporaryFile::new("c.csv", TRACE);
+    let arguments = [file.path(), "--json", "--policy", "lru", "--size", "60,1kb"];
+    let rows: serde_json::Value =
+        serde_json::from_str(&stdout(&sim(&arguments))).expect("it is JSON");
+    assert_eq!(rows[1]["cache_size"], 1024);
+    assert_eq!(rows[1]["misses"], 4);
+    assert_eq!(rows[0]["unit"], "bytes");
+    assert!(rows[0]["flash_write_bytes"].is_null());
+}
+
+#[test]
+fn a_table_is_printed_by_default() {
+    let file = TemporaryFile::new("d.csv", TRACE);
+    let text = stdout(&sim(&[file.path(), "--size", "50%"]));
+    assert!(text.starts_with("trace"), "{text}");
+    assert_eq!(
+        text.lines().count(),
+        1 + 5,
+        "a header and the default policies"
+    );
+}
+
+#[test]
+fn warm_up_counts_for_nothing() {
+    let file = TemporaryFile::new("e.csv", TRACE);
+    let arguments = [
+        file.path(),
+        "--csv",
+        "--ignore-size",
+        "--policy",
+        "lru",
+        "--size",
+        "2",
+        "--warm-up",
+        "50%",
+    ];
+    // Requests 1, 4, 1, 2 count: 4 and 2 miss.
+    assert!(stdout(&sim(&arguments)).contains(",lru,objects,2,4,2,0.50000000,"));
+}
+
+#[test]
+fn entries_expire_by_a_mix() {
+    let rows: Vec<String> = (0..200).map(|i| format!("{i},{},10\n", i % 2)).collect();
+    let file = TemporaryFile::new("f.csv", &format!("time,key,size\n{}", rows.concat()));
+    let arguments = |mix| {
+        [
+            file.path(),
+            "--csv",
+            "--policy",
+            "lru",
+            "--size",
+            "1kb",
+            "--ttl-mix",
+            mix,
+        ]
+    };
+    // Times are seconds: an object that lives 10 s is asked for every 2 s, and misses every sixth time.
+    let text = stdout(&sim(&arguments("10s:1")));
+    assert!(text.contains(",lru,bytes,1024,200,34,"), "{text}");
+    let text = stdout(&sim(&arguments("1h:1")));
+    assert!(text.contains(",lru,bytes,1024,200,2,"), "{text}");
+}
+
+#[test]
+fn bad_sizes_are_refused() {
+    let file = TemporaryFile::new("g.csv", TRACE);
+    let with = |size| refusal(&[file.path(), "--size", size]);
+    assert!(with("0").contains("holds nothing"));
+    assert!(with("0%").contains("holds nothing"));
+    assert!(with("1e30gb").contains("is no size"));
+    assert!(with("99999999999999999999gb").contains("more than 2^62"));
+    assert!(with("2000%").contains("more than 1000 %"));
+    assert!(with("ten").contains("is no size"));
+    assert!(with("0.5").contains("is no size"));
+    assert!(with("0.001%").contains("is not one"));
+    let objects = refusal(&[file.path(), "--ignore-size", "--size", "64mb"]);
+    assert!(objects.contains("where objects are counted"));
+}
+
+#[test]
+fn bad_traces_are_refused() {
+    let empty = TemporaryFile::new("h.csv", "");
+    assert!(refusal(&[empty.path()]).contains(":1:"));
+    let header = TemporaryFile::new("i.csv", "time,key,size\n");
+    assert!(refusal(&[header.path()]).contains("no request"));
+    let broken = TemporaryFile::new("j.csv", "time,key,size\n1,2,3\n1,2\n");
+    assert!(refusal(&[broken.path()]).contains(":3:"));
+    assert!(refusal(&["/nowhere/at.csv"]).contains("cannot open"));
+    let unknown = TemporaryFile::new("k.dat", TRACE);
+    assert!(refusal(&[unknown.path()]).contains("must end in"));
+    let text = stdout(&sim(&[unknown.path(), "--format", "csv", "--size", "50%"]));
+    assert!(text.starts_with("trace"));
+}
+
+#[test]
+fn bad_policies_are_refused() {
+    let file = TemporaryFile::new("l.csv", TRACE);
+    let with = |policy| refusal(&[file.path(), "--policy", policy]);
+    assert!(with("lruu").contains("no eviction policy is called 'lruu'"));
+    assert!(with("clock:9").contains("expected 1 to 3"));
+}
+
+#[test]
+fn too_little_memory_is_told_before_it_runs_out() {
+    let rows: Vec<String> = (0..100_000).map(|i| format!("{i},{i},10\n")).collect();
+    let file = TemporaryFile::new("m.csv", &format!("time,key,size\n{}", rows.concat()));
+    let told = refusal(&[file.path(), "--memory-limit", "1mb"]);
+    assert!(told.contains("--memory-limit"), "{told}");
+}
+
+#[test]
+fn every_policy_stands_the_largest_cache() {
+    let file = TemporaryFile::new("n.csv", TRACE);
+    for about in policy::any::POLICIES {
+        let text = stdout(&sim(&[
+            file.path(),
+            "--csv",
+            "--policy",
+            about.name,
+            "--size",
+            "4000000tb",
+        ]));
+        assert!(text.contains(",8,4,0.50000000,"), "{}: {text}", about.name);
+    }
+}
