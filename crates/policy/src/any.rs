@@ -25,6 +25,7 @@ macro_rules! eviction_policies {
                 S3Sieve = evict::s3_sieve::S3Sieve,
                 Random = evict::random::Random,
                 SampledLru = evict::sampled_lru::SampledLru,
+                Sampled = evict::sampled::Sampled,
                 SampledTtl = evict::sampled_ttl::SampledTtl,
                 Arc = evict::arc::Arc,
                 Slru = evict::slru::Slru,
