@@ -5,6 +5,7 @@
 
 pub mod arc;
 pub mod belady;
+pub mod belady_size;
 pub mod clock;
 pub mod fifo;
 pub mod fifo_merge;
