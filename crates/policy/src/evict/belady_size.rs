@@ -73,6 +73,7 @@ impl Policy for BeladySize {
     type Config = BeladySizeConfig;
     const NAME: &'static str = "belady-size";
     const ON_HIT: OnHit = OnHit::Ignore;
+    const NEEDS_FUTURE: bool = true;
 
     fn new(_capacity: u64, config: &BeladySizeConfig, seed: u64) -> Self {
         assert!(config.is_valid(), "knobs are checked where they are read");
