@@ -36,6 +36,7 @@ macro_rules! eviction_policies {
                 Hyperbolic = evict::hyperbolic::Hyperbolic,
                 Lfu = evict::lfu::Lfu,
                 Lirs = evict::lirs::Lirs,
+                LruK = evict::lru_k::LruK,
             }
             simulated {
                 Belady = evict::belady::Belady,

@@ -13,6 +13,7 @@ pub mod hyperbolic;
 pub mod lfu;
 pub mod lirs;
 pub mod lru;
+pub mod lru_k;
 pub mod qd;
 pub mod random;
 pub mod s3_sieve;
