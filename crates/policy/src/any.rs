@@ -37,6 +37,10 @@ macro_rules! eviction_policies {
                 Lfu = evict::lfu::Lfu,
                 Lirs = evict::lirs::Lirs,
                 LruK = evict::lru_k::LruK,
+                SlabLru = evict::slab::Slabs<evict::slab::Used>,
+                SlabLrc = evict::slab::Slabs<evict::slab::Created>,
+                SlabRandom = evict::slab::Slabs<evict::slab::Drawn>,
+                MemcachedLru = evict::memcached_lru::MemcachedLru,
             }
             simulated {
                 Belady = evict::belady::Belady,

@@ -2,6 +2,7 @@
 
 mod lirs;
 mod ranked;
+mod slab;
 
 use super::clock::{Clock, ClockConfig};
 use super::fifo::Fifo;
