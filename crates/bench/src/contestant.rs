@@ -58,6 +58,8 @@ pub(crate) struct Settings {
     pub policy: Option<String>,
     /// The value of `notify-keyspace-events`.
     pub events: Option<&'static str>,
+    /// Cycles a second, for a peer that is started here. Ours takes them with its index.
+    pub hz: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -293,6 +295,9 @@ impl Entrant {
         if let Some(events) = settings.events {
             client.configure("notify-keyspace-events", events)?;
         }
+        if let (Some(hz), Kind::Redis(_)) = (settings.hz, &self.kind) {
+            client.configure("hz", &hz.to_string())?;
+        }
         let is_told_at_start = matches!(self.kind, Kind::Mayfly(_));
         if let Some(bytes) = settings.memory_max.filter(|_| !is_told_at_start) {
             let policy = settings.policy.as_deref().filter(|_| self.is_ours);
@@ -315,6 +320,19 @@ impl Entrant {
             server.pid = pid.filter(|pid| process::cpu_ns(*pid).is_ok());
         }
         Ok(server)
+    }
+
+    /// Whether it is started here and takes `--expiry`.
+    pub(crate) fn takes_index(&self) -> bool {
+        matches!(self.kind, Kind::Mayfly(_))
+    }
+
+    /// The same with this index under another name.
+    pub(crate) fn with_index(&self, label: &str, index: &str) -> Entrant {
+        let mut entrant = self.clone();
+        entrant.label = label.into();
+        entrant.server_args.push(format!("--expiry={index}"));
+        entrant
     }
 
     fn our_args(&self, settings: &Settings) -> Vec<String> {

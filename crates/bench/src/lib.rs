@@ -13,12 +13,14 @@ mod client;
 mod clock;
 mod contestant;
 mod error;
+mod expiry;
 mod expiry_lag;
 mod expiry_mixed;
 mod expiry_storm;
 mod keys;
 mod latency;
 mod load;
+mod machine;
 mod memory;
 mod noise;
 mod process;
@@ -30,6 +32,7 @@ mod throughput;
 
 pub use contestant::Contest;
 pub use error::Error;
+pub use expiry::Expiry;
 pub use expiry_lag::ExpiryLag;
 pub use expiry_mixed::ExpiryMixed;
 pub use expiry_storm::ExpiryStorm;
@@ -52,6 +55,8 @@ pub enum Experiment {
     Throughput(Throughput),
     /// CPU time per operation with one and with more data threads
     Threads(Threads),
+    /// Expiry indexes compared, ours and peers
+    Expiry(Expiry),
     /// How late expired events come, and memory is given back
     ExpiryLag(ExpiryLag),
     /// Dead keys still held among many that live on
@@ -73,6 +78,7 @@ impl BenchCommand {
         match &self.experiment {
             Experiment::Throughput(throughput) => throughput.run(),
             Experiment::Threads(threads) => threads.run(),
+            Experiment::Expiry(expiry) => expiry.run(),
             Experiment::ExpiryLag(expiry_lag) => expiry_lag.run(),
             Experiment::ExpiryMixed(expiry_mixed) => expiry_mixed.run(),
             Experiment::ExpiryStorm(expiry_storm) => expiry_storm.run(),

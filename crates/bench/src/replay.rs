@@ -136,7 +136,7 @@ impl Replay {
             threads: self.threads.filter(|_| entrant.is_ours),
             memory_max: self.maxmemory,
             policy: Some(self.maxmemory_policy.clone()),
-            events: None,
+            ..Settings::default()
         };
         let server = entrant.start(&settings)?;
         let file_bytes = std::fs::metadata(&self.trace).map_or(0, |file| file.len());

@@ -11,12 +11,24 @@ fn bench(arguments: &[&str]) -> std::process::Output {
 }
 
 /// The report of an experiment that must succeed.
-fn rows(arguments: &str) -> Vec<Value> {
+fn report(arguments: &str) -> Value {
     let arguments: Vec<&str> = arguments.split(' ').chain(["--json"]).collect();
     let output = bench(&arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {errors}");
     serde_json::from_slice(&output.stdout).expect("the report is JSON")
+}
+
+/// A report that is a list.
+fn rows(arguments: &str) -> Vec<Value> {
+    list(&report(arguments), "")
+}
+
+fn list(value: &Value, pointer: &str) -> Vec<Value> {
+    let found = value.pointer(pointer).and_then(Value::as_array);
+    found
+        .unwrap_or_else(|| panic!("{pointer} is a list in {value}"))
+        .clone()
 }
 
 fn number(row: &Value, field: &str) -> f64 {
@@ -78,20 +90,73 @@ fn every_probe_tells_of_its_death_whatever_becomes_of_the_others() {
 }
 
 #[test]
-fn keys_of_one_deadline_go() {
-    // It looks no further than until they are gone: a second later, or much later on a busy machine.
-    let rows = rows("expiry-mixed --others 2k --dying 1k --after 1,5,20");
-    let looks = rows[0]["looks"].as_array().expect("a list of looks");
-    let last = looks.last().expect("it looked");
-    assert_eq!(number(last, "/dead_keys"), 0.0);
+fn keys_of_one_deadline_are_gone_a_second_later() {
+    let rows = rows("expiry-mixed --others 2k --dying 1k --after 1");
+    assert_eq!(number(&rows[0], "/looks/0/dead_keys"), 0.0);
 }
 
 #[test]
 fn a_storm_passes_and_its_memory_comes_back() {
-    let rows = rows("expiry-storm --others 1k --dying 20k --rate 200 --patience 20s");
-    assert!(number(&rows[0], "/keys_gone_ms") < 20e3);
+    let rows = rows("expiry-storm --others 1k --dying 20k --rate 200 --patience 3s");
+    assert!(number(&rows[0], "/keys_gone_ms") < 3000.0);
     assert!(number(&rows[0], "/storm/count") > 0.0);
     assert!(number(&rows[0], "/quiet/count") > 0.0);
+}
+
+#[test]
+fn the_platform_compares_every_contestant_with_its_reference() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("platform");
+    let html = folder.join("report.html");
+    let text =
+        "expiry platform --factor 100 --operations 2000 --group a-small-60-2,i-small-15+30-1";
+    let indexes = "--index sampled:release=5:shards=8,buckets:120x1000,wheel";
+    let (place, page) = (folder.display(), html.display());
+    let report = report(&format!(
+        "{text} {indexes} --svg {place} --html {page}{}",
+        peer()
+    ));
+    let contestants = 3 + usize::from(!peer().is_empty());
+    let runs = list(&report, "/runs");
+    assert_eq!(runs.len(), 2 * contestants);
+    for run in &runs {
+        let looks = list(run, "/looks");
+        let last = looks.last().expect("the monitor looks at least once");
+        assert_eq!(number(last, "/operations"), 2000.0);
+        assert!(number(run, "/summary/peak_bytes") >= number(run, "/summary/mean_bytes"));
+        assert!(number(run, "/summary/peak_floor_bytes") > 100_000.0);
+        assert!((0.0..=1.0).contains(&number(run, "/summary/hit_ratio")));
+        assert_eq!(number(run, "/latencies/count"), 2000.0);
+        if run["contestant"] == report["reference"] {
+            assert_eq!(number(run, "/change/peak_reduction"), 0.0);
+        }
+    }
+    assert_eq!(runs[1]["index"], "buckets:120x10");
+    assert_eq!(list(&report, "/overall").len(), contestants - 1);
+    assert_eq!(report["best_buckets"], "buckets:120x1000");
+    let page = std::fs::read_to_string(&html).expect("the page was written");
+    // One comparison, and four plots for each of two groups.
+    assert_eq!(page.matches("<figure>").count(), 9);
+    let files = std::fs::read_dir(&folder)
+        .expect("the folder was made")
+        .count();
+    assert_eq!(files, 9 + 1);
+}
+
+#[test]
+fn keys_are_loaded_with_and_without_ttls_and_a_flood_comes_over_each() {
+    let text = "expiry gist --keys 2k --span 50ms --flood 50ms --rounds 2 --index wheel,sampled";
+    let rows = list(&report(&format!("{text}{}", peer())), "/rows");
+    assert_eq!(rows.len(), 2 + usize::from(!peer().is_empty()));
+    for row in &rows {
+        assert_eq!(list(row, "/plain").len(), 2);
+        assert!(number(row, "/memory_ratio") > 1.0);
+        assert!(number(row, "/load_ratio") > 0.0);
+        assert!(number(row, "/expires/1/ttl/operations_per_second") > 0.0);
+        assert!(
+            (1.0..=4000.0).contains(&number(row, "/flood/keys")),
+            "{row}"
+        );
+    }
 }
 
 #[test]
@@ -173,6 +238,12 @@ fn mistakes_in_arguments_are_told_clearly() {
         ("throughput --address 127.0.0.1:1", "cannot connect"),
         ("memory --keys 1", "--keys must be at least 2"),
         ("expiry-lag --patience 1y", "not a span of time"),
+        ("expiry platform --factor 0", "--factor must be"),
+        ("expiry platform --factor 30", "no whole number"),
+        ("expiry platform --group b-small-60-4", "is not a group"),
+        ("expiry platform --index nonsense", "nonsense"),
+        ("expiry platform --operations 0", "--operations"),
+        ("expiry gist --keys 0", "--keys"),
     ];
     for (text, wanted) in cases {
         let text = text.replace("BAD", &bad);

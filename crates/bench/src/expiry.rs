@@ -1,0 +1,71 @@
+//! `bench expiry`: the experiments that compare expiry indexes, ours and others' servers.
+
+mod gist;
+mod platform;
+
+use crate::contestant::{Contest, Entrant};
+use crate::error::Result;
+
+/// Arguments of `bench expiry`.
+#[derive(clap::Args, Debug)]
+pub struct Expiry {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Experiment {
+    /// YCSB with TTLs: memory and throughput over time for each index and peer (MEMSYS 2020)
+    Platform(platform::Platform),
+    /// Millions of keys with and without TTLs: memory, load time, GET, TTL, a flood of short TTLs
+    Gist(gist::Gist),
+}
+
+impl Expiry {
+    /// Runs it and prints the report.
+    pub(crate) fn run(&self) -> Result<()> {
+        match &self.experiment {
+            Experiment::Platform(platform) => platform.run(),
+            Experiment::Gist(gist) => gist.run(),
+        }
+    }
+}
+
+/// A server, ours with one index.
+#[derive(Clone, Debug)]
+struct Contestant {
+    /// The index as it was asked for, or the peer.
+    name: String,
+    /// The index as the server is given it.
+    index: Option<String>,
+    entrant: Entrant,
+}
+
+/// Everybody: our server once for each index, then the peers. `given` turns what was asked for into
+/// what the server is given.
+fn contestants(
+    contest: &Contest,
+    indexes: &[String],
+    given: impl Fn(&str) -> Result<String>,
+) -> Result<Vec<Contestant>> {
+    let mut contestants = Vec::new();
+    for entrant in contest.begin()? {
+        if !entrant.takes_index() {
+            contestants.push(Contestant {
+                name: entrant.label.clone(),
+                index: None,
+                entrant,
+            });
+            continue;
+        }
+        for spec in indexes {
+            let index = given(spec)?;
+            contestants.push(Contestant {
+                name: spec.clone(),
+                entrant: entrant.with_index(spec, &index),
+                index: Some(index),
+            });
+        }
+    }
+    Ok(contestants)
+}

@@ -1,0 +1,473 @@
+//! `bench expiry gist`: what S. Sanfilippo measured when he tried a radix tree for Redis's expires
+//! ("New keyspace representation and expire algorithm of Redis: preliminary analysis", 2019,
+//! <https://gist.github.com/antirez/b2eb293819666ee104c7fcad71986eb7>).
+//!
+//! Memory and load time of 5 M keys with and without TTLs, GET and TTL over them at pipeline 32, and a flood
+//! of `SET key value EX 1`. He loaded snapshots; here keys come through the protocol, so that
+//! the cost of parsing is in both loads and the ratio between them is smaller than in the index alone.
+//! Deadlines are a few milliseconds apart, as his were.
+//!
+//! Wall-clock rates are bounded by the load generator on a small machine; the server's CPU time is not.
+
+use super::{Contestant, contestants};
+use crate::arguments;
+use crate::contestant::{Contest, Server, Settings};
+use crate::error::{Error, Result};
+use crate::keys::{self, Template};
+use crate::load::{Load, Shape};
+use crate::machine::{self, Machine};
+use crate::table::{Table, median, mib, number};
+use ::report::{Axis, Bars, Cell, Page, Plot};
+use serde::Serialize;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// TTLs of eight digits: from hours on, this many milliseconds from one key to the next.
+const TTL_MS: Range<u64> = 20_000_000..100_000_000;
+const TTL_STEP_MS: u64 = 3;
+/// As `redis-benchmark -P 32` with its 50 connections.
+const SHAPE: Shape = Shape {
+    connections: 50,
+    pipeline: 32,
+    is_stream: false,
+};
+/// The flood writes to this many keys for each one loaded, as in the source.
+const FLOOD_KEYS: u64 = 2;
+
+/// Arguments of `bench expiry gist`.
+#[derive(clap::Args, Debug)]
+pub(super) struct Gist {
+    #[command(flatten)]
+    contest: Contest,
+    /// Indexes of our server
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "wheel,sampled,buckets:120x1000,ordered"
+    )]
+    index: Vec<String>,
+    /// How many keys are loaded
+    #[arg(long, default_value = "5m", value_parser = arguments::count)]
+    keys: u64,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 3)]
+    value_size: usize,
+    /// How long GET and TTL are sent, each
+    #[arg(long, default_value = "2s", value_parser = arguments::span)]
+    span: Duration,
+    /// How long the flood lasts
+    #[arg(long, default_value = "5s", value_parser = arguments::span)]
+    flood: Duration,
+    /// Loads of each kind, each into a fresh server; the report takes medians
+    #[arg(long, default_value_t = 1)]
+    rounds: usize,
+    /// Write a page with plots to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write each plot as SVG into this folder
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+}
+
+/// One span of requests.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Rate {
+    operations_per_second: f64,
+    cpu_us_per_operation: f64,
+}
+
+/// One load, and what was asked of the loaded server.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Loaded {
+    seconds: f64,
+    cpu_seconds: f64,
+    /// Above the empty server.
+    used_bytes: f64,
+    resident_bytes: f64,
+    get: Rate,
+    /// Without TTLs as well: the reply is −1.
+    ttl: Rate,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Flood {
+    rate: Rate,
+    used_bytes: f64,
+    /// Keys in memory when it ends, and the most that can be alive: those set within the last second.
+    keys: u64,
+    living_max: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    contestant: String,
+    version: String,
+    plain: Vec<Loaded>,
+    expires: Vec<Loaded>,
+    /// Medians of load with TTLs over load without: wall clock, CPU time, used memory.
+    load_ratio: f64,
+    load_cpu_ratio: f64,
+    memory_ratio: f64,
+    flood: Flood,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    command: String,
+    machine: Machine,
+    keys: u64,
+    rows: Vec<Row>,
+}
+
+fn middle(loads: &[Loaded], value: fn(&Loaded) -> f64) -> f64 {
+    let values: Vec<f64> = loads.iter().map(value).collect();
+    median(&values)
+}
+
+impl Gist {
+    /// Runs it and prints the report.
+    pub(super) fn run(&self) -> Result<()> {
+        let keys_max = (TTL_MS.end - TTL_MS.start) / TTL_STEP_MS;
+        if self.rounds == 0
+            || !(1..=keys_max).contains(&self.keys)
+            || self.span.is_zero()
+            || self.flood.is_zero()
+        {
+            let text = format!(
+                "--rounds, --span and --flood must be above 0, --keys from 1 to {keys_max}"
+            );
+            return Err(Error::Usage(text));
+        }
+        let contestants = contestants(&self.contest, &self.index, |spec| Ok(spec.into()))?;
+        let progress = crate::progress::steps((contestants.len() * (2 * self.rounds + 1)) as u64);
+        let mut rows = Vec::new();
+        for contestant in &contestants {
+            progress.set_message(contestant.name.clone());
+            rows.push(self.measure(contestant, &progress)?);
+        }
+        progress.finish_and_clear();
+        self.tell(Report {
+            command: machine::command(),
+            machine: Machine::here(),
+            keys: self.keys,
+            rows,
+        })
+    }
+
+    fn measure(&self, contestant: &Contestant, progress: &indicatif::ProgressBar) -> Result<Row> {
+        let (mut plain, mut expires) = (Vec::new(), Vec::new());
+        let mut version = String::new();
+        for _ in 0..self.rounds {
+            for (has_ttl, loads) in [(false, &mut plain), (true, &mut expires)] {
+                let server = contestant.entrant.start(&Settings::default())?;
+                version.clone_from(&server.version);
+                loads.push(self.load(&server, has_ttl)?);
+                progress.inc(1);
+            }
+        }
+        let flood = self.flood(&contestant.entrant.start(&Settings::default())?)?;
+        progress.inc(1);
+        let ratio = |value: fn(&Loaded) -> f64| {
+            middle(&expires, value) / middle(&plain, value).max(f64::MIN_POSITIVE)
+        };
+        Ok(Row {
+            contestant: contestant.name.clone(),
+            version,
+            load_ratio: ratio(|load| load.seconds),
+            load_cpu_ratio: ratio(|load| load.cpu_seconds),
+            memory_ratio: ratio(|load| load.used_bytes),
+            plain,
+            expires,
+            flood,
+        })
+    }
+
+    fn load(&self, server: &Server, has_ttl: bool) -> Result<Loaded> {
+        let value = keys::value(self.value_size);
+        let template = if has_ttl {
+            Template::new(&[b"SET", b"{key}", &value, b"PX", b"00000000"])
+        } else {
+            Template::new(&[b"SET", b"{key}", &value])
+        };
+        let mut client = server.client()?;
+        let used_empty = client.info_number("memory", "used_memory")?;
+        let resident_empty = server.resident_bytes(&mut client)?;
+        let (cpu, start) = (server.cpu_ns()?, Instant::now());
+        keys::send_each(server, &template, 0..self.keys, ttl_ms)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let cpu_seconds = server.cpu_ns()?.saturating_sub(cpu) as f64 / 1e9;
+        let get = self.rate(
+            server,
+            &Template::new(&[b"GET", b"{key}"]),
+            self.span,
+            self.keys,
+        )?;
+        let ttl = self.rate(
+            server,
+            &Template::new(&[b"TTL", b"{key}"]),
+            self.span,
+            self.keys,
+        )?;
+        let held = client.integer(&["DBSIZE"])?;
+        if held != self.keys as i64 {
+            let text = format!("it holds {held} keys of {}", self.keys);
+            return Err(Error::server(&server.label, text));
+        }
+        Ok(Loaded {
+            seconds,
+            cpu_seconds,
+            // By now the tables have stopped growing.
+            used_bytes: client.info_number("memory", "used_memory")? - used_empty,
+            resident_bytes: server.resident_bytes(&mut client)? - resident_empty,
+            get,
+            ttl,
+        })
+    }
+
+    fn rate(
+        &self,
+        server: &Server,
+        template: &Template,
+        span: Duration,
+        key_count: u64,
+    ) -> Result<Rate> {
+        let mut load = Load::connect(&server.label, server.address, SHAPE)?;
+        let (cpu, start) = (server.cpu_ns()?, Instant::now());
+        let tally =
+            keys::send_random(&mut load, &server.label, template, key_count, 0..1, span, 1)?;
+        let (cpu_end, seconds) = (server.cpu_ns()?, start.elapsed().as_secs_f64());
+        let count = tally.replies as f64;
+        Ok(Rate {
+            operations_per_second: count / seconds,
+            cpu_us_per_operation: cpu_end.saturating_sub(cpu) as f64 / 1e3 / count.max(1.0),
+        })
+    }
+
+    fn flood(&self, server: &Server) -> Result<Flood> {
+        let value = keys::value(self.value_size);
+        let template = Template::new(&[b"SET", b"{key}", &value, b"EX", b"1"]);
+        let key_count = self.keys * FLOOD_KEYS;
+        let mut client = server.client()?;
+        let used_empty = client.info_number("memory", "used_memory")?;
+        let rate = self.rate(server, &template, self.flood, key_count)?;
+        let keys = client.integer(&["DBSIZE"])?.max(0) as u64;
+        let used_bytes = client.info_number("memory", "used_memory")? - used_empty;
+        Ok(Flood {
+            rate,
+            used_bytes,
+            keys,
+            living_max: distinct(
+                rate.operations_per_second * self.flood.as_secs_f64().min(1.0),
+                key_count,
+            ),
+        })
+    }
+
+    fn tell(&self, report: Report) -> Result<()> {
+        if self.html.is_some() || self.svg.is_some() {
+            crate::report::save(&page(&report), self.html.as_deref(), self.svg.as_deref())?;
+        }
+        if self.contest.json {
+            return crate::report::json(&report);
+        }
+        print!("{}", table(&report));
+        Ok(())
+    }
+}
+
+/// The TTL of key number `key`.
+fn ttl_ms(key: u64) -> u64 {
+    TTL_MS.start + key * TTL_STEP_MS
+}
+
+/// How many different ones so many draws from `key_count` keys are expected to hit.
+fn distinct(draws: f64, key_count: u64) -> u64 {
+    let count = key_count as f64;
+    (count * -(-draws / count).exp_m1()).round() as u64
+}
+
+fn table(report: &Report) -> Table {
+    let header = [
+        "contestant",
+        "version",
+        "load",
+        "with TTLs",
+        "÷",
+        "CPU ÷",
+        "used/key",
+        "with TTLs",
+        "GET µs",
+        "with TTLs",
+        "TTL µs",
+        "flood kops/s",
+        "flood µs",
+        "flood memory",
+        "flood keys",
+    ];
+    let mut table = Table::new(2, &header);
+    for row in &report.rows {
+        let per_key = |loads| number(middle(loads, |load| load.used_bytes) / report.keys as f64);
+        let seconds = |loads| crate::table::span(1e3 * middle(loads, |load| load.seconds));
+        table.row(vec![
+            row.contestant.clone(),
+            row.version.clone(),
+            seconds(&row.plain),
+            seconds(&row.expires),
+            number(row.load_ratio),
+            number(row.load_cpu_ratio),
+            per_key(&row.plain),
+            per_key(&row.expires),
+            number(middle(&row.plain, |load| load.get.cpu_us_per_operation)),
+            number(middle(&row.expires, |load| load.get.cpu_us_per_operation)),
+            number(middle(&row.expires, |load| load.ttl.cpu_us_per_operation)),
+            number(row.flood.rate.operations_per_second / 1e3),
+            number(row.flood.rate.cpu_us_per_operation),
+            mib(row.flood.used_bytes),
+            format!("{} of {}", row.flood.keys, row.flood.living_max),
+        ]);
+    }
+    table
+}
+
+fn page(report: &Report) -> Page {
+    let mut page = Page::new(&format!("{} keys with and without TTLs", report.keys));
+    page.command(&report.command)
+        .fact("machine", &report.machine.line());
+    let names: Vec<String> = report
+        .rows
+        .iter()
+        .map(|row| row.contestant.clone())
+        .collect();
+    let bars = |name: &str, value: &dyn Fn(&Row) -> f64| {
+        Bars::new(
+            name,
+            report.rows.iter().map(|row| Some(value(row))).collect(),
+        )
+    };
+    let pair = |value: fn(&Loaded) -> f64, by: f64| {
+        vec![
+            bars("without TTLs", &|row| middle(&row.plain, value) / by),
+            bars("with TTLs", &|row| middle(&row.expires, value) / by),
+        ]
+    };
+    let section = page.section("Figures");
+    let mut plot = |title: &str, unit: &str, series: Vec<Bars>| {
+        section.plot(Plot::bars(title, Axis::linear(unit), names.clone(), series));
+    };
+    let cpu = "µs of CPU an operation";
+    plot(
+        "Memory as the server counts",
+        "bytes a key",
+        pair(|load| load.used_bytes, report.keys as f64),
+    );
+    plot(
+        "Load through the protocol",
+        "seconds",
+        pair(|load| load.seconds, 1.0),
+    );
+    plot(
+        "The server's CPU time of the load",
+        "seconds",
+        pair(|load| load.cpu_seconds, 1.0),
+    );
+    plot(
+        "GET at pipeline 32",
+        cpu,
+        pair(|load| load.get.cpu_us_per_operation, 1.0),
+    );
+    plot(
+        "TTL at pipeline 32",
+        cpu,
+        pair(|load| load.ttl.cpu_us_per_operation, 1.0),
+    );
+    plot(
+        "Flood of SET EX 1",
+        cpu,
+        vec![bars("", &|row| row.flood.rate.cpu_us_per_operation)],
+    );
+    page.section("All figures").table(html_table(report));
+    page
+}
+
+fn html_table(report: &Report) -> ::report::Table {
+    let mut table = ::report::Table::new(&[
+        "contestant", "version", "load, s", "with TTLs", "with ÷ without", "CPU, with ÷ without", "used, bytes a key",
+        "with TTLs", "resident, bytes a key", "with TTLs", "flood, ops/s", "flood, keys held", "alive at most",
+    ])
+    .with_caption("Medians of the rounds, above the empty server. Flood: SET key value EX 1 over twice as many keys.");
+    let keys = report.keys as f64;
+    for row in &report.rows {
+        let both = |value: fn(&Loaded) -> f64, by: f64| {
+            [&row.plain, &row.expires].map(|loads| Cell::from(middle(loads, value) / by))
+        };
+        let mut cells = vec![row.contestant.as_str().into(), row.version.as_str().into()];
+        cells.extend(both(|load| load.seconds, 1.0));
+        cells.extend([row.load_ratio.into(), row.load_cpu_ratio.into()]);
+        cells.extend(both(|load| load.used_bytes, keys));
+        cells.extend(both(|load| load.resident_bytes, keys));
+        cells.extend(
+            [
+                row.flood.rate.operations_per_second,
+                row.flood.keys as f64,
+                row.flood.living_max as f64,
+            ]
+            .map(Cell::from),
+        );
+        table.row(cells);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ttls_have_eight_digits_for_every_number_of_keys() {
+        let last = (TTL_MS.end - TTL_MS.start) / TTL_STEP_MS;
+        for key in [0, 5_000_000, last - 1] {
+            assert_eq!(ttl_ms(key).to_string().len(), 8);
+        }
+    }
+
+    #[test]
+    fn few_draws_hit_as_many_keys_and_many_hit_all() {
+        assert_eq!(distinct(10.0, 1_000_000), 10);
+        assert_eq!(distinct(1e9, 1_000), 1_000);
+        assert_eq!(distinct(1_000.0, 1_000), 632);
+    }
+
+    #[test]
+    fn page_and_table_have_a_row_for_each_contestant() {
+        let loaded = Loaded {
+            seconds: 2.0,
+            ..Loaded::default()
+        };
+        let row = |name: &str| Row {
+            contestant: name.into(),
+            version: "1".into(),
+            plain: vec![loaded],
+            expires: vec![loaded; 3],
+            load_ratio: 1.0,
+            load_cpu_ratio: 1.0,
+            memory_ratio: 1.0,
+            flood: Flood {
+                rate: Rate::default(),
+                used_bytes: 1.0,
+                keys: 1,
+                living_max: 1,
+            },
+        };
+        let report = Report {
+            command: "mayfly".into(),
+            machine: Machine::here(),
+            keys: 10,
+            rows: vec![row("wheel"), row("<b>")],
+        };
+        let html = page(&report).to_html();
+        assert_eq!(html.matches("<figure>").count(), 6);
+        assert!(html.contains("<td>&lt;b&gt;</td>"));
+        assert_eq!(table(&report).to_string().lines().count(), 4);
+    }
+}

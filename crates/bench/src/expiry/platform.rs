@@ -1,0 +1,342 @@
+//! `bench expiry platform`: the experiments of G. Xie, Y.-C. Chung, "Bucket-Based Expiration Algorithm",
+//! MEMSYS 2020, section 4, against our server with each index and against peers.
+//!
+//! Clients run a workload of YCSB in which an EXPIRE follows each write, its TTL drawn from a few. A monitor polls
+//! memory until one TTL after the end. The server is empty at first: an update of a missing key makes it.
+//! All times and counts are the paper's divided by one factor (`scale.rs`), in order that a run takes seconds.
+//!
+//! Every run starts its server anew. Contestants take turns within a group, a group being one
+//! workload, size, set of TTLs and number of clients; each is compared with the reference of its group.
+
+mod clients;
+mod living;
+mod monitor;
+mod page;
+mod plan;
+mod scale;
+mod summary;
+mod workload;
+
+use super::{Contestant, contestants};
+use crate::arguments;
+use crate::contestant::{Contest, Server, Settings};
+use crate::error::{Error, Result};
+use crate::load::{Load, Shape};
+use crate::machine::{self, Machine};
+use crate::table::{Table, mib, number};
+use clients::{Clients, Shared};
+use monitor::{Look, Monitor};
+use plan::Group;
+use scale::Scale;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+use summary::{Change, Overall, Summary, best};
+use workload::{Stream, Workload};
+
+/// Bytes of a key.
+const KEY_BYTES: usize = 8;
+
+/// Arguments of `bench expiry platform`.
+#[derive(clap::Args, Debug)]
+pub(super) struct Platform {
+    #[command(flatten)]
+    contest: Contest,
+    /// Indexes of our server, with the paper's times; the reference is the first that begins with sampled,
+    /// whose knob shards makes our eight share the cycles of one server
+    #[arg(long, value_delimiter = ',', default_value = plan::INDEXES)]
+    index: Vec<String>,
+    /// Divide all times and operations by this; BASE / factor must be whole milliseconds
+    #[arg(long, default_value_t = 20, conflicts_with = "paper_scale")]
+    factor: u32,
+    /// The paper's own times and operations: hours
+    #[arg(long)]
+    paper_scale: bool,
+    /// Cycles a second of what samples: `sampled` and peers. Rates are not scaled, so neither are these
+    #[arg(long, default_value_t = scale::HZ, value_parser = clap::value_parser!(u32).range(1..=500))]
+    hz: u32,
+    /// Every workload, size, set of TTLs and number of clients with every contestant
+    #[arg(long)]
+    full: bool,
+    /// Only these groups, such as a-large-60-4: workload, size, TTLs by +, clients
+    #[arg(long, value_delimiter = ',', conflicts_with = "full")]
+    group: Vec<Group>,
+    /// Operations of every run, instead of what its size says; not scaled
+    #[arg(long, value_parser = arguments::count)]
+    operations: Option<u64>,
+    /// Different keys of the workloads a and f, before scaling
+    #[arg(long, default_value = "10m", value_parser = arguments::count)]
+    records: u64,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 1000)]
+    value_size: usize,
+    /// Decides keys, operations and TTLs
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write a page with plots to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write each plot as SVG into this folder
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+}
+
+/// One contestant in one group.
+#[derive(Clone, Debug, Serialize)]
+struct Run {
+    group: String,
+    workload: Workload,
+    operations: u64,
+    ttls_seconds: Vec<u64>,
+    clients: usize,
+    contestant: String,
+    /// The index as the server was given it.
+    index: Option<String>,
+    version: String,
+    summary: Summary,
+    /// Against the reference of the group.
+    change: Option<Change>,
+    latencies: crate::latency::Percentiles,
+    looks: Vec<Look>,
+}
+
+/// Everything that JSON and page tell.
+#[derive(Debug, Serialize)]
+struct Report {
+    command: String,
+    machine: Machine,
+    factor: u32,
+    hz: u32,
+    records: u64,
+    value_bytes: usize,
+    reference: Option<String>,
+    overall: Vec<Overall>,
+    /// The configuration of buckets that saves most memory while throughput falls by 10 % at most.
+    best_buckets: Option<String>,
+    runs: Vec<Run>,
+}
+
+impl Platform {
+    /// Runs it and prints the report.
+    pub(super) fn run(&self) -> Result<()> {
+        let scale = Scale::new(if self.paper_scale { 1 } else { self.factor })?;
+        let is_sound = self.records >= u64::from(scale.factor()) && self.value_size <= 1 << 20;
+        if !is_sound || self.operations == Some(0) {
+            let text = "--records must be at least the factor, --value-size at most 1 MiB, --operations above 0";
+            return Err(Error::Usage(text.into()));
+        }
+        let contestants = contestants(&self.contest, &self.index, |spec| {
+            scale.index(spec, self.hz)
+        })?;
+        let groups = plan::groups(self.full, &self.group);
+        let plan: Vec<(&Group, &Contestant)> = groups
+            .iter()
+            .flat_map(|group| contestants.iter().map(move |one| (group, one)))
+            .filter(|(group, one)| self.takes_part(group, one))
+            .collect();
+        let progress = crate::progress::steps(plan.len() as u64);
+        let mut runs = Vec::new();
+        for (group, contestant) in plan {
+            progress.set_message(format!("{group} {}", contestant.name));
+            runs.push(self.measure(group, contestant, scale)?);
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        self.tell(self.compare(runs, scale))
+    }
+
+    /// In the chosen series every configuration runs in the first group alone; `--full` and groups that
+    /// were asked for take all.
+    fn takes_part(&self, group: &Group, contestant: &Contestant) -> bool {
+        let takes_all = self.full || !self.group.is_empty() || *group == plan::first();
+        takes_all || !plan::is_of_first_group_only(&contestant.name)
+    }
+
+    fn measure(&self, group: &Group, contestant: &Contestant, scale: Scale) -> Result<Run> {
+        let server = contestant.entrant.start(&Settings {
+            hz: Some(self.hz),
+            ..Settings::default()
+        })?;
+        let operations = self
+            .operations
+            .unwrap_or(scale.count(group.size.operations()));
+        let ttls_ms: Vec<u64> = group
+            .ttls_seconds
+            .iter()
+            .map(|s| scale.ttl_ms(*s))
+            .collect();
+        let longest = ttls_ms.iter().copied().max().unwrap_or(0);
+        let records = scale.count(self.records);
+        let stream = Stream::new(group.workload, records, ttls_ms, self.seed);
+        let empty_bytes = server.client()?.info_number("memory", "used_memory")?;
+        let shape = Shape {
+            connections: group.clients,
+            pipeline: 1,
+            is_stream: false,
+        };
+        let mut load = Load::connect(&server.label, server.address, shape)?;
+        let shared = Shared::new();
+        let mut clients = Clients::new(stream, operations, self.value_size, shared.clone());
+        let is_over = AtomicBool::new(false);
+        let cpu_start = server.cpu_ns()?;
+        let (seconds, cpu_end, looks) = std::thread::scope(|scope| {
+            let pause = scale.look_pause();
+            let monitor = Monitor::start(scope, &server, shared.clone(), pause, &is_over);
+            let start = Instant::now();
+            let result = load.run(&mut clients);
+            let (seconds, cpu_end) = (start.elapsed().as_secs_f64(), server.cpu_ns());
+            if result.is_ok() {
+                std::thread::sleep(std::time::Duration::from_millis(longest));
+            }
+            let looks = monitor.finish();
+            result?;
+            Ok::<_, Error>((seconds, cpu_end?, looks?))
+        })?;
+        let cpu_ns = cpu_end.saturating_sub(cpu_start) as f64;
+        let seen = clients.finish();
+        if let Some(text) = seen.error {
+            return Err(Error::server(&server.label, format!("it answered {text}")));
+        }
+        let mut summary = self.summarise(&server, &looks, empty_bytes)?;
+        summary.seconds = seconds;
+        summary.operations_per_second = operations as f64 / seconds;
+        summary.cpu_us_per_operation = cpu_ns / 1e3 / operations as f64;
+        summary.cpu_seconds = server.cpu_ns()?.saturating_sub(cpu_start) as f64 / 1e9;
+        summary.hit_ratio = seen.hit_ratio;
+        Ok(Run {
+            group: group.to_string(),
+            workload: group.workload,
+            operations,
+            ttls_seconds: group.ttls_seconds.clone(),
+            clients: group.clients,
+            contestant: contestant.name.clone(),
+            index: contestant.index.clone(),
+            version: server.version.clone(),
+            summary,
+            change: None,
+            latencies: seen.latencies,
+            looks,
+        })
+    }
+
+    /// What looks and the server itself tell.
+    fn summarise(&self, server: &Server, looks: &[Look], empty_bytes: f64) -> Result<Summary> {
+        let mut client = server.client()?;
+        let expired = client.info_number("stats", "expired_keys")?;
+        let entry_bytes = (KEY_BYTES + self.value_size) as f64;
+        let mut summary = Summary::of(looks, empty_bytes, entry_bytes, expired);
+        // A section that others lack.
+        let told = client.info("expiry").unwrap_or_default();
+        let field = |name: &str| told.get(name).and_then(|value| value.parse().ok());
+        summary.lag_p99_us = field("expiry_lag_us_p99");
+        summary.lag_max_us = field("expiry_lag_us_max");
+        Ok(summary)
+    }
+
+    /// Puts each run beside the reference of its group.
+    fn compare(&self, mut runs: Vec<Run>, scale: Scale) -> Report {
+        let is_reference = |run: &Run| run.index.is_some() && run.contestant.starts_with("sampled");
+        let reference = runs
+            .iter()
+            .find(|run| is_reference(run))
+            .map(|run| run.contestant.clone());
+        let references: Vec<Run> = runs
+            .iter()
+            .filter(|run| Some(&run.contestant) == reference.as_ref())
+            .cloned()
+            .collect();
+        for run in &mut runs {
+            let found = references
+                .iter()
+                .find(|reference| reference.group == run.group);
+            run.change = found.map(|reference| Change::between(&run.summary, &reference.summary));
+        }
+        let mut names: Vec<&str> = Vec::new();
+        for run in &runs {
+            if !names.contains(&run.contestant.as_str())
+                && Some(&run.contestant) != reference.as_ref()
+            {
+                names.push(&run.contestant);
+            }
+        }
+        let changes = |name: &str| -> Vec<Change> {
+            let of_name = runs.iter().filter(|run| run.contestant == name);
+            of_name.filter_map(|run| run.change).collect()
+        };
+        let overall: Vec<Overall> = names
+            .iter()
+            .filter_map(|name| Overall::of(name, &changes(name)))
+            .collect();
+        let buckets: Vec<Overall> = overall
+            .iter()
+            .filter(|overall| overall.contestant.starts_with("buckets:"))
+            .cloned()
+            .collect();
+        Report {
+            command: machine::command(),
+            machine: Machine::here(),
+            factor: scale.factor(),
+            hz: self.hz,
+            records: scale.count(self.records),
+            value_bytes: self.value_size,
+            reference,
+            best_buckets: best(&buckets).map(|overall| overall.contestant.clone()),
+            overall,
+            runs,
+        }
+    }
+
+    fn tell(&self, report: Report) -> Result<()> {
+        if self.html.is_some() || self.svg.is_some() {
+            let page = page::page(&report);
+            crate::report::save(&page, self.html.as_deref(), self.svg.as_deref())?;
+        }
+        if self.contest.json {
+            return crate::report::json(&report);
+        }
+        print!("{}", table(&report));
+        Ok(())
+    }
+}
+
+fn table(report: &Report) -> Table {
+    let header = [
+        "group",
+        "contestant",
+        "kops/s",
+        "CPU µs/op",
+        "peak",
+        "mean",
+        "above floor",
+        "dead, mean",
+        "lag, mean",
+        "peak vs ref",
+        "mean",
+        "throughput",
+    ];
+    let mut table = Table::new(2, &header);
+    for run in &report.runs {
+        let summary = &run.summary;
+        let percent = |value: fn(&Change) -> f64| {
+            run.change.map_or("–".into(), |change| {
+                format!("{:+.1} %", 100.0 * value(&change))
+            })
+        };
+        table.row(vec![
+            run.group.clone(),
+            run.contestant.clone(),
+            number(summary.operations_per_second / 1e3),
+            number(summary.cpu_us_per_operation),
+            mib(summary.peak_bytes),
+            mib(summary.mean_bytes),
+            mib(summary.peak_above_floor_bytes),
+            format!("{:.1} %", 100.0 * summary.mean_dead_share),
+            crate::table::span(summary.mean_lag_ms),
+            percent(|change| -change.peak_reduction),
+            percent(|change| -change.mean_reduction),
+            percent(|change| change.throughput_improvement),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,223 @@
+//! YCSB's clients: each sends one command and waits for its reply before the next.
+
+use super::living::Living;
+use super::workload::{Operation, Stream};
+use crate::latency::{Latencies, Percentiles};
+use crate::load::{Driver, Next};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// What clients and monitor both know.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub start: Instant,
+    pub operations: Arc<AtomicU64>,
+    living: Arc<Mutex<Living>>,
+}
+
+impl Shared {
+    pub(super) fn new() -> Shared {
+        Shared {
+            start: Instant::now(),
+            operations: Arc::default(),
+            living: Arc::default(),
+        }
+    }
+
+    /// Changes or asks who is alive, at the instant at which it is its turn.
+    fn living<T>(&self, action: impl FnOnce(&mut Living, u64) -> T) -> T {
+        let mut living = self.living.lock().expect("nobody panics with the lock");
+        let now_ms = self.start.elapsed().as_millis() as u64;
+        action(&mut living, now_ms)
+    }
+
+    /// How many keys are alive now.
+    pub(super) fn living_count(&self) -> u64 {
+        self.living(|living, now_ms| living.count(now_ms))
+    }
+}
+
+/// The command of an operation whose reply is awaited.
+#[derive(Clone, Copy)]
+enum Stage {
+    Get,
+    Set,
+    Expire,
+}
+
+pub(super) struct Step {
+    operation: Operation,
+    key: u64,
+    ttl_ms: u64,
+    stage: Stage,
+    sent: Instant,
+}
+
+/// Sends so many operations of a stream.
+pub(super) struct Clients {
+    stream: Stream,
+    left: u64,
+    value: Vec<u8>,
+    shared: Shared,
+    latencies: Latencies,
+    reads: u64,
+    misses: u64,
+    error: Option<String>,
+}
+
+/// What was seen.
+pub(super) struct Seen {
+    pub latencies: Percentiles,
+    pub hit_ratio: f64,
+    pub error: Option<String>,
+}
+
+impl Clients {
+    pub(super) fn new(
+        stream: Stream,
+        operations: u64,
+        value_size: usize,
+        shared: Shared,
+    ) -> Clients {
+        Clients {
+            stream,
+            left: operations,
+            value: crate::keys::value(value_size),
+            shared,
+            latencies: Latencies::new(),
+            reads: 0,
+            misses: 0,
+            error: None,
+        }
+    }
+
+    pub(super) fn finish(self) -> Seen {
+        let hits = self.reads - self.misses;
+        Seen {
+            latencies: self.latencies.percentiles(),
+            hit_ratio: hits as f64 / self.reads.max(1) as f64,
+            error: self.error,
+        }
+    }
+
+    fn send(&self, step: Step, out: &mut Vec<u8>) -> Step {
+        // Eight bytes, as in the paper.
+        let key = format!("{:08}", step.key);
+        let ttl = step.ttl_ms.to_string();
+        let args: &[&[u8]] = match step.stage {
+            Stage::Get => &[b"GET", key.as_bytes()],
+            Stage::Set => &[b"SET", key.as_bytes(), &self.value],
+            Stage::Expire => &[b"PEXPIRE", key.as_bytes(), ttl.as_bytes()],
+        };
+        wire::encode_command(out, args);
+        step
+    }
+}
+
+impl Driver for Clients {
+    type Token = Step;
+
+    fn next(&mut self, now: Instant, out: &mut Vec<u8>) -> Next<Step> {
+        if self.left == 0 {
+            return Next::End;
+        }
+        self.left -= 1;
+        let (operation, key, ttl_ms) = self.stream.next().expect("the stream is endless");
+        let stage = match operation {
+            Operation::Read | Operation::ReadModifyWrite => Stage::Get,
+            Operation::Update | Operation::Insert => Stage::Set,
+        };
+        let step = Step {
+            operation,
+            key,
+            ttl_ms,
+            stage,
+            sent: now,
+        };
+        Next::Request(self.send(step, out))
+    }
+
+    fn reply(&mut self, step: Step, reply: &[u8], out: &mut Vec<u8>) -> Option<Step> {
+        if reply[0] == b'-' && self.error.is_none() {
+            self.error = Some(String::from_utf8_lossy(reply).trim_end().into());
+        }
+        let stage = match step.stage {
+            Stage::Get => {
+                self.reads += 1;
+                self.misses += u64::from(reply.starts_with(b"$-1") || reply[0] == b'_');
+                (step.operation == Operation::ReadModifyWrite).then_some(Stage::Set)
+            }
+            Stage::Set => {
+                self.shared
+                    .living(|living, now_ms| living.set(step.key, now_ms));
+                Some(Stage::Expire)
+            }
+            Stage::Expire => {
+                let expire =
+                    |living: &mut Living, now_ms| living.expire(step.key, step.ttl_ms, now_ms);
+                self.shared.living(expire);
+                None
+            }
+        };
+        if let Some(stage) = stage {
+            return Some(self.send(Step { stage, ..step }, out));
+        }
+        self.latencies.record(step.sent.elapsed());
+        self.shared.operations.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::workload::Workload;
+    use super::*;
+
+    /// Runs an operation to its end, answering each command; tells the commands.
+    fn commands(workload: Workload) -> (Vec<String>, Clients) {
+        let stream = Stream::new(workload, 10, vec![60_000], 1);
+        let mut clients = Clients::new(stream, 40, 10, Shared::new());
+        let mut sent = Vec::new();
+        let mut out = Vec::new();
+        while let Next::Request(step) = clients.next(Instant::now(), &mut out) {
+            let mut line = String::new();
+            let mut step = Some(step);
+            while let Some(waiting) = step {
+                let words = String::from_utf8_lossy(&out).into_owned();
+                line += words.lines().nth(2).unwrap_or_default();
+                line += " ";
+                out.clear();
+                step = clients.reply(waiting, b"$-1\r\n", &mut out);
+            }
+            sent.push(line.trim_end().to_owned());
+        }
+        (sent, clients)
+    }
+
+    #[test]
+    fn every_write_is_followed_by_its_expire() {
+        let cases = [
+            (Workload::A, vec!["GET", "SET PEXPIRE"]),
+            (Workload::F, vec!["GET", "GET SET PEXPIRE"]),
+            (Workload::I, vec!["GET", "SET PEXPIRE"]),
+        ];
+        for (workload, wanted) in cases {
+            let (sent, clients) = commands(workload);
+            assert_eq!(sent.len(), 40);
+            assert!(
+                sent.iter().all(|line| wanted.contains(&line.as_str())),
+                "{sent:?}"
+            );
+            assert!(
+                wanted
+                    .iter()
+                    .all(|line| sent.iter().any(|sent| sent == line))
+            );
+            assert_eq!(clients.shared.operations.load(Ordering::Relaxed), 40);
+            assert!(clients.shared.living_count() > 0);
+            let seen = clients.finish();
+            assert_eq!((seen.hit_ratio, seen.latencies.count), (0.0, 40));
+        }
+    }
+}

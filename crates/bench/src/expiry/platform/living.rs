@@ -1,0 +1,97 @@
+//! Which keys are alive, as the client knows that set them.
+//!
+//! What a server holds beyond them is dead. A deadline counts from the reply to EXPIRE: the server took it a
+//! moment earlier, so that a key may be taken for alive for as long as a reply travels.
+
+use std::collections::HashMap;
+
+/// A key without a deadline: between its SET and its EXPIRE.
+const NEVER: u64 = u64::MAX;
+
+/// Counts keys whose deadlines lie ahead. Times are milliseconds from any start.
+#[derive(Debug, Default)]
+pub(super) struct Living {
+    /// Of each key that was ever set.
+    deadlines: Vec<Option<u64>>,
+    /// How many keys die at an instant that is yet to come.
+    due: HashMap<u64, u64>,
+    now: u64,
+    count: u64,
+}
+
+impl Living {
+    /// How many are alive now.
+    pub(super) fn count(&mut self, now: u64) -> u64 {
+        // A key is dead when the clock has passed its deadline.
+        while self.now < now {
+            self.count -= self.due.remove(&self.now).unwrap_or(0);
+            self.now += 1;
+        }
+        self.count
+    }
+
+    /// A key was set and has no deadline.
+    pub(super) fn set(&mut self, key: u64, now: u64) {
+        self.put(key, NEVER, now);
+    }
+
+    /// A key was given so long to live.
+    pub(super) fn expire(&mut self, key: u64, ttl: u64, now: u64) {
+        self.put(key, now.max(self.now) + ttl, now);
+    }
+
+    fn put(&mut self, key: u64, deadline: u64, now: u64) {
+        self.count(now);
+        let index = key as usize;
+        if index >= self.deadlines.len() {
+            self.deadlines.resize(index + 1, None);
+        }
+        match self.deadlines[index].replace(deadline) {
+            Some(NEVER) => {}
+            Some(old) if old >= self.now => {
+                let due = self
+                    .due
+                    .get_mut(&old)
+                    .expect("a live key's deadline is counted");
+                *due -= 1;
+            }
+            _ => self.count += 1,
+        }
+        if deadline != NEVER {
+            *self.due.entry(deadline).or_default() += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::Random;
+
+    #[test]
+    fn counts_agree_with_looking_at_all_keys() {
+        let mut living = Living::default();
+        let mut model = [None; 50];
+        let mut random = Random::new(9);
+        let mut now = 0;
+        for _ in 0..20_000 {
+            now += random.below(3);
+            let key = random.below(50);
+            if random.below(2) == 0 {
+                living.set(key, now);
+                model[key as usize] = Some(NEVER);
+            } else {
+                let ttl = random.below(40);
+                living.expire(key, ttl, now);
+                model[key as usize] = Some(now + ttl);
+            }
+            let alive = model.iter().flatten().filter(|deadline| **deadline >= now);
+            assert_eq!(living.count(now), alive.count() as u64);
+        }
+        model
+            .iter_mut()
+            .for_each(|deadline| *deadline = deadline.filter(|d| *d == NEVER));
+        let left = model.iter().flatten().count() as u64;
+        assert_eq!(living.count(now + 100), left);
+    }
+}

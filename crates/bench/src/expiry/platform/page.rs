@@ -1,0 +1,266 @@
+//! The platform's results as a page: the figures and tables of the paper's section 4.5.
+
+use super::monitor::Look;
+use super::summary::{Change, Overall, Spread};
+use super::{Report, Run};
+use ::report::{Axis, Bars, Cell, Line, Page, Plot, Section, Table};
+
+const MIB: f64 = 1024.0 * 1024.0;
+/// Throughput is told for so many parts of a run.
+const WINDOWS: usize = 60;
+
+pub(super) fn page(report: &Report) -> Page {
+    let mut page = Page::new("Expiry indexes under YCSB with TTLs");
+    page.command(&report.command);
+    page.fact("machine", &report.machine.line());
+    let mut versions: Vec<&str> = report.runs.iter().map(|run| run.version.as_str()).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    page.fact("versions", &versions.join(", "));
+    page.fact(
+        "times and operations divided by",
+        &report.factor.to_string(),
+    );
+    page.fact("cycles a second", &report.hz.to_string());
+    page.fact("records", &report.records.to_string());
+    page.fact("bytes of a value", &report.value_bytes.to_string());
+    what_was_done(page.section("What was done"), report);
+    if !report.overall.is_empty() {
+        compared(page.section("Against the reference"), report);
+    }
+    for runs in report.runs.chunk_by(|a, b| a.group == b.group) {
+        group(&mut page, runs);
+    }
+    page.section("All runs").table(table(&report.runs));
+    page
+}
+
+fn what_was_done(section: &mut Section, report: &Report) {
+    section.text(
+        "The experiments of Xie and Chung, “Bucket-Based Expiration Algorithm”, MEMSYS 2020, section 4. Each write of a \
+         YCSB workload is followed by an EXPIRE whose TTL is drawn from a few; a monitor polls memory until one TTL after \
+         the end. Names of indexes and TTLs have the paper's times; what servers were given is divided by the factor.",
+    );
+    section.text(
+        "The floor is what keys and values that are alive take, as the client knows that set them. Keys in memory beyond \
+         those are dead. Mean lag is Little's law: dead keys held on average over keys expired a second.",
+    );
+    let names: Vec<String> = report
+        .reference
+        .iter()
+        .map(|name| format!("Reference: {name}."))
+        .collect();
+    let best = report.best_buckets.iter().map(|name| {
+        format!("Of the configurations of buckets, {name} saves most of the mean memory while it loses at most 10 % of the throughput on average.")
+    });
+    section.list(names.into_iter().chain(best).collect());
+}
+
+fn percent(share: f64) -> f64 {
+    share * 100.0
+}
+
+/// Figures 4 to 7, 12 and 15 to 18 in one: the mean over groups, and the range.
+fn compared(section: &mut Section, report: &Report) {
+    let names: Vec<String> = report
+        .overall
+        .iter()
+        .map(|overall| overall.contestant.clone())
+        .collect();
+    let bars = |name: &str, value: fn(&Overall) -> Spread| {
+        let spreads: Vec<Spread> = report.overall.iter().map(value).collect();
+        let means = spreads.iter().map(|spread| Some(percent(spread.mean)));
+        let ranges = spreads
+            .iter()
+            .map(|spread| Some((percent(spread.min), percent(spread.max))));
+        Bars::new(name, means.collect()).with_ranges(ranges.collect())
+    };
+    let series = vec![
+        bars("peak memory less", |overall| overall.peak_reduction),
+        bars("mean memory less", |overall| overall.mean_reduction),
+        bars("throughput more", |overall| overall.throughput_improvement),
+    ];
+    let axis = Axis::linear("per cent of the reference; line: least to greatest over the groups");
+    section.plot(Plot::bars(
+        "Memory and throughput against the reference",
+        axis,
+        names,
+        series,
+    ));
+    let mut table = Table::new(&[
+        "contestant",
+        "groups",
+        "peak less, %",
+        "from",
+        "to",
+        "mean less, %",
+        "from",
+        "to",
+        "throughput more, %",
+        "from",
+        "to",
+    ])
+    .with_caption("Optimal parameters: means over the groups, and from where to where they range.");
+    for overall in &report.overall {
+        let spread = |spread: Spread| [spread.mean, spread.min, spread.max].map(shown_percent);
+        let mut cells = vec![
+            overall.contestant.as_str().into(),
+            Cell::Number(overall.groups as f64),
+        ];
+        cells.extend(spread(overall.peak_reduction));
+        cells.extend(spread(overall.mean_reduction));
+        cells.extend(spread(overall.throughput_improvement));
+        table.row(cells);
+    }
+    section.table(table);
+}
+
+fn shown_percent(share: f64) -> Cell {
+    Cell::Shown(share, format!("{:.1}", percent(share)))
+}
+
+fn group(page: &mut Page, runs: &[Run]) {
+    let Some(first) = runs.first() else {
+        return;
+    };
+    let ttls: Vec<String> = first.ttls_seconds.iter().map(u64::to_string).collect();
+    let heading = format!(
+        "Workload {}, {} operations, TTLs {{{}}} s, {} client{}",
+        first.workload.name(),
+        first.operations,
+        ttls.join(", "),
+        first.clients,
+        if first.clients == 1 { "" } else { "s" }
+    );
+    let section = page.section(&heading);
+    let lines = |value: &dyn Fn(&Look) -> f64| -> Vec<Line> {
+        let line = |run: &Run| {
+            let points = run.looks.iter().map(|look| (look.seconds, value(look)));
+            Line::new(&run.contestant, points.collect())
+        };
+        runs.iter().map(line).collect()
+    };
+    let time = || Axis::linear("seconds");
+    let memory = lines(&|look| look.used_bytes / MIB);
+    section.plot(Plot::lines(
+        "Memory as the server counts",
+        time(),
+        Axis::linear("MiB").from_zero(),
+        memory,
+    ));
+    let rates = runs
+        .iter()
+        .map(|run| Line::new(&run.contestant, throughput(&run.looks)));
+    let axis = Axis::linear("thousand operations a second").from_zero();
+    section.plot(Plot::lines("Throughput", time(), axis, rates.collect()));
+    let dead = lines(&|look| percent(look.dead() as f64 / look.keys.max(1) as f64));
+    let axis = Axis::linear("per cent of the keys in memory").from_zero();
+    section.plot(Plot::lines("Dead keys in memory", time(), axis, dead));
+    let names = runs.iter().map(|run| run.contestant.clone()).collect();
+    let peaks = |value: &dyn Fn(&Run) -> f64| runs.iter().map(|run| Some(value(run))).collect();
+    let series = vec![
+        Bars::new("peak", peaks(&|run| run.summary.peak_bytes / MIB)),
+        Bars::new("mean", peaks(&|run| run.summary.mean_bytes / MIB)),
+        Bars::new(
+            "peak above the floor",
+            peaks(&|run| run.summary.peak_above_floor_bytes / MIB),
+        ),
+    ];
+    section.plot(Plot::bars("Memory", Axis::linear("MiB"), names, series));
+}
+
+/// Thousands of operations a second, in so many windows; nothing after the last operation.
+fn throughput(looks: &[Look]) -> Vec<(f64, f64)> {
+    let last = looks.last().map_or(0, |look| look.operations);
+    let end = looks
+        .iter()
+        .position(|look| look.operations == last)
+        .unwrap_or(0);
+    let step = (end + 1).div_ceil(WINDOWS).max(1);
+    let ends: Vec<&Look> = looks.iter().take(end + 1).step_by(step).collect();
+    let rate = |pair: &[&Look]| {
+        let span = pair[1].seconds - pair[0].seconds;
+        let count = pair[1].operations.saturating_sub(pair[0].operations);
+        (
+            pair[1].seconds,
+            count as f64 / span.max(f64::MIN_POSITIVE) / 1e3,
+        )
+    };
+    ends.windows(2).map(rate).collect()
+}
+
+fn table(runs: &[Run]) -> Table {
+    let mut table = Table::new(&[
+        "group",
+        "contestant",
+        "given as",
+        "ops/s",
+        "CPU, µs/op",
+        "CPU, s",
+        "peak, MiB",
+        "mean, MiB",
+        "above floor, MiB",
+        "dead, mean %",
+        "lag, mean ms",
+        "lag p99, ms",
+        "p99 of an operation, ms",
+        "peak less, %",
+        "mean less, %",
+        "throughput more, %",
+    ])
+    .with_caption("Above floor: the peak. Lag p99: as the server tells.");
+    for run in runs {
+        let summary = &run.summary;
+        let change = |value: fn(&Change) -> f64| {
+            run.change
+                .as_ref()
+                .map_or(Cell::Empty, |change| shown_percent(value(change)))
+        };
+        table.row(vec![
+            run.group.as_str().into(),
+            run.contestant.as_str().into(),
+            run.index.clone().unwrap_or_default().into(),
+            Cell::Shown(
+                summary.operations_per_second,
+                format!("{:.0}", summary.operations_per_second),
+            ),
+            summary.cpu_us_per_operation.into(),
+            summary.cpu_seconds.into(),
+            (summary.peak_bytes / MIB).into(),
+            (summary.mean_bytes / MIB).into(),
+            (summary.peak_above_floor_bytes / MIB).into(),
+            shown_percent(summary.mean_dead_share),
+            summary.mean_lag_ms.into(),
+            summary.lag_p99_us.map(|us| us / 1e3).into(),
+            run.latencies.p99_ms.into(),
+            change(|change| change.peak_reduction),
+            change(|change| change.mean_reduction),
+            change(|change| change.throughput_improvement),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn throughput_ends_with_the_operations() {
+        let look = |i: u64| Look {
+            seconds: i as f64 / 10.0,
+            operations: i.min(100) * 50,
+            ..Look::default()
+        };
+        let looks: Vec<Look> = (0..200).map(look).collect();
+        let rates = throughput(&looks);
+        assert!(rates.len() <= WINDOWS);
+        assert!(
+            rates
+                .iter()
+                .all(|(seconds, rate)| *seconds <= 10.1 && (*rate - 0.5).abs() < 1e-9),
+            "{rates:?}"
+        );
+        assert_eq!(throughput(&[]), []);
+    }
+}

@@ -1,0 +1,143 @@
+//! One factor for all that is time, and for the number of operations.
+//!
+//! Rates stay as they are. Live keys are rate × TTL and shrink by the factor; how many die in a second does not.
+//! For that reason the cycles a second of those that sample are *not* scaled, unless `--hz` says so: by chance a loop
+//! of 20 looks ends a cycle, so that the share of dead keys at which a server settles follows from how many must
+//! be found per cycle, deaths a second / cycles a second. With the cycles scaled as well, the reference would settle where
+//! the original at a fraction of its load does. What is lost is the proportion of cycle to TTL: a tenth of a second is
+//! no longer nothing, and whatever runs in cycles holds its dead for as much longer.
+
+use crate::error::{Error, Result};
+use std::time::Duration;
+
+/// The paper's BASE of 100 ms is still a whole number of milliseconds.
+const FACTOR_MAX: u32 = 100;
+/// How often the monitor looks, unscaled.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// The factor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Scale(u32);
+
+impl Scale {
+    /// By this factor all times and operations are divided.
+    pub(super) fn new(factor: u32) -> Result<Scale> {
+        if (1..=FACTOR_MAX).contains(&factor) {
+            return Ok(Scale(factor));
+        }
+        Err(Error::Usage(format!(
+            "--factor must be from 1 to {FACTOR_MAX}"
+        )))
+    }
+
+    pub(super) fn factor(self) -> u32 {
+        self.0
+    }
+
+    /// Operations, keys.
+    pub(super) fn count(self, count: u64) -> u64 {
+        (count / u64::from(self.0)).max(1)
+    }
+
+    /// A TTL of so many seconds, in milliseconds.
+    pub(super) fn ttl_ms(self, seconds: u64) -> u64 {
+        (seconds * 1000 / u64::from(self.0)).max(1)
+    }
+
+    /// How often the monitor looks.
+    pub(super) fn look_pause(self) -> Duration {
+        LOOK_PAUSE / self.0
+    }
+
+    /// An index as `--expiry` takes it: BASE is divided by the factor, and what samples is given its
+    /// cycles a second.
+    pub(super) fn index(self, spec: &str, hz: u32) -> Result<String> {
+        let mut parts = spec.split(':');
+        let name = parts.next().unwrap_or_default();
+        let mut scaled = vec![name.to_owned()];
+        let mut has_hz = false;
+        for part in parts {
+            has_hz |= part.starts_with("hz=");
+            scaled.push(self.knob(spec, part)?);
+        }
+        if name == "sampled" && !has_hz && hz != HZ {
+            scaled.push(format!("hz={hz}"));
+        }
+        Ok(scaled.join(":"))
+    }
+
+    /// A knob; `120x1000`, with or without a name in front, is a number of buckets and their BASE.
+    fn knob(self, spec: &str, knob: &str) -> Result<String> {
+        let (name, value) = knob
+            .rsplit_once('=')
+            .map_or(("", knob), |(name, value)| (name, value));
+        let product = value.split_once('x').and_then(|(buckets, base)| {
+            Some((buckets.parse::<u64>().ok()?, base.parse::<u64>().ok()?))
+        });
+        let Some((buckets, base)) = product else {
+            return Ok(knob.into());
+        };
+        let factor = u64::from(self.0);
+        if base == 0 || !base.is_multiple_of(factor) {
+            let text = format!(
+                "{spec}: a BASE of {base} ms divided by the factor {factor} is no whole number of milliseconds"
+            );
+            return Err(Error::Usage(text));
+        }
+        let equals = if name.is_empty() { "" } else { "=" };
+        Ok(format!("{name}{equals}{buckets}x{}", base / factor))
+    }
+}
+
+/// Cycles a second that servers have by default.
+pub(super) const HZ: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_counts_shrink() {
+        let scale = Scale::new(20).expect("it is in range");
+        assert_eq!(scale.count(30_000_000), 1_500_000);
+        assert_eq!(
+            [60, 30, 15, 45].map(|s| scale.ttl_ms(s)),
+            [3000, 1500, 750, 2250]
+        );
+        assert_eq!(scale.look_pause(), Duration::from_millis(50));
+        assert_eq!(
+            Scale::new(1).map(|scale| scale.ttl_ms(60)).ok(),
+            Some(60_000)
+        );
+        assert!(Scale::new(0).is_err());
+        assert!(Scale::new(101).is_err());
+    }
+
+    #[test]
+    fn indexes_are_scaled_by_their_times_alone() {
+        let index = |factor, spec: &str, hz| {
+            Scale::new(factor)
+                .and_then(|scale| scale.index(spec, hz))
+                .ok()
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(index(25, "wheel", 10), some("wheel"));
+        assert_eq!(index(25, "buckets:120x1000", 10), some("buckets:120x40"));
+        assert_eq!(
+            index(20, "buckets:size=600x100:iterations=3", 10),
+            some("buckets:size=600x5:iterations=3")
+        );
+        assert_eq!(
+            index(25, "sampled:release=5", 10),
+            some("sampled:release=5")
+        );
+        assert_eq!(
+            index(25, "sampled:release=5", 250),
+            some("sampled:release=5:hz=250")
+        );
+        assert_eq!(index(25, "sampled:hz=4", 250), some("sampled:hz=4"));
+        assert_eq!(index(1, "buckets:2400x100", 10), some("buckets:2400x100"));
+        assert_eq!(index(30, "buckets:120x1000", 10), None);
+        assert_eq!(index(25, "buckets:0x0", 10), None);
+    }
+}

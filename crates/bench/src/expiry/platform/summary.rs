@@ -1,0 +1,238 @@
+//! What a run comes to, and how runs compare with the reference of their group.
+
+use super::monitor::Look;
+use serde::Serialize;
+
+/// A run in numbers.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Summary {
+    pub seconds: f64,
+    pub operations_per_second: f64,
+    pub cpu_us_per_operation: f64,
+    /// Of the server, from the start until a TTL after the end.
+    pub cpu_seconds: f64,
+    pub hit_ratio: f64,
+    pub peak_bytes: f64,
+    pub mean_bytes: f64,
+    pub peak_resident_bytes: f64,
+    /// Above the empty server and the keys and values that are alive.
+    pub peak_above_floor_bytes: f64,
+    pub mean_above_floor_bytes: f64,
+    pub peak_floor_bytes: f64,
+    pub peak_dead_share: f64,
+    pub mean_dead_share: f64,
+    pub expired_keys: f64,
+    /// Little's law: dead keys held on average, over those that expired a second.
+    pub mean_lag_ms: f64,
+    /// As the server tells, if it does.
+    pub lag_p99_us: Option<f64>,
+    pub lag_max_us: Option<f64>,
+}
+
+/// A curve's mean over time, each look holding until the next.
+fn mean_over_time(looks: &[Look], value: impl Fn(&Look) -> f64) -> f64 {
+    let mut sum = 0.0;
+    for pair in looks.windows(2) {
+        sum += (pair[1].seconds - pair[0].seconds) * (value(&pair[0]) + value(&pair[1])) / 2.0;
+    }
+    match looks {
+        [] => 0.0,
+        [only] => value(only),
+        [first, .., last] => sum / (last.seconds - first.seconds).max(f64::MIN_POSITIVE),
+    }
+}
+
+fn peak(looks: &[Look], value: impl Fn(&Look) -> f64) -> f64 {
+    looks.iter().map(value).fold(0.0, f64::max)
+}
+
+impl Summary {
+    /// What the looks alone tell; keys of so many bytes, a server that takes `empty_bytes` without any.
+    pub(super) fn of(
+        looks: &[Look],
+        empty_bytes: f64,
+        entry_bytes: f64,
+        expired_keys: f64,
+    ) -> Summary {
+        let floor = |look: &Look| look.living as f64 * entry_bytes;
+        let above = |look: &Look| (look.used_bytes - empty_bytes - floor(look)).max(0.0);
+        let dead_share = |look: &Look| look.dead() as f64 / look.keys.max(1) as f64;
+        let span = looks.last().map_or(0.0, |last| last.seconds)
+            - looks.first().map_or(0.0, |first| first.seconds);
+        let mean_dead = mean_over_time(looks, |look| look.dead() as f64);
+        Summary {
+            peak_bytes: peak(looks, |look| look.used_bytes),
+            mean_bytes: mean_over_time(looks, |look| look.used_bytes),
+            peak_resident_bytes: peak(looks, |look| look.resident_bytes),
+            peak_above_floor_bytes: peak(looks, above),
+            mean_above_floor_bytes: mean_over_time(looks, above),
+            peak_floor_bytes: peak(looks, floor),
+            peak_dead_share: peak(looks, dead_share),
+            mean_dead_share: mean_over_time(looks, dead_share),
+            expired_keys,
+            mean_lag_ms: mean_dead * span * 1000.0 / expired_keys.max(1.0),
+            ..Summary::default()
+        }
+    }
+}
+
+/// A run against its reference, as shares: 0.3 is 30 % less memory, or 30 % more operations.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Change {
+    pub peak_reduction: f64,
+    pub mean_reduction: f64,
+    pub throughput_improvement: f64,
+    /// Less CPU time per operation.
+    pub cpu_reduction: f64,
+}
+
+impl Change {
+    /// As the paper reckons: (reference − this) / reference for memory, the other way round for throughput.
+    pub(super) fn between(this: &Summary, reference: &Summary) -> Change {
+        let less =
+            |this: f64, reference: f64| (reference - this) / reference.max(f64::MIN_POSITIVE);
+        Change {
+            peak_reduction: less(this.peak_bytes, reference.peak_bytes),
+            mean_reduction: less(this.mean_bytes, reference.mean_bytes),
+            throughput_improvement: -less(
+                this.operations_per_second,
+                reference.operations_per_second,
+            ),
+            cpu_reduction: less(this.cpu_us_per_operation, reference.cpu_us_per_operation),
+        }
+    }
+}
+
+/// Least, mean and greatest of several.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Spread {
+    pub min: f64,
+    pub mean: f64,
+    pub max: f64,
+}
+
+impl Spread {
+    pub(super) fn of(values: &[f64]) -> Option<Spread> {
+        let sum: f64 = values.iter().sum();
+        Some(Spread {
+            min: values.iter().copied().reduce(f64::min)?,
+            mean: sum / values.len() as f64,
+            max: values.iter().copied().reduce(f64::max)?,
+        })
+    }
+}
+
+/// One contestant over all groups in which it and the reference took part.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Overall {
+    pub contestant: String,
+    pub groups: usize,
+    pub peak_reduction: Spread,
+    pub mean_reduction: Spread,
+    pub throughput_improvement: Spread,
+}
+
+impl Overall {
+    /// None for a contestant that was never compared.
+    pub(super) fn of(contestant: &str, changes: &[Change]) -> Option<Overall> {
+        let spread = |value: fn(&Change) -> f64| {
+            let values: Vec<f64> = changes.iter().map(value).collect();
+            Spread::of(&values)
+        };
+        Some(Overall {
+            contestant: contestant.into(),
+            groups: changes.len(),
+            peak_reduction: spread(|change| change.peak_reduction)?,
+            mean_reduction: spread(|change| change.mean_reduction)?,
+            throughput_improvement: spread(|change| change.throughput_improvement)?,
+        })
+    }
+}
+
+/// Of the contestants that lose at most a tenth of the throughput on average, the one that saves most of
+/// the mean memory.
+pub(super) fn best(all: &[Overall]) -> Option<&Overall> {
+    const LOSS_MAX: f64 = 0.1;
+    let fit = all
+        .iter()
+        .filter(|overall| overall.throughput_improvement.mean >= -LOSS_MAX);
+    fit.max_by(|a, b| a.mean_reduction.mean.total_cmp(&b.mean_reduction.mean))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(seconds: f64, used: f64, keys: u64, living: u64) -> Look {
+        Look {
+            seconds,
+            used_bytes: used,
+            keys,
+            living,
+            ..Look::default()
+        }
+    }
+
+    #[test]
+    fn peaks_means_and_floors_are_told_from_looks() {
+        // Ten bytes an entry, 100 for the empty server; looks at uneven intervals.
+        let looks = [
+            look(0.0, 100.0, 0, 0),
+            look(1.0, 300.0, 10, 8),
+            look(3.0, 200.0, 10, 10),
+        ];
+        let summary = Summary::of(&looks, 100.0, 10.0, 4.0);
+        assert_eq!(summary.peak_bytes, 300.0);
+        assert_eq!(summary.mean_bytes, (200.0 + 2.0 * 250.0) / 3.0);
+        assert_eq!(summary.peak_floor_bytes, 100.0);
+        // 300 − 100 − 80 at the second look; nothing at the others.
+        assert_eq!(summary.peak_above_floor_bytes, 120.0);
+        assert_eq!(summary.peak_dead_share, 0.2);
+        // On average 1 dead key over 3 s, while 4 expired: each lay dead for 0.75 s.
+        assert!(
+            (summary.mean_lag_ms - 750.0).abs() < 1e-6,
+            "{}",
+            summary.mean_lag_ms
+        );
+        assert_eq!(Summary::of(&[], 0.0, 1.0, 0.0).peak_bytes, 0.0);
+    }
+
+    #[test]
+    fn changes_are_those_of_the_paper() {
+        let of = |peak, rate| Summary {
+            peak_bytes: peak,
+            mean_bytes: peak / 2.0,
+            operations_per_second: rate,
+            cpu_us_per_operation: 2.0,
+            ..Summary::default()
+        };
+        let change = Change::between(&of(60.0, 90.0), &of(100.0, 100.0));
+        assert_eq!(change.peak_reduction, 0.4);
+        assert_eq!(change.mean_reduction, 0.4);
+        assert!((change.throughput_improvement + 0.1).abs() < 1e-12);
+        assert_eq!(change.cpu_reduction, 0.0);
+    }
+
+    #[test]
+    fn the_best_saves_most_among_those_that_stay_fast() {
+        let overall = |name: &str, reduction, throughput| {
+            let change = Change {
+                peak_reduction: reduction,
+                mean_reduction: reduction,
+                throughput_improvement: throughput,
+                cpu_reduction: 0.0,
+            };
+            Overall::of(name, &[change]).expect("it has a change")
+        };
+        let all = [
+            overall("slow", 0.9, -0.2),
+            overall("good", 0.4, -0.05),
+            overall("fast", 0.1, 0.2),
+        ];
+        assert_eq!(
+            best(&all).map(|overall| overall.contestant.as_str()),
+            Some("good")
+        );
+        assert!(Overall::of("none", &[]).is_none());
+    }
+}

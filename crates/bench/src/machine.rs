@@ -1,0 +1,85 @@
+//! What a report says about where it was made, and by which command.
+
+use serde::Serialize;
+use std::fs;
+
+/// The machine, as far as the system tells.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Machine {
+    pub cpu: String,
+    pub cores: usize,
+    pub memory_bytes: u64,
+    pub kernel: String,
+}
+
+impl Machine {
+    /// This one.
+    pub(crate) fn here() -> Machine {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let kernel = read("/proc/sys/kernel/osrelease").trim().to_owned();
+        Machine {
+            cpu: field(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown".into()),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: field(&read("/proc/meminfo"), "MemTotal")
+                .and_then(|text| text.trim_end_matches(" kB").parse::<u64>().ok())
+                .map_or(0, |kib| kib * 1024),
+            kernel,
+        }
+    }
+
+    /// In a line.
+    pub(crate) fn line(&self) -> String {
+        let gib = self.memory_bytes as f64 / f64::from(1 << 30);
+        let Machine {
+            cpu, cores, kernel, ..
+        } = self;
+        format!("{cpu}, {cores} cores, {gib:.1} GiB, Linux {kernel}")
+    }
+}
+
+/// The value behind `name` and a colon, of the first such line.
+fn field(text: &str, name: &str) -> Option<String> {
+    let values = text.lines().filter_map(|line| line.split_once(':'));
+    let mut found = values.filter(|(key, _)| key.trim() == name);
+    found.next().map(|(_, value)| value.trim().to_owned())
+}
+
+/// The command line of this process, such that a shell would read it alike; the program by its name alone.
+pub(crate) fn command() -> String {
+    let mut words = std::env::args();
+    let program = words.next().unwrap_or_default();
+    let name = program.rsplit('/').next().unwrap_or_default().to_owned();
+    let quoted = words.map(|word| quote(&word));
+    let all: Vec<String> = std::iter::once(name).chain(quoted).collect();
+    all.join(" ")
+}
+
+fn quote(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.into();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_as_a_shell_reads_them() {
+        assert_eq!(quote("--peer=redis"), "--peer=redis");
+        assert_eq!(quote("a b"), "'a b'");
+        assert_eq!(quote("it's"), "'it'\\''s'");
+        assert_eq!(quote(""), "''");
+    }
+
+    #[test]
+    fn this_machine_is_told() {
+        let machine = Machine::here();
+        assert!(machine.cores > 0);
+        assert!(machine.memory_bytes > 1 << 20);
+        let text = "model name : A\nmodel name : B\n";
+        assert_eq!(field(text, "model name").as_deref(), Some("A"));
+    }
+}
