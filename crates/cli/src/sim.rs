@@ -1,10 +1,11 @@
 //! `mayfly sim`: traces against policies and sizes.
 
 use ::sim::report::{self, Row};
-use ::sim::{Columns, Configuration, Interner, Interning, Rules, Size, Unit, sweep};
+use ::sim::{Columns, Configuration, Interner, Interning, Rules, Size, Unit, scaled, sweep};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use policy::admit::any::AdmitSpec;
 use policy::any::PolicySpec;
 use policy::expire::any::ExpirySpec;
 use std::fs::File;
@@ -13,7 +14,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-use trace::{TtlMix, TtlMixError};
+use trace::{Sample, TtlMix, TtlMixError};
 
 /// How often the progress bar is drawn.
 const DRAWN_EVERY: Duration = Duration::from_millis(100);
@@ -63,6 +64,9 @@ pub struct Arguments {
     /// What an entry does when a later request tells another size: keep its own, or follow
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     size_changes: SizeChanges,
+    /// A filter that a miss must pass to be kept: size:4096, probability:0.1, bloom, tinylfu, adaptsize
+    #[arg(long, value_name = "FILTER")]
+    admission: Option<AdmitSpec>,
     /// The index that finds what has expired
     #[arg(long, value_name = "INDEX", default_value = "wheel")]
     expiry: ExpirySpec,
@@ -72,6 +76,9 @@ pub struct Arguments {
     /// Let nothing expire, whatever the trace says
     #[arg(long, conflicts_with = "ttl_mix")]
     ignore_ttl: bool,
+    /// Look at this share of the objects only (SHARDS): faster, less memory, sizes are scaled
+    #[arg(long, value_name = "SHARE", value_parser = read_share)]
+    sample: Option<f64>,
     /// Requests a second, instead of the times of the trace [default, where it has none: 1000]
     #[arg(long, value_name = "RATE")]
     rate: Option<f64>,
@@ -168,6 +175,7 @@ impl Arguments {
         let how = Interning {
             ttl_mix: self.ttl_mix()?,
             ignores_ttls: self.ignore_ttl,
+            sample: self.sample.map(|share| Sample::of_share(share, self.seed)),
             memory_limit: self.memory_limit(),
         };
         let mut interner = Interner::new(&self.name_of(path), how);
@@ -220,29 +228,26 @@ impl Arguments {
             .iter()
             .map(|size| size.resolve(columns, unit))
             .collect();
+        let sizes = sizes?;
         let mut configurations = Vec::new();
         for policy in policies {
-            configurations.extend(sizes.as_deref().unwrap_or(&[]).iter().map(|&capacity| {
-                Configuration {
-                    policy: policy.clone(),
-                    capacity,
-                }
+            configurations.extend(sizes.iter().map(|&size| Configuration {
+                policy: policy.clone(),
+                capacity: scaled(size, columns),
             }));
         }
-        sizes?;
         let rules = self.rules(columns, unit)?;
         let found = self.sweep(columns, &rules, &configurations)?;
         let texts = self.policy.iter();
-        let texts = texts.flat_map(|text| std::iter::repeat_n(text, self.size.len()));
-        let rows = configurations.iter().zip(found).zip(texts);
-        let row = |((configuration, found), text): ((&Configuration, _), &String)| Row {
+        let given = texts.flat_map(|text| sizes.iter().map(move |&size| (text, size)));
+        let row = |((text, cache_size), found): ((&String, u64), _)| Row {
             trace: columns.name().into(),
             policy: text.clone(),
             unit,
-            cache_size: configuration.capacity,
+            cache_size,
             found,
         };
-        Ok(rows.map(row).collect())
+        Ok(given.zip(found).map(row).collect())
     }
 
     fn rules(&self, columns: &Columns, unit: Unit) -> Result<Rules> {
@@ -260,6 +265,7 @@ impl Arguments {
             unit,
             warm_up: (columns.len() as f64 * self.warm_up) as usize,
             expiry: self.expiry.clone(),
+            admission: self.admission.clone(),
             counts_writes: !self.reads_only,
             follows_sizes: self.size_changes == SizeChanges::Follow,
             gap_ms: rate.map(|rate| 1000.0 / rate),

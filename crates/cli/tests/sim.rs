@@ -203,6 +203,57 @@ fn bad_policies_are_refused() {
 }
 
 #[test]
+fn a_policy_that_knows_the_future_wants_the_whole_trace() {
+    let file = TemporaryFile::new("o.csv", TRACE);
+    let whole = stdout(&sim(&[
+        file.path(),
+        "--csv",
+        "--policy",
+        "belady",
+        "--size",
+        "60",
+    ]));
+    assert!(whole.contains(",belady,bytes,60,8,"), "{whole}");
+    let told = refusal(&[
+        file.path(),
+        "--policy",
+        "lru,belady",
+        "--sample",
+        "50%",
+        "--size",
+        "60",
+    ]);
+    assert!(
+        told.contains("a policy that knows the future would be wrong"),
+        "{told}"
+    );
+    // An annotated trace whose numbers are not its own: the first requests of a longer one.
+    let annotated = "time,key,size,next\n0,1,10,2\n1,2,10,7\n2,1,10,-1\n";
+    let part = TemporaryFile::new("p.csv", annotated);
+    let told = refusal(&[part.path(), "--policy", "belady", "--size", "60"]);
+    assert!(told.contains("would be wrong"), "{told}");
+}
+
+#[test]
+fn a_filter_turns_misses_away() {
+    let file = TemporaryFile::new("q.csv", TRACE);
+    let arguments = [
+        file.path(),
+        "--csv",
+        "--policy",
+        "fifo",
+        "--size",
+        "1kb",
+        "--admission",
+        "size:15",
+    ];
+    // Only the first object is small enough: the other four requests miss.
+    let text = stdout(&sim(&arguments));
+    assert!(text.contains(",fifo,bytes,1024,8,5,0.62500000,"), "{text}");
+    assert!(refusal(&[file.path(), "--admission", "none"]).contains("expected one of"));
+}
+
+#[test]
 fn too_little_memory_is_told_before_it_runs_out() {
     let rows: Vec<String> = (0..100_000).map(|i| format!("{i},{i},10\n")).collect();
     let file = TemporaryFile::new("m.csv", &format!("time,key,size\n{}", rows.concat()));

@@ -114,6 +114,8 @@ pub struct Columns {
     /// Whether the trace tells of a future that is not its own: it is a part of another.
     pub(crate) is_part: bool,
     pub(crate) has_deletes: bool,
+    /// The share of all objects that was looked at.
+    pub(crate) share: f64,
     pub(crate) next: OnceLock<Vec<u32>>,
 }
 
@@ -141,6 +143,11 @@ impl Columns {
     /// What all objects weigh at their first request, in bytes.
     pub fn footprint_bytes(&self) -> u64 {
         self.footprint_bytes
+    }
+
+    /// The share of all objects that was looked at: below 1 in a sample.
+    pub fn share(&self) -> f64 {
+        self.share
     }
 
     /// Whether some object weighs more than one byte.

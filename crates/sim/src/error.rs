@@ -75,9 +75,9 @@ impl fmt::Display for Error {
             ),
             Error::NoFuture { trace } => write!(
                 f,
-                "{trace}: what it tells of later requests does not fit its own (it is a part of \
-                 another trace, cut or sampled), and a policy that knows the future would be \
-                 wrong: leave it out, or give the whole trace"
+                "{trace}: this is a part of another trace (cut or sampled: what it tells of later \
+                 requests does not fit its own, or --sample was given), and a policy that knows \
+                 the future would be wrong: leave it out, or give the whole trace"
             ),
             Error::BadSize { given, problem } => write!(f, "--size {given}: {problem}"),
         }

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::columns::{Columns, LONG_GAP, Late, REQUESTS_MAX, ShortTtl, growth_bytes};
 use policy::Slot;
 use policy::parts::chance::scramble;
-use trace::{NextAccess, Op, Request, TtlMix};
+use trace::{NextAccess, Op, Request, Sample, TtlMix};
 
 /// How many requests pass between two looks at the memory in use.
 pub(crate) const ROWS_BETWEEN_CHECKS: usize = 1 << 12;
@@ -84,6 +84,8 @@ pub struct Interning {
     pub ttl_mix: Option<(TtlMix, u64)>,
     /// Whether nothing shall expire.
     pub ignores_ttls: bool,
+    /// The objects to look at, all others are left out. A policy that knows the future is refused then.
+    pub sample: Option<Sample>,
     /// Bytes that may be used.
     pub memory_limit: u64,
 }
@@ -93,6 +95,7 @@ impl Default for Interning {
         Interning {
             ttl_mix: None,
             ignores_ttls: false,
+            sample: None,
             memory_limit: u64::MAX,
         }
     }
@@ -157,6 +160,13 @@ impl Interner {
     /// # Errors
     /// Too many requests or objects, or more memory than allowed.
     pub fn push(&mut self, request: &Request) -> Result<(), Error> {
+        if self
+            .how
+            .sample
+            .is_some_and(|sample| !sample.has(request.key))
+        {
+            return Ok(());
+        }
         let row = self.columns.ids.len();
         if row.is_multiple_of(ROWS_BETWEEN_CHECKS) {
             self.check_memory()?;
@@ -276,7 +286,8 @@ impl Interner {
         let annotations = self.annotations;
         let is_own =
             annotations.told == annotations.came && annotations.never_count == columns.objects();
-        columns.is_part = annotations.is_any && !is_own;
+        columns.is_part = annotations.is_any && !is_own || self.how.sample.is_some();
+        columns.share = self.how.sample.map_or(1.0, |sample| sample.share());
         columns.ids.shrink_to_fit();
         columns.sizes.shrink_to_fit();
         columns.gaps.shrink();

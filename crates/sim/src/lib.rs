@@ -24,5 +24,5 @@ pub use columns::{Columns, REQUESTS_MAX};
 pub use error::Error;
 pub use intern::{Interner, Interning};
 pub use replay::{Counts, Found, Rules, Unit};
-pub use size::{BadSize, Size};
+pub use size::{BadSize, Size, scaled};
 pub use sweep::{Configuration, sweep};

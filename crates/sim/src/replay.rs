@@ -9,6 +9,8 @@ use crate::cpu::thread_cpu_time;
 use crate::dense::{self, Dense, Fixed, OWNER, Traits, Varying, hash_of};
 use crate::never::Never;
 use cache::{Entries, Shape, Shard};
+use policy::admit::any::{AdmitSpec, AnyAdmission};
+use policy::admit::{Admission, Newcomer};
 use policy::any::Visitor;
 use policy::expire::any::{AnyExpiry, ExpirySpec};
 use policy::{Admit, Budget, Due, Eviction, ExpiryIndex, Facts, OnHit, Policy, Slot, Tick};
@@ -53,6 +55,8 @@ pub struct Rules {
     pub warm_up: usize,
     /// The index that finds what has expired.
     pub expiry: ExpirySpec,
+    /// The filter that a miss must pass before the policy hears of it.
+    pub admission: Option<AdmitSpec>,
     /// Whether writes count as requests that hit or miss; they insert in any case.
     pub counts_writes: bool,
     /// Whether an entry takes the size that a later request tells; else the one it came with.
@@ -71,6 +75,7 @@ impl Default for Rules {
             unit: Unit::Objects,
             warm_up: 0,
             expiry: ExpirySpec::default(),
+            admission: None,
             counts_writes: true,
             follows_sizes: false,
             gap_ms: None,
@@ -123,7 +128,7 @@ pub struct Found {
     pub counts: Counts,
     /// Hits that changed the policy's structure, and entries that eviction looked at and kept.
     pub promotions: u64,
-    /// What the policy and the index take in a server: their heaps, and their bits in each entry held.
+    /// What policy, filter and index take in a server: their heaps, and their bits in each entry held.
     pub metadata_bytes: u64,
     /// What the replay took besides the trace.
     pub replay_bytes: u64,
@@ -165,7 +170,7 @@ impl Work<'_> {
         let is_fixed = self.rules.unit == Unit::Objects || !self.columns.has_size_changes();
         let is_read_only =
             !self.columns.has_writes() || self.rules.counts_writes && !self.columns.has_deletes();
-        is_fixed && is_read_only && !self.columns.has_ttls()
+        is_fixed && is_read_only && !self.columns.has_ttls() && self.rules.admission.is_none()
     }
 
     fn weights(&self) -> Fixed<'_> {
@@ -211,6 +216,9 @@ struct Replay<'a, P: Policy, T: Traits, X> {
     dead_weight_ms: u128,
     /// When the index ran last.
     ran_at: Tick,
+    filter: Option<AnyAdmission>,
+    /// Whether the filter is to be told of hits and evictions.
+    filter_listens: bool,
 }
 
 impl<'a, P, T, X> Replay<'a, P, T, X>
@@ -220,6 +228,9 @@ where
     X: ExpiryIndex<Link = T::Link>,
 {
     fn new(work: &'a Work<'a>, shard: Shard<Dense<P::Meta, T>, P, X>) -> Self {
+        let rules = work.rules;
+        let filter = rules.admission.as_ref();
+        let filter = filter.map(|spec| AnyAdmission::new(work.capacity, spec, rules.seed));
         Replay {
             work,
             shard,
@@ -229,6 +240,8 @@ where
             start: Tick(0),
             dead_weight_ms: 0,
             ran_at: Tick(0),
+            filter_listens: filter.as_ref().is_some_and(AnyAdmission::listens),
+            filter,
         }
     }
 
@@ -270,7 +283,8 @@ where
             OnHit::Reorder => counts.requests - counts.misses,
             OnHit::Ignore | OnHit::Mark => 0,
         };
-        let (policy_bytes, index_bytes) = self.shard.algorithm_bytes();
+        let (mut policy_bytes, index_bytes) = self.shard.algorithm_bytes();
+        policy_bytes += self.filter.as_ref().map_or(0, Admission::heap_bytes) as u64;
         let entries = &self.shard.entries;
         let meta_bytes = entries.len() * size_of::<P::Meta>() + entries.traits.deadline_count() * 8;
         Found {
@@ -328,6 +342,16 @@ where
 
     #[inline]
     fn is_admitted(&mut self, slot: Slot, weight: u32, deadline: Option<Tick>) -> bool {
+        if let Some(filter) = &mut self.filter {
+            let newcomer = Newcomer {
+                key_hash: hash_of(slot),
+                weight,
+                has_room: self.occupied + u64::from(weight) <= self.work.capacity,
+            };
+            if filter.admit(&self.shard.entries, newcomer) == Admit::No {
+                return false;
+            }
+        }
         self.shard.admit(hash_of(slot), weight, deadline) == Admit::Yes
     }
 
@@ -342,6 +366,11 @@ where
                     // The step that found it kept nothing.
                     self.counts.kept = self.counts.kept.saturating_sub(1);
                     self.counts.evictions += 1;
+                    if self.filter_listens
+                        && let Some(filter) = &mut self.filter
+                    {
+                        filter.evicted(&self.shard.entries, victim);
+                    }
                     if self.shard.entries.deadline(victim).is_some() {
                         self.count_dead(victim, self.now);
                         self.shard.deadline_lost(victim);
@@ -428,6 +457,11 @@ impl<P: Policy> Replay<'_, P, Varying, AnyExpiry> {
         let next_deadline = ttl_ms.map(|ttl_ms| Tick((self.now.0 + ttl_ms).min(Tick::MAX.0)));
         if is_live && !is_dead {
             self.shard.hit(slot);
+            if self.filter_listens
+                && let Some(filter) = &mut self.filter
+            {
+                filter.hit(&self.shard.entries, slot);
+            }
             if !op.is_read() {
                 self.change_deadline(slot, deadline, next_deadline);
             }

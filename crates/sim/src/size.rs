@@ -97,7 +97,8 @@ impl fmt::Display for Size {
 }
 
 impl Size {
-    /// The size for this trace: a share of its footprint is rounded down.
+    /// The size for this trace: a share of its footprint is rounded down. For a sample, the size of
+    /// the cache that is meant; see [`scaled`].
     ///
     /// # Errors
     /// Bytes where objects are counted, and a share of less than one unit.
@@ -110,6 +111,7 @@ impl Size {
             Unit::Objects => columns.objects() as u64,
             Unit::Bytes => columns.footprint_bytes(),
         };
+        let footprint = (footprint as f64 / columns.share()) as u64;
         match (self.amount, unit) {
             (Amount::Bytes(_), Unit::Objects) => Err(bad(
                 "bytes, where objects are counted: give a number of objects or a share in %".into(),
@@ -124,5 +126,13 @@ impl Size {
                 size => Ok(size),
             },
         }
+    }
+}
+
+/// How large the cache is that stands for one of `size` when a share of the objects is looked at.
+pub fn scaled(size: u64, columns: &Columns) -> u64 {
+    match columns.share() {
+        1.0 => size,
+        share => ((size as f64 * share) as u64).max(1),
     }
 }
