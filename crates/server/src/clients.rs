@@ -1,5 +1,6 @@
 //! All connected clients, as any worker may see them: for CLIENT LIST, CLIENT KILL and INFO.
 
+use crate::clock::Moment;
 use crate::command::{self, SpecIndex};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -60,9 +61,9 @@ pub struct ClientInfo {
     pub worker: usize,
     /// Its place there.
     pub slot: usize,
-    /// When it came, in ms since 1970.
-    pub created_ms: u64,
-    /// When it last sent something.
+    /// When it came.
+    pub created: Moment,
+    /// When it last sent something, a `Moment`.
     pub active_ms: AtomicU64,
     /// Names.
     pub names: Mutex<Names>,
@@ -115,7 +116,7 @@ pub struct Place {
 
 impl ClientInfo {
     /// A client with this identity.
-    pub fn new(id: u64, place: Place, now_ms: u64) -> ClientInfo {
+    pub fn new(id: u64, place: Place, now: Moment) -> ClientInfo {
         ClientInfo {
             id,
             address: place.address,
@@ -123,8 +124,8 @@ impl ClientInfo {
             fd: place.fd,
             worker: place.worker,
             slot: place.slot,
-            created_ms: now_ms,
-            active_ms: AtomicU64::new(now_ms),
+            created: now,
+            active_ms: AtomicU64::new(now.0),
             names: Mutex::new(Names::default()),
             flags: AtomicU32::new(0),
             db: AtomicU8::new(0),
@@ -155,7 +156,7 @@ impl ClientInfo {
     }
 
     /// Its line of CLIENT LIST, without an end.
-    pub fn line(&self, now_ms: u64) -> String {
+    pub fn line(&self, now: Moment) -> String {
         let names = self.names.lock().expect("no holder panics").clone();
         let bits = self.flags.load(Relaxed);
         let mut letters: String = flag::LETTERS
@@ -166,8 +167,8 @@ impl ClientInfo {
         if letters.is_empty() {
             letters.push('N');
         }
-        let age = now_ms.saturating_sub(self.created_ms) / 1000;
-        let idle = now_ms.saturating_sub(self.active_ms.load(Relaxed)) / 1000;
+        let age = now.since(self.created) / 1000;
+        let idle = now.since(Moment(self.active_ms.load(Relaxed))) / 1000;
         let output = self.output_bytes.load(Relaxed);
         let mut line = format!(
             "id={} addr={} laddr={} fd={} name={} age={age} idle={idle} flags={letters} db={}",
@@ -222,9 +223,9 @@ pub struct Clients {
 
 impl Clients {
     /// Takes in a connection.
-    pub fn add(&self, place: Place, now_ms: u64) -> Arc<ClientInfo> {
+    pub fn add(&self, place: Place, now: Moment) -> Arc<ClientInfo> {
         let id = self.last_id.fetch_add(1, Relaxed) + 1;
-        let info = Arc::new(ClientInfo::new(id, place, now_ms));
+        let info = Arc::new(ClientInfo::new(id, place, now));
         let mut all = self.all.lock().expect("no holder panics");
         all.insert(id, Arc::clone(&info));
         info

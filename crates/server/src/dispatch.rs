@@ -1,6 +1,7 @@
 //! From arguments to a reply: finds the command, checks what holds for all of them, locks what its
 //! keys need, runs it, and counts it.
 
+use crate::clock::Moment;
 use crate::command::{self, Ctx, KeyMemo, Keys, Locks, Spec, SpecIndex, flag};
 use crate::notify;
 use crate::session::{ReplyMode, Session};
@@ -58,6 +59,7 @@ pub struct Executor<'s> {
     server: &'s Server,
     worker: usize,
     now: Tick,
+    moment: Moment,
     whole: Option<View<'s>>,
     locks: Locks,
     events: Vec<Event>,
@@ -73,6 +75,7 @@ impl<'s> Executor<'s> {
             server,
             worker,
             now,
+            moment: server.clock.moment(),
             whole: None,
             locks: Locks::Some(Vec::new()),
             events: Vec::new(),
@@ -91,9 +94,15 @@ impl<'s> Executor<'s> {
         self.now
     }
 
+    /// The same on the clock that measures spans.
+    pub fn moment(&self) -> Moment {
+        self.moment
+    }
+
     /// Commands from here on run at `now`.
     pub fn set_now(&mut self, now: Tick) {
         self.now = now;
+        self.moment = self.server.clock.moment();
         if let Some(view) = &mut self.whole {
             view.set_now(now);
         }
@@ -159,7 +168,7 @@ impl<'s> Executor<'s> {
             after_reply(session, out, position);
             return Outcome::Done;
         };
-        if server.pause.holds(spec, self.now) && session.info.id != 0 {
+        if server.pause.holds(spec, self.moment) && session.info.id != 0 {
             return Outcome::Held;
         }
         let index = call.index.expect("it was looked up");

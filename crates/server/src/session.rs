@@ -1,6 +1,7 @@
 //! One connected client, apart from its socket and buffers.
 
 use crate::clients::{ClientInfo, Place, flag};
+use crate::clock::Moment;
 use crate::command::SpecIndex;
 use crate::config::ClientClass;
 use crate::pubsub::{Space, Subscriber, Subscriptions};
@@ -114,7 +115,7 @@ impl Session {
                 worker: usize::MAX,
                 ..Place::default()
             },
-            0,
+            Moment::default(),
         )));
         session.is_authenticated = true;
         session

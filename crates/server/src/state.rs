@@ -1,7 +1,7 @@
 //! What all workers share.
 
 use crate::clients::Clients;
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::command::{Spec, flag};
 use crate::config::{Config, Id};
 use crate::inbox::Inbox;
@@ -14,7 +14,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
-use store::{Keyspace, Options, Tick};
+use store::{Keyspace, Options};
 
 /// Shards with one data thread, which locks all of them at once.
 const SHARDS_ALONE: usize = 8;
@@ -30,9 +30,9 @@ pub struct Pause {
 
 impl Pause {
     /// Holds commands until then: all, or those that may write.
-    pub fn begin(&self, until_ms: u64, holds_all: bool) {
+    pub fn begin(&self, until: Moment, holds_all: bool) {
         self.holds_all.store(holds_all, Relaxed);
-        self.until_ms.fetch_max(until_ms, Relaxed);
+        self.until_ms.fetch_max(until.0, Relaxed);
     }
 
     /// Lets all go on.
@@ -41,13 +41,13 @@ impl Pause {
     }
 
     /// When it ends, if it has not.
-    pub fn until(&self, now: Tick) -> Option<Tick> {
-        let until = self.until_ms.load(Relaxed);
-        (until > now.0).then_some(Tick(until))
+    pub fn until(&self, now: Moment) -> Option<Moment> {
+        let until = Moment(self.until_ms.load(Relaxed));
+        (until > now).then_some(until)
     }
 
     /// Whether commands such as this one are held now.
-    pub fn holds(&self, spec: &Spec, now: Tick) -> bool {
+    pub fn holds(&self, spec: &Spec, now: Moment) -> bool {
         if self.until_ms.load(Relaxed) == 0 || self.until(now).is_none() {
             return false;
         }

@@ -2,6 +2,7 @@
 
 use super::{Ctx, Keys, Spec, flag, help, refuse_subcommand};
 use crate::clients::{self, ClientInfo};
+use crate::clock::Moment;
 use crate::inbox::Message;
 use crate::session::{ReplyMode, Session};
 use std::sync::Arc;
@@ -70,7 +71,7 @@ fn client(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (b"setinfo", 4) => set_info(ctx, &args[2], &args[3]),
         (b"info", 2) => {
             describe(ctx.session);
-            let line = ctx.session.info.line(ctx.view.now().0) + "\n";
+            let line = ctx.session.info.line(ctx.server.clock.moment()) + "\n";
             ctx.reply.verbatim("txt", line.as_bytes());
         }
         (b"list", _) => list(ctx, args),
@@ -177,7 +178,7 @@ fn pause(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     };
     match parse_i64(&args[2]) {
         Some(ms) if ms >= 0 => {
-            let until = ctx.view.now().0.saturating_add(ms as u64);
+            let until = Moment(ctx.server.clock.moment().0.saturating_add(ms as u64));
             ctx.server.pause.begin(until, holds_all);
             ctx.reply.ok();
         }
@@ -235,10 +236,10 @@ fn list(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     } else if args.len() > 2 {
         return ctx.reply.error(SYNTAX);
     }
-    let now_ms = ctx.view.now().0;
+    let now = ctx.server.clock.moment();
     let mut text = String::new();
     for info in all {
-        text.push_str(&info.line(now_ms));
+        text.push_str(&info.line(now));
         text.push('\n');
     }
     ctx.reply.verbatim("txt", text.as_bytes());
@@ -260,16 +261,14 @@ enum Condition<'a> {
 }
 
 impl Victims<'_> {
-    fn include(&self, info: &ClientInfo, now_ms: u64) -> bool {
+    fn include(&self, info: &ClientInfo, now: Moment) -> bool {
         self.conditions.iter().all(|condition| match condition {
             Condition::Id(id) => info.id as i64 == *id,
             Condition::Address(address) => info.address.as_bytes() == *address,
             Condition::LocalAddress(address) => info.local_address.as_bytes() == *address,
             Condition::Type(kind) => is_of_type(info, kind) == Some(true),
             Condition::User(name) => *name == b"default",
-            Condition::MaxAge(seconds) => {
-                (now_ms.saturating_sub(info.created_ms) / 1000) as i64 >= *seconds
-            }
+            Condition::MaxAge(seconds) => (now.since(info.created) / 1000) as i64 >= *seconds,
         })
     }
 }
@@ -335,11 +334,11 @@ fn kill(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             Err(why) => return ctx.reply.error(&why),
         }
     };
-    let now_ms = ctx.view.now().0;
+    let now = ctx.server.clock.moment();
     let mut count = 0;
     for info in ctx.server.clients.list() {
         let is_me = info.id == ctx.session.info.id;
-        if (is_me && victims.spares_me) || !victims.include(&info, now_ms) {
+        if (is_me && victims.spares_me) || !victims.include(&info, now) {
             continue;
         }
         // One that was chosen before is as good as gone.

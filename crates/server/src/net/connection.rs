@@ -6,6 +6,7 @@
 //! connection holds no buffers, and a request costs one read and one write.
 
 use crate::clients::flag;
+use crate::clock::Moment;
 use crate::command;
 use crate::config::Id;
 use crate::dispatch::{Call, Executor, Outcome};
@@ -109,8 +110,8 @@ pub struct Connection {
     pub waits_to_write: bool,
     /// In the worker's list of those to flush or to serve again.
     pub is_listed: bool,
-    /// Since when its unsent replies exceed the soft limit, in ms.
-    over_since_ms: Option<u64>,
+    /// Since when its unsent replies exceed the soft limit.
+    over_since: Option<Moment>,
     held_bytes: usize,
     received_bytes: u64,
     sent_bytes: u64,
@@ -131,7 +132,7 @@ impl Connection {
             is_hung_up: false,
             waits_to_write: false,
             is_listed: false,
-            over_since_ms: None,
+            over_since: None,
             held_bytes: 0,
             received_bytes: 0,
             sent_bytes: 0,
@@ -456,10 +457,10 @@ impl Connection {
     }
 
     /// Whether its unsent replies exceed the limits of its class.
-    pub fn is_over_limit(&mut self, server: &Server, now_ms: u64) -> bool {
+    pub fn is_over_limit(&mut self, server: &Server, now: Moment) -> bool {
         let pending = self.pending_bytes() as u64;
         if pending == 0 {
-            self.over_since_ms = None;
+            self.over_since = None;
             return false;
         }
         let limit = server.config.output_limit(self.session.class());
@@ -467,17 +468,17 @@ impl Connection {
             return true;
         }
         if limit.soft_bytes == 0 || pending < limit.soft_bytes {
-            self.over_since_ms = None;
+            self.over_since = None;
             return false;
         }
-        let since = *self.over_since_ms.get_or_insert(now_ms);
-        now_ms.saturating_sub(since) > limit.soft_seconds.saturating_mul(1000)
+        let since = *self.over_since.get_or_insert(now);
+        now.since(since) > limit.soft_seconds.saturating_mul(1000)
     }
 
     /// Writes down what others may want to see.
     fn tell(&mut self, executor: &Executor<'_>, scratch: &mut Scratch) {
         let info = &self.session.info;
-        info.active_ms.store(executor.now().0, Relaxed);
+        info.active_ms.store(executor.moment().0, Relaxed);
         info.db.store(self.session.db, Relaxed);
         info.received_bytes.store(self.received_bytes, Relaxed);
         info.sent_bytes.store(self.sent_bytes, Relaxed);

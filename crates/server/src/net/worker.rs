@@ -5,6 +5,7 @@
 //! deliver messages of other workers, spend a slice on expiry. The time is read once a turn, and again
 //! when a turn takes longer than a millisecond.
 
+use crate::clock::Moment;
 use crate::config::Id;
 use crate::dispatch::Executor;
 use crate::expiry::Cycle;
@@ -176,10 +177,11 @@ impl Worker {
             };
             timeout = timeout.min(span(due).max(least));
         }
+        let now = server.clock.moment();
         if !self.held.is_empty()
-            && let Some(end) = server.pause.until(server.clock.now())
+            && let Some(end) = server.pause.until(now)
         {
-            timeout = timeout.min(span(end));
+            timeout = timeout.min(Duration::from_millis(end.since(now)));
         }
         timeout
     }
@@ -247,7 +249,7 @@ impl Worker {
             return;
         };
         let has_pending = connection.pending_bytes() > 0;
-        if has_pending && connection.is_over_limit(executor.server(), executor.now().0) {
+        if has_pending && connection.is_over_limit(executor.server(), executor.moment()) {
             let stats = &executor.server().stats;
             stats.output_limit_disconnections.fetch_add(1, Relaxed);
             log::warn!(
@@ -343,7 +345,7 @@ impl Worker {
             return;
         }
         let place = self.listeners.place(&stream, address, self.index, index);
-        let info = server.clients.add(place, executor.now().0);
+        let info = server.clients.add(place, executor.moment());
         let mut session = Session::of(info);
         session.is_authenticated = !server.needs_password();
         let connection = Connection::new(stream, session);
@@ -354,7 +356,7 @@ impl Worker {
 
     /// Lets those go on that CLIENT PAUSE held.
     fn release_held(&mut self, executor: &mut Executor<'_>) {
-        if self.held.is_empty() || executor.server().pause.until(executor.now()).is_some() {
+        if self.held.is_empty() || executor.server().pause.until(executor.moment()).is_some() {
             return;
         }
         for index in std::mem::take(&mut self.held) {
@@ -384,7 +386,7 @@ impl Worker {
                     connection.deliver(&publication, pattern.as_deref());
                     if was_idle {
                         self.touched.push(to.slot);
-                    } else if connection.is_over_limit(server, executor.now().0) {
+                    } else if connection.is_over_limit(server, executor.moment()) {
                         self.after(to.slot, Next::Wait, executor);
                     }
                 }
@@ -453,14 +455,14 @@ impl Worker {
     fn look_at_clients(&mut self, executor: &mut Executor<'_>) {
         let server = executor.server();
         let timeout_ms = server.config.number(Id::Timeout) as u64 * 1000;
-        let now_ms = executor.now().0;
+        let now = executor.moment();
         for index in 0..self.connections.len() {
             let Some(connection) = self.connections[index].as_mut() else {
                 continue;
             };
-            let active_ms = connection.session.info.active_ms.load(Relaxed);
+            let active = Moment(connection.session.info.active_ms.load(Relaxed));
             let is_idle = timeout_ms > 0
-                && now_ms.saturating_sub(active_ms) > timeout_ms
+                && now.since(active) > timeout_ms
                 && !connection.session.is_subscriber();
             if is_idle {
                 self.close(index, executor);

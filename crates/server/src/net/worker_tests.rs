@@ -10,6 +10,10 @@ const NOW: u64 = 1_700_000_000_000;
 /// Turns after which what has not come never will: each waits for the next chores at most.
 const TURNS_MAX: usize = 200;
 
+/// What `hear` hears at the end.
+const CLOSED: &str = "(closed)";
+const HOUR_MS: u64 = 3_600_000;
+
 fn server(settings: &[(&str, &str)]) -> (Arc<Server>, Listeners) {
     let config = Config::default();
     let own = [("port", "0"), ("bind", "127.0.0.1"), ("threads", "1")];
@@ -72,7 +76,10 @@ impl<'s> Bench<'s> {
         let mut chunk = [0; 4096];
         for _ in 0..TURNS_MAX {
             match socket.read(&mut chunk) {
-                Ok(0) => break,
+                Ok(0) => {
+                    got.extend_from_slice(CLOSED.as_bytes());
+                    break;
+                }
                 Ok(len) => got.extend_from_slice(&chunk[..len]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.turn(),
                 Err(error) => panic!("{error}"),
@@ -120,4 +127,75 @@ fn events_of_a_batch_under_one_lock_are_sent_before_the_worker_sleeps() {
     );
     let message = "*3\r\n$7\r\nmessage\r\n$18\r\n__keyevent@0__:set\r\n$1\r\na\r\n";
     bench.hear(&mut listener, &message.repeat(20));
+}
+
+impl Bench<'_> {
+    /// Sets the machine's clock, and looks at all clients as chores do.
+    fn jump(&mut self, to_ms: u64) {
+        self.worker.server.clock.set_ms(to_ms);
+        self.look();
+    }
+
+    /// Lets time pass, and looks at all clients as chores do.
+    fn pass(&mut self, span_ms: u64) {
+        self.worker.server.clock.pass_ms(span_ms);
+        self.look();
+    }
+
+    fn look(&mut self) {
+        self.executor.set_now(self.worker.server.clock.now());
+        self.worker.look_at_clients(&mut self.executor);
+        self.worker.release_held(&mut self.executor);
+    }
+}
+
+#[test]
+fn a_jump_of_the_clock_closes_no_idle_client() {
+    let (server, listeners) = server(&[("timeout", "60")]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    bench.say(&mut client, "PING\r\n", "+PONG\r\n");
+    bench.jump(NOW + HOUR_MS);
+    bench.say(&mut client, "PING\r\n", "+PONG\r\n");
+    // Nor does one that is idle live longer.
+    bench.jump(NOW - HOUR_MS);
+    bench.pass(60_001);
+    bench.hear(&mut client, CLOSED);
+}
+
+#[test]
+fn a_jump_of_the_clock_neither_ends_nor_extends_a_pause() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    bench.say(&mut client, "CLIENT PAUSE 60000 WRITE\r\n", "+OK\r\n");
+    bench.say(&mut other, "GET a\r\nSET a 1\r\n", "$-1\r\n");
+    assert_eq!(bench.worker.held.len(), 1);
+    bench.jump(NOW + HOUR_MS);
+    assert_eq!(bench.worker.held.len(), 1, "it goes on");
+    bench.jump(NOW - HOUR_MS);
+    bench.pass(60_000);
+    bench.hear(&mut other, "+OK\r\n");
+}
+
+#[test]
+fn a_jump_of_the_clock_does_not_use_up_the_time_of_the_soft_limit() {
+    let limit = "normal 0 1 60";
+    let (server, listeners) = server(&[("client-output-buffer-limit", limit)]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    bench.say(&mut client, "PING\r\n", "+PONG\r\n");
+    let message = crate::pubsub::Publication {
+        channel: Box::default(),
+        payload: Box::default(),
+        is_sharded: false,
+    };
+    let connection = bench.worker.connection(0).expect("it is the first");
+    connection.deliver(&message, None);
+    for jumps in [NOW, NOW + HOUR_MS, NOW - HOUR_MS] {
+        bench.jump(jumps);
+        assert!(bench.worker.connection(0).is_some());
+    }
+    bench.pass(60_001);
+    assert!(bench.worker.connection(0).is_none());
 }
