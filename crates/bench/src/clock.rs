@@ -27,5 +27,5 @@ pub(crate) fn sleep_until_ms(instant_ms: u64) {
 /// How long loading so many keys may take, with room to spare: what has a deadline is given it
 /// so far ahead.
 pub(crate) fn fill_allowance_ms(key_count: u64) -> u64 {
-    1000 + key_count / 150
+    2000 + key_count / 150
 }

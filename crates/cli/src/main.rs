@@ -3,6 +3,7 @@
 
 mod serve;
 mod sim;
+mod trace;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -34,6 +35,8 @@ enum Command {
     Bench(bench::BenchCommand),
     /// Run eviction policies over traces.
     Sim(sim::Arguments),
+    /// Look at traces, convert, cut, sample and make them.
+    Trace(trace::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Some(Command::Serve(arguments)) => serve::run(arguments),
         Some(Command::Bench(bench)) => bench.run().map_err(anyhow::Error::from),
         Some(Command::Sim(arguments)) => sim::run(&arguments),
+        Some(Command::Trace(trace)) => trace::run(trace),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -25,6 +25,7 @@ macro_rules! eviction_policies {
                 S3Sieve = evict::s3_sieve::S3Sieve,
                 Random = evict::random::Random,
                 SampledLru = evict::sampled_lru::SampledLru,
+                Sampled = evict::sampled::Sampled,
                 SampledTtl = evict::sampled_ttl::SampledTtl,
                 Arc = evict::arc::Arc,
                 Slru = evict::slru::Slru,
@@ -35,9 +36,15 @@ macro_rules! eviction_policies {
                 Hyperbolic = evict::hyperbolic::Hyperbolic,
                 Lfu = evict::lfu::Lfu,
                 Lirs = evict::lirs::Lirs,
+                LruK = evict::lru_k::LruK,
+                SlabLru = evict::slab::Slabs<evict::slab::Used>,
+                SlabLrc = evict::slab::Slabs<evict::slab::Created>,
+                SlabRandom = evict::slab::Slabs<evict::slab::Drawn>,
+                MemcachedLru = evict::memcached_lru::MemcachedLru,
             }
             simulated {
                 Belady = evict::belady::Belady,
+                BeladySize = evict::belady_size::BeladySize,
                 QdArc = evict::qd::Qd<evict::arc::Arc>,
                 QdLru = evict::qd::Qd<evict::lru::Lru>,
             }

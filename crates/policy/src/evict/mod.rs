@@ -5,6 +5,7 @@
 
 pub mod arc;
 pub mod belady;
+pub mod belady_size;
 pub mod clock;
 pub mod fifo;
 pub mod fifo_merge;
@@ -12,14 +13,18 @@ pub mod hyperbolic;
 pub mod lfu;
 pub mod lirs;
 pub mod lru;
+pub mod lru_k;
+pub mod memcached_lru;
 pub mod qd;
 pub mod random;
 pub mod s3_sieve;
 pub mod s3fifo;
 pub mod s3fifo_d;
+pub mod sampled;
 pub mod sampled_lru;
 pub mod sampled_ttl;
 pub mod sieve;
+pub mod slab;
 pub mod slru;
 pub mod twoq;
 pub mod w_tinylfu;

@@ -28,6 +28,32 @@ policy_suite!(
         keep: 4
     }
 );
+policy_suite!(
+    slab_lru_of_4,
+    evict::slab::Slabs<evict::slab::Used>,
+    slabs_of_4()
+);
+policy_suite!(
+    slab_random_of_4,
+    evict::slab::Slabs<evict::slab::Drawn>,
+    slabs_of_4()
+);
+policy_suite!(
+    memcached_lru_of_4,
+    evict::memcached_lru::MemcachedLru,
+    evict::memcached_lru::MemcachedLruConfig {
+        fewest: 4,
+        ..Default::default()
+    }
+);
 policy_suite!(any_s3fifo, AnyPolicy, PolicySpec::default());
 policy_suite!(any_lru, AnyPolicy, PolicySpec::Lru(()));
 policy_suite!(any_random, AnyPolicy, PolicySpec::Random(()));
+
+/// Four slabs fill the cache, so that each holds many entries.
+fn slabs_of_4() -> evict::slab::SlabConfig {
+    evict::slab::SlabConfig {
+        fewest: 4,
+        ..Default::default()
+    }
+}

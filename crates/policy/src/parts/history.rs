@@ -7,6 +7,9 @@
 use super::lookup::{Keyed, Lookup};
 use super::pool::{Chain, Chained, Links, Pool};
 
+/// Keys that one call of [`History::bound`] drops at most.
+const DROPS_MAX: usize = 8;
+
 #[derive(Clone, Copy, Debug)]
 struct Node<V> {
     key_hash: u64,
@@ -117,6 +120,17 @@ impl<V: Copy> History<V> {
         let node = self.nodes.at(index);
         self.forget(index);
         Some((node.key_hash, node.weight, node.value))
+    }
+
+    /// Drops the oldest while all weigh more than `weight_max`, a few a call: the rest goes with later
+    /// calls, if there is one for each push.
+    pub fn bound(&mut self, weight_max: u64) {
+        for _ in 0..DROPS_MAX {
+            if self.weight <= weight_max {
+                return;
+            }
+            self.pop();
+        }
     }
 
     fn forget(&mut self, index: u32) {

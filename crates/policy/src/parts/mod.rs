@@ -8,6 +8,7 @@ pub mod chance;
 pub mod chunks;
 pub mod epochs;
 pub mod ghost;
+pub mod heap;
 pub mod history;
 pub mod list;
 pub mod lookup;

@@ -50,6 +50,8 @@ const POLICIES: &[(&str, &str, Tolerance)] = &[
     ("twoq", "twoq", Relative(0.005)),
     ("arc", "arc", Relative(0.005)),
     ("lirs", "lirs", Relative(0.005)),
+    // The reference remembers nothing of what it evicts.
+    ("lru-k", "lru-k:history=0", Absolute(1e-4)),
     ("hyperbolic", "hyperbolic", Relative(0.02)),
     ("belady", "belady", Absolute(1e-4)),
 ];

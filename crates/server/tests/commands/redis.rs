@@ -15,6 +15,9 @@ use std::time::{Duration, Instant, SystemTime};
 use store::Tick;
 use wire::Protocol;
 
+/// Beyond this it will never listen, on however busy a machine.
+const START_WITHIN: Duration = Duration::from_secs(60);
+
 /// A redis-server of our own, ended when dropped. It listens on a socket in the file system: no two
 /// tests can want the same port.
 pub struct Redis {
@@ -56,7 +59,7 @@ impl Redis {
     }
 
     fn connect(&self) -> UnixStream {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + START_WITHIN;
         loop {
             match UnixStream::connect(&self.socket) {
                 Ok(stream) => return stream,

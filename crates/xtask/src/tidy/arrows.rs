@@ -30,8 +30,12 @@ pub const ROOMS: [Room; 11] = [
     room(2, "store", &["cache", "policy"]),
     room(3, "server", &["store", "wire"]),
     room(3, "bench", &["wire", "trace", "report"]),
-    room(3, "sim", &["cache", "policy", "trace"]),
-    room(4, "cli", &["server", "bench", "sim", "policy", "trace"]),
+    room(3, "sim", &["cache", "policy", "report", "trace"]),
+    room(
+        4,
+        "cli",
+        &["server", "bench", "sim", "policy", "report", "trace"],
+    ),
     room(4, "xtask", &[]),
 ];
 

@@ -1,0 +1,104 @@
+//! A trace to be read, from a file or from standard input, with a bar that shows how far it is.
+
+use super::arguments;
+use ::trace::{Error, Format, Options, Reader, Request};
+use anyhow::{Context, Result};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+/// Which trace, and what its name does not tell.
+#[derive(Args)]
+pub struct Input {
+    /// The trace; - for standard input
+    trace: PathBuf,
+    /// Its format: csv, twitter, oracleGeneral, vscsi, lcs, lis, trc or txt [default: as the name ends]
+    #[arg(long, value_name = "NAME")]
+    format: Option<Format>,
+    /// The columns of a csv without a header, such as time,key,-,size
+    #[arg(long, value_name = "NAMES")]
+    columns: Option<String>,
+    /// What the columns of a csv are apart by, such as ; or tab [default: ,]
+    #[arg(long, value_name = "CHARACTER", value_parser = arguments::delimiter)]
+    delimiter: Option<u8>,
+    /// Lines to pass over at the beginning of a csv
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    skip_lines: u64,
+    /// Go on behind malformed lines and records, and count them
+    #[arg(long)]
+    skip_bad: bool,
+}
+
+/// A trace being read.
+pub struct Opened {
+    reader: Reader<'static>,
+    bar: ProgressBar,
+}
+
+impl Input {
+    /// Whether it can be read only once.
+    pub fn is_stream(&self) -> bool {
+        self.trace.as_os_str() == "-"
+    }
+
+    /// Opens it.
+    pub fn open(&self) -> Result<Opened> {
+        let options = Options {
+            format: self.format,
+            columns: self.columns.clone(),
+            delimiter: self.delimiter,
+            skip_lines: self.skip_lines,
+            skip_bad: self.skip_bad,
+        };
+        let name = self.trace.display().to_string();
+        if self.is_stream() {
+            let bar = ProgressBar::hidden();
+            let reader = ::trace::open(&name, io::stdin().lock(), &options)?;
+            return Ok(Opened { reader, bar });
+        }
+        let file = File::open(&self.trace).with_context(|| format!("cannot read {name}"))?;
+        let length = file.metadata().map_or(0, |metadata| metadata.len());
+        let bar = ProgressBar::new(length);
+        let style =
+            ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} [{elapsed} < {eta}]");
+        bar.set_style(style.expect("the template is well-formed"));
+        let watched = Watched {
+            file,
+            bar: bar.clone(),
+        };
+        let reader = ::trace::open(&name, watched, &options)?;
+        Ok(Opened { reader, bar })
+    }
+}
+
+impl Opened {
+    /// The requests that are left.
+    pub fn requests(&mut self) -> impl Iterator<Item = Result<Request, Error>> + '_ {
+        self.reader.by_ref()
+    }
+
+    /// Tells on standard error what was passed over.
+    pub fn finish(self) {
+        self.bar.finish_and_clear();
+        if let Some(first) = self.reader.first_skipped() {
+            let count = self.reader.skipped();
+            eprintln!("mayfly: {count} malformed passed over, the first: {first}");
+        }
+    }
+}
+
+/// A file whose bytes are counted as they are read.
+struct Watched {
+    file: File,
+    bar: ProgressBar,
+}
+
+impl Read for Watched {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.bar.inc(read as u64);
+        Ok(read)
+    }
+}

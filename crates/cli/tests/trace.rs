@@ -1,0 +1,246 @@
+//! Every subcommand of `mayfly trace`, on small traces.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A folder that goes away with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let name = format!("mayfly-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("the temporary folder is writable");
+        Folder(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).expect("it is there");
+        let names = entries.map(|entry| entry.expect("it is readable").file_name());
+        let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn trace(arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_mayfly");
+    let mut command = Command::new(program);
+    command.arg("trace").args(arguments).stdin(Stdio::null());
+    command
+        .output()
+        .expect("the program was built for this test")
+}
+
+/// Standard output of a call that must succeed.
+fn told(arguments: &[&str]) -> String {
+    let output = trace(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).expect("it is text")
+}
+
+/// Standard error of a call that must fail.
+fn refused(arguments: &[&str]) -> String {
+    let output = trace(arguments);
+    assert!(!output.status.success(), "{arguments:?}");
+    String::from_utf8(output.stderr).expect("it is text")
+}
+
+const TEXT: &str = "time,key,size,op\n0,5,100,get\n1,6,50,set\n2,5,100,get\n4,7,1,delete\n";
+
+fn small(folder: &Folder) -> String {
+    let path = folder.path("small.csv");
+    fs::write(&path, TEXT).expect("the folder is writable");
+    path
+}
+
+#[test]
+fn show_prints_the_first_requests_and_what_there_is() {
+    let folder = Folder::new("show");
+    let text = told(&["show", &small(&folder), "--head", "1"]);
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        lines[1],
+        [
+            "0", "0.000", "5", "100", "0", "100", "get", "none", "0", "?"
+        ]
+    );
+    for wanted in [
+        &["requests", "4"][..],
+        &["objects", "3"],
+        &["bytes", "requested", "251"],
+        &["bytes", "of", "objects", "151"],
+        &["seconds", "4.000"],
+        &["delete", "1"],
+    ] {
+        assert!(
+            lines.iter().any(|line| line == wanted),
+            "{wanted:?} in {text}"
+        );
+    }
+}
+
+#[test]
+fn convert_goes_through_every_format_and_back() {
+    let folder = Folder::new("convert");
+    let mut last = small(&folder);
+    for name in ["a.lcs.zst", "b.oracleGeneral.bin.gz", "c.csv.xz", "d.txt"] {
+        let next = folder.path(name);
+        told(&["convert", &last, &next]);
+        last = next;
+    }
+    assert_eq!(
+        fs::read_to_string(&last).expect("it was written"),
+        "5\n6\n5\n7\n"
+    );
+    let future = told(&[
+        "convert",
+        &folder.path("b.oracleGeneral.bin.gz"),
+        "--to-columns",
+        "key,next",
+    ]);
+    assert_eq!(future, "key,next\n5,2\n6,-1\n5,-1\n7,-1\n");
+    let lcs = told(&[
+        "convert",
+        &folder.path("a.lcs.zst"),
+        "--to-columns",
+        "time,key,size,op",
+    ]);
+    assert_eq!(lcs, TEXT);
+    // Nothing unfinished stays.
+    let names = [
+        "a.lcs.zst",
+        "b.oracleGeneral.bin.gz",
+        "c.csv.xz",
+        "d.txt",
+        "small.csv",
+    ];
+    assert_eq!(folder.names(), names);
+}
+
+#[test]
+fn cut_keeps_a_range_of_numbers_or_of_time() {
+    let folder = Folder::new("cut");
+    let small = small(&folder);
+    let cut = |option, range| told(&["cut", &small, option, range, "--to", "txt"]);
+    assert_eq!(cut("--requests", "1..3"), "6\n5\n");
+    assert_eq!(cut("--requests", "..1"), "5\n");
+    assert_eq!(cut("--time", "1s..4s"), "6\n5\n");
+    assert_eq!(cut("--time", "1500ms.."), "5\n7\n");
+    assert!(refused(&["cut", &small]).contains("--requests FIRST..END"));
+}
+
+#[test]
+fn generate_and_sample_keep_what_they_promise() {
+    let folder = Folder::new("sample");
+    let made = folder.path("made.twitter.csv.zst");
+    let mix = "zipf:0.8:2000@80+scan:50@20";
+    let arguments = [
+        "--requests",
+        "20k",
+        "--pattern",
+        mix,
+        "--size",
+        "pareto:64:1.5",
+        "--ttl-mix",
+        "cluster4",
+    ];
+    told(&[&["generate", &made][..], &arguments].concat());
+    let again = folder.path("again.twitter.csv.zst");
+    told(&[&["generate", &again][..], &arguments].concat());
+    let bytes = |path: &str| fs::read(path).expect("it was written");
+    assert!(
+        bytes(&made) == bytes(&again),
+        "the same seed gives the same trace"
+    );
+    let keys = told(&["sample", &made, "--objects", "300", "--to", "txt"]);
+    let mut objects: Vec<&str> = keys.lines().collect();
+    objects.sort_unstable();
+    objects.dedup();
+    assert_eq!(objects.len(), 300);
+    assert_eq!(told(&["sample", &made, "--share", "0", "--to", "txt"]), "");
+    let all = told(&["sample", &made, "--share", "1", "--to", "txt"]);
+    assert_eq!(all.lines().count(), 20_000);
+}
+
+#[test]
+fn a_stream_is_read_from_standard_input() {
+    let program = env!("CARGO_BIN_EXE_mayfly");
+    let mut command = Command::new(program);
+    command.args(["trace", "convert", "-", "--format", "csv", "--to", "txt"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .expect("the program was built for this test");
+    let mut input = child.stdin.take().expect("it is piped");
+    input.write_all(TEXT.as_bytes()).expect("it reads");
+    drop(input);
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.stdout, b"5\n6\n5\n7\n");
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place_and_leaves_nothing_behind() {
+    let folder = Folder::new("wrong");
+    let broken = folder.path("broken.csv");
+    fs::write(&broken, "time,key,size\n1,2,3\n1,2\n4,5,6\n").expect("the folder is writable");
+    let target = folder.path("out.txt");
+    let error = refused(&["convert", &broken, &target]);
+    assert!(
+        error.contains("broken.csv:3: expected as many columns"),
+        "{error}"
+    );
+    assert_eq!(folder.names(), ["broken.csv"]);
+    let output = trace(&["convert", &broken, &target, "--skip-bad"]);
+    assert!(output.status.success());
+    let note = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        note.contains("1 malformed passed over, the first: "),
+        "{note}"
+    );
+    assert!(Path::new(&target).is_file());
+    for (arguments, wanted) in [
+        (&["show", "absent.csv"][..], "cannot read absent.csv"),
+        (&["convert", &broken, "a.lis"], "lis is read only"),
+        (&["convert", &broken, "a.polar"], "the name must end in"),
+        (
+            &["show", &broken, "--format", "polar"],
+            "no format is called",
+        ),
+        (&["sample", &broken], "--share"),
+        (
+            &["sample", &broken, "--share", "2"],
+            "--share is a number from 0 to 1",
+        ),
+        (
+            &["sample", "-", "--format", "csv", "--objects", "5"],
+            "reads the trace twice",
+        ),
+        (&["generate", "-", "--pattern", "polar"], "is no pattern"),
+        (
+            &["generate", "-", "--size", "polar"],
+            "is no distribution of sizes",
+        ),
+        (&["generate", "-", "--ttl-mix", "polar"], "no mix is called"),
+        (&["generate", "-", "--rate", "0"], "--rate is above 0"),
+    ] {
+        let error = refused(arguments);
+        assert!(error.contains(wanted), "{arguments:?}: {error}");
+    }
+}

@@ -1,0 +1,190 @@
+//! Belady by size: the entry that holds the most room for the longest unused time goes.
+//!
+//! # Idea
+//! Where entries differ in weight, no rule is known that is best and quick; this is the common
+//! approximation. An entry that will be asked for in `d` requests and weighs `w` occupies `d × w` for one
+//! hit: the largest goes first, and those that are never asked for again before all others.
+//!
+//! # Source
+//! The rule is named "size-aware Belady" in J. Yang, *Designing efficient and scalable key-value cache
+//! management systems*, Carnegie Mellon University 2024, sections 6.2 and 6.4, with D. S. Berger,
+//! N. Beckmann, M. Harchol-Balter, *Practical bounds on optimal caching with variable object sizes*, ACM
+//! POMACS 2(2), 2018, <https://doi.org/10.1145/3224427>.
+//!
+//! # State
+//! 0 bytes.
+//!
+//! # Cost
+//! hit, insert, remove: none · evict: one step for each entry sampled, 128 of them.
+//!
+//! # Knobs
+//! `samples` (128; 1 to 4096): entries among which the largest is chosen.
+//!
+//! # Departures
+//! The product changes with time, differently for each entry, so no order of all entries can be kept:
+//! the victim is the largest of a sample. Counted in objects it therefore misses a little more than
+//! `belady`. A newcomer is always inserted, even if it is itself what had better go.
+//!
+//! # Avoid when
+//! The future is not known: only the simulator runs it, on a whole trace. All weigh the same: `belady`
+//! is exact.
+
+use crate::any::Knobs;
+use crate::parts::chance::Chance;
+use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+
+crate::knobs! {
+    /// The knobs of [`BeladySize`].
+    pub struct BeladySizeConfig {
+        /// Entries among which the largest is chosen.
+        samples: u16 = 128, 1 => 4096;
+    }
+}
+
+/// Belady by size.
+#[derive(Clone, Debug)]
+pub struct BeladySize {
+    chance: Chance,
+    samples: u16,
+    /// Samples that the eviction under way has taken.
+    taken: u16,
+    /// The largest of them.
+    largest: Option<Slot>,
+}
+
+/// What the entry occupies until it is asked for again, and for those that never are, what it weighs:
+/// the larger goes.
+#[inline]
+fn occupied(facts: &impl Facts, slot: Slot) -> (bool, u128) {
+    let next = facts.next_access(slot);
+    let next = next.expect("belady-size is run where the future is known");
+    let weight = u128::from(facts.weight(slot).max(1));
+    match next {
+        u64::MAX => (true, weight),
+        next => {
+            let distance = next.saturating_sub(facts.requests());
+            (false, u128::from(distance) * weight)
+        }
+    }
+}
+
+impl Policy for BeladySize {
+    type Meta = ();
+    type Config = BeladySizeConfig;
+    const NAME: &'static str = "belady-size";
+    const ON_HIT: OnHit = OnHit::Ignore;
+    const NEEDS_FUTURE: bool = true;
+
+    fn new(_capacity: u64, config: &BeladySizeConfig, seed: u64) -> Self {
+        assert!(config.is_valid(), "knobs are checked where they are read");
+        BeladySize {
+            chance: Chance::new(seed),
+            samples: config.samples,
+            taken: 0,
+            largest: None,
+        }
+    }
+
+    fn resize(&mut self, _capacity: u64) {}
+
+    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
+        Admit::Yes
+    }
+
+    fn insert(&mut self, _cells: &mut impl Cells<()>, _slot: Slot) {}
+
+    fn reweigh(&mut self, _cells: &mut impl Cells<()>, _slot: Slot, _old_weight: u32) {}
+
+    fn moved(&mut self, _cells: &mut impl Cells<()>, old: Slot, new: Slot) {
+        if self.largest == Some(old) {
+            self.largest = Some(new);
+        }
+    }
+
+    fn remove(&mut self, _cells: &mut impl Cells<()>, slot: Slot) {
+        if self.largest == Some(slot) {
+            self.largest = None;
+        }
+    }
+
+    fn evict(&mut self, cells: &mut impl Cells<()>, budget: &mut Budget) -> Eviction {
+        loop {
+            while self.taken < self.samples {
+                if cells.is_empty() {
+                    return Eviction::Empty;
+                }
+                if !budget.spend() {
+                    return Eviction::Again;
+                }
+                let Some(slot) = cells.sample(self.chance.bits()) else {
+                    continue;
+                };
+                self.taken += 1;
+                let is_larger = |&largest: &Slot| occupied(cells, slot) > occupied(cells, largest);
+                if self.largest.as_ref().is_none_or(is_larger) {
+                    self.largest = Some(slot);
+                }
+            }
+            self.taken = 0;
+            if let Some(victim) = self.largest.take() {
+                return Eviction::Victim(victim);
+            }
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
+    fn check(&self, cells: &impl Cells<()>) {
+        assert!(self.taken <= self.samples);
+        assert!(self.largest.is_none_or(|slot| cells.is_live(slot)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tick;
+    use crate::suite::host::Host;
+
+    /// The order in which entries of these weights and next requests go, at request 10.
+    fn order(entries: &[(u32, Option<u64>)]) -> Vec<u32> {
+        let mut host: Host<()> = Host::new(Tick(0));
+        (0..10).for_each(|_| host.count_request());
+        // Thousands of draws among a few entries miss none.
+        let config = BeladySizeConfig { samples: 4096 };
+        let mut policy = BeladySize::new(100, &config, 1);
+        for (index, &(weight, next)) in entries.iter().enumerate() {
+            let slot = host.add(index as u64, weight, None);
+            host.set_next_access(slot, Some(next.unwrap_or(u64::MAX)));
+            host.tell(slot);
+            policy.insert(&mut host, slot);
+        }
+        let mut order = Vec::new();
+        while let Eviction::Victim(slot) = policy.evict(&mut host, &mut Budget(10_000)) {
+            order.push(slot.0);
+            host.free(slot);
+        }
+        order
+    }
+
+    #[test]
+    fn the_largest_product_goes_and_before_it_what_is_never_asked_for() {
+        let entries = [
+            (10, Some(15)), // 50
+            (1, Some(100)), // 90
+            (3, None),
+            (40, Some(12)), // 80
+            (5, None),
+            (1, Some(20)), // 10
+        ];
+        assert_eq!(order(&entries), [4, 2, 1, 3, 0, 5]);
+    }
+
+    #[test]
+    fn of_equal_weights_the_last_asked_for_goes() {
+        let entries = [(7, Some(11)), (7, Some(30)), (7, None), (7, Some(20))];
+        assert_eq!(order(&entries), [2, 1, 3, 0]);
+    }
+}

@@ -1,0 +1,91 @@
+//! Policies that evict the lowest rank, as maps that are searched whole.
+
+use super::steps;
+use crate::evict::lfu::Lfu;
+use crate::evict::lru_k::{LruK, LruKConfig};
+use crate::suite::policy::{NaivePolicy, agrees_with_model};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// Takes the key of the lowest rank out.
+fn pop_lowest<R: Copy + PartialOrd>(ranks: &mut BTreeMap<u64, R>) -> Option<(u64, R)> {
+    let lowest = ranks
+        .iter()
+        .reduce(|low, at| if at.1 < low.1 { at } else { low });
+    let (key, rank) = lowest.map(|(&key, &rank)| (key, rank))?;
+    ranks.remove(&key);
+    Some((key, rank))
+}
+
+/// Each key's frequency and when it came to it.
+#[derive(Default)]
+struct PlainLfu {
+    keys: BTreeMap<u64, (u32, u64)>,
+    now: u64,
+}
+
+impl NaivePolicy for PlainLfu {
+    fn hit(&mut self, key: u64) {
+        self.now += 1;
+        let frequency = self.keys[&key].0 + 1;
+        self.keys.insert(key, (frequency, self.now));
+    }
+    fn insert(&mut self, key: u64, _weight: u32) {
+        self.now += 1;
+        self.keys.insert(key, (1, self.now));
+    }
+    fn remove(&mut self, key: u64) {
+        self.keys.remove(&key);
+    }
+    fn evict(&mut self) -> Option<u64> {
+        pop_lowest(&mut self.keys).map(|(key, _)| key)
+    }
+}
+
+/// Each key's last request but one and last request; of every key ever evicted, the last.
+#[derive(Default)]
+struct PlainLruTwo {
+    keys: BTreeMap<u64, (u64, u64)>,
+    gone: BTreeMap<u64, u64>,
+    now: u64,
+    returning: u64,
+}
+
+impl NaivePolicy for PlainLruTwo {
+    fn hit(&mut self, key: u64) {
+        self.now += 1;
+        let (_, last) = self.keys[&key];
+        self.keys.insert(key, (last, self.now));
+    }
+    fn miss(&mut self, key: u64) {
+        self.returning = self.gone.remove(&key).unwrap_or(0);
+    }
+    fn insert(&mut self, key: u64, _weight: u32) {
+        self.now += 1;
+        self.keys.insert(key, (self.returning, self.now));
+    }
+    fn remove(&mut self, key: u64) {
+        self.keys.remove(&key);
+    }
+    fn evict(&mut self) -> Option<u64> {
+        let (key, (_, last)) = pop_lowest(&mut self.keys)?;
+        self.gone.insert(key, last);
+        Some(key)
+    }
+}
+
+proptest! {
+    #[test]
+    fn lfu_evicts_as_its_model_whatever_leaves_or_moves(steps in steps()) {
+        agrees_with_model::<Lfu>(&(), PlainLfu::default(), 60, &steps, true);
+    }
+
+    #[test]
+    fn lru_k_evicts_as_its_model_whatever_leaves_or_moves(steps in steps()) {
+        let config = LruKConfig {
+            history: 10.0,
+            ..LruKConfig::default()
+        };
+        agrees_with_model::<LruK>(&config, PlainLruTwo::default(), 60, &steps, true);
+    }
+}

@@ -1,0 +1,118 @@
+//! How an object's size, popularity and TTL go together.
+
+use super::objects::Object;
+use serde::Serialize;
+
+/// Objects that are compared; more would change the third digit.
+const COMPARED: usize = 200_000;
+
+/// Two coefficients of the same pair, from −1 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Correlation {
+    /// Pearson's, of the logarithms: the study takes logarithms because of the wide ranges.
+    pub pearson: f64,
+    /// Spearman's, of the ranks: it does not mind how a relation bends.
+    pub spearman: f64,
+}
+
+/// Correlations over objects; `None` where one side is unknown or never changes.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Relations {
+    /// Size with number of requests.
+    pub size_popularity: Option<Correlation>,
+    /// Size with TTL.
+    pub size_ttl: Option<Correlation>,
+    /// Number of requests with TTL.
+    pub popularity_ttl: Option<Correlation>,
+}
+
+/// Correlates over the objects followed.
+pub(crate) fn relations(objects: &[Object], has_sizes: bool) -> Relations {
+    // The list is in the order of first requests: a stride keeps it a fair sample.
+    let stride = objects.len().div_ceil(COMPARED).max(1);
+    let sample = || objects.iter().step_by(stride);
+    let size = |o: &Object| f64::from(o.size);
+    let requests = |o: &Object| f64::from(o.requests);
+    let ttl = |o: &Object| o.ttl_ms as f64;
+    let pair = |a: &dyn Fn(&Object) -> f64, b: &dyn Fn(&Object) -> f64, needs_ttl: bool| {
+        let kept = sample().filter(|o| !needs_ttl || o.ttl_ms > 0);
+        let (a, b): (Vec<f64>, Vec<f64>) = kept.map(|o| (a(o), b(o))).unzip();
+        correlate(&a, &b)
+    };
+    let sized = |correlation: Option<Correlation>| correlation.filter(|_| has_sizes);
+    Relations {
+        size_popularity: sized(pair(&size, &requests, false)),
+        size_ttl: sized(pair(&size, &ttl, true)),
+        popularity_ttl: pair(&requests, &ttl, true),
+    }
+}
+
+fn correlate(a: &[f64], b: &[f64]) -> Option<Correlation> {
+    let logs = |values: &[f64]| -> Vec<f64> { values.iter().map(|v| v.ln_1p()).collect() };
+    Some(Correlation {
+        pearson: pearson(&logs(a), &logs(b))?,
+        spearman: pearson(&ranks(a), &ranks(b))?,
+    })
+}
+
+/// `None` when one side does not vary.
+fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
+    let n = a.len() as f64;
+    let (mean_a, mean_b) = (a.iter().sum::<f64>() / n, b.iter().sum::<f64>() / n);
+    let (mut aa, mut bb, mut ab) = (0.0, 0.0, 0.0);
+    for (x, y) in a.iter().zip(b) {
+        aa += (x - mean_a).powi(2);
+        bb += (y - mean_b).powi(2);
+        ab += (x - mean_a) * (y - mean_b);
+    }
+    (aa > 0.0 && bb > 0.0).then(|| (ab / (aa * bb).sqrt()).clamp(-1.0, 1.0))
+}
+
+/// The rank of each value; equal values share the mean of theirs.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_unstable_by(|a, b| values[*a].total_cmp(&values[*b]));
+    let mut ranks = vec![0.0; values.len()];
+    let mut from = 0;
+    while from < order.len() {
+        let same = order[from..]
+            .iter()
+            .take_while(|at| values[**at] == values[order[from]])
+            .count();
+        let rank = from as f64 + (same as f64 - 1.0) / 2.0;
+        order[from..from + same]
+            .iter()
+            .for_each(|at| ranks[*at] = rank);
+        from += same;
+    }
+    ranks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_of_equals_are_shared() {
+        assert_eq!(ranks(&[3.0, 1.0, 3.0, 2.0]), [2.5, 0.0, 2.5, 1.0]);
+        assert!(ranks(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_bent_relation_is_perfect_by_rank_alone() {
+        let a: Vec<f64> = (1..100).map(f64::from).collect();
+        let bent: Vec<f64> = a.iter().map(|v| (v / 10.0).exp()).collect();
+        let told = correlate(&a, &bent).expect("both vary");
+        assert!((told.spearman - 1.0).abs() < 1e-12);
+        assert!(told.pearson > 0.8 && told.pearson < 0.999);
+        let down: Vec<f64> = a.iter().map(|v| 1.0 / v).collect();
+        assert!((correlate(&a, &down).expect("both vary").spearman + 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_never_changes_correlates_with_nothing() {
+        assert_eq!(correlate(&[1.0, 2.0], &[5.0, 5.0]), None);
+        assert_eq!(correlate(&[], &[]), None);
+        assert_eq!(correlate(&[1.0], &[1.0]), None);
+    }
+}
