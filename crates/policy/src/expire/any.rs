@@ -17,6 +17,9 @@ macro_rules! expiry_indexes {
             Wheel = expire::wheel::Wheel,
             Sampled = expire::sampled::Sampled,
             Buckets = expire::buckets::Buckets,
+            Radix = expire::radix::Radix,
+            RadixCapped = expire::radix_capped::RadixCapped,
+            Ebuckets = expire::ebuckets::Ebuckets,
             Crawler = expire::crawler::Crawler,
             Lazy = expire::lazy::Lazy,
             Ordered = expire::ordered::Ordered,
@@ -263,8 +266,8 @@ mod tests {
         );
         assert_eq!(
             message("whale"),
-            "no expiry index is called 'whale'; expected one of: wheel sampled buckets crawler \
-             lazy ordered"
+            "no expiry index is called 'whale'; expected one of: wheel sampled buckets radix \
+             radix-capped ebuckets crawler lazy ordered"
         );
     }
 

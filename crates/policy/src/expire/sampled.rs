@@ -282,6 +282,15 @@ impl Sampled {
         self.items.len > 0 && self.cycle.is_none() && now >= self.next_slow
     }
 
+    /// Whether this index holds the entry, if there is one: its link names a place that names it.
+    pub(super) fn holds(&self, cells: &impl Cells<u32>, slot: Slot) -> bool {
+        if !cells.is_live(slot) || cells.deadline(slot).is_none() {
+            return false;
+        }
+        let index = cells.get(slot) as usize;
+        index < self.items.len && self.items.get(index) == slot
+    }
+
     /// After a loop's looks: begins the next loop, or ends the cycle.
     fn end_loop(&mut self) {
         let (goal, looks) = (

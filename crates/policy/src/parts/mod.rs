@@ -13,5 +13,6 @@ pub mod history;
 pub mod list;
 pub mod lookup;
 pub mod pool;
+pub mod radix_tree;
 pub mod ring;
 pub mod sketch;
