@@ -8,7 +8,7 @@
 //! an object at its first size, and the like cost nothing. `next` is computed when a policy asks for
 //! the future.
 
-use crate::Error;
+use crate::{Error, Rules, Unit};
 use std::sync::OnceLock;
 use trace::Op;
 
@@ -173,6 +173,14 @@ impl Columns {
     /// Whether some request is not a read.
     pub fn has_writes(&self) -> bool {
         !self.ops.is_empty()
+    }
+
+    /// Whether ids tell all that matters under these rules: nothing expires, is deleted, changes
+    /// its weight or is kept out by a filter.
+    pub(crate) fn is_plain(&self, rules: &Rules) -> bool {
+        let keeps_weight = rules.unit == Unit::Objects || !self.has_size_changes();
+        let is_read_only = !self.has_writes() || rules.counts_writes && !self.has_deletes();
+        keeps_weight && is_read_only && !self.has_ttls() && rules.admission.is_none()
     }
 
     /// Whether some request removes its object.

@@ -12,6 +12,7 @@
 pub mod analyze;
 mod columns;
 mod cpu;
+pub mod curve;
 mod dense;
 mod error;
 mod intern;

@@ -151,6 +151,8 @@ pub(crate) struct Work<'a> {
     pub(crate) requested_weight: u64,
     /// Counts requests done.
     pub(crate) done: &'a AtomicU64,
+    /// Whether each object's misses are counted.
+    pub(crate) counts_objects: bool,
 }
 
 /// The bytes by object that a replay takes at most, but for the policy's own heap.
@@ -165,14 +167,6 @@ impl Visitor for BytesPerObject<'_> {
 }
 
 impl Work<'_> {
-    /// Whether ids tell all that matters.
-    fn is_plain(&self) -> bool {
-        let is_fixed = self.rules.unit == Unit::Objects || !self.columns.has_size_changes();
-        let is_read_only =
-            !self.columns.has_writes() || self.rules.counts_writes && !self.columns.has_deletes();
-        is_fixed && is_read_only && !self.columns.has_ttls() && self.rules.admission.is_none()
-    }
-
     fn weights(&self) -> Fixed<'_> {
         match self.rules.unit {
             Unit::Objects => Fixed::ones(),
@@ -182,18 +176,19 @@ impl Work<'_> {
 }
 
 impl Visitor for Work<'_> {
-    type Output = Found;
+    /// What was found, and each object's misses after the warm-up where they are counted.
+    type Output = (Found, Vec<u32>);
 
-    fn visit<P: Policy>(self, config: &P::Config) -> Found {
+    fn visit<P: Policy>(self, config: &P::Config) -> Self::Output {
         let policy = P::new(self.capacity, config, self.rules.seed);
         let objects = self.columns.objects();
-        if self.is_plain() {
+        if self.columns.is_plain(self.rules) {
             let entries = Dense::new(objects, self.weights(), P::NEEDS_FUTURE);
             let shard = Shard::with_policy(entries, policy, Never);
-            let mut found =
+            let (mut found, misses) =
                 Replay::new(&self, shard).run(|replay, from, to| replay.plain(from, to));
             found.counts.requested_weight = self.requested_weight;
-            return found;
+            return (found, misses);
         }
         let expiry = AnyExpiry::new(Tick(0), &self.rules.expiry, self.rules.seed);
         let traits = Varying::new(objects, expiry.link_bits());
@@ -219,6 +214,8 @@ struct Replay<'a, P: Policy, T: Traits, X> {
     filter: Option<AnyAdmission>,
     /// Whether the filter is to be told of hits and evictions.
     filter_listens: bool,
+    /// Misses by object, or none at all.
+    object_misses: Vec<u32>,
 }
 
 impl<'a, P, T, X> Replay<'a, P, T, X>
@@ -242,11 +239,15 @@ where
             ran_at: Tick(0),
             filter_listens: filter.as_ref().is_some_and(AnyAdmission::listens),
             filter,
+            object_misses: match work.counts_objects {
+                true => vec![0; work.columns.objects()],
+                false => Vec::new(),
+            },
         }
     }
 
     /// Goes through the whole trace, `stretch` by stretch.
-    fn run(mut self, stretch: impl Fn(&mut Self, usize, usize)) -> Found {
+    fn run(mut self, stretch: impl Fn(&mut Self, usize, usize)) -> (Found, Vec<u32>) {
         let before = thread_cpu_time();
         let len = self.work.columns.len();
         let warm_up = self.work.rules.warm_up.min(len);
@@ -263,11 +264,13 @@ where
                 at_start = self.counts;
                 self.start = self.now;
                 self.dead_weight_ms = 0;
+                self.object_misses.fill(0);
             }
             from = to;
         }
         let cpu_time = thread_cpu_time().saturating_sub(before);
-        self.found(at_start, cpu_time)
+        let object_misses = std::mem::take(&mut self.object_misses);
+        (self.found(at_start, cpu_time), object_misses)
     }
 
     fn found(mut self, at_start: Counts, cpu_time: Duration) -> Found {
@@ -328,8 +331,7 @@ where
                 continue;
             }
             let weight = self.shard.entries.weight(slot);
-            self.counts.misses += 1;
-            self.counts.missed_weight += u64::from(weight);
+            self.missed(slot, weight, 1);
             if u64::from(weight) > capacity || !self.is_admitted(slot, weight, None) {
                 self.counts.refusals += 1;
                 continue;
@@ -338,6 +340,15 @@ where
             self.add(slot, weight, None);
         }
         self.counts.requests += (to - from) as u64;
+    }
+
+    #[inline]
+    fn missed(&mut self, slot: Slot, weight: u32, counted: u64) {
+        self.counts.misses += counted;
+        self.counts.missed_weight += counted * u64::from(weight);
+        if let Some(misses) = self.object_misses.get_mut(slot.0 as usize) {
+            *misses += counted as u32;
+        }
     }
 
     #[inline]
@@ -470,8 +481,7 @@ impl<P: Policy> Replay<'_, P, Varying, AnyExpiry> {
             }
             return;
         }
-        self.counts.misses += counted;
-        self.counts.missed_weight += counted * u64::from(weight);
+        self.missed(slot, weight, counted);
         if u64::from(weight) > self.work.capacity || !self.is_admitted(slot, weight, next_deadline)
         {
             self.counts.refusals += 1;

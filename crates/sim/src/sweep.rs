@@ -28,6 +28,29 @@ pub fn sweep(
     jobs: usize,
     done: &AtomicU64,
 ) -> Result<Vec<Found>, Error> {
+    let found = run(columns, rules, configurations, jobs, done, false)?;
+    Ok(found.into_iter().map(|(found, _)| found).collect())
+}
+
+/// The same, with each object's misses after the warm-up.
+pub(crate) fn sweep_objects(
+    columns: &Columns,
+    rules: &Rules,
+    configurations: &[Configuration],
+    jobs: usize,
+    done: &AtomicU64,
+) -> Result<Vec<(Found, Vec<u32>)>, Error> {
+    run(columns, rules, configurations, jobs, done, true)
+}
+
+fn run(
+    columns: &Columns,
+    rules: &Rules,
+    configurations: &[Configuration],
+    jobs: usize,
+    done: &AtomicU64,
+    counts_objects: bool,
+) -> Result<Vec<(Found, Vec<u32>)>, Error> {
     let asks = |configuration: &Configuration| configuration.policy.needs_future();
     let future: &[u32] = if configurations.iter().any(asks) {
         columns.future()?
@@ -54,6 +77,7 @@ pub fn sweep(
                 future,
                 requested_weight,
                 done,
+                counts_objects,
             };
             let result = configuration.policy.visit(work);
             let mut found = found.lock().expect("nobody panics while he holds the lock");
@@ -67,7 +91,7 @@ pub fn sweep(
         work_off();
     });
     let found = found.into_inner().expect("every replay has ended well");
-    let found: Option<Vec<Found>> = found.into_iter().collect();
+    let found: Option<Vec<_>> = found.into_iter().collect();
     Ok(found.expect("every configuration was taken by somebody"))
 }
 

@@ -34,7 +34,7 @@ impl Hasher for Mixed {
 }
 
 /// Values by the hash of their key.
-pub(crate) struct Keyed<V> {
+pub struct Keyed<V> {
     values: HashMap<u64, V, BuildHasherDefault<Mixed>>,
     wanted: usize,
     seed: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Keyed<V> {
 
 impl<V> Keyed<V> {
     /// Keeps the `wanted` ≥ 1 keys of smallest hash from `first` on, and in between up to twice as many.
-    pub(crate) fn new(wanted: usize, first: u64, seed: u64) -> Self {
+    pub fn new(wanted: usize, first: u64, seed: u64) -> Self {
         assert!(wanted > 0);
         Keyed {
             values: HashMap::default(),
@@ -58,7 +58,7 @@ impl<V> Keyed<V> {
 
     /// The value of a key, made by `new` at the first time; `None` for a key that is not kept.
     #[inline]
-    pub(crate) fn entry(&mut self, key: u64, new: impl FnOnce() -> V) -> Option<&mut V> {
+    pub fn entry(&mut self, key: u64, new: impl FnOnce() -> V) -> Option<&mut V> {
         let hash = key_hash(key, self.seed);
         if !(self.first..=self.last).contains(&hash) {
             return None;
@@ -73,7 +73,7 @@ impl<V> Keyed<V> {
     }
 
     /// Leaves the wanted number of keys.
-    pub(crate) fn shrink(&mut self) {
+    pub fn shrink(&mut self) {
         if self.values.len() <= self.wanted {
             return;
         }
@@ -86,21 +86,28 @@ impl<V> Keyed<V> {
     }
 
     /// The largest hash that is kept; `u64::MAX` while no key was left out.
-    pub(crate) fn last(&self) -> u64 {
+    pub fn last(&self) -> u64 {
         self.last
     }
 
     /// The share of all keys that are kept.
-    pub(crate) fn share(&self) -> f64 {
+    pub fn share(&self) -> f64 {
         ((self.last - self.first) as f64 + 1.0) / (u64::MAX as f64 + 1.0)
     }
 
-    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+    /// The values, in no order.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
         self.values.values()
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many keys are kept.
+    pub fn len(&self) -> usize {
         self.values.len()
+    }
+
+    /// Whether none is kept.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
     }
 }
 

@@ -34,6 +34,7 @@ mod zipf;
 pub use error::{Error, Place};
 pub use format::{Compression, Format};
 pub use generate::{Generator, Mix, OBJECTS_DEFAULT, Recipe};
+pub use keyed::Keyed;
 pub use random::Random;
 pub use reader::{Options, Reader, open, read};
 pub use request::{NextAccess, Op, Request};

@@ -1,0 +1,154 @@
+//! Miss-ratio curves: how a policy does at many sizes.
+//!
+//! Exact ([`exact`]): LRU at every size from stack distances in one pass, other policies by replaying the
+//! whole trace for each size. Estimated ([`Sample::curves`]): policies replay a spatial sample of the
+//! trace in a cache scaled down as much (Waldspurger, Park, Garthwaite, Ahmad, "Efficient MRC construction
+//! with SHARDS", FAST 2015; Waldspurger, Saemundsson, Ahmad, Park, "Cache modeling and optimization using
+//! miniature simulations", ATC 2017), and each point says how far off it may be.
+
+mod estimate;
+mod sample;
+mod stack;
+
+pub use sample::{Sample, Sampler, Sampling};
+
+use crate::sweep::sweep;
+use crate::{Columns, Configuration, Error, Rules, Unit};
+use policy::any::PolicySpec;
+use std::sync::atomic::AtomicU64;
+
+/// A point of a curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// The cache's size in its unit.
+    pub capacity: u64,
+    /// The share of requests that miss.
+    pub miss_ratio: f64,
+    /// The miss ratio is within these bounds with a probability of 95 %; equal to it where exact.
+    pub low: f64,
+    /// See `low`.
+    pub high: f64,
+    /// The share of requested bytes that miss; `None` where objects are counted.
+    pub byte_miss_ratio: Option<f64>,
+    /// False where the scaled cache held so few objects that neither value nor bounds mean much.
+    pub is_trusted: bool,
+}
+
+/// One policy's miss ratios over sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// Points by ascending size.
+    pub points: Vec<Point>,
+    /// Whether they come from the whole trace.
+    pub is_exact: bool,
+}
+
+/// `count` sizes, evenly spaced in the logarithm, from a share of a footprint to the whole.
+pub fn spread(footprint: u64, smallest_share: f64, count: usize) -> Vec<u64> {
+    let whole = footprint.max(1) as f64;
+    let last = count.max(2) - 1;
+    let size = |n: usize| {
+        let share = smallest_share.powf(1.0 - n as f64 / last as f64);
+        ((whole * share).round() as u64).max(1)
+    };
+    let mut sizes: Vec<u64> = (0..=last).map(size).collect();
+    sizes.dedup();
+    sizes
+}
+
+/// The curves of some policies over the whole trace, at sizes that ascend. `done` counts requests.
+///
+/// # Errors
+/// A policy that needs a future which the trace does not have; memory that does not do.
+pub fn exact(
+    columns: &Columns,
+    rules: &Rules,
+    policies: &[PolicySpec],
+    capacities: &[u64],
+    jobs: usize,
+    done: &AtomicU64,
+) -> Result<Vec<Curve>, Error> {
+    assert!(capacities.is_sorted());
+    let weight = heaviest(columns, rules);
+    // A cache that is smaller than an object refuses it, which the stack does not know.
+    let refused = capacities.partition_point(|capacity| *capacity < weight);
+    let by_stack = |policy: &PolicySpec| {
+        policy.to_string() == "lru" && columns.is_plain(rules) && refused < capacities.len()
+    };
+    let mut configurations = Vec::new();
+    for policy in policies {
+        let sizes = match by_stack(policy) {
+            true => &capacities[..refused],
+            false => capacities,
+        };
+        configurations.extend(sizes.iter().map(|&capacity| Configuration {
+            policy: policy.clone(),
+            capacity,
+        }));
+    }
+    let mut found = sweep(columns, rules, &configurations, jobs, done)?.into_iter();
+    let mut curves = Vec::new();
+    for policy in policies {
+        let simulated = match by_stack(policy) {
+            true => refused,
+            false => capacities.len(),
+        };
+        let misses = found.by_ref().take(simulated).map(|found| {
+            let c = found.counts;
+            (c.misses, c.requests, c.missed_weight, c.requested_weight)
+        });
+        let mut counts: Vec<(u64, u64, u64, u64)> = misses.collect();
+        if by_stack(policy) {
+            counts.extend(stack_counts(columns, rules, &capacities[refused..]));
+        }
+        let points = capacities.iter().zip(counts);
+        let points = points.map(|(&capacity, counts)| exact_point(capacity, counts, rules.unit));
+        curves.push(Curve {
+            points: points.collect(),
+            is_exact: true,
+        });
+    }
+    Ok(curves)
+}
+
+fn exact_point(capacity: u64, counts: (u64, u64, u64, u64), unit: Unit) -> Point {
+    let (misses, requests, missed_weight, requested_weight) = counts;
+    let miss_ratio = misses as f64 / requests.max(1) as f64;
+    let bytes = missed_weight as f64 / requested_weight.max(1) as f64;
+    Point {
+        capacity,
+        miss_ratio,
+        low: miss_ratio,
+        high: miss_ratio,
+        byte_miss_ratio: (unit == Unit::Bytes).then_some(bytes),
+        is_trusted: true,
+    }
+}
+
+/// Misses, requests and the same by weight, of LRU.
+fn stack_counts(columns: &Columns, rules: &Rules, capacities: &[u64]) -> Vec<(u64, u64, u64, u64)> {
+    let requests = columns.len().saturating_sub(rules.warm_up) as u64;
+    let (requested_weight, misses) = match rules.unit {
+        Unit::Objects => {
+            let misses = stack::lru_misses(columns, |_| 1, capacities, rules.warm_up);
+            (requests, misses)
+        }
+        Unit::Bytes => {
+            let weight = |id: u32| u64::from(columns.sizes[id as usize]);
+            let misses = stack::lru_misses(columns, weight, capacities, rules.warm_up);
+            (columns.bytes_from(rules.warm_up), misses)
+        }
+    };
+    let counts = misses.iter();
+    counts
+        .map(|m| (m.requests, requests, m.weight, requested_weight))
+        .collect()
+}
+
+/// The weight of the heaviest object.
+fn heaviest(columns: &Columns, rules: &Rules) -> u64 {
+    match rules.unit {
+        Unit::Objects => 1,
+        Unit::Bytes => columns.sizes.iter().copied().max().unwrap_or(1).into(),
+    }
+}

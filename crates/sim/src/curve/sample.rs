@@ -1,0 +1,298 @@
+//! A spatial sample of a trace, taken in one pass, with what the estimate needs to know of the whole.
+
+use super::estimate::{Replayed, Strata};
+use super::{Curve, Point};
+use crate::sweep::sweep_objects;
+use crate::{Columns, Configuration, Error, Interner, Interning, Rules, Unit};
+use policy::any::PolicySpec;
+use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
+use trace::{Keyed, Request};
+
+/// Objects whose requests are counted one by one; a sample of the keys beyond that.
+const COUNTED: usize = 1 << 21;
+/// Below this many objects in the scaled cache neither its misses nor their spread mean much.
+const TRUSTED_OBJECTS: f64 = 32.0;
+/// The scaled cache must be this many times as large as the largest object.
+const TRUSTED_LARGEST: u64 = 4;
+
+/// How much of a trace is replayed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// At least this share of the objects.
+    pub rate: f64,
+    /// And at least this many of them, or all.
+    pub objects: usize,
+    /// Determines which.
+    pub seed: u64,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Sampling {
+            rate: 0.01,
+            objects: 8192,
+            seed: 1,
+        }
+    }
+}
+
+/// What is known of one object beyond the sample.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    requests: u32,
+    size: u32,
+}
+
+/// Takes requests and keeps those of the sample.
+pub struct Sampler {
+    sampling: Sampling,
+    share: f64,
+    kept: trace::Sample,
+    keys: HashSet<u64>,
+    requests: Vec<Request>,
+    counts: Keyed<Count>,
+    total: u64,
+    how: Interning,
+    name: String,
+}
+
+/// A sample and what it is a sample of.
+#[derive(Debug)]
+pub struct Sample {
+    /// The requests of the sample.
+    columns: Columns,
+    strata: Strata,
+    /// Requests of the whole trace.
+    requests: u64,
+    /// Distinct objects of the whole trace, estimated where they are more than two million.
+    objects: f64,
+    footprint_bytes: f64,
+    /// The share of the objects that the sample holds.
+    share: f64,
+    seed: u64,
+}
+
+impl Sampler {
+    /// Takes nothing yet; `name` is the trace's.
+    pub fn new(name: &str, how: Interning, sampling: Sampling) -> Self {
+        assert!(sampling.rate > 0.0 && sampling.rate <= 1.0);
+        assert!(sampling.objects > 0);
+        Sampler {
+            sampling,
+            share: 1.0,
+            kept: trace::Sample::of_share(1.0, sampling.seed),
+            keys: HashSet::new(),
+            requests: Vec::new(),
+            counts: Keyed::new(COUNTED, 0, sampling.seed),
+            total: 0,
+            how,
+            name: name.into(),
+        }
+    }
+
+    /// Takes the next request.
+    ///
+    /// # Errors
+    /// The sample would need more memory than is allowed.
+    pub fn push(&mut self, request: &Request) -> Result<(), Error> {
+        self.total += 1;
+        if let Some(count) = self.counts.entry(request.key, Count::default) {
+            count.requests = count.requests.saturating_add(1);
+            count.size = request.size.max(1);
+        }
+        if self.kept.has(request.key) {
+            if self.requests.len() == self.requests.capacity() {
+                self.check_memory()?;
+            }
+            self.requests.push(*request);
+            // A key that comes again is mostly in the set, and the set is small.
+            self.keys.insert(request.key);
+            if self.keys.len() > 2 * self.sampling.objects && self.share > self.sampling.rate {
+                self.keep((self.share / 2.0).max(self.sampling.rate));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the requests of the sample may take twice as much.
+    fn check_memory(&self) -> Result<(), Error> {
+        let needed = (2 * self.requests.len() * size_of::<Request>()) as u64;
+        if needed <= self.how.memory_limit {
+            return Ok(());
+        }
+        Err(Error::TooLarge {
+            trace: self.name.clone(),
+            requests: self.total,
+            objects: (self.keys.len() as f64 / self.share) as u64,
+            needed,
+            limit: self.how.memory_limit,
+        })
+    }
+
+    fn keep(&mut self, share: f64) {
+        self.share = share;
+        let kept = trace::Sample::of_share(share, self.sampling.seed);
+        self.kept = kept;
+        self.keys.retain(|key| kept.has(*key));
+        self.requests.retain(|request| kept.has(request.key));
+    }
+
+    /// The sample.
+    ///
+    /// # Errors
+    /// As of [`Interner`]; a trace without requests.
+    pub fn finish(mut self) -> Result<Sample, Error> {
+        let wanted = self.sampling.objects as f64 / self.keys.len().max(1) as f64;
+        if wanted < 1.0 && self.share > self.sampling.rate {
+            self.keep((self.share * wanted).max(self.sampling.rate));
+        }
+        let seed = self.sampling.seed;
+        self.counts.shrink();
+        let objects = self.counts.len() as f64 / self.counts.share();
+        let sizes: f64 = self.counts.values().map(|c| f64::from(c.size)).sum();
+        let strata = Strata::new(
+            self.counts.values().map(|c| (c.requests, c.size)),
+            self.counts.share(),
+        );
+        let mut interner = Interner::new(&self.name, self.how);
+        for request in &self.requests {
+            interner.push(request)?;
+        }
+        let columns = interner.finish()?;
+        Ok(Sample {
+            // Not the rate asked for: a loop or a scan is in the cache or not, and which of them is
+            // decided by how many of its objects came into the sample.
+            share: (columns.objects() as f64 / objects).min(1.0),
+            columns,
+            strata,
+            requests: self.total,
+            objects,
+            footprint_bytes: sizes / self.counts.share(),
+            seed,
+        })
+    }
+}
+
+impl Sample {
+    /// The requests of the sample.
+    pub fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
+    /// Requests of the whole trace.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Whether it is the whole trace.
+    pub fn is_whole(&self) -> bool {
+        self.columns.len() as u64 == self.requests
+    }
+
+    /// The share of the objects that it holds.
+    pub fn share(&self) -> f64 {
+        self.share
+    }
+
+    /// What all objects of the whole trace weigh together, estimated where there are more than two
+    /// million.
+    pub fn footprint(&self, unit: Unit) -> u64 {
+        match unit {
+            Unit::Objects => self.objects.round() as u64,
+            Unit::Bytes => self.footprint_bytes.round() as u64,
+        }
+    }
+
+    /// The curves of some policies, at sizes of the whole trace that ascend. `done` counts requests of
+    /// the sample.
+    ///
+    /// # Errors
+    /// A policy that knows the future; memory that does not do.
+    pub fn curves(
+        &self,
+        rules: &Rules,
+        policies: &[PolicySpec],
+        capacities: &[u64],
+        jobs: usize,
+        done: &AtomicU64,
+    ) -> Result<Vec<Curve>, Error> {
+        assert!(capacities.is_sorted());
+        if self.is_whole() {
+            return super::exact(&self.columns, rules, policies, capacities, jobs, done);
+        }
+        if policies.iter().any(PolicySpec::needs_future) {
+            return Err(Error::NoFuture {
+                trace: self.columns.name().into(),
+            });
+        }
+        let mut configurations = Vec::new();
+        for policy in policies {
+            configurations.extend(capacities.iter().map(|&capacity| Configuration {
+                policy: policy.clone(),
+                capacity: self.scaled(capacity),
+            }));
+        }
+        let replayed = Replayed::new(&self.columns, &self.strata, self.seed);
+        let found = sweep_objects(&self.columns, rules, &configurations, jobs, done)?;
+        let mut points = found.iter().map(|(_, misses)| replayed.ratios(misses));
+        let mut curves = Vec::new();
+        for _ in policies {
+            let estimates: Vec<_> = points.by_ref().take(capacities.len()).collect();
+            curves.push(self.curve(rules.unit, capacities, &estimates));
+        }
+        Ok(curves)
+    }
+
+    fn scaled(&self, capacity: u64) -> u64 {
+        ((capacity as f64 * self.share).round() as u64).max(1)
+    }
+
+    /// Puts bounds around estimates.
+    ///
+    /// Two things go wrong, independently. *Whose* misses are seen: resampling the objects tells. *How large*
+    /// the scaled cache is to a request: between two uses of an object come c distinct ones of the sample on
+    /// average where the cache holds c, but one standard deviation is √c; where the curve is steep, that
+    /// moves the ratio by the slope times 1/√c of the size.
+    fn curve(
+        &self,
+        unit: Unit,
+        capacities: &[u64],
+        estimates: &[super::estimate::Ratios],
+    ) -> Curve {
+        let mean_weight = match unit {
+            Unit::Objects => 1.0,
+            Unit::Bytes => self.footprint_bytes / self.objects,
+        };
+        let largest = match unit {
+            Unit::Objects => 1,
+            Unit::Bytes => self.columns.sizes.iter().copied().max().unwrap_or(1).into(),
+        };
+        let slope = |from: usize, to: usize| {
+            let sizes = capacities[to] as f64 / capacities[from] as f64;
+            (estimates[from].miss_ratio - estimates[to].miss_ratio).abs() / sizes.ln()
+        };
+        let mut points = Vec::new();
+        for (at, (&capacity, estimate)) in capacities.iter().zip(estimates).enumerate() {
+            let objects = capacity as f64 * self.share / mean_weight;
+            let before = if at > 0 { slope(at - 1, at) } else { 0.0 };
+            let is_last = at + 1 == capacities.len();
+            let after = if is_last { 0.0 } else { slope(at, at + 1) };
+            let moved = before.max(after) * ((1.0 - self.share) / objects).sqrt();
+            let error = 2.0 * (estimate.error.powi(2) + moved.powi(2)).sqrt();
+            let is_large = self.scaled(capacity) >= TRUSTED_LARGEST * largest;
+            points.push(Point {
+                capacity,
+                miss_ratio: estimate.miss_ratio,
+                low: (estimate.miss_ratio - error).max(0.0),
+                high: (estimate.miss_ratio + error).min(1.0),
+                byte_miss_ratio: (unit == Unit::Bytes).then_some(estimate.byte_miss_ratio),
+                is_trusted: objects >= TRUSTED_OBJECTS && (unit == Unit::Objects || is_large),
+            });
+        }
+        Curve {
+            points,
+            is_exact: false,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Curves against plain simulation, estimates against the exact.
+
+use policy::any::PolicySpec;
+use sim::curve::{Curve, Sampler, Sampling, exact, spread};
+use sim::{Columns, Configuration, Interner, Interning, Rules, Unit, sweep};
+use std::sync::atomic::AtomicU64;
+use trace::{Random, Request, Zipf};
+
+fn policies(names: &[&str]) -> Vec<PolicySpec> {
+    let read = |name: &&str| name.parse().expect("a policy's name");
+    names.iter().map(read).collect()
+}
+
+fn rules(unit: Unit) -> Rules {
+    Rules {
+        unit,
+        ..Rules::default()
+    }
+}
+
+/// Zipf with a loop over objects of their own every so often; sizes follow from the key.
+fn requests(count: usize, keys: u64) -> Vec<Request> {
+    let mut looped = 0;
+    let zipf = Zipf::new(keys, 0.9, 3).take(count).enumerate();
+    let request = |(n, key): (usize, u64)| {
+        let key = match n % 5 {
+            0 => {
+                looped = (looped + 1) % (keys / 8);
+                keys + looped
+            }
+            _ => key,
+        };
+        let size = 10 + Random::of_key(9, key).below(500) as u32;
+        Request::new(n as u64, key, size)
+    };
+    zipf.map(request).collect()
+}
+
+fn columns(requests: &[Request]) -> Columns {
+    let all = requests.iter().copied().map(Ok);
+    Interner::all("made", Interning::default(), all).expect("it fits")
+}
+
+fn replayed(columns: &Columns, unit: Unit, policy: &str, capacities: &[u64]) -> Vec<(f64, f64)> {
+    let policy = &policies(&[policy])[0];
+    let configurations: Vec<Configuration> = capacities
+        .iter()
+        .map(|&capacity| Configuration {
+            policy: policy.clone(),
+            capacity,
+        })
+        .collect();
+    let done = AtomicU64::new(0);
+    let found = sweep(columns, &rules(unit), &configurations, 1, &done).expect("it runs");
+    let ratio = |part: u64, whole: u64| part as f64 / whole as f64;
+    let ratios = found.iter().map(|f| {
+        let c = f.counts;
+        (
+            ratio(c.misses, c.requests),
+            ratio(c.missed_weight, c.requested_weight),
+        )
+    });
+    ratios.collect()
+}
+
+#[test]
+fn stack_distances_say_what_simulation_says() {
+    let trace = columns(&requests(60_000, 4000));
+    for unit in [Unit::Objects, Unit::Bytes] {
+        let footprint = match unit {
+            Unit::Objects => trace.objects() as u64,
+            Unit::Bytes => trace.footprint_bytes(),
+        };
+        // Sizes below the largest object among them, which are simulated.
+        let capacities = spread(footprint, 0.0002, 30);
+        let want = replayed(&trace, unit, "lru", &capacities);
+        let done = AtomicU64::new(0);
+        let curves = exact(
+            &trace,
+            &rules(unit),
+            &policies(&["lru"]),
+            &capacities,
+            1,
+            &done,
+        );
+        let curve = &curves.expect("it runs")[0];
+        for (point, (misses, bytes)) in curve.points.iter().zip(want) {
+            assert_eq!(point.miss_ratio, misses, "{unit:?} {}", point.capacity);
+            assert_eq!((point.low, point.high), (misses, misses));
+            match unit {
+                Unit::Objects => assert_eq!(point.byte_miss_ratio, None),
+                Unit::Bytes => assert_eq!(point.byte_miss_ratio, Some(bytes)),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_warm_up_counts_for_nothing_in_both() {
+    let trace = columns(&requests(30_000, 2000));
+    let with_warm_up = Rules {
+        warm_up: 10_000,
+        ..rules(Unit::Objects)
+    };
+    let capacities = [10, 100, 1000];
+    let configuration = |capacity| Configuration {
+        policy: policies(&["lru"])[0].clone(),
+        capacity,
+    };
+    let done = AtomicU64::new(0);
+    let all = capacities.map(configuration);
+    let found = sweep(&trace, &with_warm_up, &all, 1, &done).expect("it runs");
+    let curves = exact(
+        &trace,
+        &with_warm_up,
+        &policies(&["lru"]),
+        &capacities,
+        1,
+        &done,
+    );
+    for (point, found) in curves.expect("it runs")[0].points.iter().zip(found) {
+        let want = found.counts.misses as f64 / found.counts.requests as f64;
+        assert_eq!(point.miss_ratio, want);
+    }
+}
+
+fn estimated(
+    requests: &[Request],
+    unit: Unit,
+    sampling: Sampling,
+    names: &[&str],
+    capacities: &[u64],
+) -> Vec<Curve> {
+    let mut sampler = Sampler::new("made", Interning::default(), sampling);
+    for request in requests {
+        sampler.push(request).expect("there is memory");
+    }
+    let sample = sampler.finish().expect("it has requests");
+    let done = AtomicU64::new(0);
+    let curves = sample.curves(&rules(unit), &policies(names), capacities, 1, &done);
+    curves.expect("it runs")
+}
+
+#[test]
+fn estimates_are_near_and_their_bounds_hold() {
+    let requests = requests(600_000, 60_000);
+    let whole = columns(&requests);
+    let names = ["lru", "sieve", "s3fifo"];
+    let (mut outside, mut trusted) = (0, 0);
+    for (unit, footprint) in [
+        (Unit::Objects, whole.objects() as u64),
+        (Unit::Bytes, whole.footprint_bytes()),
+    ] {
+        let capacities = spread(footprint, 0.003, 8);
+        for seed in 1..=3 {
+            let sampling = Sampling {
+                rate: 0.01,
+                objects: 6000,
+                seed,
+            };
+            let curves = estimated(&requests, unit, sampling, &names, &capacities);
+            for (name, curve) in names.iter().zip(&curves) {
+                assert!(!curve.is_exact);
+                let want = replayed(&whole, unit, name, &capacities);
+                for (point, (misses, bytes)) in curve.points.iter().zip(want) {
+                    if !point.is_trusted {
+                        continue;
+                    }
+                    trusted += 1;
+                    outside += u32::from(!(point.low..=point.high).contains(&misses));
+                    let far = (point.miss_ratio - misses).abs();
+                    assert!(far < 0.03, "{name} {unit:?} {}: {far}", point.capacity);
+                    if let Some(estimate) = point.byte_miss_ratio {
+                        assert!((estimate - bytes).abs() < 0.04);
+                    }
+                }
+            }
+        }
+    }
+    assert!(trusted > 100);
+    assert!(
+        outside * 20 <= trusted,
+        "{outside} of {trusted} points lie outside"
+    );
+}
+
+#[test]
+fn a_sample_of_all_is_exact() {
+    let requests = requests(20_000, 1000);
+    let trace = columns(&requests);
+    let capacities = spread(trace.objects() as u64, 0.01, 6);
+    let curves = estimated(
+        &requests,
+        Unit::Objects,
+        Sampling::default(),
+        &["lru", "belady"],
+        &capacities,
+    );
+    for (name, curve) in ["lru", "belady"].iter().zip(&curves) {
+        assert!(curve.is_exact);
+        let want = replayed(&trace, Unit::Objects, name, &capacities);
+        for (point, (misses, _)) in curve.points.iter().zip(want) {
+            assert_eq!(point.miss_ratio, misses);
+        }
+    }
+}
+
+#[test]
+fn a_sample_has_no_future() {
+    let mut sampler = Sampler::new("made", Interning::default(), Sampling::default());
+    for request in requests(100_000, 40_000) {
+        sampler.push(&request).expect("there is memory");
+    }
+    let sample = sampler.finish().expect("it has requests");
+    let done = AtomicU64::new(0);
+    let told = sample.curves(
+        &rules(Unit::Objects),
+        &policies(&["belady"]),
+        &[10],
+        1,
+        &done,
+    );
+    assert!(told.is_err());
+}
+
+#[test]
+fn a_small_scaled_cache_is_not_trusted() {
+    let requests = requests(400_000, 50_000);
+    let sampling = Sampling {
+        rate: 0.01,
+        objects: 2000,
+        seed: 1,
+    };
+    let curves = estimated(&requests, Unit::Objects, sampling, &["lru"], &[20, 20_000]);
+    let trusted: Vec<bool> = curves[0].points.iter().map(|p| p.is_trusted).collect();
+    assert_eq!(trusted, [false, true]);
+}
+
+#[test]
+fn memory_for_the_sample_is_bounded() {
+    let how = Interning {
+        memory_limit: 1 << 20,
+        ..Interning::default()
+    };
+    let mut sampler = Sampler::new("made", how, Sampling::default());
+    let all = requests(100_000, 5000);
+    let refused = all.iter().find_map(|request| sampler.push(request).err());
+    assert!(
+        refused
+            .expect("it is too much")
+            .to_string()
+            .contains("memory")
+    );
+}
+
+#[test]
+fn sizes_spread_evenly() {
+    assert_eq!(spread(100_000, 0.001, 4), [100, 1000, 10_000, 100_000]);
+    assert_eq!(spread(1, 0.001, 20), [1]);
+    assert_eq!(spread(0, 0.5, 2), [1]);
+}
