@@ -19,6 +19,8 @@ pub mod any;
 pub mod evict;
 pub mod expire;
 pub mod parts;
+#[cfg(test)]
+mod specs;
 #[cfg(any(test, feature = "suite"))]
 pub mod suite;
 

@@ -1,0 +1,175 @@
+//! What a person may type as the name of a policy, a filter or an index, with its knobs: any text is
+//! answered, what was understood is written so that it is understood again, and every knob works at both ends
+//! of its range.
+
+use crate::Policy;
+use crate::admit::any::{AdmitSpec, AnyAdmission, FILTERS};
+use crate::any::{AnyPolicy, Knob, POLICIES, PolicySpec, Visitor};
+use crate::expire::any::{ExpirySpec, INDEXES};
+use crate::parts::chance::Chance;
+use crate::suite::policy::Step;
+use crate::suite::{admission, policy};
+use core::fmt::{Debug, Display};
+use core::str::FromStr;
+use proptest::prelude::*;
+
+/// Every name of every list with its knobs, so that a text may also name what another list holds.
+fn listed() -> Vec<(&'static str, &'static [Knob])> {
+    let policies = POLICIES.iter().map(|about| (about.name, about.knobs));
+    let filters = FILTERS.iter().map(|about| (about.name, about.knobs));
+    let indexes = INDEXES.iter().map(|about| (about.name, about.knobs));
+    policies.chain(filters).chain(indexes).collect()
+}
+
+/// The two ends of a knob's range, as a person would type them.
+fn ends(knob: &Knob) -> (String, String) {
+    let (low, high) = knob.range.split_once(" to ").expect("a range has two ends");
+    (low.replace('_', ""), high.replace('_', ""))
+}
+
+/// A value for a knob: within its range, at its ends, beside them, or no number.
+fn value(knob: &'static Knob) -> impl Strategy<Value = String> {
+    let (low, high) = ends(knob);
+    // A range that is told in words is tried with small numbers.
+    let (first, last) = match (low.parse::<f64>(), high.parse::<f64>()) {
+        (Ok(first), Ok(last)) => (first, last),
+        _ => (0.0, 100.0),
+    };
+    prop_oneof![
+        Just(low),
+        Just(high),
+        (first..=last).prop_map(|value| value.to_string()),
+        (first..=last).prop_map(|value| value.round().to_string()),
+        (first - 2.0..last + 2.0).prop_map(|value| value.to_string()),
+        "-?[0-9]{1,25}(\\.[0-9]{0,3})?(e[0-9]{1,3})?",
+        "[0-9]{1,3}x[0-9]{1,4}",
+        prop_oneof![Just("nan"), Just("inf"), Just("-0"), Just("+1"), Just("")]
+            .prop_map(str::to_owned),
+    ]
+}
+
+/// A name and some of its knobs, in order or by name, right or nearly so.
+fn nearly_right() -> impl Strategy<Value = String> {
+    let of_one = |(name, knobs): (&'static str, &'static [Knob])| {
+        let parts = proptest::collection::vec(any::<(prop::sample::Index, bool)>(), 0..4);
+        let parts = parts.prop_flat_map(move |chosen| {
+            chosen
+                .into_iter()
+                .enumerate()
+                .filter(|_| !knobs.is_empty())
+                .map(|(position, (index, is_named))| {
+                    let knob = if is_named {
+                        index.get(knobs)
+                    } else {
+                        &knobs[position % knobs.len()]
+                    };
+                    value(knob).prop_map(move |value| match is_named {
+                        true => format!(":{}={value}", knob.name),
+                        false => format!(":{value}"),
+                    })
+                })
+                .collect::<Vec<_>>()
+        });
+        parts.prop_map(move |parts| format!("{name}{}", parts.concat()))
+    };
+    prop::sample::select(listed()).prop_flat_map(of_one)
+}
+
+/// Any text is answered; what is understood comes back the same. Whether it was understood.
+fn comes_back<S>(text: &str) -> bool
+where
+    S: FromStr + Display + PartialEq + Debug,
+    S::Err: Display,
+{
+    match text.parse::<S>() {
+        Ok(spec) => {
+            let written = spec.to_string();
+            let again = written.parse::<S>();
+            let again = again.unwrap_or_else(|error| panic!("{text}, {written}: {error}"));
+            assert_eq!(again, spec, "{text}");
+            assert_eq!(again.to_string(), written, "{text}");
+            true
+        }
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            false
+        }
+    }
+}
+
+fn all_come_back(text: &str) -> bool {
+    let understood = [
+        comes_back::<PolicySpec>(text),
+        comes_back::<AdmitSpec>(text),
+        comes_back::<ExpirySpec>(text),
+    ];
+    understood.contains(&true)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn what_is_nearly_right_is_answered_and_comes_back(text in nearly_right()) {
+        all_come_back(&text);
+    }
+
+    #[test]
+    fn any_text_is_answered(text in any::<String>(), cut in any::<prop::sample::Index>()) {
+        all_come_back(&text);
+        let (name, _) = *cut.get(&listed());
+        all_come_back(&format!("{name}:{text}"));
+        all_come_back(&format!("{name}:{text}=1"));
+        all_come_back(&format!("{text}:{name}"));
+        all_come_back(&format!("{name}{text}"));
+    }
+}
+
+/// Texts with one knob at one end of its range, of these names.
+fn at_the_ends(names: impl Iterator<Item = (&'static str, &'static [Knob])>) -> Vec<String> {
+    let mut texts = Vec::new();
+    for (name, knobs) in names {
+        for knob in knobs {
+            let (low, high) = ends(knob);
+            texts.extend([low, high].map(|end| format!("{name}:{}={end}", knob.name)));
+        }
+    }
+    texts
+}
+
+fn steps(count: usize) -> Vec<Step> {
+    let mut chance = Chance::new(11);
+    let mut draw = || chance.bits();
+    let step = |_| (draw() as u8, draw() as u16, draw() as u16);
+    (0..count).map(step).collect()
+}
+
+struct KeepsContract;
+
+impl Visitor for KeepsContract {
+    type Output = ();
+    fn visit<P: Policy>(self, config: &P::Config) {
+        policy::keeps_contract::<P>(config, 5, &steps(300));
+    }
+}
+
+#[test]
+fn every_policy_keeps_the_contract_at_the_ends_of_its_knobs() {
+    for text in at_the_ends(POLICIES.iter().map(|about| (about.name, about.knobs))) {
+        assert!(comes_back::<PolicySpec>(&text), "{text} was refused");
+        let spec: PolicySpec = text.parse().expect("it was just understood");
+        for capacity in [0, 1, u64::MAX] {
+            AnyPolicy::build(&spec, capacity, 1);
+        }
+        spec.visit(KeepsContract);
+    }
+}
+
+#[test]
+fn every_filter_keeps_the_contract_at_the_ends_of_its_knobs() {
+    for text in at_the_ends(FILTERS.iter().map(|about| (about.name, about.knobs))) {
+        assert!(comes_back::<AdmitSpec>(&text), "{text} was refused");
+        let spec: AdmitSpec = text.parse().expect("it was just understood");
+        admission::keeps_contract::<AnyAdmission>(&spec, 5, &steps(300));
+    }
+}
