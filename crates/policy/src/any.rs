@@ -34,6 +34,12 @@ macro_rules! eviction_policies {
                 FifoMerge = evict::fifo_merge::FifoMerge,
                 QdLpFifo = evict::qd::Qd<evict::clock::Clock>,
                 Hyperbolic = evict::hyperbolic::Hyperbolic,
+                Lecar = evict::lecar::Lecar,
+                LecarSieve = evict::lecar_sieve::LecarSieve,
+                Lhd = evict::lhd::Lhd,
+                Cacheus = evict::cacheus::Cacheus,
+                QdLecar = evict::qd::Qd<evict::lecar::Lecar>,
+                QdCacheus = evict::qd::Qd<evict::cacheus::Cacheus>,
                 Lfu = evict::lfu::Lfu,
                 Lirs = evict::lirs::Lirs,
                 LruK = evict::lru_k::LruK,
@@ -47,6 +53,7 @@ macro_rules! eviction_policies {
                 BeladySize = evict::belady_size::BeladySize,
                 QdArc = evict::qd::Qd<evict::arc::Arc>,
                 QdLru = evict::qd::Qd<evict::lru::Lru>,
+                QdLhd = evict::qd::Qd<evict::lhd::Lhd>,
             }
         }
     };
@@ -378,6 +385,7 @@ macro_rules! define_any {
         /// [`AnyPolicy::meta_bits`] may be set.
         #[derive(Debug)]
         #[expect(missing_docs, reason = "the variants are the policies, whose files tell about them")]
+        #[expect(clippy::large_enum_variant, reason = "a shard holds one, beside megabytes of entries")]
         pub enum AnyPolicy {
             $($name($policy),)+
         }

@@ -6,11 +6,15 @@
 pub mod arc;
 pub mod belady;
 pub mod belady_size;
+pub mod cacheus;
 pub mod clock;
 pub mod fifo;
 pub mod fifo_merge;
 pub mod hyperbolic;
+pub mod lecar;
+pub mod lecar_sieve;
 pub mod lfu;
+pub mod lhd;
 pub mod lirs;
 pub mod lru;
 pub mod lru_k;

@@ -1,4 +1,5 @@
-//! Quick demotion before any other policy: `qd-lp-fifo`, `qd-lru`, `qd-arc`.
+//! Quick demotion before any other policy: `qd-lp-fifo`, `qd-lru`, `qd-arc`, `qd-lecar`, `qd-cacheus`,
+//! `qd-lhd`.
 //!
 //! # Idea
 //! A small probationary FIFO queue in front of a main policy. Who is hit in it moves to main at its
@@ -33,7 +34,10 @@
 //! The main policy demotes quickly by itself, or the cache holds most of what is asked for.
 
 use super::arc::Arc;
+use super::cacheus::Cacheus;
 use super::clock::{Clock, ClockConfig};
+use super::lecar::Lecar;
+use super::lhd::Lhd;
 use super::lru::Lru;
 use crate::any::Knobs;
 use crate::parts::chance::scramble;
@@ -75,6 +79,15 @@ impl Main for Lru {
 }
 impl Main for Arc {
     const QD_NAME: &'static str = "qd-arc";
+}
+impl Main for Lecar {
+    const QD_NAME: &'static str = "qd-lecar";
+}
+impl Main for Cacheus {
+    const QD_NAME: &'static str = "qd-cacheus";
+}
+impl Main for Lhd {
+    const QD_NAME: &'static str = "qd-lhd";
 }
 
 /// An entry's bits: the wrapper's byte and main's own.
@@ -420,8 +433,8 @@ impl<P: Main> Policy for Qd<P> {
     }
 }
 
-/// Samples tried for one of main's entries.
-const TRIES: u64 = 64;
+/// Samples tried for one of main's entries, in one step of main's.
+const TRIES: u64 = 3;
 
 /// What main sees of the host: its own bits, and its own entries only.
 struct MainCells<'a, C, M>(&'a mut C, PhantomData<M>);

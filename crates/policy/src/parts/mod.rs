@@ -7,6 +7,7 @@ pub mod bloom;
 pub mod chance;
 pub mod chunks;
 pub mod epochs;
+pub mod frequencies;
 pub mod ghost;
 pub mod heap;
 pub mod history;

@@ -1,0 +1,172 @@
+//! Nodes in queues by how often each was asked for: the least frequent is at hand, and a hit costs a
+//! few links.
+//!
+//! The queues are groups in a list by rising frequency; none is empty. Source: K. Shah, A. Mitra,
+//! D. Matani, *An O(1) algorithm for implementing the LFU cache eviction scheme*, 2010.
+
+use super::pool::{Chain, Chained, Links, NONE, Pool};
+
+/// The list of a node that runs through its group.
+pub const BY_FREQUENCY: usize = 1;
+
+/// A node that can be counted.
+pub trait Counted: Chained + Chained<BY_FREQUENCY> {
+    /// The number of its group.
+    fn group(&self) -> u32;
+    /// The same, to write.
+    fn group_mut(&mut self) -> &mut u32;
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    frequency: u32,
+    /// The groups of the next lower and the next higher frequency.
+    links: Links,
+    /// Who came to this frequency first is at the old end.
+    queue: Chain<BY_FREQUENCY>,
+}
+
+impl Chained for Group {
+    #[inline]
+    fn links(&self) -> Links {
+        self.links
+    }
+    #[inline]
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+/// The groups.
+#[derive(Clone, Debug)]
+pub struct Frequencies {
+    groups: Pool<Group>,
+    /// The lowest frequency at the old end.
+    order: Chain,
+}
+
+impl Default for Frequencies {
+    fn default() -> Self {
+        Frequencies::new()
+    }
+}
+
+impl Frequencies {
+    /// No groups; nothing is allocated before the first node.
+    pub fn new() -> Self {
+        Frequencies {
+            groups: Pool::new(),
+            order: Chain::new(),
+        }
+    }
+
+    /// How often this node was asked for.
+    #[inline]
+    pub fn frequency<T: Counted>(&self, pool: &Pool<T>, node: u32) -> u32 {
+        self.groups.at(pool.at(node).group()).frequency
+    }
+
+    /// Of the nodes of the least frequency the one that came to it first.
+    #[inline]
+    pub fn oldest_of_least(&self) -> Option<u32> {
+        self.groups.at(self.order.oldest()?).queue.oldest()
+    }
+
+    /// Of the nodes of the least frequency the one that came to it last.
+    #[inline]
+    pub fn newest_of_least(&self) -> Option<u32> {
+        self.groups.at(self.order.oldest()?).queue.newest()
+    }
+
+    /// Adds a node as the youngest of a frequency. Passes the groups below it: none for 1.
+    pub fn enter<T: Counted>(&mut self, pool: &mut Pool<T>, node: u32, frequency: u32) {
+        let mut above = self.order.oldest();
+        while let Some(group) = above
+            && self.groups.at(group).frequency < frequency
+        {
+            above = self.order.newer(&self.groups, group);
+        }
+        let group = self.group(frequency, above);
+        self.file(pool, node, group);
+    }
+
+    /// One more request for this node.
+    #[inline]
+    pub fn hit<T: Counted>(&mut self, pool: &mut Pool<T>, node: u32) {
+        let group = pool.at(node).group();
+        let above = self.order.newer(&self.groups, group);
+        let Group {
+            frequency, queue, ..
+        } = self.groups.at(group);
+        let higher = frequency.saturating_add(1);
+        let is_free = above.is_none_or(|above| self.groups.at(above).frequency > higher);
+        if queue.len() == 1 && is_free {
+            // Alone, and nobody is at the next frequency: the group itself rises.
+            self.groups.at_mut(group).frequency = higher;
+        } else if higher > frequency {
+            let next = self.group(higher, above);
+            self.leave(pool, node);
+            self.file(pool, node, next);
+        }
+    }
+
+    /// Takes a node out.
+    #[inline]
+    pub fn leave<T: Counted>(&mut self, pool: &mut Pool<T>, node: u32) {
+        let group = pool.at(node).group();
+        let queue = &mut self.groups.at_mut(group).queue;
+        queue.unlink(pool, node);
+        if queue.is_empty() {
+            self.order.unlink(&mut self.groups, group);
+            self.groups.remove(group);
+        }
+    }
+
+    /// The group of this frequency, whose place is just below the group `above`, or that one.
+    #[inline]
+    fn group(&mut self, frequency: u32, above: Option<u32>) -> u32 {
+        if let Some(above) = above
+            && self.groups.at(above).frequency == frequency
+        {
+            return above;
+        }
+        let group = self.groups.add(Group {
+            frequency,
+            links: Links::default(),
+            queue: Chain::new(),
+        });
+        self.order
+            .insert(&mut self.groups, group, above.unwrap_or(NONE));
+        group
+    }
+
+    #[inline]
+    fn file<T: Counted>(&mut self, pool: &mut Pool<T>, node: u32, group: u32) {
+        *pool.at_mut(node).group_mut() = group;
+        self.groups.at_mut(group).queue.push(pool, node);
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.groups.heap_bytes()
+    }
+
+    /// Panics when the structure contradicts itself. Returns how many nodes it holds.
+    pub fn check<T: Counted>(&self, pool: &Pool<T>) -> usize {
+        let (mut below, mut count) = (0, 0);
+        let groups = self.order.members(&self.groups);
+        assert_eq!(groups.len(), self.groups.len());
+        for group in groups {
+            let Group {
+                frequency, queue, ..
+            } = self.groups.at(group);
+            assert!(frequency > below, "frequencies rise");
+            assert!(!queue.is_empty(), "an empty group stands in the order");
+            let members = queue.members(pool);
+            assert!(members.iter().all(|&node| pool.at(node).group() == group));
+            count += members.len();
+            below = frequency;
+        }
+        count
+    }
+}
