@@ -283,6 +283,19 @@ where
         }
     }
 
+    /// Whether a victim stays: a draining policy of all entries also names those that shall not go any
+    /// more. Such a one is carried over as [`Shard::drain`] would.
+    pub fn spare(&mut self, slot: Slot) -> bool {
+        let old = self.entries.shape(slot);
+        let owner = self.owner_for(old.deadline);
+        if owner != 0 {
+            return false;
+        }
+        // Its policy has let go of it.
+        self.reshape(slot, NewValue::Same, Shape { owner, ..old }, old);
+        true
+    }
+
     /// Whether some entries still belong to another owner than they shall.
     pub fn is_draining(&self) -> bool {
         self.policies[2 - self.current as usize].is_some()

@@ -309,9 +309,9 @@ impl Keyspace {
     /// Background work of one shard, in about `steps` steps: moving entries out of sparse pages,
     /// draining an old policy, evicting down to a lowered bound, dropping large values and flushed
     /// databases. True while there is more to do.
-    pub fn tend(&self, shard: usize, now: Tick, steps: u32, events: &mut Vec<Event>) -> bool {
+    pub fn tend(&self, shard: usize, _now: Tick, steps: u32, events: &mut Vec<Event>) -> bool {
         let mut locked = self.guard(shard);
-        self.follow_settings(shard, &mut locked, now);
+        self.follow_settings(shard, &mut locked);
         let more = locked.tend(steps, &self.shared);
         events.extend(locked.events.drain(..).map(|(_, event)| event));
         let graves = locked.take_graves();
@@ -322,7 +322,7 @@ impl Keyspace {
     }
 
     /// Brings a shard's policies up to the settings, once the last change has been carried out.
-    fn follow_settings(&self, shard: usize, locked: &mut Locked, _now: Tick) {
+    fn follow_settings(&self, shard: usize, locked: &mut Locked) {
         let number = self.shared.settings_number.load(Ordering::Acquire);
         if locked.settings == number || locked.dbs.iter().flatten().any(|d| d.is_draining()) {
             return;
@@ -353,6 +353,10 @@ impl Keyspace {
             scope,
         };
         self.shared.settings_number.fetch_add(1, Ordering::Release);
+        // At once where nothing drains: the old policy must not choose among what the new one spares.
+        for shard in 0..self.cells.len() {
+            self.follow_settings(shard, &mut self.guard(shard));
+        }
         Ok(())
     }
 

@@ -175,6 +175,10 @@ impl Locked {
         for db in std::iter::once(first).chain(0..DATABASES as u8) {
             while let Some(data) = &mut self.dbs[db as usize] {
                 match data.evict(&mut budget) {
+                    // A step more, so that a call which only spares ends too.
+                    Eviction::Victim(slot) if data.spare(slot) => {
+                        budget.0 = budget.0.saturating_sub(1);
+                    }
                     Eviction::Victim(slot) => {
                         self.leave(db, slot, Why::Evicted, shared);
                         self.account(db, shared);

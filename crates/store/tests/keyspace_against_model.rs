@@ -446,6 +446,32 @@ fn without_a_policy_writes_are_refused_over_the_bound() {
 }
 
 #[test]
+fn no_key_without_a_deadline_is_evicted_once_only_others_may_be() {
+    // The old policy of all keys went on to choose victims until the last of them had been carried over.
+    let now = Tick(1_700_000_000_000);
+    for old in ["allkeys-s3fifo", "allkeys-random", "allkeys-sieve"] {
+        let space = Keyspace::new(&options(old, 0), now).expect("valid");
+        let set = |prefix: &str, i: u32, deadline| {
+            let bytes = format!("{prefix}:{i:012}");
+            let key = space.key(0, bytes.as_bytes());
+            let shard = space.shard_of(&key);
+            space.lock_one(shard, now).set(&key, &[b'v'; 40], deadline);
+        };
+        (0..20_000).for_each(|i| set("stays", i, NewDeadline::Clear));
+        let soon = NewDeadline::At(Tick(now.0 + 3_600_000));
+        (0..5_000).for_each(|i| set("may go", i, soon));
+        space.set_maxmemory(space.memory_facts().used_bytes);
+        space.set_policy("volatile-clock").expect("it exists");
+        (5_000..10_000).for_each(|i| set("may go", i, soon));
+        assert!(space.counters().evicted_keys > 0, "{old}");
+        while (0..4).any(|shard| space.tend(shard, now, 100, &mut vec![])) {}
+        space.check();
+        let facts = space.db_facts(0, now);
+        assert_eq!(facts.keys - facts.with_deadline, 20_000, "{old}");
+    }
+}
+
+#[test]
 fn a_lowered_bound_and_another_policy_are_carried_out_in_steps() {
     let now = Tick(1_700_000_000_000);
     let space = Keyspace::new(&options("noeviction", 0), now).expect("valid");
