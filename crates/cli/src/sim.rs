@@ -1,7 +1,9 @@
 //! `mayfly sim`: traces against policies and sizes.
 
 use ::sim::report::{self, Row};
-use ::sim::{Columns, Configuration, Interner, Interning, Rules, Size, Unit, scaled, sweep};
+use ::sim::{
+    Columns, Configuration, Interner, Interning, Rules, Size, Unit, replay_count, scaled, sweep,
+};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -88,6 +90,9 @@ pub struct Arguments {
     /// Count reads only; writes insert all the same
     #[arg(long)]
     reads_only: bool,
+    /// Tell what explains each ratio: demotion, hits at eviction, space spent on unpopular objects, time
+    #[arg(long)]
+    explain: bool,
     /// Determines every decision by chance
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
@@ -269,6 +274,7 @@ impl Arguments {
             counts_writes: !self.reads_only,
             follows_sizes: self.size_changes == SizeChanges::Follow,
             gap_ms: rate.map(|rate| 1000.0 / rate),
+            explains: self.explain,
             seed: self.seed,
             memory_limit: self.memory_limit().max(columns.heap_bytes()),
         })
@@ -283,7 +289,7 @@ impl Arguments {
     ) -> Result<Vec<::sim::Found>> {
         let jobs = self.jobs.map(NonZeroUsize::get);
         let jobs = jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
-        let total = columns.len() as u64 * configurations.len() as u64;
+        let total = columns.len() as u64 * replay_count(rules, configurations) as u64;
         let bar = ProgressBar::new(total)
             .with_style(style("{msg} {bar:30} {percent} % [{elapsed} < {eta}]"));
         bar.set_message(columns.name().to_owned());

@@ -254,6 +254,38 @@ fn a_filter_turns_misses_away() {
 }
 
 #[test]
+fn an_explanation_adds_columns() {
+    let file = TemporaryFile::new("r.csv", TRACE);
+    let arguments = |form| {
+        [
+            file.path(),
+            form,
+            "--ignore-size",
+            "--policy",
+            "fifo",
+            "--size",
+            "2",
+            "--explain",
+        ]
+    };
+    let text = stdout(&sim(&arguments("--csv")));
+    let header = text.lines().next().expect("a header");
+    assert!(
+        header.contains("cpu_seconds,demotion_speed,demotion_precision,"),
+        "{header}"
+    );
+    let rows: serde_json::Value =
+        serde_json::from_str(&stdout(&sim(&arguments("--json")))).expect("it is JSON");
+    let over_time = rows[0]["miss_ratio_over_time"].as_array().expect("a list");
+    assert_eq!(over_time.len(), 20);
+    assert_eq!(
+        rows.as_array().map(Vec::len),
+        Some(1),
+        "the LRU that explains is not asked for"
+    );
+}
+
+#[test]
 fn too_little_memory_is_told_before_it_runs_out() {
     let rows: Vec<String> = (0..100_000).map(|i| format!("{i},{i},10\n")).collect();
     let file = TemporaryFile::new("m.csv", &format!("time,key,size\n{}", rows.concat()));

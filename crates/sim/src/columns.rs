@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! by request   id 4 · gap to the request before 4* · operation 1* · TTL 4* · size 4* · next 4*
-//! by object    size 4 · TTL 4*
+//! by object    size 4 · TTL 4* · requests 4*
 //! ```
 //! A column marked * reaches only as far as the last value that is not its default: reads, requests of
 //! an object at its first size, and the like cost nothing. `next` is computed when a policy asks for
-//! the future.
+//! the future, `requests` when a replay is to be explained.
 
 use crate::{Error, Rules, Unit};
 use std::sync::OnceLock;
@@ -117,6 +117,7 @@ pub struct Columns {
     /// The share of all objects that was looked at.
     pub(crate) share: f64,
     pub(crate) next: OnceLock<Vec<u32>>,
+    pub(crate) counts: OnceLock<Vec<u32>>,
 }
 
 impl Columns {
@@ -190,7 +191,7 @@ impl Columns {
 
     /// Bytes in memory.
     pub fn heap_bytes(&self) -> u64 {
-        let next = self.next.get().map_or(0, |next| next.capacity() * 4);
+        let lazy = [&self.next, &self.counts].map(|column| column.get().map_or(0, Vec::capacity));
         let bytes = self.ids.capacity() * 4
             + self.gaps.heap_bytes()
             + self.long_gaps.capacity() * size_of::<(u32, u64)>()
@@ -199,7 +200,7 @@ impl Columns {
             + self.object_ttls.heap_bytes()
             + self.sizes.capacity() * 4
             + self.new_sizes.heap_bytes()
-            + next;
+            + lazy.iter().sum::<usize>() * 4;
         bytes as u64
     }
 
@@ -264,14 +265,27 @@ impl Columns {
                 trace: self.name.clone(),
             });
         }
-        let next = self.next.get_or_init(|| {
+        Ok(self.next_accesses())
+    }
+
+    /// The same within what is here, whether it is the whole trace or not.
+    pub(crate) fn next_accesses(&self) -> &[u32] {
+        self.next.get_or_init(|| {
             let mut next = vec![u32::MAX; self.ids.len()];
             let mut known = vec![u32::MAX; self.objects()];
             for (index, &id) in self.ids.iter().enumerate().rev() {
                 next[index] = std::mem::replace(&mut known[id as usize], index as u32);
             }
             next
-        });
-        Ok(next)
+        })
+    }
+
+    /// By object, how often it is asked for.
+    pub(crate) fn request_counts(&self) -> &[u32] {
+        self.counts.get_or_init(|| {
+            let mut counts = vec![0; self.objects()];
+            self.ids.iter().for_each(|&id| counts[id as usize] += 1);
+            counts
+        })
     }
 }

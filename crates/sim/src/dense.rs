@@ -21,6 +21,8 @@ const LOOKS_MAX: u64 = 32;
 
 /// What an entry has beside the policy's bits: its weight, its deadline.
 pub(crate) trait Traits {
+    /// Whether no entry ever has a deadline or another weight: hosts leave out what is for these.
+    const IS_FIXED: bool;
     /// The expiry index's bits.
     type Link: Meta;
     fn weight(&self, slot: Slot) -> u32;
@@ -60,6 +62,7 @@ impl<'t> Fixed<'t> {
 }
 
 impl Traits for Fixed<'_> {
+    const IS_FIXED: bool = true;
     type Link = ();
     #[inline(always)]
     fn weight(&self, slot: Slot) -> u32 {
@@ -138,6 +141,7 @@ impl Varying {
 }
 
 impl Traits for Varying {
+    const IS_FIXED: bool = false;
     type Link = u64;
     #[inline]
     fn weight(&self, slot: Slot) -> u32 {

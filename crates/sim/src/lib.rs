@@ -15,6 +15,7 @@ mod cpu;
 pub mod curve;
 mod dense;
 mod error;
+mod explain;
 mod intern;
 mod never;
 mod replay;
@@ -24,7 +25,8 @@ mod sweep;
 
 pub use columns::{Columns, REQUESTS_MAX};
 pub use error::Error;
+pub use explain::{CLASSES, Explained, PARTS};
 pub use intern::{Interner, Interning};
 pub use replay::{Counts, Found, Rules, Unit};
 pub use size::{BadSize, Size, scaled};
-pub use sweep::{Configuration, sweep};
+pub use sweep::{Configuration, replay_count, sweep};

@@ -7,6 +7,7 @@
 use crate::columns::Columns;
 use crate::cpu::thread_cpu_time;
 use crate::dense::{self, Dense, Fixed, OWNER, Traits, Varying, hash_of};
+use crate::explain::{Explained, Observer};
 use crate::never::Never;
 use cache::{Entries, Shape, Shard};
 use policy::admit::any::{AdmitSpec, AnyAdmission};
@@ -63,6 +64,8 @@ pub struct Rules {
     pub follows_sizes: bool,
     /// Milliseconds from one request to the next, instead of what the trace tells.
     pub gap_ms: Option<f64>,
+    /// Whether to tell what explains the miss ratio.
+    pub explains: bool,
     /// Determines every decision by chance.
     pub seed: u64,
     /// Bytes that trace and replays may use: fewer run at once where they would need more.
@@ -79,6 +82,7 @@ impl Default for Rules {
             counts_writes: true,
             follows_sizes: false,
             gap_ms: None,
+            explains: false,
             seed: 1,
             memory_limit: u64::MAX,
         }
@@ -122,7 +126,7 @@ impl Counts {
 }
 
 /// What a replay found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Found {
     /// After the warm-up.
     pub counts: Counts,
@@ -138,6 +142,8 @@ pub struct Found {
     pub replayed: u64,
     /// What they took, the warm-up too.
     pub cpu_time: Duration,
+    /// Where the rules ask for it.
+    pub explained: Option<Box<Explained>>,
 }
 
 /// One replay, for [`policy::any::PolicySpec::visit`].
@@ -216,6 +222,9 @@ struct Replay<'a, P: Policy, T: Traits, X> {
     filter_listens: bool,
     /// Misses by object, or none at all.
     object_misses: Vec<u32>,
+    observer: Option<Observer<'a>>,
+    /// The number of the request.
+    index: usize,
 }
 
 impl<'a, P, T, X> Replay<'a, P, T, X>
@@ -243,6 +252,10 @@ where
                 true => vec![0; work.columns.objects()],
                 false => Vec::new(),
             },
+            observer: rules
+                .explains
+                .then(|| Observer::new(work.columns, rules.unit, work.capacity, rules.warm_up)),
+            index: 0,
         }
     }
 
@@ -277,9 +290,10 @@ where
         if cfg!(debug_assertions) {
             self.shard.check_algorithms();
         }
+        self.index = self.work.columns.len();
         let rest: Vec<Slot> = self.shard.entries.slots().collect();
         rest.into_iter()
-            .for_each(|slot| self.count_dead(slot, self.now));
+            .for_each(|slot| self.watch_leave(slot, self.now));
         let span_ms = self.now.0 - self.start.0;
         let counts = self.counts.since(&at_start);
         let hits = match P::ON_HIT {
@@ -288,16 +302,22 @@ where
         };
         let (mut policy_bytes, index_bytes) = self.shard.algorithm_bytes();
         policy_bytes += self.filter.as_ref().map_or(0, Admission::heap_bytes) as u64;
+        let explained = self.observer.as_ref().map(|observer| {
+            let miss_ratio = counts.misses as f64 / counts.requests.max(1) as f64;
+            Box::new(observer.explained(self.work.capacity, miss_ratio))
+        });
+        let watching = self.observer.as_ref().map_or(0, Observer::heap_bytes);
         let entries = &self.shard.entries;
         let meta_bytes = entries.len() * size_of::<P::Meta>() + entries.traits.deadline_count() * 8;
         Found {
             counts,
             promotions: hits + counts.kept,
             metadata_bytes: policy_bytes + index_bytes + meta_bytes as u64,
-            replay_bytes: policy_bytes + index_bytes + entries.heap_bytes() as u64,
+            replay_bytes: policy_bytes + index_bytes + (entries.heap_bytes() + watching) as u64,
             expired_held: self.dead_weight_ms as f64 / span_ms.max(1) as f64,
             replayed: self.work.columns.len() as u64,
             cpu_time,
+            explained,
         }
     }
 
@@ -353,7 +373,9 @@ where
 
     #[inline]
     fn is_admitted(&mut self, slot: Slot, weight: u32, deadline: Option<Tick>) -> bool {
-        if let Some(filter) = &mut self.filter {
+        if !T::IS_FIXED
+            && let Some(filter) = &mut self.filter
+        {
             let newcomer = Newcomer {
                 key_hash: hash_of(slot),
                 weight,
@@ -377,14 +399,8 @@ where
                     // The step that found it kept nothing.
                     self.counts.kept = self.counts.kept.saturating_sub(1);
                     self.counts.evictions += 1;
-                    if self.filter_listens
-                        && let Some(filter) = &mut self.filter
-                    {
-                        filter.evicted(&self.shard.entries, victim);
-                    }
-                    if self.shard.entries.deadline(victim).is_some() {
-                        self.count_dead(victim, self.now);
-                        self.shard.deadline_lost(victim);
+                    if !T::IS_FIXED {
+                        self.watch_eviction(victim);
                     }
                     self.take(victim);
                 }
@@ -412,6 +428,32 @@ where
         self.shard.entries.take(slot);
     }
 
+    /// A victim is about to leave.
+    fn watch_eviction(&mut self, victim: Slot) {
+        if self.filter_listens
+            && let Some(filter) = &mut self.filter
+        {
+            filter.evicted(&self.shard.entries, victim);
+        }
+        let weight = self.shard.entries.weight(victim);
+        if let Some(observer) = &mut self.observer {
+            observer.evicted(self.index, victim, weight);
+        }
+        if self.shard.entries.deadline(victim).is_some() {
+            self.count_dead(victim, self.now);
+            self.shard.deadline_lost(victim);
+        }
+    }
+
+    /// An entry is about to leave for another reason than eviction, or the trace ends.
+    fn watch_leave(&mut self, slot: Slot, at: Tick) {
+        let weight = self.shard.entries.weight(slot);
+        if let Some(observer) = &mut self.observer {
+            observer.left(self.index, slot, weight);
+        }
+        self.count_dead(slot, at);
+    }
+
     /// An entry leaves at `at`, or the trace ends: for how long has it been dead?
     fn count_dead(&mut self, slot: Slot, at: Tick) {
         if let Some(deadline) = self.shard.entries.deadline(slot)
@@ -432,6 +474,7 @@ impl<P: Policy> Replay<'_, P, Varying, AnyExpiry> {
                 self.shard.entries.prefetch(Slot(ahead));
             }
             let slot = Slot(columns.ids[index]);
+            self.index = index;
             self.tick(index);
             self.expire();
             self.shard.entries.begin(self.now);
@@ -466,7 +509,11 @@ impl<P: Policy> Replay<'_, P, Varying, AnyExpiry> {
         self.counts.requested_weight += counted * u64::from(weight);
         let ttl_ms = columns.ttl_ms(index, slot.0);
         let next_deadline = ttl_ms.map(|ttl_ms| Tick((self.now.0 + ttl_ms).min(Tick::MAX.0)));
-        if is_live && !is_dead {
+        let is_miss = !is_live || is_dead;
+        if let Some(observer) = &mut self.observer {
+            observer.requested(index, slot, is_miss, counted > 0);
+        }
+        if !is_miss {
             self.shard.hit(slot);
             if self.filter_listens
                 && let Some(filter) = &mut self.filter
@@ -491,6 +538,9 @@ impl<P: Policy> Replay<'_, P, Varying, AnyExpiry> {
         self.shard.entries.traits.set_weight(slot, weight);
         self.shard.entries.traits.set_deadline(slot, next_deadline);
         self.add(slot, weight, next_deadline);
+        if let Some(observer) = &mut self.observer {
+            observer.inserted(index, slot);
+        }
     }
 
     fn weight_of(&self, size: u32) -> u32 {
@@ -530,7 +580,7 @@ impl<P: Policy> Replay<'_, P, Varying, AnyExpiry> {
 
     /// Removes a live entry that somebody deleted or found dead.
     fn remove(&mut self, slot: Slot, at: Tick) {
-        self.count_dead(slot, at);
+        self.watch_leave(slot, at);
         self.shard.untell_policy(slot);
         if self.shard.entries.deadline(slot).is_some() {
             self.shard.deadline_lost(slot);
@@ -564,7 +614,7 @@ impl<P: Policy> Replay<'_, P, Varying, AnyExpiry> {
         loop {
             match self.shard.pop_expired(at, &mut Budget(STEPS)) {
                 Due::Slot(slot) => {
-                    self.count_dead(slot, at);
+                    self.watch_leave(slot, at);
                     self.counts.expirations += 1;
                     self.shard.untell_policy(slot);
                     self.take(slot);

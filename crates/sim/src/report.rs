@@ -1,6 +1,6 @@
 //! Results as rows: a table for people, CSV and JSON for programs. One list of columns serves all.
 
-use crate::{Found, Unit};
+use crate::{Explained, Found, Unit};
 
 /// One configuration's result, with all that says which.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub enum Value {
     Count(u64),
     /// A number with this many decimals.
     Real(f64, usize),
+    /// Numbers with this many decimals, apart by blanks in CSV.
+    Reals(Vec<f64>, usize),
 }
 
 /// A column: its name in CSV and JSON, its heading in the table (none: not there), its cells.
@@ -37,7 +39,50 @@ pub struct Column {
     /// The heading in the table; `None` where the table does without.
     pub heading: Option<&'static str>,
     /// A row's cell.
-    pub value: fn(&Row) -> Value,
+    pub value: Cell,
+}
+
+/// Where a column's cells come from.
+#[derive(Clone, Copy)]
+pub enum Cell {
+    /// Every row.
+    Of(fn(&Row) -> Value),
+    /// What explains a row; the column is left out where no row is explained.
+    Explained(fn(&Explained) -> Value),
+}
+
+impl Column {
+    fn is_in(&self, rows: &[Row]) -> bool {
+        match self.value {
+            Cell::Of(_) => true,
+            Cell::Explained(_) => rows.iter().any(|row| row.found.explained.is_some()),
+        }
+    }
+
+    /// The cell of a row.
+    pub fn value(&self, row: &Row) -> Value {
+        match (self.value, &row.found.explained) {
+            (Cell::Of(value), _) => value(row),
+            (Cell::Explained(value), Some(explained)) => value(explained),
+            (Cell::Explained(_), None) => Value::None,
+        }
+    }
+}
+
+const fn explained(
+    name: &'static str,
+    heading: Option<&'static str>,
+    value: fn(&Explained) -> Value,
+) -> Column {
+    Column {
+        name,
+        heading,
+        value: Cell::Explained(value),
+    }
+}
+
+fn maybe(value: Option<f64>, decimals: usize) -> Value {
+    value.map_or(Value::None, |value| Value::Real(value, decimals))
 }
 
 const fn column(
@@ -48,7 +93,7 @@ const fn column(
     Column {
         name,
         heading,
-        value,
+        value: Cell::Of(value),
     }
 }
 
@@ -114,6 +159,32 @@ pub const COLUMNS: &[Column] = &[
     column("cpu_seconds", None, |row| {
         Value::Real(row.found.cpu_time.as_secs_f64(), 4)
     }),
+    explained("demotion_speed", Some("demotion speed"), |explained| {
+        maybe(explained.demotion_speed, 3)
+    }),
+    explained("demotion_precision", Some("precision"), |explained| {
+        maybe(explained.demotion_precision, 4)
+    }),
+    explained("demotion_age", None, |explained| {
+        maybe(explained.demotion_age, 1)
+    }),
+    explained("unpopular_resources", Some("on unpopular"), |explained| {
+        maybe(explained.unpopular_resources, 4)
+    }),
+    explained("evictions_by_hits", None, |explained| {
+        let counts = explained.evictions_by_hits.map(|count| count as f64);
+        Value::Reals(counts.to_vec(), 0)
+    }),
+    explained("evicted_without_hit", Some("evicted unused"), |explained| {
+        let evictions = explained.evictions_by_hits.iter().sum();
+        match ratio(explained.evictions_by_hits[0], evictions) {
+            Value::Real(share, _) => Value::Real(share, 4),
+            other => other,
+        }
+    }),
+    explained("miss_ratio_over_time", None, |explained| {
+        Value::Reals(explained.over_time.clone(), 6)
+    }),
 ];
 
 fn ratio(part: u64, whole: u64) -> Value {
@@ -125,10 +196,11 @@ fn ratio(part: u64, whole: u64) -> Value {
 
 /// Comma-separated text with a header.
 pub fn csv(rows: &[Row]) -> String {
-    let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+    let columns = || COLUMNS.iter().filter(|column| column.is_in(rows));
+    let names: Vec<&str> = columns().map(|column| column.name).collect();
     let mut text = names.join(",") + "\n";
     for row in rows {
-        let cells = COLUMNS.iter().map(|column| match (column.value)(row) {
+        let cells = columns().map(|column| match column.value(row) {
             Value::Text(text) => quoted_for_csv(&text),
             value => plain(&value),
         });
@@ -140,11 +212,13 @@ pub fn csv(rows: &[Row]) -> String {
 
 /// An array of one object a row. What was not measured is null.
 pub fn json(rows: &[Row]) -> String {
+    let columns = || COLUMNS.iter().filter(|column| column.is_in(rows));
     let object = |row: &Row| {
-        let members = COLUMNS.iter().map(|column| {
-            let value = match (column.value)(row) {
+        let members = columns().map(|column| {
+            let value = match column.value(row) {
                 Value::None => "null".into(),
                 Value::Text(text) => quoted_for_json(&text),
+                Value::Reals(..) => format!("[{}]", plain(&column.value(row)).replace(' ', ",")),
                 value => plain(&value),
             };
             format!("\"{}\":{value}", column.name)
@@ -163,7 +237,7 @@ pub fn table(rows: &[Row]) -> String {
         let Some(heading) = column.heading else {
             continue;
         };
-        let values: Vec<Value> = rows.iter().map(column.value).collect();
+        let values: Vec<Value> = rows.iter().map(|row| column.value(row)).collect();
         let is_told = |value: &Value| !matches!(value, Value::None | Value::Real(0.0, _));
         if !values.iter().any(is_told) {
             continue;
@@ -199,6 +273,10 @@ fn plain(value: &Value) -> String {
         Value::Text(text) => text.clone(),
         Value::Count(count) => count.to_string(),
         Value::Real(real, decimals) => format!("{real:.decimals$}"),
+        Value::Reals(reals, decimals) => {
+            let texts = reals.iter().map(|real| format!("{real:.decimals$}"));
+            texts.collect::<Vec<_>>().join(" ")
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::replay::{BytesPerObject, Found, Rules, Work};
 use crate::{Columns, Error, Unit};
 use policy::any::PolicySpec;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -16,11 +17,36 @@ pub struct Configuration {
     pub capacity: u64,
 }
 
+/// Replays that explain the others: LRU at each size, whose age at eviction theirs are compared with.
+fn baselines(rules: &Rules, configurations: &[Configuration]) -> Vec<Configuration> {
+    if !rules.explains {
+        return Vec::new();
+    }
+    let is_lru = |other: &&Configuration| other.policy == PolicySpec::Lru(());
+    let has: BTreeSet<u64> = configurations
+        .iter()
+        .filter(is_lru)
+        .map(|c| c.capacity)
+        .collect();
+    let all: BTreeSet<u64> = configurations.iter().map(|c| c.capacity).collect();
+    let missing = all.difference(&has).map(|&capacity| Configuration {
+        policy: PolicySpec::Lru(()),
+        capacity,
+    });
+    missing.collect()
+}
+
+/// How many replays a sweep will make: those asked for, and those that explain them.
+pub fn replay_count(rules: &Rules, configurations: &[Configuration]) -> usize {
+    configurations.len() + baselines(rules, configurations).len()
+}
+
 /// Replays the trace for each configuration, `jobs` at a time; `done` counts requests. What comes back
 /// is in the order of the configurations, and the same whatever `jobs` is, but for CPU times.
 ///
 /// # Errors
-/// A policy that needs a future which the trace does not have.
+/// A policy that needs a future which the trace does not have, and memory that does not do for one
+/// replay.
 pub fn sweep(
     columns: &Columns,
     rules: &Rules,
@@ -28,11 +54,32 @@ pub fn sweep(
     jobs: usize,
     done: &AtomicU64,
 ) -> Result<Vec<Found>, Error> {
-    let found = run(columns, rules, configurations, jobs, done, false)?;
-    Ok(found.into_iter().map(|(found, _)| found).collect())
+    let mut all = configurations.to_vec();
+    all.extend(baselines(rules, configurations));
+    let found = run(columns, rules, &all, jobs, done, false)?;
+    let mut found: Vec<Found> = found.into_iter().map(|(found, _)| found).collect();
+    let ages: BTreeMap<u64, f64> = all
+        .iter()
+        .zip(&found)
+        .filter(|(configuration, _)| configuration.policy == PolicySpec::Lru(()))
+        .filter_map(|(configuration, found)| {
+            let age = found.explained.as_ref()?.idle_age?;
+            Some((configuration.capacity, age))
+        })
+        .collect();
+    found.truncate(configurations.len());
+    for (configuration, found) in configurations.iter().zip(&mut found) {
+        if let Some(explained) = &mut found.explained
+            && let Some(age) = explained.demotion_age
+            && let Some(lru_age) = ages.get(&configuration.capacity)
+        {
+            explained.demotion_speed = Some(lru_age / age.max(1.0));
+        }
+    }
+    Ok(found)
 }
 
-/// The same, with each object's misses after the warm-up.
+/// The same, with each object's misses after the warm-up; nothing is explained.
 pub(crate) fn sweep_objects(
     columns: &Columns,
     rules: &Rules,

@@ -15,7 +15,7 @@ fn replay(columns: &Columns, rules: &Rules, policy: &str, capacity: u64) -> Foun
     let policy: PolicySpec = policy.parse().expect("a policy of the list");
     let configuration = Configuration { policy, capacity };
     let found = sweep(columns, rules, &[configuration], 1, &AtomicU64::new(0));
-    found.expect("the future is known")[0]
+    found.expect("the future is known").remove(0)
 }
 
 struct Entry {
@@ -273,6 +273,80 @@ fn what_the_dead_hold_is_the_mean_over_time() {
         sampled.expired_held <= 10.0 * 200.0 / 1_000.0,
         "{sampled:?}"
     );
+}
+
+#[test]
+fn a_small_replay_is_explained() {
+    // FIFO of two objects: a b a c b d; a is hit once, b never; c's insertion evicts a, d's b.
+    let requests: Vec<Request> = [1, 2, 1, 3, 2, 4]
+        .iter()
+        .zip(0..)
+        .map(|(&key, time)| Request::new(time, key, 1))
+        .collect();
+    let rules = Rules {
+        explains: true,
+        ..Rules::default()
+    };
+    let columns = intern(&requests);
+    let explained = replay(&columns, &rules, "fifo", 2)
+        .explained
+        .expect("the rules ask for it");
+    assert_eq!(explained.evictions_by_hits[..3], [0, 2, 0]);
+    assert_eq!(explained.demotion_age, None);
+    assert_eq!(
+        explained
+            .over_time
+            .iter()
+            .filter(|&&ratio| ratio == 1.0)
+            .count(),
+        4
+    );
+    // a and b are popular: c's two steps and d's one are spent on others, of 3 + 4 + 3 + 1.
+    assert_eq!(explained.unpopular_resources, Some(4.0 / 11.0));
+    // LRU: c evicts b, which comes back at the next request; b evicts a, d evicts c, both for good.
+    let explained = replay(&columns, &rules, "lru", 2)
+        .explained
+        .expect("the rules ask for it");
+    assert_eq!(explained.evictions_by_hits[..3], [2, 1, 0]);
+    assert_eq!(explained.demotion_age, Some(2.0));
+    assert_eq!(explained.demotion_precision, Some(0.5));
+    assert_eq!(explained.idle_age, Some(2.0));
+    assert_eq!(explained.demotion_speed, Some(1.0));
+}
+
+#[test]
+fn explaining_changes_nothing() {
+    let columns = intern(&stream(9, 20_000));
+    for about in POLICIES {
+        let rules = Rules {
+            explains: true,
+            warm_up: 1_000,
+            ..Rules::default()
+        };
+        let explained = replay(&columns, &rules, about.name, 200);
+        let told = explained.explained.expect("the rules ask for it");
+        let bare = Rules {
+            explains: false,
+            ..rules
+        };
+        assert_eq!(
+            explained.counts,
+            replay(&columns, &bare, about.name, 200).counts
+        );
+        assert_eq!(
+            told.evictions_by_hits.iter().sum::<u64>(),
+            explained.counts.evictions
+        );
+        assert!(
+            told.demotion_speed.is_some_and(|speed| speed > 0.0),
+            "{}",
+            about.name
+        );
+        assert!(
+            told.unpopular_resources
+                .is_some_and(|share| (0.0..=1.0).contains(&share))
+        );
+    }
 }
 
 #[test]

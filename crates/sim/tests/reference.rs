@@ -111,7 +111,7 @@ fn exact_policies_miss_as_often_as_in_the_reference() {
                 ..Rules::default()
             };
             let found = sweep(&columns, &rules, &[configuration], 1, &AtomicU64::new(0));
-            let counts = found.expect("the future is known")[0].counts;
+            let counts = found.expect("the future is known").remove(0).counts;
             let ratio = counts.misses as f64 / counts.requests as f64;
             let byte_ratio = counts.missed_weight as f64 / counts.requested_weight as f64;
             let is_far = (ratio - row.miss_ratio).abs() > ALLOWED
