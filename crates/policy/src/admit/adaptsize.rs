@@ -20,7 +20,7 @@
 //! one exponential besides · once an `interval`: some three million exponentials at most, in one call.
 //!
 //! # Knobs
-//! `interval` (100000; 1000 to 1e8): requests from one choice of `c` to the next.
+//! `interval` (100000; 1000 to 1e8): requests from one choice of `c` to the next, at least.
 //!
 //! # Departures
 //! The model looks at a sample of the objects, chosen by their hashes (C. A. Waldspurger et al.,
@@ -28,9 +28,10 @@
 //! memory and time are bounded. `T` is found by bisection: where few are admitted the held weight grows
 //! with a high power of `T`, and a plain iteration need not settle. An object that would hardly get in
 //! before the next choice counts for less: the model is of the steady state, of which a `c` near 0
-//! promises the best and which it never reaches. Until the first choice everything is admitted. Among
-//! equally good `c` the largest is taken. An object's requests before the last interval count 0.3 of
-//! what they did one before.
+//! promises the best and which it never reaches. A choice waits, for 16 intervals at most, until the
+//! objects asked for since the last weigh twice the capacity: a model that knows of fewer thinks that all
+//! fit. Until the first choice everything is admitted. Among equally good `c` the largest is taken. At
+//! each choice earlier requests count 0.8 of what they did.
 //!
 //! # Avoid when
 //! Objects are counted, not bytes: there is nothing to choose by. Byte hit ratio matters more than
@@ -44,10 +45,14 @@ use std::collections::BTreeMap;
 
 /// Objects followed at most.
 const FOLLOWED_MAX: usize = 8192;
-/// What the requests of earlier intervals count at the end of the next.
-const HISTORY: f64 = 0.3;
+/// What earlier requests count at a choice, of what they did at the one before.
+const HISTORY: f64 = 0.8;
 /// An object whose requests are worth less than this is not followed any more.
 const FORGOTTEN: f64 = 0.05;
+/// A choice waits until objects of so many times the capacity were asked for,
+const FILLS: f64 = 2.0;
+/// but no longer than so many intervals.
+const INTERVALS_MAX: u32 = 16;
 /// Halvings of the interval around the best `c`, in powers of two.
 const REFINEMENTS: usize = 3;
 /// The bounds of the search for `T`, in intervals.
@@ -57,16 +62,16 @@ const LONGEST: f64 = 1e9;
 crate::knobs! {
     /// The knobs of [`AdaptSize`].
     pub struct AdaptSizeConfig {
-        /// Requests from one choice of `c` to the next.
+        /// Requests from one choice of `c` to the next, at least.
         interval: u32 = 100000, 1000 => 100000000;
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Followed {
-    /// Requests before this interval, the older the less.
+    /// Requests before the last choice, the older the less.
     history: f64,
-    /// Requests in this interval.
+    /// Requests since the last choice.
     count: u32,
     weight: u32,
 }
@@ -79,8 +84,10 @@ pub struct AdaptSize {
     followed: BTreeMap<u64, Followed>,
     /// Objects whose scrambled hash is larger are not followed.
     limit: u64,
-    /// Requests in this interval.
+    /// Requests since the last choice.
     requests: u32,
+    /// The weight of the followed objects that were asked for since.
+    fresh_weight: u64,
     interval: u32,
     capacity: u64,
     chance: Chance,
@@ -100,36 +107,54 @@ impl AdaptSize {
                 count: 0,
                 weight,
             });
+            if one.count == 0 {
+                self.fresh_weight += u64::from(weight);
+            } else {
+                self.fresh_weight -= u64::from(one.weight);
+                self.fresh_weight += u64::from(weight);
+            }
             one.count += 1;
             one.weight = weight;
             if self.followed.len() > FOLLOWED_MAX
-                && let Some((largest, _)) = self.followed.pop_last()
+                && let Some((largest, one)) = self.followed.pop_last()
             {
                 self.limit = largest - 1;
+                self.fresh_weight -= u64::from(one.weight) * u64::from(one.count.min(1));
             }
         }
         self.requests += 1;
-        if self.requests == self.interval {
-            self.requests = 0;
+        if self.requests.is_multiple_of(self.interval) && self.has_seen_enough() {
             self.choose();
         }
+    }
+
+    /// The share of all objects that is followed.
+    fn share(&self) -> f64 {
+        (self.limit as f64 + 1.0) / (u64::MAX as f64 + 1.0)
+    }
+
+    /// Whether the model knows of more than the cache could hold.
+    fn has_seen_enough(&self) -> bool {
+        let enough = FILLS * self.capacity as f64 * self.share();
+        self.fresh_weight as f64 >= enough || self.requests / self.interval >= INTERVALS_MAX
     }
 
     /// The end of an interval.
     #[cold]
     fn choose(&mut self) {
+        self.requests = 0;
+        self.fresh_weight = 0;
         self.followed.retain(|_, one| {
             one.history = one.history * HISTORY + f64::from(one.count);
             one.count = 0;
             one.history >= FORGOTTEN
         });
-        let share = (self.limit as f64 + 1.0) / (u64::MAX as f64 + 1.0);
         let objects = self.followed.values();
         let model = Model {
             objects: objects
                 .map(|one| (one.history, f64::from(one.weight.max(1))))
                 .collect(),
-            capacity: self.capacity as f64 * share,
+            capacity: self.capacity as f64 * self.share(),
         };
         if let Some(c) = model.best_c() {
             self.c = c;
@@ -272,6 +297,7 @@ impl Admission for AdaptSize {
             followed: BTreeMap::new(),
             limit: u64::MAX,
             requests: 0,
+            fresh_weight: 0,
             interval: config.interval,
             capacity,
             chance: Chance::new(seed),
@@ -301,7 +327,10 @@ impl Admission for AdaptSize {
 
     fn check(&self) {
         assert!(self.c > 0.0);
-        assert!(self.requests < self.interval);
+        assert!(self.requests / self.interval < INTERVALS_MAX);
+        let fresh = self.followed.values().filter(|one| one.count > 0);
+        let fresh_weight: u64 = fresh.map(|one| u64::from(one.weight)).sum();
+        assert_eq!(self.fresh_weight, fresh_weight);
         assert!(self.followed.len() <= FOLLOWED_MAX);
         assert!(
             self.followed
@@ -425,7 +454,7 @@ mod tests {
 
     #[test]
     fn c_grows_again_when_there_is_room_for_all() {
-        let config = AdaptSizeConfig { interval: 10_000 };
+        let config = AdaptSizeConfig { interval: 2000 };
         let mut filter = AdaptSize::new(1500, &config, 1);
         let mut mix = Mix::new(2000, 4);
         hit_ratio(&mut filter, &mut mix, 1500, 40_000);

@@ -6,6 +6,7 @@
 //! policies likewise. Each row printed: trace, policy, what is counted, size, our miss ratio, the
 //! reference's, difference, million requests a second; by bytes, a second row with the byte miss ratio.
 
+mod adaptsize;
 mod golden;
 mod replay;
 mod traces;
