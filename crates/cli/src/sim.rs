@@ -192,7 +192,7 @@ impl Arguments {
             skip_bad: self.skip_bad,
             ..trace::Options::default()
         };
-        let mut reader = trace::open(path, file, &options)?;
+        let mut reader = trace::open_file(path, file, &options)?;
         for request in &mut reader {
             interner.push(&request?)?;
             count += 1;

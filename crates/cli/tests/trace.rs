@@ -100,7 +100,13 @@ fn show_prints_the_first_requests_and_what_there_is() {
 fn convert_goes_through_every_format_and_back() {
     let folder = Folder::new("convert");
     let mut last = small(&folder);
-    for name in ["a.lcs.zst", "b.oracleGeneral.bin.gz", "c.csv.xz", "d.txt"] {
+    for name in [
+        "a.lcs.zst",
+        "b.oracleGeneral.bin.gz",
+        "c.csv.xz",
+        "d.parquet",
+        "e.txt",
+    ] {
         let next = folder.path(name);
         told(&["convert", &last, &next]);
         last = next;
@@ -128,7 +134,8 @@ fn convert_goes_through_every_format_and_back() {
         "a.lcs.zst",
         "b.oracleGeneral.bin.gz",
         "c.csv.xz",
-        "d.txt",
+        "d.parquet",
+        "e.txt",
         "small.csv",
     ];
     assert_eq!(folder.names(), names);

@@ -78,7 +78,7 @@ impl Column {
         }
     }
 
-    const fn expected(self) -> &'static str {
+    pub(crate) const fn expected(self) -> &'static str {
         match self {
             Column::Seconds => "seconds, such as 17 or 17.25, as time",
             Column::Milliseconds => "a whole number of milliseconds below 2^64 as time_ms",

@@ -23,10 +23,12 @@ pub enum Format {
     Lirs,
     /// One id a line.
     Ids,
+    /// Apache Parquet, with the columns that csv has.
+    Parquet,
 }
 
 /// Every format with its name, which is its ending without the dot. A name that ends in another comes first.
-const NAMES: [(Format, &str); 9] = [
+const NAMES: [(Format, &str); 10] = [
     (Format::Twitter, "twitter.csv"),
     (Format::Csv, "csv"),
     (Format::OracleGeneral, "oracleGeneral.bin"),
@@ -36,6 +38,7 @@ const NAMES: [(Format, &str); 9] = [
     (Format::Arc, "lis"),
     (Format::Lirs, "trc"),
     (Format::Ids, "txt"),
+    (Format::Parquet, "parquet"),
 ];
 
 /// How a trace's bytes are packed.

@@ -7,8 +7,9 @@ use crate::format::{Compression, Format};
 use crate::lcs::Lcs;
 use crate::lists::{Arc, Ids, Lirs};
 use crate::request::{NextAccess, Request};
+use crate::table::Table;
 use crate::vscsi::Vscsi;
-use std::io::Read;
+use std::io::{Read, Seek};
 
 /// What a format's reader does.
 pub(crate) trait Source {
@@ -81,14 +82,26 @@ pub fn open<'a>(name: &str, input: impl Read + 'a, options: &Options) -> Result<
         Problem::Fault(fault) => fault.named(name),
         Problem::Unfit(reason) => unfit(name, reason),
     })?;
-    Ok(Reader {
-        source,
-        file: name.into(),
-        skips: options.skip_bad,
-        skipped: 0,
-        first_skipped: None,
-        is_over: false,
-    })
+    Ok(Reader::new(name, source, options))
+}
+
+/// Reads the trace called `name` from a file that can be sought: [`open`] for all formats, Parquet too.
+///
+/// # Errors
+/// Those of [`open`].
+pub fn open_file(
+    name: &str,
+    file: impl Read + Seek + Send + 'static,
+    options: &Options,
+) -> Result<Reader<'static>, Error> {
+    let format = options.format.map_or_else(|| Format::of_name(name), Ok)?;
+    let (compression, _) = Compression::of_name(name);
+    if format != Format::Parquet || compression != Compression::Plain {
+        return open(name, file, options);
+    }
+    check_fit(name, format, options)?;
+    let table = Table::new(file).map_err(|fault| fault.named(name))?;
+    Ok(Reader::new(name, Box::new(table), options))
 }
 
 fn unfit(name: &str, reason: impl Into<String>) -> Error {
@@ -143,6 +156,10 @@ fn source<'a>(
         Format::OracleGeneral => Box::new(Lcs::oracle_general(input)),
         Format::Lcs => Box::new(Lcs::with_header(input)?),
         Format::Vscsi => Box::new(Vscsi::new(input)?),
+        Format::Parquet => {
+            let reason = "Parquet is read from a file, which is neither a pipe nor packed";
+            return Err(Problem::Unfit(reason.into()));
+        }
     })
 }
 
@@ -176,7 +193,18 @@ fn csv_source<'a>(
     Ok(Box::new(csv))
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(name: &str, source: Box<dyn Source + 'a>, options: &Options) -> Self {
+        Reader {
+            source,
+            file: name.into(),
+            skips: options.skip_bad,
+            skipped: 0,
+            first_skipped: None,
+            is_over: false,
+        }
+    }
+
     /// How many malformed lines or records were passed over.
     pub fn skipped(&self) -> u64 {
         self.skipped

@@ -7,6 +7,7 @@ use crate::format::{Compression, Format};
 use crate::lcs;
 use crate::request::{NextAccess, Request};
 use crate::summary::Facts;
+use crate::table_writer::TableWriter;
 use std::io::{self, Write};
 
 /// Bytes gathered before they are packed.
@@ -27,12 +28,21 @@ pub struct WriteOptions {
 }
 
 /// Writes requests.
-pub struct Writer<W: Write> {
-    body: Body,
-    output: Packer<W>,
-    block: Vec<u8>,
+pub struct Writer<W: Write + Send> {
+    sink: Sink<W>,
     file: String,
     count: u64,
+}
+
+enum Sink<W: Write + Send> {
+    /// A row or record behind the other, gathered in a block.
+    Rows {
+        body: Body,
+        output: Packer<W>,
+        block: Vec<u8>,
+    },
+    /// Columns.
+    Table(Box<TableWriter<W>>),
 }
 
 enum Body {
@@ -54,7 +64,7 @@ impl Format {
     }
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write + Send> Writer<W> {
     /// Writes the trace called `name`; the name's endings tell format and compression.
     ///
     /// ```
@@ -77,31 +87,23 @@ impl<W: Write> Writer<W> {
                 "the format {format} has no columns to choose"
             )));
         }
-        let columns = options.columns.as_deref().unwrap_or(COLUMNS);
-        let mut header = Vec::new();
-        let body = match format {
-            Format::Csv => {
-                header = format!("{columns}\n").into_bytes();
-                Body::Csv(chosen(columns).map_err(unfit)?)
+        let (compression, _) = Compression::of_name(name);
+        let unwritable = |source| unwritable(name, source);
+        let sink = if format == Format::Parquet {
+            if compression != Compression::Plain {
+                return Err(unfit("Parquet packs its pages itself".into()));
             }
-            Format::Twitter => Body::Twitter,
-            Format::Ids => Body::Ids,
-            Format::OracleGeneral => Body::OracleGeneral,
-            Format::Lcs => {
-                header = lcs::header(options.facts.as_ref());
-                Body::Lcs
-            }
-            Format::Arc | Format::Lirs | Format::Vscsi => {
-                let known = "csv, twitter.csv, oracleGeneral, lcs and txt";
-                return Err(unfit(format!("{format} is read only; written are {known}")));
+            Sink::Table(Box::new(TableWriter::new(output).map_err(unwritable)?))
+        } else {
+            let (body, header) = body(format, options).map_err(unfit)?;
+            Sink::Rows {
+                body,
+                output: Packer::new(compression, output).map_err(unwritable)?,
+                block: header,
             }
         };
-        let (compression, _) = Compression::of_name(name);
-        let packer = Packer::new(compression, output);
         Ok(Writer {
-            body,
-            output: packer.map_err(|source| unwritable(name, source))?,
-            block: header,
+            sink,
             file: name.into(),
             count: 0,
         })
@@ -113,44 +115,39 @@ impl<W: Write> Writer<W> {
     /// A number that the format has no room for, an unwritable stream.
     pub fn write(&mut self, request: &Request) -> Result<(), Error> {
         self.count += 1;
-        let encoded = match &self.body {
-            Body::Csv(columns) => {
-                csv_line(request, columns, &mut self.block);
-                Ok(())
+        let written = match &mut self.sink {
+            Sink::Table(table) => table.write(request),
+            Sink::Rows {
+                body,
+                output,
+                block,
+            } => {
+                if let Err((expected, number)) = body.encode(request, block) {
+                    return Err(self.misfit(expected, number));
+                }
+                if block.len() < BLOCK_BYTES {
+                    return Ok(());
+                }
+                let written = output.write_all(block);
+                block.clear();
+                written
             }
-            Body::Twitter => {
-                twitter_line(request, &mut self.block);
-                Ok(())
-            }
-            Body::Ids => {
-                decimal(request.key, &mut self.block);
-                self.block.push(b'\n');
-                Ok(())
-            }
-            Body::OracleGeneral => oracle_record(request, &mut self.block),
-            Body::Lcs => lcs_record(request, &mut self.block),
         };
-        encoded.map_err(|(expected, number)| self.misfit(expected, number))?;
-        if self.block.len() >= BLOCK_BYTES {
-            self.flush()?;
-        }
-        Ok(())
+        written.map_err(|source| unwritable(&self.file, source))
     }
 
     /// Writes what is left and the compression's end.
     ///
     /// # Errors
     /// An unwritable stream.
-    pub fn finish(mut self) -> Result<W, Error> {
-        self.flush()?;
-        let finished = self.output.finish();
+    pub fn finish(self) -> Result<W, Error> {
+        let finished = match self.sink {
+            Sink::Table(table) => table.finish(),
+            Sink::Rows {
+                mut output, block, ..
+            } => output.write_all(&block).and_then(|()| output.finish()),
+        };
         finished.map_err(|source| unwritable(&self.file, source))
-    }
-
-    fn flush(&mut self) -> Result<(), Error> {
-        let written = self.output.write_all(&self.block);
-        self.block.clear();
-        written.map_err(|source| unwritable(&self.file, source))
     }
 
     #[cold]
@@ -168,6 +165,41 @@ fn unwritable(file: &str, source: io::Error) -> Error {
     Error::Unwritable {
         file: file.into(),
         source,
+    }
+}
+
+/// How a format's rows are written, and what stands before them.
+fn body(format: Format, options: &WriteOptions) -> Result<(Body, Vec<u8>), String> {
+    Ok(match format {
+        Format::Csv => {
+            let columns = options.columns.as_deref().unwrap_or(COLUMNS);
+            let header = format!("{columns}\n").into_bytes();
+            (Body::Csv(chosen(columns)?), header)
+        }
+        Format::Twitter => (Body::Twitter, Vec::new()),
+        Format::Ids => (Body::Ids, Vec::new()),
+        Format::OracleGeneral => (Body::OracleGeneral, Vec::new()),
+        Format::Lcs => (Body::Lcs, lcs::header(options.facts.as_ref())),
+        Format::Arc | Format::Lirs | Format::Vscsi | Format::Parquet => {
+            let known = "csv, twitter.csv, oracleGeneral, lcs, parquet and txt";
+            return Err(format!("{format} is read only; written are {known}"));
+        }
+    })
+}
+
+impl Body {
+    fn encode(&self, request: &Request, out: &mut Vec<u8>) -> Result<(), Misfit> {
+        match self {
+            Body::Csv(columns) => csv_line(request, columns, out),
+            Body::Twitter => twitter_line(request, out),
+            Body::Ids => {
+                decimal(request.key, out);
+                out.push(b'\n');
+            }
+            Body::OracleGeneral => oracle_record(request, out)?,
+            Body::Lcs => lcs_record(request, out)?,
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is written is read back, in every format that is written and every compression.
 
 use proptest::prelude::*;
+use std::io::Cursor;
 use trace::{
     Error, Facts, Format, NextAccess, Op, Options, Request, Summary, WriteOptions, Writer,
 };
@@ -114,6 +115,14 @@ proptest! {
         for ending in ENDINGS {
             prop_assert_eq!(&round(&format!("t.lcs{ending}"), &requests, &options), &wanted);
         }
+    }
+
+    #[test]
+    fn parquet_keeps_everything(requests in requests()) {
+        let bytes = write("t.parquet", &requests, &WriteOptions::default()).expect("every number fits");
+        let read = trace::open_file("t.parquet", Cursor::new(bytes), &Options::default());
+        let read: Result<Vec<Request>, Error> = read.and_then(Iterator::collect);
+        prop_assert_eq!(read.expect("what was written is well-formed"), requests);
     }
 
     #[test]

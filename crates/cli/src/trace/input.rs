@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
 /// Which trace, and what its name does not tell.
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 pub struct Input {
     /// The trace; - for standard input
     trace: PathBuf,
-    /// Its format: csv, twitter, oracleGeneral, vscsi, lcs, lis, trc or txt [default: as the name ends]
+    /// Its format: csv, twitter, oracleGeneral, vscsi, lcs, lis, trc, txt or parquet [default: as the name ends]
     #[arg(long, value_name = "NAME")]
     format: Option<Format>,
     /// The columns of a csv without a header, such as time,key,-,size
@@ -68,7 +68,7 @@ impl Input {
             file,
             bar: bar.clone(),
         };
-        let reader = ::trace::open(&name, watched, &options)?;
+        let reader = ::trace::open_file(&name, watched, &options)?;
         Ok(Opened { reader, bar })
     }
 }
@@ -100,5 +100,11 @@ impl Read for Watched {
         let read = self.file.read(buffer)?;
         self.bar.inc(read as u64);
         Ok(read)
+    }
+}
+
+impl Seek for Watched {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        self.file.seek(position)
     }
 }

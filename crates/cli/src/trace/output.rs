@@ -16,7 +16,7 @@ pub struct Output {
     /// The file to write; - for standard output, which is csv unless --to says otherwise
     #[arg(value_name = "OUTPUT", default_value = "-")]
     output: PathBuf,
-    /// The format to write: csv, twitter, oracleGeneral, lcs or txt [default: as the name ends]
+    /// The format to write: csv, twitter, oracleGeneral, lcs, parquet or txt [default: as the name ends]
     #[arg(long, value_name = "NAME")]
     to: Option<Format>,
     /// The columns of a csv to write [default: time,key,size,key_size,value_size,op,ttl,client]
@@ -30,7 +30,7 @@ impl Output {
         let name = self.output.display().to_string();
         if self.output.as_os_str() == "-" {
             let format = self.to.unwrap_or(Format::Csv);
-            return self.pour(&name, format, io::stdout().lock(), requests);
+            return self.pour(&name, format, io::stdout(), requests);
         }
         let format = self.to.map_or_else(|| Format::of_name(&name), Ok)?;
         let cannot = || format!("cannot write {name}");
@@ -57,7 +57,7 @@ impl Output {
         &self,
         name: &str,
         format: Format,
-        output: impl Write,
+        output: impl Write + Send,
         requests: impl Iterator<Item = Result<Request, Error>>,
     ) -> Result<()> {
         let mut options = WriteOptions {
