@@ -177,11 +177,12 @@ impl Columns {
     }
 
     /// Whether ids tell all that matters under these rules: nothing expires, is deleted, changes
-    /// its weight or is kept out by a filter.
+    /// its weight or is kept out by a filter, and nobody looks on.
     pub(crate) fn is_plain(&self, rules: &Rules) -> bool {
         let keeps_weight = rules.unit == Unit::Objects || !self.has_size_changes();
         let is_read_only = !self.has_writes() || rules.counts_writes && !self.has_deletes();
-        keeps_weight && is_read_only && !self.has_ttls() && rules.admission.is_none()
+        let is_bare = rules.admission.is_none() && !rules.explains;
+        keeps_weight && is_read_only && is_bare && !self.has_ttls()
     }
 
     /// Whether some request removes its object.
