@@ -47,6 +47,8 @@ macro_rules! eviction_policies {
                 SlabLrc = evict::slab::Slabs<evict::slab::Created>,
                 SlabRandom = evict::slab::Slabs<evict::slab::Drawn>,
                 MemcachedLru = evict::memcached_lru::MemcachedLru,
+                Gdsf = evict::gdsf::Gdsf,
+                Lfuda = evict::lfuda::Lfuda,
             }
             simulated {
                 Belady = evict::belady::Belady,

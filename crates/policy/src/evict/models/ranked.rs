@@ -1,7 +1,9 @@
 //! Policies that evict the lowest rank, as maps that are searched whole.
 
 use super::steps;
+use crate::evict::gdsf::Gdsf;
 use crate::evict::lfu::Lfu;
+use crate::evict::lfuda::Lfuda;
 use crate::evict::lru_k::{LruK, LruKConfig};
 use crate::suite::policy::{NaivePolicy, agrees_with_model};
 use proptest::prelude::*;
@@ -74,7 +76,58 @@ impl NaivePolicy for PlainLruTwo {
     }
 }
 
+/// Each key's frequency and weight, and of all the rank that it got at its last request.
+#[derive(Default)]
+struct PlainGreedyDual {
+    keys: BTreeMap<u64, (u32, u32)>,
+    ranks: BTreeMap<u64, (f64, u64)>,
+    inflation: f64,
+    now: u64,
+    is_by_size: bool,
+}
+
+impl PlainGreedyDual {
+    fn rank(&mut self, key: u64) {
+        self.now += 1;
+        let (frequency, weight) = self.keys[&key];
+        let size = if self.is_by_size { weight } else { 1 };
+        let worth = f64::from(frequency) / f64::from(size);
+        self.ranks.insert(key, (self.inflation + worth, self.now));
+    }
+}
+
+impl NaivePolicy for PlainGreedyDual {
+    fn hit(&mut self, key: u64) {
+        let (frequency, weight) = self.keys[&key];
+        self.keys.insert(key, (frequency + 1, weight));
+        self.rank(key);
+    }
+    fn insert(&mut self, key: u64, weight: u32) {
+        self.keys.insert(key, (1, weight));
+        self.rank(key);
+    }
+    fn remove(&mut self, key: u64) {
+        self.ranks.remove(&key);
+    }
+    fn evict(&mut self) -> Option<u64> {
+        let (key, (rank, _)) = pop_lowest(&mut self.ranks)?;
+        self.inflation = rank;
+        Some(key)
+    }
+}
+
 proptest! {
+    #[test]
+    fn gdsf_evicts_as_its_model_whatever_leaves_or_moves(steps in steps()) {
+        let model = PlainGreedyDual { is_by_size: true, ..PlainGreedyDual::default() };
+        agrees_with_model::<Gdsf>(&(), model, 60, &steps, true);
+    }
+
+    #[test]
+    fn lfuda_evicts_as_its_model_whatever_leaves_or_moves(steps in steps()) {
+        agrees_with_model::<Lfuda>(&(), PlainGreedyDual::default(), 60, &steps, true);
+    }
+
     #[test]
     fn lfu_evicts_as_its_model_whatever_leaves_or_moves(steps in steps()) {
         agrees_with_model::<Lfu>(&(), PlainLfu::default(), 60, &steps, true);

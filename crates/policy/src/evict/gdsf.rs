@@ -1,0 +1,212 @@
+//! GDSF: greedy dual, by size and frequency.
+//!
+//! # Idea
+//! An entry is worth its requests divided by its size, so small and popular ones stay. An *inflation*
+//! L, the rank of the last victim, is added when an entry is ranked: who is not asked for any more is
+//! overtaken by newcomers.
+//!
+//! # Source
+//! L. Cherkasova, *Improving WWW proxies performance with greedy-dual-size-frequency caching policy*,
+//! HP Laboratories HPL-98-69R1, 1998. Compared with libCacheSim 0.3.5.
+//!
+//! # State
+//! Per entry: 8 bytes (its place in a heap, its frequency) and 24 in the heap.
+//!
+//! # Cost
+//! hit, insert, remove, evict O(log n).
+//!
+//! # Knobs
+//! None.
+//!
+//! # Departures
+//! The cost of a miss is 1 for all, the source's GDSF-Hits. The source does not take a file that would
+//! be among its own victims; here room is made first and it is taken. That shows in bytes only: on
+//! `web_adaptsize` at 278,854 bytes the reference misses 0.3 % fewer requests but 4.5 % more bytes than
+//! this, as if it refused large objects; by objects the two are within 0.5 %. Among equals the one asked for the longest
+//! ago goes, as in the reference. An entry that changes its weight is ranked anew.
+//!
+//! # Avoid when
+//! Bytes matter more than requests (it gives up the large ones), or hits must be cheap.
+
+use crate::parts::heap::{Heap, Placed};
+use crate::{Admit, Budget, Cells, Eviction, Facts, Meta, OnHit, Policy, Slot};
+use core::marker::PhantomData;
+
+/// An entry's word:
+/// ```text
+/// bit 63        32 31    0
+///    [ frequency ][ place ]
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ranked(u64);
+
+impl Ranked {
+    #[inline]
+    fn new(frequency: u32) -> Self {
+        Ranked(u64::from(frequency) << 32)
+    }
+    #[inline]
+    fn frequency(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+    /// The same with one more request.
+    #[inline]
+    fn with_hit(self) -> Self {
+        Ranked(self.0.checked_add(1 << 32).unwrap_or(self.0))
+    }
+}
+
+impl Placed for Ranked {
+    #[inline]
+    fn place(self) -> u32 {
+        self.0 as u32
+    }
+    #[inline]
+    fn with_place(self, place: u32) -> Self {
+        Ranked(self.0 >> 32 << 32 | u64::from(place))
+    }
+}
+
+impl Meta for Ranked {
+    const BITS: u32 = 64;
+    #[inline]
+    fn pack(self) -> u64 {
+        self.0
+    }
+    #[inline]
+    fn unpack(bits: u64) -> Self {
+        Ranked(bits)
+    }
+}
+
+/// The order of eviction: rank, and among equals the number of the last request.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Rank {
+    /// A positive number, whose bits are ordered as it is.
+    rank_bits: u64,
+    last: u64,
+}
+
+/// What an entry is worth before inflation.
+pub trait Worth: Clone + core::fmt::Debug + Send {
+    /// The name of the policy that goes by it.
+    const NAME: &'static str;
+    /// The worth.
+    fn of(frequency: u32, weight: u32) -> f64;
+}
+
+/// Frequency by size: GDSF.
+#[derive(Clone, Debug)]
+pub struct BySize;
+
+impl Worth for BySize {
+    const NAME: &'static str = "gdsf";
+    #[inline]
+    fn of(frequency: u32, weight: u32) -> f64 {
+        f64::from(frequency) / f64::from(weight.max(1))
+    }
+}
+
+/// GDSF.
+pub type Gdsf = GreedyDual<BySize>;
+
+/// A policy that ranks by worth and inflation.
+#[derive(Clone, Debug)]
+pub struct GreedyDual<W> {
+    heap: Heap<Rank>,
+    /// L.
+    inflation: f64,
+    /// Requests so far.
+    now: u64,
+    worth: PhantomData<W>,
+}
+
+impl<W: Worth> GreedyDual<W> {
+    /// The rank of an entry that is asked for now.
+    #[inline]
+    fn rank(&self, cells: &impl Cells<Ranked>, slot: Slot) -> Rank {
+        let worth = W::of(cells.get(slot).frequency(), cells.weight(slot));
+        Rank {
+            rank_bits: (self.inflation + worth).to_bits(),
+            last: self.now,
+        }
+    }
+}
+
+impl<W: Worth> Policy for GreedyDual<W> {
+    type Meta = Ranked;
+    type Config = ();
+    const NAME: &'static str = W::NAME;
+    const ON_HIT: OnHit = OnHit::Reorder;
+
+    fn new(_capacity: u64, _config: &(), _seed: u64) -> Self {
+        GreedyDual {
+            heap: Heap::new(),
+            inflation: 0.0,
+            now: 0,
+            worth: PhantomData,
+        }
+    }
+
+    fn resize(&mut self, _capacity: u64) {}
+
+    #[inline]
+    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
+        Admit::Yes
+    }
+
+    fn insert(&mut self, cells: &mut impl Cells<Ranked>, slot: Slot) {
+        self.now += 1;
+        cells.set(slot, Ranked::new(1));
+        let rank = self.rank(cells, slot);
+        self.heap.push(cells, slot, rank);
+    }
+
+    #[inline]
+    fn reorder(&mut self, cells: &mut impl Cells<Ranked>, slot: Slot) {
+        self.now += 1;
+        cells.set(slot, cells.get(slot).with_hit());
+        let rank = self.rank(cells, slot);
+        self.heap.rank_anew(cells, slot, rank);
+    }
+
+    fn reweigh(&mut self, cells: &mut impl Cells<Ranked>, slot: Slot, _old_weight: u32) {
+        let rank = self.rank(cells, slot);
+        self.heap.rank_anew(cells, slot, rank);
+    }
+
+    fn moved(&mut self, cells: &mut impl Cells<Ranked>, _old: Slot, new: Slot) {
+        self.heap.moved(cells, new);
+    }
+
+    fn remove(&mut self, cells: &mut impl Cells<Ranked>, slot: Slot) {
+        self.heap.remove(cells, slot);
+    }
+
+    #[inline]
+    fn evict(&mut self, cells: &mut impl Cells<Ranked>, budget: &mut Budget) -> Eviction {
+        let Some((rank, victim)) = self.heap.top() else {
+            return Eviction::Empty;
+        };
+        if !budget.spend() {
+            return Eviction::Again;
+        }
+        self.inflation = f64::from_bits(rank.rank_bits);
+        self.heap.remove(cells, victim);
+        Eviction::Victim(victim)
+    }
+
+    fn usage(&self, cells: &impl Cells<Ranked>, slot: Slot) -> (Option<u64>, Option<u32>) {
+        (None, Some(cells.get(slot).frequency()))
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.heap.heap_bytes()
+    }
+
+    fn check(&self, cells: &impl Cells<Ranked>) {
+        self.heap.check(cells);
+        assert!(self.inflation.is_finite());
+        assert!(self.inflation >= 0.0);
+    }
+}
