@@ -1,5 +1,6 @@
 //! `mayfly sim`: traces against policies and sizes.
 
+use crate::trace::arguments::ttl_mix;
 use ::sim::report::{self, Row};
 use ::sim::{
     Columns, Configuration, Interner, Interning, Rules, Size, Unit, replay_count, scaled, sweep,
@@ -16,7 +17,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-use trace::{Sample, TtlMix, TtlMixError};
+use trace::{Sample, TtlMix};
 
 /// How often the progress bar is drawn.
 const DRAWN_EVERY: Duration = Duration::from_millis(100);
@@ -73,8 +74,8 @@ pub struct Arguments {
     #[arg(long, value_name = "INDEX", default_value = "wheel")]
     expiry: ExpirySpec,
     /// Lifetimes by key instead of the trace's: a published mix (cluster4), or '60s:0.4 1h:0.6'
-    #[arg(long, value_name = "MIX")]
-    ttl_mix: Option<String>,
+    #[arg(long, value_name = "MIX", value_parser = ttl_mix)]
+    ttl_mix: Option<TtlMix>,
     /// Let nothing expire, whatever the trace says
     #[arg(long, conflicts_with = "ttl_mix")]
     ignore_ttl: bool,
@@ -163,22 +164,10 @@ impl Arguments {
         })
     }
 
-    fn ttl_mix(&self) -> Result<Option<(TtlMix, u64)>> {
-        let Some(text) = &self.ttl_mix else {
-            return Ok(None);
-        };
-        let mix = match TtlMix::published(text) {
-            Err(TtlMixError::UnknownCluster(_)) if text.contains(':') => TtlMix::parse(text),
-            other => other,
-        };
-        let mix = mix.with_context(|| format!("--ttl-mix {text}"))?;
-        Ok(Some((mix, self.seed)))
-    }
-
     fn read(&self, path: &str) -> Result<Columns> {
         let file = File::open(path).with_context(|| format!("cannot open {path}"))?;
         let how = Interning {
-            ttl_mix: self.ttl_mix()?,
+            ttl_mix: self.ttl_mix.clone().map(|mix| (mix, self.seed)),
             ignores_ttls: self.ignore_ttl,
             sample: self.sample.map(|share| Sample::of_share(share, self.seed)),
             memory_limit: self.memory_limit(),

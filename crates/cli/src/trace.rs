@@ -1,6 +1,7 @@
 //! `mayfly trace`: looks at traces, converts, cuts, samples and makes them.
 
-mod arguments;
+mod analyze;
+pub mod arguments;
 mod input;
 mod made;
 mod output;
@@ -25,6 +26,8 @@ pub struct Arguments {
 enum Command {
     /// Print the first requests and what the trace is made of.
     Show(show::Arguments),
+    /// Tell what the workload is like: rates, TTLs, popularity, sizes, reuse, one-hit wonders, scans.
+    Analyze(analyze::Arguments),
     /// Write a trace in another format or compression.
     Convert(Convert),
     /// Keep the requests of a range of numbers or of time.
@@ -78,6 +81,7 @@ struct Sampling {
 pub fn run(arguments: Arguments) -> Result<()> {
     let result = match arguments.command {
         Command::Show(show) => show.run(),
+        Command::Analyze(analyze) => analyze.run(),
         Command::Convert(convert) => convert.run(),
         Command::Cut(cut) => cut.run(),
         Command::Sample(sampling) => sampling.run(),

@@ -251,3 +251,40 @@ fn what_is_wrong_is_told_with_its_place_and_leaves_nothing_behind() {
         assert!(error.contains(wanted), "{arguments:?}: {error}");
     }
 }
+
+#[test]
+fn a_workload_is_analyzed() {
+    let folder = Folder::new("analyze");
+    let path = folder.path("made.csv.zst");
+    let made = ["generate", "--requests", "20k", "--objects", "1000"];
+    told(&[&made[..], &[&path]].concat());
+    let text = told(&["analyze", &path]);
+    for heading in [
+        "The trace",
+        "Over time",
+        "Popularity",
+        "Reuse",
+        "One-hit wonders",
+    ] {
+        assert!(
+            text.lines().any(|line| line == heading),
+            "{heading}: {text}"
+        );
+    }
+    assert!(!text.lines().any(|line| line == "TTLs"), "{text}");
+    let json = told(&["analyze", &path, "--ttl-mix", "60s:0.5 1h:0.5", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!(json["requests"], 20_000);
+    assert_eq!(json["ttls"]["distinct"], 2);
+}
+
+#[test]
+fn what_cannot_be_analyzed_is_said() {
+    let folder = Folder::new("analyze-bad");
+    let path = folder.path("none.csv");
+    fs::write(&path, "time,key,size\n").expect("the folder is writable");
+    assert!(refused(&["analyze", &path]).contains("no request"));
+    assert!(refused(&["analyze", &path, "--objects", "0"]).contains("expected 1 to"));
+    let unknown = refused(&["analyze", &path, "--ttl-mix", "cluster999"]);
+    assert!(unknown.contains("cluster999"), "{unknown}");
+}

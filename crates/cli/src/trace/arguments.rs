@@ -1,5 +1,7 @@
 //! Numbers, spans of time and ranges, as people write them on a command line.
 
+use ::trace::{TtlMix, TtlMixError};
+
 /// From a number up to another, which is not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
@@ -71,6 +73,14 @@ pub fn delimiter(text: &str) -> Result<u8, String> {
         b"tab" | b"\\t" => Ok(b'\t'),
         &[byte] if byte.is_ascii() => Ok(byte),
         _ => Err(format!("{text:?} is not one character, or tab")),
+    }
+}
+
+/// Reads a published mix of lifetimes, `cluster4`, or one of one's own, `60s:0.4 1h:0.6`.
+pub fn ttl_mix(text: &str) -> Result<TtlMix, TtlMixError> {
+    match TtlMix::published(text) {
+        Err(TtlMixError::UnknownCluster(_)) if text.contains(':') => TtlMix::parse(text),
+        told => told,
     }
 }
 

@@ -38,6 +38,11 @@ pub struct Opened {
 }
 
 impl Input {
+    /// The trace's name, for messages.
+    pub fn name(&self) -> String {
+        self.trace.display().to_string()
+    }
+
     /// Whether it can be read only once.
     pub fn is_stream(&self) -> bool {
         self.trace.as_os_str() == "-"
@@ -52,7 +57,7 @@ impl Input {
             skip_lines: self.skip_lines,
             skip_bad: self.skip_bad,
         };
-        let name = self.trace.display().to_string();
+        let name = self.name();
         if self.is_stream() {
             let bar = ProgressBar::hidden();
             let reader = ::trace::open(&name, io::stdin().lock(), &options)?;

@@ -60,6 +60,14 @@ pub fn count(number: f64) -> String {
     }
 }
 
+/// A number that may be small.
+fn rate(number: f64) -> String {
+    match number {
+        n if n < 10.0 => format!("{n:.2}"),
+        n => count(n),
+    }
+}
+
 /// A share in percent, with as many digits as tell something.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
@@ -336,7 +344,7 @@ fn over_time(over_time: &OverTime, has_time: bool) -> Findings {
     if has_time {
         let seconds = over_time.width as f64 / 1000.0;
         let (low, high) = range(|w| w.requests as f64);
-        let (low, high) = (count(low / seconds), count(high / seconds));
+        let (low, high) = (rate(low / seconds), rate(high / seconds));
         part.add("requests a second", format!("{low} to {high}"));
     }
     let (low, high) = range(|w| w.objects);

@@ -1,0 +1,60 @@
+//! `trace analyze`.
+
+use super::arguments;
+use super::input::Input;
+use ::sim::analyze::{Analysis, Analyzer, OBJECTS_DEFAULT};
+use ::trace::TtlMix;
+use anyhow::{Result, bail};
+use std::io::Write;
+
+/// Arguments of `mayfly trace analyze`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    /// Lifetimes by key instead of the trace's: a published mix (cluster4), or '60s:0.4 1h:0.6'
+    #[arg(long, value_name = "MIX", value_parser = arguments::ttl_mix)]
+    ttl_mix: Option<TtlMix>,
+    /// Determines which objects get which lifetime
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Objects that are followed one by one, some 140 bytes each; a sample of the keys when there are more
+    #[arg(long, value_name = "COUNT", value_parser = arguments::count, default_value_t = OBJECTS_DEFAULT as u64)]
+    objects: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Arguments {
+    /// Runs it.
+    pub fn run(&self) -> Result<()> {
+        let analysis = self.analyze()?;
+        let text = match self.json {
+            true => serde_json::to_string_pretty(&analysis)? + "\n",
+            false => analysis.to_text(),
+        };
+        std::io::stdout().write_all(text.as_bytes())?;
+        Ok(())
+    }
+
+    fn analyze(&self) -> Result<Analysis> {
+        if !(1..=u64::from(u32::MAX)).contains(&self.objects) {
+            bail!("--objects {}: expected 1 to {}", self.objects, u32::MAX);
+        }
+        let mut opened = self.input.open()?;
+        let mut analyzer = Analyzer::new(self.objects as usize);
+        for request in opened.requests() {
+            let mut request = request?;
+            if let Some(mix) = &self.ttl_mix {
+                request.ttl_ms = mix.ttl_ms(request.key, self.seed);
+            }
+            analyzer.push(&request);
+        }
+        opened.finish();
+        match analyzer.finish() {
+            Some(analysis) => Ok(analysis),
+            None => bail!("{}: there is no request in it", self.input.name()),
+        }
+    }
+}
