@@ -429,7 +429,8 @@ fn wanted(index: usize, descriptor: &ColumnDescriptor) -> Option<Wanted> {
     })
 }
 
-/// Calls the decoder. It panics on some damaged files, which then are unreadable like others.
+/// Calls the decoder. It panics on some damaged files, such as one with a number that goes on for too
+/// many bytes (an assertion in `util/bit_util.rs` of parquet 60.1): they are unreadable like others.
 fn guarded<T>(row: u64, decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Fault> {
     match catch_unwind(AssertUnwindSafe(decode)) {
         Ok(decoded) => decoded.map_err(|error| unreadable(row, io::Error::other(error))),
