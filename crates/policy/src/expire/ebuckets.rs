@@ -350,6 +350,8 @@ impl Ebuckets {
         if before != NONE {
             self.segments.get_mut(before).next = next;
             if next == NONE {
+                // `last` is the first; it may be `before` itself.
+                self.segments.get_mut(before).last = last;
                 self.segments.get_mut(last).last = before;
             } else {
                 self.segments.get_mut(next).before = before;
@@ -633,6 +635,32 @@ mod tests {
             index.check(&host);
         }
         assert_eq!((index.tree.len(), index.segments.len), (2, 2));
+    }
+
+    #[test]
+    fn extended_buckets_survive_that_their_segments_move() {
+        // When the last segment of a bucket went, the one before it did not learn where the first
+        // had moved since.
+        let (mut host, mut index, mut slots) = filled((0..300).map(|number| number % 4));
+        let mut chance = Chance::new(1);
+        for round in 0..20_000 {
+            let deadline = Tick(START + round / 150 + chance.below(4));
+            let place = chance.below(slots.len() as u64) as usize;
+            let slot = slots[place];
+            if round % 3 == 0 {
+                index.remove(&mut host, slot);
+                host.free(slot);
+                slots[place] = host.add(0, 1, Some(deadline));
+                host.tell(slots[place]);
+                index.insert(&mut host, slots[place]);
+            } else {
+                let old = host.set_deadline(slot, Some(deadline));
+                index.update(&mut host, slot, old.expect("it had one"));
+            }
+            if round % 8 == 0 {
+                index.check(&host);
+            }
+        }
     }
 
     #[test]
