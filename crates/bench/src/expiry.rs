@@ -1,6 +1,7 @@
 //! `bench expiry`: the experiments that compare expiry indexes, ours and others' servers.
 
 mod gist;
+mod in_process;
 mod platform;
 
 use crate::contestant::{Contest, Entrant};
@@ -19,6 +20,8 @@ enum Experiment {
     Platform(platform::Platform),
     /// Millions of keys with and without TTLs: memory, load time, GET, TTL, a flood of short TTLs
     Gist(gist::Gist),
+    /// Every index by itself on a simulated clock: bytes, CPU, lag, for many shapes of TTLs
+    InProcess(in_process::InProcess),
 }
 
 impl Expiry {
@@ -27,6 +30,7 @@ impl Expiry {
         match &self.experiment {
             Experiment::Platform(platform) => platform.run(),
             Experiment::Gist(gist) => gist.run(),
+            Experiment::InProcess(in_process) => in_process.run(),
         }
     }
 }

@@ -29,7 +29,7 @@ pub const ROOMS: [Room; 11] = [
     room(1, "cache", &["policy"]),
     room(2, "store", &["cache", "policy"]),
     room(3, "server", &["store", "wire"]),
-    room(3, "bench", &["wire", "trace", "report"]),
+    room(3, "bench", &["wire", "trace", "report", "policy"]),
     room(3, "sim", &["cache", "policy", "report", "trace"]),
     room(
         4,

@@ -1,0 +1,105 @@
+//! Who wins what: memory, lag and CPU of the indexes that reclaim by themselves.
+
+use super::trial::Figures;
+use serde::Serialize;
+
+/// The index that the others are compared with.
+const OURS: &str = "wheel";
+/// Never reclaims: a floor of cost, not a contestant.
+const FLOOR: &str = "lazy";
+/// So little is a tie.
+const TIE: f64 = 1.001;
+
+/// One of the three.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Win {
+    pub of: &'static str,
+    /// Those that share the best value.
+    pub by: Vec<String>,
+    pub best: f64,
+    /// The value of the index that the others are compared with.
+    pub ours: Option<f64>,
+}
+
+impl Win {
+    /// Whether ours is among the best.
+    pub fn is_ours(&self) -> bool {
+        self.by.iter().any(|name| name == OURS)
+    }
+
+    /// In words.
+    pub fn line(&self, unit: &str) -> String {
+        let best = crate::table::number(self.best);
+        let mut line = format!("{}: {} {best} {unit}", self.of, self.by.join(", "));
+        if let (false, Some(ours)) = (self.is_ours(), self.ours) {
+            let more = (ours / self.best - 1.0) * 100.0;
+            line += &format!(
+                " ({OURS} {} {unit}, +{more:.0} %)",
+                crate::table::number(ours)
+            );
+        }
+        line
+    }
+}
+
+/// The three, over the rows of one shape and size.
+pub(super) fn wins<'a>(rows: impl Iterator<Item = (&'a str, &'a Figures)> + Clone) -> [Win; 3] {
+    let contestants = rows.filter(|(name, _)| *name != FLOOR);
+    let win = |of: &'static str, value: fn(&Figures) -> f64| {
+        let values = contestants
+            .clone()
+            .map(|(name, figures)| (name, value(figures)));
+        let best = values
+            .clone()
+            .map(|(_, value)| value)
+            .fold(f64::INFINITY, f64::min);
+        Win {
+            of,
+            by: values
+                .clone()
+                .filter(|(_, value)| *value <= best * TIE)
+                .map(|(name, _)| name.to_owned())
+                .collect(),
+            best,
+            ours: values
+                .clone()
+                .find(|(name, _)| *name == OURS)
+                .map(|(_, value)| value),
+        }
+    };
+    [
+        win("memory", |figures| figures.memory_per_item),
+        win("lag", |figures| figures.lag_ms_mean),
+        win("CPU", |figures| figures.cpu_ns),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_floor_does_not_compete_and_ties_are_shared() {
+        let figures = |memory: f64, lag: f64, cpu: f64| Figures {
+            memory_per_item: memory,
+            lag_ms_mean: lag,
+            cpu_ns: cpu,
+            ..Figures::default()
+        };
+        let rows = [
+            ("wheel", figures(4.0, 0.0, 12.0)),
+            ("radix", figures(12.0, 0.0, 90.0)),
+            ("crawler", figures(8.0, 30.0, 10.0)),
+            ("lazy", figures(0.0, 900.0, 1.0)),
+        ];
+        let [memory, lag, cpu] = wins(rows.iter().map(|(name, figures)| (*name, figures)));
+        assert_eq!(memory.by, ["wheel"]);
+        assert_eq!(lag.by, ["wheel", "radix"]);
+        assert_eq!(cpu.by, ["crawler"]);
+        assert!(!cpu.is_ours());
+        assert_eq!(
+            cpu.line("ns"),
+            "CPU: crawler 10.0 ns (wheel 12.0 ns, +20 %)"
+        );
+    }
+}
