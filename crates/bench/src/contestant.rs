@@ -435,6 +435,11 @@ impl Server {
         Ok((sum * 1e9) as u64)
     }
 
+    /// CPU nanoseconds in user mode, where the process is known.
+    pub(crate) fn user_ns(&self) -> Result<Option<u64>> {
+        self.pid.map(process::user_ns).transpose()
+    }
+
     /// Resident bytes: from the system where the process is known, else as the server itself tells.
     pub(crate) fn resident_bytes(&self, client: &mut Client) -> Result<f64> {
         match self.pid {

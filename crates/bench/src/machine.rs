@@ -17,9 +17,15 @@ impl Machine {
     pub(crate) fn here() -> Machine {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let kernel = read("/proc/sys/kernel/osrelease").trim().to_owned();
+        let cpus = read("/proc/cpuinfo");
+        // This thread may be pinned: what it may use is not what there is.
+        let cores = cpus
+            .lines()
+            .filter(|line| line.starts_with("processor"))
+            .count();
         Machine {
-            cpu: field(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown".into()),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cpu: field(&cpus, "model name").unwrap_or_else(|| "unknown".into()),
+            cores: cores.max(1),
             memory_bytes: field(&read("/proc/meminfo"), "MemTotal")
                 .and_then(|text| text.trim_end_matches(" kB").parse::<u64>().ok())
                 .map_or(0, |kib| kib * 1024),

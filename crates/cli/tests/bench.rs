@@ -110,8 +110,7 @@ fn a_storm_passes_and_its_memory_comes_back() {
 fn the_platform_compares_every_contestant_with_its_reference() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("platform");
     let html = folder.join("report.html");
-    let text =
-        "expiry platform --factor 100 --operations 2000 --group a-small-60-2,i-small-15+30-1";
+    let text = "expiry platform --factor 100 --operations 2000 --group a-small-60-2,i-small-15+30-1 --target 20000";
     let indexes = "--index sampled:release=5:shards=8,buckets:120x1000,wheel";
     let (place, page) = (folder.display(), html.display());
     let report = report(&format!(

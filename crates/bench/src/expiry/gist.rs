@@ -44,7 +44,7 @@ pub(super) struct Gist {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "wheel,sampled,buckets:120x1000,ordered"
+        default_value = "wheel,radix,radix-capped,ebuckets,buckets:120x1000,sampled"
     )]
     index: Vec<String>,
     /// How many keys are loaded

@@ -62,6 +62,10 @@ pub(super) struct Platform {
     /// Only these groups, such as a-large-60-4: workload, size, TTLs by +, clients
     #[arg(long, value_delimiter = ',', conflicts_with = "full")]
     group: Vec<Group>,
+    /// Operations a second at most, as YCSB's -target: memory is then compared at equal load [default:
+    /// as fast as replies come]
+    #[arg(long, value_name = "RATE")]
+    target: Option<f64>,
     /// Operations of every run, instead of what its size says; not scaled
     #[arg(long, value_parser = arguments::count)]
     operations: Option<u64>,
@@ -108,6 +112,7 @@ struct Report {
     machine: Machine,
     factor: u32,
     hz: u32,
+    target: Option<f64>,
     records: u64,
     value_bytes: usize,
     reference: Option<String>,
@@ -122,8 +127,11 @@ impl Platform {
     pub(super) fn run(&self) -> Result<()> {
         let scale = Scale::new(if self.paper_scale { 1 } else { self.factor })?;
         let is_sound = self.records >= u64::from(scale.factor()) && self.value_size <= 1 << 20;
-        if !is_sound || self.operations == Some(0) {
-            let text = "--records must be at least the factor, --value-size at most 1 MiB, --operations above 0";
+        let has_pace = self
+            .target
+            .is_none_or(|target| (1.0..=1e7).contains(&target));
+        if !is_sound || !has_pace || self.operations == Some(0) {
+            let text = "--records must be at least the factor, --value-size at most 1 MiB, --operations above 0, --target from 1 to 10m";
             return Err(Error::Usage(text.into()));
         }
         let contestants = contestants(&self.contest, &self.index, |spec| {
@@ -153,6 +161,14 @@ impl Platform {
         takes_all || !plan::is_of_first_group_only(&contestant.name)
     }
 
+    fn shape(&self, group: &Group) -> Shape {
+        Shape {
+            connections: group.clients,
+            pipeline: 1,
+            is_stream: self.target.is_some(),
+        }
+    }
+
     fn measure(&self, group: &Group, contestant: &Contestant, scale: Scale) -> Result<Run> {
         let server = contestant.entrant.start(&Settings {
             hz: Some(self.hz),
@@ -170,30 +186,28 @@ impl Platform {
         let records = scale.count(self.records);
         let stream = Stream::new(group.workload, records, ttls_ms, self.seed);
         let empty_bytes = server.client()?.info_number("memory", "used_memory")?;
-        let shape = Shape {
-            connections: group.clients,
-            pipeline: 1,
-            is_stream: false,
-        };
-        let mut load = Load::connect(&server.label, server.address, shape)?;
+        let mut load = Load::connect(&server.label, server.address, self.shape(group))?;
         let shared = Shared::new();
-        let mut clients = Clients::new(stream, operations, self.value_size, shared.clone());
+        let clients = Clients::new(stream, operations, self.value_size, shared.clone());
+        let mut clients = clients.paced(self.target);
         let is_over = AtomicBool::new(false);
-        let cpu_start = server.cpu_ns()?;
-        let (seconds, cpu_end, looks) = std::thread::scope(|scope| {
+        let (cpu_start, user_start) = (server.cpu_ns()?, server.user_ns()?);
+        let (seconds, cpu_end, user_end, looks) = std::thread::scope(|scope| {
             let pause = scale.look_pause();
             let monitor = Monitor::start(scope, &server, shared.clone(), pause, &is_over);
             let start = Instant::now();
             let result = load.run(&mut clients);
-            let (seconds, cpu_end) = (start.elapsed().as_secs_f64(), server.cpu_ns());
+            let seconds = start.elapsed().as_secs_f64();
+            let (cpu_end, user_end) = (server.cpu_ns(), server.user_ns());
             if result.is_ok() {
                 std::thread::sleep(std::time::Duration::from_millis(longest));
             }
             let looks = monitor.finish();
             result?;
-            Ok::<_, Error>((seconds, cpu_end?, looks?))
+            Ok::<_, Error>((seconds, cpu_end?, user_end?, looks?))
         })?;
-        let cpu_ns = cpu_end.saturating_sub(cpu_start) as f64;
+        let per_operation =
+            |start: u64, end: u64| end.saturating_sub(start) as f64 / 1e3 / operations as f64;
         let seen = clients.finish();
         if let Some(text) = seen.error {
             return Err(Error::server(&server.label, format!("it answered {text}")));
@@ -201,7 +215,9 @@ impl Platform {
         let mut summary = self.summarise(&server, &looks, empty_bytes)?;
         summary.seconds = seconds;
         summary.operations_per_second = operations as f64 / seconds;
-        summary.cpu_us_per_operation = cpu_ns / 1e3 / operations as f64;
+        summary.cpu_us_per_operation = per_operation(cpu_start, cpu_end);
+        let user = user_start.zip(user_end);
+        summary.user_us_per_operation = user.map(|(start, end)| per_operation(start, end));
         summary.cpu_seconds = server.cpu_ns()?.saturating_sub(cpu_start) as f64 / 1e9;
         summary.hit_ratio = seen.hit_ratio;
         Ok(Run {
@@ -278,6 +294,7 @@ impl Platform {
             machine: Machine::here(),
             factor: scale.factor(),
             hz: self.hz,
+            target: self.target,
             records: scale.count(self.records),
             value_bytes: self.value_size,
             reference,
@@ -306,6 +323,7 @@ fn table(report: &Report) -> Table {
         "contestant",
         "kops/s",
         "CPU µs/op",
+        "user",
         "peak",
         "mean",
         "above floor",
@@ -328,6 +346,7 @@ fn table(report: &Report) -> Table {
             run.contestant.clone(),
             number(summary.operations_per_second / 1e3),
             number(summary.cpu_us_per_operation),
+            summary.user_us_per_operation.map_or("–".into(), number),
             mib(summary.peak_bytes),
             mib(summary.mean_bytes),
             mib(summary.peak_above_floor_bytes),

@@ -6,7 +6,7 @@ use crate::latency::{Latencies, Percentiles};
 use crate::load::{Driver, Next};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What clients and monitor both know.
 #[derive(Clone)]
@@ -58,6 +58,8 @@ pub(super) struct Step {
 pub(super) struct Clients {
     stream: Stream,
     left: u64,
+    /// When the next operation is due, and the pause between two; none sends as fast as replies come.
+    pace: Option<(Instant, Duration)>,
     value: Vec<u8>,
     shared: Shared,
     latencies: Latencies,
@@ -83,6 +85,7 @@ impl Clients {
         Clients {
             stream,
             left: operations,
+            pace: None,
             value: crate::keys::value(value_size),
             shared,
             latencies: Latencies::new(),
@@ -90,6 +93,13 @@ impl Clients {
             misses: 0,
             error: None,
         }
+    }
+
+    /// So many operations a second at most, as YCSB's `-target`.
+    pub(super) fn paced(mut self, target: Option<f64>) -> Clients {
+        let pause = target.map(|target| Duration::from_secs_f64(1.0 / target));
+        self.pace = pause.map(|pause| (self.shared.start, pause));
+        self
     }
 
     pub(super) fn finish(self) -> Seen {
@@ -121,6 +131,12 @@ impl Driver for Clients {
     fn next(&mut self, now: Instant, out: &mut Vec<u8>) -> Next<Step> {
         if self.left == 0 {
             return Next::End;
+        }
+        if let Some((due, pause)) = &mut self.pace {
+            if now < *due {
+                return Next::NotBefore(*due);
+            }
+            *due += *pause;
         }
         self.left -= 1;
         let (operation, key, ttl_ms) = self.stream.next().expect("the stream is endless");
@@ -193,6 +209,22 @@ mod tests {
             sent.push(line.trim_end().to_owned());
         }
         (sent, clients)
+    }
+
+    #[test]
+    fn paced_operations_are_not_sent_before_they_are_due() {
+        let shared = Shared::new();
+        let start = shared.start;
+        let stream = Stream::new(Workload::A, 10, vec![60_000], 1);
+        let mut clients = Clients::new(stream, 3, 10, shared).paced(Some(10.0));
+        let mut sends = |ms| {
+            let now = start + Duration::from_millis(ms);
+            matches!(clients.next(now, &mut Vec::new()), Next::Request(_))
+        };
+        assert_eq!(
+            [0, 50, 99, 100, 150, 200].map(&mut sends),
+            [true, false, false, true, false, true]
+        );
     }
 
     #[test]

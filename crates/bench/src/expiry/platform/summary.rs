@@ -9,6 +9,8 @@ pub(super) struct Summary {
     pub seconds: f64,
     pub operations_per_second: f64,
     pub cpu_us_per_operation: f64,
+    /// In user mode alone, where the process is known: the rest is the kernel's, mostly for sockets.
+    pub user_us_per_operation: Option<f64>,
     /// Of the server, from the start until a TTL after the end.
     pub cpu_seconds: f64,
     pub hit_ratio: f64,
