@@ -177,7 +177,8 @@ pub enum Eviction {
 /// The host's order of calls. Hit: `mark` or `reorder`, as `ON_HIT` says. Miss that inserts: `miss`
 /// → (`evict` until there is room) → the entry becomes live → `insert`. An entry that changes its
 /// size in place: `reweigh` after the change. An entry relocated: `moved` after its bits were
-/// copied and the old slot fell vacant. An entry deleted or expired: `remove` while it still lives.
+/// copied and the old slot fell vacant; if its size changed with it, `reweigh` follows, and `moved`
+/// already sees the new weight. An entry deleted or expired: `remove` while it still lives.
 ///
 /// A policy may be told to forget everything by being dropped; it may hold fewer entries than the
 /// host (`volatile-*` policies are told of some entries only).

@@ -13,8 +13,8 @@
 //! Per entry: 8 bytes (two links of 31 bits). Per class: 32 bytes, some hundred of them.
 //!
 //! # Cost
-//! hit: a few list links · insert, remove, relocate O(1) · evict: one step, and for a class without a
-//! slab a look at all classes, some hundred.
+//! hit: a few list links · insert, remove O(1) · relocate: a look at all classes, some hundred · evict: one
+//! step, and for a class without a slab a look at all classes.
 //!
 //! # Knobs
 //! `slab` (1048576; 1 to 1073741824): the weight of a slab. `factor` (1.25; 1.05 to 4.0): from a class to
@@ -134,9 +134,13 @@ impl Policy for MemcachedLru {
         }
     }
 
-    fn moved(&mut self, cells: &mut impl Cells<Node>, _old: Slot, new: Slot) {
-        let class = self.classes.of(cells.weight(new));
-        self.queues[class].list.moved(cells, new);
+    fn moved(&mut self, cells: &mut impl Cells<Node>, old: Slot, new: Slot) {
+        // Not by its weight: that may have changed already, and be told of next. Only a queue whose end
+        // it is needs to know; between others any queue links it.
+        let is_end =
+            |queue: &Class| [queue.list.oldest(), queue.list.newest()].contains(&Some(old));
+        let end = self.queues.iter().position(is_end);
+        self.queues[end.unwrap_or(0)].list.moved(cells, new);
     }
 
     fn remove(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {

@@ -334,6 +334,20 @@ impl<P: Policy> Trial<P> {
         }
     }
 
+    /// Gives an entry another weight at another place, as a value that outgrows its room: the policy is told
+    /// of the move first, when the weight is the new one already.
+    pub fn outgrow(&mut self, key: u64, weight: u32, budget: u32) {
+        if let Some(&slot) = self.table.get(&key) {
+            let old = self.host.set_weight(slot, weight);
+            self.relocate(key);
+            let new = self.table[&key];
+            if self.host.is_told(new) {
+                self.policy.reweigh(&mut self.host, new, old);
+            }
+            self.make_room(0, budget);
+        }
+    }
+
     /// The policy forgets an entry that lives on, or is told of one that it does not know: what a
     /// `volatile-*` policy sees when a key loses or gets its deadline.
     pub fn toggle(&mut self, key: u64) {
@@ -367,7 +381,8 @@ impl<P: Policy> Trial<P> {
             14 => self.request(KEYS + amount, 1 + amount as u32 % 40, budget),
             15..=18 => self.remove(key),
             19 => (0..amount % 40).for_each(|more| self.remove((key + more) % KEYS)),
-            20 | 21 => self.reweigh(key, weight + amount as u32 % 13, budget),
+            20 => self.reweigh(key, weight + amount as u32 % 13, budget),
+            21 => self.outgrow(key, weight + amount as u32 % 13, budget),
             22 | 23 => self.relocate(key),
             24 => (0..amount % 40).for_each(|more| self.relocate((key + more) % KEYS)),
             25 => self.toggle(key),
