@@ -17,10 +17,11 @@ import clients
 import clock
 import expiry
 import lifecycle
+import policies
 import tools
 from server import Server
 
-MODULES = [clients, expiry, clock, tools, bad_input, lifecycle]
+MODULES = [clients, expiry, clock, tools, bad_input, lifecycle, policies]
 
 
 class Bench:

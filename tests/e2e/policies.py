@@ -1,0 +1,73 @@
+"""Every eviction policy that is served, under a mixed load that is twice too large for the cache."""
+
+import random
+
+import redis
+
+LIMIT_BYTES = 20 << 20
+KEYS = 60_000
+REQUESTS = 30_000
+BATCH = 600
+VALUE_BYTES_MAX = 8000
+
+
+def served(bench) -> list[str]:
+    """The names for all keys, from the error that lists them. Redis's own are other names of ours."""
+    with bench.server.client() as r:
+        try:
+            r.config_set("maxmemory-policy", "nonsense")
+        except redis.ResponseError as error:
+            listed = str(error).split(": ")[-1].split(", ")
+    return [name for name in listed if name.startswith("allkeys-") and name != "allkeys-lrm"]
+
+
+def load(r, policy: str) -> float:
+    """A cache beside a slow store: what is missed is set, some keys are deleted and some get a short or long life. The hit
+    ratio of the second half."""
+    chance = random.Random(1)
+    hits = gets = 0
+    for batch in range(REQUESTS // BATCH):
+        # Popularity falls as 1 / rank.
+        keys = [f"key:{int(KEYS ** chance.random()):08d}" for _ in range(BATCH)]
+        pipe = r.pipeline(transaction=False)
+        for key in keys:
+            pipe.get(key)
+        found = pipe.execute()
+        if batch >= REQUESTS // BATCH // 2:
+            hits += sum(value is not None for value in found)
+            gets += len(found)
+        pipe = r.pipeline(transaction=False)
+        for key, value in zip(keys, found):
+            draw = chance.random()
+            if value is None:
+                pipe.set(key, b"v" * chance.randrange(100, VALUE_BYTES_MAX), px=100_000 if draw < 0.5 else None)
+            elif draw < 0.02:
+                pipe.delete(key)
+            elif draw < 0.04:
+                pipe.pexpire(key, 1 if draw < 0.03 else 50_000)
+            elif draw < 0.08:
+                pipe.append(key, b"more" * chance.randrange(100))
+        pipe.execute()
+        used = r.info("memory")["used_memory"]
+        # Room is made before a command, which may then go beyond by what it writes.
+        assert used <= LIMIT_BYTES + 2 * VALUE_BYTES_MAX, f"{policy}: {used} bytes in batch {batch}"
+    return hits / gets
+
+
+def test_every_served_policy_keeps_the_limit_and_hits(bench):
+    if bench.is_redis:
+        return
+    names = served(bench)
+    assert len(names) >= 15 and "allkeys-s3fifo" in names, names
+    for policy in names:
+        with bench.start("--maxmemory", str(LIMIT_BYTES), "--maxmemory-policy", policy) as server, server.client() as r:
+            try:
+                ratio = load(r, policy)
+            except redis.ConnectionError as error:
+                raise AssertionError(f"{policy}: the server is gone:\n{server.log_text()[-4000:]}") from error
+            stats = r.info("stats")
+            print(f"     {policy}: hit ratio {ratio:.3f}, {stats['evicted_keys']} evicted, {r.dbsize()} held")
+            assert stats["evicted_keys"] > 0 and r.dbsize() > 0, policy
+            # A cache of the right size with no policy at all would hit about three times in five.
+            assert 0.5 < ratio < 0.9, f"{policy}: {ratio}"
+            assert r.ping() and "panic" not in server.log_text(), server.log_text()
