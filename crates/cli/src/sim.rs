@@ -14,6 +14,7 @@ use policy::expire::any::ExpirySpec;
 use std::fs::File;
 use std::io::Write;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -109,6 +110,9 @@ pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Write a Parquet file, too
+    #[arg(long, value_name = "FILE")]
+    parquet: Option<PathBuf>,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +145,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     for trace in &arguments.traces {
         let columns = arguments.read(trace)?;
         rows.extend(arguments.replay(&columns, &policies)?);
+    }
+    if let Some(path) = &arguments.parquet {
+        let told = || format!("cannot write {}", path.display());
+        let file = File::create(path).with_context(told)?;
+        report::parquet(&rows, file).with_context(told)?;
     }
     let text = match (arguments.csv, arguments.json) {
         (true, _) => report::csv(&rows),

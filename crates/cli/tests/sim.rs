@@ -1,5 +1,8 @@
 //! `mayfly sim` from outside: formats of output, and what bad input is told.
 
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::RowAccessor;
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -108,6 +111,43 @@ fn json_is_json_with_the_same_columns() {
     assert_eq!(rows[1]["misses"], 4);
     assert_eq!(rows[0]["unit"], "bytes");
     assert!(rows[0]["flash_write_bytes"].is_null());
+}
+
+#[test]
+fn a_parquet_file_holds_the_same_columns() {
+    let file = TemporaryFile::new("s.csv", TRACE);
+    let table = TemporaryFile::new("s.parquet", "");
+    let text = stdout(&sim(&[
+        file.path(),
+        "--csv",
+        "--explain",
+        "--size",
+        "50%,100%",
+        "--parquet",
+        table.path(),
+    ]));
+    let header = text.lines().next().expect("a header");
+    let reader = File::open(table.path()).map(SerializedFileReader::new);
+    let reader = reader.expect("it was written").expect("it is whole");
+    let columns = reader
+        .metadata()
+        .file_metadata()
+        .schema_descr()
+        .columns()
+        .to_vec();
+    let names: Vec<&str> = columns.iter().map(|column| column.name()).collect();
+    assert_eq!(names.join(","), header);
+    let rows: Vec<_> = reader.get_row_iter(None).expect("it has rows").collect();
+    assert_eq!(rows.len(), 10);
+    let first = rows[0].as_ref().expect("a row");
+    let cells: Vec<&str> = text.lines().nth(1).expect("a row").split(',').collect();
+    let policy = first.get_string(1).expect("a text");
+    let misses = first.get_ulong(5).expect("a whole number");
+    let ratio = first.get_double(6).expect("a number");
+    let told = [policy.clone(), misses.to_string(), format!("{ratio:.8}")];
+    assert_eq!(told, [cells[1], cells[5], cells[6]]);
+    let over_time = first.get_list(names.len() - 1).expect("a list");
+    assert_eq!(over_time.len(), 20);
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //! since it was inserted, whatever structure it left.
 
 use crate::columns::Columns;
-use crate::replay::Unit;
+use crate::rules::Unit;
 use policy::Slot;
 use std::collections::BTreeMap;
 

@@ -20,6 +20,7 @@ mod intern;
 mod never;
 mod replay;
 pub mod report;
+mod rules;
 mod size;
 mod sweep;
 
@@ -27,6 +28,6 @@ pub use columns::{Columns, REQUESTS_MAX};
 pub use error::Error;
 pub use explain::{CLASSES, Explained, PARTS};
 pub use intern::{Interner, Interning};
-pub use replay::{Counts, Found, Rules, Unit};
+pub use rules::{Counts, Found, Rules, Unit};
 pub use size::{BadSize, Size, scaled};
 pub use sweep::{Configuration, replay_count, sweep};

@@ -1,6 +1,10 @@
-//! Results as rows: a table for people, CSV and JSON for programs. One list of columns serves all.
+//! Results as rows: a table for people, CSV, JSON and Parquet for programs. One list of columns serves all.
+
+mod parquet_file;
 
 use crate::{Explained, Found, Unit};
+use Kind::{Count, Real, Reals, Text};
+pub use parquet_file::parquet;
 
 /// One configuration's result, with all that says which.
 #[derive(Clone, Debug)]
@@ -32,19 +36,33 @@ pub enum Value {
     Reals(Vec<f64>, usize),
 }
 
+/// What a column holds, where it holds something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Texts.
+    Text,
+    /// Whole numbers.
+    Count,
+    /// Numbers.
+    Real,
+    /// Lists of numbers.
+    Reals,
+}
+
 /// A column: its name in CSV and JSON, its heading in the table (none: not there), its cells.
 pub struct Column {
     /// The name in CSV and JSON.
     pub name: &'static str,
     /// The heading in the table; `None` where the table does without.
     pub heading: Option<&'static str>,
-    /// A row's cell.
-    pub value: Cell,
+    /// What its cells are, but for those that say nothing.
+    pub kind: Kind,
+    cell: Cell,
 }
 
 /// Where a column's cells come from.
 #[derive(Clone, Copy)]
-pub enum Cell {
+enum Cell {
     /// Every row.
     Of(fn(&Row) -> Value),
     /// What explains a row; the column is left out where no row is explained.
@@ -53,7 +71,7 @@ pub enum Cell {
 
 impl Column {
     fn is_in(&self, rows: &[Row]) -> bool {
-        match self.value {
+        match self.cell {
             Cell::Of(_) => true,
             Cell::Explained(_) => rows.iter().any(|row| row.found.explained.is_some()),
         }
@@ -61,7 +79,7 @@ impl Column {
 
     /// The cell of a row.
     pub fn value(&self, row: &Row) -> Value {
-        match (self.value, &row.found.explained) {
+        match (self.cell, &row.found.explained) {
             (Cell::Of(value), _) => value(row),
             (Cell::Explained(value), Some(explained)) => value(explained),
             (Cell::Explained(_), None) => Value::None,
@@ -72,12 +90,14 @@ impl Column {
 const fn explained(
     name: &'static str,
     heading: Option<&'static str>,
+    kind: Kind,
     value: fn(&Explained) -> Value,
 ) -> Column {
     Column {
         name,
         heading,
-        value: Cell::Explained(value),
+        kind,
+        cell: Cell::Explained(value),
     }
 }
 
@@ -88,101 +108,116 @@ fn maybe(value: Option<f64>, decimals: usize) -> Value {
 const fn column(
     name: &'static str,
     heading: Option<&'static str>,
+    kind: Kind,
     value: fn(&Row) -> Value,
 ) -> Column {
     Column {
         name,
         heading,
-        value: Cell::Of(value),
+        kind,
+        cell: Cell::Of(value),
     }
 }
 
 /// The columns, in their order.
 pub const COLUMNS: &[Column] = &[
-    column("trace", Some("trace"), |row| Value::Text(row.trace.clone())),
-    column("policy", Some("policy"), |row| {
+    column("trace", Some("trace"), Text, |row| {
+        Value::Text(row.trace.clone())
+    }),
+    column("policy", Some("policy"), Text, |row| {
         Value::Text(row.policy.clone())
     }),
-    column("unit", Some("unit"), |row| {
+    column("unit", Some("unit"), Text, |row| {
         Value::Text(row.unit.name().into())
     }),
-    column("cache_size", Some("cache size"), |row| {
+    column("cache_size", Some("cache size"), Count, |row| {
         Value::Count(row.cache_size)
     }),
-    column("requests", Some("requests"), |row| {
+    column("requests", Some("requests"), Count, |row| {
         Value::Count(row.found.counts.requests)
     }),
-    column("misses", Some("misses"), |row| {
+    column("misses", Some("misses"), Count, |row| {
         Value::Count(row.found.counts.misses)
     }),
-    column("miss_ratio", Some("miss ratio"), |row| {
+    column("miss_ratio", Some("miss ratio"), Real, |row| {
         let counts = &row.found.counts;
         ratio(counts.misses, counts.requests)
     }),
-    column("byte_miss_ratio", Some("by bytes"), |row| {
+    column("byte_miss_ratio", Some("by bytes"), Real, |row| {
         let counts = &row.found.counts;
         match row.unit {
             Unit::Objects => Value::None,
             Unit::Bytes => ratio(counts.missed_weight, counts.requested_weight),
         }
     }),
-    column("throughput", Some("requests/s"), |row| {
+    column("throughput", Some("requests/s"), Real, |row| {
         let seconds = row.found.cpu_time.as_secs_f64();
         match seconds {
             0.0 => Value::None,
             _ => Value::Real(row.found.replayed as f64 / seconds, 0),
         }
     }),
-    column("evictions", Some("evictions"), |row| {
+    column("evictions", Some("evictions"), Count, |row| {
         Value::Count(row.found.counts.evictions)
     }),
-    column("promotions", Some("promotions"), |row| {
+    column("promotions", Some("promotions"), Count, |row| {
         Value::Count(row.found.promotions)
     }),
-    column("metadata_bytes", Some("metadata"), |row| {
+    column("metadata_bytes", Some("metadata"), Count, |row| {
         Value::Count(row.found.metadata_bytes)
     }),
-    column("expired_bytes", Some("expired held"), |row| {
+    column("expired_bytes", Some("expired held"), Real, |row| {
         Value::Real(row.found.expired_held, 1)
     }),
     // Told by a model of flash, which a plain cache does not have.
-    column("flash_write_bytes", None, |_| Value::None),
-    column("expirations", None, |row| {
+    column("flash_write_bytes", None, Count, |_| Value::None),
+    column("expirations", None, Count, |row| {
         Value::Count(row.found.counts.expirations)
     }),
-    column("refusals", None, |row| {
+    column("refusals", None, Count, |row| {
         Value::Count(row.found.counts.refusals)
     }),
-    column("replay_bytes", None, |row| {
+    column("replay_bytes", None, Count, |row| {
         Value::Count(row.found.replay_bytes)
     }),
-    column("cpu_seconds", None, |row| {
+    column("cpu_seconds", None, Real, |row| {
         Value::Real(row.found.cpu_time.as_secs_f64(), 4)
     }),
-    explained("demotion_speed", Some("demotion speed"), |explained| {
-        maybe(explained.demotion_speed, 3)
-    }),
-    explained("demotion_precision", Some("precision"), |explained| {
+    explained(
+        "demotion_speed",
+        Some("demotion speed"),
+        Real,
+        |explained| maybe(explained.demotion_speed, 3),
+    ),
+    explained("demotion_precision", Some("precision"), Real, |explained| {
         maybe(explained.demotion_precision, 4)
     }),
-    explained("demotion_age", None, |explained| {
+    explained("demotion_age", None, Real, |explained| {
         maybe(explained.demotion_age, 1)
     }),
-    explained("unpopular_resources", Some("on unpopular"), |explained| {
-        maybe(explained.unpopular_resources, 4)
-    }),
-    explained("evictions_by_hits", None, |explained| {
+    explained(
+        "unpopular_resources",
+        Some("on unpopular"),
+        Real,
+        |explained| maybe(explained.unpopular_resources, 4),
+    ),
+    explained("evictions_by_hits", None, Reals, |explained| {
         let counts = explained.evictions_by_hits.map(|count| count as f64);
         Value::Reals(counts.to_vec(), 0)
     }),
-    explained("evicted_without_hit", Some("evicted unused"), |explained| {
-        let evictions = explained.evictions_by_hits.iter().sum();
-        match ratio(explained.evictions_by_hits[0], evictions) {
-            Value::Real(share, _) => Value::Real(share, 4),
-            other => other,
-        }
-    }),
-    explained("miss_ratio_over_time", None, |explained| {
+    explained(
+        "evicted_without_hit",
+        Some("evicted unused"),
+        Real,
+        |explained| {
+            let evictions = explained.evictions_by_hits.iter().sum();
+            match ratio(explained.evictions_by_hits[0], evictions) {
+                Value::Real(share, _) => Value::Real(share, 4),
+                other => other,
+            }
+        },
+    ),
+    explained("miss_ratio_over_time", None, Reals, |explained| {
         Value::Reals(explained.over_time.clone(), 6)
     }),
 ];

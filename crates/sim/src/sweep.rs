@@ -1,6 +1,7 @@
 //! Many replays of one trace, some at a time.
 
-use crate::replay::{BytesPerObject, Found, Rules, Work};
+use crate::replay::{BytesPerObject, Work};
+use crate::rules::{Found, Rules};
 use crate::{Columns, Error, Unit};
 use policy::any::PolicySpec;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,0 +1,124 @@
+//! How a trace is replayed, and what comes of it.
+
+use crate::explain::Explained;
+use policy::admit::any::AdmitSpec;
+use policy::expire::any::ExpirySpec;
+use std::time::Duration;
+
+/// What a cache counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Each object is 1.
+    Objects,
+    /// Objects weigh what the trace says.
+    Bytes,
+}
+
+impl Unit {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Objects => "objects",
+            Unit::Bytes => "bytes",
+        }
+    }
+}
+
+/// How a trace is replayed, whatever the policy and the size.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// What a cache counts.
+    pub unit: Unit,
+    /// How many requests at the start count for nothing.
+    pub warm_up: usize,
+    /// The index that finds what has expired.
+    pub expiry: ExpirySpec,
+    /// The filter that a miss must pass before the policy hears of it.
+    pub admission: Option<AdmitSpec>,
+    /// Whether writes count as requests that hit or miss; they insert in any case.
+    pub counts_writes: bool,
+    /// Whether an entry takes the size that a later request tells; else the one it came with.
+    pub follows_sizes: bool,
+    /// Milliseconds from one request to the next, instead of what the trace tells.
+    pub gap_ms: Option<f64>,
+    /// Whether to tell what explains the miss ratio.
+    pub explains: bool,
+    /// Determines every decision by chance.
+    pub seed: u64,
+    /// Bytes that trace and replays may use: fewer run at once where they would need more.
+    pub memory_limit: u64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Rules {
+            unit: Unit::Objects,
+            warm_up: 0,
+            expiry: ExpirySpec::default(),
+            admission: None,
+            counts_writes: true,
+            follows_sizes: false,
+            gap_ms: None,
+            explains: false,
+            seed: 1,
+            memory_limit: u64::MAX,
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests that count.
+    pub requests: u64,
+    /// What the objects of these weigh, in the cache's unit.
+    pub requested_weight: u64,
+    /// Requests that found nothing, or something dead.
+    pub misses: u64,
+    /// What the objects of these weigh, in the cache's unit.
+    pub missed_weight: u64,
+    /// Entries evicted.
+    pub evictions: u64,
+    /// Entries that eviction looked at and kept.
+    pub kept: u64,
+    /// Entries removed because their time was over.
+    pub expirations: u64,
+    /// Misses whose object was not inserted.
+    pub refusals: u64,
+}
+
+impl Counts {
+    pub(crate) fn since(&self, start: &Counts) -> Counts {
+        Counts {
+            requests: self.requests - start.requests,
+            requested_weight: self.requested_weight - start.requested_weight,
+            misses: self.misses - start.misses,
+            missed_weight: self.missed_weight - start.missed_weight,
+            evictions: self.evictions - start.evictions,
+            kept: self.kept - start.kept,
+            expirations: self.expirations - start.expirations,
+            refusals: self.refusals - start.refusals,
+        }
+    }
+}
+
+/// What a replay found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// After the warm-up.
+    pub counts: Counts,
+    /// Hits that changed the policy's structure, and entries that eviction looked at and kept.
+    pub promotions: u64,
+    /// What policy, filter and index take in a server: their heaps, and their bits in each entry held.
+    pub metadata_bytes: u64,
+    /// What the replay took besides the trace.
+    pub replay_bytes: u64,
+    /// Bytes (or objects) held by entries that were dead already, the mean over time.
+    pub expired_held: f64,
+    /// Requests of the whole trace.
+    pub replayed: u64,
+    /// What they took, the warm-up too.
+    pub cpu_time: Duration,
+    /// Where the rules ask for it.
+    pub explained: Option<Box<Explained>>,
+}
