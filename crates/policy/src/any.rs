@@ -52,6 +52,7 @@ macro_rules! eviction_policies {
             }
             simulated {
                 Belady = evict::belady::Belady,
+                BLru = evict::b_lru::BLru,
                 BeladySize = evict::belady_size::BeladySize,
                 QdArc = evict::qd::Qd<evict::arc::Arc>,
                 QdLru = evict::qd::Qd<evict::lru::Lru>,

@@ -184,8 +184,9 @@ impl Class {
         *counts = (0..ages)
             .map(|age| old[age / parts] / parts as f32)
             .collect();
+        let cut_off = old.iter().sum::<f32>() - counts.iter().sum::<f32>();
         if let Some(last) = counts.last_mut() {
-            *last += old[ages.div_ceil(parts)..].iter().sum::<f32>();
+            *last += cut_off.max(0.0);
         }
     }
 
@@ -441,5 +442,71 @@ impl Policy for Lhd {
             assert_eq!(cells.get(slot).0 >> 63, 1, "who leaves is not suspected");
         }
         assert!(self.taken < self.config.samples + SUSPECTS as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::policy::Trial;
+
+    #[test]
+    fn classes_are_by_doublings_of_the_last_two_ages() {
+        let class = |last, before| Tag::new(0, last, before, false).class();
+        assert_eq!([class(0, 0), class(0, AGE_LIMIT)], [15, 0]);
+        assert_eq!([class(0, 1), class(2, 3), class(9_999, 1)], [15, 12, 1]);
+    }
+
+    #[test]
+    fn density_is_hits_to_come_over_time_to_come() {
+        let mut class = Class::default();
+        (0..3).for_each(|_| Class::count(&mut class.hits, 1));
+        Class::count(&mut class.evictions, 3);
+        class.model();
+        // At age 0: 3 hits of 4 events, after 3 × 2 + 1 × 4 units, counting the one that runs.
+        let densities: Vec<f32> = (0..5).map(|age| class.density(0, age)).collect();
+        let close = |density: f32, expected: f32| (density - expected).abs() < 1e-6;
+        assert!(close(densities[0], 3.0 / 10.0));
+        assert!(close(densities[1], 3.0 / 6.0));
+        assert_eq!(densities[2..], [0.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn another_unit_of_age_keeps_every_count() {
+        let counts: Vec<f32> = (1..=9).map(|count| count as f32).collect();
+        let refit = |shift| {
+            let mut counts = counts.clone();
+            Class::refit(&mut counts, shift);
+            counts
+        };
+        assert_eq!(refit(1), [3.0, 7.0, 11.0, 15.0, 9.0]);
+        assert_eq!(refit(-1)[..4], [0.5, 0.5, 1.0, 1.0]);
+        for shift in [-1, -12, 1, 3] {
+            assert!((refit(shift).iter().sum::<f32>() - 45.0).abs() < 1e-3);
+        }
+        assert_eq!(refit(-12).len(), AGE_LIMIT as usize);
+    }
+
+    #[test]
+    fn it_learns_that_what_came_once_does_not_come_back() {
+        let config = LhdConfig {
+            period: 2_000,
+            ..LhdConfig::default()
+        };
+        let mut trial = Trial::<Lhd>::new(100, &config, 1);
+        let mut misses = [0, 0];
+        for request in 0..60_000u64 {
+            // A loop of 80 keys among strangers, of which LRU keeps nothing.
+            let key = if request % 2 == 0 {
+                request / 2 % 80
+            } else {
+                1_000 + request
+            };
+            let half = usize::from(request >= 30_000);
+            misses[half] += u64::from(key < 80 && !trial.table.contains_key(&key));
+            trial.request(key, 1, 100);
+        }
+        trial.policy.check(&trial.host);
+        assert!(misses[1] < 5_000, "{misses:?} of 15,000 each");
     }
 }

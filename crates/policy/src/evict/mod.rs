@@ -4,6 +4,7 @@
 //! names is in `any.rs`.
 
 pub mod arc;
+pub mod b_lru;
 pub mod belady;
 pub mod belady_size;
 pub mod cacheus;

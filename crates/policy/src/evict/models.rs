@@ -1,13 +1,18 @@
 //! Policies as plainly as they can be written, and every victim compared with theirs.
 
+mod experts;
 mod lirs;
 mod ranked;
 mod slab;
 
+use super::b_lru::{BLru, BLruConfig};
 use super::clock::{Clock, ClockConfig};
 use super::fifo::Fifo;
 use super::lru::Lru;
+use super::qd::QdConfig;
+use super::s3_sieve::S3Sieve;
 use super::s3fifo::{S3Fifo, S3FifoConfig};
+use super::s3fifo_d::{S3FifoD, S3FifoDConfig};
 use super::sieve::Sieve;
 use crate::suite::policy::{NaivePolicy, Step, agrees_with_model};
 use proptest::prelude::*;
@@ -195,6 +200,56 @@ impl NaivePolicy for PlainS3Fifo {
     }
 }
 
+/// S3-SIEVE without ghosts, by weight.
+#[derive(Default)]
+struct PlainS3Sieve {
+    small: Queue,
+    main: PlainSieve,
+    /// Who is to go to main as soon as there is room.
+    waiting: Option<u64>,
+    weights: std::collections::BTreeMap<u64, u64>,
+    main_capacity: u64,
+}
+
+impl PlainS3Sieve {
+    fn settle(&mut self) {
+        let keys = self.main.queue.0.iter().map(|(key, _)| self.weights[key]);
+        let (weight, is_empty) = (keys.sum::<u64>(), self.main.queue.0.is_empty());
+        if let Some(key) = self.waiting
+            && (is_empty || weight + self.weights[&key] <= self.main_capacity)
+        {
+            self.waiting = None;
+            self.main.insert(key, 0);
+        }
+    }
+}
+
+impl NaivePolicy for PlainS3Sieve {
+    fn hit(&mut self, key: u64) {
+        self.small.hit(key, 2);
+        self.main.hit(key);
+    }
+    fn insert(&mut self, key: u64, weight: u32) {
+        self.settle();
+        self.weights.insert(key, u64::from(weight));
+        self.small.push(key);
+    }
+    fn remove(&mut self, _key: u64) {}
+    fn evict(&mut self) -> Option<u64> {
+        loop {
+            self.settle();
+            if self.waiting.is_some() || self.small.0.is_empty() {
+                return self.main.evict();
+            }
+            let (key, hits) = self.small.0.remove(0);
+            if hits < 2 {
+                return Some(key);
+            }
+            self.waiting = Some(key);
+        }
+    }
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(any::<Step>(), 0..600)
 }
@@ -226,5 +281,24 @@ proptest! {
         let config = S3FifoConfig { ghost: 0.0, ..S3FifoConfig::default() };
         let model = PlainS3Fifo { capacity: 60, ..PlainS3Fifo::default() };
         agrees_with_model::<S3Fifo>(&config, model, 60, &steps, false);
+    }
+
+    #[test]
+    fn s3fifo_d_evicts_as_the_model_of_s3fifo_while_nothing_moves_the_border(steps in steps()) {
+        let config = S3FifoDConfig { ghost: 0.0, ..S3FifoDConfig::default() };
+        let model = PlainS3Fifo { capacity: 60, has_evicted: true, ..PlainS3Fifo::default() };
+        agrees_with_model::<S3FifoD>(&config, model, 60, &steps, false);
+    }
+
+    #[test]
+    fn s3_sieve_evicts_as_its_model(steps in steps()) {
+        let config = QdConfig { ghost: 0.0, ..QdConfig::default() };
+        let model = PlainS3Sieve { main_capacity: 54, ..PlainS3Sieve::default() };
+        agrees_with_model::<S3Sieve>(&config, model, 60, &steps, false);
+    }
+
+    #[test]
+    fn b_lru_evicts_as_the_model_of_lru(steps in steps()) {
+        agrees_with_model::<BLru>(&BLruConfig::default(), PlainLru::default(), 60, &steps, true);
     }
 }

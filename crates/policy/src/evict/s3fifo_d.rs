@@ -220,3 +220,32 @@ impl Policy for S3FifoD {
         assert!(self.queues.small_capacity() <= self.capacity);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::policy::Trial;
+
+    /// The share of small after main was filled, and newcomers come in a loop of `distance`.
+    fn small_after(distance: u64, rounds: u64) -> u64 {
+        let config = S3FifoDConfig {
+            ghost: 0.0,
+            ..S3FifoDConfig::default()
+        };
+        let mut trial = Trial::<S3FifoD>::new(1000, &config, 1);
+        for key in 0..2000 {
+            (0..3).for_each(|_| trial.request(key, 1, 10));
+        }
+        for key in 0..rounds * distance {
+            trial.request(10_000 + key % distance, 1, 10);
+        }
+        trial.policy.check(&trial.host);
+        trial.policy.queues.small_capacity()
+    }
+
+    #[test]
+    fn small_grows_when_what_it_lost_comes_back_and_else_stays() {
+        assert!(small_after(130, 20) > 100);
+        assert_eq!(small_after(2000, 3), 100);
+    }
+}

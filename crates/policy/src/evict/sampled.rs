@@ -26,6 +26,8 @@
 //! The least useful is the one not asked for for longest, counted in requests; the source leaves the
 //! measure open. A candidate that leaves by itself is not replaced before the next draw, one that is hit
 //! competes as it now stands, and one drawn twice counts once.
+//! Without candidates kept, `sampled:2:0` is the better of two random entries (`randomTwo` in the
+//! reference, whose draws are not even: see [`random`](super::random)).
 //!
 //! # Avoid when
 //! A true order costs less: `lru` needs 4 bytes more, `clock` and `sieve` need fewer than this.

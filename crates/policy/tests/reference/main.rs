@@ -7,6 +7,7 @@
 //! reference's, difference, million requests a second; by bytes, a second row with the byte miss ratio.
 
 mod adaptsize;
+mod draws;
 mod golden;
 mod replay;
 mod traces;
@@ -40,9 +41,8 @@ const POLICIES: &[(&str, &str, Tolerance)] = &[
         "s3fifo-d:threshold=1:window=0.1",
         Relative(0.005),
     ),
-    // Draws differ: a plain simulation of lirs_sprite at 707 objects gives 0.2012 to 0.2044 over five
-    // seeds, ours 0.2018, the reference 0.2105.
-    ("random", "random", Relative(0.06)),
+    ("random", "random", Relative(0.02)),
+    ("randomTwo", "sampled:2:0", Relative(0.02)),
     ("qdlp", "qd-lp-fifo", Relative(0.005)),
     ("fifo-merge", "fifo-merge", Relative(0.02)),
     // The reference has rules of its own: see the test of them below.
@@ -84,6 +84,9 @@ const UNFOLLOWED_BYTES: &[(&str, Tolerance)] =
 /// Single rows that are not to be followed: policy of the reference, trace, objects, how far ours is.
 /// Why stands in the policy's card.
 const UNFOLLOWED_ROWS: &[(&str, &str, u64, f64)] = &[
+    // The reference does not draw evenly: see the test of it below.
+    ("random", "lirs_sprite", 707, 0.05),
+    ("randomTwo", "lirs_sprite", 707, 0.05),
     ("lecar", "lirs_sprite", 707, 0.03),
     ("s3fifod", "lirs_sprite", 70, 0.01),
     ("s3fifod", "lirs_2pools", 99, 0.065),
@@ -276,4 +279,22 @@ fn w_tinylfu_follows_its_source_and_the_reference_other_rules() {
         assert!((reference / row.miss_ratio - 1.0).abs() < 0.02);
         assert!((ours / source - 1.0).abs() < 0.02);
     });
+}
+
+/// Why some rows of random eviction differ: the reference's draws, modelled, find its miss ratios.
+#[test]
+fn the_reference_does_not_draw_evenly() {
+    for (policy, samples) in [("random", 1), ("randomTwo", 2)] {
+        each_row(policy, |name, trace, row| {
+            if row.capacity > draws::BUCKETS {
+                return;
+            }
+            let model = draws::miss_ratio(trace, row.capacity as usize, samples, 3);
+            println!(
+                "{name} {policy} {}: reference {:.4}, model {model:.4}",
+                row.capacity, row.miss_ratio
+            );
+            assert!((model / row.miss_ratio - 1.0).abs() < 0.02);
+        });
+    }
 }

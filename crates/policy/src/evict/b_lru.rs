@@ -1,0 +1,128 @@
+//! B-LRU: LRU that keeps a key from its second miss on.
+//!
+//! # Idea
+//! Most keys are asked for once. A Bloom filter remembers who was missed; only who is missed again is
+//! kept, in LRU order. Nothing that is asked for once takes room, and everything else pays for it with
+//! one miss more.
+//!
+//! # Source
+//! B. M. Maggs, R. K. Sitaraman, *Algorithmic nuggets in content delivery*, ACM SIGCOMM CCR 45(3),
+//! 2015, <https://doi.org/10.1145/2805789.2805800>; compared by J. Yang, Y. Zhang, Z. Qiu, Y. Yue,
+//! K. V. Rashmi, *FIFO queues are all you need for cache eviction*, SOSP 2023,
+//! <https://doi.org/10.1145/3600006.3613147>.
+//!
+//! # State
+//! Per entry: 8 bytes (two links of 31 bits). Besides: 4 to 8 bytes of filter an entry and unit of
+//! `window`.
+//!
+//! # Cost
+//! hit, insert, remove, evict O(1) · miss: one cache line of the filter.
+//!
+//! # Knobs
+//! `window` (1; 1 to 1000): keys that the filter remembers, in entries of the cache.
+//!
+//! # Departures
+//! Only simulated: a server keeps what it was told to store. The study's simulator remembers every key
+//! that was ever missed, exactly; here the filter forgets, block by block, between one and two windows
+//! later, and takes one key in a hundred for another. (The same filter before any other policy is the
+//! admission `bloom`.)
+//!
+//! # Avoid when
+//! Requests for a key come close together, as is common: the source found it worse than LRU in most
+//! cases. A small FIFO (`s3fifo`) does the same work and answers the second request with a hit.
+
+use super::lru::Lru;
+use crate::any::Knobs;
+use crate::parts::bloom::{Bloom, KEYS_PER_BLOCK};
+use crate::parts::list::Node;
+use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+
+crate::knobs! {
+    /// The knobs of [`BLru`].
+    pub struct BLruConfig {
+        /// Keys that the filter remembers, in entries of the cache.
+        window: u32 = 1, 1 => 1000;
+    }
+}
+
+/// B-LRU.
+#[derive(Clone, Debug)]
+pub struct BLru {
+    lru: Lru,
+    missed: Bloom,
+    /// New keys since the filter's hand last moved.
+    added: usize,
+    window: usize,
+}
+
+impl Policy for BLru {
+    type Meta = Node;
+    type Config = BLruConfig;
+    const NAME: &'static str = "b-lru";
+    const ON_HIT: OnHit = OnHit::Reorder;
+
+    fn new(capacity: u64, config: &BLruConfig, seed: u64) -> Self {
+        assert!(config.is_valid(), "knobs are checked where they are read");
+        BLru {
+            lru: Lru::new(capacity, &(), seed),
+            missed: Bloom::new(),
+            added: 0,
+            window: config.window as usize,
+        }
+    }
+
+    fn resize(&mut self, capacity: u64) {
+        self.lru.resize(capacity);
+    }
+
+    #[inline]
+    fn miss(&mut self, facts: &impl Facts, key_hash: u64, _weight: u32) -> Admit {
+        self.missed.expect(facts.len() * self.window);
+        if self.missed.see(key_hash) {
+            return Admit::Yes;
+        }
+        self.added += 1;
+        if self.added == KEYS_PER_BLOCK {
+            self.added = 0;
+            self.missed.turn();
+        }
+        Admit::No
+    }
+
+    #[inline]
+    fn insert(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
+        self.lru.insert(cells, slot);
+    }
+
+    #[inline]
+    fn reorder(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
+        self.lru.reorder(cells, slot);
+    }
+
+    #[inline]
+    fn reweigh(&mut self, cells: &mut impl Cells<Node>, slot: Slot, old_weight: u32) {
+        self.lru.reweigh(cells, slot, old_weight);
+    }
+
+    fn moved(&mut self, cells: &mut impl Cells<Node>, old: Slot, new: Slot) {
+        self.lru.moved(cells, old, new);
+    }
+
+    fn remove(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
+        self.lru.remove(cells, slot);
+    }
+
+    #[inline]
+    fn evict(&mut self, cells: &mut impl Cells<Node>, budget: &mut Budget) -> Eviction {
+        self.lru.evict(cells, budget)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.missed.heap_bytes()
+    }
+
+    fn check(&self, cells: &impl Cells<Node>) {
+        self.lru.check(cells);
+        assert!(self.added < KEYS_PER_BLOCK);
+    }
+}
