@@ -49,6 +49,12 @@ macro_rules! eviction_policies {
                 MemcachedLru = evict::memcached_lru::MemcachedLru,
                 Gdsf = evict::gdsf::Gdsf,
                 Lfuda = evict::lfuda::Lfuda,
+                Mq = evict::mq::Mq,
+                Car = evict::car::Car,
+                ArcSieve = evict::arc::Arc<crate::parts::shelf::SieveShelf>,
+                ArcFifoReinsertion = evict::arc::Arc<crate::parts::shelf::ReinsertionShelf>,
+                TwoQSieve = evict::twoq::TwoQ<crate::parts::shelf::SieveShelf>,
+                QdLirs = evict::qd::Qd<evict::lirs::Lirs>,
             }
             simulated {
                 Belady = evict::belady::Belady,

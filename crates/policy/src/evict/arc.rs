@@ -1,21 +1,27 @@
-//! ARC: an adaptive replacement cache.
+//! ARC, an adaptive replacement cache: `arc`, `arc-sieve`, `arc-fifo-reinsertion`.
 //!
 //! # Idea
 //! Two LRU lists: T1 holds what was seen once lately, T2 what was seen again. Each has a ghost list
 //! of what it lost, B1 and B2. A miss that finds its key in B1 says that T1 was too short, one in B2
 //! that T2 was: the aim *p* for T1's length follows.
 //!
+//! Quick demotion does not need T2 to be an LRU list: `arc-sieve` has a SIEVE there,
+//! `arc-fifo-reinsertion` a FIFO that spares once whom a hit marked. (T1 is a FIFO in any case: a hit
+//! takes its entry out.)
+//!
 //! # Source
 //! N. Megiddo, D. S. Modha, *ARC: a self-tuning, low overhead replacement cache*, FAST 2003,
 //! <https://www.usenix.org/conference/fast-03/arc-self-tuning-low-overhead-replacement-cache>.
-//! Compared with libCacheSim 0.3.5.
+//! The other two: chapters 9.5.2 and 7.5 in J. Yang, *Designing Efficient and Scalable Key-value Cache
+//! Management Systems*, CMU 2024. ARC compared with libCacheSim 0.3.5.
 //!
 //! # State
-//! Per entry: 8 bytes (two links of 31 bits, which list). Besides: up to one ghost per entry at
+//! Per entry: 8 bytes (two links of 31 bits, which list, whether marked). Besides: up to one ghost per entry at
 //! about 30 bytes (see [`history`](crate::parts::history)).
 //!
 //! # Cost
-//! hit, insert, remove, evict O(1) · miss: a look into two hash tables.
+//! hit, insert, remove, evict O(1); without the LRU list a step per entry spared · miss: a look into
+//! two hash tables.
 //!
 //! # Knobs
 //! None.
@@ -35,6 +41,7 @@
 
 use crate::parts::history::History;
 use crate::parts::list::{List, Node};
+use crate::parts::shelf::{LruShelf, ReinsertionShelf, Shelf, SieveShelf};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 /// T1 and B1.
@@ -51,24 +58,79 @@ struct Incoming {
     found: Option<usize>,
 }
 
+/// What T2 may be.
+pub trait Again: Shelf {
+    /// The name of ARC with it.
+    const ARC_NAME: &'static str;
+}
+
+impl Again for LruShelf {
+    const ARC_NAME: &'static str = "arc";
+}
+impl Again for SieveShelf {
+    const ARC_NAME: &'static str = "arc-sieve";
+}
+impl Again for ReinsertionShelf {
+    const ARC_NAME: &'static str = "arc-fifo-reinsertion";
+}
+
 /// ARC.
 #[derive(Clone, Debug)]
-pub struct Arc {
-    lists: [List; 2],
+pub struct Arc<S = LruShelf> {
+    once: List,
+    again: S,
     weight: [u64; 2],
     ghosts: [History; 2],
     /// The weight that T1 aims at.
     aim: f64,
     capacity: u64,
     incoming: Option<Incoming>,
+    /// The list that the eviction under way cuts, and whether its victim leaves a ghost.
+    cutting: Option<(usize, bool)>,
 }
 
-impl Arc {
+/// The list that the entry is in.
+#[inline]
+fn list_of(node: Node) -> usize {
+    usize::from(node.list()) & AGAIN
+}
+
+impl<S: Again> Arc<S> {
+    #[inline]
+    fn is_empty(&self, list: usize) -> bool {
+        if list == ONCE {
+            self.once.is_empty()
+        } else {
+            self.again.list().is_empty()
+        }
+    }
+
+    #[inline]
+    fn unlink(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
+        let list = list_of(cells.get(slot));
+        if list == ONCE {
+            self.once.unlink(cells, slot);
+        } else {
+            self.again.unlink(cells, slot);
+        }
+        self.weight[list] -= u64::from(cells.weight(slot));
+    }
+
+    #[inline]
+    fn push(&mut self, cells: &mut impl Cells<Node>, slot: Slot, list: usize) {
+        if list == ONCE {
+            self.once.push(cells, slot);
+        } else {
+            self.again.push(cells, slot);
+        }
+        self.weight[list] += u64::from(cells.weight(slot));
+    }
+
     /// The source's REPLACE: which list gives way.
     fn list_to_cut(&self, found: Option<usize>) -> usize {
         let once = self.weight[ONCE] as f64;
         let is_over = once > self.aim || (once == self.aim && found == Some(AGAIN));
-        let cuts_once = (!self.lists[ONCE].is_empty() && is_over) || self.lists[AGAIN].is_empty();
+        let cuts_once = (!self.is_empty(ONCE) && is_over) || self.is_empty(AGAIN);
         if cuts_once { ONCE } else { AGAIN }
     }
 
@@ -84,9 +146,7 @@ impl Arc {
         }
         true
     }
-}
 
-impl Arc {
     /// Without a miss that says what to drop: the directory stays within twice the capacity.
     fn bound_directory(&mut self) {
         let ghosts = [self.ghosts[ONCE].weight(), self.ghosts[AGAIN].weight()];
@@ -95,22 +155,41 @@ impl Arc {
             self.ghosts[usize::from(ghosts[AGAIN] > ghosts[ONCE])].pop();
         }
     }
+
+    /// Which list the next victim comes from, and whether it leaves a ghost.
+    fn choose(&mut self) -> (usize, bool) {
+        let (mut list, mut leaves_ghost) = (None, true);
+        match self.incoming {
+            Some(incoming) if incoming.found.is_none() => {
+                leaves_ghost = self.make_room_in_directory(incoming);
+                list = (!leaves_ghost && !self.is_empty(ONCE)).then_some(ONCE);
+            }
+            _ => self.bound_directory(),
+        }
+        let found = self.incoming.and_then(|incoming| incoming.found);
+        (
+            list.unwrap_or_else(|| self.list_to_cut(found)),
+            leaves_ghost,
+        )
+    }
 }
 
-impl Policy for Arc {
+impl<S: Again> Policy for Arc<S> {
     type Meta = Node;
     type Config = ();
-    const NAME: &'static str = "arc";
+    const NAME: &'static str = S::ARC_NAME;
     const ON_HIT: OnHit = OnHit::Reorder;
 
     fn new(capacity: u64, _config: &(), _seed: u64) -> Self {
         Arc {
-            lists: [List::new(ONCE as u8), List::new(AGAIN as u8)],
+            once: List::new(ONCE as u8),
+            again: S::new(AGAIN as u8),
             weight: [0, 0],
             ghosts: [History::new(), History::new()],
             aim: 0.0,
             capacity,
             incoming: None,
+            cutting: None,
         }
     }
 
@@ -145,66 +224,61 @@ impl Policy for Arc {
         let incoming = incoming.filter(|incoming| incoming.key_hash == cells.key_hash(slot));
         let is_back = incoming.is_some_and(|incoming| incoming.found.is_some());
         let list = if is_back { AGAIN } else { ONCE };
-        self.lists[list].push(cells, slot);
-        self.weight[list] += u64::from(cells.weight(slot));
+        self.push(cells, slot, list);
     }
 
     #[inline]
     fn reorder(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
-        if usize::from(cells.get(slot).list()) == AGAIN {
-            self.lists[AGAIN].promote(cells, slot);
+        if list_of(cells.get(slot)) == AGAIN {
+            self.again.hit(cells, slot);
             return;
         }
-        let weight = u64::from(cells.weight(slot));
-        self.lists[ONCE].unlink(cells, slot);
-        self.weight[ONCE] -= weight;
-        self.lists[AGAIN].push(cells, slot);
-        self.weight[AGAIN] += weight;
+        self.unlink(cells, slot);
+        self.push(cells, slot, AGAIN);
     }
 
     fn reweigh(&mut self, cells: &mut impl Cells<Node>, slot: Slot, old_weight: u32) {
-        let list = usize::from(cells.get(slot).list());
+        let list = list_of(cells.get(slot));
         let weight = self.weight[list] - u64::from(old_weight);
         self.weight[list] = weight + u64::from(cells.weight(slot));
     }
 
-    fn moved(&mut self, cells: &mut impl Cells<Node>, _old: Slot, new: Slot) {
-        let list = usize::from(cells.get(new).list());
-        self.lists[list].moved(cells, new);
+    fn moved(&mut self, cells: &mut impl Cells<Node>, old: Slot, new: Slot) {
+        if list_of(cells.get(new)) == ONCE {
+            self.once.moved(cells, new);
+        } else {
+            self.again.moved(cells, old, new);
+        }
     }
 
     fn remove(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
-        let list = usize::from(cells.get(slot).list());
-        self.lists[list].unlink(cells, slot);
-        self.weight[list] -= u64::from(cells.weight(slot));
+        self.unlink(cells, slot);
     }
 
     fn evict(&mut self, cells: &mut impl Cells<Node>, budget: &mut Budget) -> Eviction {
-        if self.lists.iter().all(List::is_empty) {
+        if self.is_empty(ONCE) && self.is_empty(AGAIN) {
             return Eviction::Empty;
         }
-        if !budget.spend() {
-            return Eviction::Again;
-        }
-        let (mut list, mut leaves_ghost) = (None, true);
-        match self.incoming {
-            Some(incoming) if incoming.found.is_none() => {
-                leaves_ghost = self.make_room_in_directory(incoming);
-                list = (!leaves_ghost && !self.lists[ONCE].is_empty()).then_some(ONCE);
+        while budget.spend() {
+            let cutting = self.cutting.take().filter(|cut| !self.is_empty(cut.0));
+            let (list, leaves_ghost) = cutting.unwrap_or_else(|| self.choose());
+            let victim = if list == ONCE {
+                self.once.pop(cells)
+            } else {
+                self.again.step(cells)
+            };
+            let Some(victim) = victim else {
+                self.cutting = Some((list, leaves_ghost));
+                continue;
+            };
+            let weight = cells.weight(victim);
+            self.weight[list] -= u64::from(weight);
+            if leaves_ghost {
+                self.ghosts[list].push(cells.key_hash(victim), weight, ());
             }
-            _ => self.bound_directory(),
+            return Eviction::Victim(victim);
         }
-        let found = self.incoming.and_then(|incoming| incoming.found);
-        let list = list.unwrap_or_else(|| self.list_to_cut(found));
-        let victim = self.lists[list]
-            .pop(cells)
-            .expect("the list to cut has entries");
-        let weight = cells.weight(victim);
-        self.weight[list] -= u64::from(weight);
-        if leaves_ghost {
-            self.ghosts[list].push(cells.key_hash(victim), weight, ());
-        }
-        Eviction::Victim(victim)
+        Eviction::Again
     }
 
     fn heap_bytes(&self) -> usize {
@@ -212,10 +286,9 @@ impl Policy for Arc {
     }
 
     fn check(&self, cells: &impl Cells<Node>) {
-        for list in [ONCE, AGAIN] {
-            assert_eq!(self.lists[list].check(cells), self.weight[list]);
-            self.ghosts[list].check();
-        }
+        assert_eq!(self.once.check(cells), self.weight[ONCE]);
+        assert_eq!(self.again.check(cells), self.weight[AGAIN]);
+        self.ghosts.iter().for_each(History::check);
         assert!(self.aim >= 0.0);
         assert!(self.aim <= self.capacity as f64);
     }

@@ -1,5 +1,5 @@
 //! Quick demotion before any other policy: `qd-lp-fifo`, `qd-lru`, `qd-arc`, `qd-lecar`, `qd-cacheus`,
-//! `qd-lhd`.
+//! `qd-lhd`, `qd-lirs`.
 //!
 //! # Idea
 //! A small probationary FIFO queue in front of a main policy. Who is hit in it moves to main at its
@@ -38,6 +38,7 @@ use super::cacheus::Cacheus;
 use super::clock::{Clock, ClockConfig};
 use super::lecar::Lecar;
 use super::lhd::Lhd;
+use super::lirs::Lirs;
 use super::lru::Lru;
 use crate::any::Knobs;
 use crate::parts::chance::scramble;
@@ -76,6 +77,9 @@ impl Main for Clock {
 }
 impl Main for Lru {
     const QD_NAME: &'static str = "qd-lru";
+}
+impl Main for Lirs {
+    const QD_NAME: &'static str = "qd-lirs";
 }
 impl Main for Arc {
     const QD_NAME: &'static str = "qd-arc";

@@ -1,4 +1,5 @@
-//! 2Q, the full version: a FIFO for newcomers, an LRU for who came back, ghosts between them.
+//! 2Q, the full version: a FIFO for newcomers, an LRU for who came back, ghosts between them. And
+//! `twoq-sieve`, with a SIEVE for who came back.
 //!
 //! # Idea
 //! A newcomer enters the FIFO *A1in*, where hits do not count: they may be echoes of one request.
@@ -7,13 +8,14 @@
 //!
 //! # Source
 //! T. Johnson, D. Shasha, *2Q: a low overhead high performance buffer management replacement
-//! algorithm*, VLDB 1994, <https://www.vldb.org/conf/1994/P439.PDF>. Compared with libCacheSim 0.3.5.
+//! algorithm*, VLDB 1994, <https://www.vldb.org/conf/1994/P439.PDF>; with SIEVE: chapter 9.5.2 in J. Yang, *Designing Efficient
+//! and Scalable Key-value Cache Management Systems*, CMU 2024. 2Q compared with libCacheSim 0.3.5.
 //!
 //! # State
 //! Per entry: 8 bytes (two links of 31 bits, which queue). Besides: half a ghost per entry at 5 bytes.
 //!
 //! # Cost
-//! hit, insert, remove, evict O(1) · miss: a look into two cache lines of ghosts.
+//! hit, insert, remove, evict O(1); with SIEVE a step per entry spared · miss: a look into two cache lines of ghosts.
 //!
 //! # Knobs
 //! `newcomers` (0.25; 0.001 to 0.99): A1in's share of the capacity. `ghost` (0.5; 0 to 10): the
@@ -29,6 +31,7 @@
 use crate::any::Knobs;
 use crate::parts::ghost::Ghost;
 use crate::parts::list::{List, Node};
+use crate::parts::shelf::{LruShelf, Shelf, SieveShelf};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 /// A1in.
@@ -46,10 +49,24 @@ crate::knobs! {
     }
 }
 
+/// What Am may be.
+pub trait Am: Shelf {
+    /// The name of 2Q with it.
+    const TWOQ_NAME: &'static str;
+}
+
+impl Am for LruShelf {
+    const TWOQ_NAME: &'static str = "twoq";
+}
+impl Am for SieveShelf {
+    const TWOQ_NAME: &'static str = "twoq-sieve";
+}
+
 /// 2Q.
 #[derive(Clone, Debug)]
-pub struct TwoQ {
-    lists: [List; 2],
+pub struct TwoQ<S = LruShelf> {
+    newcomers: List,
+    main: S,
     weight: [u64; 2],
     new_capacity: u64,
     capacity: u64,
@@ -58,25 +75,23 @@ pub struct TwoQ {
     config: TwoQConfig,
 }
 
-impl TwoQ {
-    fn unlink(&mut self, cells: &mut impl Cells<Node>, slot: Slot) -> usize {
-        let list = usize::from(cells.get(slot).list());
-        self.lists[list].unlink(cells, slot);
-        self.weight[list] -= u64::from(cells.weight(slot));
-        list
-    }
+/// The queue that the entry is in.
+#[inline]
+fn list_of(node: Node) -> usize {
+    usize::from(node.list()) & MAIN
 }
 
-impl Policy for TwoQ {
+impl<S: Am> Policy for TwoQ<S> {
     type Meta = Node;
     type Config = TwoQConfig;
-    const NAME: &'static str = "twoq";
+    const NAME: &'static str = S::TWOQ_NAME;
     const ON_HIT: OnHit = OnHit::Reorder;
 
     fn new(capacity: u64, config: &TwoQConfig, _seed: u64) -> Self {
         assert!(config.is_valid(), "knobs are checked where they are read");
         TwoQ {
-            lists: [List::new(NEW as u8), List::new(MAIN as u8)],
+            newcomers: List::new(NEW as u8),
+            main: S::new(MAIN as u8),
             weight: [0, 0],
             new_capacity: (capacity as f64 * config.newcomers) as u64,
             capacity,
@@ -104,52 +119,70 @@ impl Policy for TwoQ {
         let returning = self.returning.take();
         let is_back = returning.is_some_and(|key_hash| key_hash == cells.key_hash(slot));
         let list = if is_back { MAIN } else { NEW };
-        self.lists[list].push(cells, slot);
+        if is_back {
+            self.main.push(cells, slot);
+        } else {
+            self.newcomers.push(cells, slot);
+        }
         self.weight[list] += u64::from(cells.weight(slot));
     }
 
     #[inline]
     fn reorder(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
-        if usize::from(cells.get(slot).list()) == MAIN {
-            self.lists[MAIN].promote(cells, slot);
+        if list_of(cells.get(slot)) == MAIN {
+            self.main.hit(cells, slot);
         }
     }
 
     fn reweigh(&mut self, cells: &mut impl Cells<Node>, slot: Slot, old_weight: u32) {
-        let list = usize::from(cells.get(slot).list());
+        let list = list_of(cells.get(slot));
         let weight = self.weight[list] - u64::from(old_weight);
         self.weight[list] = weight + u64::from(cells.weight(slot));
     }
 
-    fn moved(&mut self, cells: &mut impl Cells<Node>, _old: Slot, new: Slot) {
-        let list = usize::from(cells.get(new).list());
-        self.lists[list].moved(cells, new);
+    fn moved(&mut self, cells: &mut impl Cells<Node>, old: Slot, new: Slot) {
+        if list_of(cells.get(new)) == MAIN {
+            self.main.moved(cells, old, new);
+        } else {
+            self.newcomers.moved(cells, new);
+        }
     }
 
     fn remove(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
-        self.unlink(cells, slot);
+        let list = list_of(cells.get(slot));
+        if list == MAIN {
+            self.main.unlink(cells, slot);
+        } else {
+            self.newcomers.unlink(cells, slot);
+        }
+        self.weight[list] -= u64::from(cells.weight(slot));
     }
 
     #[inline]
     fn evict(&mut self, cells: &mut impl Cells<Node>, budget: &mut Budget) -> Eviction {
-        let is_over = self.weight[NEW] > self.new_capacity || self.lists[MAIN].is_empty();
-        let list = if is_over { NEW } else { MAIN };
-        let Some(victim) = self.lists[list].oldest() else {
+        if self.newcomers.is_empty() && self.main.list().is_empty() {
             return Eviction::Empty;
-        };
-        if !budget.spend() {
-            return Eviction::Again;
         }
-        let live = (self.lists[NEW].len() + self.lists[MAIN].len()) as f64;
-        let all = (self.weight[NEW] + self.weight[MAIN]).max(1) as f64;
-        self.unlink(cells, victim);
-        if list == NEW {
+        while budget.spend() {
+            let live = (self.newcomers.len() + self.main.list().len()) as f64;
+            let all = (self.weight[NEW] + self.weight[MAIN]).max(1) as f64;
+            if self.weight[NEW] <= self.new_capacity && !self.main.list().is_empty() {
+                if let Some(victim) = self.main.step(cells) {
+                    self.weight[MAIN] -= u64::from(cells.weight(victim));
+                    return Eviction::Victim(victim);
+                }
+                continue;
+            }
+            let victim = self.newcomers.pop(cells);
+            let victim = victim.expect("newcomers are above their share, or alone");
+            let weight = cells.weight(victim);
+            self.weight[NEW] -= u64::from(weight);
             let window = self.capacity as f64 * self.config.ghost;
             let expected = || (window * live / all) as u64;
-            self.ghost
-                .file(cells.key_hash(victim), cells.weight(victim), expected);
+            self.ghost.file(cells.key_hash(victim), weight, expected);
+            return Eviction::Victim(victim);
         }
-        Eviction::Victim(victim)
+        Eviction::Again
     }
 
     fn heap_bytes(&self) -> usize {
@@ -158,8 +191,7 @@ impl Policy for TwoQ {
 
     fn check(&self, cells: &impl Cells<Node>) {
         self.ghost.check();
-        for list in [NEW, MAIN] {
-            assert_eq!(self.lists[list].check(cells), self.weight[list]);
-        }
+        assert_eq!(self.newcomers.check(cells), self.weight[NEW]);
+        assert_eq!(self.main.check(cells), self.weight[MAIN]);
     }
 }

@@ -39,6 +39,12 @@ impl Node {
     pub fn list(self) -> u8 {
         (self.0 & 3) as u8
     }
+
+    /// The same neighbours, with another list number.
+    #[inline]
+    pub fn with_list(self, list: u8) -> Self {
+        Node(self.0 & !3 | u64::from(list & 3))
+    }
 }
 
 impl Meta for Node {
@@ -79,17 +85,26 @@ pub struct List {
     newest: u32,
     len: usize,
     id: u8,
+    /// The bits of a member's list number that are not the list's.
+    mark: u8,
 }
 
 impl List {
     /// An empty list; `id`, 0 to 3, is what its members' [`Node::list`] will say.
     pub fn new(id: u8) -> Self {
+        List::with_mark(id, 0)
+    }
+
+    /// An empty list whose members may set the bit `mark` of their list number to say something else.
+    pub fn with_mark(id: u8, mark: u8) -> Self {
         assert!(id < 4, "two bits name a list");
+        assert_eq!(id & mark, 0, "a new member is not marked");
         List {
             oldest: NONE,
             newest: NONE,
             len: 0,
             id,
+            mark,
         }
     }
 
@@ -103,6 +118,12 @@ impl List {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Whether a node names this list.
+    #[inline]
+    pub fn has(&self, node: Node) -> bool {
+        node.list() & !self.mark == self.id
     }
 
     /// The entry at the old end.
@@ -142,7 +163,7 @@ impl List {
     #[inline]
     pub fn unlink<M: Linked>(&mut self, cells: &mut impl Cells<M>, slot: Slot) {
         let node = cells.get(slot).node();
-        debug_assert_eq!(node.list(), self.id);
+        debug_assert!(self.has(node));
         match node.older() {
             NONE => self.oldest = node.newer(),
             older => set_newer(cells, older, node.newer()),
@@ -192,7 +213,7 @@ impl List {
             assert!(cells.is_live(Slot(at)), "{at} is listed but not live");
             let node = cells.get(Slot(at)).node();
             assert_eq!(node.older(), before);
-            assert_eq!(node.list(), self.id);
+            assert!(self.has(node), "a member names another list");
             weight += u64::from(cells.weight(Slot(at)));
             (before, at, count) = (at, node.newer(), count + 1);
             assert!(count <= self.len, "more members than counted, or a loop");

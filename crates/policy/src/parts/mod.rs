@@ -16,4 +16,5 @@ pub mod lookup;
 pub mod pool;
 pub mod radix_tree;
 pub mod ring;
+pub mod shelf;
 pub mod sketch;
