@@ -140,6 +140,7 @@ INDEXES = {
     "sampled": "unbounded",
     "sampled:release=5": "unbounded",
     "buckets:120x1000": "unbounded",
+    "buckets-auto": "unbounded",
     "radix": "0",
     "radix-capped": "unbounded",
     "ebuckets": "0",

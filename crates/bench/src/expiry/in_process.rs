@@ -32,7 +32,7 @@ pub(super) struct InProcess {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "wheel,sampled,sampled:release=5,buckets:120x1000,radix,radix-capped,ebuckets,crawler,ordered,lazy"
+        default_value = "wheel,sampled,sampled:release=5,buckets:120x1000,buckets-auto,radix,radix-capped,ebuckets,crawler,ordered,lazy"
     )]
     index: Vec<String>,
     /// How many entries

@@ -17,6 +17,7 @@ macro_rules! expiry_indexes {
             Wheel = expire::wheel::Wheel,
             Sampled = expire::sampled::Sampled,
             Buckets = expire::buckets::Buckets,
+            BucketsAuto = expire::buckets_auto::BucketsAuto,
             Radix = expire::radix::Radix,
             RadixCapped = expire::radix_capped::RadixCapped,
             Ebuckets = expire::ebuckets::Ebuckets,
@@ -266,8 +267,8 @@ mod tests {
         );
         assert_eq!(
             message("whale"),
-            "no expiry index is called 'whale'; expected one of: wheel sampled buckets radix \
-             radix-capped ebuckets crawler lazy ordered"
+            "no expiry index is called 'whale'; expected one of: wheel sampled buckets \
+             buckets-auto radix radix-capped ebuckets crawler lazy ordered"
         );
     }
 

@@ -295,6 +295,11 @@ impl Ring {
         Status::Expired(self.take_last(id).expect("the bucket is not empty"))
     }
 
+    /// Takes any entry out of the bucket.
+    pub(super) fn empty_bucket(&mut self, id: usize) -> Option<Slot> {
+        self.take_last(id)
+    }
+
     pub(super) fn heap_bytes(&self) -> usize {
         self.bytes + self.buckets.len() * (size_of::<Bucket>() + size_of::<u64>())
     }

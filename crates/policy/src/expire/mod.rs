@@ -6,6 +6,7 @@
 
 pub mod any;
 pub mod buckets;
+pub mod buckets_auto;
 pub mod crawler;
 pub mod ebuckets;
 pub mod lazy;
