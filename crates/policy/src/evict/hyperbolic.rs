@@ -116,7 +116,10 @@ impl Policy for Hyperbolic {
                     return Eviction::Again;
                 }
                 let Some(slot) = cells.sample(self.chance.bits()) else {
-                    return Eviction::Empty;
+                    if cells.is_empty() {
+                        return Eviction::Empty;
+                    }
+                    continue;
                 };
                 self.taken += 1;
                 let worth = worth(cells.get(slot), cells.requests());
