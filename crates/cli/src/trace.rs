@@ -2,7 +2,7 @@
 
 mod analyze;
 pub mod arguments;
-mod input;
+pub mod input;
 mod made;
 mod output;
 mod show;

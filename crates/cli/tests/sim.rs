@@ -345,6 +345,63 @@ fn every_policy_stands_the_largest_cache() {
             "--size",
             "4000000tb",
         ]));
-        assert!(text.contains(",8,4,0.50000000,"), "{}: {text}", about.name);
+        // A policy that refuses newcomers misses them again; nothing else may miss twice.
+        let row: Vec<&str> = text
+            .lines()
+            .nth(1)
+            .expect("there is a row")
+            .split(',')
+            .collect();
+        let cell = |name: &str| {
+            let at = text
+                .lines()
+                .next()
+                .and_then(|header| header.split(',').position(|h| h == name));
+            let cell = row[at.unwrap_or_else(|| panic!("there is a column {name}"))];
+            cell.parse::<u64>().expect("it is a count")
+        };
+        assert_eq!(cell("evictions"), 0, "{}: {text}", about.name);
+        let refused_again = cell("misses") - 4;
+        assert!(refused_again <= cell("refusals"), "{}: {text}", about.name);
+        assert!(
+            refused_again == 0 || about.name == "b-lru",
+            "{}: {text}",
+            about.name
+        );
     }
+}
+
+#[test]
+fn a_curve_is_exact_where_the_sample_is_the_whole() {
+    let file = TemporaryFile::new("curve.csv", TRACE);
+    let arguments = [
+        "curve",
+        file.path(),
+        "--policy",
+        "lru",
+        "--size",
+        "20,100%",
+        "--csv",
+    ];
+    let text = stdout(&sim(&arguments));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3);
+    assert!(lines[0].starts_with("trace,policy,unit,cache_size,miss_ratio,low,high"));
+    assert!(
+        lines[1].contains(",lru,bytes,20,0.750000,0.750000,0.750000,"),
+        "{text}"
+    );
+    assert!(lines[2].contains(",lru,bytes,100,0.500000,"), "{text}");
+    assert_eq!(text, stdout(&sim(&[&arguments[..], &["--exact"]].concat())));
+}
+
+#[test]
+fn odd_curves_are_refused() {
+    let file = TemporaryFile::new("odd-curve.csv", TRACE);
+    let refused = |more: &[&str]| refusal(&[&["curve", file.path()], more].concat());
+    assert!(refused(&["--points", "1"]).contains("expected 2 to"));
+    assert!(refused(&["--sample", "0%"]).contains("above 0%"));
+    assert!(refused(&["--sample-objects", "0"]).contains("expected 1 to"));
+    assert!(refused(&["--policy", "nonsense"]).contains("nonsense"));
+    assert!(refused(&["--size", "0"]).contains("size"));
 }

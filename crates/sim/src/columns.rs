@@ -151,6 +151,18 @@ impl Columns {
         self.share
     }
 
+    /// What all objects of the trace weigh together; estimated where these are a sample.
+    pub fn footprint(&self, unit: Unit) -> u64 {
+        let held = match unit {
+            Unit::Objects => self.objects() as u64,
+            Unit::Bytes => self.footprint_bytes(),
+        };
+        match self.share() {
+            1.0 => held,
+            share => (held as f64 / share) as u64,
+        }
+    }
+
     /// Whether some object weighs more than one byte.
     pub fn has_sizes(&self) -> bool {
         self.footprint_bytes > self.objects() as u64

@@ -324,7 +324,8 @@ fn short(value: &Value) -> String {
     }
 }
 
-fn quoted_for_csv(text: &str) -> String {
+/// Text as a field of CSV, in quotes where it needs them.
+pub fn quoted_for_csv(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.into(),

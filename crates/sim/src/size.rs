@@ -97,21 +97,16 @@ impl fmt::Display for Size {
 }
 
 impl Size {
-    /// The size for this trace: a share of its footprint is rounded down. For a sample, the size of
-    /// the cache that is meant; see [`scaled`].
+    /// The size for the trace called `name`, all of whose objects together weigh `footprint`: a share of
+    /// that is rounded down.
     ///
     /// # Errors
     /// Bytes where objects are counted, and a share of less than one unit.
-    pub fn resolve(&self, columns: &Columns, unit: Unit) -> Result<u64, Error> {
+    pub fn resolve(&self, footprint: u64, name: &str, unit: Unit) -> Result<u64, Error> {
         let bad = |problem: String| Error::BadSize {
             given: self.given.clone(),
             problem,
         };
-        let footprint = match unit {
-            Unit::Objects => columns.objects() as u64,
-            Unit::Bytes => columns.footprint_bytes(),
-        };
-        let footprint = (footprint as f64 / columns.share()) as u64;
         match (self.amount, unit) {
             (Amount::Bytes(_), Unit::Objects) => Err(bad(
                 "bytes, where objects are counted: give a number of objects or a share in %".into(),
@@ -119,9 +114,8 @@ impl Size {
             (Amount::Units(size) | Amount::Bytes(size), _) => Ok(size),
             (Amount::Percent(percent), _) => match (percent / 100.0 * footprint as f64) as u64 {
                 0 => Err(bad(format!(
-                    "of the {footprint} {} of {} that is not one",
-                    unit.name(),
-                    columns.name()
+                    "of the {footprint} {} of {name} that is not one",
+                    unit.name()
                 ))),
                 size => Ok(size),
             },

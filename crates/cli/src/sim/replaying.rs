@@ -1,0 +1,171 @@
+//! How a trace is read and replayed: what `sim`, `sim curve` and `sim advise` share.
+
+use crate::trace::arguments::ttl_mix;
+use ::sim::{Columns, Interning, Rules, Unit};
+use anyhow::{Result, ensure};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use policy::expire::any::ExpirySpec;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+use trace::TtlMix;
+
+/// How often the progress bar is drawn.
+const DRAWN_EVERY: Duration = Duration::from_millis(100);
+/// The share of the memory available that is used when no limit is given, in percent.
+const MEMORY_PERCENT: u64 = 80;
+/// The limit where the system does not tell what is available.
+const MEMORY_UNKNOWN: u64 = 4 << 30;
+/// The rate of a trace without time, requests a second.
+const RATE_DEFAULT: f64 = 1000.0;
+
+/// Units, lifetimes, time, memory.
+#[derive(Args, Debug)]
+pub struct Replaying {
+    /// Count objects instead of bytes (so it is for traces without sizes)
+    #[arg(long)]
+    ignore_size: bool,
+    /// The index that finds what has expired
+    #[arg(long, value_name = "INDEX", default_value = "wheel")]
+    expiry: ExpirySpec,
+    /// Lifetimes by key instead of the trace's: a published mix (cluster4), or '60s:0.4 1h:0.6'
+    #[arg(long, value_name = "MIX", value_parser = ttl_mix)]
+    pub ttl_mix: Option<TtlMix>,
+    /// Let nothing expire, whatever the trace says
+    #[arg(long, conflicts_with = "ttl_mix")]
+    pub ignore_ttl: bool,
+    /// Requests a second, instead of the times of the trace [default, where it has none: 1000]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<f64>,
+    /// Count reads only; writes insert all the same
+    #[arg(long)]
+    reads_only: bool,
+    /// Determines every decision by chance
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+    /// Replays at a time [default: one for each processor]
+    #[arg(long, short, value_name = "COUNT")]
+    jobs: Option<NonZeroUsize>,
+    /// Memory that traces and replays may use, such as 8gb [default: 80 % of what is available]
+    #[arg(long, value_name = "BYTES", value_parser = read_bytes)]
+    memory_limit: Option<u64>,
+}
+
+/// Reads a share: `20%`, or `20`, which is the same.
+pub fn read_share(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text);
+    let percent: f64 = number.parse().map_err(|_| "expected a share such as 20%")?;
+    if (0.0..100.0).contains(&percent) {
+        Ok(percent / 100.0)
+    } else {
+        Err("expected a share from 0% to below 100%".into())
+    }
+}
+
+/// Reads bytes with a unit: `8gb`.
+pub fn read_bytes(text: &str) -> Result<u64, String> {
+    let bytes = server::config::value::bytes(text).and_then(|bytes| u64::try_from(bytes).ok());
+    bytes.ok_or_else(|| "expected bytes such as 8gb".into())
+}
+
+impl Replaying {
+    /// How the trace is taken in.
+    pub fn interning(&self) -> Interning {
+        Interning {
+            ttl_mix: self.ttl_mix.clone().map(|mix| (mix, self.seed)),
+            ignores_ttls: self.ignore_ttl,
+            memory_limit: self.memory_limit(),
+            ..Interning::default()
+        }
+    }
+
+    fn memory_limit(&self) -> u64 {
+        self.memory_limit.unwrap_or_else(|| {
+            let available = available_memory().unwrap_or(MEMORY_UNKNOWN);
+            available / 100 * MEMORY_PERCENT
+        })
+    }
+
+    /// What a cache counts.
+    pub fn unit(&self, columns: &Columns) -> Unit {
+        match self.ignore_size || !columns.has_sizes() {
+            true => Unit::Objects,
+            false => Unit::Bytes,
+        }
+    }
+
+    /// How it is replayed.
+    pub fn rules(&self, columns: &Columns) -> Result<Rules> {
+        if let Some(rate) = self.rate {
+            ensure!(
+                rate > 0.0 && rate.is_finite(),
+                "--rate {rate}: expected more than 0 requests a second"
+            );
+        }
+        let rate = match self.rate {
+            None if !columns.has_time() => Some(RATE_DEFAULT),
+            rate => rate,
+        };
+        Ok(Rules {
+            unit: self.unit(columns),
+            expiry: self.expiry.clone(),
+            counts_writes: !self.reads_only,
+            gap_ms: rate.map(|rate| 1000.0 / rate),
+            seed: self.seed,
+            memory_limit: self.memory_limit().max(columns.heap_bytes()),
+            ..Rules::default()
+        })
+    }
+
+    /// Runs replays of `requests` in all, some at a time, behind a progress bar.
+    pub fn run<R: Send>(
+        &self,
+        name: &str,
+        requests: u64,
+        replays: impl FnOnce(usize, &AtomicU64) -> Result<R, ::sim::Error> + Send,
+    ) -> Result<R> {
+        let jobs = self.jobs.map(NonZeroUsize::get);
+        let jobs = jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+        let bar = ProgressBar::new(requests)
+            .with_style(style("{msg} {bar:30} {percent} % [{elapsed} < {eta}]"));
+        bar.set_message(name.to_owned());
+        let done = AtomicU64::new(0);
+        let result = thread::scope(|scope| {
+            let drawer = scope.spawn(|| {
+                while !bar.is_finished() {
+                    bar.set_position(done.load(Ordering::Relaxed));
+                    thread::park_timeout(DRAWN_EVERY);
+                }
+            });
+            let result = replays(jobs, &done);
+            bar.finish_and_clear();
+            drawer.thread().unpark();
+            result
+        });
+        Ok(result?)
+    }
+}
+
+/// The style of a progress bar.
+pub fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("the template is well-formed")
+}
+
+/// A file's name without the endings that tell its format.
+pub fn stem(path: &str) -> &str {
+    let (_, name) = trace::Compression::of_name(path.rsplit('/').next().unwrap_or(path));
+    let name = name.strip_suffix(".bin").unwrap_or(name);
+    name.rsplit_once('.').map_or(name, |(stem, _)| stem)
+}
+
+/// What the system says could be had without swapping, in bytes.
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
