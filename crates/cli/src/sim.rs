@@ -59,6 +59,9 @@ pub struct Arguments {
     /// What an entry does when a later request tells another size: keep its own, or follow
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     size_changes: SizeChanges,
+    /// The share of the cache that an object may take; a larger one is not inserted [default: all of it]
+    #[arg(long, value_name = "SHARE", value_parser = read_share)]
+    largest: Option<f64>,
     /// A filter that a miss must pass to be kept: size:4096, probability:0.1, bloom, tinylfu, adaptsize
     #[arg(long, value_name = "FILTER")]
     admission: Option<AdmitSpec>,
@@ -210,6 +213,7 @@ impl Arguments {
             warm_up: (columns.len() as f64 * self.warm_up) as usize,
             admission: self.admission.clone(),
             follows_sizes: self.size_changes == SizeChanges::Follow,
+            largest_share: self.largest.unwrap_or(1.0),
             explains: self.explain,
             ..self.replaying.rules(columns)?
         })

@@ -290,6 +290,19 @@ fn a_filter_turns_misses_away() {
     // Only the first object is small enough: the other four requests miss.
     let text = stdout(&sim(&arguments));
     assert!(text.contains(",fifo,bytes,1024,8,5,0.62500000,"), "{text}");
+    // 10 of 40 bytes are a quarter, which the first object alone does not exceed.
+    let arguments = [
+        file.path(),
+        "--csv",
+        "--policy",
+        "fifo",
+        "--size",
+        "40",
+        "--largest",
+        "25%",
+    ];
+    let text = stdout(&sim(&arguments));
+    assert!(text.contains(",fifo,bytes,40,8,5,0.62500000,"), "{text}");
     assert!(refusal(&[file.path(), "--admission", "none"]).contains("expected one of"));
 }
 

@@ -73,7 +73,10 @@ pub fn exact(
     // A cache that is smaller than an object refuses it, which the stack does not know.
     let refused = capacities.partition_point(|capacity| *capacity < weight);
     let by_stack = |policy: &PolicySpec| {
-        policy.to_string() == "lru" && columns.is_plain(rules) && refused < capacities.len()
+        policy.to_string() == "lru"
+            && columns.is_plain(rules)
+            && rules.largest_share == 1.0
+            && refused < capacities.len()
     };
     let mut configurations = Vec::new();
     for policy in policies {

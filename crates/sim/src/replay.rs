@@ -56,6 +56,14 @@ impl Visitor for BytesPerObject<'_> {
 }
 
 impl Work<'_> {
+    /// The most that an object may weigh to be inserted.
+    fn largest(&self) -> u64 {
+        match self.rules.largest_share {
+            1.0 => self.capacity,
+            share => (self.capacity as f64 * share) as u64,
+        }
+    }
+
     fn weights(&self) -> Fixed<'_> {
         match self.rules.unit {
             Unit::Objects => Fixed::ones(),
@@ -216,7 +224,7 @@ where
     /// Requests `from` to `to`, where ids tell all.
     fn plain(&mut self, from: usize, to: usize) {
         let columns = self.work.columns;
-        let capacity = self.work.capacity;
+        let largest = self.work.largest();
         for index in from..to {
             if let Some(&ahead) = columns.ids.get(index + AHEAD) {
                 self.shard.entries.prefetch(Slot(ahead));
@@ -235,7 +243,7 @@ where
             }
             let weight = self.shard.entries.weight(slot);
             self.missed(slot, weight, 1);
-            if u64::from(weight) > capacity || !self.is_admitted(slot, weight, None) {
+            if u64::from(weight) > largest || !self.is_admitted(slot, weight, None) {
                 self.counts.refusals += 1;
                 continue;
             }
@@ -412,7 +420,7 @@ impl<P: Policy> Replay<'_, P, Varying, AnyExpiry> {
             return;
         }
         self.missed(slot, weight, counted);
-        if u64::from(weight) > self.work.capacity || !self.is_admitted(slot, weight, next_deadline)
+        if u64::from(weight) > self.work.largest() || !self.is_admitted(slot, weight, next_deadline)
         {
             self.counts.refusals += 1;
             return;

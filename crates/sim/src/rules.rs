@@ -39,6 +39,8 @@ pub struct Rules {
     pub counts_writes: bool,
     /// Whether an entry takes the size that a later request tells; else the one it came with.
     pub follows_sizes: bool,
+    /// The share of the cache that an object may take; a larger one is not inserted.
+    pub largest_share: f64,
     /// Milliseconds from one request to the next, instead of what the trace tells.
     pub gap_ms: Option<f64>,
     /// Whether to tell what explains the miss ratio.
@@ -58,6 +60,7 @@ impl Default for Rules {
             admission: None,
             counts_writes: true,
             follows_sizes: false,
+            largest_share: 1.0,
             gap_ms: None,
             explains: false,
             seed: 1,
