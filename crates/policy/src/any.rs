@@ -51,6 +51,7 @@ macro_rules! eviction_policies {
                 Lfuda = evict::lfuda::Lfuda,
                 Mq = evict::mq::Mq,
                 Car = evict::car::Car,
+                ClockPro = evict::clock_pro::ClockPro,
                 ArcSieve = evict::arc::Arc<crate::parts::shelf::SieveShelf>,
                 ArcFifoReinsertion = evict::arc::Arc<crate::parts::shelf::ReinsertionShelf>,
                 TwoQSieve = evict::twoq::TwoQ<crate::parts::shelf::SieveShelf>,

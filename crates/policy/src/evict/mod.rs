@@ -10,6 +10,7 @@ pub mod belady_size;
 pub mod cacheus;
 pub mod car;
 pub mod clock;
+pub mod clock_pro;
 pub mod fifo;
 pub mod fifo_merge;
 pub mod gdsf;

@@ -1,5 +1,6 @@
 //! Policies as plainly as they can be written, and every victim compared with theirs.
 
+mod clock_pro;
 mod experts;
 mod lirs;
 mod ranked;

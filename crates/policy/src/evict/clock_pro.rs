@@ -1,0 +1,463 @@
+//! CLOCK-Pro.
+//!
+//! # Idea
+//! LIRS with marks instead of a stack. All entries stand in one clock, hot ones and cold ones, and only
+//! cold ones are evicted. One that comes in is cold and in its *test period*, which outlives its
+//! eviction: asked for again before it ends, it becomes hot. The period ends when the hand of the hot
+//! entries comes by, which is to say when the entry has waited longer than a hot one. How much is kept for
+//! cold entries, *m_c*, grows with each that is met again in its test period and shrinks with each that
+//! is not.
+//!
+//! # Source
+//! S. Jiang, F. Chen, X. Zhang, *CLOCK-Pro: an effective improvement of the CLOCK replacement*, USENIX
+//! ATC 2005, <https://www.usenix.org/conference/2005-usenix-annual-technical-conference/clock-pro-effective-improvement-clock-replacement>.
+//! There was no reference to compare it with.
+//!
+//! # State
+//! Per entry: 4 bytes (a mark, the number of its node) and a node of 48 bytes; as much, and 4 bytes in a
+//! table, for each evicted entry in its test period: these weigh up to the capacity.
+//!
+//! # Cost
+//! hit 0 or one write of the entry's bits · miss: a look into a hash table · insert, remove O(1) · evict:
+//! one step per entry passed by a hand; all may be marked, and the budget cuts the round anywhere.
+//!
+//! # Knobs
+//! None.
+//!
+//! # Departures
+//! The clock is three lists in one order, of hot entries, of those in their test period, and of cold
+//! ones held: each hand stands at the oldest of its list, and a number in each node tells which of two
+//! was passed first. A cold entry that HAND_hot passes keeps its turn with HAND_cold, for it is
+//! the farthest from the head of the clock.
+//!
+//! HAND_hot runs when room is made, not already when an entry becomes hot. The source does not say what
+//! becomes of a cold entry that is marked when another hand than its own ends its test: here the test ends
+//! without a change of m_c. Nor does it say where m_c begins: at a hundredth of the capacity, as in LIRS.
+//! All lengths are weights, and m_c moves by the weight of what was met.
+//!
+//! # Avoid when
+//! Memory per entry matters; one mark per round tells less than LIRS sees.
+
+use crate::parts::lookup::{Keyed, Lookup};
+use crate::parts::pool::{Chain, Chained, Links, Pool};
+use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+
+/// The list number of hot entries, and of those in their test period.
+const CLOCK: usize = 0;
+/// The list number of cold entries that are held.
+const QUEUE: usize = 1;
+/// Tests that one call ends at most to bound the evicted; each call begins at most one.
+const STEPS_MAX: usize = 4;
+/// What m_c is at first, and at least, as a part of the capacity.
+const COLD_SHARE: u64 = 100;
+
+/// The entry's bits:
+/// ```text
+/// bit  31      30       0
+///   [marked][node's number]
+/// ```
+const MARKED: u32 = 1 << 31;
+
+#[inline]
+fn index_of(meta: u32) -> u32 {
+    meta & !MARKED
+}
+
+/// What an entry is, or was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Status {
+    Hot,
+    Cold,
+    /// Evicted, in its test period.
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    key_hash: u64,
+    /// Counts what came to the head of the clock until this did.
+    stamp: u64,
+    slot: Slot,
+    weight: u32,
+    clock: Links,
+    queue: Links,
+    /// The next node of the bucket.
+    chain: u32,
+    status: Status,
+    /// Whether it is in the list of the tested; HAND_hot may have passed it already.
+    is_tested: bool,
+}
+
+impl Chained<CLOCK> for Node {
+    #[inline]
+    fn links(&self) -> Links {
+        self.clock
+    }
+    #[inline]
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.clock
+    }
+}
+
+impl Chained<QUEUE> for Node {
+    #[inline]
+    fn links(&self) -> Links {
+        self.queue
+    }
+    #[inline]
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.queue
+    }
+}
+
+impl Keyed for Node {
+    #[inline]
+    fn key_hash(&self) -> u64 {
+        self.key_hash
+    }
+    #[inline]
+    fn chain(&self) -> u32 {
+        self.chain
+    }
+    #[inline]
+    fn chain_mut(&mut self) -> &mut u32 {
+        &mut self.chain
+    }
+}
+
+/// CLOCK-Pro.
+#[derive(Clone, Debug)]
+pub struct ClockPro {
+    nodes: Pool<Node>,
+    /// Finds the evicted ones.
+    lookup: Lookup,
+    /// HAND_hot is at its old end.
+    hot: Chain<CLOCK>,
+    /// HAND_test is at its old end.
+    tested: Chain<CLOCK>,
+    /// HAND_cold is at its old end.
+    cold: Chain<QUEUE>,
+    hot_weight: u64,
+    gone_weight: u64,
+    /// m_c: what the cold entries held may weigh.
+    cold_aim: u64,
+    capacity: u64,
+    /// What came to the head of the clock so far.
+    now: u64,
+    /// The key that was found in its test period and is about to be inserted.
+    returning: Option<u64>,
+}
+
+impl ClockPro {
+    fn cold_aim_min(&self) -> u64 {
+        (self.capacity / COLD_SHARE).max(1)
+    }
+
+    /// An entry was met again in its test period.
+    fn widen(&mut self, weight: u32) {
+        self.cold_aim = (self.cold_aim + u64::from(weight)).min(self.capacity.max(1));
+    }
+
+    /// A test period ended in vain.
+    fn narrow(&mut self, weight: u32) {
+        let aim = self.cold_aim.saturating_sub(u64::from(weight));
+        self.cold_aim = aim.max(self.cold_aim_min());
+    }
+
+    #[inline]
+    fn stamp(&mut self, index: u32, status: Status) {
+        self.now += 1;
+        let node = self.nodes.at_mut(index);
+        node.stamp = self.now;
+        node.status = status;
+    }
+
+    /// At the head of the clock, as a hot entry. It is in no list.
+    fn add_hot(&mut self, index: u32) {
+        self.stamp(index, Status::Hot);
+        self.hot_weight += u64::from(self.nodes.at(index).weight);
+        self.hot.push(&mut self.nodes, index);
+    }
+
+    /// At the head of the clock, as a cold entry in its test period. It is in no list.
+    fn add_tested(&mut self, index: u32) {
+        self.stamp(index, Status::Cold);
+        self.nodes.at_mut(index).is_tested = true;
+        self.tested.push(&mut self.nodes, index);
+        self.cold.push(&mut self.nodes, index);
+    }
+
+    fn leave_test(&mut self, index: u32) {
+        self.nodes.at_mut(index).is_tested = false;
+        self.tested.unlink(&mut self.nodes, index);
+    }
+
+    /// Takes the node of an entry that is held out of its lists.
+    fn unlink(&mut self, index: u32) {
+        let node = self.nodes.at(index);
+        if node.status == Status::Hot {
+            self.hot_weight -= u64::from(node.weight);
+            self.hot.unlink(&mut self.nodes, index);
+            return;
+        }
+        self.cold.unlink(&mut self.nodes, index);
+        if node.is_tested {
+            self.leave_test(index);
+        }
+    }
+
+    /// Forgets an evicted entry.
+    fn forget(&mut self, index: u32) {
+        self.gone_weight -= u64::from(self.nodes.at(index).weight);
+        self.leave_test(index);
+        self.lookup.remove(&mut self.nodes, index);
+        self.nodes.remove(index);
+    }
+
+    /// Ends the test period of a node, without its having been met again if it is not marked.
+    fn end_test(&mut self, cells: &impl Cells<u32>, index: u32) {
+        let node = self.nodes.at(index);
+        if node.status == Status::Gone {
+            self.forget(index);
+            self.narrow(node.weight);
+            return;
+        }
+        self.leave_test(index);
+        if cells.get(node.slot) & MARKED == 0 {
+            self.narrow(node.weight);
+        }
+    }
+
+    /// Whether HAND_hot has passed a node of the clock.
+    #[inline]
+    fn is_passed(&self, node: &Node) -> bool {
+        let hand = self.hot.oldest();
+        hand.is_some_and(|hand| node.stamp < self.nodes.at(hand).stamp)
+    }
+
+    /// The oldest node in the list of the tested, if HAND_hot has passed it.
+    #[inline]
+    fn passed(&self) -> Option<u32> {
+        let oldest = self.tested.oldest()?;
+        self.is_passed(&self.nodes.at(oldest)).then_some(oldest)
+    }
+
+    /// HAND_hot: the hot entry there stays hot if it is marked, and becomes cold if not.
+    fn turn_hot(&mut self, cells: &mut impl Cells<u32>) {
+        let oldest = self.hot.oldest();
+        let index = oldest.expect("some entry is held, and none is cold or the hot weigh too much");
+        let slot = self.nodes.at(index).slot;
+        self.unlink(index);
+        if cells.get(slot) & MARKED != 0 {
+            cells.set(slot, index);
+            self.add_hot(index);
+        } else {
+            self.stamp(index, Status::Cold);
+            self.cold.push(&mut self.nodes, index);
+        }
+    }
+
+    /// HAND_cold: the cold entry there is evicted unless it is marked.
+    fn turn_cold(&mut self, cells: &mut impl Cells<u32>) -> Option<Slot> {
+        let index = self.cold.oldest()?;
+        let node = self.nodes.at(index);
+        if cells.get(node.slot) & MARKED != 0 {
+            cells.set(node.slot, index);
+            self.unlink(index);
+            if node.is_tested {
+                self.widen(node.weight);
+                self.add_hot(index);
+            } else {
+                self.add_tested(index);
+            }
+            return None;
+        }
+        self.cold.unlink(&mut self.nodes, index);
+        if node.is_tested {
+            self.nodes.at_mut(index).status = Status::Gone;
+            self.gone_weight += u64::from(node.weight);
+            self.lookup.add(&mut self.nodes, index);
+        } else {
+            self.nodes.remove(index);
+        }
+        Some(node.slot)
+    }
+
+    /// HAND_test: ends tests while the evicted weigh more than the capacity, a few a call.
+    fn turn_test(&mut self, cells: &impl Cells<u32>) {
+        for _ in 0..STEPS_MAX {
+            if self.gone_weight <= self.capacity {
+                return;
+            }
+            let oldest = self.tested.oldest();
+            self.end_test(cells, oldest.expect("who is evicted is tested"));
+        }
+    }
+
+    fn check_node(&self, cells: &impl Cells<u32>, index: u32, status: Status) -> Node {
+        let node = self.nodes.at(index);
+        assert_eq!(node.status, status);
+        assert!(cells.is_live(node.slot));
+        assert_eq!(index_of(cells.get(node.slot)), index);
+        assert_eq!(cells.weight(node.slot), node.weight);
+        assert_eq!(cells.key_hash(node.slot), node.key_hash);
+        node
+    }
+}
+
+impl Policy for ClockPro {
+    type Meta = u32;
+    type Config = ();
+    const NAME: &'static str = "clock-pro";
+    const ON_HIT: OnHit = OnHit::Mark;
+
+    fn new(capacity: u64, _config: &(), _seed: u64) -> Self {
+        let mut policy = ClockPro {
+            nodes: Pool::new(),
+            lookup: Lookup::new(),
+            hot: Chain::new(),
+            tested: Chain::new(),
+            cold: Chain::new(),
+            hot_weight: 0,
+            gone_weight: 0,
+            cold_aim: 0,
+            capacity,
+            now: 0,
+            returning: None,
+        };
+        policy.cold_aim = policy.cold_aim_min();
+        policy
+    }
+
+    fn resize(&mut self, capacity: u64) {
+        self.capacity = capacity;
+        self.cold_aim = self.cold_aim.min(capacity).max(self.cold_aim_min());
+    }
+
+    fn miss(&mut self, _facts: &impl Facts, key_hash: u64, _weight: u32) -> Admit {
+        self.returning = None;
+        if let Some(index) = self.lookup.find(&self.nodes, key_hash) {
+            let node = self.nodes.at(index);
+            self.forget(index);
+            if self.is_passed(&node) {
+                self.narrow(node.weight);
+            } else {
+                self.widen(node.weight);
+                self.returning = Some(key_hash);
+            }
+        }
+        Admit::Yes
+    }
+
+    fn insert(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
+        let key_hash = cells.key_hash(slot);
+        // An entry that left and was not evicted, but inserted without a miss, may be known.
+        if let Some(known) = self.lookup.find(&self.nodes, key_hash) {
+            self.forget(known);
+        }
+        let index = self.nodes.add(Node {
+            key_hash,
+            stamp: 0,
+            slot,
+            weight: cells.weight(slot),
+            clock: Links::default(),
+            queue: Links::default(),
+            chain: 0,
+            status: Status::Cold,
+            is_tested: false,
+        });
+        assert!(index < MARKED, "a node's number takes 31 bits");
+        cells.set(slot, index);
+        if self.returning.take() == Some(key_hash) {
+            self.add_hot(index);
+        } else {
+            self.add_tested(index);
+        }
+        self.turn_test(cells);
+    }
+
+    #[inline]
+    fn mark(&self, _facts: &impl Facts, _slot: Slot, meta: u32) -> Option<u32> {
+        (meta & MARKED == 0).then_some(meta | MARKED)
+    }
+
+    fn reweigh(&mut self, cells: &mut impl Cells<u32>, slot: Slot, old_weight: u32) {
+        let node = self.nodes.at_mut(index_of(cells.get(slot)));
+        node.weight = cells.weight(slot);
+        if node.status == Status::Hot {
+            let weight = self.hot_weight - u64::from(old_weight);
+            self.hot_weight = weight + u64::from(node.weight);
+        }
+    }
+
+    fn moved(&mut self, cells: &mut impl Cells<u32>, _old: Slot, new: Slot) {
+        self.nodes.at_mut(index_of(cells.get(new))).slot = new;
+    }
+
+    fn remove(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
+        let index = index_of(cells.get(slot));
+        self.unlink(index);
+        self.nodes.remove(index);
+        self.turn_test(cells);
+    }
+
+    fn evict(&mut self, cells: &mut impl Cells<u32>, budget: &mut Budget) -> Eviction {
+        while !self.hot.is_empty() || !self.cold.is_empty() {
+            if !budget.spend() {
+                return Eviction::Again;
+            }
+            if let Some(index) = self.passed() {
+                self.end_test(cells, index);
+            } else if self.hot_weight > self.capacity.saturating_sub(self.cold_aim)
+                || self.cold.is_empty()
+            {
+                self.turn_hot(cells);
+            } else if let Some(slot) = self.turn_cold(cells) {
+                self.turn_test(cells);
+                return Eviction::Victim(slot);
+            }
+        }
+        Eviction::Empty
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.nodes.heap_bytes() + self.lookup.heap_bytes()
+    }
+
+    fn check(&self, cells: &impl Cells<u32>) {
+        let (mut stamp, mut weight) = (0, 0);
+        let hot = self.hot.members(&self.nodes);
+        for &index in &hot {
+            let node = self.check_node(cells, index, Status::Hot);
+            assert!(!node.is_tested, "a list has it twice");
+            assert!(node.stamp > stamp, "the clock is in order");
+            stamp = node.stamp;
+            weight += u64::from(node.weight);
+        }
+        assert_eq!(weight, self.hot_weight);
+        let mut stamp = 0;
+        let cold = self.cold.members(&self.nodes);
+        for &index in &cold {
+            let node = self.check_node(cells, index, Status::Cold);
+            assert!(node.stamp > stamp, "the clock is in order");
+            stamp = node.stamp;
+        }
+        let (mut stamp, mut weight, mut gone) = (0, 0, 0);
+        for index in self.tested.members(&self.nodes) {
+            let node = self.nodes.at(index);
+            assert!(node.is_tested, "a member of the list says so");
+            assert!(node.stamp > stamp, "the clock is in order");
+            stamp = node.stamp;
+            if node.status == Status::Gone {
+                weight += u64::from(node.weight);
+                gone += 1;
+                assert_eq!(self.lookup.find(&self.nodes, node.key_hash), Some(index));
+            }
+        }
+        assert_eq!(weight, self.gone_weight);
+        assert_eq!(gone, self.lookup.len());
+        assert_eq!(hot.len() + cold.len() + gone, self.nodes.len());
+        assert!(self.cold_aim >= self.cold_aim_min());
+        assert!(self.cold_aim <= self.capacity.max(1));
+    }
+}

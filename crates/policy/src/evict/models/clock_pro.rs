@@ -1,0 +1,144 @@
+//! CLOCK-Pro as its source draws it: one clock of pages with their states, searched by each hand.
+
+use super::steps;
+use crate::evict::clock_pro::ClockPro;
+use crate::suite::policy::{NaivePolicy, agrees_with_model};
+use proptest::prelude::*;
+
+#[derive(Clone)]
+struct Page {
+    key: u64,
+    weight: u64,
+    is_hot: bool,
+    is_held: bool,
+    is_tested: bool,
+    is_marked: bool,
+}
+
+struct PlainClockPro {
+    /// From the tail to the head.
+    clock: Vec<Page>,
+    capacity: u64,
+    cold_aim: u64,
+    is_back: bool,
+}
+
+impl PlainClockPro {
+    fn weight(&self, which: impl Fn(&Page) -> bool) -> u64 {
+        let pages = self.clock.iter().filter(|page| which(page));
+        pages.map(|page| page.weight).sum()
+    }
+    fn find(&self, which: impl Fn(&Page) -> bool) -> Option<usize> {
+        self.clock.iter().position(which)
+    }
+    fn widen(&mut self, weight: u64) {
+        self.cold_aim = (self.cold_aim + weight).min(self.capacity);
+    }
+    fn narrow(&mut self, weight: u64) {
+        self.cold_aim = self.cold_aim.saturating_sub(weight).max(1);
+    }
+    fn end_test(&mut self, at: usize) {
+        let page = &mut self.clock[at];
+        let (weight, is_held, is_marked) = (page.weight, page.is_held, page.is_marked);
+        page.is_tested = false;
+        if !is_held {
+            self.clock.remove(at);
+        }
+        if !is_marked {
+            self.narrow(weight);
+        }
+    }
+    /// HAND_hot ends the tests that it passes until it stands at a hot page.
+    fn end_passed_tests(&mut self) {
+        while let Some(hand) = self.find(|page| page.is_hot)
+            && let Some(at) = self.find(|page| page.is_tested).filter(|&at| at < hand)
+        {
+            self.end_test(at);
+        }
+    }
+    fn bound_evicted(&mut self) {
+        for _ in 0..4 {
+            if self.weight(|page| !page.is_held) > self.capacity {
+                let at = self.find(|page| page.is_tested).expect("one is evicted");
+                self.end_test(at);
+            }
+        }
+    }
+}
+
+impl NaivePolicy for PlainClockPro {
+    fn hit(&mut self, key: u64) {
+        let at = self.find(|page| page.key == key).expect("it is held");
+        self.clock[at].is_marked = true;
+    }
+    fn miss(&mut self, key: u64) {
+        self.is_back = false;
+        if let Some(at) = self.find(|page| page.key == key) {
+            let is_passed = self.find(|page| page.is_hot).is_some_and(|hand| at < hand);
+            let page = self.clock.remove(at);
+            if is_passed {
+                self.narrow(page.weight);
+            } else {
+                self.widen(page.weight);
+                self.is_back = true;
+            }
+        }
+    }
+    fn insert(&mut self, key: u64, weight: u32) {
+        self.clock.push(Page {
+            key,
+            weight: u64::from(weight),
+            is_hot: self.is_back,
+            is_held: true,
+            is_tested: !self.is_back,
+            is_marked: false,
+        });
+        self.bound_evicted();
+    }
+    fn remove(&mut self, key: u64) {
+        self.clock.retain(|page| page.key != key);
+        self.bound_evicted();
+    }
+    fn evict(&mut self) -> Option<u64> {
+        while self.clock.iter().any(|page| page.is_held) {
+            self.end_passed_tests();
+            let cold = self.find(|page| page.is_held && !page.is_hot);
+            let hot_weight = self.weight(|page| page.is_hot);
+            let Some(at) = cold.filter(|_| hot_weight <= self.capacity - self.cold_aim) else {
+                let at = self.find(|page| page.is_hot).expect("some page is held");
+                let mut page = self.clock.remove(at);
+                page.is_hot = page.is_marked;
+                page.is_marked = false;
+                self.clock.push(page);
+                continue;
+            };
+            if self.clock[at].is_marked {
+                let mut page = self.clock.remove(at);
+                page.is_marked = false;
+                if page.is_tested {
+                    self.widen(page.weight);
+                }
+                page.is_hot = page.is_tested;
+                page.is_tested = !page.is_tested;
+                self.clock.push(page);
+                continue;
+            }
+            let key = self.clock[at].key;
+            self.clock[at].is_held = false;
+            if !self.clock[at].is_tested {
+                self.clock.remove(at);
+            }
+            self.bound_evicted();
+            return Some(key);
+        }
+        None
+    }
+}
+
+proptest! {
+    #[test]
+    fn clock_pro_evicts_as_its_model_whatever_leaves_or_moves(steps in steps()) {
+        let model = PlainClockPro { clock: Vec::new(), capacity: 60, cold_aim: 1, is_back: false };
+        agrees_with_model::<ClockPro>(&(), model, 60, &steps, true);
+    }
+}
