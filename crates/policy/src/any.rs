@@ -129,8 +129,8 @@ macro_rules! knobs {
         impl $crate::any::Knobs for $config {
             const KNOBS: &'static [$crate::any::Knob] = &[$($crate::any::Knob {
                 name: stringify!($field),
-                default: stringify!($default),
-                range: concat!(stringify!($low), " to ", stringify!($high)),
+                default: concat!($default),
+                range: concat!($low, " to ", $high),
             },)+];
 
             fn set(&mut self, name: &str, value: &str) -> bool {
@@ -686,6 +686,32 @@ mod tests {
                 built.map_or(about.on_hit, |policy| policy.on_hit()),
                 about.on_hit
             );
+        }
+    }
+
+    #[test]
+    fn defaults_and_bounds_are_shown_as_they_may_be_given() {
+        fn check<S: FromStr<Err = SpecError> + fmt::Display>(name: &str, knobs: &[Knob]) {
+            for knob in knobs {
+                let given = |value: &str| format!("{name}:{}={value}", knob.name).parse::<S>();
+                let spec = given(knob.default).expect("a knob takes its default");
+                assert_eq!(spec.to_string(), name, "{}", knob.name);
+                // Ranges that are not numbers are told in words.
+                let bounds: Vec<&str> = knob.range.split(" to ").collect();
+                let is_numbers = bounds.iter().all(|bound| !bound.contains(' '));
+                for bound in bounds.into_iter().filter(|_| is_numbers) {
+                    assert!(given(bound).is_ok(), "{name}: {} = {bound}", knob.name);
+                }
+            }
+        }
+        for about in POLICIES {
+            check::<PolicySpec>(about.name, about.knobs);
+        }
+        for about in crate::expire::any::INDEXES {
+            check::<crate::expire::any::ExpirySpec>(about.name, about.knobs);
+        }
+        for about in crate::admit::any::FILTERS {
+            check::<crate::admit::any::AdmitSpec>(about.name, about.knobs);
         }
     }
 }

@@ -85,7 +85,7 @@ impl Knobs for BucketsConfig {
         Knob {
             name: "iterations",
             default: "0",
-            range: "0 to 1_000_000",
+            range: "0 to 1000000",
         },
     ];
 
