@@ -34,7 +34,7 @@ enum Command {
     /// Measure this server, and others beside it.
     Bench(bench::BenchCommand),
     /// Run eviction policies over traces.
-    Sim(sim::Arguments),
+    Sim(Box<sim::Arguments>),
     /// Look at traces, convert, cut, sample and make them.
     Trace(trace::Arguments),
 }
