@@ -95,7 +95,8 @@ impl Shared {
     /// An empty database for one shard, under the settings in force.
     pub fn new_db(&self, shard: usize, db: u8, now: Tick) -> Box<Db> {
         let stagger = shard as f64 / self.shard_count as f64;
-        let seed = self.seed ^ (shard as u64) << 8 ^ u64::from(db);
+        // The shard in the low bits: indexes that take turns take them by these.
+        let seed = self.seed ^ shard as u64 ^ u64::from(db) << 32;
         let expiry = AnyExpiry::new(now, &self.expiry, seed);
         let entries = Packed::new(stagger, self.hash_key, self.expiry.link_bits());
         let mut db = Box::new(Shard::new(entries, expiry));
@@ -261,10 +262,12 @@ impl Keyspace {
         self.cells[shard].next_due.store(due, Ordering::Release);
     }
 
-    /// A deadline was set: the shard may want to run earlier than it had said.
+    /// A deadline was set: the database's index may want to run earlier than it had said, for that
+    /// deadline or for another reason: a cycle, a sweep.
     #[inline]
-    pub(crate) fn publish_deadline(&self, shard: usize, deadline: Tick, locked: &Locked) {
-        if deadline.0 < self.cells[shard].next_due.load(Ordering::Relaxed) {
+    pub(crate) fn publish_deadline(&self, shard: usize, db: u8, locked: &Locked) {
+        let due = locked.db(db).and_then(|db| db.expiry().next_due());
+        if due.is_some_and(|due| due.0 < self.cells[shard].next_due.load(Ordering::Relaxed)) {
             self.publish_due(shard, locked);
         }
     }
@@ -313,6 +316,8 @@ impl Keyspace {
         let mut locked = self.guard(shard);
         self.follow_settings(shard, &mut locked);
         let more = locked.tend(steps, &self.shared);
+        // Removals, too, make an index want to run: what stood for them is to be swept up.
+        self.publish_due(shard, &locked);
         events.extend(locked.events.drain(..).map(|(_, event)| event));
         let graves = locked.take_graves();
         let more = more || !locked.graves.is_empty();
@@ -331,7 +336,7 @@ impl Keyspace {
         for (i, db) in locked.dbs.iter_mut().enumerate() {
             if let Some(db) = db {
                 self.shared
-                    .apply_settings(db, self.shared.seed ^ (shard as u64) << 8 ^ i as u64);
+                    .apply_settings(db, self.shared.seed ^ shard as u64 ^ (i as u64) << 32);
             }
         }
     }

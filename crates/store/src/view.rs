@@ -250,8 +250,8 @@ impl<'a> View<'a> {
         let (space, shard, locked) = self.parts(key);
         locked.touched(key.db, key.bytes);
         locked.account(key.db, space.shared());
-        if let Some(deadline) = deadline {
-            space.publish_deadline(shard, deadline, locked);
+        if deadline.is_some() {
+            space.publish_deadline(shard, key.db, locked);
         }
     }
 

@@ -530,6 +530,57 @@ fn a_sampling_index_gives_back_what_is_dead_in_the_end() {
     assert_eq!(space.expiry_facts(now).granularity_ms, None);
 }
 
+/// What keys that go leave behind in the wheel was swept up only once another key with an early deadline
+/// came: nobody was told that the wheel wants to run.
+#[test]
+fn what_deleted_keys_leave_in_the_index_is_swept_up() {
+    let now = Tick(1_700_000_000_000);
+    let space = Keyspace::new(&options("noeviction", 0), now).expect("valid");
+    let names: Vec<String> = (0..40_000).map(|i| format!("key:{i:012}")).collect();
+    for (i, name) in (0..).zip(&names) {
+        let key = space.key(0, name.as_bytes());
+        let deadline = NewDeadline::At(Tick(now.0 + 2_000_000_000 + i * 977));
+        let shard = space.shard_of(&key);
+        space.lock_one(shard, now).set(&key, b"v", deadline);
+    }
+    let index_bytes = || space.expiry_facts(now).index_bytes;
+    let full = index_bytes();
+    for name in &names[2000..] {
+        let key = space.key(0, name.as_bytes());
+        assert!(space.lock_one(space.shard_of(&key), now).delete(&key));
+    }
+    for shard in 0..space.shard_count() {
+        while space.tend(shard, now, 100, &mut vec![]) {}
+        while space.next_due(shard).is_some_and(|due| due <= now) {
+            space.expire(shard, now, 500, &mut vec![], &mut |_| ());
+        }
+    }
+    space.check();
+    assert!(index_bytes() < full / 4, "{} of {full}", index_bytes());
+}
+
+/// Indexes that share the cycles of one server take turns: the shard's number has to reach them.
+#[test]
+fn shards_that_share_cycles_take_turns() {
+    let now = Tick(1_700_000_000_000);
+    let options = Options {
+        expiry: "sampled:shards=4".into(),
+        ..options("noeviction", 0)
+    };
+    let space = Keyspace::new(&options, now).expect("valid");
+    for i in 0..200 {
+        let name = format!("key:{i}");
+        let key = space.key(0, name.as_bytes());
+        let deadline = NewDeadline::At(Tick(now.0 + 60_000));
+        space
+            .lock_one(space.shard_of(&key), now)
+            .set(&key, b"v", deadline);
+    }
+    let turns = (0..space.shard_count()).filter_map(|shard| space.next_due(shard));
+    let turns: std::collections::BTreeSet<Tick> = turns.collect();
+    assert_eq!((space.shard_count(), turns.len()), (4, 4), "{turns:?}");
+}
+
 #[test]
 fn a_name_that_does_not_exist_is_answered_with_those_that_do() {
     let mut bad = options("allkeys-nonsense", 0);
