@@ -577,7 +577,7 @@ fn shards_that_share_cycles_take_turns() {
             .set(&key, b"v", deadline);
     }
     let turns = (0..space.shard_count()).filter_map(|shard| space.next_due(shard));
-    let turns: std::collections::BTreeSet<Tick> = turns.collect();
+    let turns: BTreeSet<Tick> = turns.collect();
     assert_eq!((space.shard_count(), turns.len()), (4, 4), "{turns:?}");
 }
 
