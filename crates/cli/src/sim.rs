@@ -1,11 +1,13 @@
 //! `mayfly sim`: traces against policies and sizes.
 
 mod curve;
+mod flash;
+mod headlines;
 mod replaying;
 
 use ::sim::report::{self, Row};
 use ::sim::{
-    Columns, Configuration, Interner, Interning, Rules, Size, replay_count, scaled, sweep,
+    Columns, Configuration, Interner, Interning, Rules, Size, Unit, replay_count, scaled, sweep,
 };
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
@@ -44,7 +46,8 @@ pub struct Arguments {
         short,
         value_name = "POLICIES",
         value_delimiter = ',',
-        default_value = "fifo,lru,clock,sieve,s3fifo"
+        default_value = "fifo,lru,clock,sieve,s3fifo",
+        default_value_if("headlines", "true", "claims")
     )]
     policy: Vec<String>,
     /// Cache sizes: bytes (or objects with --ignore-size), 64mb, or a share of the footprint, 10%
@@ -74,6 +77,24 @@ pub struct Arguments {
     /// Tell what explains each ratio: demotion, hits at eviction, space spent on unpopular objects, time
     #[arg(long)]
     explain: bool,
+    /// Check the papers' claims: reductions against FIFO, the best by trace, verdicts, in Markdown; by
+    /// bytes too, where the trace has sizes
+    #[arg(long, conflicts_with_all = ["csv", "explain", "parquet"])]
+    headlines: bool,
+    /// Write the headlines as a page with plots, too
+    #[arg(long, value_name = "FILE", requires = "headlines")]
+    html: Option<PathBuf>,
+    /// Put a cache in DRAM of these shares of the size before one on flash, and count what is written
+    /// there: everything, one in five, what a model expects, what a small FIFO lets pass
+    #[arg(
+        long,
+        value_name = "SHARES",
+        value_delimiter = ',',
+        value_parser = read_share,
+        conflicts_with_all = ["headlines", "explain", "admission", "warm_up", "reads_only", "largest",
+            "size_changes"]
+    )]
+    flash: Vec<f64>,
     #[command(flatten)]
     replaying: Replaying,
     /// Print comma-separated text
@@ -105,13 +126,17 @@ enum SizeChanges {
 pub fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.command {
         Some(Command::Curve(curve)) => return curve.run(),
+        None if arguments.headlines => return headlines::run(arguments),
         None => {}
     }
     let policies = arguments.policies()?;
     let mut rows = Vec::new();
     for trace in &arguments.traces {
         let columns = arguments.read(trace)?;
-        rows.extend(arguments.replay(&columns, &policies)?);
+        rows.extend(match arguments.flash.as_slice() {
+            [] => arguments.replay(&columns, &policies)?,
+            _ => flash::replay(arguments, &columns)?,
+        });
     }
     if let Some(path) = &arguments.parquet {
         let told = || format!("cannot write {}", path.display());
@@ -181,26 +206,41 @@ impl Arguments {
 
     fn replay(&self, columns: &Columns, policies: &[PolicySpec]) -> Result<Vec<Row>> {
         let unit = self.replaying.unit(columns);
-        let footprint = columns.footprint(unit);
-        let resolve = |size: &Size| size.resolve(footprint, columns.name(), unit);
-        let sizes: Vec<u64> = self.size.iter().map(resolve).collect::<Result<_, _>>()?;
+        let sizes = self.size.iter().map(|size| resolve(size, columns, unit));
+        let sizes: Vec<u64> = sizes.collect::<Result<_>>()?;
+        let names = self.policy.iter().map(String::as_str);
+        let named: Vec<_> = names.zip(policies).collect();
+        self.replay_sizes(columns, &named, unit, &sizes)
+    }
+
+    /// Policies, each with the name that its rows bear, at every size.
+    fn replay_sizes(
+        &self,
+        columns: &Columns,
+        policies: &[(&str, &PolicySpec)],
+        unit: Unit,
+        sizes: &[u64],
+    ) -> Result<Vec<Row>> {
         let mut configurations = Vec::new();
-        for policy in policies {
+        for (_, policy) in policies {
             configurations.extend(sizes.iter().map(|&size| Configuration {
-                policy: policy.clone(),
+                policy: (*policy).clone(),
                 capacity: scaled(size, columns),
             }));
         }
-        let rules = self.rules(columns)?;
+        let rules = Rules {
+            unit,
+            ..self.rules(columns)?
+        };
         let requests = columns.len() as u64 * replay_count(&rules, &configurations) as u64;
         let found = self.replaying.run(columns.name(), requests, |jobs, done| {
             sweep(columns, &rules, &configurations, jobs, done)
         })?;
-        let texts = self.policy.iter();
-        let given = texts.flat_map(|text| sizes.iter().map(move |&size| (text, size)));
-        let row = |((text, cache_size), found): ((&String, u64), _)| Row {
+        let names = policies.iter();
+        let given = names.flat_map(|(name, _)| sizes.iter().map(move |&size| (name, size)));
+        let row = |((name, cache_size), found): ((&&str, u64), _)| Row {
             trace: columns.name().into(),
-            policy: text.clone(),
+            policy: (*name).into(),
             unit,
             cache_size,
             found,
@@ -218,4 +258,9 @@ impl Arguments {
             ..self.replaying.rules(columns)?
         })
     }
+}
+
+/// The size in units of this trace's cache.
+fn resolve(size: &Size, columns: &Columns, unit: Unit) -> Result<u64> {
+    Ok(size.resolve(columns.footprint(unit), columns.name(), unit)?)
 }

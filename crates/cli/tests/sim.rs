@@ -418,3 +418,62 @@ fn odd_curves_are_refused() {
     assert!(refused(&["--policy", "nonsense"]).contains("nonsense"));
     assert!(refused(&["--size", "0"]).contains("size"));
 }
+
+#[test]
+fn headlines_come_as_markdown_and_as_a_page() {
+    let rows = (0..4000u64).map(|n| format!("{n},{},1\n", (n * n) % 1999));
+    let text = format!("time,key,size\n{}", rows.collect::<String>());
+    let file = TemporaryFile::new("headlines.csv", &text);
+    let page = TemporaryFile::new("headlines.html", "");
+    let text = stdout(&sim(&[
+        file.path(),
+        "--headlines",
+        "--size",
+        "1%,20%",
+        "--policy",
+        "fifo,lru,clock",
+        "--html",
+        page.path(),
+    ]));
+    assert!(text.contains("| clock over lru | 7.3 |"), "{text}");
+    // 1 % of 1,000 objects are too few.
+    assert!(!text.contains("1%, by objects"), "{text}");
+    let html = std::fs::read_to_string(page.path()).expect("the page was written");
+    assert!(html.starts_with("<!doctype html>"));
+}
+
+#[test]
+fn flash_has_a_row_for_each_scheme_and_share_of_dram() {
+    let file = TemporaryFile::new("flash.csv", TRACE);
+    let text = stdout(&sim(&[
+        file.path(),
+        "--csv",
+        "--size",
+        "60",
+        "--flash",
+        "20%,50%",
+    ]));
+    let policies: Vec<&str> = text
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split(',').nth(1))
+        .collect();
+    assert_eq!(
+        policies,
+        [
+            "flash-all",
+            "flash-probability:dram=20%",
+            "flash-probability:dram=50%",
+            "flash-learned:dram=20%",
+            "flash-learned:dram=50%",
+            "flash-s3fifo:dram=20%",
+            "flash-s3fifo:dram=50%",
+        ]
+    );
+    // Without DRAM what is written is what was missed: 100 bytes of first requests, and 20 again.
+    let all: Vec<&str> = text.lines().nth(1).unwrap_or_default().split(',').collect();
+    let at = text.lines().next().unwrap_or_default().split(',');
+    let at = at.into_iter().position(|name| name == "flash_write_bytes");
+    let written = at.and_then(|at| all.get(at)).copied();
+    assert_eq!(written, Some("130"));
+}

@@ -16,6 +16,8 @@ pub mod curve;
 mod dense;
 mod error;
 mod explain;
+pub mod flash;
+pub mod headlines;
 mod intern;
 mod never;
 mod replay;

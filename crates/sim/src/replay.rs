@@ -207,6 +207,7 @@ where
             replay_bytes: policy_bytes + index_bytes + (entries.heap_bytes() + watching) as u64,
             expired_held: self.dead_weight_ms as f64 / span_ms.max(1) as f64,
             replayed: self.work.columns.len() as u64,
+            flash_written: None,
             cpu_time,
             explained,
         }

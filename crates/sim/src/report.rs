@@ -169,8 +169,9 @@ pub const COLUMNS: &[Column] = &[
     column("expired_bytes", Some("expired held"), Real, |row| {
         Value::Real(row.found.expired_held, 1)
     }),
-    // Told by a model of flash, which a plain cache does not have.
-    column("flash_write_bytes", None, Count, |_| Value::None),
+    column("flash_write_bytes", Some("flash writes"), Count, |row| {
+        row.found.flash_written.map_or(Value::None, Value::Count)
+    }),
     column("expirations", None, Count, |row| {
         Value::Count(row.found.counts.expirations)
     }),
@@ -332,7 +333,7 @@ pub fn quoted_for_csv(text: &str) -> String {
     }
 }
 
-fn quoted_for_json(text: &str) -> String {
+pub(crate) fn quoted_for_json(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {

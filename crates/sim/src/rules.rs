@@ -122,6 +122,8 @@ pub struct Found {
     pub replayed: u64,
     /// What they took, the warm-up too.
     pub cpu_time: Duration,
+    /// What was written to flash, in the cache's unit; where there is flash.
+    pub flash_written: Option<u64>,
     /// Where the rules ask for it.
     pub explained: Option<Box<Explained>>,
 }

@@ -1,0 +1,102 @@
+//! `mayfly sim --headlines`: the papers' claims on these traces.
+
+use super::{Arguments, resolve};
+use ::sim::headlines::{self, Headlines, Kind, Measured, OBJECTS_MIN};
+use ::sim::{Columns, Unit};
+use anyhow::{Context, Result};
+use policy::any::PolicySpec;
+use std::io::Write;
+use trace::Format;
+
+/// The word that stands for every policy that a claim names.
+const CLAIMS: &str = "claims";
+
+pub(super) fn run(arguments: &Arguments) -> Result<()> {
+    let policies = policies(arguments)?;
+    let mut measured = Vec::new();
+    for trace in &arguments.traces {
+        let columns = arguments.read(trace)?;
+        let kind = kind(trace, arguments.format);
+        let mut units = vec![Unit::Objects];
+        if arguments.replaying.unit(&columns) == Unit::Bytes {
+            units.push(Unit::Bytes);
+        }
+        for unit in units {
+            measured.extend(measure(arguments, &columns, &policies, unit, kind)?);
+        }
+    }
+    let headlines = Headlines::of(&measured);
+    if let Some(path) = &arguments.html {
+        let command: Vec<String> = std::env::args().collect();
+        let mut page = headlines.page();
+        page.command(&command.join(" "));
+        page.fact("version", env!("CARGO_PKG_VERSION"));
+        std::fs::write(path, page.to_html())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let text = match arguments.json {
+        true => headlines.json(),
+        false => headlines.markdown(),
+    };
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// Policies with the names that they were given.
+fn policies(arguments: &Arguments) -> Result<Vec<(String, PolicySpec)>> {
+    let given = arguments.policy.iter().map(String::as_str);
+    let names = given.flat_map(|name| match name {
+        CLAIMS => headlines::policies(),
+        name => vec![name],
+    });
+    let read = |name: &str| {
+        let spec = name.parse().with_context(|| format!("--policy {name}"))?;
+        Ok((name.to_owned(), spec))
+    };
+    names.map(read).collect()
+}
+
+/// Formats in which block traces come tell what the trace is of.
+fn kind(name: &str, format: Option<Format>) -> Kind {
+    match format.or_else(|| Format::of_name(name).ok()) {
+        Some(Format::Arc | Format::Lirs | Format::Vscsi) => Kind::Block,
+        _ => Kind::Web,
+    }
+}
+
+fn measure(
+    arguments: &Arguments,
+    columns: &Columns,
+    policies: &[(String, PolicySpec)],
+    unit: Unit,
+    kind: Kind,
+) -> Result<Vec<Measured>> {
+    let smallest = match unit {
+        Unit::Objects => OBJECTS_MIN,
+        Unit::Bytes => OBJECTS_MIN * columns.footprint_bytes() / columns.objects() as u64,
+    };
+    let mut sizes = Vec::new();
+    for size in &arguments.size {
+        match resolve(size, columns, unit) {
+            Ok(units) if units >= smallest => sizes.push((size.to_string(), units)),
+            _ => eprintln!(
+                "mayfly: {}: {size} holds fewer than {OBJECTS_MIN} objects and is left out",
+                columns.name()
+            ),
+        }
+    }
+    if sizes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let resolved: Vec<u64> = sizes.iter().map(|(_, units)| *units).collect();
+    let named = policies.iter().map(|(name, spec)| (name.as_str(), spec));
+    let named: Vec<_> = named.collect();
+    let rows = arguments.replay_sizes(columns, &named, unit, &resolved)?;
+    let texts = sizes.iter().map(|(text, _)| text).cycle();
+    let of_row = |(row, size): (_, &String)| Measured {
+        row,
+        size: size.clone(),
+        kind,
+    };
+    Ok(rows.into_iter().zip(texts).map(of_row).collect())
+}

@@ -1,0 +1,467 @@
+//! What the papers claim about policies, held against a sweep of ours.
+//!
+//! A [`Measured`] is one result of the sweep. From all of them come the tables: each policy's reduction
+//! of FIFO's miss ratio, trace by trace, with what so few traces allow to say about their spread; the
+//! best policies of each trace; and one verdict for each claim and cache size.
+//!
+//! A reduction is `(from - to) / from`, and where `to` is worse, `-(to - from) / to`: it stays between
+//! -1 and 1, so that one trace cannot carry the mean (J. Yang, *Designing efficient and scalable
+//! key-value cache management systems*, Carnegie Mellon University 2024, section 8.4.1). Why a claim
+//! holds or not is for people to find out: nothing here explains.
+//!
+//! Start with [`Headlines::of`].
+
+mod claims;
+mod sheet;
+
+pub use claims::{Claim, policies};
+pub use sheet::Sheet;
+
+use crate::Unit;
+use crate::report::Row;
+use claims::{CLAIMS, FIELD};
+use policy::any::PolicySpec;
+use report::{Axis, Boxed, Cloud, Page, Plot};
+use sheet::{Entry, percent};
+use std::cmp::Ordering;
+
+/// Caches of fewer objects tell about the trace's first requests and nothing else: a percentage that is
+/// less is left out. (The papers leave out what is below 1,000, with traces a hundred times as long.)
+pub const OBJECTS_MIN: u64 = 100;
+/// Ratios that differ by less are equal, relative.
+const TIE: f64 = 0.0005;
+/// How many of the best are named.
+const BEST: usize = 3;
+
+/// What a trace was recorded from. Claims speak of the two apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Blocks of a disk, pages of a file or database.
+    Block,
+    /// Objects of a key-value cache, a web cache, a CDN.
+    Web,
+}
+
+impl Kind {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Block => "block",
+            Kind::Web => "web",
+        }
+    }
+}
+
+/// One result of the sweep.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// What was replayed, and what came out.
+    pub row: Row,
+    /// The size as given, by which traces are put side by side.
+    pub size: String,
+    /// What the trace was recorded from.
+    pub kind: Kind,
+}
+
+/// Which ratio is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Measure {
+    /// Misses of all requests, in a cache of so many objects or bytes.
+    Requests(Unit),
+    /// Bytes missed of all bytes asked for, in a cache of bytes.
+    Bytes,
+}
+
+const MEASURES: [(Measure, &str); 3] = [
+    (Measure::Requests(Unit::Objects), "by objects"),
+    (Measure::Requests(Unit::Bytes), "by bytes"),
+    (Measure::Bytes, "by bytes, byte miss ratio"),
+];
+
+impl Measure {
+    fn of(self, row: &Row) -> Option<f64> {
+        let counts = &row.found.counts;
+        let (part, whole) = match self {
+            Measure::Requests(unit) if unit == row.unit => (counts.misses, counts.requests),
+            Measure::Bytes if row.unit == Unit::Bytes => {
+                (counts.missed_weight, counts.requested_weight)
+            }
+            _ => return None,
+        };
+        (whole > 0).then(|| part as f64 / whole as f64)
+    }
+}
+
+/// All traces at one size, by one measure.
+struct Group<'a> {
+    name: String,
+    measure: Measure,
+    traces: Vec<(&'a str, Kind)>,
+    policies: Vec<&'a str>,
+    /// Miss ratios, policy by policy, trace by trace.
+    ratios: Vec<Vec<Option<f64>>>,
+}
+
+/// The share of `from` that is saved by `to`; negative where `to` is worse.
+fn reduction(from: f64, to: f64) -> f64 {
+    match from.partial_cmp(&to) {
+        Some(Ordering::Greater) => (from - to) / from,
+        Some(Ordering::Less) => -(to - from) / to,
+        _ => 0.0,
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// The smallest, the quartiles between (interpolated), and the largest of some values.
+fn five_numbers(values: &[f64]) -> Option<[f64; 5]> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    Some([0, 1, 2, 3, 4].map(|quarter| {
+        let place = last * quarter;
+        let (below, share) = (place / 4, (place % 4) as f64 / 4.0);
+        let above = (below + 1).min(last);
+        sorted[below] + (sorted[above] - sorted[below]) * share
+    }))
+}
+
+impl<'a> Group<'a> {
+    fn new(measured: &'a [Measured], measure: Measure, name: &str, size: &str) -> Option<Self> {
+        let told = measured
+            .iter()
+            .filter(|m| m.size == size)
+            .filter_map(|m| Some((m, measure.of(&m.row)?)));
+        let mut group = Group {
+            name: format!("{size}, {name}"),
+            measure,
+            traces: Vec::new(),
+            policies: Vec::new(),
+            ratios: Vec::new(),
+        };
+        for (m, ratio) in told {
+            let trace = (m.row.trace.as_str(), m.kind);
+            let at_trace = position(&mut group.traces, trace);
+            let at_policy = position(&mut group.policies, m.row.policy.as_str());
+            group.ratios.resize(group.policies.len(), Vec::new());
+            let ratios = &mut group.ratios[at_policy];
+            ratios.resize(ratios.len().max(at_trace + 1), None);
+            ratios[at_trace] = Some(ratio);
+        }
+        let traces = group.traces.len();
+        let ratios = group.ratios.iter_mut();
+        ratios.for_each(|ratios| ratios.resize(traces, None));
+        (traces > 0).then_some(group)
+    }
+
+    fn ratios_of(&self, policy: &str) -> Option<&[Option<f64>]> {
+        let at = self.policies.iter().position(|&name| name == policy)?;
+        Some(&self.ratios[at])
+    }
+
+    /// By trace: what `policy` saves of the misses of `over`.
+    fn reductions(&self, policy: &str, over: &str) -> Vec<Option<f64>> {
+        let (Some(to), Some(from)) = (self.ratios_of(policy), self.ratios_of(over)) else {
+            return vec![None; self.traces.len()];
+        };
+        let pairs = from.iter().zip(to);
+        pairs
+            .map(|(from, to)| Some(reduction((*from)?, (*to)?)))
+            .collect()
+    }
+
+    /// Policies but FIFO with what they save of its misses, the largest mean first.
+    fn ranked(&self) -> Vec<(&'a str, Vec<Option<f64>>)> {
+        let others = self.policies.iter().filter(|&&name| name != "fifo");
+        let mut ranked: Vec<_> = others
+            .map(|&name| (name, self.reductions(name, "fifo")))
+            .collect();
+        let mean_of = |values: &[Option<f64>]| mean(&told(values));
+        ranked.sort_by(|a, b| mean_of(&b.1).total_cmp(&mean_of(&a.1)));
+        ranked
+    }
+
+    /// Every trace as a cell, and their spread.
+    fn grid(&self) -> Sheet {
+        let mut header = vec!["policy".to_owned()];
+        let name = |&(trace, kind): &(&str, Kind)| format!("{trace} ({})", kind.name());
+        header.extend(self.traces.iter().map(name));
+        let spread = ["mean", "least", "quartile", "median", "quartile", "most"];
+        header.extend(spread.map(str::to_owned));
+        let mut sheet = Sheet::new(
+            &format!("Less misses than FIFO, in percent: {}", self.name),
+            header,
+        );
+        if let Some(ratios) = self.ratios_of("fifo") {
+            let mut row = vec![Entry::text("*fifo misses*")];
+            row.extend(ratios.iter().map(|ratio| percent(*ratio)));
+            row.resize(row.len() + spread.len(), Entry::Nothing);
+            sheet.rows.push(row);
+        }
+        for (policy, reductions) in self.ranked() {
+            let mut row = vec![Entry::text(policy)];
+            row.extend(reductions.iter().map(|value| percent(*value)));
+            let values = told(&reductions);
+            let five = five_numbers(&values);
+            row.push(percent(five.map(|_| mean(&values))));
+            row.extend([0, 1, 2, 3, 4].map(|at| percent(five.map(|five| five[at]))));
+            sheet.rows.push(row);
+        }
+        sheet
+    }
+
+    /// Policies that could be run, as the trace has them, the fewest misses first.
+    fn order(&self, at_trace: usize) -> Vec<(&'a str, f64)> {
+        let possible = self.policies.iter().zip(&self.ratios);
+        let possible = possible.filter(|(policy, _)| !knows_the_future(policy));
+        let mut order: Vec<(&str, f64)> = possible
+            .filter_map(|(policy, ratios)| Some((*policy, ratios[at_trace]?)))
+            .collect();
+        order.sort_by(|a, b| a.1.total_cmp(&b.1));
+        order
+    }
+
+    /// The best policies of each trace.
+    fn best(&self) -> Sheet {
+        let header = ["trace", "best", "second", "third"];
+        let header = header.map(str::to_owned).into_iter();
+        let header = header.chain(["best of figure 8.6".into(), "belady".into()]);
+        let mut sheet = Sheet::new(
+            &format!("Miss ratios of the best: {}", self.name),
+            header.collect(),
+        );
+        for (at, (trace, kind)) in self.traces.iter().enumerate() {
+            let order = self.order(at);
+            let mut row = vec![Entry::Text(format!("{trace} ({})", kind.name()))];
+            let show = |place: Option<&(&str, f64)>| match place {
+                Some((policy, ratio)) => Entry::Text(format!("{policy} {:.2} %", ratio * 100.0)),
+                None => Entry::Nothing,
+            };
+            row.extend((0..BEST).map(|place| show(order.get(place))));
+            row.push(show(
+                order.iter().find(|(policy, _)| FIELD.contains(policy)),
+            ));
+            let bound = self.ratios_of("belady").and_then(|ratios| ratios[at]);
+            row.push(percent(bound));
+            sheet.rows.push(row);
+        }
+        sheet
+    }
+
+    /// How often a policy of figure 8.6 is among the best of them, and how often worse than FIFO.
+    fn standing(&self) -> Sheet {
+        let header = [
+            "policy",
+            "best",
+            "among the best three",
+            "worse than fifo",
+            "traces",
+        ];
+        let mut sheet = Sheet::new(
+            &format!("Standing among those of figure 8.6: {}", self.name),
+            header.map(str::to_owned).into(),
+        );
+        let mut rows: Vec<(&str, [usize; 4])> = Vec::new();
+        for &policy in self.policies.iter().filter(|name| FIELD.contains(name)) {
+            let mut counts = [0; 4];
+            for at in 0..self.traces.len() {
+                let order = self.order(at).into_iter();
+                let order: Vec<_> = order.filter(|(name, _)| FIELD.contains(name)).collect();
+                let Some(&(_, own)) = order.iter().find(|(name, _)| *name == policy) else {
+                    continue;
+                };
+                let better = order.iter().filter(|(_, ratio)| *ratio < own).count();
+                counts[0] += usize::from(better == 0);
+                counts[1] += usize::from(better < BEST);
+                counts[3] += 1;
+            }
+            let reductions = told(&self.reductions(policy, "fifo"));
+            counts[2] = reductions.iter().filter(|&&value| value < -TIE).count();
+            rows.push((policy, counts));
+        }
+        rows.sort_by_key(|(_, counts)| std::cmp::Reverse((counts[0], counts[1])));
+        for (policy, counts) in rows {
+            let counts = counts.map(|count| Entry::Count(count as u64));
+            let cells = std::iter::once(Entry::text(policy)).chain(counts);
+            sheet.rows.push(cells.collect());
+        }
+        sheet
+    }
+
+    /// The claim's rows of the table of verdicts: none where a policy or a trace is missing.
+    fn verdict(&self, claim: &Claim) -> Option<Vec<Entry>> {
+        let reductions = self.reductions(claim.subject, claim.over);
+        let traces = self.traces.iter().zip(reductions);
+        let of_kind = traces.filter(|((_, kind), _)| claim.kind.is_none_or(|own| own == *kind));
+        let found: Vec<(&str, f64)> = of_kind
+            .filter_map(|((trace, _), value)| Some((*trace, value?)))
+            .collect();
+        let values: Vec<f64> = found.iter().map(|(_, value)| *value).collect();
+        let most = found.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let least = found.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let better = values.iter().filter(|&&value| value > TIE).count();
+        let worse = values.iter().filter(|&&value| value < -TIE).count();
+        let mean = mean(&values);
+        let verdict = match (mean > 0.0, better.cmp(&worse)) {
+            (true, Ordering::Greater) => "reproduced",
+            (false, Ordering::Less) => "refuted",
+            _ => "undecided",
+        };
+        let end =
+            |(trace, value): &(&str, f64)| Entry::Text(format!("{:+.1} {trace}", value * 1e2));
+        Some(vec![
+            Entry::Text(format!("{} over {}", claim.subject, claim.over)),
+            Entry::text(claim.source),
+            Entry::text(claim.says),
+            Entry::text(&self.name),
+            Entry::text(claim.kind.map_or("all", Kind::name)),
+            Entry::Text(format!("{better} : {worse} of {}", values.len())),
+            percent(Some(mean)),
+            end(least),
+            end(most),
+            Entry::text(verdict),
+        ])
+    }
+}
+
+/// What is told, without the gaps.
+fn told(values: &[Option<f64>]) -> Vec<f64> {
+    values.iter().flatten().copied().collect()
+}
+
+fn knows_the_future(policy: &str) -> bool {
+    policy
+        .parse()
+        .is_ok_and(|spec: PolicySpec| spec.needs_future())
+}
+
+/// Where `wanted` stands in the list; at its end from now on, if it did not.
+fn position<T: PartialEq>(list: &mut Vec<T>, wanted: T) -> usize {
+    let found = list.iter().position(|item| *item == wanted);
+    found.unwrap_or_else(|| {
+        list.push(wanted);
+        list.len() - 1
+    })
+}
+
+/// All that a sweep says about the claims.
+pub struct Headlines<'a> {
+    groups: Vec<Group<'a>>,
+}
+
+impl<'a> Headlines<'a> {
+    /// Puts the results in order.
+    pub fn of(measured: &'a [Measured]) -> Self {
+        let mut sizes: Vec<&str> = Vec::new();
+        for m in measured {
+            position(&mut sizes, &m.size);
+        }
+        let mut groups = Vec::new();
+        for (measure, name) in MEASURES {
+            let of_size = |size: &&str| Group::new(measured, measure, name, size);
+            groups.extend(sizes.iter().rev().filter_map(of_size));
+        }
+        Headlines { groups }
+    }
+
+    /// The tables: verdicts first, then what they come from.
+    pub fn sheets(&self) -> Vec<Sheet> {
+        let mut sheets = vec![self.verdicts()];
+        for group in &self.groups {
+            sheets.push(group.grid());
+            sheets.push(group.best());
+            if group.measure == Measure::Requests(Unit::Objects) {
+                sheets.push(group.standing());
+            }
+        }
+        sheets
+    }
+
+    fn verdicts(&self) -> Sheet {
+        let header = [
+            "less misses",
+            "source",
+            "what it says",
+            "at",
+            "traces",
+            "better : worse",
+            "mean, %",
+            "least, %",
+            "most, %",
+            "verdict",
+        ];
+        let mut sheet = Sheet::new("Claims and verdicts", header.map(str::to_owned).into());
+        for claim in CLAIMS {
+            let about = self.groups.iter().filter(|group| match claim.is_of_bytes {
+                true => group.measure == Measure::Bytes,
+                false => group.measure == Measure::Requests(Unit::Objects),
+            });
+            sheet.rows.extend(about.filter_map(|g| g.verdict(claim)));
+        }
+        sheet
+    }
+
+    /// The tables as text, in Markdown.
+    pub fn markdown(&self) -> String {
+        let sheets = self.sheets();
+        let sheets: Vec<String> = sheets.iter().map(Sheet::markdown).collect();
+        sheets.join("\n")
+    }
+
+    /// The tables as JSON: an array of objects with a title, a header and rows.
+    pub fn json(&self) -> String {
+        let sheets = self.sheets();
+        let sheets: Vec<String> = sheets.iter().map(Sheet::json).collect();
+        format!("[{}]\n", sheets.join(",\n "))
+    }
+
+    /// Tables and plots as a page.
+    pub fn page(&self) -> Page {
+        let mut page = Page::new("The papers' claims on these traces");
+        let verdicts = self.verdicts().table();
+        page.section("Claims and verdicts").table(verdicts);
+        for group in &self.groups {
+            let section = page.section(&group.name);
+            section.plot(boxes(group)).plot(points(group));
+            section.table(group.grid().table());
+            section.table(group.best().table());
+            if group.measure == Measure::Requests(Unit::Objects) {
+                section.table(group.standing().table());
+            }
+        }
+        page
+    }
+}
+
+fn boxes(group: &Group<'_>) -> Plot {
+    let ranked = group.ranked();
+    let boxes = ranked.iter().filter_map(|(policy, values)| {
+        let values: Vec<f64> = told(values).iter().map(|value| value * 100.0).collect();
+        Some(Boxed::of_five(policy, five_numbers(&values)?))
+    });
+    let title = format!("Reduction of FIFO's misses over the traces, {}", group.name);
+    Plot::boxes(&title, Axis::linear("%"), boxes.collect())
+}
+
+/// Every trace as a point: across FIFO's miss ratio, upwards what the policy saves of it.
+fn points(group: &Group<'_>) -> Plot {
+    let shown = ["lru", "clock", "arc", "sieve", "s3fifo", "w-tinylfu"];
+    let fifo = group.ratios_of("fifo").unwrap_or_default();
+    let clouds = shown.iter().map(|policy| {
+        let reductions = group.reductions(policy, "fifo");
+        let rows = fifo.iter().zip(&reductions).zip(&group.traces);
+        let rows = rows.filter_map(|((from, value), (trace, _))| {
+            Some(((100.0 * (*from)?, 100.0 * (*value)?), (*trace).to_owned()))
+        });
+        let (points, labels): (Vec<_>, Vec<_>) = rows.unzip();
+        Cloud::new(policy, points).with_labels(labels)
+    });
+    let title = format!("Each trace as a point, {}", group.name);
+    let (x, y) = (
+        Axis::linear("FIFO's miss ratio, %"),
+        Axis::linear("reduction, %"),
+    );
+    Plot::scatter(&title, x, y, clouds.collect())
+}
