@@ -54,6 +54,9 @@ const SIZE_MAX: u64 = 1 << 48;
 const SEEN_EVERY: u32 = 1_024;
 /// So many of those seen need not be covered: one in a hundred.
 const UNCOVERED: u32 = 100;
+/// A ring is carried over at most once in as many new deadlines as a quarter of its entries: TTLs whose
+/// long ones are about one in a hundred would else make it change with every look.
+const SETS_PER_CHANGE: usize = 4;
 /// The bit of an entry's place that tells the ring.
 const RING_BIT: u32 = 1 << 31;
 
@@ -105,6 +108,8 @@ pub struct BucketsAuto {
     /// Buckets that activeExpiration has yet to pass; `None` between two of them.
     round: Option<usize>,
     seen: Seen,
+    /// Deadlines set since the ring was chosen: they pay for carrying the next one over.
+    set_since: usize,
 }
 
 fn place_in(half: u32) -> Option<usize> {
@@ -156,6 +161,7 @@ impl BucketsAuto {
     /// Counts the TTL of an entry that is to be filed.
     fn see(&mut self, cells: &impl Cells<u64>, slot: Slot) {
         let deadline = cells.deadline(slot).map_or(0, |deadline| deadline.0);
+        self.set_since += 1;
         if self.seen.note(deadline.saturating_sub(cells.now().0)) {
             self.choose();
             self.seen.forget_half();
@@ -164,7 +170,7 @@ impl BucketsAuto {
 
     /// Begins a new ring if the present one is far from what is wanted.
     fn choose(&mut self) {
-        if self.old.is_some() {
+        if self.old.is_some() || self.set_since < self.expires.len() / SETS_PER_CHANGE {
             return;
         }
         let has = self.ring.num_buckets();
@@ -181,6 +187,7 @@ impl BucketsAuto {
             self.old = (old.len > 0).then_some(old);
             self.ring_bit ^= RING_BIT;
             self.round = None;
+            self.set_since = 0;
         }
     }
 
@@ -255,6 +262,7 @@ impl ExpiryIndex for BucketsAuto {
                 counts: [0; 49],
                 since: 0,
             },
+            set_since: 0,
         }
     }
 
@@ -437,6 +445,34 @@ mod tests {
             assert!(late_percent <= 2, "{late_percent} % late, {ttl} ms");
             assert!(traffic.index.old.is_none());
         }
+    }
+
+    #[test]
+    fn a_hundredth_of_long_ttls_does_not_keep_the_ring_changing() {
+        let start = 1_000_000;
+        let mut host = Host::new(Tick(start));
+        let mut index = BucketsAuto::new(Tick(start), &(), 1);
+        let (mut changes, mut ring_bit) = (0, 0);
+        let mut chance = crate::parts::chance::Chance::new(1);
+        for number in 0..400_000 {
+            let now = Tick(start + number);
+            host.set_now(now);
+            let is_long = chance.below(1_000) < 10;
+            let ttl = if is_long { 3_600_000 } else { 60_000 };
+            let slot = host.add(number, 1, Some(Tick(now.0 + ttl)));
+            host.tell(slot);
+            index.insert(&mut host, slot);
+            while index.next_due().is_some_and(|due| due <= now) {
+                if let Due::Slot(slot) = index.pop_expired(&mut host, now, &mut Budget(100)) {
+                    host.free(slot);
+                }
+            }
+            changes += u32::from(index.ring_bit != ring_bit);
+            ring_bit = index.ring_bit;
+        }
+        // Each is paid for by a quarter of what is held: at most 16 until that is some 64,000, then 21.
+        assert!(changes <= 37, "{changes} changes of the ring");
+        index.check(&host);
     }
 
     #[test]
