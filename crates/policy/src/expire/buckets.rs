@@ -418,7 +418,7 @@ impl Buckets {
     /// The first part of activeExpiration.
     fn round(&mut self, now: Tick, budget: &mut Budget) -> Due {
         while let Some(left) = self.round {
-            if left == 0 {
+            if left == 0 || self.ring.len == 0 {
                 self.round = None;
             } else if !budget.spend() {
                 return Due::Again;
