@@ -280,6 +280,11 @@ mod tests {
             spec("buckets:size=1x1:iterations=10").to_string(),
             "buckets:size=1x1:iterations=10"
         );
+        assert_eq!(
+            spec("buckets:hz=20:shards=8").to_string(),
+            "buckets:hz=20:shards=8"
+        );
+        assert_eq!(message("buckets:hz=0"), "buckets: hz=0: expected 1 to 500");
         for size in [
             "0x1000",
             "120x0",

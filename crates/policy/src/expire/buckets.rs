@@ -30,7 +30,8 @@
 //!
 //! `size` (120x1000): `NUM_BUCKETS` × `BASE`, the latter in milliseconds. Their product should
 //! exceed the longest TTL by far: the authors find twice that best, and at once that the buckets are
-//! not free again in time. `iterations` (0): as of `sampled`, for the second part.
+//! not free again in time. As of `sampled`: `iterations` (0), for the second part; `hz` (10; 1 to 500)
+//! and `shards` (1; 1 to 4096), for both.
 //!
 //! # Departures
 //!
@@ -43,7 +44,7 @@
 //! TTLs differ by orders of magnitude, or the longest is not known: what finds no bucket waits for
 //! a sample. `buckets-auto` chooses the two numbers itself.
 
-use super::sampled::{Sampled, SampledConfig};
+use super::sampled::{CyclesConfig, Sampled};
 use crate::any::{Knob, Knobs};
 use crate::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
 
@@ -61,6 +62,8 @@ pub struct BucketsConfig {
     pub base: u64,
     /// The most loops of a cycle in the second part; 0: as many as its time allows.
     pub iterations: u32,
+    /// When both parts run.
+    pub cycles: CyclesConfig,
 }
 
 impl Default for BucketsConfig {
@@ -70,6 +73,7 @@ impl Default for BucketsConfig {
             num_buckets: 120,
             base: 1_000,
             iterations: 0,
+            cycles: CyclesConfig::default(),
         }
     }
 }
@@ -87,6 +91,8 @@ impl Knobs for BucketsConfig {
             default: "0",
             range: "0 to 1000000",
         },
+        CyclesConfig::KNOBS[0],
+        CyclesConfig::KNOBS[1],
     ];
 
     fn set(&mut self, name: &str, value: &str) -> bool {
@@ -102,7 +108,7 @@ impl Knobs for BucketsConfig {
                 config.iterations = iterations;
                 true
             }),
-            _ => false,
+            _ => config.cycles.set(name, value),
         };
         let is_good = is_read && config.is_valid();
         if is_good {
@@ -115,7 +121,7 @@ impl Knobs for BucketsConfig {
         match name {
             "size" => format!("{}x{}", self.num_buckets, self.base),
             "iterations" => self.iterations.to_string(),
-            _ => String::new(),
+            _ => self.cycles.show(name),
         }
     }
 
@@ -125,6 +131,7 @@ impl Knobs for BucketsConfig {
             && self.base > 0
             && size.is_some_and(|size| size <= 1 << 48)
             && self.iterations <= 1_000_000
+            && self.cycles.is_valid()
     }
 }
 
@@ -384,15 +391,6 @@ pub struct Buckets {
     round: Option<usize>,
 }
 
-/// Redis 5.0's rules, for what is kept in `expires` alone.
-pub(super) fn second_part(iterations: u32) -> SampledConfig {
-    SampledConfig {
-        release: 5,
-        iterations,
-        ..SampledConfig::default()
-    }
-}
-
 impl Buckets {
     /// The bucket's part of setExpire.
     fn put(&mut self, cells: &mut impl Cells<u64>, slot: Slot) {
@@ -445,7 +443,7 @@ impl ExpiryIndex for Buckets {
         assert!(config.is_valid());
         Buckets {
             ring: Ring::new(config.num_buckets, config.base),
-            expires: Sampled::new(now, &second_part(config.iterations), seed),
+            expires: Sampled::new(now, &config.cycles.release_5(config.iterations), seed),
             round: None,
         }
     }
@@ -543,7 +541,7 @@ mod tests {
         BucketsConfig {
             num_buckets,
             base,
-            iterations: 0,
+            ..BucketsConfig::default()
         }
     }
 

@@ -25,7 +25,7 @@
 //!
 //! # Knobs
 //!
-//! None.
+//! `hz` (10; 1 to 500) and `shards` (1; 1 to 4096): as of `sampled`, for both parts.
 //!
 //! # Departures
 //!
@@ -37,10 +37,8 @@
 //! TTLs differ by orders of magnitude: a ring wide enough for the long ones has buckets too coarse for the
 //! short ones. A wheel of several levels is the answer to that.
 
-use super::buckets::{
-    InExpires, InExpiresView, Ring, Status, high_half, second_part, set_high_half,
-};
-use super::sampled::Sampled;
+use super::buckets::{InExpires, InExpiresView, Ring, Status, high_half, set_high_half};
+use super::sampled::{CyclesConfig, Sampled};
 use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 
 const NUM_BUCKETS_MIN: usize = 64;
@@ -248,15 +246,15 @@ impl BucketsAuto {
 impl ExpiryIndex for BucketsAuto {
     /// The entry's places in `expires` and in its bucket, and which ring that is of.
     type Link = u64;
-    type Config = ();
+    type Config = CyclesConfig;
     const NAME: &'static str = "buckets-auto";
 
-    fn new(now: Tick, _config: &(), seed: u64) -> Self {
+    fn new(now: Tick, config: &CyclesConfig, seed: u64) -> Self {
         BucketsAuto {
             ring: ring_of_size(NUM_BUCKETS_MIN, SIZE_START),
             old: None,
             ring_bit: 0,
-            expires: Sampled::new(now, &second_part(0), seed),
+            expires: Sampled::new(now, &config.release_5(0), seed),
             round: None,
             seen: Seen {
                 counts: [0; 49],
@@ -431,7 +429,7 @@ mod tests {
     fn the_ring_follows_the_ttls() {
         let mut traffic = Traffic {
             host: Host::new(Tick(1_000_000)),
-            index: BucketsAuto::new(Tick(1_000_000), &(), 1),
+            index: BucketsAuto::new(Tick(1_000_000), &CyclesConfig::default(), 1),
             now: 1_000_000,
         };
         for ttl in [60_000, 600_000, 5_000, 60_000] {
@@ -451,7 +449,7 @@ mod tests {
     fn a_hundredth_of_long_ttls_does_not_keep_the_ring_changing() {
         let start = 1_000_000;
         let mut host = Host::new(Tick(start));
-        let mut index = BucketsAuto::new(Tick(start), &(), 1);
+        let mut index = BucketsAuto::new(Tick(start), &CyclesConfig::default(), 1);
         let (mut changes, mut ring_bit) = (0, 0);
         let mut chance = crate::parts::chance::Chance::new(1);
         for number in 0..400_000 {
@@ -478,7 +476,7 @@ mod tests {
     #[test]
     fn more_entries_get_finer_buckets() {
         let mut host = Host::new(Tick(1_000_000));
-        let mut index = BucketsAuto::new(Tick(1_000_000), &(), 1);
+        let mut index = BucketsAuto::new(Tick(1_000_000), &CyclesConfig::default(), 1);
         for number in 0..40_000 {
             let slot = host.add(0, 1, Some(Tick(1_060_000 + number)));
             host.tell(slot);

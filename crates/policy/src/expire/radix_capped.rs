@@ -24,7 +24,8 @@
 //!
 //! # Knobs
 //!
-//! None: the rules of Redis 5.0, the last release when the note was written.
+//! `hz` (10; 1 to 500) and `shards` (1; 1 to 4096): as of `sampled`. The other rules are those of
+//! Redis 5.0, the last release when the note was written.
 //!
 //! # Departures
 //!
@@ -37,9 +38,8 @@
 //! Anyone waits for the dead: the tree knows what was sampled, and 20 samples in a tenth of a second
 //! see little of a million entries.
 
-use super::buckets::second_part;
 use super::radix::key;
-use super::sampled::Sampled;
+use super::sampled::{CyclesConfig, Sampled};
 use crate::parts::radix_tree::RadixTree;
 use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 
@@ -150,12 +150,12 @@ impl RadixCapped {
 impl ExpiryIndex for RadixCapped {
     /// That of [`Sampled`].
     type Link = u32;
-    type Config = ();
+    type Config = CyclesConfig;
     const NAME: &'static str = "radix-capped";
 
-    fn new(now: Tick, _config: &(), seed: u64) -> Self {
+    fn new(now: Tick, config: &CyclesConfig, seed: u64) -> Self {
         RadixCapped {
-            expires: Sampled::new(now, &second_part(0), seed),
+            expires: Sampled::new(now, &config.release_5(0), seed),
             soonest: Soonest::default(),
             is_at_tree: false,
         }
@@ -246,7 +246,7 @@ mod tests {
     fn the_tree_holds_a_hundredth_of_the_soonest_seen_and_is_run_first() {
         let start = Tick(1_000_000);
         let mut host = Host::new(start);
-        let mut index = RadixCapped::new(start, &(), 1);
+        let mut index = RadixCapped::new(start, &CyclesConfig::default(), 1);
         for number in 0..10_000 {
             let slot = host.add(number, 1, Some(Tick(start.0 + 100_000 + number)));
             host.tell(slot);
@@ -280,7 +280,7 @@ mod tests {
     fn a_stale_hint_is_dropped() {
         let start = Tick(1_000_000);
         let mut host = Host::new(start);
-        let mut index = RadixCapped::new(start, &(), 1);
+        let mut index = RadixCapped::new(start, &CyclesConfig::default(), 1);
         let mut slots = vec![];
         for number in 0..200 {
             let slot = host.add(number, 1, Some(Tick(start.0 + 1_000 + number)));

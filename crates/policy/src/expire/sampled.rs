@@ -68,6 +68,29 @@ crate::knobs! {
     }
 }
 
+crate::knobs! {
+    /// The knobs of indexes that sample, by Redis 5.0's rules, for what they do not know better.
+    pub struct CyclesConfig {
+        /// Slow cycles a second.
+        hz: u32 = 10, 1 => 500;
+        /// How many indexes share one server's cycles.
+        shards: u32 = 1, 1 => 4096;
+    }
+}
+
+impl CyclesConfig {
+    /// The whole of it.
+    pub(super) fn release_5(&self, iterations: u32) -> SampledConfig {
+        SampledConfig {
+            hz: self.hz,
+            release: 5,
+            shards: self.shards,
+            iterations,
+            ..SampledConfig::default()
+        }
+    }
+}
+
 /// What looking at an entry is taken to last.
 const LOOK_NS: u64 = 150;
 /// What handing out an entry is taken to last.
