@@ -282,6 +282,10 @@ pub trait ExpiryIndex: Sized + Send {
         now: Tick,
         budget: &mut Budget,
     ) -> Due;
+    /// The clock went back to `now`: an index that runs at intervals must not wait until it gets to where
+    /// it was. A host says so when an instant is before the last one that it worked at; to say it though
+    /// the clock went on is harmless.
+    fn clock_went_back(&mut self, _now: Tick) {}
     /// The earliest `now` at which calling `pop_expired` again can be useful: a lower bound of the
     /// first moment at which an entry is dead, or at which the index wants to run (a cascade, a
     /// cycle). `None`: nothing to wait for.

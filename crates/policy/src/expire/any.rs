@@ -179,6 +179,12 @@ macro_rules! define_any {
                 }
             }
 
+            fn clock_went_back(&mut self, now: Tick) {
+                match self {
+                    $(AnyExpiry::$name(index) => index.clock_went_back(now),)+
+                }
+            }
+
             fn next_due(&self) -> Option<Tick> {
                 match self {
                     $(AnyExpiry::$name(index) => index.next_due(),)+

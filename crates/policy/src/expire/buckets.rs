@@ -506,6 +506,10 @@ impl ExpiryIndex for Buckets {
         due
     }
 
+    fn clock_went_back(&mut self, now: Tick) {
+        self.expires.clock_went_back(now);
+    }
+
     fn next_due(&self) -> Option<Tick> {
         match self.round {
             Some(_) => Some(Tick(0)),

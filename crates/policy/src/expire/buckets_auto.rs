@@ -332,6 +332,10 @@ impl ExpiryIndex for BucketsAuto {
         due
     }
 
+    fn clock_went_back(&mut self, now: Tick) {
+        self.expires.clock_went_back(now);
+    }
+
     fn next_due(&self) -> Option<Tick> {
         if self.expires.is_empty() {
             None

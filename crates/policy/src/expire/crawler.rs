@@ -61,14 +61,13 @@ pub struct Crawler {
 }
 
 impl Crawler {
-    /// Notes a deadline, and that the clock jumped back, if it did.
+    /// Notes a deadline, and that the clock went back, if it did.
     fn note(&mut self, cells: &impl Cells<u32>, slot: Slot) {
         let deadline = cells
             .deadline(slot)
             .expect("an entry in the index has a deadline");
         self.earliest = self.earliest.min(deadline);
-        let latest = cells.now().0 + self.interval_ms;
-        self.next_crawl = Tick(self.next_crawl.0.min(latest));
+        self.clock_went_back(cells.now());
     }
 
     fn put(&mut self, cells: &mut impl Cells<u32>, index: usize, slot: Slot) {
@@ -172,6 +171,10 @@ impl ExpiryIndex for Crawler {
             }
         }
         Due::Nothing
+    }
+
+    fn clock_went_back(&mut self, now: Tick) {
+        self.next_crawl = self.next_crawl.min(Tick(now.0 + self.interval_ms));
     }
 
     /// The next crawl; the present, if one is under way.

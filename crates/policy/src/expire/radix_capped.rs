@@ -200,6 +200,10 @@ impl ExpiryIndex for RadixCapped {
         due
     }
 
+    fn clock_went_back(&mut self, now: Tick) {
+        self.expires.clock_went_back(now);
+    }
+
     fn next_due(&self) -> Option<Tick> {
         if self.is_at_tree {
             Some(Tick(0))

@@ -237,7 +237,7 @@ impl Sampled {
         ((u128::from(self.random) * bound as u128) >> 64) as usize
     }
 
-    /// Notes a deadline, and that the clock jumped back, if it did.
+    /// Notes a deadline, and that the clock went back, if it did.
     fn note(&mut self, cells: &impl Cells<u32>, slot: Slot) {
         let deadline = cells
             .deadline(slot)
@@ -248,9 +248,7 @@ impl Sampled {
             self.earliest.min(deadline)
         };
         self.has_traffic = true;
-        let latest = cells.now().0 + self.slow_interval_ms();
-        self.next_slow = Tick(self.next_slow.0.min(latest));
-        self.next_fast = Tick(self.next_fast.0.min(latest));
+        self.clock_went_back(cells.now());
     }
 
     fn put(&mut self, cells: &mut impl Cells<u32>, index: usize, slot: Slot) {
@@ -456,6 +454,12 @@ impl ExpiryIndex for Sampled {
 
     fn pop_expired(&mut self, cells: &mut impl Cells<u32>, now: Tick, budget: &mut Budget) -> Due {
         self.pop_seeing(cells, now, budget, |_, _| {})
+    }
+
+    fn clock_went_back(&mut self, now: Tick) {
+        let latest = Tick(now.0 + self.slow_interval_ms());
+        self.next_slow = self.next_slow.min(latest);
+        self.next_fast = self.next_fast.min(latest);
     }
 
     /// The next cycle; the present, if one is under way.

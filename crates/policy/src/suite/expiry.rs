@@ -41,6 +41,11 @@ macro_rules! index_suite {
             }
 
             #[test]
+            fn a_jump_of_the_clock_there_and_back_stops_nothing() {
+                $($crate::suite::expiry::a_jump_there_and_back_stops_nothing::<$index>(&$config);)+
+            }
+
+            #[test]
             fn a_million_on_one_deadline() {
                 $($crate::suite::expiry::a_million_on_one_deadline::<$index>(&$config);)+
             }
@@ -293,6 +298,36 @@ pub fn everything_dead_comes_out<I: ExpiryIndex>(config: &I::Config) {
         "an empty index is small: {}",
         index.heap_bytes()
     );
+}
+
+/// The clock goes ten years forward and back, and nothing is inserted since: what the index had no
+/// time to hand out in between comes out as if nothing had been.
+pub fn a_jump_there_and_back_stops_nothing<I: ExpiryIndex>(config: &I::Config) {
+    const COUNT: u64 = 3_000;
+    let deadlines = (0..COUNT).map(|number| Tick(START.0 + 10_000 + number * 31 % 10_007));
+    let (mut host, mut index, slots) = filled::<I>(config, deadlines);
+    let mut left = slots.len();
+    let mut now = Tick(START.0 + DECADE_MS);
+    host.host.set_now(now);
+    if let Due::Slot(slot) = index.pop_expired(&mut host, now, &mut Budget(10)) {
+        host.host.free(slot);
+        left -= 1;
+    }
+    now = START;
+    host.host.set_now(now);
+    index.clock_went_back(now);
+    while left > 0 {
+        now = now.max(index.next_due().expect("something is left"));
+        assert!(now.0 < START.0 + HOUR_MS, "{left} are left after an hour");
+        host.host.set_now(now);
+        while let Due::Slot(slot) = index.pop_expired(&mut host, now, &mut Budget(u32::MAX)) {
+            let deadline = host.host.deadline(slot);
+            assert!(deadline.is_some_and(|deadline| now > deadline));
+            host.host.free(slot);
+            left -= 1;
+        }
+    }
+    index.check(&host);
 }
 
 /// A million entries on one deadline, and some after it: no call does more than its budget allows,
