@@ -155,6 +155,14 @@ fn linear_marks(low: f64, high: f64, count_max: usize) -> Vec<f64> {
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
     let fits = |step: &f64| ((high / step).floor() - (low / step).ceil()) < count_max as f64;
     let step = steps.into_iter().find(fits).unwrap_or(10.0 * power);
+    // Of a span that is nothing, or too wide or too narrow for numbers, only the ends are told.
+    if !(step.is_finite() && step > 0.0) {
+        return if low == high {
+            vec![low]
+        } else {
+            vec![low, high]
+        };
+    }
     // Ends that are marks themselves stay so however their quotient is rounded.
     let first = (low / step - 1e-9).ceil() as i64;
     let last = (high / step + 1e-9).floor() as i64;
@@ -237,6 +245,9 @@ mod tests {
             linear_marks(0.0, 100.0, 6),
             [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
         );
+        assert_eq!(linear_marks(3.0, 3.0, 6), [3.0]);
+        assert_eq!(linear_marks(0.0, 5e-324, 6), [0.0, 5e-324]);
+        assert_eq!(linear_marks(f64::MIN, f64::MAX, 6), [f64::MIN, f64::MAX]);
         assert_eq!(log_marks(1.0, 1e6, 4), [1.0, 100.0, 1e4, 1e6]);
         assert_eq!(log_marks(1.0, 10.0, 6), [1.0, 2.0, 5.0, 10.0]);
     }

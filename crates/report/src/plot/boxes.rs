@@ -22,9 +22,11 @@ pub struct Boxed {
 }
 
 impl Boxed {
-    /// Minimum, first quartile, median, third quartile and maximum as they are.
+    /// Minimum, first quartile, median, third quartile and maximum as they are. A box of which one is no
+    /// number is not drawn.
     pub fn of_five(name: &str, five: [f64; 5]) -> Boxed {
-        assert!(five.is_sorted(), "five numbers in order");
+        let is_number = five.iter().all(|value| !value.is_nan());
+        assert!(!is_number || five.is_sorted(), "five numbers in order");
         Boxed {
             name: name.into(),
             five,
@@ -111,5 +113,17 @@ mod tests {
         assert_eq!(five(&[1.0, 2.0]), Some([1.0, 1.25, 1.5, 1.75, 2.0]));
         assert_eq!(five(&[7.0, f64::NAN]), Some([7.0; 5]));
         assert_eq!(five(&[f64::INFINITY]), None);
+    }
+
+    #[test]
+    fn a_box_without_numbers_is_left_out() {
+        let nothing = Boxed::of_five("nothing", [f64::NAN; 5]);
+        let half = Boxed::of_five("half", [0.0, 1.0, f64::NAN, 3.0, 4.0]);
+        let whole = Boxed::of_five("whole", [0.0, 1.0, 2.0, 3.0, 4.0]);
+        let boxes = [nothing, half, whole];
+        let plot = Plot::boxes("", crate::Axis::linear("ms"), boxes.to_vec());
+        let drawing = draw(&plot, &boxes, 600);
+        let hover = drawing.map(|drawing| drawing.hover.len()).ok();
+        assert_eq!(hover, Some(1));
     }
 }
