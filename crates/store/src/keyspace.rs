@@ -7,7 +7,7 @@ use crate::object::Object;
 use crate::shard::Locked;
 use crate::view::{Guards, Key, View};
 use cache::{Packed, Scope, Shard};
-use policy::any::{AnyPolicy, PolicySpec};
+use policy::any::{AnyPolicy, PolicySpec, SpecError};
 use policy::expire::any::{AnyExpiry, ExpirySpec, INDEXES};
 use policy::{Budget, ExpiryIndex, Facts, Policy, Tick};
 use siphasher::sip::SipHasher13;
@@ -136,8 +136,7 @@ pub struct Keyspace {
 }
 
 fn parse_expiry(name: &str) -> Result<ExpirySpec, String> {
-    name.parse()
-        .map_err(|error| format!("expiry '{name}': {error}"))
+    name.parse().map_err(|error: SpecError| error.to_string())
 }
 
 impl Keyspace {

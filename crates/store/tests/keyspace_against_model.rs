@@ -588,6 +588,8 @@ fn a_name_that_does_not_exist_is_answered_with_those_that_do() {
     bad.policy = "noeviction".into();
     bad.expiry = "hourglass".into();
     assert!(Keyspace::new(&bad, Tick(0)).is_err_and(|e| e.contains("hourglass")));
+    let told = Keyspace::check_expiry("buckets:0x1").expect_err("a ring has buckets");
+    assert_eq!(told.matches("buckets:").count(), 1, "{told}");
 }
 
 #[test]
