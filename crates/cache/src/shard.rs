@@ -247,6 +247,11 @@ where
         }
     }
 
+    /// Tells the index that the clock went back.
+    pub fn clock_went_back(&mut self, now: Tick) {
+        self.expiry.clock_went_back(now);
+    }
+
     /// Takes a dead entry from the index; the caller removes it with [`Shard::forget_expired`].
     #[inline]
     pub fn pop_expired(&mut self, now: Tick, budget: &mut Budget) -> Due {

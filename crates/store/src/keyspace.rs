@@ -294,6 +294,7 @@ impl Keyspace {
         let mut expired = Expired::default();
         let used_before = locked.used_bytes();
         let mut budget = Budget(steps);
+        locked.follow_clock(now);
         expired.more = locked.expire(now, &mut budget, &self.shared, &mut |deadline| {
             expired.keys += 1;
             report(deadline);
@@ -310,10 +311,14 @@ impl Keyspace {
 
     /// Background work of one shard, in about `steps` steps: moving entries out of sparse pages,
     /// draining an old policy, evicting down to a lowered bound, dropping large values and flushed
-    /// databases. True while there is more to do.
-    pub fn tend(&self, shard: usize, _now: Tick, steps: u32, events: &mut Vec<Event>) -> bool {
+    /// databases. True while there is more to do. A clock that went back is noticed here, too, since
+    /// [`Keyspace::next_due`] may have told a moment that is far off by now.
+    pub fn tend(&self, shard: usize, now: Tick, steps: u32, events: &mut Vec<Event>) -> bool {
         let mut locked = self.guard(shard);
         self.follow_settings(shard, &mut locked);
+        if locked.follow_clock(now) {
+            self.publish_due(shard, &locked);
+        }
         let more = locked.tend(steps, &self.shared);
         // Removals, too, make an index want to run: what stood for them is to be swept up.
         self.publish_due(shard, &locked);

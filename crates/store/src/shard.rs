@@ -48,6 +48,8 @@ pub(crate) struct Locked {
     drain_at: [u32; DATABASES],
     /// The settings' number that the databases' policies follow.
     pub settings: u64,
+    /// The last instant of background work.
+    seen: Tick,
 }
 
 impl Locked {
@@ -118,6 +120,17 @@ impl Locked {
             let capacity = part / u128::from(self.used_bytes.max(bytes));
             db.resize((capacity as u64).max(1));
         }
+    }
+
+    /// Notes the instant, and tells every database's index if the clock went back; whether it did.
+    pub fn follow_clock(&mut self, now: Tick) -> bool {
+        let has_gone_back = now < std::mem::replace(&mut self.seen, now);
+        if has_gone_back {
+            for db in self.dbs.iter_mut().flatten() {
+                db.clock_went_back(now);
+            }
+        }
+        has_gone_back
     }
 
     /// The earliest moment at which some database's index wants to run.

@@ -581,6 +581,46 @@ fn shards_that_share_cycles_take_turns() {
     assert_eq!((space.shard_count(), turns.len()), (4, 4), "{turns:?}");
 }
 
+/// Indexes that run at intervals waited until the clock got to where it had been.
+#[test]
+fn a_clock_that_goes_forward_and_back_stops_no_index() {
+    const DECADE_MS: u64 = 10 * 365 * 86_400_000;
+    for name in Keyspace::expiry_names() {
+        let start = Tick(1_700_000_000_000);
+        let options = Options {
+            expiry: name.clone(),
+            ..options("noeviction", 0)
+        };
+        let space = Keyspace::new(&options, start).expect("valid");
+        for i in 0..2_000 {
+            let key = format!("key:{i}");
+            let key = space.key(0, key.as_bytes());
+            let deadline = NewDeadline::At(Tick(start.0 + 10_000 + i));
+            let shard = space.shard_of(&key);
+            space.lock_one(shard, start).set(&key, b"v", deadline);
+        }
+        let shards = 0..space.shard_count();
+        let later = Tick(start.0 + DECADE_MS);
+        for shard in shards.clone() {
+            space.expire(shard, later, 10, &mut vec![], &mut |_| ());
+            space.tend(shard, start, 100, &mut vec![]);
+        }
+        let mut now = start;
+        while now.0 < start.0 + 120_000 {
+            now.0 += 50;
+            for shard in shards.clone() {
+                if space.next_due(shard).is_some_and(|due| due <= now) {
+                    space.expire(shard, now, 5_000, &mut vec![], &mut |_| ());
+                }
+            }
+        }
+        space.check();
+        let left = space.lock_all(now).len(0);
+        let is_gone = left <= 200 || name == "lazy";
+        assert!(is_gone, "{name}: {left} keys left");
+    }
+}
+
 #[test]
 fn a_name_that_does_not_exist_is_answered_with_those_that_do() {
     let mut bad = options("allkeys-nonsense", 0);
