@@ -358,6 +358,9 @@ impl<'a> Headlines<'a> {
         for m in measured {
             position(&mut sizes, &m.size);
         }
+        // Not as they came: a small trace may lack the smallest.
+        let share = |size: &&str| size.trim_end_matches('%').parse().unwrap_or(f64::MAX);
+        sizes.sort_by(|a, b| share(a).total_cmp(&share(b)));
         let mut groups = Vec::new();
         for (measure, name) in MEASURES {
             let of_size = |size: &&str| Group::new(measured, measure, name, size);
