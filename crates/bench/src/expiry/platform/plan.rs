@@ -6,11 +6,15 @@ use std::str::FromStr;
 
 /// Ours: the reference and its successor, table 4 of the paper, and the other indexes.
 pub(super) const INDEXES: &str = "sampled:release=5:shards=8,sampled:shards=8,\
-buckets:120x1000,buckets:60x1000,buckets:240x1000,buckets:1200x100,buckets:600x100,buckets:2400x100,\
-radix,radix-capped,ebuckets,wheel";
+buckets:120x1000:shards=8,buckets:60x1000:shards=8,buckets:240x1000:shards=8,buckets:1200x100:shards=8,\
+buckets:600x100:shards=8,buckets:2400x100:shards=8,radix,radix-capped:shards=8,ebuckets,wheel";
 
 /// Those of them that the chosen series takes beyond its first group.
-const EVERYWHERE: [&str; 3] = ["sampled:release=5:shards=8", "buckets:120x1000", "wheel"];
+const EVERYWHERE: [&str; 3] = [
+    "sampled:release=5:shards=8",
+    "buckets:120x1000:shards=8",
+    "wheel",
+];
 
 /// How many operations, before scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -60,7 +60,7 @@ impl Scale {
             has_hz |= part.starts_with("hz=");
             scaled.push(self.knob(spec, part)?);
         }
-        if name == "sampled" && !has_hz && hz != HZ {
+        if SAMPLING.contains(&name) && !has_hz && hz != HZ {
             scaled.push(format!("hz={hz}"));
         }
         Ok(scaled.join(":"))
@@ -88,6 +88,9 @@ impl Scale {
         Ok(format!("{name}{equals}{buckets}x{}", base / factor))
     }
 }
+
+/// Indexes that run cycles, and so many a second as `--hz` says.
+const SAMPLING: [&str; 4] = ["sampled", "buckets", "buckets-auto", "radix-capped"];
 
 /// Cycles a second that servers have by default.
 pub(super) const HZ: u32 = 10;
@@ -135,6 +138,11 @@ mod tests {
             index(25, "sampled:release=5", 250),
             some("sampled:release=5:hz=250")
         );
+        assert_eq!(
+            index(25, "buckets:120x1000:shards=8", 250),
+            some("buckets:120x40:shards=8:hz=250")
+        );
+        assert_eq!(index(25, "radix-capped", 250), some("radix-capped:hz=250"));
         assert_eq!(index(25, "sampled:hz=4", 250), some("sampled:hz=4"));
         assert_eq!(index(1, "buckets:2400x100", 10), some("buckets:2400x100"));
         assert_eq!(index(30, "buckets:120x1000", 10), None);
