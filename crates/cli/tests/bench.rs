@@ -145,6 +145,40 @@ fn the_platform_compares_every_contestant_with_its_reference() {
 }
 
 #[test]
+fn indexes_are_compared_in_process_under_each_shape() {
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("in-process.html");
+    let text = "expiry in-process --keys 500,1k --runs 1 --shape thousand --index wheel,buckets:120x1000,lazy";
+    let groups = list(
+        &report(&format!("{text} --html {}", page.display())),
+        "/groups",
+    );
+    assert_eq!(groups.len(), 2);
+    for group in &groups {
+        let rows = list(group, "/rows");
+        assert_eq!(rows.len(), 3);
+        assert!(number(&rows[0], "/expired") > 0.0);
+        assert_eq!(number(&rows[0], "/lag_ms_max"), 0.0);
+        assert!(number(&rows[1], "/lag_ms_mean") > 0.0);
+        assert_eq!(number(&rows[2], "/expired"), 0.0);
+        let wins = list(group, "/wins");
+        assert_eq!(wins.len(), 3);
+        assert_eq!(list(&wins[1], "/by"), ["wheel"]);
+    }
+    let page = std::fs::read_to_string(&page).expect("the page was written");
+    assert_eq!(page.matches("<figure>").count(), 3);
+}
+
+#[test]
+fn the_index_that_reclaims_nothing_wins_nothing() {
+    let text = "expiry in-process --keys 500 --runs 1 --shape thousand --index lazy";
+    let output = bench(&text.split(' ').collect::<Vec<_>>());
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success());
+    assert!(shown.contains("lazy"), "{shown}");
+    assert!(!shown.contains("inf") && !shown.contains("-0"), "{shown}");
+}
+
+#[test]
 fn keys_are_loaded_with_and_without_ttls_and_a_flood_comes_over_each() {
     let text = "expiry gist --keys 2k --span 50ms --flood 50ms --rounds 2 --index wheel,sampled";
     let rows = list(&report(&format!("{text}{}", peer())), "/rows");
@@ -246,6 +280,8 @@ fn mistakes_in_arguments_are_told_clearly() {
         ("expiry platform --index nonsense", "nonsense"),
         ("expiry platform --operations 0", "--operations"),
         ("expiry gist --keys 0", "--keys"),
+        ("expiry in-process --keys 100 --runs 0", "--runs"),
+        ("expiry in-process --keys 100 --shape nonsense", "no shape"),
     ];
     for (text, wanted) in cases {
         let text = text.replace("BAD", &bad);

@@ -72,7 +72,8 @@ struct Group {
     about: &'static str,
     keys: u64,
     rows: Vec<Row>,
-    wins: [Win; 3],
+    /// None where only the floor ran.
+    wins: Vec<Win>,
 }
 
 #[derive(Debug, Serialize)]
@@ -95,6 +96,9 @@ impl InProcess {
         };
         if let Some(count) = keys.iter().find(|count| !(1..1 << 31).contains(*count)) {
             return Err(Error::Usage(format!("{count} entries: expected 1 to 2^31")));
+        }
+        if self.runs == 0 {
+            return Err(Error::Usage("--runs must be at least 1".into()));
         }
         let steps = shapes.len() * keys.len() * specs.len();
         let progress = crate::progress::steps(steps as u64);
