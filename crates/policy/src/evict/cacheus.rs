@@ -27,19 +27,24 @@
 //! All lengths are weights. Newcomers may fill the whole cache while R is short; a segment gives way
 //! by at most four entries a request. Where both experts name the same victim nobody is blamed.
 //!
-//! The reference misses up to 12 % more often (4 % less on one row), for there the experts hardly
+//! Against the authors' code: every victim that comes back new moves the border here, there those of
+//! SR-LRU only; a victim that both experts named comes back into R with its count, there it is
+//! forgotten; a return adds one to the frequency, there it keeps what it had.
+//!
+//! The reference misses up to 14 % more often (5 % less on one row), for there the experts hardly
 //! learn: the flags of demoted and new entries are lost on the way from list to list, so that the
 //! border never moves; the hit ratio is divided in whole numbers, and is 0; a count and flags share
 //! memory. The authors' own code (sylab/cacheus, with SR at a hundredth first) agrees with this file
-//! on most rows: on `web07` at 204 and 2,048 objects it misses 0.589 and 0.430, here 0.585 and 0.426,
-//! the reference 0.622 and 0.443; on `lirs_multi3` at 745 0.522, 0.520 and 0.589; on `cloudphysics` at
-//! 489 and 4,897 0.830 and 0.753, 0.828 and 0.760, 0.839 and 0.785.
+//! on most rows: on `web07` at 204 and 2,048 objects it misses 0.589 and 0.430, here 0.585 and 0.425,
+//! the reference 0.622 and 0.443; on `lirs_multi3` at 745 0.522, 0.517 and 0.589; on `cloudphysics` at
+//! 489 0.830, 0.829 and 0.839.
 //!
-//! It does not on three. On `lirs_multi3` at 74 this misses 0.797, 3 % less than its 0.824 (the reference
-//! 0.802): a key that comes back loses there the request that brought it, and with that mended it is
-//! 0.807. On `lirs_sprite` at 707 this misses 0.141, 7 % less than its 0.151 (the reference 0.142), and at
-//! 70 0.783, 2 % more than its 0.766 (0.803); neither that nor its draws nor SR's first share explain
-//! these two.
+//! It does not on four. On `cloudphysics` at 4,897 this misses 0.785, 4 % more than its 0.753 (the
+//! reference 0.785). On `lirs_multi3` at 74 this misses 0.790, 4 % less than its 0.824 (the reference
+//! 0.802): a key that comes back loses there the request that brought it; mending that, before trust had
+//! its bounds here, made 0.797 0.807. On `lirs_sprite` at 707 this misses 0.145, 4 % less than its 0.151
+//! (the reference 0.142), and at 70 0.791, 3 % more than its 0.766 (0.803); neither that nor its draws
+//! nor SR's first share explain these two.
 //!
 //! # Avoid when
 //! Memory per entry matters, or the cache holds but a few dozen entries.
@@ -65,6 +70,9 @@ const DROPS_MAX: usize = 4;
 /// The range of the learning rate.
 const LEARN_MIN: f64 = 0.001;
 const LEARN_MAX: f64 = 1.0;
+/// What an expert's trust never falls below, as in the authors' code: at 0, or at 1 less the other's
+/// rounding, no blame could move it again.
+const TRUST_MIN: f64 = 0.01;
 /// Periods without a better hit ratio until the learning rate is drawn anew.
 const UNLEARNED_MAX: u32 = 10;
 
@@ -286,7 +294,8 @@ impl Cacheus {
     fn learn(&mut self, expert: usize) {
         let mut trust = [self.trust, 1.0 - self.trust];
         trust[expert] *= (-self.learning.rate).exp();
-        self.trust = trust[SR_LRU] / (trust[SR_LRU] + trust[CR_LFU]);
+        let share = trust[SR_LRU] / (trust[SR_LRU] + trust[CR_LFU]);
+        self.trust = share.clamp(TRUST_MIN, 1.0 - TRUST_MIN);
     }
 }
 
@@ -456,6 +465,29 @@ impl Policy for Cacheus {
         self.regrets.iter().for_each(History::check);
         assert!(self.new_count <= self.history.len() as u64);
         assert!(self.scan_capacity <= self.capacity);
-        assert!((0.0..=1.0).contains(&self.trust));
+        assert!((TRUST_MIN..=1.0 - TRUST_MIN).contains(&self.trust));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::policy::Trial;
+
+    /// Once trusted wholly, an expert was so for ever: `trust` rounded to 1, and no blame moved it, so
+    /// that one start of three missed every request of such a loop.
+    #[test]
+    fn whoever_was_wholly_trusted_can_lose_it() {
+        for seed in 1..=12 {
+            let mut trial = Trial::<Cacheus>::new(1_000, &CacheusConfig::default(), seed);
+            let mut misses = 0;
+            for request in 0..60_000u64 {
+                let key = request % 1_500;
+                misses += u64::from(!trial.table.contains_key(&key));
+                trial.request(key, 1, 1_000);
+            }
+            trial.policy.check(&trial.host);
+            assert!(misses < 45_000, "seed {seed}: {misses} of 60,000");
+        }
     }
 }
