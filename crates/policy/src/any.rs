@@ -191,6 +191,13 @@ pub enum SpecError {
         /// What could have been.
         knobs: &'static [Knob],
     },
+    /// The knob is given a second time.
+    RepeatedKnob {
+        /// The policy.
+        policy: &'static str,
+        /// The knob's name.
+        knob: &'static str,
+    },
     /// The knob does not take this value.
     BadValue {
         /// The policy.
@@ -242,6 +249,9 @@ impl fmt::Display for SpecError {
                     }),
                 }
             }
+            SpecError::RepeatedKnob { policy, knob } => {
+                write!(f, "{policy}: the knob '{knob}' is given twice")
+            }
             SpecError::BadValue {
                 policy,
                 knob,
@@ -265,6 +275,7 @@ pub(crate) fn read_knobs<C: Knobs>(
     parts: core::str::Split<'_, char>,
 ) -> Result<C, SpecError> {
     let mut config = C::default();
+    let mut given: Vec<&'static str> = Vec::new();
     for (index, part) in parts.enumerate() {
         let (name, value) = match part.split_once('=') {
             Some((name, value)) => (Some(name), value),
@@ -280,6 +291,11 @@ pub(crate) fn read_knobs<C: Knobs>(
             knobs: C::KNOBS,
         };
         let knob = *knob.ok_or_else(unknown)?;
+        if given.contains(&knob.name) {
+            let knob = knob.name;
+            return Err(SpecError::RepeatedKnob { policy, knob });
+        }
+        given.push(knob.name);
         if !config.set(knob.name, value) {
             return Err(SpecError::BadValue {
                 policy,
@@ -646,6 +662,25 @@ mod tests {
         let spec: PolicySpec = "s3fifo:0.2:threshold=1".parse().expect("it is well formed");
         assert_eq!(spec.to_string(), "s3fifo:small=0.2:threshold=1");
         assert_eq!(PolicySpec::default().to_string(), "s3fifo");
+    }
+
+    /// The last one held, and the others were passed over in silence.
+    #[test]
+    fn a_knob_is_given_once() {
+        let twice = "clock: the knob 'bits' is given twice";
+        assert_eq!(message("clock:bits=1:bits=2"), twice);
+        assert_eq!(message("clock:2:bits=2"), twice);
+        let filter = "size:1:max=2".parse::<crate::admit::any::AdmitSpec>();
+        let index = "buckets:size=1x1:size=2x2".parse::<crate::expire::any::ExpirySpec>();
+        let told = |error: Option<SpecError>| error.map(|error| error.to_string());
+        assert_eq!(
+            told(filter.err()).as_deref(),
+            Some("size: the knob 'max' is given twice")
+        );
+        assert_eq!(
+            told(index.err()).as_deref(),
+            Some("buckets: the knob 'size' is given twice")
+        );
     }
 
     #[test]
