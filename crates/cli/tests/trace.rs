@@ -288,3 +288,16 @@ fn what_cannot_be_analyzed_is_said() {
     let unknown = refused(&["analyze", &path, "--ttl-mix", "cluster999"]);
     assert!(unknown.contains("cluster999"), "{unknown}");
 }
+
+/// The file that grows until it is whole had the name of one of the user's.
+#[test]
+fn no_file_is_written_over_but_the_output() {
+    let folder = Folder::new("part");
+    let input = small(&folder);
+    let (output, own) = (folder.path("out.csv"), folder.path("out.csv.part"));
+    fs::write(&own, "mine").expect("the folder is writable");
+    told(&["convert", &input, &output]);
+    assert_eq!(fs::read_to_string(&own).expect("it is there"), "mine");
+    refused(&["convert", &folder.path("none.csv"), &output]);
+    assert_eq!(folder.names(), ["out.csv", "out.csv.part", "small.csv"]);
+}

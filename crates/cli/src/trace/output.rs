@@ -40,17 +40,18 @@ impl Output {
             let file = OpenOptions::new().write(true).open(&self.output);
             return self.pour(&name, format, file.with_context(cannot)?, requests);
         }
-        let unfinished = PathBuf::from(format!("{name}.part"));
-        let file = File::create(&unfinished).with_context(cannot)?;
+        // A file of that name is somebody's: it is refused, not written over.
+        let unfinished = PathBuf::from(format!("{name}.{}.part", std::process::id()));
+        let file = File::create_new(&unfinished)
+            .with_context(|| format!("cannot write {}", unfinished.display()))?;
         let poured = self.pour(&name, format, file, requests);
-        match poured {
-            Ok(()) => fs::rename(&unfinished, &self.output).with_context(cannot),
-            Err(error) => {
-                // The first error is the one to tell.
-                let _ = fs::remove_file(&unfinished);
-                Err(error)
-            }
+        let renamed =
+            poured.and_then(|()| fs::rename(&unfinished, &self.output).with_context(cannot));
+        if renamed.is_err() {
+            // The first error is the one to tell.
+            let _ = fs::remove_file(&unfinished);
         }
+        renamed
     }
 
     fn pour(
