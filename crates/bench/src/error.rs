@@ -59,7 +59,15 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // Its text is this error's own.
+            Error::Trace(error) => error.source(),
+            _ => None,
+        }
+    }
+}
 
 impl From<trace::Error> for Error {
     fn from(error: trace::Error) -> Self {

@@ -87,7 +87,8 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Trace(error) => Some(error),
+            // Its text is this error's own.
+            Error::Trace(error) => error.source(),
             _ => None,
         }
     }

@@ -100,14 +100,11 @@ impl fmt::Display for Error {
                 }
                 _ => write!(f, "{file}: {place}: expected {expected}, found {found}"),
             },
-            Error::Unreadable {
-                file,
-                place,
-                source,
-            } => write!(f, "{file}: cannot be read after {place}: {source}"),
-            Error::Unwritable { file, source } => {
-                write!(f, "{file}: cannot be written: {source}")
+            // The source is told by whoever tells the chain.
+            Error::Unreadable { file, place, .. } => {
+                write!(f, "{file}: cannot be read after {place}")
             }
+            Error::Unwritable { file, .. } => write!(f, "{file}: cannot be written"),
             Error::UnknownFormat { file } => write!(
                 f,
                 "{file}: the name must end in {}, each plain or followed by .zst, .gz or .xz \
