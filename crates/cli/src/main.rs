@@ -6,6 +6,7 @@ mod sim;
 mod trace;
 
 use clap::{Parser, Subcommand};
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 // Freed memory goes back to the system at once: `.cargo/config.toml` says how jemalloc is told.
@@ -56,8 +57,8 @@ fn main() -> ExitCode {
         None => serve::run(arguments.serve),
         Some(Command::Serve(arguments)) => serve::run(arguments),
         Some(Command::Bench(bench)) => bench.run().map_err(anyhow::Error::from),
-        Some(Command::Sim(arguments)) => sim::run(&arguments),
-        Some(Command::Trace(trace)) => trace::run(trace),
+        Some(Command::Sim(arguments)) => unless_broken_pipe(sim::run(&arguments)),
+        Some(Command::Trace(trace)) => unless_broken_pipe(trace::run(trace)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -65,5 +66,17 @@ fn main() -> ExitCode {
             eprintln!("mayfly: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// A reader of the output that has seen enough is no failure.
+fn unless_broken_pipe(result: anyhow::Result<()>) -> anyhow::Result<()> {
+    let is_broken_pipe = |error: &anyhow::Error| {
+        let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
+        causes.any(|cause: &std::io::Error| cause.kind() == ErrorKind::BrokenPipe)
+    };
+    match result {
+        Err(error) if is_broken_pipe(&error) => Ok(()),
+        result => result,
     }
 }

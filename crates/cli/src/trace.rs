@@ -13,7 +13,6 @@ use crate::trace::output::Output;
 use ::trace::{Error, FixedSize, NextAccess, Request, Sample};
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use std::io::ErrorKind;
 
 /// Arguments of `mayfly trace`.
 #[derive(Args)]
@@ -77,25 +76,16 @@ struct Sampling {
     seed: u64,
 }
 
-/// Runs a subcommand. A reader of the output that has seen enough is no failure.
+/// Runs a subcommand.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let result = match arguments.command {
+    match arguments.command {
         Command::Show(show) => show.run(),
         Command::Analyze(analyze) => analyze.run(),
         Command::Convert(convert) => convert.run(),
         Command::Cut(cut) => cut.run(),
         Command::Sample(sampling) => sampling.run(),
         Command::Generate(made) => made.run(),
-    };
-    match result {
-        Err(error) if is_broken_pipe(&error) => Ok(()),
-        result => result,
     }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
-    causes.any(|cause: &std::io::Error| cause.kind() == ErrorKind::BrokenPipe)
 }
 
 impl Convert {
