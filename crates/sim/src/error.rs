@@ -34,6 +34,11 @@ pub enum Error {
         /// Bytes allowed.
         limit: u64,
     },
+    /// Deadlines would not fit into a tick.
+    TooLong {
+        /// The trace's name.
+        trace: String,
+    },
     /// A policy that must know the future, and a trace that does not have it.
     NoFuture {
         /// The trace's name.
@@ -72,6 +77,11 @@ impl fmt::Display for Error {
                  configurations at once (--jobs), or raise --memory-limit",
                 limit >> 20,
                 needed.div_ceil(1 << 20)
+            ),
+            Error::TooLong { trace } => write!(
+                f,
+                "{trace}: it spans more than 4,400 years: is its time in another unit than the \
+                 format says? give --rate, or --ignore-ttl"
             ),
             Error::NoFuture { trace } => write!(
                 f,

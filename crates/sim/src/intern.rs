@@ -2,8 +2,8 @@
 
 use crate::Error;
 use crate::columns::{Columns, LONG_GAP, Late, REQUESTS_MAX, ShortTtl, growth_bytes};
-use policy::Slot;
 use policy::parts::chance::scramble;
+use policy::{Slot, Tick};
 use trace::{NextAccess, Op, Request, Sample, TtlMix};
 
 /// How many requests pass between two looks at the memory in use.
@@ -11,6 +11,8 @@ pub(crate) const ROWS_BETWEEN_CHECKS: usize = 1 << 12;
 /// The table is doubled when more than this share of it is full, in eighths.
 const FULL_EIGHTHS: usize = 5;
 const VACANT: u32 = u32::MAX;
+/// The longest trace with TTLs: as much of a tick is left for these.
+const SPAN_MS_MAX: u64 = Tick::MAX.0 / 2;
 
 /// Keys to ids in order of first appearance: open addressing over ids, keys beside.
 #[derive(Debug)]
@@ -84,6 +86,8 @@ pub struct Interning {
     pub ttl_mix: Option<(TtlMix, u64)>,
     /// Whether nothing shall expire.
     pub ignores_ttls: bool,
+    /// Whether the replay has times of its own ([`Rules::gap_ms`](crate::Rules::gap_ms)).
+    pub ignores_time: bool,
     /// The objects to look at, all others are left out. A policy that knows the future is refused then.
     pub sample: Option<Sample>,
     /// Bytes that may be used.
@@ -95,6 +99,7 @@ impl Default for Interning {
         Interning {
             ttl_mix: None,
             ignores_ttls: false,
+            ignores_time: false,
             sample: None,
             memory_limit: u64::MAX,
         }
@@ -119,6 +124,7 @@ pub struct Interner {
     ids: Ids,
     /// By object, the TTL that was told last.
     told_ttls: Late<ShortTtl>,
+    first_ms: u64,
     latest_ms: u64,
     annotations: Annotations,
 }
@@ -134,6 +140,7 @@ impl Interner {
             },
             ids: Ids::new(),
             told_ttls: Late::default(),
+            first_ms: 0,
             latest_ms: 0,
             annotations: Annotations::default(),
         }
@@ -193,6 +200,7 @@ impl Interner {
             columns.new_sizes.set(row, size);
         }
         if row == 0 {
+            self.first_ms = request.time_ms;
             self.latest_ms = request.time_ms;
         }
         let gap_ms = request.time_ms.saturating_sub(self.latest_ms);
@@ -275,11 +283,17 @@ impl Interner {
     /// The trace.
     ///
     /// # Errors
-    /// A trace without a request.
+    /// A trace without a request, or one with TTLs that is too long for deadlines.
     pub fn finish(self) -> Result<Columns, Error> {
         let mut columns = self.columns;
         if columns.is_empty() {
             return Err(Error::Empty {
+                trace: columns.name,
+            });
+        }
+        let span_ms = self.latest_ms - self.first_ms;
+        if columns.has_ttls() && !self.how.ignores_time && span_ms > SPAN_MS_MAX {
+            return Err(Error::TooLong {
                 trace: columns.name,
             });
         }

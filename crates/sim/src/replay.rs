@@ -400,7 +400,8 @@ impl<P: Policy> Replay<'_, P, Varying, AnyExpiry> {
         let weight = self.weight_of(size);
         self.counts.requested_weight += counted * u64::from(weight);
         let ttl_ms = columns.ttl_ms(index, slot.0);
-        let next_deadline = ttl_ms.map(|ttl_ms| Tick((self.now.0 + ttl_ms).min(Tick::MAX.0)));
+        let next_deadline =
+            ttl_ms.map(|ttl_ms| Tick(self.now.0.saturating_add(ttl_ms).min(Tick::MAX.0)));
         let is_miss = !is_live || is_dead;
         if let Some(observer) = &mut self.observer {
             observer.requested(index, slot, is_miss, counted > 0);

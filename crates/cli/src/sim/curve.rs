@@ -1,6 +1,6 @@
 //! `sim curve`: miss ratios over sizes.
 
-use super::replaying::{Replaying, stem};
+use super::replaying::{Replaying, read_share_above_0, stem};
 use crate::trace::arguments::count;
 use crate::trace::input::Input;
 use ::sim::curve::{Curve, Point, Sample, Sampler, Sampling, exact, spread};
@@ -41,7 +41,7 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["sample", "sample_objects"])]
     exact: bool,
     /// Look at this share of the objects at least (SHARDS)
-    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "1%")]
+    #[arg(long, value_name = "SHARE", value_parser = read_share_above_0, default_value = "1%")]
     sample: f64,
     /// And at so many of them at least
     #[arg(long, value_name = "COUNT", value_parser = count, default_value_t = 8192)]
@@ -54,13 +54,6 @@ pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    match super::replaying::read_share(text) {
-        Ok(share) if share > 0.0 => Ok(share),
-        _ => Err("expected a share above 0% and below 100%".into()),
-    }
 }
 
 /// What is printed of a curve's point.

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use policy::expire::any::ExpirySpec;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, Thread};
 use std::time::Duration;
 use trace::TtlMix;
 
@@ -20,6 +20,9 @@ const MEMORY_PERCENT: u64 = 80;
 const MEMORY_UNKNOWN: u64 = 4 << 30;
 /// The rate of a trace without time, requests a second.
 const RATE_DEFAULT: f64 = 1000.0;
+
+/// The longest time that a rate may make of a trace, in milliseconds: deadlines fit behind it.
+const SPAN_MS_MAX: f64 = (1u64 << 47) as f64;
 
 /// Units, lifetimes, time, memory.
 #[derive(Args, Debug)]
@@ -53,14 +56,29 @@ pub struct Replaying {
     memory_limit: Option<u64>,
 }
 
-/// Reads a share: `20%`, or `20`, which is the same.
+/// Reads a share: `20%`, or `20`, which is the same. `0.2` could be either 20 % or 0.2 %.
 pub fn read_share(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text);
     let percent: f64 = number.parse().map_err(|_| "expected a share such as 20%")?;
+    if number == text && percent > 0.0 && percent < 1.0 {
+        return Err(format!(
+            "shares are told in percent: write {}% or {percent}%, whichever is meant",
+            // Without the digits that binary fractions add.
+            (percent * 1e8).round() / 1e6
+        ));
+    }
     if (0.0..100.0).contains(&percent) {
         Ok(percent / 100.0)
     } else {
         Err("expected a share from 0% to below 100%".into())
+    }
+}
+
+/// Reads a share of which something is left.
+pub fn read_share_above_0(text: &str) -> Result<f64, String> {
+    match read_share(text)? {
+        share if share > 0.0 => Ok(share),
+        _ => Err("expected a share above 0% and below 100%".into()),
     }
 }
 
@@ -76,16 +94,10 @@ impl Replaying {
         Interning {
             ttl_mix: self.ttl_mix.clone().map(|mix| (mix, self.seed)),
             ignores_ttls: self.ignore_ttl,
-            memory_limit: self.memory_limit(),
+            ignores_time: self.rate.is_some(),
+            memory_limit: self.memory_limit.unwrap_or_else(memory_share),
             ..Interning::default()
         }
-    }
-
-    fn memory_limit(&self) -> u64 {
-        self.memory_limit.unwrap_or_else(|| {
-            let available = available_memory().unwrap_or(MEMORY_UNKNOWN);
-            available / 100 * MEMORY_PERCENT
-        })
     }
 
     /// What a cache counts.
@@ -108,13 +120,22 @@ impl Replaying {
             None if !columns.has_time() => Some(RATE_DEFAULT),
             rate => rate,
         };
+        if let Some(rate) = rate {
+            ensure!(
+                columns.len() as f64 * 1000.0 / rate <= SPAN_MS_MAX,
+                "--rate {rate}: {} requests would take more than 4,400 years",
+                columns.len()
+            );
+        }
+        // What is available now is so beside the trace, which has its room already.
+        let beside = || memory_share().saturating_add(columns.heap_bytes());
         Ok(Rules {
             unit: self.unit(columns),
             expiry: self.expiry.clone(),
             counts_writes: !self.reads_only,
             gap_ms: rate.map(|rate| 1000.0 / rate),
             seed: self.seed,
-            memory_limit: self.memory_limit().max(columns.heap_bytes()),
+            memory_limit: self.memory_limit.unwrap_or_else(beside),
             ..Rules::default()
         })
     }
@@ -139,12 +160,27 @@ impl Replaying {
                     thread::park_timeout(DRAWN_EVERY);
                 }
             });
-            let result = replays(jobs, &done);
-            bar.finish_and_clear();
-            drawer.thread().unpark();
-            result
+            let _drawn = Drawn {
+                bar: &bar,
+                drawer: drawer.thread(),
+            };
+            replays(jobs, &done)
         });
         Ok(result?)
+    }
+}
+
+/// A bar that is finished, and its drawer woken to see it, however the replays end: the scope waits
+/// for the drawer even when one panics.
+struct Drawn<'a> {
+    bar: &'a ProgressBar,
+    drawer: &'a Thread,
+}
+
+impl Drop for Drawn<'_> {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+        self.drawer.unpark();
     }
 }
 
@@ -160,6 +196,11 @@ pub fn stem(path: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(stem, _)| stem)
 }
 
+/// The share of the memory available that may be used.
+fn memory_share() -> u64 {
+    available_memory().unwrap_or(MEMORY_UNKNOWN) / 100 * MEMORY_PERCENT
+}
+
 /// What the system says could be had without swapping, in bytes.
 fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
@@ -168,4 +209,49 @@ fn available_memory() -> Option<u64> {
         .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::mpsc;
+
+    /// A bar that nobody finished was drawn for ever, and a panic looked like a replay that takes long.
+    #[test]
+    fn a_replay_that_panics_ends() {
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            replaying: Replaying,
+        }
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            let line = Line::parse_from(["sim"]);
+            let run = || {
+                line.replaying.run("trace", 1, |_, _| -> Result<(), _> {
+                    panic!("as a policy might")
+                })
+            };
+            let is_panic = catch_unwind(AssertUnwindSafe(run)).is_err();
+            // Who no longer listens has given up.
+            let _ = tell.send(is_panic);
+        });
+        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(true));
+    }
+
+    #[test]
+    fn a_share_is_told_in_percent() {
+        assert_eq!(read_share("20%"), Ok(0.2));
+        assert_eq!(read_share("20"), Ok(0.2));
+        assert_eq!(read_share("0.5%"), Ok(0.005));
+        assert_eq!(read_share("0"), Ok(0.0));
+        let told = "shares are told in percent: write 29% or 0.29%, whichever is meant";
+        assert_eq!(read_share("0.29"), Err(told.into()));
+        assert_eq!(read_share_above_0("1"), Ok(0.01));
+        for text in ["0", "0%", "-1", "100", "nan", "half"] {
+            assert!(read_share_above_0(text).is_err(), "{text}");
+        }
+    }
 }
