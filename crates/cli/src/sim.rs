@@ -14,21 +14,22 @@ use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use policy::admit::any::AdmitSpec;
 use policy::any::PolicySpec;
-use replaying::{Replaying, read_share, stem, style};
-use std::fs::File;
-use std::io::Write;
-use std::path::PathBuf;
+use replaying::{Replaying, read_share, read_share_above_0, stem, style};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use trace::Sample;
 
 /// Requests between two looks at the bar while a trace is read.
 const READ_STRIDE: u64 = 1 << 16;
+
 /// Traces, policies, sizes, and how to run and to tell.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Traces; the format is told by the ending, also behind .zst, .gz and .xz
+    /// Traces; the format is told by the ending, also behind .zst, .gz and .xz; - for standard input
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<String>,
     /// The format, where the name does not tell it
@@ -69,7 +70,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILTER")]
     admission: Option<AdmitSpec>,
     /// Look at this share of the objects only (SHARDS): faster, less memory, sizes are scaled
-    #[arg(long, value_name = "SHARE", value_parser = read_share)]
+    #[arg(long, value_name = "SHARE", value_parser = read_share_above_0)]
     sample: Option<f64>,
     /// The share of requests at the start that count for nothing
     #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = read_share)]
@@ -122,7 +123,7 @@ enum SizeChanges {
     Follow,
 }
 
-/// Simulates and prints.
+/// Simulates and prints. What was found of the traces before one that fails is told, too.
 pub fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.command {
         Some(Command::Curve(curve)) => return curve.run(),
@@ -130,26 +131,46 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         None => {}
     }
     let policies = arguments.policies()?;
+    // A path that cannot be written is told before hours of replays, not after them.
+    let table = arguments.parquet.as_deref().map(open_table).transpose()?;
     let mut rows = Vec::new();
-    for trace in &arguments.traces {
+    let mut replay = |trace: &String| -> Result<()> {
         let columns = arguments.read(trace)?;
         rows.extend(match arguments.flash.as_slice() {
             [] => arguments.replay(&columns, &policies)?,
             _ => flash::replay(arguments, &columns)?,
         });
+        Ok(())
+    };
+    let result = arguments.traces.iter().try_for_each(&mut replay);
+    if rows.is_empty() {
+        return result;
     }
-    if let Some(path) = &arguments.parquet {
-        let told = || format!("cannot write {}", path.display());
-        let file = File::create(path).with_context(told)?;
-        report::parquet(&rows, file).with_context(told)?;
+    if let Some((path, file)) = table {
+        write_table(&rows, file).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let text = match (arguments.csv, arguments.json) {
         (true, _) => report::csv(&rows),
         (_, true) => report::json(&rows),
         _ => report::table(&rows),
     };
-    std::io::stdout().write_all(text.as_bytes())?;
-    Ok(())
+    io::stdout().write_all(text.as_bytes())?;
+    result
+}
+
+/// What an older file holds stays until there is something to write.
+fn open_table(path: &Path) -> Result<(&Path, File)> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(false).open(path);
+    let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+    Ok((path, file))
+}
+
+fn write_table(rows: &[Row], file: File) -> Result<()> {
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(report::parquet(rows, file)?)
 }
 
 impl Arguments {
@@ -159,7 +180,6 @@ impl Arguments {
     }
 
     fn read(&self, path: &str) -> Result<Columns> {
-        let file = File::open(path).with_context(|| format!("cannot open {path}"))?;
         let seed = self.replaying.seed;
         let how = Interning {
             sample: self.sample.map(|share| Sample::of_share(share, seed)),
@@ -174,7 +194,13 @@ impl Arguments {
             skip_bad: self.skip_bad,
             ..trace::Options::default()
         };
-        let mut reader = trace::open_file(path, file, &options)?;
+        let mut reader = match path {
+            "-" => trace::open(path, io::stdin().lock(), &options)?,
+            _ => {
+                let file = File::open(path).with_context(|| format!("cannot open {path}"))?;
+                trace::open_file(path, file, &options)?
+            }
+        };
         for request in &mut reader {
             interner.push(&request?)?;
             count += 1;

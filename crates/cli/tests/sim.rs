@@ -3,8 +3,9 @@
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use std::fs::File;
+use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Eight requests for four objects; the first object is asked for four times.
 const TRACE: &str =
@@ -476,4 +477,97 @@ fn flash_has_a_row_for_each_scheme_and_share_of_dram() {
     let at = at.into_iter().position(|name| name == "flash_write_bytes");
     let written = at.and_then(|at| all.get(at)).copied();
     assert_eq!(written, Some("130"));
+}
+
+/// A deadline overflowed.
+#[test]
+fn a_trace_with_ttls_that_takes_ages_is_refused() {
+    let ages = "time_ms,key,size,ttl_ms\n0,1,5,5\n18446744073709551615,1,5,1\n";
+    let file = TemporaryFile::new("ages.csv", ages);
+    let told = refusal(&[file.path(), "--size", "5"]);
+    assert!(told.contains("more than 4,400 years"), "{told}");
+    for more in [["--rate", "10"], ["--ignore-ttl", "--csv"]] {
+        stdout(&sim(&[&[file.path(), "--size", "5"], &more[..]].concat()));
+    }
+    let slow = refusal(&[file.path(), "--size", "5", "--rate", "1e-12"]);
+    assert!(slow.contains("--rate 0.000000000001: 2 requests"), "{slow}");
+}
+
+#[test]
+fn shares_are_told_in_percent() {
+    let file = TemporaryFile::new("shares.csv", TRACE);
+    for name in ["--warm-up", "--sample", "--largest"] {
+        let told = refusal(&[file.path(), name, "0.2"]);
+        assert!(told.contains("write 20% or 0.2%"), "{told}");
+    }
+    let nothing = refusal(&[file.path(), "--sample", "0"]);
+    assert!(nothing.contains("above 0%"), "{nothing}");
+    stdout(&sim(&[file.path(), "--size", "50%", "--warm-up", "0"]));
+}
+
+fn start(arguments: &[&str]) -> std::process::Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mayfly"));
+    command.arg("sim").args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let started = command.stderr(Stdio::piped()).spawn();
+    started.expect("the binary was built for this test")
+}
+
+#[test]
+fn a_trace_is_read_from_standard_input_too() {
+    let mut child = start(&["-", "--format", "csv", "--csv", "--size", "50%"]);
+    let mut input = child.stdin.take().expect("it is a pipe");
+    input.write_all(TRACE.as_bytes()).expect("it is read");
+    drop(input);
+    let text = stdout(&child.wait_with_output().expect("it ends"));
+    assert!(text.contains("\n-,lru,bytes,50,8,"), "{text}");
+}
+
+/// `mayfly sim … | head` ended in an error.
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    for subcommand in [&[][..], &["curve"]] {
+        let rest = ["-", "--format", "csv", "--size", "50%"];
+        let mut child = start(&[subcommand, &rest].concat());
+        // Nobody reads; only then does it get what it is to tell of.
+        drop(child.stdout.take());
+        let mut input = child.stdin.take().expect("it is a pipe");
+        input.write_all(TRACE.as_bytes()).expect("it is read");
+        drop(input);
+        let output = child.wait_with_output().expect("it ends");
+        assert!(output.status.success());
+        assert!(output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn what_was_found_before_a_trace_that_fails_is_told() {
+    let good = TemporaryFile::new("good.csv", TRACE);
+    let bad = TemporaryFile::new("bad.csv", "time,key,size\n1,2\n");
+    let output = sim(&[good.path(), bad.path(), "--csv", "--size", "50%"]);
+    assert!(!output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 6);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("bad.csv:2:"));
+}
+
+#[test]
+fn a_parquet_file_that_cannot_be_written_is_told_before_the_traces_are_read() {
+    let told = refusal(&["/nowhere/at.csv", "--parquet", "/nowhere/at.parquet"]);
+    assert!(told.contains("cannot write /nowhere/at.parquet"), "{told}");
+    // And what is there stays until there is something to write.
+    let table = TemporaryFile::new("kept.parquet", "kept");
+    refusal(&["/nowhere/at.csv", "--parquet", table.path()]);
+    let kept = std::fs::read_to_string(table.path());
+    assert_eq!(kept.expect("it is there"), "kept");
+}
+
+/// The reason stood in the error's own text and in the chain's.
+#[test]
+fn an_error_tells_its_cause_once() {
+    let zst = TemporaryFile::new("cut.csv.zst", "");
+    std::fs::write(zst.path(), [0x28, 0xb5, 0x2f, 0xfd, 0x04]).expect("it can be written");
+    let told = refusal(&[zst.path()]);
+    let (_, cause) = told.rsplit_once(": ").expect("a cause");
+    assert_eq!(told.matches(cause.trim()).count(), 1, "{told}");
+    assert_eq!(told.matches("cannot be read").count(), 1, "{told}");
 }
