@@ -276,6 +276,10 @@ fn a_workload_is_analyzed() {
     let json: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
     assert_eq!(json["requests"], 20_000);
     assert_eq!(json["ttls"]["distinct"], 2);
+    let page = folder.path("page.html");
+    told(&["analyze", &path, "--html", &page]);
+    let page = fs::read_to_string(page).expect("it was written");
+    assert!(page.contains("One-hit wonders") && page.contains("<svg"));
 }
 
 #[test]
