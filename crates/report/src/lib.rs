@@ -2,7 +2,7 @@
 //!
 //! A [`Page`] holds what a run found: the command that made it, facts about the machine, sections of text,
 //! [`Table`]s and [`Plot`]s. [`Page::to_html`] writes the page, [`Page::figures`] the same plots as
-//! SVG files of their own. Pages follow the reader's choice of light or dark, fit narrow and wide
+//! SVG files of their own, which [`Figure::to_png`] turns into images. Pages follow the reader's choice of light or dark, fit narrow and wide
 //! windows, and print.
 //!
 //! Everything handed in is text: whatever a label holds, quotes, tags or control characters, is shown
@@ -29,6 +29,7 @@ mod escape;
 mod page;
 mod palette;
 mod plot;
+mod png;
 mod scale;
 mod table;
 

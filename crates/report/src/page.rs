@@ -46,6 +46,13 @@ pub struct Figure {
     pub svg: String,
 }
 
+impl Figure {
+    /// The drawing as a PNG, two dots to a pixel, on white.
+    pub fn to_png(&self) -> Vec<u8> {
+        crate::png::of_svg(&self.svg)
+    }
+}
+
 impl Section {
     /// A paragraph.
     pub fn text(&mut self, text: &str) -> &mut Section {
