@@ -270,6 +270,12 @@ pub fn push_i64(out: &mut Vec<u8>, number: i64) {
     out.extend_from_slice(Text::integer(number).as_bytes());
 }
 
+/// Appends an unsigned integer in decimal.
+#[inline]
+pub fn push_u64(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(Text::unsigned(number).as_bytes());
+}
+
 #[cfg(test)]
 #[path = "number_tests.rs"]
 mod tests;

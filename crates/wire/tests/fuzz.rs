@@ -1,6 +1,8 @@
 //! The bodies of the fuzz targets over seeded mutations of good inputs: what `cargo fuzz` does with
 //! coverage for as long as one likes, here in a second and the same every time.
 
+#[path = "../../../fuzz/bodies/memcached.rs"]
+mod memcached;
 #[path = "../../../fuzz/bodies/mutate.rs"]
 mod mutate;
 #[path = "../../../fuzz/bodies/number.rs"]
@@ -35,6 +37,36 @@ fn requests_are_parsed_the_same_however_they_are_cut() {
         b"\0",
     ];
     mutate::run(0x5EED_0001, 60_000, samples, words, request::run);
+}
+
+#[test]
+fn requests_to_memcached_are_parsed_the_same_however_they_are_cut() {
+    let samples: &[&[u8]] = &[
+        b"\x03set key 5 100 5 noreply\r\nvalue\r\nget key key2\r\ncas k 0 0 1 77\r\nx\r\n",
+        b"\x0bms key 5 T60 F9 C3 ME q Oabc\r\nvalue\r\nmg a2V5 b t v k R30 N10\r\nmn\r\n",
+        b"\x00incr n 5\r\ntouch k -1\r\ngat 10 x y\r\nflush_all 30\r\ndelete k 0 noreply\r\nquit\r\n",
+        b"\x40set k 0 0 2000\r\nget k\r\nma n J5 D2 MI t v\r\nstats items\r\n",
+    ];
+    let words: &[&[u8]] = &[
+        b"\r\n",
+        b"\n",
+        b" ",
+        b"noreply",
+        b"set k 0 0 3\r\n",
+        b"ms k 3 ",
+        b"mg k ",
+        b"get ",
+        b"4294967296",
+        b"2147483647",
+        b"-1",
+        b"T60",
+        b"C1",
+        b"b",
+        b"q",
+        b"\0",
+        b"2000\r\n",
+    ];
+    mutate::run(0x5EED_0004, 60_000, samples, words, memcached::run);
 }
 
 #[test]

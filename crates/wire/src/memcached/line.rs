@@ -1,0 +1,342 @@
+//! What one line says: words, keys, numbers, flags.
+
+use super::request::{KEY_BYTES_MAX, Mode, Request, Verb, bit_of};
+use crate::Span;
+
+/// The longest opaque token.
+const OPAQUE_BYTES_MAX: usize = 32;
+
+pub(super) const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
+const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
+const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
+pub(super) const NO_SUCH_COMMAND: &str = "ERROR";
+
+/// The first few words of a line; those behind them are looked for one by one.
+pub(super) struct Words {
+    pub spans: [Span; Words::KEPT],
+    /// All of them.
+    pub count: usize,
+    /// The last one is `noreply`.
+    pub is_noreply: bool,
+}
+
+impl Words {
+    const KEPT: usize = 8;
+
+    pub fn of(line: &[u8]) -> Words {
+        let mut words = Words {
+            spans: [Span::new(0, 0); Words::KEPT],
+            count: 0,
+            is_noreply: false,
+        };
+        let mut last = Span::new(0, 0);
+        for span in spans_of(line, 0) {
+            if let Some(kept) = words.spans.get_mut(words.count) {
+                *kept = span;
+            }
+            words.count += 1;
+            last = span;
+        }
+        words.is_noreply = words.count > 1 && &line[last.range()] == b"noreply";
+        words
+    }
+
+    /// A word by its index; empty where there is none, or none so far to the front.
+    pub fn get<'l>(&self, line: &'l [u8], index: usize) -> &'l [u8] {
+        self.spans
+            .get(index)
+            .map_or(&[], |span| &line[span.range()])
+    }
+}
+
+/// Where the words of a line are, from a place on.
+fn spans_of(line: &[u8], from: usize) -> impl Iterator<Item = Span> + '_ {
+    let mut at = from;
+    std::iter::from_fn(move || {
+        while line.get(at) == Some(&b' ') {
+            at += 1;
+        }
+        let start = at;
+        while line.get(at).is_some_and(|&byte| byte != b' ') {
+            at += 1;
+        }
+        (at > start).then(|| Span::new(start, at - start))
+    })
+}
+
+/// Whether a word may name an item. As in memcached, control characters may be in it, blanks are not:
+/// it is a word.
+pub(super) fn is_key(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.len() <= KEY_BYTES_MAX
+}
+
+pub(super) fn unsigned(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0u64, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        let shifted = number.checked_mul(10)?;
+        (digit <= 9).then(|| shifted.checked_add(u64::from(digit)))?
+    })
+}
+
+/// A signed 32-bit number, as times are.
+pub(super) fn signed(text: &[u8]) -> Option<i64> {
+    let (digits, sign) = match text {
+        [b'-', digits @ ..] => (digits, -1),
+        digits => (digits, 1),
+    };
+    let number = sign * i64::try_from(unsigned(digits)?).ok()?;
+    i32::try_from(number).ok().map(i64::from)
+}
+
+/// The commands of one line without flags.
+pub(super) fn simple(
+    line: &[u8],
+    words: &Words,
+    spans: &mut Vec<Span>,
+) -> Result<Request, &'static str> {
+    let request = |verb| Request::of(verb, spans);
+    let count = words.count;
+    match words.get(line, 0) {
+        b"get" if count >= 2 => listed(request(Verb::Get), line, words, 1, spans),
+        b"gets" if count >= 2 => listed(request(Verb::Gets), line, words, 1, spans),
+        b"gat" if count >= 3 => touching(request(Verb::Gat), line, words, spans),
+        b"gats" if count >= 3 => touching(request(Verb::Gats), line, words, spans),
+        b"delete" if (2..=4).contains(&count) => delete(line, words, spans),
+        b"incr" if count == 3 || count == 4 => counting(Verb::Incr, line, words, spans),
+        b"decr" if count == 3 || count == 4 => counting(Verb::Decr, line, words, spans),
+        b"touch" if count == 3 || count == 4 => {
+            let mut request = one_key(Verb::Touch, line, words, spans)?;
+            let exptime = signed(words.get(line, 2));
+            request.exptime = exptime.ok_or(BAD_EXPTIME)?;
+            Ok(request)
+        }
+        b"flush_all" if count <= 3 => {
+            let mut request = request(Verb::FlushAll);
+            request.is_noreply = words.is_noreply;
+            if count > 1 + usize::from(words.is_noreply) {
+                request.exptime = signed(words.get(line, 1)).ok_or(BAD_EXPTIME)?;
+            }
+            Ok(request)
+        }
+        b"version" => Ok(request(Verb::Version)),
+        b"verbosity" if count >= 2 => {
+            let mut request = request(Verb::Verbosity);
+            request.is_noreply = words.is_noreply;
+            if count > 1 + usize::from(words.is_noreply) {
+                request.number = unsigned(words.get(line, 1)).ok_or(BAD_FORMAT)?;
+            }
+            Ok(request)
+        }
+        b"stats" => {
+            let mut request = request(Verb::Stats);
+            spans.extend(spans_of(line, 0).skip(1));
+            request.key_count = spans.len() as u32 - request.first_key;
+            Ok(request)
+        }
+        b"quit" => Ok(request(Verb::Quit)),
+        _ => Err(NO_SUCH_COMMAND),
+    }
+}
+
+/// A command that lists keys from the word at `first` on.
+fn listed(
+    mut request: Request,
+    line: &[u8],
+    words: &Words,
+    first: usize,
+    spans: &mut Vec<Span>,
+) -> Result<Request, &'static str> {
+    for span in spans_of(line, words.spans[first].start as usize) {
+        if !is_key(&line[span.range()]) {
+            return Err(BAD_FORMAT);
+        }
+        spans.push(span);
+    }
+    request.key_count = spans.len() as u32 - request.first_key;
+    Ok(request)
+}
+
+fn touching(
+    mut request: Request,
+    line: &[u8],
+    words: &Words,
+    spans: &mut Vec<Span>,
+) -> Result<Request, &'static str> {
+    let exptime = signed(words.get(line, 1));
+    request.exptime = exptime.ok_or(BAD_EXPTIME)?;
+    listed(request, line, words, 2, spans)
+}
+
+fn one_key(
+    verb: Verb,
+    line: &[u8],
+    words: &Words,
+    spans: &mut Vec<Span>,
+) -> Result<Request, &'static str> {
+    let mut request = Request::of(verb, spans);
+    request.is_noreply = words.is_noreply;
+    if !is_key(words.get(line, 1)) {
+        return Err(BAD_FORMAT);
+    }
+    spans.push(words.spans[1]);
+    request.key_count = 1;
+    Ok(request)
+}
+
+fn delete(line: &[u8], words: &Words, spans: &mut Vec<Span>) -> Result<Request, &'static str> {
+    // A time of 0 is what an old protocol had there.
+    let is_old = words.get(line, 2) == b"0";
+    let is_fine = match words.count {
+        2 => true,
+        3 => is_old || words.is_noreply,
+        _ => is_old && words.is_noreply,
+    };
+    if !is_fine {
+        return Err("CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]");
+    }
+    one_key(Verb::Delete, line, words, spans)
+}
+
+fn counting(
+    verb: Verb,
+    line: &[u8],
+    words: &Words,
+    spans: &mut Vec<Span>,
+) -> Result<Request, &'static str> {
+    let mut request = one_key(verb, line, words, spans)?;
+    let delta = unsigned(words.get(line, 2));
+    request.number = delta.ok_or("CLIENT_ERROR invalid numeric delta argument")?;
+    Ok(request)
+}
+
+/// A meta request: its key, and its flags from the word at `first` on.
+pub(super) fn meta_line(
+    verb: Verb,
+    line: &[u8],
+    words: &Words,
+    first: usize,
+    spans: &mut Vec<Span>,
+) -> Result<Request, &'static str> {
+    let key = words.get(line, 1);
+    if words.count < first {
+        return Err(NO_SUCH_COMMAND);
+    }
+    let mut request = Request::of(verb, spans);
+    let from = words.spans[first - 1].range().end;
+    for span in spans_of(line, from) {
+        flag(&mut request, &line[span.range()])?;
+    }
+    request.meta.words = Some(Span::new(from, line.len() - from));
+    if request.meta.has(b'b') {
+        if decode_key(key, &mut [0; KEY_BYTES_MAX]).is_none() {
+            return Err("CLIENT_ERROR error decoding key");
+        }
+    } else if !is_key(key) {
+        return Err(BAD_FORMAT);
+    }
+    request.is_noreply = request.meta.has(b'q');
+    spans.push(words.spans[1]);
+    request.key_count = 1;
+    Ok(request)
+}
+
+/// Which flags each command knows.
+fn flags_of(verb: Verb) -> &'static [u8] {
+    match verb {
+        Verb::MetaGet => b"bcfhklOqstvENRT",
+        Verb::MetaSet => b"bcCEFIkOqsTMN",
+        Verb::MetaDelete => b"bCEIkOqTx",
+        Verb::MetaArithmetic => b"bCENJDTMOqtcvk",
+        Verb::MetaDebug => b"b",
+        _ => b"",
+    }
+}
+
+/// Reads one flag with its token.
+fn flag(request: &mut Request, word: &[u8]) -> Result<(), &'static str> {
+    let (&letter, token) = word.split_first().ok_or(BAD_FORMAT)?;
+    if !letter.is_ascii_alphabetic() || !flags_of(request.verb).contains(&letter) {
+        return Err("CLIENT_ERROR invalid flag");
+    }
+    let meta = &mut request.meta;
+    if meta.has(letter) {
+        return Err("CLIENT_ERROR duplicate flag");
+    }
+    meta.present |= 1 << bit_of(letter);
+    let number = || unsigned(token).ok_or(BAD_TOKEN);
+    let time = || signed(token).ok_or(BAD_TOKEN);
+    match letter {
+        b'C' => meta.cas = number()?,
+        b'E' => meta.new_cas = number()?,
+        b'D' => meta.delta = number()?,
+        b'J' => meta.initial = number()?,
+        b'N' => meta.vivify = time()?,
+        b'R' => meta.recache = time()?,
+        b'T' => request.exptime = time()?,
+        b'F' => {
+            let flags = u32::try_from(number()?);
+            request.client_flags = flags.map_err(|_| BAD_TOKEN)?;
+        }
+        b'O' if token.len() > OPAQUE_BYTES_MAX => {
+            return Err("CLIENT_ERROR opaque token too long");
+        }
+        b'M' => meta.mode = mode(request.verb, token)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn mode(verb: Verb, token: &[u8]) -> Result<Mode, &'static str> {
+    let &[letter] = token else {
+        return Err("CLIENT_ERROR incorrect length for M token");
+    };
+    match (verb, letter.to_ascii_uppercase()) {
+        (Verb::MetaSet, b'S') => Ok(Mode::Plain),
+        (Verb::MetaSet, b'E') => Ok(Mode::Add),
+        (Verb::MetaSet, b'R') => Ok(Mode::Replace),
+        (Verb::MetaSet, b'A') => Ok(Mode::Append),
+        (Verb::MetaSet, b'P') => Ok(Mode::Prepend),
+        (Verb::MetaSet, _) => Err("CLIENT_ERROR invalid mode for ms M token"),
+        (_, b'I' | b'+') => Ok(Mode::Plain),
+        (_, b'D' | b'-') => Ok(Mode::Decrement),
+        _ => Err("CLIENT_ERROR invalid mode for ma M token"),
+    }
+}
+
+/// Decodes a key that was sent in base64 (flag `b`); `None` when it is none, or no key afterwards.
+pub fn decode_key<'k>(encoded: &[u8], key: &'k mut [u8; KEY_BYTES_MAX]) -> Option<&'k [u8]> {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => Some(u32::from(byte - b'A')),
+        b'a'..=b'z' => Some(u32::from(byte - b'a') + 26),
+        b'0'..=b'9' => Some(u32::from(byte - b'0') + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    if encoded.is_empty() || !encoded.len().is_multiple_of(4) {
+        return None;
+    }
+    let padding = encoded.iter().rev().take_while(|&&b| b == b'=').count();
+    let digits = encoded
+        .len()
+        .checked_sub(padding)
+        .filter(|_| padding <= 2)?;
+    let len = encoded.len() / 4 * 3 - padding;
+    let key = key.get_mut(..len)?;
+    let (mut bits, mut held, mut at) = (0u32, 0, 0);
+    for &byte in &encoded[..digits] {
+        bits = bits << 6 | digit(byte)?;
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            *key.get_mut(at)? = (bits >> held) as u8;
+            at += 1;
+        }
+    }
+    debug_assert_eq!(at, len);
+    // What is left over of the last digit has to be zero: each key has one spelling.
+    (bits & ((1 << held) - 1) == 0).then_some(key)
+}

@@ -1,0 +1,461 @@
+//! Requests: one line, and for storage commands a data block behind it.
+
+use super::line::{
+    BAD_FORMAT, NO_SUCH_COMMAND, Words, is_key, meta_line, signed, simple, unsigned,
+};
+use crate::Span;
+
+/// The longest key, also of an encoded one once it is decoded.
+pub const KEY_BYTES_MAX: usize = 250;
+/// The longest line of a command that does not list keys.
+pub const LINE_BYTES_MAX: usize = 2048;
+/// The longest line of a command that lists keys.
+const KEYS_LINE_BYTES_MAX: usize = 64 * 1024;
+/// The longest value that a line can announce: lengths are signed 32-bit numbers, with the two bytes
+/// that end a block.
+const ANNOUNCED_BYTES_MAX: u64 = i32::MAX as u64 - 2;
+
+/// What a request may have at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a value; a longer one is refused and skipped as it comes in.
+    pub value_bytes_max: usize,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// `get key…`
+    Get,
+    /// `gets key…`: with the cas numbers.
+    Gets,
+    /// `gat exptime key…`: and touch.
+    Gat,
+    /// `gats exptime key…`
+    Gats,
+    /// `set key flags exptime bytes`
+    Set,
+    /// `add …`: only if absent.
+    Add,
+    /// `replace …`: only if present.
+    Replace,
+    /// `append …`: behind what is there.
+    Append,
+    /// `prepend …`: before what is there.
+    Prepend,
+    /// `cas key flags exptime bytes cas`: only if unchanged.
+    Cas,
+    /// `delete key`
+    Delete,
+    /// `incr key delta`
+    Incr,
+    /// `decr key delta`
+    Decr,
+    /// `touch key exptime`
+    Touch,
+    /// `flush_all [delay]`
+    FlushAll,
+    /// `version`
+    Version,
+    /// `verbosity level`
+    Verbosity,
+    /// `stats [what]`: the words are the keys.
+    Stats,
+    /// `quit`
+    Quit,
+    /// `mg key flag…`
+    MetaGet,
+    /// `ms key bytes flag…`
+    MetaSet,
+    /// `md key flag…`
+    MetaDelete,
+    /// `ma key flag…`
+    MetaArithmetic,
+    /// `mn`
+    MetaNoop,
+    /// `me key`
+    MetaDebug,
+}
+
+/// How `ms` stores and which way `ma` counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// `ms`: set. `ma`: increment.
+    #[default]
+    Plain,
+    /// `ms`: only if absent.
+    Add,
+    /// `ms`: only if present.
+    Replace,
+    /// `ms`: behind what is there.
+    Append,
+    /// `ms`: before what is there.
+    Prepend,
+    /// `ma`: decrement.
+    Decrement,
+}
+
+/// The flags of a meta request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// Which flags are there: bit 0 for `A`, bit 32 for `a`.
+    pub(super) present: u64,
+    /// All of them as they were written, for replies that repeat them in their order.
+    pub words: Option<Span>,
+    /// `C`: the cas number that has to be there.
+    pub cas: u64,
+    /// `E`: the cas number that shall be there.
+    pub new_cas: u64,
+    /// `N`: seconds that an item made for a miss lives.
+    pub vivify: i64,
+    /// `R`: remaining seconds below which one client shall recache.
+    pub recache: i64,
+    /// `D`: how far to count; 1 unless given.
+    pub delta: u64,
+    /// `J`: where counting begins.
+    pub initial: u64,
+    /// `M`.
+    pub mode: Mode,
+}
+
+impl Meta {
+    /// Whether a flag is there.
+    #[inline]
+    pub fn has(&self, flag: u8) -> bool {
+        self.present >> bit_of(flag) & 1 == 1
+    }
+}
+
+/// A flag's bit; `flag` is a letter.
+#[inline]
+pub(super) fn bit_of(flag: u8) -> u32 {
+    u32::from(flag.wrapping_sub(b'A')) & 63
+}
+
+/// One request. Spans count from where it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What it asks for.
+    pub verb: Verb,
+    /// Its first key among the spans that the parser was given.
+    pub first_key: u32,
+    /// How many keys follow one another there.
+    pub key_count: u32,
+    /// What to store, without its line end.
+    pub value: Span,
+    /// The client's own 32 bits (`F` of a meta request).
+    pub client_flags: u32,
+    /// Seconds: see [`super::Lifetime`]. `flush_all`: the delay. `T` of a meta request.
+    pub exptime: i64,
+    /// `cas`: the number; `incr`, `decr`: how far; `verbosity`: the level.
+    pub number: u64,
+    /// Nothing is to be answered.
+    pub is_noreply: bool,
+    /// The flags of a meta request.
+    pub meta: Meta,
+}
+
+/// Why a request is refused, and what to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The line, without its end.
+    pub line: &'static str,
+    /// The client wants no answer, not even this.
+    pub is_noreply: bool,
+    /// The connection has to be closed: where the next request begins is not known.
+    pub is_fatal: bool,
+    /// A `set` that is refused for its size deletes what was there, which is out of date now: its key.
+    pub stale: Option<Span>,
+}
+
+/// What stands at the front of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// No whole request; more bytes are needed.
+    Incomplete,
+    /// Bytes of a refused value, to be skipped: nothing to answer.
+    Skipped {
+        /// How many.
+        consumed: usize,
+    },
+    /// A request.
+    Request {
+        /// Its bytes.
+        consumed: usize,
+        /// What it says.
+        request: Request,
+    },
+    /// Something that cannot be carried out.
+    Refused {
+        /// Its bytes.
+        consumed: usize,
+        /// What to answer.
+        refusal: Refusal,
+    },
+}
+
+/// Finds requests. It remembers how far a partial one was understood and what is left to be skipped,
+/// and owns no input: the session hands in its buffer from the first byte not yet consumed.
+#[derive(Clone, Copy, Debug)]
+pub struct Parser {
+    limits: Limits,
+    /// Bytes that are known to hold no line feed.
+    searched: usize,
+    /// Bytes that have to be there before it is worth looking again.
+    needed: usize,
+    /// Bytes of a refused value that are still to come.
+    skip: u64,
+}
+
+impl Parser {
+    /// A parser that has seen nothing.
+    pub fn new(limits: Limits) -> Self {
+        Parser {
+            limits,
+            searched: 0,
+            needed: 0,
+            skip: 0,
+        }
+    }
+
+    /// What stands at the front of `input`. The spans of a request's keys are appended to `spans`,
+    /// nothing else is.
+    pub fn parse(&mut self, input: &[u8], spans: &mut Vec<Span>) -> Parsed {
+        if self.skip > 0 && !input.is_empty() {
+            let consumed = self.skip.min(input.len() as u64) as usize;
+            self.skip -= consumed as u64;
+            return Parsed::Skipped { consumed };
+        }
+        if input.len() < self.needed.max(1) {
+            return Parsed::Incomplete;
+        }
+        let found = find_line_feed(input, self.searched);
+        if found.unwrap_or(input.len()) > line_bytes_max(input) {
+            return Parsed::Refused {
+                consumed: input.len(),
+                refusal: Refusal {
+                    line: "CLIENT_ERROR line too long",
+                    is_noreply: false,
+                    is_fatal: true,
+                    stale: None,
+                },
+            };
+        }
+        let Some(end) = found else {
+            self.searched = input.len();
+            return Parsed::Incomplete;
+        };
+        let known = spans.len();
+        let line = &input[..end];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let parsed = self.parse_line(line, end + 1, input, spans);
+        if !matches!(parsed, Parsed::Request { .. }) {
+            spans.truncate(known);
+        }
+        match parsed {
+            Parsed::Incomplete => self.searched = end,
+            _ => (self.searched, self.needed) = (0, 0),
+        }
+        parsed
+    }
+
+    fn parse_line(
+        &mut self,
+        line: &[u8],
+        consumed: usize,
+        input: &[u8],
+        spans: &mut Vec<Span>,
+    ) -> Parsed {
+        let words = Words::of(line);
+        let result = match words.get(line, 0) {
+            b"mg" => meta_line(Verb::MetaGet, line, &words, 2, spans),
+            b"ms" => return self.meta_set(line, &words, consumed, input, spans),
+            b"md" => meta_line(Verb::MetaDelete, line, &words, 2, spans),
+            b"ma" => meta_line(Verb::MetaArithmetic, line, &words, 2, spans),
+            b"me" => meta_line(Verb::MetaDebug, line, &words, 2, spans),
+            b"mn" => Ok(Request::of(Verb::MetaNoop, spans)),
+            b"set" => return self.store(Verb::Set, line, &words, consumed, input, spans),
+            b"add" => return self.store(Verb::Add, line, &words, consumed, input, spans),
+            b"replace" => return self.store(Verb::Replace, line, &words, consumed, input, spans),
+            b"append" => return self.store(Verb::Append, line, &words, consumed, input, spans),
+            b"prepend" => return self.store(Verb::Prepend, line, &words, consumed, input, spans),
+            b"cas" => return self.store(Verb::Cas, line, &words, consumed, input, spans),
+            _ => simple(line, &words, spans),
+        };
+        match result {
+            Ok(request) => Parsed::Request { consumed, request },
+            Err(line) => Parsed::Refused {
+                consumed,
+                refusal: Refusal {
+                    line,
+                    is_noreply: words.is_noreply && line != NO_SUCH_COMMAND,
+                    is_fatal: false,
+                    stale: None,
+                },
+            },
+        }
+    }
+
+    /// `set` and its kind: a line that announces a block.
+    fn store(
+        &mut self,
+        verb: Verb,
+        line: &[u8],
+        words: &Words,
+        consumed: usize,
+        input: &[u8],
+        spans: &mut Vec<Span>,
+    ) -> Parsed {
+        let refused = |line| Parsed::Refused {
+            consumed,
+            refusal: Refusal {
+                line,
+                is_noreply: words.is_noreply && line != NO_SUCH_COMMAND,
+                is_fatal: false,
+                stale: None,
+            },
+        };
+        let count = if verb == Verb::Cas { 6 } else { 5 };
+        if words.count != count && words.count != count + 1 {
+            return refused(NO_SUCH_COMMAND);
+        }
+        let mut request = Request::of(verb, spans);
+        request.is_noreply = words.is_noreply;
+        let number = |index: usize| words.get(line, index);
+        let (Some(flags), Some(exptime), Some(len)) =
+            (unsigned(number(2)), signed(number(3)), unsigned(number(4)))
+        else {
+            return refused(BAD_FORMAT);
+        };
+        let flags = u32::try_from(flags);
+        let cas = if verb == Verb::Cas {
+            unsigned(number(5))
+        } else {
+            Some(0)
+        };
+        let (Ok(flags), Some(cas), true) = (flags, cas, is_key(number(1))) else {
+            return refused(BAD_FORMAT);
+        };
+        if len > ANNOUNCED_BYTES_MAX {
+            return refused(BAD_FORMAT);
+        }
+        spans.push(words.spans[1]);
+        request.key_count = 1;
+        (request.client_flags, request.exptime, request.number) = (flags, exptime, cas);
+        let stale = (verb == Verb::Set).then_some(words.spans[1]);
+        self.block(request, consumed, len as usize, stale, input)
+    }
+
+    /// The data block behind a line of `at` bytes.
+    fn block(
+        &mut self,
+        mut request: Request,
+        at: usize,
+        len: usize,
+        stale: Option<Span>,
+        input: &[u8],
+    ) -> Parsed {
+        let refused = |consumed, line, stale| Parsed::Refused {
+            consumed,
+            refusal: Refusal {
+                line,
+                is_noreply: request.is_noreply,
+                is_fatal: false,
+                stale,
+            },
+        };
+        if len > self.limits.value_bytes_max {
+            self.skip = len as u64 + 2;
+            return refused(at, "SERVER_ERROR object too large for cache", stale);
+        }
+        let consumed = at + len + 2;
+        if input.len() < consumed {
+            self.needed = consumed;
+            return Parsed::Incomplete;
+        }
+        if &input[at + len..consumed] != b"\r\n" {
+            return refused(consumed, "CLIENT_ERROR bad data chunk", None);
+        }
+        request.value = Span::new(at, len);
+        Parsed::Request { consumed, request }
+    }
+
+    /// `ms key bytes flag…`: what is wrong with its flags does not make its block a command.
+    fn meta_set(
+        &mut self,
+        line: &[u8],
+        words: &Words,
+        consumed: usize,
+        input: &[u8],
+        spans: &mut Vec<Span>,
+    ) -> Parsed {
+        let len = match words.count {
+            0..=2 => None,
+            _ => unsigned(words.get(line, 2)).filter(|&len| len <= ANNOUNCED_BYTES_MAX),
+        };
+        let request = match len {
+            Some(_) => meta_line(Verb::MetaSet, line, words, 3, spans),
+            None => Err(BAD_FORMAT),
+        };
+        match request {
+            Ok(request) => {
+                let stale = (request.meta.mode == Mode::Plain && !request.meta.has(b'b'))
+                    .then_some(words.spans[1]);
+                self.block(request, consumed, len.unwrap_or(0) as usize, stale, input)
+            }
+            Err(line) => {
+                self.skip = len.map_or(0, |len| len + 2);
+                Parsed::Refused {
+                    consumed,
+                    refusal: Refusal {
+                        line,
+                        is_noreply: false,
+                        is_fatal: false,
+                        stale: None,
+                    },
+                }
+            }
+        }
+    }
+}
+
+impl Request {
+    pub(super) fn of(verb: Verb, spans: &[Span]) -> Request {
+        Request {
+            verb,
+            first_key: spans.len() as u32,
+            key_count: 0,
+            value: Span::new(0, 0),
+            client_flags: 0,
+            exptime: 0,
+            number: 0,
+            is_noreply: false,
+            meta: Meta {
+                delta: 1,
+                ..Meta::default()
+            },
+        }
+    }
+
+    /// The spans of its keys among those that the parser was given.
+    pub fn keys<'s>(&self, spans: &'s [Span]) -> &'s [Span] {
+        let first = self.first_key as usize;
+        &spans[first..first + self.key_count as usize]
+    }
+}
+
+/// How long the line at the front of `input` may be: some commands list keys.
+fn line_bytes_max(input: &[u8]) -> usize {
+    let lists_keys = [b"get ".as_slice(), b"gets ", b"gat ", b"gats "];
+    if lists_keys.iter().any(|start| input.starts_with(start)) {
+        KEYS_LINE_BYTES_MAX
+    } else {
+        LINE_BYTES_MAX
+    }
+}
+
+#[inline]
+fn find_line_feed(input: &[u8], from: usize) -> Option<usize> {
+    let found = input[from..].iter().position(|&byte| byte == b'\n')?;
+    Some(from + found)
+}

@@ -1,0 +1,304 @@
+use super::*;
+use crate::Span;
+
+const LIMITS: Limits = Limits {
+    value_bytes_max: 100,
+};
+
+/// What came of an input, in words that do not depend on how it was cut.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Request(Verb, Vec<Vec<u8>>, Vec<u8>, u32, i64, u64, bool),
+    Refused(&'static str, bool, Option<Vec<u8>>),
+}
+
+/// Parses all of `input`, handing it over in pieces of `piece` bytes.
+fn tell(input: &[u8], piece: usize) -> Vec<Told> {
+    let mut parser = Parser::new(LIMITS);
+    let (mut told, mut spans) = (Vec::new(), Vec::new());
+    let (mut at, mut end) = (0, 0);
+    while end < input.len() {
+        end = input.len().min(end + piece);
+        loop {
+            spans.clear();
+            let seen = &input[at..end];
+            match parser.parse(seen, &mut spans) {
+                Parsed::Incomplete => {
+                    assert!(spans.is_empty());
+                    break;
+                }
+                Parsed::Skipped { consumed } => at += consumed,
+                Parsed::Request { consumed, request } => {
+                    let text = |span: &Span| seen[span.range()].to_vec();
+                    told.push(Told::Request(
+                        request.verb,
+                        request.keys(&spans).iter().map(text).collect(),
+                        text(&request.value),
+                        request.client_flags,
+                        request.exptime,
+                        request.number,
+                        request.is_noreply,
+                    ));
+                    at += consumed;
+                }
+                Parsed::Refused { consumed, refusal } => {
+                    let stale = refusal.stale.map(|span| seen[span.range()].to_vec());
+                    told.push(Told::Refused(refusal.line, refusal.is_noreply, stale));
+                    if refusal.is_fatal {
+                        return told;
+                    }
+                    at += consumed;
+                }
+            }
+        }
+    }
+    told
+}
+
+fn request(verb: Verb, keys: &[&str], value: &str, numbers: (u32, i64, u64)) -> Told {
+    let keys = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
+    let (flags, exptime, number) = numbers;
+    Told::Request(verb, keys, value.into(), flags, exptime, number, false)
+}
+
+#[test]
+fn each_command_is_understood_however_it_is_cut() {
+    let input = b"get a\r\ngets a  bb\nset k 7 -1 3\r\na\r\n\r\ncas k 0 60 0 9\r\n\r\nincr n 5\r\n\
+        touch k 2000000000\r\ngat 10 x y\r\nflush_all\r\nflush_all 30\r\nverbosity 1\r\nstats items\r\nquit\r\n";
+    let wanted = vec![
+        request(Verb::Get, &["a"], "", (0, 0, 0)),
+        request(Verb::Gets, &["a", "bb"], "", (0, 0, 0)),
+        request(Verb::Set, &["k"], "a\r\n", (7, -1, 0)),
+        request(Verb::Cas, &["k"], "", (0, 60, 9)),
+        request(Verb::Incr, &["n"], "", (0, 0, 5)),
+        request(Verb::Touch, &["k"], "", (0, 2_000_000_000, 0)),
+        request(Verb::Gat, &["x", "y"], "", (0, 10, 0)),
+        request(Verb::FlushAll, &[], "", (0, 0, 0)),
+        request(Verb::FlushAll, &[], "", (0, 30, 0)),
+        request(Verb::Verbosity, &[], "", (0, 0, 1)),
+        request(Verb::Stats, &["items"], "", (0, 0, 0)),
+        request(Verb::Quit, &[], "", (0, 0, 0)),
+    ];
+    for piece in [1, 2, 3, 7, input.len()] {
+        assert_eq!(tell(input, piece), wanted, "in pieces of {piece}");
+    }
+}
+
+#[test]
+fn what_cannot_be_right_is_refused_in_memcacheds_words() {
+    let long_key = "k".repeat(251);
+    for (input, line, is_noreply) in [
+        ("\r\n", "ERROR", false),
+        ("get\r\n", "ERROR", false),
+        ("GET a\r\n", "ERROR", false),
+        ("set k 0 0\r\n", "ERROR", false),
+        (
+            "set k 0 0 -1\r\n",
+            "CLIENT_ERROR bad command line format",
+            false,
+        ),
+        (
+            "set k 0 0 x noreply\r\n",
+            "CLIENT_ERROR bad command line format",
+            true,
+        ),
+        (
+            "set k -1 0 1\r\n",
+            "CLIENT_ERROR bad command line format",
+            false,
+        ),
+        (
+            "set k 4294967296 0 1\r\n",
+            "CLIENT_ERROR bad command line format",
+            false,
+        ),
+        (
+            "set k 0 0 2147483647\r\n",
+            "CLIENT_ERROR bad command line format",
+            false,
+        ),
+        (
+            "cas k 0 0 1 x\r\n",
+            "CLIENT_ERROR bad command line format",
+            false,
+        ),
+        (
+            "incr k x\r\n",
+            "CLIENT_ERROR invalid numeric delta argument",
+            false,
+        ),
+        (
+            "incr k -1\r\n",
+            "CLIENT_ERROR invalid numeric delta argument",
+            false,
+        ),
+        (
+            "touch k x\r\n",
+            "CLIENT_ERROR invalid exptime argument",
+            false,
+        ),
+        (
+            "gat x k\r\n",
+            "CLIENT_ERROR invalid exptime argument",
+            false,
+        ),
+        (
+            "delete k 5\r\n",
+            "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]",
+            false,
+        ),
+        ("set k 0 0 1\r\nabc", "CLIENT_ERROR bad data chunk", false),
+        ("mg\r\n", "ERROR", false),
+        ("mg k vv\r\n", "", false),
+        ("mg k v v\r\n", "CLIENT_ERROR duplicate flag", false),
+        ("mg k !\r\n", "CLIENT_ERROR invalid flag", false),
+        (
+            "mg k Tx\r\n",
+            "CLIENT_ERROR bad token in command line format",
+            false,
+        ),
+        ("mg a b\r\n", "CLIENT_ERROR error decoding key", false),
+        ("ms k\r\n", "CLIENT_ERROR bad command line format", false),
+        ("ms k x\r\n", "CLIENT_ERROR bad command line format", false),
+        (
+            "ms k 1 MQ\r\n",
+            "CLIENT_ERROR invalid mode for ms M token",
+            false,
+        ),
+    ] {
+        let told = tell(input.as_bytes(), input.len());
+        match &told[..] {
+            [Told::Request(..)] if line.is_empty() => {}
+            told => assert_eq!(told, [Told::Refused(line, is_noreply, None)], "{input:?}"),
+        }
+    }
+    for input in [
+        format!("get a {long_key}\r\n"),
+        format!("set {long_key} 0 0 1\r\n"),
+        format!("mg {long_key}\r\n"),
+    ] {
+        let wanted = Told::Refused("CLIENT_ERROR bad command line format", false, None);
+        assert_eq!(tell(input.as_bytes(), 64), [wanted]);
+    }
+}
+
+#[test]
+fn a_value_that_is_too_large_is_skipped_as_it_comes_and_makes_the_old_one_stale() {
+    let block = "x".repeat(101);
+    let input = format!("set k 0 0 101\r\n{block}\r\nadd k 0 0 101 noreply\r\n{block}\r\nmn\r\n");
+    let line = "SERVER_ERROR object too large for cache";
+    for piece in [1, 10, input.len()] {
+        let told = tell(input.as_bytes(), piece);
+        let wanted = [
+            Told::Refused(line, false, Some(b"k".to_vec())),
+            Told::Refused(line, true, None),
+            request(Verb::MetaNoop, &[], "", (0, 0, 0)),
+        ];
+        assert_eq!(told, wanted);
+    }
+}
+
+#[test]
+fn the_block_of_a_refused_meta_set_is_no_command() {
+    let told = tell(b"ms k 4 T\r\nquit\r\nmn\r\n", 5);
+    let wanted = [
+        Told::Refused("CLIENT_ERROR bad token in command line format", false, None),
+        request(Verb::MetaNoop, &[], "", (0, 0, 0)),
+    ];
+    assert_eq!(told, wanted);
+}
+
+#[test]
+fn a_line_without_end_closes_the_connection_and_a_long_list_of_keys_does_not() {
+    let line = "x".repeat(LINE_BYTES_MAX + 1);
+    let wanted = [Told::Refused("CLIENT_ERROR line too long", false, None)];
+    assert_eq!(tell(line.as_bytes(), 100), wanted);
+    let keys = "get ".to_owned() + &"key ".repeat(4000) + "\r\n";
+    match &tell(keys.as_bytes(), 1000)[..] {
+        [Told::Request(Verb::Get, keys, ..)] => assert_eq!(keys.len(), 4000),
+        told => panic!("{told:?}"),
+    }
+    assert_eq!(tell((line + "\r\n").as_bytes(), 4096), wanted);
+    let keys = "get ".to_owned() + &"key ".repeat(40_000);
+    assert_eq!(tell(keys.as_bytes(), 1000), wanted);
+}
+
+#[test]
+fn meta_flags_are_read_and_repeated_in_their_order() {
+    let input = b"ms k 2 T60 F9 C3 E4 I ME q Oabc\r\nhi\r\n";
+    let mut spans = Vec::new();
+    let parsed = Parser::new(LIMITS).parse(input, &mut spans);
+    let Parsed::Request { request, .. } = parsed else {
+        panic!("{parsed:?}");
+    };
+    let meta = &request.meta;
+    assert_eq!((request.exptime, request.client_flags), (60, 9));
+    assert_eq!((meta.cas, meta.new_cas, meta.mode), (3, 4, Mode::Add));
+    assert!(meta.has(b'I') && meta.has(b'O') && !meta.has(b'k'));
+    assert!(request.is_noreply);
+    let mut out = Vec::new();
+    meta::status(&mut out, "NS", meta, input, b"k");
+    assert_eq!(out, b"NS Oabc\r\n");
+
+    let input = b"mg a2V5 t v k f b c h l s O1\r\n";
+    let mut spans = Vec::new();
+    let parsed = Parser::new(LIMITS).parse(input, &mut spans);
+    let Parsed::Request { request, .. } = parsed else {
+        panic!("{parsed:?}");
+    };
+    let item = meta::Item {
+        key: b"a2V5",
+        value: b"hi",
+        client_flags: 5,
+        cas: 12,
+        ttl_seconds: None,
+        idle_seconds: 3,
+        was_hit: true,
+        has_won: true,
+        is_stale: true,
+        is_taken: false,
+    };
+    out.clear();
+    meta::item(&mut out, &request.meta, input, &item);
+    let wanted = "VA 2 t-1 ka2V5 f5 b c12 h1 l3 s2 O1 X W\r\nhi\r\n";
+    assert_eq!(String::from_utf8_lossy(&out), wanted);
+}
+
+#[test]
+fn keys_in_base64_have_one_spelling() {
+    let mut room = [0; KEY_BYTES_MAX];
+    for (encoded, key) in [
+        ("a2V5", Some("key")),
+        ("a2U=", Some("ke")),
+        ("aw==", Some("k")),
+        ("ax==", None),
+        ("aw=", None),
+        ("a2V", None),
+        ("====", None),
+        ("a!V5", None),
+        ("", None),
+    ] {
+        let decoded = decode_key(encoded.as_bytes(), &mut room);
+        assert_eq!(decoded, key.map(str::as_bytes), "{encoded}");
+    }
+    assert!(decode_key("aaaa".repeat(83).as_bytes(), &mut room).is_some());
+    assert!(decode_key("aaaa".repeat(84).as_bytes(), &mut room).is_none());
+}
+
+#[test]
+fn times_follow_the_rule_of_thirty_days() {
+    let now = 1_700_000_000_123;
+    let month = RELATIVE_SECONDS_MAX;
+    assert_eq!(Lifetime::of(0, now), Lifetime::Endless);
+    assert_eq!(Lifetime::of(-1, now), Lifetime::Over);
+    assert_eq!(Lifetime::of(1, now), Lifetime::Until(now + 1000));
+    assert_eq!(
+        Lifetime::of(month, now),
+        Lifetime::Until(now + month as u64 * 1000)
+    );
+    assert_eq!(Lifetime::of(month + 1, now), Lifetime::Over);
+    assert_eq!(
+        Lifetime::of(1_700_000_001, now),
+        Lifetime::Until(1_700_000_001_000)
+    );
+}

@@ -1,0 +1,39 @@
+//! Replies of the text protocol.
+
+use crate::number::push_u64;
+
+/// Appends `VALUE key flags bytes [cas]` and the block.
+pub fn value(out: &mut Vec<u8>, key: &[u8], client_flags: u32, value: &[u8], cas: Option<u64>) {
+    out.extend_from_slice(b"VALUE ");
+    out.extend_from_slice(key);
+    for number in [u64::from(client_flags), value.len() as u64]
+        .into_iter()
+        .chain(cas)
+    {
+        out.push(b' ');
+        push_u64(out, number);
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the new number of `incr` and `decr`.
+pub fn number(out: &mut Vec<u8>, number: u64) {
+    push_u64(out, number);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a line such as `STORED`.
+pub fn line(out: &mut Vec<u8>, line: &str) {
+    out.extend_from_slice(line.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends `STAT name value`.
+pub fn stat(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.extend_from_slice(b"STAT ");
+    out.extend_from_slice(name.as_bytes());
+    out.push(b' ');
+    line(out, value);
+}

@@ -1,0 +1,63 @@
+//! The parser of memcached's protocol: a stream means the same however it is cut, and every span lies
+//! within its request.
+
+use wire::Span;
+use wire::memcached::{Limits, Parsed, Parser, Refusal, Request};
+
+const LIMITS: Limits = Limits {
+    value_bytes_max: 1000,
+};
+
+/// What a request or refusal at a place of the stream says. A fatal refusal takes what there is.
+#[derive(Debug, PartialEq)]
+enum Told {
+    Request(usize, Request, Vec<Span>),
+    Refused(usize, Refusal),
+}
+
+/// The first byte tells the size of the pieces, the rest is the stream.
+pub fn run(data: &[u8]) {
+    let Some((&piece, stream)) = data.split_first() else {
+        return;
+    };
+    let whole = tell(stream, stream.len().max(1));
+    let pieces = tell(stream, usize::from(piece) + 1);
+    assert_eq!(whole, pieces);
+}
+
+fn tell(stream: &[u8], piece: usize) -> Vec<Told> {
+    let (mut told, mut spans) = (Vec::new(), Vec::new());
+    let mut parser = Parser::new(LIMITS);
+    let (mut at, mut end) = (0, 0);
+    while end < stream.len() {
+        end = stream.len().min(end + piece);
+        loop {
+            spans.clear();
+            match parser.parse(&stream[at..end], &mut spans) {
+                Parsed::Incomplete => break,
+                Parsed::Skipped { consumed } => {
+                    assert!(consumed > 0);
+                    at += consumed;
+                }
+                Parsed::Request { consumed, request } => {
+                    assert!(consumed > 0 && consumed <= end - at);
+                    let all = spans.iter().chain([&request.value]);
+                    let words = request.meta.words;
+                    assert!(all.chain(&words).all(|span| span.range().end <= consumed));
+                    assert_eq!(request.keys(&spans).len(), spans.len());
+                    told.push(Told::Request(at, request, spans.clone()));
+                    at += consumed;
+                }
+                Parsed::Refused { consumed, refusal } => {
+                    assert!(consumed > 0 && consumed <= end - at);
+                    told.push(Told::Refused(at, refusal));
+                    at += consumed;
+                    if refusal.is_fatal {
+                        return told;
+                    }
+                }
+            }
+        }
+    }
+    told
+}
