@@ -314,17 +314,21 @@ impl Sampled {
 
     /// After a loop's looks: begins the next loop, or ends the cycle.
     fn end_loop(&mut self) {
-        let (goal, looks) = (
-            self.goal_percent(),
-            self.looks_per_loop().min(self.items.len as u32),
-        );
+        let looks = self.looks_per_loop().min(self.items.len as u32);
+        let (goal, dead_enough) = (self.goal_percent(), self.looks_per_loop() / 4);
+        let is_release_5 = self.is_release_5();
         let cycle = self.cycle.as_mut().expect("a loop belongs to a cycle");
         cycle.loop_count += 1;
         cycle.looked_sum += cycle.looked;
         cycle.dead_sum += cycle.dead;
         let is_time = cycle.loop_count.is_multiple_of(LOOPS_PER_CLOCK);
         let is_cut = is_time && cycle.spent_ns > cycle.limit_ns;
-        let is_stale = cycle.dead * 100 > goal * cycle.looked;
+        // Both as Redis reckons: whole percents, and in release 5 a number, however few were looked at.
+        let is_stale = if is_release_5 {
+            cycle.dead > dead_enough
+        } else {
+            cycle.looked > 0 && cycle.dead * 100 / cycle.looked > goal
+        };
         let is_last = cycle.loop_count == self.config.iterations;
         if is_stale && !is_cut && !is_last && looks > 0 {
             (cycle.looked, cycle.dead, cycle.looks_left) = (0, 0, looks);
