@@ -24,7 +24,8 @@
 //! # Cost
 //!
 //! Every verb O(1). A bucket passed, an entry handed out and a look are a step each; in the first
-//! part nothing alive is looked at.
+//! part nothing alive is looked at. The first part of one activeExpiration hands out at most
+//! `TIME_LIMIT`: 25,000 entries, with `hz` at 10.
 //!
 //! # Knobs
 //!
@@ -35,7 +36,10 @@
 //!
 //! # Departures
 //!
-//! The time limit is the host's budget: when it ends a call, the next goes on in the same bucket.
+//! Time is reckoned as in `sampled`: a key that is handed out lasts 1 µs, `TIME_LIMIT` is that of
+//! Redis's slow cycle, and the second part has what the first has left of it; when nothing is left, it is
+//! skipped until the next activeExpiration. The host's budget cuts calls besides: the next call goes on in
+//! the same bucket.
 //! The set is an array, and an entry knows its place there. A bucket is free when its set is empty;
 //! the authors mark it by a time of 0, which a deadline of 1970 has as well.
 //!
@@ -44,7 +48,7 @@
 //! TTLs differ by orders of magnitude, or the longest is not known: what finds no bucket waits for
 //! a sample. `buckets-auto` chooses the two numbers itself.
 
-use super::sampled::{CyclesConfig, Sampled};
+use super::sampled::{CyclesConfig, EXPIRE_NS, Sampled};
 use crate::any::{Knob, Knobs};
 use crate::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
 
@@ -383,12 +387,63 @@ fn place_of(cells: &impl Cells<u64>, slot: Slot) -> Option<usize> {
         .map(|place| place as usize)
 }
 
+/// The first part of an activeExpiration, Algorithm 3, that is under way.
+pub(super) struct Round {
+    /// Buckets yet to be passed.
+    left: usize,
+    spent_ns: u64,
+}
+
+impl Round {
+    pub(super) fn new(ring: &Ring) -> Round {
+        Round {
+            left: ring.num_buckets(),
+            spent_ns: 0,
+        }
+    }
+}
+
+/// Goes on with the first part, if one is under way. Where it ends, the second begins with the time that
+/// is left, or, if none is (`EXCEED_TIME_LIMIT`), waits for the next activeExpiration; the first
+/// then goes on in the same bucket.
+pub(super) fn go_round(
+    round: &mut Option<Round>,
+    ring: &mut Ring,
+    expires: &mut Sampled,
+    time_limit_ns: u64,
+    now: Tick,
+    budget: &mut Budget,
+) -> Due {
+    while let Some(part) = round {
+        if part.spent_ns > time_limit_ns {
+            expires.pass_over_slow(now);
+            *round = None;
+        } else if part.left == 0 || ring.len == 0 {
+            expires.begin_slow(now, part.spent_ns);
+            *round = None;
+        } else if !budget.spend() {
+            return Due::Again;
+        } else {
+            let id = ring.current_bucket_id;
+            if let Status::Expired(slot) = ring.expire_bucket(id, now) {
+                part.spent_ns += EXPIRE_NS;
+                return Due::Slot(slot);
+            }
+            ring.current_bucket_id = (id + 1) % ring.num_buckets();
+            part.left -= 1;
+        }
+    }
+    Due::Nothing
+}
+
 /// Bucket-Based Expiration; see the [module](self).
 pub struct Buckets {
     ring: Ring,
     expires: Sampled,
-    /// Buckets that activeExpiration has yet to pass; `None` between two of them.
-    round: Option<usize>,
+    /// `None` between two activeExpirations, and in the second part of one.
+    round: Option<Round>,
+    /// `TIME_LIMIT`.
+    time_limit_ns: u64,
 }
 
 impl Buckets {
@@ -412,25 +467,6 @@ impl Buckets {
         }
         set_high_half(cells, slot, 0);
     }
-
-    /// The first part of activeExpiration.
-    fn round(&mut self, now: Tick, budget: &mut Budget) -> Due {
-        while let Some(left) = self.round {
-            if left == 0 || self.ring.len == 0 {
-                self.round = None;
-            } else if !budget.spend() {
-                return Due::Again;
-            } else {
-                let id = self.ring.current_bucket_id;
-                if let Status::Expired(slot) = self.ring.expire_bucket(id, now) {
-                    return Due::Slot(slot);
-                }
-                self.ring.current_bucket_id = (id + 1) % self.ring.num_buckets();
-                self.round = Some(left - 1);
-            }
-        }
-        Due::Nothing
-    }
 }
 
 impl ExpiryIndex for Buckets {
@@ -441,9 +477,11 @@ impl ExpiryIndex for Buckets {
 
     fn new(now: Tick, config: &BucketsConfig, seed: u64) -> Self {
         assert!(config.is_valid());
+        let expires = Sampled::new(now, &config.cycles.release_5(config.iterations), seed);
         Buckets {
             ring: Ring::new(config.num_buckets, config.base),
-            expires: Sampled::new(now, &config.cycles.release_5(config.iterations), seed),
+            time_limit_ns: expires.slow_limit_ns(),
+            expires,
             round: None,
         }
     }
@@ -483,9 +521,17 @@ impl ExpiryIndex for Buckets {
 
     fn pop_expired(&mut self, cells: &mut impl Cells<u64>, now: Tick, budget: &mut Budget) -> Due {
         if self.round.is_none() && self.expires.is_slow_due(now) {
-            self.round = Some(self.ring.num_buckets());
+            self.round = Some(Round::new(&self.ring));
         }
-        let due = match self.round(now, budget) {
+        let Self { ring, expires, .. } = self;
+        let due = match go_round(
+            &mut self.round,
+            ring,
+            expires,
+            self.time_limit_ns,
+            now,
+            budget,
+        ) {
             Due::Slot(slot) => {
                 self.expires.remove(&mut InExpires(cells), slot);
                 Due::Slot(slot)
@@ -577,18 +623,15 @@ mod tests {
             slot
         }
 
-        /// One activeExpiration, with time for two keys: what it evicts.
+        /// One activeExpiration: what it evicts.
         fn active_expiration(&mut self, seconds: u64) -> Vec<Slot> {
             let now = Tick(seconds * 1_000);
             self.host.set_now(now);
             let mut evicted = vec![];
-            while evicted.len() < 2 {
-                let due = self
-                    .index
-                    .pop_expired(&mut self.host, now, &mut Budget(100));
-                let Due::Slot(slot) = due else {
-                    break;
-                };
+            while let Due::Slot(slot) =
+                self.index
+                    .pop_expired(&mut self.host, now, &mut Budget(100))
+            {
                 self.host.free(slot);
                 evicted.push(slot);
             }
@@ -611,7 +654,11 @@ mod tests {
     #[test]
     fn the_illustration_of_section_3_3() {
         let mut host = Host::new(Tick(0));
-        let index = Buckets::new(Tick(0), &config(3, 1_000), 1);
+        let mut config = config(3, 1_000);
+        config.cycles.hz = 1;
+        let mut index = Buckets::new(Tick(0), &config, 1);
+        // The time of the second key is beyond it.
+        index.time_limit_ns = 2 * EXPIRE_NS - 1;
         host.set_now(Tick(0));
         let mut it = Illustration { host, index };
         // 00:00
@@ -640,7 +687,7 @@ mod tests {
         let mut evicted = it.active_expiration(3);
         assert_eq!(evicted.len(), 2);
         assert_eq!(it.index.ring.current_bucket_id, 2);
-        assert_eq!(it.index.next_due(), Some(Tick(0)), "it was cut");
+        assert_eq!(it.index.next_due(), Some(Tick(4_000)), "its time is over");
         // 00:04: the last of them.
         evicted.extend(it.active_expiration(4));
         evicted.sort_unstable();
@@ -650,6 +697,43 @@ mod tests {
         // Only the second part will find e.
         assert_eq!(it.active_expiration(5), []);
         assert_eq!(it.active_expiration(6), [e]);
+    }
+
+    #[test]
+    fn a_full_bucket_takes_several_rounds_and_the_second_part_what_is_left_of_the_last() {
+        let start = Tick(1_000_000);
+        let mut host = Host::new(start);
+        let mut index = Buckets::new(start, &config(120, 1_000), 1);
+        let mut add = |index: &mut Buckets, deadline| {
+            let slot = host.add(0, 1, Some(Tick(deadline)));
+            host.tell(slot);
+            index.insert(&mut host, slot);
+        };
+        // All of one bucket, and then as many that find theirs taken: for sampling alone.
+        (0..40_000).for_each(|_| add(&mut index, start.0 + 500));
+        (0..40_000).for_each(|_| add(&mut index, start.0 + 120_000));
+        assert_eq!(index.ring.len, 40_000);
+        let mut found = vec![];
+        for now in (1..=4).map(|tenth| Tick(start.0 + 200_000 + 100 * tenth)) {
+            host.set_now(now);
+            let (mut in_ring, before) = (index.ring.len, index.len());
+            while let Due::Slot(slot) = index.pop_expired(&mut host, now, &mut Budget(10)) {
+                host.free(slot);
+            }
+            while index.next_due() == Some(Tick(0)) {
+                if let Due::Slot(slot) = index.pop_expired(&mut host, now, &mut Budget(u32::MAX)) {
+                    host.free(slot);
+                }
+            }
+            in_ring -= index.ring.len;
+            found.push((in_ring, before - index.len() - in_ring));
+            index.check(&host);
+        }
+        // 25 ms of 1 µs each; the second part looks besides, and reads the clock in every 16th loop.
+        assert_eq!(found[0], (25_001, 0));
+        assert_eq!(found[1].0, 14_999);
+        assert!((8_500..9_100).contains(&found[1].1), "{found:?}");
+        assert!((21_000..22_500).contains(&found[2].1), "{found:?}");
     }
 
     #[test]

@@ -37,7 +37,7 @@
 //! TTLs differ by orders of magnitude: a ring wide enough for the long ones has buckets too coarse for the
 //! short ones. A wheel of several levels is the answer to that.
 
-use super::buckets::{InExpires, InExpiresView, Ring, Status, high_half, set_high_half};
+use super::buckets::{InExpires, InExpiresView, Ring, Round, go_round, high_half, set_high_half};
 use super::sampled::{CyclesConfig, Sampled};
 use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 
@@ -103,8 +103,8 @@ pub struct BucketsAuto {
     /// Set in the places of entries of `ring`, clear in those of `old`, or the other way round.
     ring_bit: u32,
     expires: Sampled,
-    /// Buckets that activeExpiration has yet to pass; `None` between two of them.
-    round: Option<usize>,
+    /// `None` between two activeExpirations, and in the second part of one.
+    round: Option<Round>,
     seen: Seen,
     /// Deadlines set since the ring was chosen: they pay for carrying the next one over.
     set_since: usize,
@@ -213,25 +213,6 @@ impl BucketsAuto {
         Due::Nothing
     }
 
-    /// The first part of activeExpiration.
-    fn round(&mut self, now: Tick, budget: &mut Budget) -> Due {
-        while let Some(left) = self.round {
-            if left == 0 || self.ring.len == 0 {
-                self.round = None;
-            } else if !budget.spend() {
-                return Due::Again;
-            } else {
-                let id = self.ring.current_bucket_id;
-                if let Status::Expired(slot) = self.ring.expire_bucket(id, now) {
-                    return Due::Slot(slot);
-                }
-                self.ring.current_bucket_id = (id + 1) % self.ring.num_buckets();
-                self.round = Some(left - 1);
-            }
-        }
-        Due::Nothing
-    }
-
     /// The second part of activeExpiration.
     fn sample(&mut self, cells: &mut impl Cells<u64>, now: Tick, budget: &mut Budget) -> Due {
         let due = self.expires.pop_expired(&mut InExpires(cells), now, budget);
@@ -310,11 +291,13 @@ impl ExpiryIndex for BucketsAuto {
     fn pop_expired(&mut self, cells: &mut impl Cells<u64>, now: Tick, budget: &mut Budget) -> Due {
         if self.round.is_none() && self.expires.is_slow_due(now) {
             self.choose();
-            self.round = Some(self.ring.num_buckets());
+            self.round = Some(Round::new(&self.ring));
         }
         let mut due = self.carry_over(cells, now, budget);
         if due == Due::Nothing {
-            due = self.round(now, budget);
+            let limit_ns = self.expires.slow_limit_ns();
+            let Self { ring, expires, .. } = self;
+            due = go_round(&mut self.round, ring, expires, limit_ns, now, budget);
         }
         match due {
             Due::Slot(slot) => self.expires.remove(&mut InExpires(cells), slot),

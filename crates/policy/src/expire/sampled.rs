@@ -33,7 +33,8 @@
 //! indexes share the cycles and the time limit of one server: each has its turn. `iterations` (0; 0
 //! to a million): the most loops of a cycle, 0 for as many as its time allows, as Redis has it.
 //! With the names of Xie and Chung's Algorithm 2, `release=5` is N = 20 and δ = 25 %, and
-//! `release=5:iterations=10` bounds it by their n = 10 as well, which no release of Redis does.
+//! `release=5:iterations=10` bounds it by their n = 10 as well, which no release of Redis does; the
+//! name `sampled-5` stands for that.
 //!
 //! # Departures
 //!
@@ -94,7 +95,7 @@ impl CyclesConfig {
 /// What looking at an entry is taken to last.
 const LOOK_NS: u64 = 150;
 /// What handing out an entry is taken to last.
-const EXPIRE_NS: u64 = 1_000;
+pub(super) const EXPIRE_NS: u64 = 1_000;
 /// Redis reads the clock in every 16th loop.
 const LOOPS_PER_CLOCK: u32 = 16;
 
@@ -206,7 +207,7 @@ impl Sampled {
         }
     }
 
-    fn slow_limit_ns(&self) -> u64 {
+    pub(super) fn slow_limit_ns(&self) -> u64 {
         let percent = u64::from(25 + 2 * self.extra_effort());
         percent * 1_000_000_000 / u64::from(self.config.hz) / 100
     }
@@ -268,26 +269,45 @@ impl Sampled {
 
     /// Begins a cycle, if one is due.
     fn begin(&mut self, now: Tick) -> bool {
-        let is_slow = now >= self.next_slow;
-        if !is_slow && (!self.wants_fast() || now < self.next_fast) {
+        if now >= self.next_slow {
+            self.begin_slow(now, 0);
+            return true;
+        }
+        if !self.wants_fast() || now < self.next_fast {
             return false;
         }
-        let limit_ns;
-        if is_slow {
-            // In step with the tenths of a second, however late this call is.
+        self.next_fast = Tick(now.0 + self.fast_interval_ms());
+        self.begin_cycle(self.fast_limit_ns(), 0);
+        true
+    }
+
+    /// Begins a slow cycle that has spent this much of its time already.
+    pub(super) fn begin_slow(&mut self, now: Tick, spent_ns: u64) {
+        self.end_turn(now);
+        self.begin_cycle(self.slow_limit_ns(), spent_ns);
+    }
+
+    /// Lets the slow cycle that is due pass: somebody else had its time.
+    pub(super) fn pass_over_slow(&mut self, now: Tick) {
+        self.end_turn(now);
+        self.was_cut = false;
+    }
+
+    /// The next slow cycle is in step with the tenths of a second, however late this one is.
+    fn end_turn(&mut self, now: Tick) {
+        if let Some(late) = now.0.checked_sub(self.next_slow.0) {
             let interval = self.slow_interval_ms();
-            let missed = (now.0 - self.next_slow.0) / interval;
-            self.next_slow = Tick(self.next_slow.0 + (missed + 1) * interval);
-            limit_ns = self.slow_limit_ns();
-        } else {
-            self.next_fast = Tick(now.0 + self.fast_interval_ms());
-            limit_ns = self.fast_limit_ns();
+            self.next_slow = Tick(self.next_slow.0 + (late / interval + 1) * interval);
         }
+    }
+
+    fn begin_cycle(&mut self, limit_ns: u64, spent_ns: u64) {
+        assert!(self.cycle.is_none(), "one cycle ends before the next");
         self.was_cut = false;
         self.has_traffic = false;
         self.cycle = Some(Cycle {
             limit_ns,
-            spent_ns: 0,
+            spent_ns,
             loop_count: 0,
             looks_left: self.looks_per_loop().min(self.items.len as u32),
             looked: 0,
@@ -295,7 +315,6 @@ impl Sampled {
             looked_sum: 0,
             dead_sum: 0,
         });
-        true
     }
 
     /// Whether the time of a slow cycle has come and it has not begun.
