@@ -46,12 +46,11 @@ use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 /// The tree holds at most one of so many entries.
 const ENTRIES_PER_KEY: usize = 100;
 
-/// The tree, and what its leaves name.
+/// The tree, and what its leaves name: places in `items`.
 #[derive(Default)]
 struct Soonest {
     tree: RadixTree,
     items: Vec<(Tick, Slot)>,
-    vacant: Vec<u32>,
 }
 
 impl Soonest {
@@ -74,15 +73,12 @@ impl Soonest {
                 return;
             }
         }
-        let leaf = self.vacant.pop().unwrap_or_else(|| {
-            self.items.push((Tick(0), Slot(0)));
-            self.items.len() as u32 - 1
-        });
-        self.items[leaf as usize] = (deadline, slot);
+        let leaf = self.items.len() as u32;
+        self.items.push((deadline, slot));
         let items = &self.items;
         let key_of = |leaf: u32| key(items[leaf as usize].0, items[leaf as usize].1);
         if !self.tree.insert(key(deadline, slot), leaf, key_of) {
-            self.vacant.push(leaf);
+            self.items.pop();
         }
         self.trim(cap);
     }
@@ -100,20 +96,26 @@ impl Soonest {
         self.drop_leaf(first);
     }
 
+    /// The last of `items` takes its place, so that they shrink with the tree.
     fn drop_leaf(&mut self, leaf: u32) {
         let items = &self.items;
         let key_of = |leaf: u32| key(items[leaf as usize].0, items[leaf as usize].1);
         self.tree.remove(key_of(leaf), leaf, key_of);
-        self.vacant.push(leaf);
+        self.items.swap_remove(leaf as usize);
+        let moved = self.items.len() as u32;
+        if moved != leaf {
+            let (deadline, slot) = self.item(leaf);
+            self.tree.rename(key(deadline, slot), moved, leaf);
+        }
         if self.tree.is_empty() {
             *self = Soonest::default();
+        } else if self.items.len() <= self.items.capacity() / 4 {
+            self.items.shrink_to(self.items.len() * 2);
         }
     }
 
     fn heap_bytes(&self) -> usize {
-        self.tree.heap_bytes()
-            + self.items.capacity() * size_of::<(Tick, Slot)>()
-            + self.vacant.capacity() * size_of::<u32>()
+        self.tree.heap_bytes() + self.items.capacity() * size_of::<(Tick, Slot)>()
     }
 }
 
@@ -232,10 +234,8 @@ impl ExpiryIndex for RadixCapped {
             key(deadline, slot)
         });
         assert!(soonest.tree.len() <= self.cap());
-        assert_eq!(
-            soonest.tree.len() + soonest.vacant.len(),
-            soonest.items.len()
-        );
+        assert_eq!(soonest.tree.len(), soonest.items.len());
+        assert!(soonest.items.capacity() <= 4 * soonest.items.len().max(4));
     }
 }
 
@@ -278,6 +278,40 @@ mod tests {
         let found = cycles(&mut index, &mut host, 100_200, 100_300);
         assert!(found >= 90, "{found} found by the tree");
         index.check(&host);
+    }
+
+    #[test]
+    fn the_tree_shrinks_with_the_entries() {
+        let start = Tick(1_000_000);
+        let mut host = Host::new(start);
+        let mut index = RadixCapped::new(start, &CyclesConfig::default(), 1);
+        let mut slots = vec![];
+        for number in 0..20_000 {
+            let slot = host.add(number, 1, Some(Tick(start.0 + 3_600_000 + number)));
+            host.tell(slot);
+            index.insert(&mut host, slot);
+            slots.push(slot);
+        }
+        for now in (1..60_000).step_by(100).map(|at| Tick(start.0 + at)) {
+            host.set_now(now);
+            let due = index.pop_expired(&mut host, now, &mut Budget(1_000));
+            assert_eq!(due, Due::Nothing);
+        }
+        assert_eq!(index.soonest.items.len(), 200);
+        let full = index.soonest.heap_bytes();
+        for (left, slot) in (0..slots.len()).rev().zip(slots) {
+            index.remove(&mut host, slot);
+            host.free(slot);
+            assert!(index.soonest.items.len() <= left / 100);
+            if left % 500 == 0 {
+                index.check(&host);
+            }
+            if left == 2_000 {
+                assert!(index.soonest.items.capacity() <= 80);
+                assert!(index.soonest.heap_bytes() < full);
+            }
+        }
+        assert_eq!(index.soonest.heap_bytes(), 0);
     }
 
     #[test]
