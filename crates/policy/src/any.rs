@@ -231,9 +231,11 @@ impl fmt::Display for SpecError {
             }
             SpecError::UnknownIndex(name) => {
                 write!(f, "no expiry index is called '{name}'; expected one of:")?;
-                crate::expire::any::INDEXES
-                    .iter()
-                    .try_for_each(|about| write!(f, " {}", about.name))
+                let indexes = crate::expire::any::INDEXES.iter().map(|about| about.name);
+                let presets = crate::expire::any::PRESETS.iter().map(|(name, _)| *name);
+                indexes
+                    .chain(presets)
+                    .try_for_each(|name| write!(f, " {name}"))
             }
             SpecError::UnknownKnob {
                 policy,

@@ -195,6 +195,12 @@ fn the_page_of_policies_is_the_list() {
             knobs(about.knobs)
         );
     }
+    page.push_str(
+        "\nOther names, to which knobs may be added:\n\n| name | index and knobs |\n|---|---|\n",
+    );
+    for (name, spec) in policy::expire::any::PRESETS {
+        let _ = writeln!(page, "| `{name}` | `{spec}` |");
+    }
     compare("policies.md", &page);
 }
 

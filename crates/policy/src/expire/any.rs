@@ -39,6 +39,20 @@ pub struct About {
     pub knobs: &'static [Knob],
 }
 
+/// Names for an index with some of its knobs set; more may follow.
+pub const PRESETS: &[(&str, &str)] = &[
+    // Algorithm 2 of Xie and Chung with their N = 20, n = 10 and δ = 25 %: how they read Redis 5.
+    ("sampled-5", "sampled:release=5:iterations=10"),
+];
+
+/// The specification that begins with a preset's name, written out.
+fn written_out(text: &str) -> Option<String> {
+    PRESETS.iter().find_map(|(name, spec)| {
+        let more = text.strip_prefix(name)?;
+        (more.is_empty() || more.starts_with(':')).then(|| format!("{spec}{more}"))
+    })
+}
+
 macro_rules! define_any {
     ($($name:ident = $index:ty,)+) => {
         /// Every index of the list.
@@ -78,6 +92,8 @@ macro_rules! define_any {
             type Err = SpecError;
 
             fn from_str(text: &str) -> Result<Self, SpecError> {
+                let preset = written_out(text);
+                let text = preset.as_deref().unwrap_or(text);
                 let mut parts = text.split(':');
                 let name = parts.next().unwrap_or_default();
                 $(if name == <$index as ExpiryIndex>::NAME {
@@ -274,7 +290,23 @@ mod tests {
         assert_eq!(
             message("whale"),
             "no expiry index is called 'whale'; expected one of: wheel sampled buckets \
-             buckets-auto radix radix-capped ebuckets crawler lazy ordered"
+             buckets-auto radix radix-capped ebuckets crawler lazy ordered sampled-5"
+        );
+    }
+
+    #[test]
+    fn a_preset_is_an_index_with_knobs() {
+        for (name, written) in PRESETS {
+            assert_eq!(spec(name), spec(written));
+        }
+        assert_eq!(
+            spec("sampled-5:shards=8").to_string(),
+            "sampled:release=5:shards=8:iterations=10"
+        );
+        assert!(message("sampled-50").contains("no expiry index is called 'sampled-50'"));
+        assert_eq!(
+            message("sampled-5:release=7"),
+            "sampled: the knob 'release' is given twice"
         );
     }
 
