@@ -60,6 +60,23 @@ fn thin(points: Vec<(f64, f64)>, count_max: usize) -> Vec<(f64, f64)> {
     kept
 }
 
+/// Of a long band the outline of each run: the lowest low and the highest high, at its first place, and
+/// the last place of all.
+fn thin_band(band: Vec<(f64, f64, f64)>, count_max: usize) -> Vec<(f64, f64, f64)> {
+    if band.len() <= count_max {
+        return band;
+    }
+    let run = band.len().div_ceil(count_max.max(1));
+    let outline = |run: &[(f64, f64, f64)]| {
+        let low = run.iter().map(|at| at.1).fold(f64::INFINITY, f64::min);
+        let high = run.iter().map(|at| at.2).fold(f64::NEG_INFINITY, f64::max);
+        (run[0].0, low, high)
+    };
+    let mut kept: Vec<_> = band.chunks(run).map(outline).collect();
+    kept.extend(band.last().copied());
+    kept
+}
+
 pub(super) fn draw(plot: &Plot, lines: &[Line], width: u32) -> Result<Drawing, Fault> {
     let bands = || lines.iter().flat_map(|line| &line.band);
     let points = || lines.iter().flat_map(|line| &line.points);
@@ -97,7 +114,8 @@ fn draw_band(frame: &Frame, chart: &Chart, index: usize, line: &Line) -> Result<
     let holds = |(x, low, high): &&(f64, f64, f64)| {
         frame.x.holds(*x) && frame.y.holds(*low) && frame.y.holds(*high)
     };
-    let band: Vec<_> = line.band.iter().filter(holds).collect();
+    let band: Vec<_> = line.band.iter().filter(holds).copied().collect();
+    let band = thin_band(band, frame.width as usize / 2);
     let upper = band.iter().map(|(x, _, high)| (*x, *high));
     let lower = band.iter().rev().map(|(x, low, _)| (*x, *low));
     let outline: Vec<_> = upper.chain(lower).collect();
@@ -161,5 +179,30 @@ mod tests {
         }
         assert!(thinned.is_sorted_by(|a, b| a.0 <= b.0));
         assert_eq!(thin(points[..10].to_vec(), 400), points[..10]);
+    }
+
+    #[test]
+    fn a_thinned_band_hides_no_extreme() {
+        let mut band: Vec<_> = (0..10_000).map(|i| (f64::from(i), 1.0, 2.0)).collect();
+        (band[5_001].1, band[7_003].2) = (-9.0, 9.0);
+        let thinned = thin_band(band.clone(), 400);
+        assert!(thinned.len() <= 401, "{}", thinned.len());
+        assert_eq!((thinned[0], thinned.last()), (band[0], band.last()));
+        let low = thinned.iter().find(|at| at.1 == -9.0);
+        assert!(low.is_some_and(|at| (4_975.0..=5_001.0).contains(&at.0)));
+        assert!(thinned.iter().any(|at| at.2 == 9.0));
+        assert!(thinned.is_sorted_by(|a, b| a.0 <= b.0));
+        assert_eq!(thin_band(band[..10].to_vec(), 400), band[..10]);
+    }
+
+    #[test]
+    fn a_page_with_long_bands_stays_small() {
+        let band = (0..200_000).map(|i| (f64::from(i), 1.0, 2.0)).collect();
+        let line = Line::new("a", vec![(0.0, 1.5), (200_000.0, 1.5)]).with_band(band);
+        let axis = || crate::Axis::linear("x");
+        let svg = Plot::lines("bands", axis(), axis(), vec![line])
+            .draw(800)
+            .svg;
+        assert!(svg.len() < 60_000, "{} bytes", svg.len());
     }
 }
