@@ -13,6 +13,7 @@
 mod event;
 mod eviction;
 mod facts;
+pub mod hyperloglog;
 mod keyspace;
 mod memory;
 mod object;
