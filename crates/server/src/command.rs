@@ -1,9 +1,11 @@
 //! The one table of commands: name, arity, flags, keys, summary, code. Dispatch, COMMAND, the docs
 //! and the tests all read it. Each family of commands is a file below, with its own slice of it.
 
+pub mod bitmap;
 pub mod client;
 pub mod config;
 pub mod connection;
+pub mod hyperloglog;
 pub mod introspection;
 pub mod key;
 pub mod latency;
@@ -302,6 +304,8 @@ pub type SpecIndex = u16;
 /// All families, each in its own file.
 const FAMILIES: &[&[Spec]] = &[
     string::TABLE,
+    bitmap::TABLE,
+    hyperloglog::TABLE,
     key::TABLE,
     connection::TABLE,
     transaction::TABLE,

@@ -27,6 +27,8 @@ commands on keys; the rows there are put to a redis-server as well, but for thos
 - `INCRBYFLOAT` counts with the 80-bit floats of x86-64 on every machine, and takes decimal notation only; Redis takes
   hexadecimal floats too.
 - `SCAN` takes a cursor only as it was given: no sign, no leading zeros. An unknown `TYPE` is an error, as in Redis 8.
+- `BITFIELD … OVERFLOW SAT SET` of a great negative number saturates to the least one; in Redis a sum wraps and it becomes the
+  greatest.
 - `DEL`, `UNLINK`, `FLUSHDB` and `FLUSHALL` free memory in steps, whatever is asked for.
 ";
 

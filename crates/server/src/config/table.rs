@@ -97,6 +97,7 @@ settings! {
     MaxMemoryPolicy "maxmemory-policy", Policy, "noeviction", true, "What to evict when memory is full; allkeys-s3fifo is the recommended one.";
     Expiry "expiry", Index, "wheel", false, "The index that finds keys whose deadline has passed.";
     NotifyKeyspaceEvents "notify-keyspace-events", Events, "", true, "Which events of keys are published: K E g $ l s h z x e t d m n, A for all but m and n.";
+    HllSparseMaxBytes "hll-sparse-max-bytes", Bytes(0, MAX), "3000", true, "Bytes up to which a HyperLogLog stays in its sparse form.";
     SlowlogLogSlowerThan "slowlog-log-slower-than", Int(-1, MAX), "10000", true, "Microseconds from which a command is kept in SLOWLOG; -1 means none.";
     SlowlogMaxLen "slowlog-max-len", Int(0, 1_000_000), "128", true, "Entries that SLOWLOG keeps.";
     LatencyMonitorThreshold "latency-monitor-threshold", Int(0, MAX), "0", true, "Milliseconds from which LATENCY keeps an event; 0 means off.";
@@ -166,7 +167,6 @@ pub const IGNORED: &[&str] = &[
     "list-*",
     "set-max-*",
     "zset-max-*",
-    "hll-sparse-max-bytes",
     "stream-node-max-*",
     "acllog-max-len",
     "acl-pubsub-default",

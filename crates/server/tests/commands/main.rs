@@ -2,6 +2,7 @@
 
 mod crowded;
 mod random;
+mod random_bits;
 mod redis;
 mod script;
 mod tables;

@@ -12,7 +12,7 @@ impl Chance {
         Chance(seed)
     }
 
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut word = self.0;
         word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -24,23 +24,23 @@ impl Chance {
         (self.next() % bound as u64) as usize
     }
 
-    fn of<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+    pub fn of<'a>(&mut self, choices: &[&'a str]) -> &'a str {
         choices[self.below(choices.len())]
     }
 
-    fn key(&mut self) -> String {
+    pub fn key(&mut self) -> String {
         self.of(&["a", "b", "ab", "ba", "a*b", "abc", "[x]", "-", "b\\a"])
             .to_string()
     }
 
-    fn text(&mut self, letters: &str, len_max: usize) -> String {
+    pub fn text(&mut self, letters: &str, len_max: usize) -> String {
         let letters: Vec<char> = letters.chars().collect();
         (0..self.below(len_max + 1))
             .map(|_| letters[self.below(letters.len())])
             .collect()
     }
 
-    fn value(&mut self) -> String {
+    pub fn value(&mut self) -> String {
         match self.below(6) {
             0 => self.integer(),
             1 => self.decimal(),
@@ -50,7 +50,7 @@ impl Chance {
         }
     }
 
-    fn integer(&mut self) -> String {
+    pub fn integer(&mut self) -> String {
         match self.below(12) {
             0 => self
                 .of(&[
@@ -81,7 +81,7 @@ impl Chance {
         }
     }
 
-    fn offset(&mut self) -> String {
+    pub fn offset(&mut self) -> String {
         match self.below(20) {
             0 => self.integer(),
             _ => (self.below(30) as i64 - 12).to_string(),
@@ -90,7 +90,7 @@ impl Chance {
 
     /// Seconds or milliseconds from now: so far apart that a slow machine changes no reply, or past, or
     /// refused; none beyond what 48 bits of milliseconds hold, where replies differ on purpose.
-    fn span(&mut self, per_second: u64) -> String {
+    pub fn span(&mut self, per_second: u64) -> String {
         match self.below(12) {
             0 => self
                 .of(&["x", "", "+1", "9223372036854775807", "-9223372036854775808"])
@@ -100,7 +100,7 @@ impl Chance {
         }
     }
 
-    fn lifetime(&mut self, start: u64, words: &mut Vec<String>) {
+    pub fn lifetime(&mut self, start: u64, words: &mut Vec<String>) {
         let (option, number) = match self.below(6) {
             0 => ("EX", self.span(1)),
             1 => ("px", self.span(1000)),
@@ -294,8 +294,12 @@ const RECENT: usize = 40;
 /// Commands in each dialect.
 const STEPS: usize = 10_000;
 
-#[test]
-fn redis_answers_random_commands_alike() {
+/// Puts random commands to both, in each dialect, and panics at the first difference. `next` makes a
+/// command and says whether its reply has no order.
+pub fn compare_random(
+    steps: usize,
+    next: impl Fn(&mut Chance, u64, &Bench) -> (Vec<Vec<u8>>, bool),
+) {
     let Some(redis) = Redis::start() else { return };
     for (seed, (protocol, threads)) in (1..).zip(DIALECTS.into_iter().zip([1, 3])) {
         let start = now();
@@ -303,22 +307,10 @@ fn redis_answers_random_commands_alike() {
         let mut bench = Bench::new(protocol, start, threads);
         let mut peer = Peer::new(&redis, protocol);
         let mut recent = Vec::new();
-        for step in 0..STEPS {
-            let mut command = chance.command(start.0);
-            if command[0] == "FLUSHDB" && chance.below(10) > 0 {
-                command = vec!["DBSIZE".to_string()];
-            }
-            // Replies without an order or at the clock's mercy cannot be compared within EXEC's.
-            let is_loose = ["KEYS", "TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"];
-            if bench.session.transaction.is_some() && is_loose.contains(&command[0].as_str()) {
-                command = vec!["GET".to_string(), chance.key()];
-            }
-            let is_unordered = command[0] == "KEYS";
-            let args: Vec<Vec<u8>> = command
-                .iter()
-                .map(|word| word.clone().into_bytes())
-                .collect();
-            recent.push(format!("{command:?}"));
+        for step in 0..steps {
+            let (args, is_unordered) = next(&mut chance, start.0, &bench);
+            let shown = args.iter().map(|arg| String::from_utf8_lossy(arg));
+            recent.push(format!("{:?}", shown.collect::<Vec<_>>()));
             if recent.len() > RECENT {
                 recent.remove(0);
             }
@@ -328,6 +320,26 @@ fn redis_answers_random_commands_alike() {
             }
         }
     }
+}
+
+#[test]
+fn redis_answers_random_commands_alike() {
+    compare_random(STEPS, |chance, start, bench| {
+        let mut command = chance.command(start);
+        if command[0] == "FLUSHDB" && chance.below(10) > 0 {
+            command = vec!["DBSIZE".to_string()];
+        }
+        // Replies without an order or at the clock's mercy cannot be compared within EXEC's.
+        let is_loose = ["KEYS", "TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"];
+        if bench.session.transaction.is_some() && is_loose.contains(&command[0].as_str()) {
+            command = vec!["GET".to_string(), chance.key()];
+        }
+        let is_unordered = command[0] == "KEYS";
+        (
+            command.into_iter().map(String::into_bytes).collect(),
+            is_unordered,
+        )
+    });
 }
 
 #[test]

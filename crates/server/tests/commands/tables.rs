@@ -80,5 +80,7 @@ scripts! {
     databases_as_a_whole: "whole.txt",
     values_are_looked_into: "object.txt",
     counters_have_bounds: "increx.txt",
+    bits_are_counted_and_combined: "bitmap.txt",
+    distinct_elements_are_counted: "hyperloglog.txt",
     full_memory_refuses_writes: "memory_full.txt",
 }

@@ -1,0 +1,185 @@
+//! Bits of a part of a string: BITCOUNT, BITPOS.
+
+use crate::command::Ctx;
+use crate::command::refusal::{Answer, Refusal};
+use std::ops::Range;
+use wire::Args;
+use wire::number::parse_i64;
+
+/// The part that a command asks for, as it was sent.
+#[derive(Clone, Copy)]
+struct Part {
+    start: i64,
+    /// None: to the end.
+    end: Option<i64>,
+    /// Both count bits, not bytes.
+    counts_bits: bool,
+}
+
+impl Part {
+    const WHOLE: Part = Part {
+        start: 0,
+        end: None,
+        counts_bits: false,
+    };
+
+    /// `start [end [BIT | BYTE]]`
+    fn parse(args: Args<'_>) -> Result<Part, Refusal> {
+        let number = |index: usize| -> Result<Option<i64>, Refusal> {
+            let text = args.get(index);
+            text.map(|text| parse_i64(text).ok_or(Refusal::NotInteger))
+                .transpose()
+        };
+        if args.len() > 3 {
+            return Err(Refusal::Syntax);
+        }
+        let start = number(0)?.unwrap_or(0);
+        let counts_bits = args.len() == 3 && args.is(2, "bit");
+        if args.len() == 3 && !counts_bits && !args.is(2, "byte") {
+            return Err(Refusal::Syntax);
+        }
+        Ok(Part {
+            start,
+            end: number(1)?,
+            counts_bits,
+        })
+    }
+
+    /// The bits of a string of so many bytes that it comes to. Negative numbers count from the end; both
+    /// are cut to the string.
+    fn bits(&self, len: usize) -> Range<u64> {
+        let unit = if self.counts_bits { 1 } else { 8 };
+        let total = (len as u64 * 8 / unit) as i64;
+        let from_end = |index: i64| {
+            if index < 0 {
+                index.saturating_add(total).max(0)
+            } else {
+                index
+            }
+        };
+        let start = from_end(self.start);
+        let end = from_end(self.end.unwrap_or(-1)).min(total - 1);
+        if start > end {
+            return 0..0;
+        }
+        start as u64 * unit..(end as u64 + 1) * unit
+    }
+}
+
+/// Hands over the bytes that hold `bits`, eight at a time as one word, highest bit first, with the place
+/// of its first bit; bits outside are taken from `filler`. Ends when `each` says false.
+fn words(bytes: &[u8], bits: Range<u64>, filler: u64, mut each: impl FnMut(u64, u64) -> bool) {
+    let (first, last) = ((bits.start / 8) as usize, bits.end.div_ceil(8) as usize);
+    for (index, chunk) in bytes[first..last].chunks(8).enumerate() {
+        let mut padded = [0; 8];
+        padded[..chunk.len()].copy_from_slice(chunk);
+        let place = (first + index * 8) as u64 * 8;
+        let mut inside = u64::MAX;
+        if place < bits.start {
+            inside &= u64::MAX >> (bits.start - place);
+        }
+        if place + 64 > bits.end {
+            inside &= u64::MAX << (place + 64 - bits.end);
+        }
+        let word = u64::from_be_bytes(padded) & inside | filler & !inside;
+        if !each(place, word) {
+            return;
+        }
+    }
+}
+
+fn count(bytes: &[u8], bits: Range<u64>) -> u64 {
+    let mut sum = 0;
+    words(bytes, bits, 0, |_, word| {
+        sum += u64::from(word.count_ones());
+        true
+    });
+    sum
+}
+
+/// The first bit of this kind.
+fn find(bytes: &[u8], bits: Range<u64>, is_set: bool) -> Option<u64> {
+    let mut found = None;
+    let flip = if is_set { 0 } else { u64::MAX };
+    words(bytes, bits, flip, |place, word| {
+        let wanted = word ^ flip;
+        if wanted != 0 {
+            found = Some(place + u64::from(wanted.leading_zeros()));
+        }
+        wanted == 0
+    });
+    found
+}
+
+/// `BITCOUNT key [start end [BYTE | BIT]]`
+pub fn bitcount(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let part = match args.len() {
+        2 => Part::WHOLE,
+        3 => return Err(Refusal::Syntax),
+        _ => Part::parse(args.from(2))?,
+    };
+    let key = ctx.key(&args[1]);
+    let counted = ctx.view.get(&key)?.map(|bytes| match part {
+        // The wrong way round is empty even where both are cut to the first byte.
+        Part {
+            start,
+            end: Some(end),
+            ..
+        } if start < 0 && end < 0 && start > end => 0,
+        _ => count(bytes, part.bits(bytes.len())),
+    });
+    if counted.is_none() {
+        ctx.missed(&key);
+    }
+    ctx.reply.integer(counted.unwrap_or(0) as i64);
+    Ok(())
+}
+
+/// `BITPOS key 0|1 [start [end [BYTE | BIT]]]`: −1 when there is none. Without an end, clear bits follow
+/// the string for ever.
+pub fn bitpos(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let is_set = match parse_i64(&args[2]).ok_or(Refusal::NotInteger)? {
+        0 => false,
+        1 => true,
+        _ => return Err(Refusal::Says("ERR The bit argument must be 1 or 0.")),
+    };
+    let part = match args.len() {
+        3 => Part::WHOLE,
+        _ => Part::parse(args.from(3))?,
+    };
+    let key = ctx.key(&args[1]);
+    let found = match ctx.view.get(&key)? {
+        Some(bytes) => {
+            let bits = part.bits(bytes.len());
+            let behind = (!is_set && part.end.is_none() && !bits.is_empty()).then_some(bits.end);
+            find(bytes, bits, is_set).or(behind)
+        }
+        None => {
+            ctx.missed(&key);
+            (!is_set).then_some(0)
+        }
+    };
+    ctx.reply.integer(found.map_or(-1, |place| place as i64));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counting_and_finding_agree_with_a_walk_over_single_bits() {
+        let bytes: Vec<u8> = (0..23u32).map(|i| (i * i * 37 + 11) as u8).collect();
+        let bit = |at: u64| bytes[(at / 8) as usize] & (0x80 >> (at % 8)) != 0;
+        for start in 0..=184u64 {
+            for end in start..=184 {
+                let ones = (start..end).filter(|&at| bit(at)).count() as u64;
+                assert_eq!(count(&bytes, start..end), ones);
+                for is_set in [false, true] {
+                    let first = (start..end).find(|&at| bit(at) == is_set);
+                    assert_eq!(find(&bytes, start..end, is_set), first, "{start} {end}");
+                }
+            }
+        }
+    }
+}

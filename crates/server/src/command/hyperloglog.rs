@@ -1,0 +1,147 @@
+//! Approximate counts of distinct elements: PFADD, PFCOUNT, PFMERGE. What a sketch is, the store says.
+
+use super::refusal::{Answer, Refusal, settle};
+use super::{Ctx, Keys, Spec, flag};
+use crate::config::Id;
+use store::hyperloglog::{self, Flaw, Registers};
+use store::{Class, NewDeadline};
+use wire::Args;
+
+/// This family's commands.
+pub const TABLE: &[Spec] = &[
+    Spec {
+        name: "pfadd",
+        arity: -2,
+        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "hyperloglog",
+        since: "2.8.9",
+        summary: "Adds elements to a sketch that counts distinct ones.",
+        run: |ctx, args| settle(ctx, args, pfadd),
+    },
+    Spec {
+        name: "pfcount",
+        arity: -2,
+        flags: flag::READONLY,
+        keys: Keys::Range(1, -1, 1),
+        group: "hyperloglog",
+        since: "2.8.9",
+        summary: "Tells about how many distinct elements were added to any of the sketches.",
+        run: |ctx, args| settle(ctx, args, pfcount),
+    },
+    Spec {
+        name: "pfmerge",
+        arity: -2,
+        flags: flag::WRITE | flag::DENYOOM,
+        keys: Keys::Range(1, -1, 1),
+        group: "hyperloglog",
+        since: "2.8.9",
+        summary: "Merges sketches into the first one.",
+        run: |ctx, args| settle(ctx, args, pfmerge),
+    },
+];
+
+impl From<Flaw> for Refusal {
+    fn from(flaw: Flaw) -> Refusal {
+        Refusal::Says(match flaw {
+            Flaw::NoSketch => "WRONGTYPE Key is not a valid HyperLogLog string value.",
+            Flaw::Corrupt => "INVALIDOBJ Corrupted HLL object detected",
+        })
+    }
+}
+
+/// Bytes up to which a sketch stays sparse.
+fn sparse_bytes_max(ctx: &Ctx<'_, '_>) -> usize {
+    ctx.server.config.number(Id::HllSparseMaxBytes) as usize
+}
+
+/// `PFADD key [element …]`: whether the sketch has changed. A missing one is made, even empty.
+fn pfadd(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let key = ctx.key(&args[1]);
+    let elements = args.from(2);
+    let bytes_max = sparse_bytes_max(ctx);
+    let found = ctx.view.peek(&key)?;
+    let is_new = found.is_none();
+    let mut changes = is_new;
+    if let Some(sketch) = found {
+        hyperloglog::known_count(sketch)?;
+        for element in elements.iter() {
+            changes = hyperloglog::would_change(sketch, element)?;
+            if changes {
+                break;
+            }
+        }
+    }
+    if changes {
+        ctx.view.edit(&key, |sketch| -> Result<(), Flaw> {
+            if is_new {
+                *sketch = hyperloglog::empty();
+            }
+            for element in elements.iter() {
+                hyperloglog::add(sketch, element, bytes_max)?;
+            }
+            Ok(())
+        })??;
+        if is_new {
+            ctx.view.notify(Class::New, "new", &key);
+        }
+        ctx.view.notify(Class::String, "pfadd", &key);
+    }
+    ctx.reply.integer(i64::from(changes));
+    Ok(())
+}
+
+/// `PFCOUNT key [key …]`: of several, the distinct elements of all together. The count of a single one is
+/// kept within it.
+fn pfcount(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let mut registers = Registers::default();
+    let mut known = None;
+    let mut is_found = false;
+    for name in args.from(1).iter() {
+        let key = ctx.key(name);
+        match ctx.view.get(&key)? {
+            Some(sketch) => {
+                is_found = true;
+                known = hyperloglog::known_count(sketch)?;
+                if known.is_none() || args.len() > 2 {
+                    registers.merge(sketch)?;
+                }
+            }
+            None => ctx.missed(&key),
+        }
+    }
+    let count = match known {
+        Some(count) if args.len() == 2 => count,
+        _ => registers.count(),
+    };
+    if is_found && known.is_none() && args.len() == 2 {
+        let key = ctx.key(&args[1]);
+        ctx.view
+            .edit(&key, |sketch| hyperloglog::keep_count(sketch, count))?;
+    }
+    ctx.reply.integer(count as i64);
+    Ok(())
+}
+
+/// `PFMERGE destination [source …]`: the destination counts as a source too.
+fn pfmerge(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let mut registers = Registers::default();
+    let mut is_dense = false;
+    for name in args.from(1).iter() {
+        let key = ctx.key(name);
+        match ctx.view.get(&key)? {
+            Some(sketch) => is_dense |= registers.merge(sketch)?,
+            None => ctx.missed(&key),
+        }
+    }
+    let key = ctx.key(&args[1]);
+    let is_news = ctx.is_news(&key);
+    let sketch = registers.sketch(is_dense, sparse_bytes_max(ctx));
+    ctx.view.set(&key, &sketch, NewDeadline::Keep);
+    if is_news {
+        ctx.view.notify(Class::New, "new", &key);
+    }
+    ctx.view.notify(Class::String, "pfadd", &key);
+    ctx.reply.ok();
+    Ok(())
+}
