@@ -227,17 +227,13 @@ impl Analyzer {
             if self.objects.is_full() {
                 self.thin();
             }
-            let mut found = [(0, None); BATCH];
-            for (found, request) in found.iter_mut().zip(batch) {
-                let hash = hash_of(request.key);
-                *found = (hash, self.objects.find(hash));
+            let mut hashes = [0; BATCH];
+            for (hash, request) in hashes.iter_mut().zip(batch) {
+                *hash = hash_of(request.key);
             }
-            // One field of each of its two cache lines.
-            let touched = found[..batch.len()].iter().filter_map(|(_, at)| *at);
-            let objects = touched.map(|at| &self.objects.list[at as usize]);
-            std::hint::black_box(objects.map(|o| o.hash ^ u64::from(o.size)).max());
-            for (request, (hash, at)) in batch.iter().zip(found) {
-                self.take(request, hash, at);
+            self.objects.touch(&hashes[..batch.len()]);
+            for (request, hash) in batch.iter().zip(hashes) {
+                self.take(request, hash);
             }
         }
         self.waiting = waiting;
@@ -245,7 +241,7 @@ impl Analyzer {
         self.waiting.shrink_to(BATCH);
     }
 
-    fn take(&mut self, request: &Request, hash: u64, found: Option<u32>) {
+    fn take(&mut self, request: &Request, hash: u64) {
         let now = self.clock.advance(request.time_ms);
         self.count_in_window(request, now, hash);
         self.requests += 1;
@@ -260,7 +256,7 @@ impl Analyzer {
             self.key_sizes.record(u64::from(request.key_size), 1);
             self.value_sizes.record(u64::from(request.value_size), 1);
         }
-        self.follow(request, now, hash, found);
+        self.follow(request, now, hash);
     }
 
     fn count_in_window(&mut self, request: &Request, now: Moment, hash: u64) {
@@ -276,9 +272,9 @@ impl Analyzer {
     }
 
     /// What is told of single objects.
-    fn follow(&mut self, request: &Request, now: Moment, hash: u64, found: Option<u32>) {
+    fn follow(&mut self, request: &Request, now: Moment, hash: u64) {
         let weight = self.objects.weight();
-        let visit = self.objects.visit(request.key, hash, found);
+        let visit = self.objects.visit(request.key, hash);
         let is_first = visit.is_some_and(|(_, is_new)| is_new);
         let list = &mut self.objects.list;
         self.patterns

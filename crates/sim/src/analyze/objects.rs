@@ -15,6 +15,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 const SAMPLE_SHIFT: u32 = 24;
 /// The rarest sample: one in a million.
 const BITS_MAX: u32 = 20;
+/// The index is at most half full, and has at most 2^32 places.
+const OBJECTS_MAX: usize = 1 << 31;
+/// Places of an empty index, as a power of two.
+const FIRST_ORDER: u32 = 10;
 
 /// A hash of a number in which every bit depends on every bit, and which has an inverse: equal hashes
 /// mean equal keys. (The finisher of MurmurHash3, Austin Appleby, public domain.)
@@ -77,9 +81,86 @@ pub(crate) struct Object {
     pub changed_size: bool,
 }
 
+/// Where objects lie, by hash: places tried one after the other, at most half of them taken. A place takes
+/// four bytes, so that a look-up waits for one cache line here, and can begin before the one before
+/// it is done.
+///
+/// ```text
+/// place    tag, 32 − order bits | number of the object + 1, order bits; 0 for none
+/// ```
+///
+/// Tag and place come from the same 32 bits of the hash: a wrong object is looked at once in 2^(32 − order)
+/// taken places.
+struct Index {
+    places: Vec<u32>,
+    /// There are 2^order places.
+    order: u32,
+}
+
+impl Index {
+    fn new(order: u32) -> Self {
+        assert!(order <= 32);
+        Index {
+            places: vec![0; 1 << order],
+            order,
+        }
+    }
+
+    /// Where the search for a hash begins, and the tag of its objects.
+    #[inline]
+    fn start(&self, hash: u64) -> (usize, u32) {
+        let mixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let place = mixed >> (32 - self.order);
+        // What is shifted out at the top is the place.
+        (place as usize, (mixed << self.order) as u32)
+    }
+
+    /// The number of the object that a place may stand for.
+    #[inline]
+    fn number(&self, place: u32) -> u32 {
+        let mask = (1u64 << self.order) - 1;
+        (place & mask as u32).wrapping_sub(1)
+    }
+
+    /// The number of the object for which `is_it`, or the free place where it would go.
+    #[inline]
+    fn search(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Result<u32, usize> {
+        let (mut at, tag) = self.start(hash);
+        loop {
+            let place = self.places[at];
+            if place == 0 {
+                return Err(at);
+            }
+            let number = self.number(place);
+            if place ^ tag == number + 1 && is_it(number) {
+                return Ok(number);
+            }
+            at = (at + 1) & (self.places.len() - 1);
+        }
+    }
+
+    /// Enters an object where a search ended.
+    #[inline]
+    fn enter(&mut self, at: usize, hash: u64, number: u32) {
+        debug_assert!(self.places[at] == 0);
+        self.places[at] = self.start(hash).1 | (number + 1);
+    }
+
+    /// An index of these objects, of which no two are equal.
+    fn of(list: &[Object], order: u32) -> Self {
+        let mut index = Index::new(order);
+        for (number, object) in list.iter().enumerate() {
+            if let Err(at) = index.search(object.hash, |_| false) {
+                index.enter(at, object.hash, number as u32);
+            }
+        }
+        index
+    }
+}
+
 /// The sample.
 pub(crate) struct Objects {
-    index: HashMapOf<u32>,
+    index: Index,
     pub list: Vec<Object>,
     limit: usize,
     /// One in 2^bits objects is in the sample.
@@ -90,11 +171,10 @@ impl Objects {
     /// Room for `limit` objects.
     pub fn new(limit: usize) -> Self {
         assert!(limit > 0);
-        assert!(u32::try_from(limit).is_ok());
         Objects {
-            index: HashMapOf::default(),
+            index: Index::new(FIRST_ORDER),
             list: Vec::new(),
-            limit,
+            limit: limit.min(OBJECTS_MAX),
             bits: 0,
         }
     }
@@ -115,37 +195,45 @@ impl Objects {
         hash >> SAMPLE_SHIFT & (self.weight() - 1) == 0
     }
 
-    /// Where the object of this hash is, if it is in the sample already.
-    #[inline]
-    pub fn find(&self, hash: u64) -> Option<u32> {
-        if !self.is_sampled(hash) {
-            return None;
-        }
-        self.index.get(&hash).copied()
+    /// Brings what the look-ups of these hashes will need into the processor's caches. Nothing here
+    /// depends on the look-up before, so that many wait for memory at once.
+    pub fn touch(&self, hashes: &[u64]) {
+        let start = |hash: &u64| match self.is_sampled(*hash) {
+            true => self.index.start(*hash).0,
+            false => 0,
+        };
+        let places = hashes.iter().map(|hash| self.index.places[start(hash)]);
+        let numbers = places.map(|place| self.index.number(place));
+        // One field of each of an object's two cache lines.
+        let objects = numbers.filter_map(|number| self.list.get(number as usize));
+        std::hint::black_box(objects.map(|o| o.hash ^ u64::from(o.size)).max());
     }
 
     /// The index of an object of the sample, and whether it is new; `None` when it is not in the
-    /// sample. A new one is blank but for key and hash. `found` is what [`Objects::find`] said before,
-    /// possibly before others came.
+    /// sample. A new one is blank but for key and hash.
     #[inline]
-    pub fn visit(&mut self, key: u64, hash: u64, found: Option<u32>) -> Option<(usize, bool)> {
-        if let Some(at) = found {
-            return Some((at as usize, false));
-        }
+    pub fn visit(&mut self, key: u64, hash: u64) -> Option<(usize, bool)> {
         if !self.is_sampled(hash) {
             return None;
         }
-        let next = self.list.len() as u32;
-        let index = *self.index.entry(hash).or_insert(next);
-        if index != next {
-            return Some((index as usize, false));
-        }
+        let found = self
+            .index
+            .search(hash, |number| self.list[number as usize].hash == hash);
+        let at = match found {
+            Ok(number) => return Some((number as usize, false)),
+            Err(at) => at,
+        };
+        let number = self.list.len();
+        self.index.enter(at, hash, number as u32);
         self.list.push(Object {
             hash,
             key,
             ..Object::default()
         });
-        Some((index as usize, true))
+        if 2 * self.list.len() > self.index.places.len() {
+            self.index = Index::of(&self.list, self.index.order + 1);
+        }
+        Some((number, true))
     }
 
     /// Whether the sample must be thinned before the next object comes.
@@ -166,9 +254,7 @@ impl Objects {
             stays
         });
         self.list = list;
-        self.index.clear();
-        let pairs = self.list.iter().enumerate();
-        self.index.extend(pairs.map(|(at, o)| (o.hash, at as u32)));
+        self.index = Index::of(&self.list, self.index.order);
     }
 }
 
@@ -185,7 +271,7 @@ mod tests {
                     objects.thin(|_| {});
                 }
                 let hash = hash_of(key);
-                if let Some((at, is_new)) = objects.visit(key, hash, None) {
+                if let Some((at, is_new)) = objects.visit(key, hash) {
                     assert!(!is_new || round == 0, "followed from the first on or never");
                     objects.list[at].requests += 1;
                 }
@@ -195,6 +281,32 @@ mod tests {
         let estimate = objects.list.len() as f64 * objects.weight() as f64;
         assert!((estimate / 64_000.0 - 1.0).abs() < 0.15, "{estimate}");
         assert!(objects.list.iter().all(|o| o.requests == 3));
+    }
+
+    #[test]
+    fn an_index_finds_each_object_and_no_other() {
+        let mut objects = Objects::new(5000);
+        for key in 0..5000u64 {
+            let (at, is_new) = objects.visit(key, hash_of(key)).expect("all are followed");
+            assert_eq!((at as u64, is_new), (key, true));
+        }
+        objects.touch(&[hash_of(1), hash_of(99_999)]);
+        for key in (0..5000u64).rev() {
+            assert_eq!(
+                objects.visit(key, hash_of(key)),
+                Some((key as usize, false))
+            );
+        }
+        // Of every order, also the largest, which leaves no room for a tag.
+        for order in [13, 20, 32] {
+            let (place, tag) = Index {
+                places: Vec::new(),
+                order,
+            }
+            .start(u64::MAX / 3);
+            assert!((place as u64) < 1 << order);
+            assert_eq!(u64::from(tag) & ((1 << order) - 1), 0);
+        }
     }
 
     #[test]

@@ -16,9 +16,11 @@ const SAMPLE: u64 = 1024;
 const SHORTEST: u64 = 64;
 /// Powers of two above it: the longest piece has 2^37 objects.
 const LEVELS: usize = 32;
-/// Pieces shorter than the sample would cost a look-up per request each; so much is left out between
-/// two of them, in lengths of a piece.
-const REST: u64 = 15;
+/// Each length that is measured costs a look-up per request. So the more pieces of a length there were, the
+/// more is left out between two: a length of a piece for each [`DENSE`] of them, up to this many.
+const REST_MAX: u64 = 15;
+/// See [`REST_MAX`].
+const DENSE: u64 = 4;
 
 struct Level {
     objects: u64,
@@ -30,7 +32,9 @@ struct Level {
     requests: u64,
     to_skip: u64,
     pieces: u64,
+    /// A piece weighs as much as it stands for: itself and what is left out behind it.
     ratio_sum: f64,
+    weight_sum: f64,
 }
 
 /// Measures all lengths at once.
@@ -79,6 +83,7 @@ impl Level {
             to_skip: 0,
             pieces: 0,
             ratio_sum: 0.0,
+            weight_sum: 0.0,
         }
     }
 
@@ -98,10 +103,11 @@ impl Level {
         }
         if self.counts.len() as u64 >= self.objects.min(SAMPLE) {
             self.pieces += 1;
-            self.ratio_sum += self.once as f64 / self.counts.len() as f64;
-            if self.objects < SAMPLE {
-                self.to_skip = self.requests * REST;
-            }
+            let rest = (self.pieces / DENSE).min(REST_MAX);
+            let weight = (1 + rest) as f64;
+            self.ratio_sum += weight * self.once as f64 / self.counts.len() as f64;
+            self.weight_sum += weight;
+            self.to_skip = self.requests * rest;
             self.counts.clear();
             self.once = 0;
             self.requests = 0;
@@ -139,7 +145,7 @@ impl OneHit {
             .filter(complete)
             .map(|l| OneHitPoint {
                 objects: l.objects as f64,
-                ratio: l.ratio_sum / l.pieces as f64,
+                ratio: l.ratio_sum / l.weight_sum,
                 pieces: l.pieces,
             })
             .collect();

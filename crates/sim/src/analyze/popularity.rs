@@ -235,9 +235,7 @@ mod tests {
         let mut objects = Objects::new(keys as usize + 1);
         let mut requests = 0;
         for key in 0..keys {
-            let (at, _) = objects
-                .visit(key, hash_of(key), None)
-                .expect("all are followed");
+            let (at, _) = objects.visit(key, hash_of(key)).expect("all are followed");
             objects.list[at].requests = count_of(key);
             requests += u64::from(count_of(key));
         }
