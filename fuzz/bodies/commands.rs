@@ -523,7 +523,7 @@ impl Pair {
         for shard in 0..SHARDS {
             let mut calls = 0;
             let mut is_late = true;
-            let report = &mut |deadline: Tick| is_late &= deadline < now;
+            let report = &mut |deadline: Tick, _: u32| is_late &= deadline < now;
             while self
                 .server
                 .keyspace

@@ -27,6 +27,10 @@ const PAGES_AT_ONCE: usize = 4;
 pub trait Outside {
     /// Its bytes on the heap.
     fn heap_bytes(&self) -> usize;
+    /// Drops about so many parts of one that nobody will ask for again; true while there are more.
+    fn dismantle(&mut self, _steps: u32) -> bool {
+        false
+    }
 }
 
 /// What an entry holds.
@@ -446,9 +450,19 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
     /// Drops up to `steps` outside values and a few pages of blocks; true while there is more. For
     /// entries that nobody will ask for again, so that to drop them all at once is not one long call.
     pub fn dismantle(&mut self, steps: u32) -> bool {
-        let keep = self.blocks.outside.len().saturating_sub(steps as usize);
-        self.blocks.outside.truncate(keep);
-        keep > 0 || self.blocks.arena.dismantle(PAGES_AT_ONCE)
+        for _ in 0..steps {
+            let Some(last) = self.blocks.outside.last_mut() else {
+                return self.blocks.arena.dismantle(PAGES_AT_ONCE);
+            };
+            if last
+                .as_mut()
+                .is_some_and(|held| held.object.dismantle(steps))
+            {
+                return true;
+            }
+            self.blocks.outside.pop();
+        }
+        true
     }
 
     /// Moves one live entry out of the sparsest page, when enough room is free that emptying pages

@@ -482,6 +482,21 @@ where
         self.entries.remove(slot)
     }
 
+    /// Files an entry that [`Shard::pop_expired`] named, and that stays, under another deadline.
+    pub fn refile(&mut self, slot: Slot, deadline: Tick) {
+        let shape = self.entries.shape(slot);
+        assert!(shape.deadline.is_some());
+        let shape = Shape {
+            deadline: Some(deadline),
+            ..shape
+        };
+        let (at, _) = self.entries.reshape(slot, NewValue::Same, shape);
+        assert_eq!(at, slot, "a deadline changes in place");
+        let cells = &mut self.entries.link_cells_of(slot);
+        policy::Cells::set(cells, slot, L::default());
+        self.expiry.insert(cells, slot);
+    }
+
     /// Tells the deadlines of up to `count` entries: of all when the shard has no more entries than
     /// that, else of a uniform sample, fewer where few entries have one; at least one if there is any
     /// to be found.

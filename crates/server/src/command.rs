@@ -5,6 +5,7 @@ pub mod bitmap;
 pub mod client;
 pub mod config;
 pub mod connection;
+pub mod hash;
 pub mod hyperloglog;
 pub mod introspection;
 pub mod key;
@@ -307,6 +308,7 @@ const FAMILIES: &[&[Spec]] = &[
     bitmap::TABLE,
     hyperloglog::TABLE,
     key::TABLE,
+    hash::TABLE,
     connection::TABLE,
     transaction::TABLE,
     client::TABLE,

@@ -33,7 +33,8 @@ pub struct Cycle {
     tend_next: usize,
     tend_left: usize,
     events: Vec<Event>,
-    deadlines: Vec<Tick>,
+    /// With how many had each.
+    deadlines: Vec<(Tick, u64)>,
     /// The earliest shard said that it is due and had nothing: do not ask it again at once.
     pub is_bounced: bool,
 }
@@ -106,25 +107,23 @@ impl Cycle {
         let mut bounced_count = 0;
         while let Some(shard) = due {
             let before = Instant::now();
-            let did =
-                server
-                    .keyspace
-                    .expire(shard, now, self.steps, &mut self.events, &mut |deadline| {
-                        self.deadlines.push(deadline)
-                    });
+            let deadlines = &mut self.deadlines;
+            let report = &mut |deadline, count| deadlines.push((deadline, u64::from(count)));
+            let (space, events) = (&server.keyspace, &mut self.events);
+            let did = space.expire(shard, now, self.steps, events, report);
             expired += u64::from(did.keys);
             self.measure(server);
             self.adapt(before.elapsed().as_micros(), did.more);
             // Shards whose earliest moment does not move although nothing was found there must not
             // hold this thread up.
-            let has_bounced = did.keys == 0 && !did.more;
+            let has_bounced = did.count == 0 && !did.more;
             bounced_count = if has_bounced { bounced_count + 1 } else { 0 };
             self.is_bounced = bounced_count > self.shards.len();
             if self.is_bounced || start.elapsed() >= limit {
                 break;
             }
             now = server.clock.now();
-            due = self.next(server, now, (did.keys == 0).then_some(shard));
+            due = self.next(server, now, (did.count == 0).then_some(shard));
         }
         self.tend(server, now, start, limit);
         self.report(server, expired, start.elapsed());
@@ -132,20 +131,20 @@ impl Cycle {
         self.tend_left > 0 || (is_due && !self.is_bounced)
     }
 
-    /// Notes how late each key of the last call was, and publishes their events in the order of their
+    /// Notes how late each key and element of the last call was, and publishes their events in the order of their
     /// deadlines.
     fn measure(&mut self, server: &Server) {
         let now_us = server.clock.now_us();
         let stats = &server.stats.workers[self.worker];
         let mut at = 0;
         while at < self.deadlines.len() {
-            let deadline = self.deadlines[at];
-            let run = self.deadlines[at..]
+            let deadline = self.deadlines[at].0;
+            let same = self.deadlines[at..]
                 .iter()
-                .take_while(|other| **other == deadline)
-                .count();
+                .take_while(|other| other.0 == deadline);
+            let (run, count) = same.fold((0, 0), |sum, other| (sum.0 + 1, sum.1 + other.1));
             let lag_us = now_us.saturating_sub(deadline.0.saturating_mul(1000));
-            stats.expiry_lag_us.record(lag_us, run as u64);
+            stats.expiry_lag_us.record(lag_us, count);
             at += run;
         }
         self.deadlines.clear();
@@ -226,7 +225,9 @@ mod tests {
         let mut cycle = Cycle::new(&server, 0);
         // The first call tells that the index wants to clear up; then the other's deadline passes.
         assert_eq!(
-            space.expire(0, Tick(NOW), 1, &mut vec![], &mut |_| {}).keys,
+            space
+                .expire(0, Tick(NOW), 1, &mut vec![], &mut |_, _| {})
+                .keys,
             0
         );
         server.clock.set_ms(NOW + 3);

@@ -163,6 +163,11 @@ impl Server {
         let events = self.config.number(Id::NotifyKeyspaceEvents) as u32;
         self.notifies.store(notify::is_on(events), Relaxed);
         self.keyspace.set_notify(notify::is_on(events));
+        let limits = self.keyspace.limits();
+        for (id, name) in LIMITS {
+            let is_known = limits.set(name, self.config.number(id));
+            debug_assert!(is_known, "{name}");
+        }
     }
 
     /// Whether any event of a key is to be published.
@@ -202,6 +207,18 @@ impl Server {
         used
     }
 }
+
+/// The settings that bound packed collections, and the keyspace's names for them.
+pub const LIMITS: [(Id, &str); 8] = [
+    (Id::HashMaxEntries, "hash_entries"),
+    (Id::HashMaxValue, "hash_value"),
+    (Id::SetMaxIntegers, "set_intset_entries"),
+    (Id::SetMaxEntries, "set_entries"),
+    (Id::SetMaxValue, "set_value"),
+    (Id::ZsetMaxEntries, "zset_entries"),
+    (Id::ZsetMaxValue, "zset_value"),
+    (Id::ListMaxSize, "list_size"),
+];
 
 /// The number of data threads that the settings ask for.
 fn thread_count(config: &Config) -> usize {

@@ -17,11 +17,26 @@ pub enum Kind {
     Hash,
 }
 
+/// How a value is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// A string's bytes.
+    Bytes,
+    /// Few elements, in one run of bytes.
+    Packed,
+    /// A set of integers in one run of bytes.
+    Integers,
+    /// Many elements, in a structure of their own.
+    Large,
+}
+
 /// One entry, for OBJECT, MEMORY USAGE and DEBUG.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryFacts {
     /// Its type.
     pub kind: Kind,
+    /// How it is held.
+    pub encoding: Encoding,
     /// All bytes that it costs: its block, what it holds outside, its share of table and indexes.
     pub bytes: usize,
     /// Milliseconds since it was last asked for; `None` where the policy in force does not keep it.
@@ -43,6 +58,8 @@ pub struct Counters {
     pub expiration_misses: u64,
     /// Keys that left because their deadline had passed.
     pub expired_keys: u64,
+    /// Elements of collections that left because their deadline had passed.
+    pub expired_elements: u64,
     /// Keys that left because memory was needed.
     pub evicted_keys: u64,
 }
@@ -53,6 +70,7 @@ impl Counters {
         self.misses += other.misses;
         self.expiration_misses += other.expiration_misses;
         self.expired_keys += other.expired_keys;
+        self.expired_elements += other.expired_elements;
         self.evicted_keys += other.evicted_keys;
     }
 }
@@ -105,6 +123,8 @@ pub struct ExpiryFacts {
 pub struct Expired {
     /// Keys removed.
     pub keys: u32,
+    /// Keys and elements that were dead and are gone.
+    pub count: u32,
     /// Their bytes.
     pub bytes: u64,
     /// More is due now: call again soon.

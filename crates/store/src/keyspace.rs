@@ -1,7 +1,9 @@
 //! All shards, what they share, and the work that no command asks for.
 
+use crate::collection::Scene;
 use crate::event::Event;
 use crate::facts::{Counters, DbFacts, Expired, ExpiryFacts, MemoryFacts};
+use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::object::Object;
 use crate::shard::Locked;
@@ -55,6 +57,7 @@ pub(crate) struct Shared {
     notify: AtomicBool,
     event_count: AtomicU64,
     turn: AtomicUsize,
+    pub limits: Limits,
     settings: Mutex<Settings>,
     settings_number: AtomicU64,
     expiry: ExpirySpec,
@@ -72,6 +75,15 @@ impl Shared {
     /// Counts up, to spread over all shards what could begin at any.
     pub fn next_turn(&self) -> usize {
         self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What a collection is told at an instant.
+    #[inline]
+    pub fn scene(&self, now: Tick) -> Scene<'_> {
+        Scene {
+            now,
+            limits: &self.limits,
+        }
     }
 
     /// The next event's number.
@@ -159,6 +171,7 @@ impl Keyspace {
                 notify: AtomicBool::new(false),
                 event_count: AtomicU64::new(0),
                 turn: AtomicUsize::new(0),
+                limits: Limits::default(),
                 settings: Mutex::new(Settings {
                     name: options.policy.clone(),
                     choice,
@@ -188,6 +201,11 @@ impl Keyspace {
     #[inline]
     pub fn shard_of(&self, key: &Key<'_>) -> usize {
         key.hash as usize & (self.cells.len() - 1)
+    }
+
+    /// Up to where collections are packed.
+    pub fn limits(&self) -> &Limits {
+        &self.shared.limits
     }
 
     /// Whether the keyspace collects events: its own `expired` and `evicted`, and those of
@@ -280,25 +298,28 @@ impl Keyspace {
         }
     }
 
-    /// Removes what is dead in one shard, in the order of the deadlines, in about `steps` steps (an
-    /// entry looked at or removed, an empty bucket passed). `report` is told each deadline.
+    /// Removes what is dead in one shard, keys and elements, in the order of the deadlines, in about
+    /// `steps` steps (an entry or element looked at or removed, an empty bucket passed). `report` is
+    /// told each deadline and how many had it.
     pub fn expire(
         &self,
         shard: usize,
         now: Tick,
         steps: u32,
         events: &mut Vec<Event>,
-        report: &mut dyn FnMut(Tick),
+        report: &mut dyn FnMut(Tick, u32),
     ) -> Expired {
         let mut locked = self.guard(shard);
         let mut expired = Expired::default();
         let used_before = locked.used_bytes();
         let mut budget = Budget(steps);
         locked.follow_clock(now);
-        expired.more = locked.expire(now, &mut budget, &self.shared, &mut |deadline| {
-            expired.keys += 1;
-            report(deadline);
+        let keys_before = locked.counters.expired_keys;
+        expired.more = locked.expire(now, &mut budget, &self.shared, &mut |deadline, count| {
+            expired.count += count;
+            report(deadline, count);
         });
+        expired.keys = (locked.counters.expired_keys - keys_before) as u32;
         expired.bytes = used_before.saturating_sub(locked.used_bytes());
         expired.next_due = locked.next_due();
         self.publish_due(shard, &locked);

@@ -4,25 +4,36 @@
 //! and commands run on it. Each shard holds its part of every database: a [`cache::Shard`] with its
 //! own table, arena, policy and expiry index.
 //!
+//! Collections are values of their own (`types/`): few elements are packed into one run of bytes, many
+//! lie in pages (`elements/`). Each element may have a deadline; the entry that holds a collection is
+//! filed under the earliest of them and of its own.
+//!
 //! Deliberately absent: sockets, protocol, clock, threads. The server hands in `now`, drives
 //! [`Keyspace::expire`] and [`Keyspace::tend`], and takes out [`Event`]s.
 //!
 //! Start reading with `keyspace.rs`, then `view.rs`.
 #![forbid(unsafe_code)]
 
+mod collection;
+mod elements;
 mod event;
 mod eviction;
 mod facts;
 pub mod hyperloglog;
 mod keyspace;
+mod limits;
 mod memory;
 mod object;
 mod shard;
+mod types;
 mod view;
 mod whole;
 
+pub use collection::Scene;
 pub use event::{Class, Event};
-pub use facts::{Counters, DbFacts, EntryFacts, Expired, ExpiryFacts, Kind, MemoryFacts};
+pub use facts::{Counters, DbFacts, Encoding, EntryFacts, Expired, ExpiryFacts, Kind, MemoryFacts};
 pub use keyspace::{DATABASES, Keyspace, Options};
+pub use limits::Limits;
 pub use policy::Tick;
-pub use view::{Key, NewDeadline, View, WrongType};
+pub use types::{Hash, List, Set, SortedSet};
+pub use view::{Edited, Key, NewDeadline, View, WrongType};

@@ -1,21 +1,183 @@
-//! Values that live outside the arena.
+//! What an entry holds: the tags of what lies in its block, and the objects that live outside.
 
-use cache::Outside;
+use crate::collection::{Collection, Deadlines, Expired, Scene};
+use crate::event::Class;
+use crate::facts::{Encoding, Kind};
+use crate::types::{Hash, List, Set, SortedSet};
+use cache::{Outside, Value};
+use policy::{Budget, Tick};
 
-/// The tag of an inline string.
+/// An inline string.
 pub(crate) const TAG_STRING: u8 = 1;
+/// A packed hash.
+pub(crate) const TAG_HASH: u8 = 2;
+/// A packed hash whose fields have deadlines.
+pub(crate) const TAG_HASH_TTL: u8 = 3;
+/// A packed set.
+pub(crate) const TAG_SET: u8 = 4;
+/// A packed set whose members have deadlines.
+pub(crate) const TAG_SET_TTL: u8 = 5;
+/// A set of integers.
+pub(crate) const TAG_INTSET: u8 = 6;
+/// A packed sorted set.
+pub(crate) const TAG_SORTED_SET: u8 = 7;
+/// A packed sorted set whose members have deadlines.
+pub(crate) const TAG_SORTED_SET_TTL: u8 = 8;
+/// A packed list.
+pub(crate) const TAG_LIST: u8 = 9;
 
-/// A value too large for a block.
-#[derive(Clone, Debug)]
+/// A value, where it is on the heap: too large for a block, or at work.
+#[derive(Debug)]
 pub(crate) enum Object {
     /// A string, with room to grow when it grows by APPEND or SETRANGE.
     String(Vec<u8>),
+    /// A hash.
+    Hash(Hash),
+    /// A set.
+    Set(Set),
+    /// A sorted set.
+    SortedSet(SortedSet),
+    /// A list.
+    List(List),
+}
+
+/// Asks the collection in an object; another answer for a string.
+macro_rules! ask {
+    ($object:expr, $bytes:ident => $plain:expr, $collection:ident => $answer:expr) => {
+        match $object {
+            Object::String($bytes) => $plain,
+            Object::Hash($collection) => $answer,
+            Object::Set($collection) => $answer,
+            Object::SortedSet($collection) => $answer,
+            Object::List($collection) => $answer,
+        }
+    };
+}
+
+/// The type that a tag stands for.
+fn kind_of_tag(tag: u8) -> Kind {
+    match tag {
+        TAG_STRING => Kind::String,
+        TAG_HASH | TAG_HASH_TTL => Kind::Hash,
+        TAG_SET | TAG_SET_TTL | TAG_INTSET => Kind::Set,
+        TAG_SORTED_SET | TAG_SORTED_SET_TTL => Kind::SortedSet,
+        TAG_LIST => Kind::List,
+        _ => unreachable!("no value has this tag"),
+    }
+}
+
+/// The type of a value.
+pub(crate) fn kind_of(value: &Value<'_, Object>) -> Kind {
+    fn kind<C: Collection>(_: &C) -> Kind {
+        C::KIND
+    }
+    match value {
+        Value::Inline(tag, _) => kind_of_tag(*tag),
+        Value::Outside(object) => ask!(object, _b => Kind::String, c => kind(c)),
+    }
+}
+
+/// How a value is held.
+pub(crate) fn encoding_of(value: &Value<'_, Object>) -> Encoding {
+    let tag = match value {
+        Value::Inline(tag, _) => Some(*tag),
+        Value::Outside(object) => object.inline().map(|(tag, _)| tag),
+    };
+    match tag {
+        None => Encoding::Large,
+        Some(TAG_STRING) => Encoding::Bytes,
+        Some(TAG_INTSET) => Encoding::Integers,
+        Some(_) => Encoding::Packed,
+    }
+}
+
+/// Whether a value has elements with deadlines, and so keeps the key's own deadline itself.
+pub(crate) fn has_deadlines(value: &Value<'_, Object>) -> bool {
+    match value {
+        Value::Inline(tag, _) => {
+            matches!(*tag, TAG_HASH_TTL | TAG_SET_TTL | TAG_SORTED_SET_TTL)
+        }
+        Value::Outside(object) => object.deadlines().is_some(),
+    }
+}
+
+impl Object {
+    /// The value that an entry holds inline, at work.
+    pub fn unpack(tag: u8, bytes: Vec<u8>) -> Object {
+        match kind_of_tag(tag) {
+            Kind::String => Object::String(bytes),
+            Kind::Hash => Object::Hash(Hash::unpack(tag, bytes)),
+            Kind::Set => Object::Set(Set::unpack(tag, bytes)),
+            Kind::SortedSet => Object::SortedSet(SortedSet::unpack(tag, bytes)),
+            Kind::List => Object::List(List::unpack(tag, bytes)),
+        }
+    }
+
+    /// Its bytes and their tag, when it is one run of bytes.
+    pub fn inline(&self) -> Option<(u8, &[u8])> {
+        ask!(self, bytes => Some((TAG_STRING, bytes)), c => c.inline())
+    }
+
+    /// The buffer of its bytes, to be used again.
+    pub fn into_bytes(self) -> Vec<u8> {
+        ask!(self, bytes => bytes, c => c.into_bytes())
+    }
+
+    /// Gives back what it has to spare.
+    pub fn trim(&mut self) {
+        ask!(self, bytes => bytes.shrink_to_fit(), c => c.trim());
+    }
+
+    /// Another one with the same content, but for the key's own deadline.
+    pub fn duplicate(&self, scene: &Scene<'_>) -> Object {
+        ask!(self, bytes => Object::String(bytes.clone()), c => c.duplicate(scene).into_object())
+    }
+
+    /// Whether a collection has lost its last element.
+    pub fn is_empty_collection(&self) -> bool {
+        ask!(self, _b => false, c => c.is_void())
+    }
+
+    /// Whether all that it holds is dead.
+    pub fn is_dead(&self, now: Tick) -> bool {
+        ask!(self, _b => false, c => c.is_dead(now))
+    }
+
+    /// Its deadlines, when elements have some.
+    pub fn deadlines(&self) -> Option<Deadlines> {
+        ask!(self, _b => None, c => c.deadlines())
+    }
+
+    /// Keeps the key's own deadline; only while elements have some.
+    pub fn set_own(&mut self, own: Option<Tick>) {
+        ask!(self, _b => {}, c => c.set_own(own));
+    }
+
+    /// Removes dead elements, a step of the budget each.
+    pub fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
+        ask!(self, _b => {}, c => c.purge(now, budget, expired));
+    }
+
+    /// The class and the name of the event that elements have expired.
+    pub fn expired_event(&self) -> (Class, &'static str) {
+        fn event<C: Collection>(_: &C) -> (Class, &'static str) {
+            C::EXPIRED
+        }
+        ask!(self, _b => (Class::Expired, "expired"), c => event(c))
+    }
+
+    /// Panics when it contradicts itself.
+    pub fn check(&self) {
+        ask!(self, _b => {}, c => c.check());
+    }
 }
 
 impl Outside for Object {
     fn heap_bytes(&self) -> usize {
-        match self {
-            Object::String(bytes) => bytes.capacity(),
-        }
+        ask!(self, bytes => bytes.capacity(), c => c.heap_bytes())
+    }
+
+    fn dismantle(&mut self, steps: u32) -> bool {
+        ask!(self, _b => false, c => c.dismantle(steps))
     }
 }

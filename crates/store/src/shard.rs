@@ -4,11 +4,16 @@ use crate::event::{Class, Event, Queue};
 use crate::facts::Counters;
 use crate::keyspace::{DATABASES, Db, Shared};
 use crate::memory::SLACK_BYTES;
-use crate::object::Object;
+use crate::object::{Object, has_deadlines};
+use cache::Outside;
 use policy::{Budget, Due, Eviction, ExpiryIndex, Facts, Slot, Tick};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+mod rework;
+
+pub(crate) use rework::{Filing, Reworked, file, is_dead, own_deadline};
 
 /// A watched key: its database and its bytes.
 pub(crate) type WatchedKey = (u8, Box<[u8]>);
@@ -22,6 +27,8 @@ const BYTES_PER_STEP: usize = 32;
 const EVICT_STEPS_MAX: u32 = 1 << 15;
 /// Large values dropped at once.
 const GRAVES_AT_ONCE: usize = 64;
+/// Steps that one collection gets before it goes behind others that are due.
+const PURGE_STEPS: u32 = 256;
 /// Writes between two looks at the share that entries have in a shard's memory.
 const RESHARE_WRITES: u32 = 4096;
 
@@ -33,6 +40,8 @@ pub(crate) struct Locked {
     pub counters: Counters,
     /// Large values that wait to be dropped outside the lock, some at a time.
     pub graves: Vec<Object>,
+    /// Those of many parts, which are taken apart in steps.
+    pub ruins: Vec<Object>,
     /// Flushed databases that wait to be taken apart in steps.
     #[expect(clippy::vec_box, reason = "they come in boxes and need no move")]
     pub flushed: Vec<Box<Db>>,
@@ -50,6 +59,8 @@ pub(crate) struct Locked {
     pub settings: u64,
     /// The last instant of background work.
     seen: Tick,
+    /// Bytes of a collection at work.
+    scratch: Vec<u8>,
 }
 
 impl Locked {
@@ -142,19 +153,27 @@ impl Locked {
             .min()
     }
 
+    /// Keeps what an entry no longer holds until there is time to drop it.
+    pub fn bury(&mut self, object: Option<Object>) {
+        match object {
+            Some(object) if object.inline().is_none() => self.ruins.push(object),
+            object => self.graves.extend(object),
+        }
+    }
+
     /// Removes an entry and does all that follows from why it leaves.
     pub fn leave(&mut self, db: u8, slot: Slot, why: Why, shared: &Shared) {
         let is_told = shared.is_notifying() && why != Why::Deleted;
         let data = self.dbs[db as usize].as_mut().expect("the entry is in it");
         let key = (is_told || !self.watched.is_empty()).then(|| data.entries.key(slot).to_vec());
         let object = match why {
-            Why::Deleted | Why::Met => data.delete(slot),
-            Why::Popped => data.forget_expired(slot),
+            Why::Deleted | Why::Met | Why::Emptied(Filing::Kept) => data.delete(slot),
+            Why::Popped | Why::Emptied(Filing::Popped) => data.forget_expired(slot),
             Why::Evicted => data.forget_evicted(slot),
         };
-        self.graves.extend(object);
+        self.bury(object);
         let (class, name) = match why {
-            Why::Deleted => (Class::Generic, "del"),
+            Why::Deleted | Why::Emptied(_) => (Class::Generic, "del"),
             Why::Met | Why::Popped => {
                 self.counters.expired_keys += 1;
                 (Class::Expired, "expired")
@@ -167,14 +186,18 @@ impl Locked {
         let Some(key) = key else { return };
         self.touched(db, &key);
         if is_told {
-            let event = Event {
-                db,
-                class,
-                name,
-                key,
-            };
-            self.events.push((shared.next_event(), event));
+            self.tell(db, class, name, key, shared);
         }
+    }
+
+    fn tell(&mut self, db: u8, class: Class, name: &'static str, key: Vec<u8>, shared: &Shared) {
+        let event = Event {
+            db,
+            class,
+            name,
+            key,
+        };
+        self.events.push((shared.next_event(), event));
     }
 
     /// Evicts while the sum is over its bound, from the given database first; the more the larger the
@@ -213,7 +236,7 @@ impl Locked {
         now: Tick,
         budget: &mut Budget,
         shared: &Shared,
-        report: &mut dyn FnMut(Tick),
+        report: &mut dyn FnMut(Tick, u32),
     ) -> bool {
         loop {
             let due = |d: &Option<Box<Db>>| d.as_ref().and_then(|d| d.expiry().next_due());
@@ -226,8 +249,15 @@ impl Locked {
             }
             let data = self.dbs[db].as_mut().expect("it has a next_due");
             match data.pop_expired(now, budget) {
+                Due::Slot(slot) if has_deadlines(&data.value(slot)) => {
+                    let mut slice = Budget(budget.0.min(PURGE_STEPS));
+                    budget.0 -= slice.0;
+                    let filing = Filing::Popped;
+                    self.lapse(db as u8, slot, filing, now, &mut slice, shared, report);
+                    budget.0 += slice.0;
+                }
                 Due::Slot(slot) => {
-                    report(data.entries.deadline(slot).expect("it expired"));
+                    report(data.entries.deadline(slot).expect("it expired"), 1);
                     self.leave(db as u8, slot, Why::Popped, shared);
                     self.account(db as u8, shared);
                 }
@@ -268,6 +298,7 @@ impl Locked {
         for (db, bytes) in self.dbs.iter_mut().zip(self.db_bytes) {
             if let Some(db) = db {
                 db.check();
+                rework::check(db);
             } else {
                 assert_eq!(bytes, 0);
             }
@@ -295,6 +326,12 @@ impl Locked {
             more |= data.compact(steps);
             self.account(db as u8, shared);
         }
+        if let Some(object) = self.ruins.last_mut() {
+            if !object.dismantle(steps) {
+                self.ruins.pop();
+            }
+            more |= !self.ruins.is_empty();
+        }
         if let Some(db) = self.flushed.last_mut() {
             if !db.entries.dismantle(steps) {
                 self.flushed.pop();
@@ -316,6 +353,8 @@ pub(crate) enum Why {
     Popped,
     /// The policy handed it out.
     Evicted,
+    /// A collection lost its last element to time.
+    Emptied(Filing),
 }
 
 /// What counts against the bound: all that is in use, and what is set aside for ghosts to come.

@@ -5,13 +5,20 @@
 use crate::event::{Class, Event, Queue};
 use crate::facts::{EntryFacts, Kind};
 use crate::keyspace::{Db, Keyspace};
-use crate::object::{Object, TAG_STRING};
-use crate::shard::{Locked, Why};
+use crate::object::{Object, TAG_STRING, encoding_of, has_deadlines, kind_of};
+use crate::shard::{Filing, Locked, Reworked, Why, own_deadline};
 use cache::{NewValue, Value};
-use policy::{Facts, Slot, Tick};
+use policy::{Budget, Facts, Slot, Tick};
 use std::sync::Arc;
 use std::sync::MutexGuard;
 use std::sync::atomic::AtomicBool;
+
+mod collections;
+
+pub use collections::Edited;
+
+/// Steps that a command spends on dead elements of a collection that it meets.
+const PURGE_STEPS: u32 = 64;
 
 /// A key as a command names it. [`Keyspace::key`] makes it.
 #[derive(Clone, Copy, Debug)]
@@ -58,12 +65,8 @@ fn string_of<'a>(value: Value<'a, Object>) -> Result<&'a [u8], WrongType> {
     match value {
         Value::Inline(TAG_STRING, bytes) => Ok(bytes),
         Value::Outside(Object::String(bytes)) => Ok(bytes),
-        Value::Inline(..) => Err(WrongType),
+        _ => Err(WrongType),
     }
-}
-
-pub(crate) fn kind_of(_value: &Value<'_, Object>) -> Kind {
-    Kind::String
 }
 
 /// A string as an entry shall hold it, over a key.
@@ -133,7 +136,7 @@ impl<'a> View<'a> {
     #[inline]
     fn live_or_dead(&mut self, key: &Key<'_>) -> Result<Slot, bool> {
         let now = self.now;
-        let (space, _, locked) = self.parts(key);
+        let (_, _, locked) = self.parts(key);
         let db = locked.dbs[key.db as usize].as_mut().ok_or(false)?;
         let slot = db.find(key.hash, key.bytes).ok_or(false)?;
         if db
@@ -142,11 +145,23 @@ impl<'a> View<'a> {
             .deadline
             .is_some_and(|deadline| now > deadline)
         {
-            locked.leave(key.db, slot, Why::Met, space.shared());
-            locked.account(key.db, space.shared());
-            return Err(true);
+            return self.lapsed(key, slot).ok_or(true);
         }
         Ok(slot)
+    }
+
+    /// The slot of an entry whose filed deadline has passed, after its dead elements or all of it have
+    /// gone.
+    #[cold]
+    fn lapsed(&mut self, key: &Key<'_>, slot: Slot) -> Option<Slot> {
+        let now = self.now;
+        let (space, shard, locked) = self.parts(key);
+        let shared = space.shared();
+        let mut budget = Budget(PURGE_STEPS);
+        let (kept, db) = (Filing::Kept, key.db);
+        let slot = locked.lapse(db, slot, kept, now, &mut budget, shared, &mut |_, _| {})?;
+        space.publish_deadline(shard, db, locked);
+        Some(slot)
     }
 
     /// The database that a live slot was found in.
@@ -218,25 +233,27 @@ impl<'a> View<'a> {
     /// `None`: no such key; `Some(None)`: it has no deadline. Neither counts nor tells.
     pub fn deadline(&mut self, key: &Key<'_>) -> Option<Option<Tick>> {
         let slot = self.live(key)?;
-        Some(self.db(key).entries.shape(slot).deadline)
+        Some(own_deadline(self.db(key), slot))
     }
 
     /// Facts about one entry.
     pub fn facts(&mut self, key: &Key<'_>) -> Option<EntryFacts> {
         let slot = self.live(key)?;
         let db = self.db(key);
-        let deadline = db.entries.shape(slot).deadline;
+        let deadline = own_deadline(db, slot);
         let (policies, index) = db.algorithm_bytes();
         let keys = db.entries.len() as u64;
         let mut shared = (db.entries.table_bytes() + policies) / keys;
-        if deadline.is_some() {
+        if db.entries.shape(slot).deadline.is_some() {
             shared += index / db.entries.deadlines() as u64;
         }
         let bytes = db.entries.weight_of(slot) as usize + shared as usize;
-        let kind = kind_of(&db.value(slot));
+        let value = db.value(slot);
+        let (kind, encoding) = (kind_of(&value), encoding_of(&value));
         let (idle_ms, frequency) = db.usage(slot);
         Some(EntryFacts {
             kind,
+            encoding,
             bytes,
             idle_ms,
             frequency,
@@ -261,24 +278,33 @@ impl<'a> View<'a> {
     }
 
     fn put(&mut self, key: &Key<'_>, value: NewValue<'_, Object>, deadline: NewDeadline) {
-        let (now, value_bytes) = (self.now, value.len());
         let found = self.live(key);
-        let (space, shard, locked) = self.parts(key);
-        let shared = space.shared();
         let at = match (deadline, found) {
             (NewDeadline::At(deadline), _) => Some(deadline.min(Tick::MAX)),
-            (NewDeadline::Keep, Some(slot)) => locked.dbs[key.db as usize]
-                .as_ref()
-                .and_then(|d| d.entries.shape(slot).deadline),
+            (NewDeadline::Keep, Some(slot)) => own_deadline(self.db(key), slot),
             _ => None,
         };
+        self.put_at(key, found, value, at);
+    }
+
+    /// Stores a value over the entry that was found, or a new one, filed under a deadline.
+    fn put_at(
+        &mut self,
+        key: &Key<'_>,
+        found: Option<Slot>,
+        value: NewValue<'_, Object>,
+        at: Option<Tick>,
+    ) {
+        let (now, value_bytes) = (self.now, value.len());
+        let (space, shard, locked) = self.parts(key);
+        let shared = space.shared();
         let db =
             locked.dbs[key.db as usize].get_or_insert_with(|| shared.new_db(shard, key.db, now));
         cache::Entries::begin(&mut db.entries, now);
         if let Some(slot) = found {
             let (slot, dropped) = db.change(slot, value, at);
             db.hit(slot);
-            locked.graves.extend(dropped);
+            locked.bury(dropped);
             locked.make_room(key.db, value_bytes, shared);
         } else {
             let weight = (key.bytes.len() + value_bytes + 8) as u32;
@@ -307,8 +333,11 @@ impl<'a> View<'a> {
         if let Some(slot) = found {
             match self.db(key).value(slot) {
                 Value::Inline(TAG_STRING, value) => bytes.extend_from_slice(value),
-                Value::Inline(..) => return Err(WrongType),
                 Value::Outside(Object::String(_)) => return Ok(self.edit_large(key, slot, edit)),
+                _ => {
+                    self.scratch = bytes;
+                    return Err(WrongType);
+                }
             }
         }
         let result = edit(&mut bytes);
@@ -333,7 +362,9 @@ impl<'a> View<'a> {
         self.hit(key, slot);
         let mut added = 0;
         let result = self.db(key).edit_outside(slot, |object| {
-            let Object::String(bytes) = object;
+            let Object::String(bytes) = object else {
+                unreachable!("the caller has looked")
+            };
             let before = bytes.capacity();
             let result = edit(bytes);
             added = bytes.capacity().saturating_sub(before);
@@ -372,71 +403,21 @@ impl<'a> View<'a> {
         let Some(slot) = self.live(key) else {
             return false;
         };
-        let deadline = deadline.map(|d| d.min(Tick::MAX));
+        let mut deadline = deadline.map(|d| d.min(Tick::MAX));
         let now = self.now;
         let db = self.db(key);
         cache::Entries::begin(&mut db.entries, now);
-        db.change(slot, NewValue::Same, deadline);
+        if has_deadlines(&db.value(slot)) {
+            let locked = self.parts(key).2;
+            let work = |_: &mut Object| Some(());
+            let worked = locked.rework((key.db, slot), Filing::Kept, deadline, now, work);
+            if let Some(((), Reworked::Stays(_, filed))) = worked {
+                deadline = filed;
+            }
+        } else {
+            db.change(slot, NewValue::Same, deadline);
+        }
         self.written(key, deadline);
-        true
-    }
-
-    /// Copies an entry of any type with its deadline over `to`, which may lie in another shard or
-    /// database; false when there was none.
-    pub fn copy(&mut self, from: &Key<'_>, to: &Key<'_>) -> bool {
-        let Some(slot) = self.live(from) else {
-            return false;
-        };
-        let db = self.db(from);
-        let deadline = db
-            .entries
-            .shape(slot)
-            .deadline
-            .map_or(NewDeadline::Clear, NewDeadline::At);
-        match db.value(slot) {
-            Value::Inline(tag, bytes) => {
-                let bytes = bytes.to_vec();
-                self.put_inline(to, tag, &bytes, deadline);
-            }
-            Value::Outside(object) => {
-                let object = object.clone();
-                self.put(to, NewValue::Outside(object), deadline);
-            }
-        }
-        true
-    }
-
-    fn put_inline(&mut self, to: &Key<'_>, tag: u8, bytes: &[u8], deadline: NewDeadline) {
-        debug_assert_eq!(tag, TAG_STRING);
-        self.put(to, new_string(to.bytes, bytes), deadline);
-    }
-
-    /// Moves an entry of any type with its deadline over `to`; false when there was none.
-    pub fn rename(&mut self, from: &Key<'_>, to: &Key<'_>) -> bool {
-        let Some(slot) = self.live(from) else {
-            return false;
-        };
-        let (space, _, locked) = self.parts(from);
-        let db = locked.dbs[from.db as usize]
-            .as_mut()
-            .expect("a slot was found in it");
-        let deadline = db
-            .entries
-            .shape(slot)
-            .deadline
-            .map_or(NewDeadline::Clear, NewDeadline::At);
-        let inline = match db.value(slot) {
-            Value::Inline(tag, bytes) => Some((tag, bytes.to_vec())),
-            Value::Outside(_) => None,
-        };
-        let object = db.delete(slot);
-        locked.touched(from.db, from.bytes);
-        locked.account(from.db, space.shared());
-        match (inline, object) {
-            (Some((tag, bytes)), _) => self.put_inline(to, tag, &bytes, deadline),
-            (None, Some(object)) => self.put(to, NewValue::Outside(object), deadline),
-            (None, None) => unreachable!("a value is inline or outside"),
-        }
         true
     }
 

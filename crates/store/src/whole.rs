@@ -2,7 +2,9 @@
 
 use crate::facts::Kind;
 use crate::keyspace::DATABASES;
-use crate::view::{View, kind_of};
+use crate::object::kind_of;
+use crate::shard::is_dead;
+use crate::view::View;
 use cache::TablePosition;
 use policy::Facts;
 
@@ -36,12 +38,7 @@ impl View<'_> {
         while let Some(locked) = guards.get(shard) {
             if let Some(data) = locked.db(db) {
                 let next = data.entries.scan(at, count.saturating_sub(told), |slot| {
-                    if data
-                        .entries
-                        .shape(slot)
-                        .deadline
-                        .is_none_or(|deadline| now <= deadline)
-                    {
+                    if !is_dead(data, slot, now) {
                         told += 1;
                         each(data.entries.key(slot), kind_of(&data.value(slot)));
                     }
@@ -78,11 +75,7 @@ impl View<'_> {
                 is_here
             })?;
             if let Some(slot) = data.entries.sample(state.rotate_left(32))
-                && data
-                    .entries
-                    .shape(slot)
-                    .deadline
-                    .is_none_or(|deadline| now <= deadline)
+                && !is_dead(data, slot, now)
             {
                 return Some(data.entries.key(slot).to_vec());
             }

@@ -260,7 +260,7 @@ impl Run {
                 for shard in 0..self.space.shard_count() {
                     let (mut events, mut deadlines) = (vec![], vec![]);
                     let now = Tick(self.now);
-                    let report = &mut |d: Tick| deadlines.push(d);
+                    let report = &mut |d: Tick, _| deadlines.push(d);
                     self.space.expire(shard, now, steps, &mut events, report);
                     assert!(deadlines.is_sorted() && deadlines.iter().all(|d| *d < now));
                     self.collect(events);
@@ -322,7 +322,7 @@ impl Run {
             let mut events = vec![];
             while self
                 .space
-                .expire(shard, Tick(self.now), 7, &mut events, &mut |_| ())
+                .expire(shard, Tick(self.now), 7, &mut events, &mut |_, _| ())
                 .more
             {}
             let due = self.space.next_due(shard);
@@ -520,7 +520,7 @@ fn a_sampling_index_gives_back_what_is_dead_in_the_end() {
         now.0 += 10;
         for shard in 0..space.shard_count() {
             if space.next_due(shard).is_some_and(|due| due <= now) {
-                space.expire(shard, now, 500, &mut vec![], &mut |_| ());
+                space.expire(shard, now, 500, &mut vec![], &mut |_, _| ());
             }
         }
     }
@@ -552,7 +552,7 @@ fn what_deleted_keys_leave_in_the_index_is_swept_up() {
     for shard in 0..space.shard_count() {
         while space.tend(shard, now, 100, &mut vec![]) {}
         while space.next_due(shard).is_some_and(|due| due <= now) {
-            space.expire(shard, now, 500, &mut vec![], &mut |_| ());
+            space.expire(shard, now, 500, &mut vec![], &mut |_, _| ());
         }
     }
     space.check();
@@ -602,7 +602,7 @@ fn a_clock_that_goes_forward_and_back_stops_no_index() {
         let shards = 0..space.shard_count();
         let later = Tick(start.0 + DECADE_MS);
         for shard in shards.clone() {
-            space.expire(shard, later, 10, &mut vec![], &mut |_| ());
+            space.expire(shard, later, 10, &mut vec![], &mut |_, _| ());
             space.tend(shard, start, 100, &mut vec![]);
         }
         let mut now = start;
@@ -610,7 +610,7 @@ fn a_clock_that_goes_forward_and_back_stops_no_index() {
             now.0 += 50;
             for shard in shards.clone() {
                 if space.next_due(shard).is_some_and(|due| due <= now) {
-                    space.expire(shard, now, 5_000, &mut vec![], &mut |_| ());
+                    space.expire(shard, now, 5_000, &mut vec![], &mut |_, _| ());
                 }
             }
         }

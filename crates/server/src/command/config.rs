@@ -4,7 +4,7 @@ use super::{Ctx, Keys, Spec, flag, help, refuse_subcommand};
 use crate::config::{Id, Param, TABLE as SETTINGS, Value, find, value};
 use crate::glob;
 use crate::logging;
-use crate::state::Server;
+use crate::state::{LIMITS, Server};
 use wire::Args;
 
 /// This family's commands.
@@ -161,6 +161,7 @@ fn apply(server: &Server, id: Id) -> Result<(), String> {
             logging::set_level(&level.unwrap_or_default());
         }
         Id::SlowlogMaxLen => server.slowlog.shrink(server.config.number(id) as usize),
+        id if LIMITS.iter().any(|(limit, _)| *limit == id) => server.heed_settings(),
         _ => {}
     }
     Ok(())

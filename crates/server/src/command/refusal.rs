@@ -1,7 +1,7 @@
 //! Why a command is refused, in Redis's words; and how a command that may be refused is run.
 
 use super::Ctx;
-use store::{Class, Key, WrongType};
+use store::{Class, Edited, Key, WrongType};
 use wire::{Args, Reply};
 
 /// Why a command was not carried out.
@@ -85,6 +85,24 @@ impl Ctx<'_, '_> {
     #[inline]
     pub fn missed(&mut self, key: &Key<'_>) {
         self.view.notify(Class::KeyMiss, "keymiss", key);
+    }
+
+    /// Tells listeners of an edit: the key's birth, the event, the key's end.
+    #[inline]
+    pub fn edited<R>(
+        &mut self,
+        key: &Key<'_>,
+        edited: &Edited<R>,
+        class: Class,
+        name: &'static str,
+    ) {
+        if edited.is_new {
+            self.view.notify(Class::New, "new", key);
+        }
+        self.view.notify(class, name, key);
+        if edited.is_gone {
+            self.view.notify(Class::Generic, "del", key);
+        }
     }
 
     /// Whether a write of this key should tell listeners that it is new. Looks it up only when

@@ -98,6 +98,14 @@ settings! {
     Expiry "expiry", Index, "wheel", false, "The index that finds keys whose deadline has passed.";
     NotifyKeyspaceEvents "notify-keyspace-events", Events, "", true, "Which events of keys are published: K E g $ l s h z x e t d m n, A for all but m and n.";
     HllSparseMaxBytes "hll-sparse-max-bytes", Bytes(0, MAX), "3000", true, "Bytes up to which a HyperLogLog stays in its sparse form.";
+    HashMaxEntries "hash-max-listpack-entries" or "hash-max-ziplist-entries", Int(0, MAX), "512", true, "Fields up to which a hash is packed.";
+    HashMaxValue "hash-max-listpack-value" or "hash-max-ziplist-value", Int(0, MAX), "64", true, "Bytes of a field or value up to which a hash is packed.";
+    SetMaxIntegers "set-max-intset-entries", Int(0, MAX), "512", true, "Members up to which a set of integers is packed.";
+    SetMaxEntries "set-max-listpack-entries", Int(0, MAX), "128", true, "Members up to which a set is packed.";
+    SetMaxValue "set-max-listpack-value", Int(0, MAX), "64", true, "Bytes of a member up to which a set is packed.";
+    ZsetMaxEntries "zset-max-listpack-entries" or "zset-max-ziplist-entries", Int(0, MAX), "128", true, "Members up to which a sorted set is packed.";
+    ZsetMaxValue "zset-max-listpack-value" or "zset-max-ziplist-value", Int(0, MAX), "64", true, "Bytes of a member up to which a sorted set is packed.";
+    ListMaxSize "list-max-listpack-size" or "list-max-ziplist-size", Int(-5, MAX), "-2", true, "Elements of a piece of a list; -1 to -5: its bytes, 4 to 64 KiB.";
     SlowlogLogSlowerThan "slowlog-log-slower-than", Int(-1, MAX), "10000", true, "Microseconds from which a command is kept in SLOWLOG; -1 means none.";
     SlowlogMaxLen "slowlog-max-len", Int(0, 1_000_000), "128", true, "Entries that SLOWLOG keeps.";
     LatencyMonitorThreshold "latency-monitor-threshold", Int(0, MAX), "0", true, "Milliseconds from which LATENCY keeps an event; 0 means off.";

@@ -205,6 +205,7 @@ fn keys(report: &mut Report<'_>) {
     let counters = report.server.keyspace.counters();
     report.field("expired_subkeys", 0);
     report.field("expired_keys", counters.expired_keys);
+    report.field("expired_subkeys", counters.expired_elements);
     report.field("expired_stale_perc", "0.00");
     report.field("expired_time_cap_reached_count", 0);
     let expiry_ms = stats.sum(|worker| &worker.expiry_micros) / 1000;
@@ -370,6 +371,7 @@ pub(super) fn expiry(report: &mut Report<'_>) {
     report.field("expiry_lag_us_max", lag.max);
     report.field("expired_per_second", server.stats.rates().expired_keys);
     report.field("expired_keys", counters.expired_keys);
+    report.field("expired_subkeys", counters.expired_elements);
     report.field("keyspace_expiration_misses", counters.expiration_misses);
     let slices = server.stats.workers.iter();
     let longest = slices.map(|worker| worker.expiry_slice_us_max.load(Relaxed));

@@ -54,7 +54,7 @@ fn crowd(policy: &str, expiry: &str, seed: u64) {
         if chance.below(20) == 0 {
             for shard in 0..options.shards {
                 let space = &server.keyspace;
-                space.expire(shard, now, 200, &mut events, &mut |deadline| {
+                space.expire(shard, now, 200, &mut events, &mut |deadline, _| {
                     assert!(deadline < now);
                 });
                 space.tend(shard, now, 200, &mut events);

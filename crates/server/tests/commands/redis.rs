@@ -5,7 +5,7 @@
 //! Skipped with a line where there is no `redis-server` (Debian's 7.0 is what the marks are made for).
 
 use crate::script::{Bench, Step, parse, render, sorted, words};
-use server::command::{Keys, Spec, bitmap, flag, hyperloglog, key, string};
+use server::command::{Keys, Spec, bitmap, flag, hash, hyperloglog, key, string};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -267,10 +267,19 @@ fn redis_describes_commands_on_keys_alike() {
     let Some(redis) = Redis::start() else { return };
     let mut peer = Peer::new(&redis, Protocol::Resp2);
     let mut compared = 0;
-    let families = [string::TABLE, key::TABLE, bitmap::TABLE, hyperloglog::TABLE];
+    let families = [
+        string::TABLE,
+        key::TABLE,
+        bitmap::TABLE,
+        hyperloglog::TABLE,
+        hash::TABLE,
+    ];
     for spec in families.into_iter().flatten() {
         // Those that are newer, and those of which Redis describes the subcommands instead.
-        if spec.since.starts_with('8') || ["object", "memory"].contains(&spec.name) {
+        let is_newer = ["7.4", "8.", "9."]
+            .iter()
+            .any(|v| spec.since.starts_with(v));
+        if is_newer || ["object", "memory"].contains(&spec.name) {
             continue;
         }
         let reply = peer.ask(&words(&format!("COMMAND INFO {}", spec.name)));

@@ -313,6 +313,10 @@ pub fn show_event(event: &Event) -> String {
         Class::Evicted => 'e',
         Class::KeyMiss => 'm',
         Class::New => 'n',
+        Class::List => 'l',
+        Class::Set => 's',
+        Class::Hash => 'h',
+        Class::SortedSet => 'z',
         _ => '?',
     };
     let quoted = quote(&event.key);

@@ -82,5 +82,6 @@ scripts! {
     counters_have_bounds: "increx.txt",
     bits_are_counted_and_combined: "bitmap.txt",
     distinct_elements_are_counted: "hyperloglog.txt",
+    hashes_hold_fields: "hash.txt",
     full_memory_refuses_writes: "memory_full.txt",
 }

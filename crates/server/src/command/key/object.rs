@@ -2,7 +2,7 @@
 
 use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
-use store::{EntryFacts, Kind};
+use store::{Encoding, EntryFacts, Kind};
 use wire::Args;
 use wire::number::parse_i64;
 
@@ -101,9 +101,13 @@ fn encoding(ctx: &mut Ctx<'_, '_>, name: &[u8], facts: EntryFacts) -> Answer {
             Some(value) if value.len() <= EMBEDDED_BYTES_MAX => "embstr",
             _ => "raw",
         },
-        Kind::List => "quicklist",
-        Kind::Set | Kind::Hash => "hashtable",
-        Kind::SortedSet => "skiplist",
+        _ => match (facts.kind, facts.encoding) {
+            (_, Encoding::Integers) => "intset",
+            (_, Encoding::Packed) => "listpack",
+            (Kind::List, _) => "quicklist",
+            (Kind::SortedSet, _) => "skiplist",
+            _ => "hashtable",
+        },
     };
     ctx.reply.bulk(form.as_bytes());
     Ok(())

@@ -1,0 +1,88 @@
+//! What all collections have in common: how one is held, emptied of its dead, and taken apart.
+
+use crate::event::Class;
+use crate::facts::Kind;
+use crate::limits::Limits;
+use crate::object::Object;
+use policy::{Budget, Tick};
+
+/// The instant at which a command works on a collection, and the rules in force.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    /// The instant.
+    pub now: Tick,
+    /// Up to where it stays packed.
+    pub limits: &'a Limits,
+}
+
+/// The deadlines of a collection whose elements have some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deadlines {
+    /// The key's own deadline, which the collection keeps while its entry is filed under the
+    /// earliest of all.
+    pub own: Option<Tick>,
+    /// No element is dead before this has passed, and nothing is to be done.
+    pub nearest: Option<Tick>,
+}
+
+impl Deadlines {
+    /// Under which deadline the entry is filed.
+    pub fn filed(&self) -> Option<Tick> {
+        match (self.own, self.nearest) {
+            (Some(own), Some(nearest)) => Some(own.min(nearest)),
+            (own, nearest) => own.or(nearest),
+        }
+    }
+}
+
+/// Is told of elements that died at an instant: the instant, and how many.
+pub(crate) type Expired<'a> = &'a mut dyn FnMut(Tick, u32);
+
+/// A collection of any kind as the keyspace holds it.
+pub(crate) trait Collection: Sized {
+    /// Its type.
+    const KIND: Kind;
+    /// Its class of events, and what is said when elements expired.
+    const EXPIRED: (Class, &'static str);
+
+    /// One without elements.
+    fn new() -> Self;
+    /// The one in an object.
+    fn of(object: &Object) -> Option<&Self>;
+    /// The one in an object, to be changed.
+    fn of_mut(object: &mut Object) -> Option<&mut Self>;
+    /// As an object.
+    fn into_object(self) -> Object;
+    /// What [`Collection::inline`] told.
+    fn unpack(tag: u8, bytes: Vec<u8>) -> Self;
+    /// Its bytes and their tag, when it is one run of bytes.
+    fn inline(&self) -> Option<(u8, &[u8])>;
+    /// The buffer of its bytes, to be used again; empty when it is not one run of bytes.
+    fn into_bytes(self) -> Vec<u8>;
+    /// Another one with the same elements. The key's own deadline stays behind.
+    fn duplicate(&self, scene: &Scene<'_>) -> Self;
+    /// Gives back what it has to spare.
+    fn trim(&mut self) {}
+    /// Whether no element is left, dead or alive.
+    fn is_void(&self) -> bool;
+    /// Whether no element is alive, as far as a bounded look tells.
+    fn is_dead(&self, _now: Tick) -> bool {
+        self.is_void()
+    }
+    /// Bytes on the heap; does not count anew.
+    fn heap_bytes(&self) -> usize;
+    /// Its deadlines, when elements have some.
+    fn deadlines(&self) -> Option<Deadlines> {
+        None
+    }
+    /// Keeps the key's own deadline; called only while elements have some.
+    fn set_own(&mut self, _own: Option<Tick>) {}
+    /// Removes dead elements, a step of the budget each.
+    fn purge(&mut self, _now: Tick, _budget: &mut Budget, _expired: Expired<'_>) {}
+    /// Drops about so many of its parts; true while there are more.
+    fn dismantle(&mut self, _steps: u32) -> bool {
+        false
+    }
+    /// Panics when it contradicts itself.
+    fn check(&self) {}
+}

@@ -1,0 +1,512 @@
+//! A few elements in one run of bytes, looked through from the start.
+//!
+//! ```text
+//! plain:       element …
+//!              element   length │ member │ tail
+//!              tail      nothing (sets, lists), length │ value (hashes), 8 bytes of score (sorted sets)
+//!              length    7 bits a byte, the lowest first; the top bit says that more follow
+//! with TTLs:   flags 1 │ the key's own deadline 0|6 │ element …
+//!              flags     1: the key has a deadline of its own
+//!              element   deadline 6 │ as above; a deadline of 0: it has none
+//! ```
+//!
+//! Which of the two it is stands beside the bytes, in the tag of the entry that holds them: a
+//! collection none of whose elements ever had a deadline pays nothing for the possibility.
+
+use crate::collection::{Deadlines, Expired};
+use policy::{Budget, Tick};
+
+/// Bytes of a deadline.
+const DEADLINE: usize = 6;
+/// The flag that says: the key's own deadline follows.
+const HAS_OWN: u8 = 1;
+
+/// What follows each member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tail {
+    /// Nothing: sets, lists.
+    Nothing,
+    /// A value: hashes.
+    Value,
+    /// Eight bytes: sorted sets.
+    Score,
+}
+
+/// See the module text.
+#[derive(Clone, Debug)]
+pub(crate) struct Packed {
+    bytes: Vec<u8>,
+    tail: Tail,
+    has_deadlines: bool,
+}
+
+/// One element, and where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Element<'a> {
+    /// Its first byte.
+    pub at: usize,
+    /// The byte behind it.
+    pub end: usize,
+    /// When it dies.
+    pub deadline: Option<Tick>,
+    /// Field, member, or what a list holds.
+    pub member: &'a [u8],
+    /// A value or the bytes of a score.
+    pub tail: &'a [u8],
+}
+
+impl Element<'_> {
+    /// Whether its deadline has not passed.
+    #[inline]
+    pub fn is_live(&self, now: Tick) -> bool {
+        self.deadline.is_none_or(|deadline| now <= deadline)
+    }
+}
+
+/// The bytes of a length.
+fn length_bytes(len: usize) -> usize {
+    match len {
+        0..=0x7f => 1,
+        0x80..=0x3fff => 2,
+        _ => (usize::BITS - len.leading_zeros()).div_ceil(7) as usize,
+    }
+}
+
+fn write_length(bytes: &mut Vec<u8>, mut len: usize) {
+    while len > 0x7f {
+        bytes.push(len as u8 | 0x80);
+        len >>= 7;
+    }
+    bytes.push(len as u8);
+}
+
+/// A length, and where what it counts begins.
+#[inline(always)]
+fn read_length(bytes: &[u8], at: usize) -> (usize, usize) {
+    let first = bytes[at];
+    if first < 0x80 {
+        return (first as usize, at + 1);
+    }
+    let (mut len, mut shift, mut at) = (first as usize & 0x7f, 7, at + 1);
+    while bytes[at] >= 0x80 {
+        len |= (bytes[at] as usize & 0x7f) << shift;
+        (shift, at) = (shift + 7, at + 1);
+    }
+    (len | (bytes[at] as usize) << shift, at + 1)
+}
+
+fn deadline_bytes(deadline: Option<Tick>) -> [u8; DEADLINE] {
+    // A deadline of 0 is as past as that of the first millisecond.
+    let number = deadline.map_or(0, |deadline| deadline.min(Tick::MAX).0.max(1));
+    let mut bytes = [0; DEADLINE];
+    bytes.copy_from_slice(&number.to_le_bytes()[..DEADLINE]);
+    bytes
+}
+
+#[inline(always)]
+fn read_deadline(bytes: &[u8], at: usize) -> Option<Tick> {
+    let mut word = [0; 8];
+    word[..DEADLINE].copy_from_slice(&bytes[at..at + DEADLINE]);
+    match u64::from_le_bytes(word) {
+        0 => None,
+        number => Some(Tick(number)),
+    }
+}
+
+impl Packed {
+    /// No elements.
+    pub fn new(tail: Tail) -> Packed {
+        Packed::from_bytes(tail, false, Vec::new())
+    }
+
+    /// What was packed before.
+    pub fn from_bytes(tail: Tail, has_deadlines: bool, bytes: Vec<u8>) -> Packed {
+        Packed {
+            bytes,
+            tail,
+            has_deadlines,
+        }
+    }
+
+    /// All of it; [`Packed::has_deadlines`] belongs to it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The buffer, to be used again.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// What it holds on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Gives back room for growth that is more than an eighth.
+    pub fn trim(&mut self) {
+        if self.bytes.capacity() - self.bytes.len() > self.bytes.len() / 8 {
+            self.bytes.shrink_to_fit();
+        }
+    }
+
+    /// Whether elements have room for a deadline.
+    pub fn has_deadlines(&self) -> bool {
+        self.has_deadlines
+    }
+
+    /// Where the elements begin.
+    #[inline(always)]
+    pub fn start(&self) -> usize {
+        match (self.has_deadlines, self.bytes.first()) {
+            (true, Some(&HAS_OWN)) => 1 + DEADLINE,
+            (true, _) => 1,
+            (false, _) => 0,
+        }
+    }
+
+    /// Whether there is no element, dead or alive.
+    pub fn is_empty(&self) -> bool {
+        self.start() >= self.bytes.len()
+    }
+
+    /// The element that begins at a byte; `None` at the end.
+    #[inline(always)]
+    pub fn at(&self, at: usize) -> Option<Element<'_>> {
+        if at >= self.bytes.len() {
+            return None;
+        }
+        let (deadline, start) = if self.has_deadlines {
+            (read_deadline(&self.bytes, at), at + DEADLINE)
+        } else {
+            (None, at)
+        };
+        let (len, member_at) = read_length(&self.bytes, start);
+        let member_end = member_at + len;
+        let (tail_at, end) = match self.tail {
+            Tail::Nothing => (member_end, member_end),
+            Tail::Score => (member_end, member_end + 8),
+            Tail::Value => {
+                let (len, at) = read_length(&self.bytes, member_end);
+                (at, at + len)
+            }
+        };
+        Some(Element {
+            at,
+            end,
+            deadline,
+            member: &self.bytes[member_at..member_end],
+            tail: &self.bytes[tail_at..end],
+        })
+    }
+
+    /// All elements in their order, dead ones too.
+    pub fn iter(&self) -> impl Iterator<Item = Element<'_>> {
+        let mut at = self.start();
+        std::iter::from_fn(move || {
+            let element = self.at(at)?;
+            at = element.end;
+            Some(element)
+        })
+    }
+
+    /// The live elements in their order.
+    pub fn live(&self, now: Tick) -> impl Iterator<Item = Element<'_>> {
+        self.iter().filter(move |element| element.is_live(now))
+    }
+
+    /// How many live.
+    pub fn len(&self, now: Tick) -> usize {
+        self.live(now).count()
+    }
+
+    /// The element of this member, dead or alive.
+    #[inline]
+    pub fn find(&self, member: &[u8]) -> Option<Element<'_>> {
+        self.iter().find(|element| element.member == member)
+    }
+
+    /// Puts an element before the one at a byte, or at the end, which is [`Packed::end`].
+    pub fn insert(&mut self, at: usize, member: &[u8], tail: &[u8]) {
+        debug_assert!(at >= self.start() && at <= self.bytes.len());
+        let mut room = length_bytes(member.len()) + member.len() + tail.len();
+        room += if self.has_deadlines { DEADLINE } else { 0 };
+        room += if self.tail == Tail::Value {
+            length_bytes(tail.len())
+        } else {
+            0
+        };
+        let old_len = self.bytes.len();
+        self.bytes.reserve(room);
+        if self.has_deadlines {
+            self.bytes.extend_from_slice(&[0; DEADLINE]);
+        }
+        write_length(&mut self.bytes, member.len());
+        self.bytes.extend_from_slice(member);
+        if self.tail == Tail::Value {
+            write_length(&mut self.bytes, tail.len());
+        }
+        self.bytes.extend_from_slice(tail);
+        debug_assert_eq!(self.bytes.len(), old_len + room);
+        self.bytes[at..].rotate_right(room);
+    }
+
+    /// The byte behind the last element.
+    pub fn end(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Puts an element behind all others.
+    pub fn push(&mut self, member: &[u8], tail: &[u8]) {
+        self.insert(self.end().max(self.start()), member, tail);
+    }
+
+    /// Gives the element at a byte another value or score.
+    pub fn set_tail(&mut self, at: usize, tail: &[u8]) {
+        let element = self.at(at).expect("an element stands there");
+        let (end, old_len) = (element.end, element.tail.len());
+        if old_len == tail.len() {
+            self.bytes[end - old_len..end].copy_from_slice(tail);
+            return;
+        }
+        debug_assert!(self.tail == Tail::Value, "a score has one length");
+        let start = end - old_len - length_bytes(old_len);
+        let mut bytes = Vec::with_capacity(length_bytes(tail.len()) + tail.len());
+        write_length(&mut bytes, tail.len());
+        bytes.extend_from_slice(tail);
+        self.bytes.splice(start..end, bytes);
+    }
+
+    /// Removes the element at a byte; the next one stands there afterwards.
+    pub fn remove(&mut self, at: usize) {
+        let end = self.at(at).expect("an element stands there").end;
+        self.bytes.drain(at..end);
+    }
+
+    /// Gives the element at a byte a deadline, or takes it. Returns where the element stands
+    /// afterwards: the first deadline makes room in all.
+    pub fn set_deadline(&mut self, at: usize, deadline: Option<Tick>) -> usize {
+        let mut at = at;
+        if !self.has_deadlines {
+            if deadline.is_none() {
+                return at;
+            }
+            at = self.make_deadlines(at);
+        }
+        self.bytes[at..at + DEADLINE].copy_from_slice(&deadline_bytes(deadline));
+        at
+    }
+
+    /// Makes room for deadlines; where the element that stood at a byte stands then.
+    fn make_deadlines(&mut self, at: usize) -> usize {
+        let mut bytes = Vec::with_capacity(self.bytes.len() * 3 / 2 + 8);
+        bytes.push(0);
+        let mut moved = at;
+        for element in self.iter() {
+            if element.at == at {
+                moved = bytes.len();
+            }
+            bytes.extend_from_slice(&[0; DEADLINE]);
+            bytes.extend_from_slice(&self.bytes[element.at..element.end]);
+        }
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&bytes);
+        self.has_deadlines = true;
+        moved
+    }
+
+    /// Gives the room for deadlines back when no element has one.
+    pub fn settle(&mut self) {
+        if !self.has_deadlines || self.iter().any(|element| element.deadline.is_some()) {
+            return;
+        }
+        let (mut from, mut to) = (self.start(), 0);
+        while let Some(element) = self.at(from) {
+            let (start, end) = (element.at + DEADLINE, element.end);
+            self.bytes.copy_within(start..end, to);
+            (from, to) = (end, to + end - start);
+        }
+        self.bytes.truncate(to);
+        self.has_deadlines = false;
+    }
+
+    /// The key's own deadline, when it is kept here.
+    pub fn own(&self) -> Option<Tick> {
+        (self.start() > 1)
+            .then(|| read_deadline(&self.bytes, 1))
+            .flatten()
+    }
+
+    /// Keeps the key's own deadline, where elements have deadlines.
+    pub fn set_own(&mut self, own: Option<Tick>) {
+        assert!(self.has_deadlines);
+        match (own, self.start() > 1) {
+            (Some(_), true) => self.bytes[1..=DEADLINE].copy_from_slice(&deadline_bytes(own)),
+            (Some(_), false) => {
+                let start = [&[HAS_OWN], deadline_bytes(own).as_slice()].concat();
+                self.bytes.splice(0..1, start);
+            }
+            (None, true) => {
+                self.bytes.splice(0..=DEADLINE, [0]);
+            }
+            (None, false) => {}
+        }
+    }
+
+    /// The key's own deadline and the earliest of an element, when elements have some.
+    pub fn deadlines(&self) -> Option<Deadlines> {
+        self.has_deadlines.then(|| Deadlines {
+            own: self.own(),
+            nearest: self.iter().filter_map(|element| element.deadline).min(),
+        })
+    }
+
+    /// Removes all dead elements, since one pass is one pass; a step of the budget each.
+    pub fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
+        if !self.has_deadlines {
+            return;
+        }
+        let (mut from, mut to) = (self.start(), self.start());
+        while let Some(element) = self.at(from) {
+            let (end, deadline) = (element.end, element.deadline);
+            match deadline.filter(|deadline| now > *deadline) {
+                Some(deadline) => {
+                    budget.spend();
+                    expired(deadline, 1);
+                }
+                None => {
+                    self.bytes.copy_within(from..end, to);
+                    to += end - from;
+                }
+            }
+            from = end;
+        }
+        self.bytes.truncate(to);
+        self.settle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Insert(usize, Vec<u8>, Vec<u8>),
+        Remove(usize),
+        SetTail(usize, Vec<u8>),
+        SetDeadline(usize, Option<u64>),
+        SetOwn(Option<u64>),
+        Settle,
+        Purge(u64),
+    }
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            8 => prop::collection::vec(any::<u8>(), 0..20),
+            2 => prop::collection::vec(any::<u8>(), 120..140),
+            1 => prop::collection::vec(any::<u8>(), 16_380..16_390),
+        ]
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        let deadline = || prop::option::of(1..40u64);
+        prop_oneof![
+            6 => (any::<usize>(), bytes(), bytes()).prop_map(|(i, m, t)| Op::Insert(i, m, t)),
+            2 => any::<usize>().prop_map(Op::Remove),
+            2 => (any::<usize>(), bytes()).prop_map(|(i, t)| Op::SetTail(i, t)),
+            4 => (any::<usize>(), deadline()).prop_map(|(i, d)| Op::SetDeadline(i, d)),
+            1 => deadline().prop_map(Op::SetOwn),
+            1 => Just(Op::Settle),
+            1 => (0..40u64).prop_map(Op::Purge),
+        ]
+    }
+
+    type Plain = Vec<(Vec<u8>, Vec<u8>, Option<Tick>)>;
+
+    fn fit(tail: Tail, mut bytes: Vec<u8>) -> Vec<u8> {
+        match tail {
+            Tail::Nothing => bytes.clear(),
+            Tail::Score => bytes.resize(8, 7),
+            Tail::Value => {}
+        }
+        bytes
+    }
+
+    fn apply(packed: &mut Packed, plain: &mut Plain, own: &mut Option<Tick>, op: Op) {
+        let places: Vec<usize> = packed.iter().map(|e| e.at).chain([packed.end()]).collect();
+        let pick = |i: usize| (!plain.is_empty()).then(|| i % plain.len());
+        match op {
+            Op::Insert(i, member, tail) => {
+                let (i, tail) = (i % places.len(), fit(packed.tail, tail));
+                let at = places[i].max(packed.start());
+                packed.insert(at, &member, &tail);
+                plain.insert(i, (member, tail, None));
+            }
+            Op::Remove(i) => {
+                if let Some(i) = pick(i) {
+                    packed.remove(places[i]);
+                    plain.remove(i);
+                }
+            }
+            Op::SetTail(i, tail) => {
+                if let Some(i) = pick(i) {
+                    let tail = fit(packed.tail, tail);
+                    packed.set_tail(places[i], &tail);
+                    plain[i].1 = tail;
+                }
+            }
+            Op::SetDeadline(i, deadline) => {
+                if let Some(i) = pick(i) {
+                    let at = packed.set_deadline(places[i], deadline.map(Tick));
+                    plain[i].2 = deadline.map(Tick);
+                    assert_eq!(packed.at(at).expect("it is there").member, plain[i].0);
+                }
+            }
+            Op::SetOwn(deadline) => {
+                if packed.has_deadlines() {
+                    packed.set_own(deadline.map(Tick));
+                    *own = deadline.map(Tick);
+                }
+            }
+            Op::Settle => packed.settle(),
+            Op::Purge(now) => {
+                let (mut told, before) = (0, plain.len());
+                packed.purge(Tick(now), &mut Budget(9), &mut |deadline, count| {
+                    assert!(deadline.0 < now);
+                    told += count as usize;
+                });
+                plain.retain(|(_, _, deadline)| deadline.is_none_or(|d| now <= d.0));
+                assert_eq!(told, before - plain.len());
+            }
+        }
+        if !packed.has_deadlines() {
+            *own = None;
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+        #[test]
+        fn elements_are_those_of_a_plain_list(
+            tail in prop_oneof![Just(Tail::Nothing), Just(Tail::Value), Just(Tail::Score)],
+            ops in prop::collection::vec(op(), 1..60),
+        ) {
+            let (mut packed, mut plain, mut own) = (Packed::new(tail), Plain::new(), None);
+            for op in ops {
+                apply(&mut packed, &mut plain, &mut own, op);
+                let held: Plain = packed
+                    .iter()
+                    .map(|e| (e.member.to_vec(), e.tail.to_vec(), e.deadline))
+                    .collect();
+                prop_assert_eq!(&held, &plain);
+                prop_assert_eq!(packed.own(), own);
+                prop_assert_eq!(packed.is_empty(), plain.is_empty());
+                let nearest = packed.deadlines().and_then(|deadlines| deadlines.nearest);
+                prop_assert_eq!(nearest, plain.iter().filter_map(|e| e.2).min());
+                packed = Packed::from_bytes(tail, packed.has_deadlines(), packed.into_bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Collections changed in place: elements that leave when their time is up, and what follows for the
+//! entry that holds them.
+
+use super::{Locked, Why};
+use crate::collection::Deadlines;
+use crate::keyspace::{Db, Shared};
+use crate::object::{Object, has_deadlines};
+use cache::{NewValue, Value};
+use policy::{Budget, Slot, Tick};
+
+/// Whether the expiry index still holds an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filing {
+    /// It does.
+    Kept,
+    /// It has just handed it out.
+    Popped,
+}
+
+/// What became of an entry that was worked on.
+pub(crate) enum Reworked {
+    /// Its collection has no element left; the entry stands as it was.
+    Empty,
+    /// It is here now, filed under this deadline.
+    Stays(Slot, Option<Tick>),
+}
+
+/// The key's own deadline, and not that of an element, under which its entry may be filed.
+pub(crate) fn own_deadline(db: &Db, slot: Slot) -> Option<Tick> {
+    let filed = db.entries.shape(slot).deadline;
+    match db.value(slot) {
+        value if !has_deadlines(&value) => filed,
+        Value::Outside(object) => object.deadlines().and_then(|deadlines| deadlines.own),
+        Value::Inline(tag, bytes) => Object::unpack(tag, bytes.to_vec())
+            .deadlines()
+            .and_then(|deadlines| deadlines.own),
+    }
+}
+
+/// Whether an entry that is filed as due holds nothing that lives.
+pub(crate) fn is_dead(db: &Db, slot: Slot, now: Tick) -> bool {
+    let is_due = |deadline: Option<Tick>| deadline.is_some_and(|deadline| now > deadline);
+    if !is_due(db.entries.shape(slot).deadline) {
+        return false;
+    }
+    is_due(own_deadline(db, slot))
+        || match db.value(slot) {
+            value if !has_deadlines(&value) => true,
+            Value::Outside(object) => object.is_dead(now),
+            Value::Inline(tag, bytes) => Object::unpack(tag, bytes.to_vec()).is_dead(now),
+        }
+}
+
+/// Under which deadline an object's entry is filed; the object keeps the key's own if it has to.
+pub(crate) fn file(object: &mut Object, own: Option<Tick>, now: Tick) -> Option<Tick> {
+    if object.deadlines().is_none() {
+        return own;
+    }
+    object.set_own(own);
+    let deadlines = object.deadlines()?;
+    // An index that wants to run at once says so with an instant of long ago. What is due goes
+    // behind all others that are due at this moment.
+    let nearest = deadlines
+        .nearest
+        .map(|t| t.max(Tick(now.0.saturating_sub(1))));
+    let filed = Deadlines {
+        nearest,
+        ..deadlines
+    };
+    filed.filed().map(|deadline| deadline.min(Tick::MAX))
+}
+
+/// Panics when a collection contradicts itself or its entry.
+pub(crate) fn check(db: &Db) {
+    let mut at = 0;
+    while let Some(slot) = db.entries.walk(at) {
+        at = slot.0 + 1;
+        let unpacked;
+        let object = match db.value(slot) {
+            Value::Outside(object) => object,
+            Value::Inline(tag, bytes) => {
+                unpacked = Object::unpack(tag, bytes.to_vec());
+                &unpacked
+            }
+        };
+        object.check();
+        assert!(!object.is_empty_collection());
+        if let Some(deadlines) = object.deadlines() {
+            let filed = db.entries.shape(slot).deadline;
+            assert_eq!(filed.is_some(), deadlines.filed().is_some());
+        }
+    }
+}
+
+impl Locked {
+    /// Lets `work` change what an entry holds, and stores and files it anew. `None`: `work` says that
+    /// it has changed nothing, and nothing is. `own` is the key's own deadline from now on.
+    pub fn rework<R>(
+        &mut self,
+        at: (u8, Slot),
+        filing: Filing,
+        own: Option<Tick>,
+        now: Tick,
+        work: impl FnOnce(&mut Object) -> Option<R>,
+    ) -> Option<(R, Reworked)> {
+        let (db, slot) = at;
+        let data = self.dbs[db as usize].as_mut().expect("the entry is in it");
+        let Value::Inline(tag, bytes) = data.value(slot) else {
+            return self.rework_outside(at, filing, own, now, work);
+        };
+        let mut buffer = std::mem::take(&mut self.scratch);
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        let mut object = Object::unpack(tag, buffer);
+        let Some(result) = work(&mut object) else {
+            self.scratch = object.into_bytes();
+            return None;
+        };
+        if object.is_empty_collection() {
+            self.scratch = object.into_bytes();
+            return Some((result, Reworked::Empty));
+        }
+        let filed = file(&mut object, own, now);
+        if filing == Filing::Popped {
+            data.refile(slot, filed.unwrap_or(Tick::MAX));
+        }
+        let at = match object.inline() {
+            Some((tag, bytes)) if !Db::must_be_outside(data.entries.key(slot), bytes.len()) => {
+                let (at, _) = data.change(slot, NewValue::Inline(tag, bytes), filed);
+                self.scratch = object.into_bytes();
+                at
+            }
+            _ => {
+                object.trim();
+                data.change(slot, NewValue::Outside(object), filed).0
+            }
+        };
+        Some((result, Reworked::Stays(at, filed)))
+    }
+
+    fn rework_outside<R>(
+        &mut self,
+        (db, slot): (u8, Slot),
+        filing: Filing,
+        own: Option<Tick>,
+        now: Tick,
+        work: impl FnOnce(&mut Object) -> Option<R>,
+    ) -> Option<(R, Reworked)> {
+        let data = self.dbs[db as usize].as_mut().expect("the entry is in it");
+        let worked = data.edit_outside(slot, |object| {
+            let result = work(object)?;
+            if object.is_empty_collection() {
+                return Some((result, None));
+            }
+            let filed = file(object, own, now);
+            let small = object.inline().map(|(tag, bytes)| (tag, bytes.len()));
+            Some((result, Some((filed, small))))
+        });
+        let (result, rest) = worked.expect("its value is outside")?;
+        let Some((filed, small)) = rest else {
+            return Some((result, Reworked::Empty));
+        };
+        if filing == Filing::Popped {
+            data.refile(slot, filed.unwrap_or(Tick::MAX));
+        }
+        let is_small = |len: usize| !Db::must_be_outside(data.entries.key(slot), len);
+        let at = match small.filter(|(_, len)| is_small(*len)) {
+            Some((tag, _)) => {
+                let bytes = match data.value(slot) {
+                    Value::Outside(object) => object.inline().map(|(_, bytes)| bytes.to_vec()),
+                    Value::Inline(..) => None,
+                };
+                let bytes = bytes.expect("it was small");
+                let (at, dropped) = data.change(slot, NewValue::Inline(tag, &bytes), filed);
+                self.bury(dropped);
+                at
+            }
+            None if data.entries.shape(slot).deadline == filed => slot,
+            None => data.change(slot, NewValue::Same, filed).0,
+        };
+        Some((result, Reworked::Stays(at, filed)))
+    }
+
+    /// An entry's filed deadline has passed: the entry leaves if that was the key's own, else its dead
+    /// elements do. Where the entry is then, if it still is.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the instant, the bound and who is told"
+    )]
+    pub fn lapse(
+        &mut self,
+        db: u8,
+        slot: Slot,
+        filing: Filing,
+        now: Tick,
+        budget: &mut Budget,
+        shared: &Shared,
+        report: &mut dyn FnMut(Tick, u32),
+    ) -> Option<Slot> {
+        let data = self.dbs[db as usize].as_mut().expect("the entry is in it");
+        let own = own_deadline(data, slot);
+        if let Some(own) = own.filter(|own| now > *own) {
+            report(own, 1);
+            let why = match filing {
+                Filing::Kept => Why::Met,
+                Filing::Popped => Why::Popped,
+            };
+            self.leave(db, slot, why, shared);
+            self.account(db, shared);
+            return None;
+        }
+        cache::Entries::begin(&mut data.entries, now);
+        let is_told = shared.is_notifying() || !self.watched.is_empty();
+        let key = is_told.then(|| data.entries.key(slot).to_vec());
+        let mut count = 0;
+        let worked = self.rework((db, slot), filing, own, now, |object| {
+            let mut expired = |deadline, n| {
+                count += n;
+                report(deadline, n);
+            };
+            object.purge(now, budget, &mut expired);
+            Some(object.expired_event())
+        });
+        let ((class, name), reworked) = worked.expect("it may have changed");
+        self.counters.expired_elements += u64::from(count);
+        if let Some(key) = key.filter(|_| count > 0) {
+            self.touched(db, &key);
+            if shared.is_notifying() {
+                self.tell(db, class, name, key, shared);
+            }
+        }
+        let stays = match reworked {
+            Reworked::Stays(slot, _) => Some(slot),
+            Reworked::Empty => {
+                self.leave(db, slot, Why::Emptied(filing), shared);
+                None
+            }
+        };
+        self.account(db, shared);
+        stays
+    }
+}

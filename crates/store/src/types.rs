@@ -1,0 +1,12 @@
+//! The types of collections: each a value of its own that knows elements and their deadlines, and neither
+//! keys nor locks.
+
+mod hash;
+mod list;
+mod set;
+mod sorted_set;
+
+pub use hash::Hash;
+pub use list::List;
+pub use set::Set;
+pub use sorted_set::SortedSet;

@@ -1,0 +1,265 @@
+//! Collections by key: reading one, editing one, and entries of any type copied or moved.
+//!
+//! A collection is lent to a closure. What it is afterwards decides how it is held: few elements lie in
+//! the key's block or in one allocation, none delete the key.
+
+use super::{Key, View, WrongType};
+use crate::collection::{Collection, Scene};
+use crate::object::{Object, kind_of};
+use crate::shard::{Filing, Reworked, Why, file, own_deadline};
+use crate::types::{Hash, List, Set, SortedSet};
+use cache::{NewValue, Outside, Value};
+use policy::{Slot, Tick};
+
+/// What an edit of a collection came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edited<R> {
+    /// What the closure returned.
+    pub result: R,
+    /// The key was not there before.
+    pub is_new: bool,
+    /// Its last element went, and the key with it. Whoever edited tells of it.
+    pub is_gone: bool,
+}
+
+/// The verbs for one type.
+macro_rules! verbs {
+    ($($read:ident, $edit:ident, $type:ident;)*) => {$(
+        #[doc = concat!("Lends a live key's [`", stringify!($type), "`]; counts a hit or a miss and tells the policy. `None`: no such key. Errors: another type.")]
+        pub fn $read<R>(
+            &mut self,
+            key: &Key<'_>,
+            read: impl FnOnce(&$type, &Scene<'_>) -> R,
+        ) -> Result<Option<R>, WrongType> {
+            self.read_collection(key, read)
+        }
+
+        #[doc = concat!("Lends a live key's [`", stringify!($type), "`] to be changed, or an empty one if there is none and one may be created. `edit` returns `None` when it has changed nothing; else the key is stored, evicting as needed, or deleted when no element is left. `None`: no key, or nothing changed. Errors: another type.")]
+        pub fn $edit<R>(
+            &mut self,
+            key: &Key<'_>,
+            may_create: bool,
+            edit: impl FnOnce(&mut $type, &Scene<'_>) -> Option<R>,
+        ) -> Result<Option<Edited<R>>, WrongType> {
+            self.edit_collection(key, may_create, edit)
+        }
+    )*};
+}
+
+impl<'a> View<'a> {
+    verbs! {
+        read_hash, edit_hash, Hash;
+        read_set, edit_set, Set;
+        read_sorted_set, edit_sorted_set, SortedSet;
+        read_list, edit_list, List;
+    }
+
+    /// The instant and the rules under which commands work on collections.
+    pub fn scene(&self) -> Scene<'a> {
+        self.space.shared().scene(self.now)
+    }
+
+    fn read_collection<C: Collection, R>(
+        &mut self,
+        key: &Key<'_>,
+        read: impl FnOnce(&C, &Scene<'_>) -> R,
+    ) -> Result<Option<R>, WrongType> {
+        let found = self.live_or_dead(key);
+        let counters = &mut self.parts(key).2.counters;
+        let slot = match found {
+            Ok(slot) => slot,
+            Err(was_dead) => {
+                counters.misses += 1;
+                counters.expiration_misses += u64::from(was_dead);
+                return Ok(None);
+            }
+        };
+        counters.hits += 1;
+        self.hit(key, slot);
+        let scene = self.scene();
+        let mut buffer = std::mem::take(&mut self.scratch);
+        let value = self.db(key).value(slot);
+        let result = match value {
+            _ if kind_of(&value) != C::KIND => Err(WrongType),
+            Value::Outside(object) => {
+                let collection = C::of(object).expect("its kind is the same");
+                Ok(Some(read(collection, &scene)))
+            }
+            Value::Inline(tag, bytes) => {
+                buffer.clear();
+                buffer.extend_from_slice(bytes);
+                let collection = C::unpack(tag, buffer);
+                let result = read(&collection, &scene);
+                buffer = collection.into_bytes();
+                Ok(Some(result))
+            }
+        };
+        self.scratch = buffer;
+        result
+    }
+
+    fn edit_collection<C: Collection, R>(
+        &mut self,
+        key: &Key<'_>,
+        may_create: bool,
+        edit: impl FnOnce(&mut C, &Scene<'_>) -> Option<R>,
+    ) -> Result<Option<Edited<R>>, WrongType> {
+        let (scene, now) = (self.scene(), self.now);
+        let Some(slot) = self.live(key) else {
+            if !may_create {
+                return Ok(None);
+            }
+            let mut collection = C::new();
+            let Some(result) = edit(&mut collection, &scene) else {
+                return Ok(None);
+            };
+            let is_new = !collection.is_void();
+            if is_new {
+                self.put_object(key, None, collection.into_object(), None);
+            }
+            return Ok(Some(Edited {
+                result,
+                is_new,
+                is_gone: false,
+            }));
+        };
+        if kind_of(&self.db(key).value(slot)) != C::KIND {
+            return Err(WrongType);
+        }
+        self.hit(key, slot);
+        let own = own_deadline(self.db(key), slot);
+        let before = self.outside_bytes(key, slot);
+        let locked = self.parts(key).2;
+        let worked = locked.rework((key.db, slot), Filing::Kept, own, now, |object| {
+            edit(C::of_mut(object).expect("its kind is the same"), &scene)
+        });
+        let Some((result, reworked)) = worked else {
+            return Ok(None);
+        };
+        let is_gone = match reworked {
+            Reworked::Empty => {
+                self.leave_slot(key, slot, Why::Deleted);
+                true
+            }
+            Reworked::Stays(slot, filed) => {
+                let added = self.outside_bytes(key, slot).saturating_sub(before);
+                let (space, _, locked) = self.parts(key);
+                locked.make_room(key.db, added, space.shared());
+                self.written(key, filed);
+                false
+            }
+        };
+        Ok(Some(Edited {
+            result,
+            is_new: false,
+            is_gone,
+        }))
+    }
+
+    /// Bytes that a live entry holds outside its block.
+    fn outside_bytes(&mut self, key: &Key<'_>, slot: Slot) -> usize {
+        match self.db(key).value(slot) {
+            Value::Outside(object) => object.heap_bytes(),
+            Value::Inline(..) => 0,
+        }
+    }
+
+    fn leave_slot(&mut self, key: &Key<'_>, slot: Slot, why: Why) {
+        let (space, _, locked) = self.parts(key);
+        locked.leave(key.db, slot, why, space.shared());
+        locked.account(key.db, space.shared());
+    }
+
+    /// Stores an object of any type over the entry that was found, or a new one.
+    fn put_object(
+        &mut self,
+        key: &Key<'_>,
+        found: Option<Slot>,
+        mut object: Object,
+        own: Option<Tick>,
+    ) {
+        let filed = file(&mut object, own, self.now);
+        match object.inline() {
+            Some((tag, bytes)) if !crate::keyspace::Db::must_be_outside(key.bytes, bytes.len()) => {
+                self.put_at(key, found, NewValue::Inline(tag, bytes), filed);
+            }
+            _ => {
+                object.trim();
+                self.put_at(key, found, NewValue::Outside(object), filed);
+            }
+        }
+    }
+
+    /// Stores a collection of any type over whatever was there; an empty one deletes the key. Whether
+    /// there is a key then.
+    fn replace<C: Collection>(&mut self, key: &Key<'_>, collection: C) -> bool {
+        let found = self.live(key);
+        if !collection.is_void() {
+            self.put_object(key, found, collection.into_object(), None);
+            return true;
+        }
+        if let Some(slot) = found {
+            self.leave_slot(key, slot, Why::Deleted);
+        }
+        false
+    }
+
+    /// Stores a set over whatever was there, without a deadline; an empty one deletes the key. Whether
+    /// there is a key then.
+    pub fn replace_set(&mut self, key: &Key<'_>, set: Set) -> bool {
+        self.replace(key, set)
+    }
+
+    /// Stores a sorted set over whatever was there, without a deadline; an empty one deletes the key.
+    /// Whether there is a key then.
+    pub fn replace_sorted_set(&mut self, key: &Key<'_>, set: SortedSet) -> bool {
+        self.replace(key, set)
+    }
+
+    /// Stores a list over whatever was there, without a deadline; an empty one deletes the key. Whether
+    /// there is a key then.
+    pub fn replace_list(&mut self, key: &Key<'_>, list: List) -> bool {
+        self.replace(key, list)
+    }
+
+    /// Copies an entry of any type with its deadlines over `to`, which may lie in another shard or
+    /// database; false when there was none.
+    pub fn copy(&mut self, from: &Key<'_>, to: &Key<'_>) -> bool {
+        let Some(slot) = self.live(from) else {
+            return false;
+        };
+        let scene = self.scene();
+        let db = self.db(from);
+        let own = own_deadline(db, slot);
+        let object = match db.value(slot) {
+            Value::Inline(tag, bytes) => Object::unpack(tag, bytes.to_vec()),
+            Value::Outside(object) => object.duplicate(&scene),
+        };
+        let found = self.live(to);
+        self.put_object(to, found, object, own);
+        true
+    }
+
+    /// Moves an entry of any type with its deadlines over `to`; false when there was none.
+    pub fn rename(&mut self, from: &Key<'_>, to: &Key<'_>) -> bool {
+        let Some(slot) = self.live(from) else {
+            return false;
+        };
+        let (space, _, locked) = self.parts(from);
+        let db = locked.dbs[from.db as usize]
+            .as_mut()
+            .expect("a slot was found in it");
+        let own = own_deadline(db, slot);
+        let inline = match db.value(slot) {
+            Value::Inline(tag, bytes) => Some(Object::unpack(tag, bytes.to_vec())),
+            Value::Outside(_) => None,
+        };
+        let object = db.delete(slot).or(inline);
+        locked.touched(from.db, from.bytes);
+        locked.account(from.db, space.shared());
+        let found = self.live(to);
+        let object = object.expect("a value is inline or outside");
+        self.put_object(to, found, object, own);
+        true
+    }
+}
