@@ -13,6 +13,7 @@ pub mod latency;
 pub mod lifetime;
 pub mod pubsub;
 pub mod refusal;
+pub mod scanning;
 pub mod server;
 pub mod string;
 pub mod transaction;

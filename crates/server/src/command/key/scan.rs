@@ -3,23 +3,14 @@
 use super::generic::kind_name;
 use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::command::scanning::{self, COUNT_DEFAULT, selective};
 use crate::glob;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use store::Kind;
-use wire::number::{Text, parse_i64, parse_u64};
 use wire::{Args, Reply};
 
-/// Keys that SCAN looks at when COUNT does not say.
-const COUNT_DEFAULT: usize = 10;
 /// Keys that one step of KEYS looks at.
 const KEYS_STEP: usize = 4096;
-/// More than any database holds: a larger COUNT asks for no more.
-const COUNT_MAX: i64 = u32::MAX as i64;
-
-/// A pattern, unless it is the one that everything matches.
-fn selective(pattern: &[u8]) -> Option<&[u8]> {
-    (pattern != b"*").then_some(pattern)
-}
 
 /// `KEYS pattern`
 pub fn keys(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
@@ -65,11 +56,7 @@ impl<'a> Options<'a> {
             let operand = args.get(index + 1);
             match operand {
                 Some(number) if option.eq_ignore_ascii_case(b"COUNT") => {
-                    let count = parse_i64(number).ok_or(Refusal::NotInteger)?;
-                    if count < 1 {
-                        return Err(Refusal::Syntax);
-                    }
-                    options.count = count.min(COUNT_MAX) as usize;
+                    options.count = scanning::count(number)?;
                 }
                 Some(pattern) if option.eq_ignore_ascii_case(b"MATCH") => {
                     options.pattern = selective(pattern);
@@ -83,9 +70,7 @@ impl<'a> Options<'a> {
                     options.kind = Some(kind);
                 }
                 _ if option.eq_ignore_ascii_case(b"NOVALUES") => {
-                    return Err(Refusal::Says(
-                        "ERR NOVALUES option can only be used in HSCAN",
-                    ));
+                    return Err(scanning::NOT_A_HASH);
                 }
                 _ => return Err(Refusal::Syntax),
             }
@@ -114,7 +99,7 @@ fn type_name(name: &[u8]) -> Option<&'static str> {
 
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
 pub fn scan(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    let cursor = parse_u64(&args[1]).ok_or(Refusal::Says("ERR invalid cursor"))?;
+    let cursor = scanning::cursor(&args[1])?;
     let Some(options) = Options::parse(ctx, args.from(2))? else {
         return Ok(());
     };
@@ -133,10 +118,7 @@ pub fn scan(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
                 count += 1;
             }
         });
-    ctx.reply.array(2);
-    ctx.reply.bulk(Text::unsigned(next).as_bytes());
-    ctx.reply.array(count);
-    ctx.reply.raw(&found);
+    scanning::reply_page(&mut ctx.reply, next, count, &found);
     Ok(())
 }
 
