@@ -163,6 +163,8 @@ pub enum Keys {
     Range(i16, i16, i16),
     /// The argument at this index counts the keys that follow it.
     Counted(i16),
+    /// The first argument, and those that the argument at this index counts (ZUNIONSTORE).
+    FirstAndCounted(i16),
     /// As `Counted`, and the keys stand so many arguments apart (MSETEX).
     CountedStep(i16, i16),
     /// None by name: those of the session's queued commands and its watched keys (EXEC).
@@ -183,6 +185,10 @@ impl Keys {
                 (i64::from(first), last, i64::from(step))
             }
             Keys::Counted(at) => counted(args, at, 1),
+            Keys::FirstAndCounted(at) => {
+                each(1);
+                counted(args, at, 1)
+            }
             Keys::CountedStep(at, step) => counted(args, at, step),
         };
         let mut index = first;

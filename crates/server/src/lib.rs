@@ -9,6 +9,7 @@ pub mod clients;
 pub mod clock;
 pub mod command;
 pub mod config;
+pub mod dice;
 pub mod dispatch;
 pub mod expiry;
 pub mod glob;

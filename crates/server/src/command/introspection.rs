@@ -127,13 +127,17 @@ fn infos(ctx: &mut Ctx<'_, '_>, specs: Vec<Option<&Spec>>) {
 fn key_range(keys: Keys) -> (i64, i64, i64) {
     match keys {
         Keys::Range(first, last, step) => (i64::from(first), i64::from(last), i64::from(step)),
+        Keys::FirstAndCounted(_) => (1, 1, 1),
         _ => (0, 0, 0),
     }
 }
 
 fn info(ctx: &mut Ctx<'_, '_>, spec: &Spec) {
     let (first, last, step) = key_range(spec.keys);
-    let is_movable = matches!(spec.keys, Keys::Counted(_) | Keys::CountedStep(..));
+    let is_movable = matches!(
+        spec.keys,
+        Keys::Counted(_) | Keys::FirstAndCounted(_) | Keys::CountedStep(..)
+    );
     let mut flags: Vec<&str> = Vec::new();
     for (bit, name) in flag::NAMES {
         if spec.has(*bit) || (*bit == flag::MOVABLE_KEYS && is_movable) {

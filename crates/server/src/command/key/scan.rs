@@ -4,8 +4,8 @@ use super::generic::kind_name;
 use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
 use crate::command::scanning::{self, COUNT_DEFAULT, selective};
+use crate::dice::Dice;
 use crate::glob;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use store::Kind;
 use wire::{Args, Reply};
 
@@ -124,8 +124,7 @@ pub fn scan(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 
 /// `RANDOMKEY`
 pub fn randomkey(ctx: &mut Ctx<'_, '_>, _: Args<'_>) -> Answer {
-    // Each of these hashers has keys of its own, from the operating system's chance.
-    let random = RandomState::new().build_hasher().finish();
+    let random = Dice::new().roll();
     match ctx.view.random_key(ctx.session.db, random) {
         Some(name) => ctx.reply.bulk(&name),
         None => ctx.reply.null(),
