@@ -1,6 +1,7 @@
 //! `mayfly`: a cache and in-memory data server that forgets on time.
 #![forbid(unsafe_code)]
 
+mod pages;
 mod serve;
 mod sim;
 mod trace;
@@ -41,7 +42,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = match CommandLine::try_parse_from(serve::join_settings(std::env::args())) {
+    let arguments = match CommandLine::try_parse_from(serve::join_settings(std::env::args_os())) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version go to standard output and are no failure.

@@ -7,6 +7,7 @@ use server::config::{Config, Id, TABLE, file, find};
 use server::{logging, run as running};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -71,15 +72,19 @@ const OWN: &[&str] = &[
 
 /// Rewrites `--name value` of the settings' table into the one option that takes them all, so that the
 /// help stays short and the table is kept once. Other subcommands than `serve` are left alone.
-pub fn join_settings(arguments: impl Iterator<Item = String>) -> Vec<String> {
+///
+/// An argument that is no text is left as it is: it may name a file.
+pub fn join_settings(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut joined = Vec::new();
     let mut arguments = arguments.peekable();
     joined.extend(arguments.next());
     let is_ours = arguments.peek().is_none_or(|first| {
-        first == "serve" || first.starts_with('-') || Path::new(first).exists()
+        let is_option = first.as_encoded_bytes().starts_with(b"-");
+        first == "serve" || is_option || Path::new(first).exists()
     });
     while let Some(argument) = arguments.next() {
-        let name = argument.strip_prefix("--").unwrap_or_default();
+        let text = argument.to_str().unwrap_or_default();
+        let name = text.strip_prefix("--").unwrap_or_default();
         let (name, inline) = match name.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (name, None),
@@ -89,13 +94,16 @@ pub fn join_settings(arguments: impl Iterator<Item = String>) -> Vec<String> {
             joined.push(argument);
             continue;
         }
-        let mut value = inline.unwrap_or_else(|| arguments.next().unwrap_or_default());
+        let name = name.to_owned();
+        let mut next = || arguments.next().unwrap_or_default();
+        let mut value = inline.unwrap_or_else(|| next().to_string_lossy().into_owned());
         // redis-server takes several words: --save 60 1, --client-output-buffer-limit normal 0 0 0.
-        while let Some(word) = arguments.next_if(|word| !word.starts_with("--")) {
+        let is_word = |word: &OsString| !word.as_encoded_bytes().starts_with(b"--");
+        while let Some(word) = arguments.next_if(is_word) {
             value.push(' ');
-            value.push_str(&word);
+            value.push_str(&word.to_string_lossy());
         }
-        joined.extend([format!("--{SETTING}"), format!("{name}={value}")]);
+        joined.extend([format!("--{SETTING}"), format!("{name}={value}")].map(OsString::from));
     }
     joined
 }
@@ -230,7 +238,9 @@ mod tests {
     use super::*;
 
     fn join(line: &str) -> String {
-        join_settings(line.split(' ').map(str::to_owned)).join(" ")
+        let words = join_settings(line.split(' ').map(OsString::from));
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        words.join(" ")
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod flash;
 mod headlines;
 mod replaying;
 
+use crate::pages::Pages;
 use ::sim::report::{self, Row};
 use ::sim::{
     Columns, Configuration, Interner, Interning, Rules, Size, Unit, replay_count, scaled, sweep,
@@ -31,7 +32,7 @@ pub struct Arguments {
     command: Option<Command>,
     /// Traces; the format is told by the ending, also behind .zst, .gz and .xz; - for standard input
     #[arg(value_name = "TRACE", required = true)]
-    traces: Vec<String>,
+    traces: Vec<PathBuf>,
     /// The format, where the name does not tell it
     #[arg(long, value_name = "FORMAT")]
     format: Option<trace::Format>,
@@ -82,9 +83,6 @@ pub struct Arguments {
     /// bytes too, where the trace has sizes
     #[arg(long, conflicts_with_all = ["csv", "explain", "parquet"])]
     headlines: bool,
-    /// Write the headlines as a page with plots, too
-    #[arg(long, value_name = "FILE", requires = "headlines")]
-    html: Option<PathBuf>,
     /// Put a cache in DRAM of these shares of the size before one on flash, and count what is written
     /// there: everything, one in five, what a model expects, what a small FIFO lets pass
     #[arg(
@@ -107,6 +105,8 @@ pub struct Arguments {
     /// Write a Parquet file, too
     #[arg(long, value_name = "FILE")]
     parquet: Option<PathBuf>,
+    #[command(flatten)]
+    pages: Pages,
 }
 
 #[derive(Subcommand)]
@@ -134,7 +134,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     // A path that cannot be written is told before hours of replays, not after them.
     let table = arguments.parquet.as_deref().map(open_table).transpose()?;
     let mut rows = Vec::new();
-    let mut replay = |trace: &String| -> Result<()> {
+    arguments.pages.prepare()?;
+    let mut replay = |trace: &PathBuf| -> Result<()> {
         let columns = arguments.read(trace)?;
         rows.extend(match arguments.flash.as_slice() {
             [] => arguments.replay(&columns, &policies)?,
@@ -149,6 +150,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some((path, file)) = table {
         write_table(&rows, file).with_context(|| format!("cannot write {}", path.display()))?;
     }
+    arguments.pages.write(|| report::page(&rows))?;
     let text = match (arguments.csv, arguments.json) {
         (true, _) => report::csv(&rows),
         (_, true) => report::json(&rows),
@@ -179,13 +181,14 @@ impl Arguments {
         self.policy.iter().map(read).collect()
     }
 
-    fn read(&self, path: &str) -> Result<Columns> {
+    fn read(&self, path: &Path) -> Result<Columns> {
+        let name = path.to_string_lossy();
         let seed = self.replaying.seed;
         let how = Interning {
             sample: self.sample.map(|share| Sample::of_share(share, seed)),
             ..self.replaying.interning()
         };
-        let mut interner = Interner::new(&self.name_of(path), how);
+        let mut interner = Interner::new(&self.name_of(&name), how);
         let bar = ProgressBar::no_length().with_style(style("{spinner} {msg} [{elapsed}]"));
         let mut count = 0u64;
         let options = trace::Options {
@@ -194,25 +197,25 @@ impl Arguments {
             skip_bad: self.skip_bad,
             ..trace::Options::default()
         };
-        let mut reader = match path {
-            "-" => trace::open(path, io::stdin().lock(), &options)?,
+        let mut reader = match &*name {
+            "-" => trace::open(&name, io::stdin().lock(), &options)?,
             _ => {
-                let file = File::open(path).with_context(|| format!("cannot open {path}"))?;
-                trace::open_file(path, file, &options)?
+                let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+                trace::open_file(&name, file, &options)?
             }
         };
         for request in &mut reader {
             interner.push(&request?)?;
             count += 1;
             if count.is_multiple_of(READ_STRIDE) {
-                bar.set_message(format!("{path}: {count} requests read"));
+                bar.set_message(format!("{name}: {count} requests read"));
                 bar.tick();
             }
         }
         bar.finish_and_clear();
         if let Some(first) = reader.first_skipped() {
             let count = reader.skipped();
-            eprintln!("mayfly: {path}: passed over {count} malformed; the first: {first}");
+            eprintln!("mayfly: {name}: passed over {count} malformed; the first: {first}");
         }
         Ok(interner.finish()?)
     }
@@ -221,10 +224,9 @@ impl Arguments {
     /// from the others.
     fn name_of(&self, path: &str) -> String {
         let name = stem(path);
-        let is_shared = self
-            .traces
-            .iter()
-            .filter(|other| stem(other) == name)
+        let others = self.traces.iter();
+        let is_shared = others
+            .filter(|other| stem(&other.to_string_lossy()) == name)
             .count()
             > 1;
         if is_shared { path } else { name }.to_owned()
@@ -232,26 +234,26 @@ impl Arguments {
 
     fn replay(&self, columns: &Columns, policies: &[PolicySpec]) -> Result<Vec<Row>> {
         let unit = self.replaying.unit(columns);
-        let sizes = self.size.iter().map(|size| resolve(size, columns, unit));
-        let sizes: Vec<u64> = sizes.collect::<Result<_>>()?;
+        let resolved = |size: &Size| Ok((size.to_string(), resolve(size, columns, unit)?));
+        let sizes: Vec<_> = self.size.iter().map(resolved).collect::<Result<_>>()?;
         let names = self.policy.iter().map(String::as_str);
         let named: Vec<_> = names.zip(policies).collect();
         self.replay_sizes(columns, &named, unit, &sizes)
     }
 
-    /// Policies, each with the name that its rows bear, at every size.
+    /// Policies, each with the name that its rows bear, at every size, each as given and in units.
     fn replay_sizes(
         &self,
         columns: &Columns,
         policies: &[(&str, &PolicySpec)],
         unit: Unit,
-        sizes: &[u64],
+        sizes: &[(String, u64)],
     ) -> Result<Vec<Row>> {
         let mut configurations = Vec::new();
         for (_, policy) in policies {
-            configurations.extend(sizes.iter().map(|&size| Configuration {
+            configurations.extend(sizes.iter().map(|(_, size)| Configuration {
                 policy: (*policy).clone(),
-                capacity: scaled(size, columns),
+                capacity: scaled(*size, columns),
             }));
         }
         let rules = Rules {
@@ -263,12 +265,13 @@ impl Arguments {
             sweep(columns, &rules, &configurations, jobs, done)
         })?;
         let names = policies.iter();
-        let given = names.flat_map(|(name, _)| sizes.iter().map(move |&size| (name, size)));
-        let row = |((name, cache_size), found): ((&&str, u64), _)| Row {
+        let given = names.flat_map(|(name, _)| sizes.iter().map(move |size| (name, size)));
+        let row = |((name, (size, cache_size)), found): ((&&str, &(String, u64)), _)| Row {
             trace: columns.name().into(),
             policy: (*name).into(),
             unit,
-            cache_size,
+            cache_size: *cache_size,
+            size: size.clone(),
             found,
         };
         Ok(given.zip(found).map(row).collect())

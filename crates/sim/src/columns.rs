@@ -194,7 +194,8 @@ impl Columns {
         let keeps_weight = rules.unit == Unit::Objects || !self.has_size_changes();
         let is_read_only = !self.has_writes() || rules.counts_writes && !self.has_deletes();
         let is_bare = rules.admission.is_none() && !rules.explains;
-        keeps_weight && is_read_only && is_bare && !self.has_ttls()
+        let expires = self.has_ttls() && !rules.ignores_ttls;
+        keeps_weight && is_read_only && is_bare && !expires
     }
 
     /// Whether some request removes its object.

@@ -7,9 +7,11 @@
 //! miniature simulations", ATC 2017), and each point says how far off it may be.
 
 mod estimate;
+mod page;
 mod sample;
 mod stack;
 
+pub use page::{Named, page};
 pub use sample::{Sample, Sampler, Sampling};
 
 use crate::sweep::sweep;

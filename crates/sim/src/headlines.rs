@@ -55,10 +55,8 @@ impl Kind {
 /// One result of the sweep.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// What was replayed, and what came out.
+    /// What was replayed, and what came out; traces are put side by side by their sizes as given.
     pub row: Row,
-    /// The size as given, by which traces are put side by side.
-    pub size: String,
     /// What the trace was recorded from.
     pub kind: Kind,
 }
@@ -132,7 +130,7 @@ impl<'a> Group<'a> {
     fn new(measured: &'a [Measured], measure: Measure, name: &str, size: &str) -> Option<Self> {
         let told = measured
             .iter()
-            .filter(|m| m.size == size)
+            .filter(|m| m.row.size == size)
             .filter_map(|m| Some((m, measure.of(&m.row)?)));
         let mut group = Group {
             name: format!("{size}, {name}"),
@@ -356,7 +354,7 @@ impl<'a> Headlines<'a> {
     pub fn of(measured: &'a [Measured]) -> Self {
         let mut sizes: Vec<&str> = Vec::new();
         for m in measured {
-            position(&mut sizes, &m.size);
+            position(&mut sizes, &m.row.size);
         }
         // Not as they came: a small trace may lack the smallest.
         let share = |size: &&str| size.trim_end_matches('%').parse().unwrap_or(f64::MAX);

@@ -399,7 +399,10 @@ impl<P: Policy> Replay<'_, P, Varying, AnyExpiry> {
         self.counts.requests += counted;
         let weight = self.weight_of(size);
         self.counts.requested_weight += counted * u64::from(weight);
-        let ttl_ms = columns.ttl_ms(index, slot.0);
+        let ttl_ms = match self.work.rules.ignores_ttls {
+            true => None,
+            false => columns.ttl_ms(index, slot.0),
+        };
         let next_deadline =
             ttl_ms.map(|ttl_ms| Tick(self.now.0.saturating_add(ttl_ms).min(Tick::MAX.0)));
         let is_miss = !is_live || is_dead;

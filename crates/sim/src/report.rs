@@ -1,9 +1,12 @@
-//! Results as rows: a table for people, CSV, JSON and Parquet for programs. One list of columns serves all.
+//! Results as rows: a table for people, CSV, JSON and Parquet for programs, a page with plots. One list of columns serves all.
 
+mod page;
 mod parquet_file;
 
 use crate::{Explained, Found, Unit};
 use Kind::{Count, Real, Reals, Text};
+pub use page::page;
+pub(crate) use page::size_axis;
 pub use parquet_file::parquet;
 
 /// One configuration's result, with all that says which.
@@ -17,6 +20,8 @@ pub struct Row {
     pub unit: Unit,
     /// Its capacity in that unit.
     pub cache_size: u64,
+    /// The size as it was asked for: 10%, say, which is another number of each trace.
+    pub size: String,
     /// What the replay found.
     pub found: Found,
 }

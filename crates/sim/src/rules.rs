@@ -41,6 +41,8 @@ pub struct Rules {
     pub follows_sizes: bool,
     /// The share of the cache that an object may take; a larger one is not inserted.
     pub largest_share: f64,
+    /// Whether nothing expires, whatever the trace tells.
+    pub ignores_ttls: bool,
     /// Milliseconds from one request to the next, instead of what the trace tells.
     pub gap_ms: Option<f64>,
     /// Whether to tell what explains the miss ratio.
@@ -61,6 +63,7 @@ impl Default for Rules {
             counts_writes: true,
             follows_sizes: false,
             largest_share: 1.0,
+            ignores_ttls: false,
             gap_ms: None,
             explains: false,
             seed: 1,

@@ -26,9 +26,9 @@ fn measured(trace: &str, kind: Kind, keys: &[u64]) -> Vec<Measured> {
             policy: (*name).into(),
             unit: Unit::Objects,
             cache_size: 2,
+            size: "50%".into(),
             found,
         },
-        size: "50%".into(),
         kind,
     };
     names.iter().zip(found).map(row).collect()

@@ -1,16 +1,18 @@
 //! `sim curve`: miss ratios over sizes.
 
 use super::replaying::{Replaying, read_share_above_0, stem};
+use crate::pages::Pages;
 use crate::trace::arguments::count;
 use crate::trace::input::Input;
-use ::sim::curve::{Curve, Point, Sample, Sampler, Sampling, exact, spread};
-use ::sim::{Interner, Size, Unit};
+use ::sim::curve::{Curve, Named, Point, Sample, Sampler, Sampling, exact, page, spread};
+use ::sim::{Columns, Interner, Rules, Size, Unit};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use policy::any::PolicySpec;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::Write;
+use std::sync::atomic::AtomicU64;
 
 /// The smallest size of a curve, as a share of the footprint.
 const SMALLEST_SHARE: f64 = 0.001;
@@ -46,6 +48,9 @@ pub struct Arguments {
     /// And at so many of them at least
     #[arg(long, value_name = "COUNT", value_parser = count, default_value_t = 8192)]
     sample_objects: u64,
+    /// Tell the curves twice: with lifetimes, and as if nothing expired
+    #[arg(long, conflicts_with = "ignore_ttl")]
+    compare_ttl: bool,
     #[command(flatten)]
     replaying: Replaying,
     /// Print comma-separated text
@@ -54,6 +59,8 @@ pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    pages: Pages,
 }
 
 /// What is printed of a curve's point.
@@ -69,14 +76,14 @@ struct Row<'a> {
     byte_miss_ratio: Option<f64>,
     is_exact: bool,
     is_trusted: bool,
+    has_ttls: bool,
 }
 
-/// Curves with the names that they were asked for by.
+/// One trace's curves.
 struct Curves {
     trace: String,
     unit: Unit,
-    policies: Vec<String>,
-    curves: Vec<Curve>,
+    list: Vec<Named>,
 }
 
 impl Arguments {
@@ -95,10 +102,13 @@ impl Arguments {
         );
         let read = |text: &String| text.parse().with_context(|| format!("--policy {text}"));
         let policies: Vec<PolicySpec> = self.policy.iter().map(read).collect::<Result<_>>()?;
+        self.pages.prepare()?;
         let curves = match self.exact {
             true => self.exact(&policies)?,
             false => self.estimated(&policies)?,
         };
+        let page = || page(&curves.trace, curves.unit, &curves.list);
+        self.pages.write(page)?;
         let text = match (self.csv, self.json) {
             (true, _) => curves.csv(),
             (_, true) => serde_json::to_string_pretty(&curves.rows())? + "\n",
@@ -120,11 +130,9 @@ impl Arguments {
         let rules = self.replaying.rules(&columns)?;
         let footprint = columns.footprint(rules.unit);
         let sizes = self.sizes(rules.unit, footprint, columns.name())?;
-        let requests = (columns.len() * sizes.len() * policies.len()) as u64;
-        let curves = self.replaying.run(columns.name(), requests, |jobs, done| {
-            exact(&columns, &rules, policies, &sizes, jobs, done)
-        })?;
-        Ok(self.named(columns.name(), rules.unit, curves))
+        self.curves(&columns, &rules, policies, &sizes, |rules, jobs, done| {
+            exact(&columns, rules, policies, &sizes, jobs, done)
+        })
     }
 
     fn estimated(&self, policies: &[PolicySpec]) -> Result<Curves> {
@@ -139,11 +147,9 @@ impl Arguments {
         let rules = self.replaying.rules(columns)?;
         let footprint = sample.footprint(rules.unit);
         let sizes = self.sizes(rules.unit, footprint, columns.name())?;
-        let requests = (columns.len() * sizes.len() * policies.len()) as u64;
-        let curves = self.replaying.run(columns.name(), requests, |jobs, done| {
-            sample.curves(&rules, policies, &sizes, jobs, done)
-        })?;
-        Ok(self.named(columns.name(), rules.unit, curves))
+        self.curves(columns, &rules, policies, &sizes, |rules, jobs, done| {
+            sample.curves(rules, policies, &sizes, jobs, done)
+        })
     }
 
     fn sizes(&self, unit: Unit, footprint: u64, name: &str) -> Result<Vec<u64>> {
@@ -157,13 +163,47 @@ impl Arguments {
         Ok(sizes)
     }
 
-    fn named(&self, trace: &str, unit: Unit, curves: Vec<Curve>) -> Curves {
-        Curves {
-            trace: trace.into(),
-            unit,
-            policies: self.policy.clone(),
-            curves,
+    /// The curves with the trace's lifetimes; where both are asked for, also those without.
+    fn curves(
+        &self,
+        columns: &Columns,
+        rules: &Rules,
+        policies: &[PolicySpec],
+        sizes: &[u64],
+        curves: impl Fn(&Rules, usize, &AtomicU64) -> Result<Vec<Curve>, ::sim::Error> + Send + Sync,
+    ) -> Result<Curves> {
+        let mut list = Vec::new();
+        ensure!(
+            !self.compare_ttl || columns.has_ttls(),
+            "--compare-ttl: {}: nothing in it expires: give --ttl-mix",
+            columns.name()
+        );
+        let kinds: &[bool] = if self.compare_ttl {
+            &[true, false]
+        } else {
+            &[true]
+        };
+        for &has_ttls in kinds {
+            let rules = Rules {
+                ignores_ttls: !has_ttls,
+                ..rules.clone()
+            };
+            let requests = (columns.len() * sizes.len() * policies.len()) as u64;
+            let found = self.replaying.run(columns.name(), requests, |jobs, done| {
+                curves(&rules, jobs, done)
+            })?;
+            let named = |(policy, curve): (&String, Curve)| Named {
+                policy: policy.clone(),
+                has_ttls: has_ttls && columns.has_ttls(),
+                curve,
+            };
+            list.extend(self.policy.iter().zip(found).map(named));
         }
+        Ok(Curves {
+            trace: columns.name().into(),
+            unit: rules.unit,
+            list,
+        })
     }
 }
 
@@ -184,39 +224,40 @@ pub fn read_sample(
 }
 
 impl Curves {
-    fn points(&self) -> impl Iterator<Item = (&str, &Curve, &Point)> {
-        let named = self.policies.iter().zip(&self.curves);
-        named.flat_map(|(name, curve)| {
-            let points = curve.points.iter();
-            points.map(move |point| (name.as_str(), curve, point))
+    fn points(&self) -> impl Iterator<Item = (&Named, &Point)> {
+        self.list.iter().flat_map(|named| {
+            let points = named.curve.points.iter();
+            points.map(move |point| (named, point))
         })
     }
 
-    fn rows(&self) -> Vec<Row<'_>> {
-        let row = |(policy, curve, point): (_, &Curve, &Point)| Row {
+    fn rows<'a>(&'a self) -> Vec<Row<'a>> {
+        let row = |(named, point): (&'a Named, &Point)| Row {
             trace: &self.trace,
-            policy,
+            policy: &named.policy,
             unit: self.unit.name(),
             cache_size: point.capacity,
             miss_ratio: point.miss_ratio,
             low: point.low,
             high: point.high,
             byte_miss_ratio: point.byte_miss_ratio,
-            is_exact: curve.is_exact,
+            is_exact: named.curve.is_exact,
             is_trusted: point.is_trusted,
+            has_ttls: named.has_ttls,
         };
         self.points().map(row).collect()
     }
 
     fn csv(&self) -> String {
         let mut text = String::from(
-            "trace,policy,unit,cache_size,miss_ratio,low,high,byte_miss_ratio,is_exact,is_trusted\n",
+            "trace,policy,unit,cache_size,miss_ratio,low,high,byte_miss_ratio,is_exact,is_trusted,\
+             has_ttls\n",
         );
         for row in self.rows() {
             let bytes = row.byte_miss_ratio.map(|ratio| format!("{ratio:.6}"));
             let _ = writeln!(
                 text,
-                "{},{},{},{},{:.6},{:.6},{:.6},{},{},{}",
+                "{},{},{},{},{:.6},{:.6},{:.6},{},{},{},{}",
                 ::sim::report::quoted_for_csv(row.trace),
                 ::sim::report::quoted_for_csv(row.policy),
                 row.unit,
@@ -227,54 +268,63 @@ impl Curves {
                 bytes.unwrap_or_default(),
                 row.is_exact,
                 row.is_trusted,
+                row.has_ttls,
             );
         }
         text
     }
 
-    /// A row for each size, a column for each policy.
+    /// For each kind of lifetimes a row for each size, a column for each policy.
     fn table(&self) -> String {
-        let mut text = format!(
-            "{}, miss ratios of caches in {}\n\n",
-            self.trace,
-            self.unit.name()
-        );
-        let cells: Vec<Vec<String>> = self
-            .curves
-            .iter()
-            .map(|curve| curve.points.iter().map(|p| cell(curve, p)).collect())
-            .collect();
-        let widths: Vec<usize> = self
-            .policies
-            .iter()
-            .zip(&cells)
-            .map(|(name, cells)| {
-                let widest = cells.iter().map(|cell| cell.chars().count()).max();
-                widest.unwrap_or(0).max(name.len())
-            })
-            .collect();
-        let _ = write!(text, "{:>14}", "cache size");
-        for (name, width) in self.policies.iter().zip(&widths) {
-            let _ = write!(text, "  {name:>width$}");
+        let mut text = String::new();
+        for kind in self.list.chunk_by(|a, b| a.has_ttls == b.has_ttls) {
+            let note = match kind.len() < self.list.len() && !kind[0].has_ttls {
+                true => ", nothing expires",
+                false => "",
+            };
+            let unit = self.unit.name();
+            let gap = if text.is_empty() { "" } else { "\n" };
+            let _ = write!(
+                text,
+                "{gap}{}, miss ratios of caches in {unit}{note}\n\n",
+                self.trace
+            );
+            write_table(&mut text, kind);
         }
-        text.push('\n');
-        let rows = self.curves.first().map_or(0, |curve| curve.points.len());
-        for row in 0..rows {
-            let _ = write!(text, "{:>14}", self.curves[0].points[row].capacity);
-            for (cells, width) in cells.iter().zip(&widths) {
-                let _ = write!(text, "  {:>width$}", cells[row]);
-            }
-            text.push('\n');
-        }
-        if self.curves.iter().any(|curve| !curve.is_exact) {
+        if self.list.iter().any(|named| !named.curve.is_exact) {
             text += "\n±: within this with a probability of 95 %.";
-            if self.points().any(|(_, _, point)| !point.is_trusted) {
+            if self.points().any(|(_, point)| !point.is_trusted) {
                 text +=
                     " *: too few objects of the sample fit; raise --sample-objects, or --exact.";
             }
             text.push('\n');
         }
         text
+    }
+}
+
+fn write_table(text: &mut String, list: &[Named]) {
+    let columns: Vec<(usize, Vec<String>)> = list
+        .iter()
+        .map(|named| {
+            let points = named.curve.points.iter();
+            let cells: Vec<String> = points.map(|point| cell(&named.curve, point)).collect();
+            let widest = cells.iter().map(|cell| cell.chars().count()).max();
+            (widest.unwrap_or(0).max(named.policy.len()), cells)
+        })
+        .collect();
+    let _ = write!(text, "{:>14}", "cache size");
+    for (named, (width, _)) in list.iter().zip(&columns) {
+        let _ = write!(text, "  {:>width$}", named.policy);
+    }
+    text.push('\n');
+    let points = list.first().map_or(&[][..], |named| &named.curve.points);
+    for (row, point) in points.iter().enumerate() {
+        let _ = write!(text, "{:>14}", point.capacity);
+        for (width, cells) in &columns {
+            let _ = write!(text, "  {:>width$}", cells[row]);
+        }
+        text.push('\n');
     }
 }
 

@@ -44,6 +44,7 @@ pub(super) fn replay(arguments: &Arguments, columns: &Columns) -> Result<Vec<Row
                 },
                 unit,
                 cache_size: capacity,
+                size: size.to_string(),
                 found: replay_flash(columns, unit, layout, arguments.replaying.seed),
             });
         }

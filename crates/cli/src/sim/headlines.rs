@@ -13,10 +13,11 @@ const CLAIMS: &str = "claims";
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let policies = policies(arguments)?;
+    arguments.pages.prepare()?;
     let mut measured = Vec::new();
     for trace in &arguments.traces {
         let columns = arguments.read(trace)?;
-        let kind = kind(trace, arguments.format);
+        let kind = kind(&trace.to_string_lossy(), arguments.format);
         let mut units = vec![Unit::Objects];
         if arguments.replaying.unit(&columns) == Unit::Bytes {
             units.push(Unit::Bytes);
@@ -26,14 +27,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         }
     }
     let headlines = Headlines::of(&measured);
-    if let Some(path) = &arguments.html {
-        let command: Vec<String> = std::env::args().collect();
-        let mut page = headlines.page();
-        page.command(&command.join(" "));
-        page.fact("version", env!("CARGO_PKG_VERSION"));
-        std::fs::write(path, page.to_html())
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    arguments.pages.write(|| headlines.page())?;
     let text = match arguments.json {
         true => headlines.json(),
         false => headlines.markdown(),
@@ -88,15 +82,9 @@ fn measure(
     if sizes.is_empty() {
         return Ok(Vec::new());
     }
-    let resolved: Vec<u64> = sizes.iter().map(|(_, units)| *units).collect();
     let named = policies.iter().map(|(name, spec)| (name.as_str(), spec));
     let named: Vec<_> = named.collect();
-    let rows = arguments.replay_sizes(columns, &named, unit, &resolved)?;
-    let texts = sizes.iter().map(|(text, _)| text).cycle();
-    let of_row = |(row, size): (_, &String)| Measured {
-        row,
-        size: size.clone(),
-        kind,
-    };
-    Ok(rows.into_iter().zip(texts).map(of_row).collect())
+    let rows = arguments.replay_sizes(columns, &named, unit, &sizes)?;
+    let of_row = |row| Measured { row, kind };
+    Ok(rows.into_iter().map(of_row).collect())
 }

@@ -2,11 +2,11 @@
 
 use super::arguments;
 use super::input::Input;
+use crate::pages::Pages;
 use ::sim::analyze::{Analysis, Analyzer, OBJECTS_DEFAULT};
 use ::trace::TtlMix;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::io::Write;
-use std::path::PathBuf;
 
 /// Arguments of `mayfly trace analyze`.
 #[derive(clap::Args)]
@@ -25,21 +25,16 @@ pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Write a page with plots, too
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    pages: Pages,
 }
 
 impl Arguments {
     /// Runs it.
     pub fn run(&self) -> Result<()> {
+        self.pages.prepare()?;
         let analysis = self.analyze()?;
-        if let Some(path) = &self.html {
-            let command: Vec<String> = std::env::args().collect();
-            let page = analysis.to_page(&self.input.name(), &command.join(" "));
-            std::fs::write(path, page.to_html())
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        self.pages.write(|| analysis.to_page(&self.input.name()))?;
         let text = match self.json {
             true => serde_json::to_string_pretty(&analysis)? + "\n",
             false => analysis.to_text(),

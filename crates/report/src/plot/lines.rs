@@ -156,7 +156,11 @@ fn draw_line(
         if at % hover_step == 0 || at + 1 == shown.len() {
             let name = if line.name.is_empty() { "" } else { ": " };
             let (x_text, y_text) = (tick_text(point.0), tick_text(point.1));
-            let text = format!("{}{name}{x_text}, {y_text}", label(&line.name));
+            let band = line.band.iter().find(|(x, _, _)| *x == point.0);
+            let band = band.map_or(String::new(), |(_, low, high)| {
+                format!(" ({} to {})", tick_text(*low), tick_text(*high))
+            });
+            let text = format!("{}{name}{x_text}, {y_text}{band}", label(&line.name));
             hover.push((x, y, text));
         }
     }

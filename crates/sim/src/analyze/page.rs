@@ -10,10 +10,9 @@ const ROWS_SHOWN: usize = 20;
 const HEAT_COLUMNS: usize = 96;
 
 impl Analysis {
-    /// The page. `name` is the trace's, `command` makes the page again.
-    pub fn to_page(&self, name: &str, command: &str) -> Page {
+    /// The page. `name` is the trace's.
+    pub fn to_page(&self, name: &str) -> Page {
         let mut page = Page::new(&format!("Workload: {name}"));
-        page.command(command);
         for part in self.findings() {
             self.section(&mut page, &part);
         }

@@ -1,0 +1,107 @@
+//! The page of a run, and its plots as files: what every command that draws something offers.
+
+use anyhow::{Context, Result};
+use clap::Args;
+use report::Page;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+
+/// Where to write the page and the plots.
+#[derive(Args, Debug)]
+pub struct Pages {
+    /// Write a page with plots, too: one file, readable without network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write each plot as a drawing (SVG) into this folder, too
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Write each plot as an image (PNG) into this folder, too
+    #[arg(long, value_name = "DIR")]
+    png: Option<PathBuf>,
+}
+
+impl Pages {
+    /// Makes sure, before hours of work, that all that is asked for can be written. What an older page
+    /// holds stays until there is a new one.
+    pub fn prepare(&self) -> Result<()> {
+        if let Some(path) = &self.html {
+            let mut options = OpenOptions::new();
+            let file = options.write(true).create(true).truncate(false).open(path);
+            file.with_context(|| cannot_write(path))?;
+        }
+        for folder in [&self.svg, &self.png].into_iter().flatten() {
+            fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is asked for. The page is made only if there is anything, and gets the command line
+    /// and the version.
+    pub fn write(&self, page: impl FnOnce() -> Page) -> Result<()> {
+        if self.html.is_none() && self.svg.is_none() && self.png.is_none() {
+            return Ok(());
+        }
+        let mut page = page();
+        page.command(&command_line(std::env::args_os()));
+        page.fact("version", concat!("mayfly ", env!("CARGO_PKG_VERSION")));
+        for figure in page.figures() {
+            if let Some(folder) = &self.svg {
+                write(&folder.join(format!("{}.svg", figure.stem)), &figure.svg)?;
+            }
+            if let Some(folder) = &self.png {
+                let path = folder.join(format!("{}.png", figure.stem));
+                write(&path, &figure.to_png())?;
+            }
+        }
+        if let Some(path) = &self.html {
+            write(path, &page.to_html())?;
+        }
+        Ok(())
+    }
+}
+
+fn write(path: &Path, bytes: &(impl AsRef<[u8]> + ?Sized)) -> Result<()> {
+    fs::write(path, bytes).with_context(|| cannot_write(path))
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
+
+/// The command as a shell takes it: whatever could mean something to one stands in quotes.
+fn command_line(arguments: impl Iterator<Item = OsString>) -> String {
+    let words = arguments.skip(1).map(|argument| quoted(&argument));
+    let words: Vec<String> = std::iter::once("mayfly".to_owned()).chain(words).collect();
+    words.join(" ")
+}
+
+fn quoted(argument: &OsStr) -> String {
+    let text = argument.to_string_lossy();
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./,:=%+@".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.into_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_can_be_pasted_into_a_shell() {
+        let words = [
+            "/bin/mayfly",
+            "sim",
+            "a b.csv",
+            "it's",
+            "--size=10%",
+            "",
+            "$x",
+        ];
+        let line = command_line(words.into_iter().map(OsString::from));
+        assert_eq!(line, r"mayfly sim 'a b.csv' 'it'\''s' --size=10% '' '$x'");
+    }
+}

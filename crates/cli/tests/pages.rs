@@ -1,0 +1,141 @@
+//! Pages and plots of every command that has them, from outside.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A folder that goes when its test does.
+struct TemporaryFolder(PathBuf);
+
+impl TemporaryFolder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mayfly-pages-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("the folder for temporary files can be written");
+        TemporaryFolder(path)
+    }
+
+    fn file(&self, name: impl AsRef<OsStr>, text: &str) -> PathBuf {
+        let path = self.0.join(name.as_ref());
+        std::fs::write(&path, text).expect("it can be written");
+        path
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A thousand requests with times, sizes and TTLs.
+fn trace() -> String {
+    let row = |n: u64| format!("{n},{},{},{}\n", n * n % 97, 10 + n % 7, 60 + n % 3);
+    let rows: String = (0..1000).map(row).collect();
+    format!("time,key,size,ttl\n{rows}")
+}
+
+fn mayfly(words: &[&str], trace: &Path, more: &[&OsStr]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mayfly"));
+    command.args(words).arg(trace).args(more);
+    command
+        .output()
+        .expect("the binary was built for this test")
+}
+
+/// Every command with a page, and what only its page says.
+const COMMANDS: &[(&[&str], &str)] = &[
+    (&["sim", "--size", "10%,20%"], "Miss ratios"),
+    (&["sim", "--explain", "--size", "20%"], "Demotion"),
+    (&["sim", "curve", "--points", "5"], "Miss-ratio curves"),
+    (
+        &["sim", "curve", "--compare-ttl"],
+        "With and without lifetimes",
+    ),
+    (&["trace", "analyze"], "Workload"),
+];
+
+#[test]
+fn every_command_writes_a_page_and_its_plots() {
+    let folder = TemporaryFolder::new("all");
+    let trace = folder.file("trace.csv", &trace());
+    for (index, (words, told)) in COMMANDS.iter().enumerate() {
+        let [html, svg, png] =
+            ["html", "svg", "png"].map(|kind| folder.0.join(format!("{index}.{kind}")));
+        let more = [
+            "--html".into(),
+            html.clone(),
+            "--svg".into(),
+            svg.clone(),
+            "--png".into(),
+            png.clone(),
+        ];
+        let more: [PathBuf; 6] = more;
+        let output = mayfly(words, &trace, &more.each_ref().map(|word| word.as_os_str()));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {errors}");
+        let page = std::fs::read_to_string(&html).expect("the page was written");
+        assert!(page.contains(told), "{words:?}");
+        assert!(
+            page.contains(&format!("mayfly {}", words[0])),
+            "the command is told"
+        );
+        assert!(page.len() < 1_500_000, "{words:?}: {} bytes", page.len());
+        let stems = |folder: &Path| {
+            let files = std::fs::read_dir(folder).expect("the folder was made");
+            let paths = files.map(|file| file.expect("it can be read").path());
+            let mut stems: Vec<OsString> = paths
+                .filter_map(|p| p.file_stem().map(OsString::from))
+                .collect();
+            stems.sort();
+            stems
+        };
+        assert_eq!(stems(&svg), stems(&png));
+        assert_eq!(stems(&svg).len(), page.matches("<figure>").count());
+        for stem in stems(&png) {
+            let name = png.join(stem).with_extension("png");
+            let bytes = std::fs::read(name).expect("it was just listed");
+            assert!(bytes.starts_with(b"\x89PNG"));
+        }
+    }
+}
+
+/// A path that was no text ended the program in a panic.
+#[test]
+fn names_of_any_bytes_are_shown_and_never_interpreted() {
+    let folder = TemporaryFolder::new("names");
+    let name = OsStr::from_bytes(b"it's \"<script>alert(1)<b>&amp;\n\xff.csv");
+    let trace = folder.file(name, &trace());
+    for (index, (words, _)) in COMMANDS.iter().enumerate() {
+        let html = folder.0.join(format!("{index}.html"));
+        let output = mayfly(words, &trace, &["--html".as_ref(), html.as_os_str()]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {errors}");
+        let page = std::fs::read_to_string(&html).expect("the page is text");
+        assert_eq!(page.matches("<script").count(), 1, "only the page's own");
+        assert!(!page.contains("<b>"), "{words:?}");
+        let shown = "it&#39;s &quot;&lt;script&gt;alert(1)&lt;b&gt;&amp;amp;\n\u{FFFD}";
+        assert!(page.contains(shown), "{words:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_told_before_the_trace_is_read() {
+    let nowhere = Path::new("/nowhere/at.csv");
+    for (words, _) in COMMANDS {
+        for option in ["--html", "--svg", "--png"] {
+            let output = mayfly(
+                words,
+                nowhere,
+                &[option.as_ref(), "/proc/nowhere/at".as_ref()],
+            );
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success());
+            assert!(
+                told.contains("/proc/nowhere/at"),
+                "{words:?} {option}: {told}"
+            );
+            assert!(!told.contains("at.csv"), "{words:?} {option}: {told}");
+        }
+    }
+}
