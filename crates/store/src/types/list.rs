@@ -1,15 +1,279 @@
-//! Lists.
+//! Lists: a short one in one run of bytes, a long one in chunks.
+
+mod chunk;
+mod large;
+
+pub use self::large::Iter;
 
 use crate::collection::{Collection, Scene};
-use crate::elements::packed::{Packed, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
 use crate::object::{Object, TAG_LIST};
+use chunk::{Chunk, ChunkLimit, Entries, element_bytes, insert_element};
+use large::Large;
 
-/// A list of byte strings.
+/// An end of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The first element's.
+    Left,
+    /// The last one's.
+    Right,
+}
+
+impl End {
+    /// The other one.
+    pub fn other(self) -> End {
+        match self {
+            End::Left => End::Right,
+            End::Right => End::Left,
+        }
+    }
+}
+
+/// A short list.
+///
+/// ```text
+/// element …  │ count 16
+/// ```
+#[derive(Debug)]
+struct Small(Vec<u8>);
+
+/// Bytes of the count.
+const COUNT: usize = 2;
+
+impl Small {
+    fn entries(&self) -> Entries<'_> {
+        Entries::new(&self.0[..self.bytes()], self.len())
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.len() - COUNT
+    }
+
+    fn len(&self) -> usize {
+        let at = self.bytes();
+        u16::from_le_bytes([self.0[at], self.0[at + 1]]).into()
+    }
+
+    fn set_len(&mut self, len: usize) {
+        let at = self.bytes();
+        let len = u16::try_from(len).expect("the limit is lower");
+        self.0[at..].copy_from_slice(&len.to_le_bytes());
+    }
+
+    fn takes(&self, len: usize, limit: ChunkLimit) -> bool {
+        limit.allows(self.len() + 1, self.bytes() + element_bytes(len))
+    }
+
+    fn insert(&mut self, index: usize, value: &[u8]) {
+        let len = self.len();
+        let at = self.entries().offset(index);
+        insert_element(&mut self.0, at, value);
+        self.set_len(len + 1);
+    }
+
+    fn remove(&mut self, index: usize, count: usize) {
+        let (len, entries) = (self.len(), self.entries());
+        let at = entries.offset(index);
+        let end = at + entries.from(index).offset(count);
+        self.0.drain(at..end);
+        self.set_len(len - count);
+    }
+}
+
+#[derive(Debug)]
+enum Form {
+    Small(Small),
+    Large(Box<Large>),
+}
+
+/// A list of byte strings. Indexes count from the left, from 0.
 #[derive(Debug)]
 pub struct List {
-    packed: Packed,
+    form: Form,
+}
+
+impl List {
+    /// How many elements.
+    pub fn len(&self) -> usize {
+        match &self.form {
+            Form::Small(small) => small.len(),
+            Form::Large(large) => large.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether it is one run of bytes.
+    pub fn is_packed(&self) -> bool {
+        matches!(self.form, Form::Small(_))
+    }
+
+    /// The elements from one on, going away from an end.
+    pub fn iter(&self, from: End, index: usize) -> Iter<'_> {
+        match &self.form {
+            Form::Large(large) => large.iter(from, index),
+            Form::Small(small) => {
+                let (entries, len) = (small.entries(), small.len());
+                let entries = match from {
+                    End::Left => entries.from(index.min(len)),
+                    End::Right if index < len => entries.before(index + 1),
+                    End::Right => entries.before(0),
+                };
+                Iter::of(entries, from)
+            }
+        }
+    }
+
+    /// One element.
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        self.iter(End::Left, index).next()
+    }
+
+    /// Adds an element at an end.
+    pub fn push(&mut self, end: End, value: &[u8], scene: &Scene<'_>) {
+        let index = match end {
+            End::Left => 0,
+            End::Right => self.len(),
+        };
+        match self.form_for(value.len(), scene) {
+            (Form::Small(small), _) => small.insert(index, value),
+            (Form::Large(large), limit) => large.push(end, value, limit),
+        }
+    }
+
+    /// Removes the element at an end, after telling it; false when there is none.
+    pub fn pop(&mut self, end: End, scene: &Scene<'_>, tell: impl FnOnce(&[u8])) -> bool {
+        let is_done = match &mut self.form {
+            Form::Large(large) => large.pop(end, tell),
+            Form::Small(small) => {
+                let mut entries = small.entries();
+                let (element, index) = match end {
+                    End::Left => (entries.next(), 0),
+                    End::Right => (entries.next_back(), entries.len()),
+                };
+                let is_there = element.is_some();
+                element.map(tell);
+                if is_there {
+                    small.remove(index, 1);
+                }
+                is_there
+            }
+        };
+        self.settle(scene);
+        is_done
+    }
+
+    /// Replaces an element; false when it is not there.
+    pub fn set(&mut self, index: usize, value: &[u8], scene: &Scene<'_>) -> bool {
+        if index >= self.len() {
+            return false;
+        }
+        match self.form_for(value.len(), scene) {
+            (Form::Large(large), limit) => large.set(index, value, limit),
+            (Form::Small(small), _) => {
+                small.remove(index, 1);
+                small.insert(index, value);
+            }
+        }
+        self.settle(scene);
+        true
+    }
+
+    /// Puts an element before that of this index, or at the end for their number.
+    pub fn insert(&mut self, index: usize, value: &[u8], scene: &Scene<'_>) {
+        assert!(index <= self.len());
+        match self.form_for(value.len(), scene) {
+            (Form::Small(small), _) => small.insert(index, value),
+            (Form::Large(large), limit) => large.insert(index, value, limit),
+        }
+    }
+
+    /// Keeps so many elements from one on, and no others. What is returned is dropped best in steps.
+    pub fn keep(&mut self, start: usize, count: usize, scene: &Scene<'_>) -> List {
+        let len = self.len();
+        let start = start.min(len);
+        let end = start.saturating_add(count).min(len);
+        let mut waste = Large::default();
+        match &mut self.form {
+            Form::Large(large) => {
+                large.cut(End::Right, len - end, &mut waste);
+                large.cut(End::Left, start, &mut waste);
+            }
+            Form::Small(small) => {
+                small.remove(end, len - end);
+                small.remove(0, start);
+            }
+        }
+        self.settle(scene);
+        List {
+            form: Form::Large(Box::new(waste)),
+        }
+    }
+
+    /// Removes the elements that equal a value, at most so many, from an end on; how many.
+    pub fn remove_equal(&mut self, value: &[u8], end: End, max: usize, scene: &Scene<'_>) -> usize {
+        let limit = limit_of(scene);
+        let removed = match &mut self.form {
+            Form::Large(large) => large.remove_equal(value, end, max, limit),
+            Form::Small(small) => {
+                let mut chunk = Chunk::of(small.entries());
+                let removed = chunk.remove_equal(value, end, max);
+                if removed > 0 {
+                    *small = packed(chunk.entries());
+                }
+                removed
+            }
+        };
+        self.settle(scene);
+        removed
+    }
+
+    /// The form in which a value of this length more has room, and the limit.
+    fn form_for(&mut self, len: usize, scene: &Scene<'_>) -> (&mut Form, ChunkLimit) {
+        let limit = limit_of(scene);
+        if let Form::Small(small) = &self.form
+            && !small.takes(len, limit)
+        {
+            let large = match small.len() {
+                0 => Large::default(),
+                _ => Large::of(Chunk::of(small.entries())),
+            };
+            self.form = Form::Large(Box::new(large));
+        }
+        (&mut self.form, limit)
+    }
+
+    /// Packs what has become short.
+    fn settle(&mut self, scene: &Scene<'_>) {
+        let Form::Large(large) = &self.form else {
+            return;
+        };
+        if large.len() == 0 {
+            self.form = Form::Small(packed(Entries::new(&[], 0)));
+        } else if let Some(chunk) = large.only()
+            && limit_of(scene).half().allows(chunk.len(), chunk.bytes())
+        {
+            self.form = Form::Small(packed(chunk.entries()));
+        }
+    }
+}
+
+fn limit_of(scene: &Scene<'_>) -> ChunkLimit {
+    ChunkLimit::of(scene.limits.list_size())
+}
+
+fn packed(entries: Entries<'_>) -> Small {
+    let mut bytes = Vec::with_capacity(entries.bytes().len() + COUNT);
+    bytes.extend_from_slice(entries.bytes());
+    bytes.extend_from_slice(&[0; COUNT]);
+    let mut small = Small(bytes);
+    small.set_len(entries.len());
+    small
 }
 
 impl Collection for List {
@@ -17,9 +281,8 @@ impl Collection for List {
     const EXPIRED: (Class, &'static str) = (Class::List, "expired");
 
     fn new() -> Self {
-        List {
-            packed: Packed::new(Tail::Nothing),
-        }
+        let form = Form::Small(Small(vec![0; COUNT]));
+        List { form }
     }
 
     fn of(object: &Object) -> Option<&Self> {
@@ -41,33 +304,66 @@ impl Collection for List {
     }
 
     fn unpack(_tag: u8, bytes: Vec<u8>) -> Self {
-        let packed = Packed::from_bytes(Tail::Nothing, false, bytes);
-        List { packed }
+        let form = Form::Small(Small(bytes));
+        List { form }
     }
 
     fn inline(&self) -> Option<(u8, &[u8])> {
-        Some((TAG_LIST, self.packed.bytes()))
-    }
-
-    fn into_bytes(self) -> Vec<u8> {
-        self.packed.into_bytes()
-    }
-
-    fn duplicate(&self, _scene: &Scene<'_>) -> Self {
-        List {
-            packed: self.packed.clone(),
+        match &self.form {
+            Form::Small(small) => Some((TAG_LIST, &small.0)),
+            Form::Large(_) => None,
         }
     }
 
+    fn into_bytes(self) -> Vec<u8> {
+        match self.form {
+            Form::Small(small) => small.0,
+            Form::Large(_) => Vec::new(),
+        }
+    }
+
+    fn duplicate(&self, _scene: &Scene<'_>) -> Self {
+        let form = match &self.form {
+            Form::Small(small) => Form::Small(packed(small.entries())),
+            Form::Large(large) => Form::Large(Box::new(large.duplicate())),
+        };
+        List { form }
+    }
+
     fn trim(&mut self) {
-        self.packed.trim();
+        if let Form::Small(Small(bytes)) = &mut self.form
+            && bytes.capacity() - bytes.len() > bytes.len() / 8
+        {
+            bytes.shrink_to_fit();
+        }
     }
 
     fn is_void(&self) -> bool {
-        self.packed.is_empty()
+        self.is_empty()
     }
 
     fn heap_bytes(&self) -> usize {
-        self.packed.heap_bytes()
+        match &self.form {
+            Form::Small(small) => small.0.capacity(),
+            Form::Large(large) => size_of::<Large>() + large.heap_bytes(),
+        }
+    }
+
+    fn dismantle(&mut self, steps: u32) -> bool {
+        match &mut self.form {
+            Form::Small(_) => false,
+            Form::Large(large) => large.dismantle(steps),
+        }
+    }
+
+    fn check(&self) {
+        match &self.form {
+            Form::Small(small) => Chunk::of(small.entries()).check(),
+            Form::Large(large) => large.check(),
+        }
     }
 }
+
+#[cfg(test)]
+#[path = "list/tests.rs"]
+mod tests;

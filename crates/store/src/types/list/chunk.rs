@@ -1,0 +1,384 @@
+//! Elements one after the other in one run of bytes, readable from either end.
+//!
+//! ```text
+//! element   length │ bytes │ length mirrored
+//! length    7 bits a byte, the lowest first; the top bit says that more follow. Mirrored: the same bytes
+//!           in the opposite order, so that it is read from its last byte on.
+//! ```
+
+use super::End;
+
+/// Up to where a chunk is filled. A longer element has a chunk of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChunkLimit {
+    /// Bytes, those of the lengths counted.
+    pub bytes: usize,
+    /// Elements.
+    pub count: usize,
+}
+
+/// Room made at least, as far as the limit allows.
+const ROOM_LEAST: usize = 64;
+/// What bounds a chunk when only its elements are counted.
+const BYTES_OF_COUNTED: usize = 8 << 10;
+/// The packed form counts its elements in 16 bits.
+const COUNT_MAX: usize = u16::MAX as usize;
+
+impl ChunkLimit {
+    /// What a value of `list-max-listpack-size` means: elements, or from −1 to −5 bytes, 4 to 64 KiB.
+    pub fn of(size: i64) -> ChunkLimit {
+        match size {
+            0.. => ChunkLimit {
+                bytes: BYTES_OF_COUNTED,
+                count: (size as usize).clamp(1, COUNT_MAX),
+            },
+            _ => ChunkLimit {
+                bytes: (4 << 10) << (-1 - size.max(-5)),
+                count: COUNT_MAX,
+            },
+        }
+    }
+
+    /// Whether a run of so many elements and bytes is within it.
+    pub fn allows(&self, count: usize, bytes: usize) -> bool {
+        count <= self.count && bytes <= self.bytes
+    }
+
+    /// Below this, neighbours are merged and a list is packed again: half, so that one that swings
+    /// about the limit is not converted each time.
+    pub fn half(&self) -> ChunkLimit {
+        ChunkLimit {
+            bytes: self.bytes / 2,
+            count: self.count / 2,
+        }
+    }
+}
+
+/// The bytes of a length.
+fn length_bytes(len: usize) -> usize {
+    match len {
+        0..=0x7f => 1,
+        0x80..=0x3fff => 2,
+        _ => (usize::BITS - len.leading_zeros()).div_ceil(7) as usize,
+    }
+}
+
+/// The bytes of an element with so many bytes of its own.
+pub(super) fn element_bytes(len: usize) -> usize {
+    2 * length_bytes(len) + len
+}
+
+/// Encodes an element into room of exactly its size.
+fn write_element(room: &mut [u8], value: &[u8]) {
+    let width = length_bytes(value.len());
+    let (mut rest, last) = (value.len(), room.len() - 1);
+    for i in 0..width {
+        let more = if i + 1 < width { 0x80 } else { 0 };
+        let byte = (rest & 0x7f) as u8 | more;
+        (room[i], room[last - i]) = (byte, byte);
+        rest >>= 7;
+    }
+    room[width..=last - width].copy_from_slice(value);
+}
+
+/// Puts an element before the one at a byte.
+pub(super) fn insert_element(buffer: &mut Vec<u8>, at: usize, value: &[u8]) {
+    let (size, old_len) = (element_bytes(value.len()), buffer.len());
+    buffer.resize(old_len + size, 0);
+    buffer.copy_within(at..old_len, at + size);
+    write_element(&mut buffer[at..at + size], value);
+}
+
+/// The length at the front of some bytes, and how wide it is.
+#[inline(always)]
+fn read_length(bytes: impl Iterator<Item = u8>) -> (usize, usize) {
+    let (mut len, mut width) = (0, 0);
+    for byte in bytes {
+        len |= (byte as usize & 0x7f) << (7 * width);
+        width += 1;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    (len, width)
+}
+
+/// Some elements in a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entries<'a> {
+    bytes: &'a [u8],
+    count: usize,
+}
+
+impl<'a> Entries<'a> {
+    pub(super) fn new(bytes: &'a [u8], count: usize) -> Entries<'a> {
+        Entries { bytes, count }
+    }
+
+    /// All of them, encoded.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Before which byte the element of this index begins; that of the end for their number.
+    pub fn offset(&self, index: usize) -> usize {
+        debug_assert!(index <= self.count);
+        let mut walk = *self;
+        if index <= self.count / 2 {
+            for _ in 0..index {
+                walk.next();
+            }
+            self.bytes.len() - walk.bytes.len()
+        } else {
+            for _ in index..self.count {
+                walk.next_back();
+            }
+            walk.bytes.len()
+        }
+    }
+
+    /// Those from this index on.
+    pub fn from(&self, index: usize) -> Entries<'a> {
+        Entries::new(&self.bytes[self.offset(index)..], self.count - index)
+    }
+
+    /// Those before this index.
+    pub fn before(&self, index: usize) -> Entries<'a> {
+        Entries::new(&self.bytes[..self.offset(index)], index)
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.count = self.count.checked_sub(1)?;
+        let (len, width) = read_length(self.bytes.iter().copied());
+        let (element, rest) = self.bytes.split_at(len + 2 * width);
+        self.bytes = rest;
+        Some(&element[width..width + len])
+    }
+}
+
+impl DoubleEndedIterator for Entries<'_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.count = self.count.checked_sub(1)?;
+        let (len, width) = read_length(self.bytes.iter().rev().copied());
+        let (rest, element) = self.bytes.split_at(self.bytes.len() - len - 2 * width);
+        self.bytes = rest;
+        Some(&element[width..width + len])
+    }
+}
+
+/// A part of a large list.
+///
+/// ```text
+/// buffer   room for more on the left (start) │ elements │ room for more on the right (spare capacity)
+/// ```
+#[derive(Debug, Default)]
+pub(crate) struct Chunk {
+    buffer: Vec<u8>,
+    start: u32,
+    count: u32,
+}
+
+impl Chunk {
+    /// These elements, with no room for more.
+    pub fn of(entries: Entries<'_>) -> Chunk {
+        Chunk {
+            buffer: entries.bytes.to_vec(),
+            start: 0,
+            count: entries.count as u32,
+        }
+    }
+
+    /// One element, with no room for more.
+    pub fn alone(value: &[u8]) -> Chunk {
+        let mut buffer = vec![0; element_bytes(value.len())];
+        write_element(&mut buffer, value);
+        Chunk {
+            buffer,
+            start: 0,
+            count: 1,
+        }
+    }
+
+    /// Its elements.
+    pub fn entries(&self) -> Entries<'_> {
+        Entries::new(&self.buffer[self.start as usize..], self.len())
+    }
+
+    /// How many elements it has.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Bytes of its elements.
+    pub fn bytes(&self) -> usize {
+        self.buffer.len() - self.start as usize
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Whether an element of this length would keep it within the limit.
+    pub fn takes(&self, len: usize, limit: ChunkLimit) -> bool {
+        limit.allows(self.len() + 1, self.bytes() + element_bytes(len))
+    }
+
+    /// Whether an element of this length should be pushed here, and not into a new chunk: room is made
+    /// by a copy only if that copy is paid for by the elements that come next.
+    pub fn takes_at(&self, end: End, len: usize, limit: ChunkLimit) -> bool {
+        let is_cheap = self.spare(end) >= element_bytes(len)
+            || self.buffer.capacity() < limit.bytes
+            || self.bytes() <= limit.bytes / 2;
+        is_cheap && self.takes(len, limit)
+    }
+
+    fn spare(&self, end: End) -> usize {
+        match end {
+            End::Left => self.start as usize,
+            End::Right => self.buffer.capacity() - self.buffer.len(),
+        }
+    }
+
+    /// Moves the elements into a buffer with room on one side for so many bytes and a quarter of what is
+    /// there, as far as the limit allows, and what room there was on the other.
+    fn make_room(&mut self, end: End, room: usize, limit: ChunkLimit) {
+        let live = self.bytes();
+        let most = limit.bytes.max(live + room);
+        let room = (room + live / 4 + ROOM_LEAST).min(most - live);
+        let other = self.spare(end.other()).min(most - live - room);
+        let start = match end {
+            End::Left => room,
+            End::Right => other,
+        };
+        let mut buffer = Vec::with_capacity(live + room + other);
+        buffer.resize(start, 0);
+        buffer.extend_from_slice(&self.buffer[self.start as usize..]);
+        (self.buffer, self.start) = (buffer, start as u32);
+    }
+
+    /// Adds an element at an end.
+    pub fn push(&mut self, end: End, value: &[u8], limit: ChunkLimit) {
+        let size = element_bytes(value.len());
+        if self.spare(end) < size {
+            self.make_room(end, size, limit);
+        }
+        let at = match end {
+            End::Left => {
+                self.start -= size as u32;
+                self.start as usize
+            }
+            End::Right => {
+                let at = self.buffer.len();
+                self.buffer.resize(at + size, 0);
+                at
+            }
+        };
+        write_element(&mut self.buffer[at..at + size], value);
+        self.count += 1;
+    }
+
+    /// Removes the elements of these indexes.
+    pub fn remove(&mut self, index: usize, count: usize) {
+        let entries = self.entries();
+        let at = entries.offset(index);
+        let end = at + entries.from(index).offset(count);
+        self.count -= count as u32;
+        if at == 0 {
+            self.start += end as u32;
+        } else {
+            let start = self.start as usize;
+            self.buffer.drain(start + at..start + end);
+        }
+        self.give_back();
+    }
+
+    /// Puts an element before that of this index.
+    pub fn insert(&mut self, index: usize, value: &[u8]) {
+        let at = self.start as usize + self.entries().offset(index);
+        insert_element(&mut self.buffer, at, value);
+        self.count += 1;
+        self.give_back();
+    }
+
+    /// Splits off the elements from this index on.
+    pub fn split(&mut self, index: usize) -> Chunk {
+        let tail = Chunk::of(self.entries().from(index));
+        *self = Chunk::of(self.entries().before(index));
+        tail
+    }
+
+    /// Adds another chunk's elements behind its own.
+    pub fn append(&mut self, other: &Chunk) {
+        self.buffer
+            .extend_from_slice(&other.buffer[other.start as usize..]);
+        self.count += other.count;
+        self.give_back();
+    }
+
+    /// Removes the elements that equal a value, at most so many, from an end on; how many.
+    pub fn remove_equal(&mut self, value: &[u8], end: End, max: usize) -> usize {
+        let equal = self.entries().filter(|element| *element == value).count();
+        let removed = equal.min(max);
+        if removed == 0 {
+            return 0;
+        }
+        // Those nearer to the other end stay when there are more.
+        let spared = match end {
+            End::Left => 0,
+            End::Right => equal - removed,
+        };
+        let (mut kept, mut met) = (Vec::with_capacity(self.bytes()), 0);
+        let mut rest = self.entries();
+        while rest.len() > 0 {
+            let before = rest;
+            let is_equal = rest.next() == Some(value);
+            met += usize::from(is_equal);
+            if !is_equal || met <= spared || met > spared + removed {
+                let size = before.bytes.len() - rest.bytes.len();
+                kept.extend_from_slice(&before.bytes[..size]);
+            }
+        }
+        self.count -= removed as u32;
+        (self.buffer, self.start) = (kept, 0);
+        self.give_back();
+        removed
+    }
+
+    /// Gives back room beyond what elements take and half as much.
+    fn give_back(&mut self) {
+        if self.buffer.capacity() > self.bytes() + self.bytes() / 2 + 2 * ROOM_LEAST {
+            self.seal();
+        }
+    }
+
+    /// Gives all room back: it is no longer at an end of its list.
+    pub fn seal(&mut self) {
+        self.buffer.drain(..self.start as usize);
+        self.start = 0;
+        self.buffer.shrink_to_fit();
+    }
+
+    /// Panics when it contradicts itself.
+    pub fn check(&self) {
+        let (mut forward, mut backward) = (self.entries(), self.entries());
+        let (mut left, mut right) = (0, 0);
+        while let (Some(a), Some(b)) = (forward.next(), backward.next_back()) {
+            left += element_bytes(a.len());
+            right += element_bytes(b.len());
+        }
+        assert_eq!(left, self.bytes(), "read from the left");
+        assert_eq!(right, self.bytes(), "read from the right");
+    }
+}
