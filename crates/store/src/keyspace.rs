@@ -426,6 +426,12 @@ impl Keyspace {
         INDEXES.iter().map(|about| about.name.to_owned()).collect()
     }
 
+    /// How many keys somebody waits for.
+    pub fn waited_keys(&self) -> usize {
+        let waited = |shard| self.guard(shard).waiting.len();
+        (0..self.cells.len()).map(waited).sum()
+    }
+
     /// The counters of all shards.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();

@@ -27,6 +27,7 @@ mod object;
 mod shard;
 mod types;
 mod view;
+mod waiting;
 mod whole;
 
 pub use collection::Scene;

@@ -5,6 +5,7 @@ use crate::facts::Counters;
 use crate::keyspace::{DATABASES, Db, Shared};
 use crate::memory::SLACK_BYTES;
 use crate::object::{Object, has_deadlines};
+use crate::waiting::Waiting;
 use cache::Outside;
 use policy::{Budget, Due, Eviction, ExpiryIndex, Facts, Slot, Tick};
 use std::collections::HashMap;
@@ -36,6 +37,7 @@ const RESHARE_WRITES: u32 = 4096;
 pub(crate) struct Locked {
     pub dbs: [Option<Box<Db>>; DATABASES],
     pub watched: HashMap<WatchedKey, Vec<Arc<AtomicBool>>>,
+    pub waiting: Waiting,
     pub events: Queue,
     pub counters: Counters,
     /// Large values that wait to be dropped outside the lock, some at a time.
@@ -280,6 +282,7 @@ impl Locked {
         self.dbs.swap(i, j);
         self.db_bytes.swap(i, j);
         self.drain_at.swap(i, j);
+        self.waiting.note_all([a, b], || shared.next_event());
     }
 
     /// Bytes of all its databases.

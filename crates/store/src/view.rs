@@ -14,6 +14,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::AtomicBool;
 
 mod collections;
+mod waiting;
 
 pub use collections::Edited;
 
@@ -58,6 +59,8 @@ pub struct View<'a> {
     guards: Guards<'a>,
     now: Tick,
     scratch: Vec<u8>,
+    /// Keys that somebody waits for were written.
+    pub(crate) has_ready: bool,
 }
 
 /// The bytes of a string entry.
@@ -85,6 +88,7 @@ impl<'a> View<'a> {
             guards,
             now,
             scratch: Vec::new(),
+            has_ready: false,
         }
     }
 
@@ -269,6 +273,10 @@ impl<'a> View<'a> {
         locked.account(key.db, space.shared());
         if deadline.is_some() {
             space.publish_deadline(shard, key.db, locked);
+        }
+        if !locked.waiting.is_empty() {
+            let number = || space.shared().next_event();
+            self.has_ready |= locked.waiting.note(key.db, key.bytes, number);
         }
     }
 

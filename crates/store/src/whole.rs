@@ -108,8 +108,11 @@ impl View<'_> {
     pub fn swap(&mut self, a: u8, b: u8) {
         assert!((a as usize) < DATABASES && (b as usize) < DATABASES);
         let space = self.space;
+        let mut has_ready = false;
         for locked in self.all() {
             locked.swap(a, b, space.shared());
+            has_ready |= locked.waiting.has_ready();
         }
+        self.has_ready |= has_ready;
     }
 }

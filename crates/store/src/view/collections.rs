@@ -222,6 +222,13 @@ impl<'a> View<'a> {
         self.replace(key, list)
     }
 
+    /// Drops in steps what was cut off a list. Any key of a shard at hand says where.
+    pub fn bury_list(&mut self, key: &Key<'_>, waste: List) {
+        if !waste.is_empty() {
+            self.parts(key).2.bury(Some(Object::List(waste)));
+        }
+    }
+
     /// Copies an entry of any type with its deadlines over `to`, which may lie in another shard or
     /// database; false when there was none.
     pub fn copy(&mut self, from: &Key<'_>, to: &Key<'_>) -> bool {

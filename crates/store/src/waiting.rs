@@ -1,0 +1,103 @@
+//! Who waits for a key to appear: kept in the key's shard, so that whoever looks at the key and whoever
+//! writes it agree, under the shard's lock, on who comes first.
+
+use crate::shard::WatchedKey;
+use std::collections::{HashMap, VecDeque};
+
+/// Keys that were written while somebody waits for them, each with its number among all such writes.
+pub(crate) type Ready = Vec<(u64, WatchedKey)>;
+
+/// Those who wait for one key, the first first.
+#[derive(Debug, Default)]
+struct Queue {
+    waiters: VecDeque<u64>,
+    /// Noted as written, and not asked for since.
+    is_ready: bool,
+}
+
+/// One shard's.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    queues: HashMap<WatchedKey, Queue>,
+    ready: Ready,
+}
+
+impl Waiting {
+    /// Whether keys were written that somebody waits for.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Whether nobody waits for anything.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    /// How many keys are waited for.
+    pub fn len(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Adds one at the end of a key's queue, where it may be already.
+    pub fn add(&mut self, db: u8, key: &[u8], waiter: u64) {
+        let queue = self.queues.entry((db, key.into())).or_default();
+        if queue.waiters.back() != Some(&waiter) {
+            queue.waiters.push_back(waiter);
+        }
+    }
+
+    /// Takes one out of a key's queue: mostly the first.
+    pub fn remove(&mut self, db: u8, key: &[u8], waiter: u64) {
+        let name = (db, Box::from(key));
+        let Some(queue) = self.queues.get_mut(&name) else {
+            return;
+        };
+        if let Some(at) = queue.waiters.iter().position(|at| *at == waiter) {
+            queue.waiters.remove(at);
+        }
+        if queue.waiters.is_empty() {
+            self.queues.remove(&name);
+            self.ready.retain(|(_, at)| *at != name);
+        }
+    }
+
+    /// One of a key's queue.
+    pub fn at(&self, db: u8, key: &[u8], index: usize) -> Option<u64> {
+        let queue = self.queues.get(&(db, Box::from(key)))?;
+        queue.waiters.get(index).copied()
+    }
+
+    /// A key was written; whether anybody waits for it who has not been told.
+    pub fn note(&mut self, db: u8, key: &[u8], number: impl FnOnce() -> u64) -> bool {
+        let name = (db, Box::from(key));
+        match self.queues.get_mut(&name) {
+            Some(queue) if !queue.is_ready => {
+                queue.is_ready = true;
+                self.ready.push((number(), name));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// All keys of these databases may be others now.
+    pub fn note_all(&mut self, dbs: [u8; 2], mut number: impl FnMut() -> u64) {
+        for (name, queue) in &mut self.queues {
+            if dbs.contains(&name.0) && !queue.is_ready {
+                queue.is_ready = true;
+                self.ready.push((number(), name.clone()));
+            }
+        }
+    }
+
+    /// Takes the keys noted since it was last asked.
+    pub fn take_ready(&mut self, into: &mut Ready) {
+        for (_, name) in &self.ready {
+            if let Some(queue) = self.queues.get_mut(name) {
+                queue.is_ready = false;
+            }
+        }
+        into.append(&mut self.ready);
+    }
+}
