@@ -15,6 +15,7 @@ pub mod pubsub;
 pub mod refusal;
 pub mod scanning;
 pub mod server;
+pub mod set;
 pub mod string;
 pub mod transaction;
 
@@ -314,6 +315,7 @@ const FAMILIES: &[&[Spec]] = &[
     string::TABLE,
     bitmap::TABLE,
     hyperloglog::TABLE,
+    set::TABLE,
     key::TABLE,
     hash::TABLE,
     connection::TABLE,

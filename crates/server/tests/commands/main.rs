@@ -3,6 +3,7 @@
 mod crowded;
 mod random;
 mod random_bits;
+mod random_sets;
 mod redis;
 mod script;
 mod tables;

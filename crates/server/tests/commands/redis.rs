@@ -5,7 +5,7 @@
 //! Skipped with a line where there is no `redis-server` (Debian's 7.0 is what the marks are made for).
 
 use crate::script::{Bench, Step, parse, render, sorted, words};
-use server::command::{Keys, Spec, bitmap, flag, hash, hyperloglog, key, string};
+use server::command::{Keys, Spec, bitmap, flag, hash, hyperloglog, key, set, string};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -273,6 +273,7 @@ fn redis_describes_commands_on_keys_alike() {
         bitmap::TABLE,
         hyperloglog::TABLE,
         hash::TABLE,
+        set::TABLE,
     ];
     for spec in families.into_iter().flatten() {
         // Those that are newer, and those of which Redis describes the subcommands instead.

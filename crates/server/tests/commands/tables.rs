@@ -83,5 +83,6 @@ scripts! {
     bits_are_counted_and_combined: "bitmap.txt",
     distinct_elements_are_counted: "hyperloglog.txt",
     hashes_hold_fields: "hash.txt",
+    sets_hold_members: "set_members.txt",
     full_memory_refuses_writes: "memory_full.txt",
 }

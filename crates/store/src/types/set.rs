@@ -1,16 +1,252 @@
-//! Sets.
+//! Sets: members, each with or without a deadline.
+
+mod algebra;
+mod integers;
 
 use crate::collection::{Collection, Deadlines, Expired, Scene};
-use crate::elements::packed::{Packed, Tail};
+use crate::elements::packed::{Element, Packed, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
-use crate::object::{Object, TAG_SET, TAG_SET_TTL};
+use crate::object::{Object, TAG_INTSET, TAG_SET, TAG_SET_TTL};
+use integers::{Digits, Integers, integer};
 use policy::{Budget, Tick};
 
-/// A set of byte strings, each with or without a deadline.
+/// A set of byte strings. No method that reads shows a member whose deadline has passed.
 #[derive(Debug)]
 pub struct Set {
-    packed: Packed,
+    form: Form,
+}
+
+#[derive(Debug)]
+enum Form {
+    /// Integers alone, none with a deadline.
+    Integers(Integers),
+    /// Few and short members, in the order of their coming.
+    Packed(Packed),
+}
+
+impl Default for Set {
+    fn default() -> Self {
+        Collection::new()
+    }
+}
+
+/// A number below `end` from 64 random bits.
+fn below(random: u64, end: usize) -> usize {
+    ((u128::from(random) * end as u128) >> 64) as usize
+}
+
+impl Set {
+    /// Whether it has a member.
+    pub fn contains(&self, member: &[u8], scene: &Scene<'_>) -> bool {
+        match &self.form {
+            Form::Integers(integers) => integer(member).is_some_and(|n| integers.find(n).is_ok()),
+            Form::Packed(packed) => live(packed, member, scene).is_some(),
+        }
+    }
+
+    /// Adds a member; false when it was there, and then its deadline stays. One that has died but was
+    /// not yet taken away comes anew, without a deadline.
+    pub fn add(&mut self, member: &[u8], scene: &Scene<'_>) -> bool {
+        if let Form::Integers(integers) = &mut self.form {
+            let is_small = |count: usize| count as i64 <= scene.limits.set_intset_entries();
+            match integer(member) {
+                Some(number) if integers.find(number).is_ok() => return false,
+                Some(number) if is_small(integers.len() + 1) => return integers.insert(number),
+                _ => self.spell_out(scene),
+            }
+        }
+        match &mut self.form {
+            Form::Integers(_) => unreachable!("they have been spelled out"),
+            Form::Packed(packed) => {
+                if let Some(element) = packed.find(member) {
+                    let (at, is_dead) = (element.at, !element.is_live(scene.now));
+                    if is_dead {
+                        packed.set_deadline(at, None);
+                        packed.settle();
+                    }
+                    return is_dead;
+                }
+                packed.push(member, &[]);
+            }
+        }
+        true
+    }
+
+    /// Whether it holds a member, dead or alive.
+    #[cfg(test)]
+    fn holds(&self, member: &[u8]) -> bool {
+        match &self.form {
+            Form::Integers(integers) => integer(member).is_some_and(|n| integers.find(n).is_ok()),
+            Form::Packed(packed) => packed.find(member).is_some(),
+        }
+    }
+
+    /// Holds integers as members like others.
+    fn spell_out(&mut self, _scene: &Scene<'_>) {
+        let Form::Integers(integers) = &self.form else {
+            return;
+        };
+        let mut packed = Packed::new(Tail::Nothing);
+        for number in integers.iter() {
+            packed.push(Digits::of(number).as_bytes(), &[]);
+        }
+        self.form = Form::Packed(packed);
+    }
+
+    /// Removes a member; whether it was there.
+    pub fn remove(&mut self, member: &[u8], scene: &Scene<'_>) -> bool {
+        match &mut self.form {
+            Form::Integers(integers) => {
+                let found = integer(member).and_then(|number| integers.find(number).ok());
+                if let Some(index) = found {
+                    integers.remove(index);
+                }
+                found.is_some()
+            }
+            Form::Packed(packed) => {
+                // A dead one stays for those who take the dead away and tell of it.
+                let found = live(packed, member, scene).map(|element| element.at);
+                if let Some(at) = found {
+                    packed.remove(at);
+                    packed.settle();
+                }
+                found.is_some()
+            }
+        }
+    }
+
+    /// How many members there are.
+    pub fn len(&self, scene: &Scene<'_>) -> usize {
+        match &self.form {
+            Form::Integers(integers) => integers.len(),
+            Form::Packed(packed) => packed.len(scene.now),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self, scene: &Scene<'_>) -> bool {
+        match &self.form {
+            Form::Integers(integers) => integers.len() == 0,
+            Form::Packed(packed) => packed.live(scene.now).next().is_none(),
+        }
+    }
+
+    /// Tells members until `each` says false; whether it never did.
+    fn all(&self, scene: &Scene<'_>, mut each: impl FnMut(&[u8]) -> bool) -> bool {
+        match &self.form {
+            Form::Integers(integers) => integers.iter().all(|n| each(Digits::of(n).as_bytes())),
+            Form::Packed(packed) => packed.live(scene.now).all(|element| each(element.member)),
+        }
+    }
+
+    /// Tells all members: integers in ascending order, others as they lie.
+    pub fn each(&self, scene: &Scene<'_>, mut each: impl FnMut(&[u8])) {
+        self.all(scene, |member| {
+            each(member);
+            true
+        });
+    }
+
+    /// Tells about `count` members from `cursor` on; returns the next cursor, 0 at the end. A member that
+    /// is there throughout is told at least once.
+    pub fn scan(
+        &self,
+        _cursor: u64,
+        _count: usize,
+        scene: &Scene<'_>,
+        each: &mut dyn FnMut(&[u8]),
+    ) -> u64 {
+        self.each(scene, each);
+        0
+    }
+
+    /// Tells `count` different members, or all if there are fewer; each choice is as likely as any other.
+    /// `random` makes 64 random bits.
+    pub fn sample(
+        &self,
+        count: usize,
+        scene: &Scene<'_>,
+        random: &mut dyn FnMut() -> u64,
+        each: &mut dyn FnMut(&[u8]),
+    ) {
+        let mut left = self.len(scene);
+        let mut wanted = count.min(left);
+        // Of those still to come, as many are chosen as are still wanted (Knuth's algorithm S).
+        self.all(scene, |member| {
+            if below(random(), left) < wanted {
+                each(member);
+                wanted -= 1;
+            }
+            left -= 1;
+            wanted > 0
+        });
+    }
+
+    /// Tells `count` members, each chosen anew among all; none if the set is empty.
+    pub fn draw(
+        &self,
+        count: usize,
+        scene: &Scene<'_>,
+        random: &mut dyn FnMut() -> u64,
+        each: &mut dyn FnMut(&[u8]),
+    ) {
+        match &self.form {
+            Form::Integers(integers) if integers.len() > 0 => {
+                for _ in 0..count {
+                    let number = integers.get(below(random(), integers.len()));
+                    each(Digits::of(number).as_bytes());
+                }
+            }
+            Form::Integers(_) => {}
+            Form::Packed(packed) => {
+                let members: Vec<&[u8]> = packed.live(scene.now).map(|e| e.member).collect();
+                for _ in 0..if members.is_empty() { 0 } else { count } {
+                    each(members[below(random(), members.len())]);
+                }
+            }
+        }
+    }
+
+    /// When a member dies. `None`: there is none; `Some(None)`: it has no deadline.
+    pub fn deadline(&self, member: &[u8], scene: &Scene<'_>) -> Option<Option<Tick>> {
+        match &self.form {
+            Form::Integers(_) => self.contains(member, scene).then_some(None),
+            Form::Packed(packed) => live(packed, member, scene).map(|element| element.deadline),
+        }
+    }
+
+    /// Gives a member a deadline or takes it; whether there is such a member.
+    pub fn set_deadline(
+        &mut self,
+        member: &[u8],
+        deadline: Option<Tick>,
+        scene: &Scene<'_>,
+    ) -> bool {
+        if !self.contains(member, scene) {
+            return false;
+        }
+        if deadline.is_some() {
+            self.spell_out(scene);
+        }
+        match &mut self.form {
+            Form::Integers(_) => {}
+            Form::Packed(packed) => {
+                if let Some(at) = packed.find(member).map(|element| element.at) {
+                    packed.set_deadline(at, deadline);
+                    packed.settle();
+                }
+            }
+        }
+        true
+    }
+}
+
+/// A member that lives.
+fn live<'a>(packed: &'a Packed, member: &[u8], scene: &Scene<'_>) -> Option<Element<'a>> {
+    packed
+        .find(member)
+        .filter(|element| element.is_live(scene.now))
 }
 
 impl Collection for Set {
@@ -18,9 +254,8 @@ impl Collection for Set {
     const EXPIRED: (Class, &'static str) = (Class::Set, "sexpired");
 
     fn new() -> Self {
-        Set {
-            packed: Packed::new(Tail::Nothing),
-        }
+        let form = Form::Integers(Integers::default());
+        Set { form }
     }
 
     fn of(object: &Object) -> Option<&Self> {
@@ -42,52 +277,90 @@ impl Collection for Set {
     }
 
     fn unpack(tag: u8, bytes: Vec<u8>) -> Self {
-        let packed = Packed::from_bytes(Tail::Nothing, tag == TAG_SET_TTL, bytes);
-        Set { packed }
+        let form = match tag {
+            TAG_INTSET => Form::Integers(Integers::from_bytes(bytes)),
+            _ => Form::Packed(Packed::from_bytes(Tail::Nothing, tag == TAG_SET_TTL, bytes)),
+        };
+        Set { form }
     }
 
     fn inline(&self) -> Option<(u8, &[u8])> {
-        Some((
-            [TAG_SET, TAG_SET_TTL][usize::from(self.packed.has_deadlines())],
-            self.packed.bytes(),
-        ))
-    }
-
-    fn into_bytes(self) -> Vec<u8> {
-        self.packed.into_bytes()
-    }
-
-    fn duplicate(&self, _scene: &Scene<'_>) -> Self {
-        Set {
-            packed: self.packed.clone(),
+        match &self.form {
+            Form::Integers(integers) => Some((TAG_INTSET, integers.bytes())),
+            Form::Packed(packed) if packed.has_deadlines() => Some((TAG_SET_TTL, packed.bytes())),
+            Form::Packed(packed) => Some((TAG_SET, packed.bytes())),
         }
     }
 
+    fn into_bytes(self) -> Vec<u8> {
+        match self.form {
+            Form::Integers(integers) => integers.into_bytes(),
+            Form::Packed(packed) => packed.into_bytes(),
+        }
+    }
+
+    fn duplicate(&self, _scene: &Scene<'_>) -> Self {
+        let form = match &self.form {
+            Form::Integers(integers) => Form::Integers(integers.clone()),
+            Form::Packed(packed) => Form::Packed(packed.clone()),
+        };
+        Set { form }
+    }
+
     fn trim(&mut self) {
-        self.packed.trim();
+        match &mut self.form {
+            Form::Integers(integers) => integers.trim(),
+            Form::Packed(packed) => packed.trim(),
+        }
     }
 
     fn is_void(&self) -> bool {
-        self.packed.is_empty()
-    }
-
-    fn heap_bytes(&self) -> usize {
-        self.packed.heap_bytes()
+        match &self.form {
+            Form::Integers(integers) => integers.len() == 0,
+            Form::Packed(packed) => packed.is_empty(),
+        }
     }
 
     fn is_dead(&self, now: Tick) -> bool {
-        self.packed.live(now).next().is_none()
+        match &self.form {
+            Form::Integers(integers) => integers.len() == 0,
+            Form::Packed(packed) => packed.live(now).next().is_none(),
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        match &self.form {
+            Form::Integers(integers) => integers.heap_bytes(),
+            Form::Packed(packed) => packed.heap_bytes(),
+        }
     }
 
     fn deadlines(&self) -> Option<Deadlines> {
-        self.packed.deadlines()
+        match &self.form {
+            Form::Integers(_) => None,
+            Form::Packed(packed) => packed.deadlines(),
+        }
     }
 
     fn set_own(&mut self, own: Option<Tick>) {
-        self.packed.set_own(own);
+        if let Form::Packed(packed) = &mut self.form {
+            packed.set_own(own);
+        }
     }
 
     fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
-        self.packed.purge(now, budget, expired);
+        if let Form::Packed(packed) = &mut self.form {
+            packed.purge(now, budget, expired);
+        }
+    }
+
+    fn check(&self) {
+        if let Form::Integers(integers) = &self.form {
+            integers.check();
+        }
     }
 }
+
+#[cfg(test)]
+#[path = "set_tests.rs"]
+mod tests;

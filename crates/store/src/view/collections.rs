@@ -156,6 +156,35 @@ impl<'a> View<'a> {
         }))
     }
 
+    /// Lends the sets of several keys together, `None` for a missing key; neither counts nor tells.
+    /// Errors: another type.
+    pub fn peek_sets<R>(
+        &mut self,
+        keys: &[Key<'_>],
+        read: impl FnOnce(&[Option<&Set>], &Scene<'_>) -> R,
+    ) -> Result<R, WrongType> {
+        // What is dead goes first: afterwards nothing moves.
+        let found: Vec<_> = keys.iter().map(|key| self.live(key)).collect();
+        let mut unpacked = Vec::new();
+        for (key, slot) in keys.iter().zip(&found) {
+            let value = slot.and_then(|slot| Some(self.peek_db(key)?.value(slot)));
+            unpacked.push(match value {
+                Some(value) if kind_of(&value) != Set::KIND => return Err(WrongType),
+                Some(Value::Inline(tag, bytes)) => Some(Set::unpack(tag, bytes.to_vec())),
+                _ => None,
+            });
+        }
+        let mut sets = Vec::with_capacity(keys.len());
+        for ((key, slot), own) in keys.iter().zip(&found).zip(&unpacked) {
+            let value = slot.and_then(|slot| Some(self.peek_db(key)?.value(slot)));
+            sets.push(match value {
+                Some(Value::Outside(object)) => Set::of(object),
+                _ => own.as_ref(),
+            });
+        }
+        Ok(read(&sets, &self.scene()))
+    }
+
     /// Bytes that a live entry holds outside its block.
     fn outside_bytes(&mut self, key: &Key<'_>, slot: Slot) -> usize {
         match self.db(key).value(slot) {

@@ -1,0 +1,248 @@
+//! Integers in one run of bytes, in ascending order.
+//!
+//! ```text
+//! width: 2, 4 or 8 │ integers of so many bytes, little-endian, two's complement
+//! ```
+//!
+//! All are as wide as the widest had to be when it came; none gets narrower again. Without integers
+//! there are no bytes.
+
+use std::ops::Range;
+
+/// See the module text.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Integers {
+    bytes: Vec<u8>,
+}
+
+/// An integer's digits.
+pub(super) struct Digits {
+    text: [u8; 20],
+    start: usize,
+}
+
+impl Digits {
+    /// Those of an integer.
+    pub fn of(number: i64) -> Digits {
+        let (mut text, mut start) = ([0; 20], 20);
+        let mut rest = number.unsigned_abs();
+        loop {
+            start -= 1;
+            text[start] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        if number < 0 {
+            start -= 1;
+            text[start] = b'-';
+        }
+        Digits { text, start }
+    }
+
+    /// As they are written.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.text[self.start..]
+    }
+}
+
+/// The integer that is written with exactly these bytes.
+pub(super) fn integer(text: &[u8]) -> Option<i64> {
+    let number = std::str::from_utf8(text).ok()?.parse::<i64>().ok()?;
+    (Digits::of(number).as_bytes() == text).then_some(number)
+}
+
+/// The fewest bytes that hold an integer.
+fn width_of(number: i64) -> usize {
+    match number {
+        _ if i16::try_from(number).is_ok() => 2,
+        _ if i32::try_from(number).is_ok() => 4,
+        _ => 8,
+    }
+}
+
+impl Integers {
+    /// What [`Integers::bytes`] told.
+    pub fn from_bytes(bytes: Vec<u8>) -> Integers {
+        Integers { bytes }
+    }
+
+    /// All of it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The buffer, to be used again.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// What it holds on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Gives back room for growth that is more than an eighth.
+    pub fn trim(&mut self) {
+        if self.bytes.capacity() - self.bytes.len() > self.bytes.len() / 8 {
+            self.bytes.shrink_to_fit();
+        }
+    }
+
+    fn width(&self) -> usize {
+        self.bytes.first().map_or(2, |&width| usize::from(width))
+    }
+
+    fn place(&self, index: usize) -> Range<usize> {
+        let width = self.width();
+        1 + index * width..1 + (index + 1) * width
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.bytes.len() / self.width()
+    }
+
+    /// The one at an index, in ascending order.
+    pub fn get(&self, index: usize) -> i64 {
+        let bytes = &self.bytes[self.place(index)];
+        let is_negative = bytes[bytes.len() - 1] >= 0x80;
+        let mut word = [if is_negative { 0xff } else { 0 }; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        i64::from_le_bytes(word)
+    }
+
+    /// All, in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = i64> {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// Where an integer stands, or where it would.
+    pub fn find(&self, number: i64) -> Result<usize, usize> {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            match self.get(middle).cmp(&number) {
+                std::cmp::Ordering::Equal => return Ok(middle),
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Err(low)
+    }
+
+    /// Adds an integer; false when it was there.
+    pub fn insert(&mut self, number: i64) -> bool {
+        let Err(index) = self.find(number) else {
+            return false;
+        };
+        self.widen(width_of(number));
+        let at = self.place(index).start;
+        let word = number.to_le_bytes();
+        let width = self.width();
+        self.bytes.splice(at..at, word[..width].iter().copied());
+        true
+    }
+
+    /// Makes all at least so wide.
+    fn widen(&mut self, width: usize) {
+        if self.bytes.is_empty() {
+            self.bytes.push(width as u8);
+        }
+        if width <= self.width() {
+            return;
+        }
+        let mut bytes = Vec::with_capacity(1 + (self.len() + 1) * width);
+        bytes.push(width as u8);
+        for number in self.iter() {
+            bytes.extend_from_slice(&number.to_le_bytes()[..width]);
+        }
+        self.bytes = bytes;
+    }
+
+    /// Removes the one at an index.
+    pub fn remove(&mut self, index: usize) {
+        let place = self.place(index);
+        self.bytes.drain(place);
+        if self.bytes.len() == 1 {
+            self.bytes.clear();
+        }
+    }
+
+    /// Panics when it contradicts itself.
+    pub fn check(&self) {
+        assert!([2, 4, 8].contains(&self.width()));
+        assert!(self.bytes.is_empty() || self.bytes.len() % self.width() == 1);
+        assert!(self.iter().is_sorted_by(|a, b| a < b));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn an_integer_is_one_only_as_it_is_printed() {
+        for number in [0, 1, -1, 42, i64::MAX, i64::MIN] {
+            let text = number.to_string();
+            assert_eq!(Digits::of(number).as_bytes(), text.as_bytes());
+            assert_eq!(integer(text.as_bytes()), Some(number));
+        }
+        for text in [
+            "",
+            "-",
+            "+1",
+            "01",
+            "-0",
+            " 1",
+            "1 ",
+            "1.0",
+            "9223372036854775808",
+        ] {
+            assert_eq!(integer(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    fn number() -> impl Strategy<Value = i64> {
+        prop_oneof![
+            -20..20i64,
+            prop::sample::select(vec![
+                i64::from(i16::MAX),
+                i64::from(i16::MAX) + 1,
+                i64::from(i16::MIN),
+                i64::from(i32::MIN) - 1,
+                i64::from(i32::MAX),
+                i64::MIN,
+                i64::MAX,
+            ]),
+            any::<i32>().prop_map(i64::from),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn integers_are_those_of_an_ordered_set(
+            steps in prop::collection::vec((any::<bool>(), number()), 0..80),
+        ) {
+            let (mut integers, mut model) = (Integers::default(), BTreeSet::new());
+            for (is_insert, number) in steps {
+                if is_insert {
+                    prop_assert_eq!(integers.insert(number), model.insert(number));
+                } else {
+                    let found = integers.find(number);
+                    prop_assert_eq!(found.is_ok(), model.remove(&number));
+                    if let Ok(index) = found {
+                        integers.remove(index);
+                    }
+                }
+                integers.check();
+                prop_assert_eq!(integers.len(), model.len());
+                prop_assert!(integers.iter().eq(model.iter().copied()));
+                integers = Integers::from_bytes(integers.into_bytes());
+            }
+        }
+    }
+}
