@@ -6,7 +6,7 @@ use super::{Finding, House};
 use crate::source::Source;
 
 /// The crates below `server`.
-const PURE: [&str; 5] = ["policy", "wire", "trace", "cache", "store"];
+const PURE: [&str; 6] = ["policy", "wire", "trace", "cache", "segment", "store"];
 
 /// A path that may not be used, what it stands for, and a crate that may all the same.
 struct Ban {

@@ -5,7 +5,10 @@ use super::{Finding, House};
 use crate::source::{Source, line_of, words};
 
 /// Files that may hold unsafe code. Each has a `SAFETY:` note on every block.
-const UNSAFE_FILES: [&str; 1] = ["crates/cache/src/prefetch.rs"];
+const UNSAFE_FILES: [&str; 2] = [
+    "crates/cache/src/prefetch.rs",
+    "crates/segment/src/prefetch.rs",
+];
 
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: [&str; 5] = ["common", "util", "utils", "helpers", "misc"];

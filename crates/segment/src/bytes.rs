@@ -1,0 +1,283 @@
+//! What an engine of bytes does besides: values, numbers, marks, other lives.
+
+use crate::content::{Content, Objects};
+use crate::engine::{Condition, Key, Receipt, Refused, Segcache, Writer, told};
+use crate::line::Slot;
+use crate::prefetch::prefetch;
+use crate::stored::{HEADER, Payload, Stored, VALUE_MAX, Value, decimal};
+use crate::words::WORD;
+use policy::Tick;
+
+/// Times that a change by reading and writing is tried while others change the same bucket.
+const TRIES: u32 = 64;
+
+/// An object that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Bytes of the value.
+    pub len: usize,
+    /// What the client keeps with it.
+    pub client_flags: u32,
+    /// The host's bits.
+    pub marks: u8,
+    /// For [`Condition::Unchanged`].
+    pub cas: u32,
+    /// When it is dead; `None`: never.
+    pub deadline: Option<Tick>,
+}
+
+/// Why a number was not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unchanged {
+    /// The key is absent.
+    Absent,
+    /// The value is no number of 64 bits, written in digits alone.
+    NoNumber,
+    /// The caller declined the change.
+    Declined,
+    /// There was no room for it.
+    Refused(Refused),
+}
+
+impl Segcache<Stored> {
+    /// Appends the value of a key.
+    ///
+    /// ```
+    /// use policy::Tick;
+    /// use segment::{Condition, Config, Segcache, Value};
+    ///
+    /// let cache: Segcache = Segcache::new(&Config::default()).expect("valid");
+    /// let mut writer = cache.writer().expect("the first");
+    /// let key = cache.key(b"name");
+    /// let now = Tick(1_000);
+    /// cache.set(&mut writer, &key, Value::plain(b"value"), Some(20_000), Condition::Always, now)?;
+    /// let mut out = vec![];
+    /// let item = cache.get(&key, now, &mut out).expect("it is there");
+    /// assert_eq!(out, b"value");
+    /// // Lives are rounded down, here to 16 seconds.
+    /// assert_eq!(item.deadline, Some(Tick(17_000)));
+    /// assert!(cache.get(&key, Tick(17_001), &mut out).is_none());
+    /// # Ok::<(), segment::Refused>(())
+    /// ```
+    #[inline]
+    pub fn get(&self, key: &Key<&[u8]>, now: Tick, out: &mut Vec<u8>) -> Option<Item> {
+        self.get_framed(key, now, out, |_, _| {})
+    }
+
+    /// The same, and what `frame` appends stands before the value. It may be called more than once; what it
+    /// appended before is taken back.
+    #[inline]
+    pub fn get_framed(
+        &self,
+        key: &Key<&[u8]>,
+        now: Tick,
+        out: &mut Vec<u8>,
+        mut frame: impl FnMut(&mut Vec<u8>, &Item),
+    ) -> Option<Item> {
+        let begin = out.len();
+        let found = self.read(key, now, true, |place, receipt| {
+            out.truncate(begin);
+            let head = Stored::readable(&self.heap, place)?;
+            let item = Item {
+                len: head.len,
+                client_flags: head.client_flags,
+                marks: head.marks,
+                cas: receipt.cas,
+                deadline: receipt.deadline,
+            };
+            frame(out, &item);
+            head.append(out).then_some(item)
+        });
+        if found.is_none() {
+            out.truncate(begin);
+        }
+        found.map(|(item, _)| item)
+    }
+
+    /// Asks the processor for the cache line in which this key's object probably begins, once that of
+    /// [`Segcache::prefetch`] is there.
+    #[inline]
+    pub fn prefetch_object(&self, key: &Key<&[u8]>) {
+        if let Some(place) = self.table.likely(&self.heap, key.hash)
+            && let Some(words) = self.heap.segment(place.segment).words()
+            && let Some(first) = words.all().get(place.offset as usize)
+        {
+            prefetch(first);
+        }
+    }
+
+    /// Stores a value for `ttl_ms` milliseconds or for ever.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    #[inline]
+    pub fn set(
+        &self,
+        writer: &mut Writer,
+        key: &Key<&[u8]>,
+        value: Value<'_>,
+        ttl_ms: Option<u64>,
+        condition: Condition,
+        now: Tick,
+    ) -> Result<Receipt, Refused> {
+        self.store(writer, key, Payload::Bytes(value), ttl_ms, condition, now)
+    }
+
+    /// Changes a value that is a number: in place, once it has been changed before. `change` tells the new
+    /// one, and may be asked more than once.
+    ///
+    /// # Errors
+    /// See [`Unchanged`].
+    pub fn update_number(
+        &self,
+        writer: &mut Writer,
+        key: &Key<&[u8]>,
+        now: Tick,
+        change: impl Fn(u64) -> Option<u64>,
+    ) -> Result<(u64, Receipt), Unchanged> {
+        for _ in 0..TRIES {
+            if let Some(done) = self.update_in_place(key, now, &change) {
+                return done;
+            }
+            // Digits become a number by being written anew.
+            let mut digits = std::mem::take(&mut writer.scratch);
+            digits.clear();
+            let item = self.get(key, now, &mut digits);
+            let number = decimal(&digits);
+            writer.scratch = digits;
+            let item = item.ok_or(Unchanged::Absent)?;
+            let number = number.ok_or(Unchanged::NoNumber)?;
+            let number = change(number).ok_or(Unchanged::Declined)?;
+            let payload = Payload::Number {
+                number,
+                client_flags: item.client_flags,
+                marks: item.marks,
+            };
+            let left_ms = item.deadline.map(|deadline| deadline.0 - now.0);
+            let condition = Condition::Unchanged(item.cas);
+            match self.store(writer, key, payload, left_ms, condition, now) {
+                Ok(receipt) => return Ok((number, receipt)),
+                Err(Refused::IsChanged | Refused::IsAbsent) => {}
+                Err(refused) => return Err(Unchanged::Refused(refused)),
+            }
+        }
+        Err(Unchanged::Refused(Refused::IsChanged))
+    }
+
+    /// `None` when the value is not a number yet.
+    fn update_in_place(
+        &self,
+        key: &Key<&[u8]>,
+        now: Tick,
+        change: impl Fn(u64) -> Option<u64>,
+    ) -> Option<Result<(u64, Receipt), Unchanged>> {
+        let heap = &self.heap;
+        let mut chain = self.table.lock(heap, key.hash);
+        let is_it = |slot: Slot| self.content.has_key(heap, slot.place(), key.key);
+        let place = match chain.find(key.hash, is_it) {
+            Some(cell) => cell.slot.place(),
+            None => return Some(Err(Unchanged::Absent)),
+        };
+        let deadline = heap.segment(place.segment).deadline();
+        if now > deadline {
+            return Some(Err(Unchanged::Absent));
+        }
+        let number = Stored::number_at(heap, place)?;
+        let Some(number) = change(number) else {
+            return Some(Err(Unchanged::Declined));
+        };
+        Stored::set_number(heap, place, number);
+        chain.changed();
+        let cas = chain.cas();
+        let deadline = told(deadline);
+        Some(Ok((number, Receipt { cas, deadline })))
+    }
+
+    /// Changes the host's marks of a key in place; tells them as they were. `change` declines by `None`;
+    /// `is_new` tells whether that is a change to those who compare.
+    pub fn update_marks(
+        &self,
+        key: &Key<&[u8]>,
+        now: Tick,
+        is_new: bool,
+        change: impl FnOnce(u8) -> Option<u8>,
+    ) -> Option<u8> {
+        let heap = &self.heap;
+        let mut chain = self.table.lock(heap, key.hash);
+        let is_it = |slot: Slot| self.content.has_key(heap, slot.place(), key.key);
+        let place = chain.find(key.hash, is_it)?.slot.place();
+        if now > heap.segment(place.segment).deadline() {
+            return None;
+        }
+        let marks = Stored::head_at(heap, place).marks();
+        if let Some(next) = change(marks) {
+            Stored::set_marks(heap, place, next);
+            if is_new {
+                chain.changed();
+            }
+        }
+        Some(marks)
+    }
+
+    /// Gives a key another life: it is written anew, into the chain of that.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn touch(
+        &self,
+        writer: &mut Writer,
+        key: &Key<&[u8]>,
+        ttl_ms: Option<u64>,
+        now: Tick,
+    ) -> Result<Receipt, Refused> {
+        let mut bytes = std::mem::take(&mut writer.scratch);
+        let mut answer = Err(Refused::IsChanged);
+        for _ in 0..TRIES {
+            bytes.clear();
+            let mut number = None;
+            let found = self.read(key, now, true, |place, receipt| {
+                bytes.clear();
+                let head = Stored::readable(&self.heap, place)?;
+                number = head.number;
+                head.append(&mut bytes)
+                    .then_some((head.client_flags, head.marks, receipt.cas))
+            });
+            let Some(((client_flags, marks, cas), _)) = found else {
+                answer = Err(Refused::IsAbsent);
+                break;
+            };
+            let payload = match number {
+                Some(number) => Payload::Number {
+                    number,
+                    client_flags,
+                    marks,
+                },
+                None => Payload::Bytes(Value {
+                    bytes: &bytes,
+                    client_flags,
+                    marks,
+                }),
+            };
+            let condition = Condition::Unchanged(cas);
+            answer = self.store(writer, key, payload, ttl_ms, condition, now);
+            if answer != Err(Refused::IsChanged) {
+                break;
+            }
+        }
+        bytes.clear();
+        writer.scratch = bytes;
+        answer
+    }
+
+    /// The largest value of a key of this length that a segment can hold.
+    pub fn value_max(&self, key_len: usize) -> usize {
+        let room = self.heap.segment_bytes().saturating_sub(HEADER + key_len);
+        room.min(VALUE_MAX)
+    }
+
+    /// Bytes that an object of a key and a value takes in a segment; `None` when it is too large for any.
+    pub fn object_bytes(key: &[u8], value: Value<'_>) -> Option<usize> {
+        let words = Stored::words(key, Payload::Bytes(value))?;
+        Some(words as usize * WORD)
+    }
+}

@@ -1,0 +1,163 @@
+//! A chain of lines whose lock is held: what writers do to slots.
+
+use crate::heap::Heap;
+use crate::line::{CAS_ONE, CAS_SHIFT, COUNT_ONE, LAST, LOCK, Line, SLOTS, Slot};
+use crate::table::{Cell, Table};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// The longest chain, in lines: an object that finds no room in so many takes the place of another.
+pub(crate) const CHAIN_MAX: usize = 16;
+
+/// A chain, locked until it is dropped.
+///
+/// Readers go on meanwhile: every store to a slot publishes what it names, and a frequency that a reader
+/// counts in between is lost.
+pub(crate) struct Chain<'t> {
+    table: &'t Table,
+    heap: &'t Heap,
+    first: &'t Line,
+    /// What the information gains when the lock is given up.
+    delta: u64,
+}
+
+impl Drop for Chain<'_> {
+    fn drop(&mut self) {
+        // Readers count requests in the same word meanwhile: it is added to, not stored.
+        let before = self.first[0].fetch_add(self.delta.wrapping_sub(LOCK), Release);
+        debug_assert!(before & LOCK != 0);
+    }
+}
+
+impl<'t> Chain<'t> {
+    /// The chain that begins with this line, whose lock the caller has taken.
+    pub(crate) fn locked(table: &'t Table, heap: &'t Heap, first: &'t Line) -> Self {
+        debug_assert!(first[0].load(Relaxed) & LOCK != 0);
+        Chain {
+            table,
+            heap,
+            first,
+            delta: 0,
+        }
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &'t Line> + use<'t> {
+        let (table, heap) = (self.table, self.heap);
+        let next = move |line: &&'t Line| {
+            let next = Slot(line[LAST].load(Acquire)).next_line()?;
+            Some(table.line(heap, next))
+        };
+        std::iter::successors(Some(self.first), next)
+    }
+
+    /// Every slot with an object.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = Cell<'t>> + use<'t> {
+        self.lines().flat_map(|line| {
+            SLOTS.filter_map(move |index| {
+                let slot = Slot(line[index].load(Acquire));
+                slot.is_object().then_some(Cell { line, index, slot })
+            })
+        })
+    }
+
+    /// The object with the tag of this hash that `is_it`.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(Slot) -> bool) -> Option<Cell<'t>> {
+        self.cells()
+            .find(|cell| cell.slot.has_tag_of(hash) && is_it(cell.slot))
+    }
+
+    /// The value that `cas` has until the next change.
+    pub(crate) fn cas(&self) -> u32 {
+        (self.first[0].load(Relaxed).wrapping_add(self.delta) >> CAS_SHIFT) as u32
+    }
+
+    /// A value has changed.
+    pub(crate) fn changed(&mut self) {
+        self.delta = self.delta.wrapping_add(CAS_ONE);
+    }
+
+    /// Another object in place of the one here.
+    #[inline]
+    pub(crate) fn replace(&mut self, cell: Cell<'t>, slot: Slot) {
+        debug_assert!(slot.is_object());
+        cell.line[cell.index].store(slot.0, Release);
+    }
+
+    /// One more object; false where there is no room, and nothing has changed.
+    pub(crate) fn insert(&mut self, slot: Slot) -> bool {
+        let mut last = self.first;
+        for (number, line) in self.lines().enumerate() {
+            let vacant = SLOTS
+                .into_iter()
+                .find(|&index| line[index].load(Relaxed) == 0);
+            if let Some(index) = vacant {
+                line[index].store(slot.0, Release);
+                self.delta = self.delta.wrapping_add(COUNT_ONE);
+                return true;
+            }
+            if number + 1 == CHAIN_MAX {
+                return false;
+            }
+            last = line;
+        }
+        let Some(number) = self.table.take_line(self.heap) else {
+            return false;
+        };
+        let line = self.table.line(self.heap, number);
+        // Whoever follows the way to the next line finds there what stood in its place.
+        line[1].store(last[LAST].load(Relaxed), Release);
+        line[2].store(slot.0, Release);
+        last[LAST].store(Slot::chain(number).0, Release);
+        self.delta = self.delta.wrapping_add(COUNT_ONE);
+        true
+    }
+
+    /// Clears a slot.
+    pub(crate) fn clear(&mut self, cell: Cell<'t>) {
+        cell.line[cell.index].store(Slot::VACANT.0, Release);
+        self.delta = self.delta.wrapping_sub(COUNT_ONE);
+    }
+
+    /// Clears a slot, and gives back the lines at the end that are empty.
+    pub(crate) fn remove(&mut self, cell: Cell<'t>) {
+        self.clear(cell);
+        self.shorten();
+    }
+
+    /// Gives back the lines at the end that are empty.
+    pub(crate) fn shorten(&mut self) {
+        loop {
+            let mut before_last = None;
+            let mut last = self.first;
+            while let Some(next) = Slot(last[LAST].load(Relaxed)).next_line() {
+                before_last = Some((last, next));
+                last = self.table.line(self.heap, next);
+            }
+            let Some((before, number)) = before_last else {
+                return;
+            };
+            if SLOTS
+                .into_iter()
+                .any(|index| last[index].load(Relaxed) != 0)
+            {
+                return;
+            }
+            before[LAST].store(Slot::VACANT.0, Release);
+            self.table.give_line(self.heap, number);
+        }
+    }
+
+    /// The object that is asked for least.
+    pub(crate) fn weakest(&self) -> Option<Cell<'t>> {
+        self.cells().min_by_key(|cell| cell.slot.frequency())
+    }
+
+    /// How many lines there are, and objects by the information's count.
+    pub(crate) fn extent(&self) -> (usize, u64) {
+        let info = self.first[0].load(Relaxed).wrapping_add(self.delta);
+        (
+            self.lines().count(),
+            info >> COUNT_ONE.trailing_zeros() & 0xff,
+        )
+    }
+}

@@ -1,0 +1,560 @@
+//! The engine: table, heap and chains joined; what every request does.
+
+use crate::chains::Chains;
+use crate::config::{Config, ConfigError, Eviction};
+use crate::content::Objects;
+use crate::counter;
+use crate::evict::Job;
+use crate::heap::{Heap, Place, Segment, SegmentId};
+use crate::line::Slot;
+use crate::prefetch::prefetch;
+use crate::ranked::Ranked;
+use crate::stored::Stored;
+use crate::table::{Cell, Table, Verdict};
+use crate::ttl::{BUCKETS, NEVER, TtlBucket};
+use crate::words::{WORD, Words};
+use policy::{Budget, Tick};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::fence;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Times that a writer makes room before it gives up: others may take what it freed.
+const TRIES: u32 = 16;
+/// Heaps of fewer segments evict only when they must: a segment kept free would be a large share.
+const AHEAD_FROM: u32 = 32;
+/// Chains that one insertion splits at most.
+const SPLITS: u32 = 2;
+
+/// A key with its hash, which is computed once.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<K> {
+    pub(crate) key: K,
+    pub(crate) hash: u64,
+}
+
+/// When an object may be stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Condition {
+    /// In any case.
+    Always,
+    /// The key is absent.
+    Absent,
+    /// The key is present.
+    Present,
+    /// The key is present, and nothing in its bucket has changed since this was told.
+    Unchanged(u32),
+}
+
+/// Why an object was not stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// Larger than a segment, or the key longer than allowed.
+    TooLarge,
+    /// There is no memory, and nothing may be evicted.
+    Full,
+    /// The key is there.
+    IsPresent,
+    /// The key is not there.
+    IsAbsent,
+    /// The key, or another in its bucket, has changed.
+    IsChanged,
+}
+
+/// What a stored object got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Receipt {
+    /// For [`Condition::Unchanged`].
+    pub cas: u32,
+    /// When it is dead, which may be earlier than asked for; `None`: never.
+    pub deadline: Option<Tick>,
+}
+
+/// What one writing thread keeps: which segments it fills, and the eviction that it has begun.
+#[derive(Debug)]
+pub struct Writer {
+    pub(crate) id: u16,
+    active: Box<[SegmentId]>,
+    pub(crate) job: Option<Job>,
+    /// For values that are read to be written again.
+    pub(crate) scratch: Vec<u8>,
+}
+
+/// A cache of segments. Reads take no lock; any thread may read, and write with a [`Writer`] of its own.
+#[derive(Debug)]
+pub struct Segcache<C = Stored> {
+    pub(crate) heap: Heap,
+    pub(crate) table: Table,
+    pub(crate) content: C,
+    pub(crate) config: Config,
+    writers: Mutex<Vec<u16>>,
+    /// Eviction begins when no more segments are free.
+    low_water: u32,
+    writer_bytes: u64,
+}
+
+/// The deadline as callers know it.
+pub(crate) fn told(deadline: Tick) -> Option<Tick> {
+    (deadline != NEVER).then_some(deadline)
+}
+
+impl<C: Objects> Segcache<C> {
+    /// An empty cache.
+    ///
+    /// # Errors
+    /// Sizes out of bounds, and memory that does not do for them.
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        let capacity = (config.segment_bytes / WORD).max(64);
+        let by_writer = BUCKETS * size_of::<SegmentId>() + size_of::<Writer>();
+        let rows = Chains::new(0, 0, None).heap_bytes();
+        let fixed = (by_writer * usize::from(config.writers) + rows + size_of::<Self>()) as u64;
+        let links = Chains::new(1, 0, None).heap_bytes() - rows;
+        let directory = 2 * WORD + capacity / 256;
+        let ranked = 32;
+        let headers = size_of::<Segment>() + links + directory + ranked;
+        let each = (Words::heap_bytes(capacity) + headers) as u64;
+        let count = config.segments(each, fixed)?;
+        let spec = config.eviction.policy();
+        let ranked = spec.and_then(|spec| Ranked::new(&spec, count, config.seed));
+        let chains = Chains::new(count, config.reserve(), ranked);
+        let heap = Heap::new(count, capacity as u32, chains);
+        let too_small = ConfigError::TooSmall {
+            needed_bytes: fixed + 8 * each,
+        };
+        let table = Table::new(&heap).ok_or(too_small)?;
+        let ahead = match config.eviction {
+            Eviction::None => 0,
+            _ if count < AHEAD_FROM => 0,
+            _ => u32::from(config.writers),
+        };
+        Ok(Segcache {
+            table,
+            content: C::new(count, config.hash_key),
+            config: *config,
+            writers: Mutex::new((0..config.writers).rev().collect()),
+            low_water: config.reserve() + ahead,
+            writer_bytes: (by_writer * usize::from(config.writers)) as u64,
+            heap,
+        })
+    }
+
+    /// A key, hashed.
+    #[inline]
+    pub fn key<'k>(&self, key: C::Key<'k>) -> Key<C::Key<'k>> {
+        Key {
+            key,
+            hash: self.content.hash(key),
+        }
+    }
+
+    /// A place for one more thread that writes; `None` when there are as many as were configured.
+    pub fn writer(&self) -> Option<Writer> {
+        let id = self.writer_ids().pop()?;
+        Some(Writer {
+            id,
+            active: vec![SegmentId::NONE; BUCKETS].into(),
+            job: None,
+            scratch: Vec::new(),
+        })
+    }
+
+    fn writer_ids(&self) -> MutexGuard<'_, Vec<u16>> {
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends a writer: what it fills is sealed, what it evicts is finished.
+    pub fn close(&self, mut writer: Writer) {
+        self.finish_job(&mut writer);
+        for bucket in 0..BUCKETS {
+            self.leave(&mut writer, TtlBucket(bucket as u16));
+        }
+        self.writer_ids().push(writer.id);
+    }
+
+    /// Asks the processor for the first cache line that this key needs.
+    #[inline]
+    pub fn prefetch(&self, key: &Key<C::Key<'_>>) {
+        prefetch(self.table.line_of(&self.heap, key.hash));
+    }
+
+    /// Looks for a live object without a lock. `take` reads what it wants at a place that may be given away
+    /// meanwhile, and is then asked again: it begins by dropping what it took before. `counts` tells whether
+    /// that is a request for the object.
+    #[inline(always)]
+    pub(crate) fn read<R>(
+        &self,
+        key: &Key<C::Key<'_>>,
+        now: Tick,
+        counts: bool,
+        mut take: impl FnMut(Place, Receipt) -> Option<R>,
+    ) -> Option<(R, Receipt)> {
+        let judge = |cell: Cell<'_>, cas: u32| {
+            let place = cell.slot.place();
+            let segment = self.heap.segment(place.segment);
+            // The order of these four is what the text of `heap.rs` proves.
+            let generation = segment.generation.load(Acquire);
+            if !cell.reload().is_same(cell.slot) {
+                return Verdict::Changed;
+            }
+            let deadline = segment.deadline();
+            let is_it = self.content.has_key(&self.heap, place, key.key);
+            let is_live = is_it && now <= deadline;
+            let receipt = Receipt {
+                cas,
+                deadline: told(deadline),
+            };
+            let taken = if is_live { take(place, receipt) } else { None };
+            fence(Acquire);
+            if segment.generation.load(Relaxed) != generation {
+                return Verdict::Changed;
+            }
+            if !is_it {
+                return Verdict::Other;
+            }
+            let Some(taken) = taken else {
+                return Verdict::Found(None);
+            };
+            if counts {
+                self.count(&cell, key.hash, now);
+            }
+            Verdict::Found(Some((taken, receipt)))
+        };
+        self.table.find(&self.heap, key.hash, judge).flatten()
+    }
+
+    /// Counts a request for an object, at most once a second.
+    #[inline(always)]
+    fn count(&self, cell: &Cell<'_>, hash: u64, now: Tick) {
+        let second = now.0 / 1000;
+        let seed = self.config.seed;
+        let is_counted = cell.count(second, |frequency| {
+            counter::counted(frequency, counter::draw(hash, second, seed))
+        });
+        if is_counted {
+            let segment = self.heap.segment(cell.slot.place().segment);
+            segment.uses.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Whether a key is there; that counts as a request.
+    #[inline]
+    pub fn contains(&self, key: &Key<C::Key<'_>>, now: Tick) -> bool {
+        self.read(key, now, true, |_, _| Some(())).is_some()
+    }
+
+    /// Stores an object under a condition, for `ttl_ms` milliseconds or for ever.
+    ///
+    /// # Errors
+    /// See [`Refused`]. Whatever was there stays then.
+    pub fn store(
+        &self,
+        writer: &mut Writer,
+        key: &Key<C::Key<'_>>,
+        value: C::Value<'_>,
+        ttl_ms: Option<u64>,
+        condition: Condition,
+        now: Tick,
+    ) -> Result<Receipt, Refused> {
+        let words = C::words(key.key, value).filter(|&words| words <= self.heap.capacity);
+        let words = words.ok_or(Refused::TooLarge)?;
+        // Most refusals cost no room; those by a race are found below.
+        if condition != Condition::Always {
+            let found = self.read(key, now, false, |_, _| Some(()));
+            condition.judge(found.map(|((), receipt)| receipt.cas))?;
+        }
+        let bucket = TtlBucket::of(ttl_ms);
+        let place = self.reserve(writer, bucket, words, now)?;
+        let segment = self.heap.segment(place.segment);
+        self.content.write(&self.heap, place, words, key.key, value);
+        segment.add_live(words);
+        match self.link(key, place, condition, now) {
+            Ok((cas, left)) => {
+                segment.written();
+                if let Some(left) = left {
+                    self.release(left);
+                }
+                self.work_ahead(writer, words, now);
+                let deadline = told(segment.deadline());
+                Ok(Receipt { cas, deadline })
+            }
+            Err(refused) => {
+                segment.take_live(words);
+                self.content.unwritten(place);
+                segment.unreserve(words);
+                self.release(place.segment);
+                Err(refused)
+            }
+        }
+    }
+
+    /// Puts a written object into the table; tells the new `cas`, and the segment of what it replaced.
+    fn link(
+        &self,
+        key: &Key<C::Key<'_>>,
+        place: Place,
+        condition: Condition,
+        now: Tick,
+    ) -> Result<(u32, Option<SegmentId>), Refused> {
+        let (heap, content) = (&self.heap, &self.content);
+        let mut chain = self.table.lock(heap, key.hash);
+        let found = chain.find(key.hash, |slot| {
+            content.has_key(heap, slot.place(), key.key)
+        });
+        let is_live = |cell: &Cell<'_>| now <= heap.segment(cell.slot.place().segment).deadline();
+        let live = found.filter(is_live);
+        condition.judge(live.map(|_| chain.cas()))?;
+        // What was asked for often as it was is expected to be so as it is now.
+        let frequency = live.map_or(0, |cell| cell.reload().frequency());
+        let slot = Slot::object(key.hash, frequency, place);
+        let replaced = match found {
+            Some(cell) => {
+                chain.replace(cell, slot);
+                Some(cell)
+            }
+            None if chain.insert(slot) => None,
+            None => {
+                heap.counters.crowded_out.fetch_add(1, Relaxed);
+                let weakest = chain.weakest().expect("a chain without room holds objects");
+                chain.replace(weakest, slot);
+                Some(weakest)
+            }
+        };
+        chain.changed();
+        let cas = chain.cas();
+        let left = replaced.map(|cell| self.forget(cell.slot.place()));
+        drop(chain);
+        if left.is_none() {
+            let items = heap.counters.items.fetch_add(1, Relaxed) + 1;
+            self.grow(items);
+        }
+        Ok((cas, left))
+    }
+
+    /// The object here is no longer in the table, whose chain is still locked: nobody gives its segment
+    /// away before it is counted out.
+    pub(crate) fn forget(&self, place: Place) -> SegmentId {
+        let words = self.content.words_at(&self.heap, place);
+        self.heap.segment(place.segment).take_live(words);
+        place.segment
+    }
+
+    #[inline]
+    fn grow(&self, items: u64) {
+        for _ in 0..SPLITS {
+            let hash_at = |slot: Slot| self.content.hash_at(&self.heap, slot.place());
+            if !self.table.is_crowded(items) || !self.table.grow(&self.heap, hash_at) {
+                return;
+            }
+        }
+    }
+
+    /// Removes a key under a condition; tells whether it was there and alive.
+    ///
+    /// # Errors
+    /// The condition.
+    pub fn delete(
+        &self,
+        key: &Key<C::Key<'_>>,
+        condition: Condition,
+        now: Tick,
+    ) -> Result<bool, Refused> {
+        let (heap, content) = (&self.heap, &self.content);
+        let mut chain = self.table.lock(heap, key.hash);
+        let found = chain.find(key.hash, |slot| {
+            content.has_key(heap, slot.place(), key.key)
+        });
+        let is_live = |cell: &Cell<'_>| now <= heap.segment(cell.slot.place().segment).deadline();
+        let live = found.filter(is_live);
+        condition.judge(live.map(|_| chain.cas()))?;
+        let Some(cell) = found else {
+            return Ok(false);
+        };
+        chain.remove(cell);
+        chain.changed();
+        let left = self.forget(cell.slot.place());
+        drop(chain);
+        heap.counters.items.fetch_sub(1, Relaxed);
+        self.release(left);
+        Ok(live.is_some())
+    }
+
+    /// Room in the segment that this writer fills for the bucket, or in a new one.
+    #[inline]
+    fn reserve(
+        &self,
+        writer: &mut Writer,
+        bucket: TtlBucket,
+        words: u32,
+        now: Tick,
+    ) -> Result<Place, Refused> {
+        let index = usize::from(bucket.0);
+        loop {
+            let active = writer.active[index];
+            if active.is_some() {
+                let segment = self.heap.segment(active);
+                let reserved = if takes_at(segment.deadline(), bucket, now) {
+                    segment.reserve(writer.id, bucket, words, self.heap.capacity)
+                } else {
+                    None
+                };
+                if let Some(offset) = reserved {
+                    return Ok(Place {
+                        segment: active,
+                        offset,
+                    });
+                }
+                self.leave(writer, bucket);
+            }
+            writer.active[index] = self.open(writer, bucket, now)?;
+        }
+    }
+
+    /// This writer fills a bucket's segment no further.
+    fn leave(&self, writer: &mut Writer, bucket: TtlBucket) {
+        let active = std::mem::take(&mut writer.active[usize::from(bucket.0)]);
+        if active.is_some() && self.heap.segment(active).is_open_for(writer.id, bucket) {
+            self.heap.segment(active).seal();
+            self.release(active);
+        }
+    }
+
+    #[cold]
+    fn open(
+        &self,
+        writer: &mut Writer,
+        bucket: TtlBucket,
+        now: Tick,
+    ) -> Result<SegmentId, Refused> {
+        for _ in 0..TRIES {
+            let taken = {
+                let mut chains = self.heap.chains();
+                let taken = chains.take_free();
+                self.heap.tell_free(&chains);
+                taken
+            };
+            let Some(id) = taken else {
+                self.make_room(writer, now)?;
+                continue;
+            };
+            self.content.taken(&self.heap, id);
+            let deadline = bucket.deadline(now);
+            self.heap.segment(id).open(writer.id, bucket, deadline);
+            let mut chains = self.heap.chains();
+            chains.link(id, bucket, now);
+            self.heap.falls_due(deadline);
+            return Ok(id);
+        }
+        Err(Refused::Full)
+    }
+
+    /// A sealed segment without a live object is free at once.
+    pub(crate) fn release(&self, id: SegmentId) {
+        let segment = self.heap.segment(id);
+        if segment.live().0 > 0 || !segment.is_sealed() {
+            return;
+        }
+        self.release_empty(id);
+    }
+
+    /// A little of the eviction or expiry that will be needed, so that no request has to do all of it.
+    #[inline]
+    fn work_ahead(&self, writer: &mut Writer, words: u32, now: Tick) {
+        let is_low = self.heap.free_count.load(Relaxed) <= self.low_water;
+        let is_due = now.0 > self.heap.next_due.load(Relaxed);
+        if writer.job.is_some() || is_due || is_low && self.low_water > self.config.reserve() {
+            self.step_ahead(writer, words, now, is_due);
+        }
+    }
+
+    #[cold]
+    fn step_ahead(&self, writer: &mut Writer, words: u32, now: Tick, is_due: bool) {
+        if writer.job.is_none() && is_due {
+            writer.job = self.begin_expiry(now);
+        }
+        if writer.job.is_none() && self.heap.free_count.load(Relaxed) <= self.low_water {
+            writer.job = self.begin_eviction(now, false);
+        }
+        // So much that a merge ends before what was free is full.
+        let words = u64::from(words) * 2 * u64::from(self.config.merged);
+        self.step_job(writer, &mut Budget(u32::MAX), words);
+    }
+
+    fn make_room(&self, writer: &mut Writer, now: Tick) -> Result<(), Refused> {
+        if writer.job.is_none() {
+            writer.job = self.begin_expiry(now);
+        }
+        if writer.job.is_none() {
+            writer.job = self.begin_eviction(now, true);
+        }
+        if writer.job.is_none() {
+            return Err(Refused::Full);
+        }
+        self.finish_job(writer);
+        Ok(())
+    }
+
+    /// Removes what is over and goes on with what this writer has begun, within a budget of objects; tells
+    /// whether there is more. Each writing thread calls this now and then, also when it writes nothing.
+    pub fn maintain(&self, writer: &mut Writer, now: Tick, budget: &mut Budget) -> bool {
+        loop {
+            if writer.job.is_none() {
+                writer.job = self.begin_expiry(now);
+            }
+            if writer.job.is_none() {
+                return false;
+            }
+            if !self.step_job(writer, budget, u64::MAX) {
+                return true;
+            }
+        }
+    }
+
+    /// The earliest moment at which [`Segcache::maintain`] may find something that is over.
+    pub fn next_due(&self) -> Option<Tick> {
+        match self.heap.next_due.load(Relaxed) {
+            u64::MAX => None,
+            deadline => Some(Tick(deadline.saturating_add(1))),
+        }
+    }
+
+    /// Everything that is here now is over; its memory comes back by [`Segcache::maintain`].
+    pub fn clear(&self) {
+        let chains = self.heap.chains();
+        for row in chains.rows_from(0) {
+            for id in chains.row(chains.head(row)) {
+                self.heap.segment(id).seal();
+                self.heap.segment(id).set_deadline(Tick(0));
+            }
+        }
+        self.heap.next_due.store(0, Relaxed);
+    }
+
+    /// Bytes of everything that is not in segments.
+    pub(crate) fn directory_bytes(&self) -> u64 {
+        let chains = self.heap.chains().heap_bytes();
+        let table = self.table.directory_bytes() + self.content.heap_bytes();
+        self.writer_bytes + (size_of::<Self>() + self.heap.header_bytes() + chains + table) as u64
+    }
+}
+
+/// Whether a segment with this deadline still takes objects: its width has not passed, and the clock did not
+/// go back to before it was created.
+#[inline]
+pub(crate) fn takes_at(deadline: Tick, bucket: TtlBucket, now: Tick) -> bool {
+    let Some(ttl_ms) = bucket.ttl_ms() else {
+        return deadline == NEVER;
+    };
+    let created = deadline.0.saturating_sub(ttl_ms);
+    created <= now.0 && now.0 - created < bucket.width_ms()
+}
+
+impl Condition {
+    /// `cas` of the key that is present, or none.
+    fn judge(self, present: Option<u32>) -> Result<(), Refused> {
+        match (self, present) {
+            (Condition::Absent, Some(_)) => Err(Refused::IsPresent),
+            (Condition::Present | Condition::Unchanged(_), None) => Err(Refused::IsAbsent),
+            (Condition::Unchanged(cas), Some(now)) if cas != now => Err(Refused::IsChanged),
+            _ => Ok(()),
+        }
+    }
+}

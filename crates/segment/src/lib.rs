@@ -1,0 +1,88 @@
+//! The Segcache engine: objects of like lives side by side in segments, found by a table of cache lines, expired
+//! and evicted a segment at a time.
+//!
+//! Source: J. Yang, Y. Yue, R. Vinayak, *Segcache: a memory-efficient and scalable in-memory key-value cache
+//! for small objects*, NSDI 2021; chapter 4 of J. Yang, *Designing Efficient and Scalable Key-value Cache
+//! Management Systems*, CMU 2024. What differs is told at the end.
+//!
+//! # The parts
+//! ```text
+//! engine.rs   what a request does                 heap.rs     segments: generations, seals, live counts
+//! bytes.rs    values, numbers, marks              chains.rs   which are free, and in which TTL's chain
+//! evict.rs    expiry and eviction, in jobs        ttl.rs      the 1,057 TTL buckets
+//! table.rs    the table: readers, growth          stored.rs   an object as bytes, as in a server
+//! chain.rs    a chain of lines under its lock     sizes.rs    an object as a size, as in the simulator
+//! line.rs     a line, bit by bit                  words.rs    memory that any thread may read at any time
+//! ```
+//! Start reading with `heap.rs`, whose text proves that a reader never sees another key's bytes.
+//!
+//! # The sum on paper
+//! Bytes of an object of a 16-byte key and a 3-byte value:
+//! ```text
+//! object      24     5 of metadata, key, value, to the next multiple of 8
+//! table       12.5   64 bytes a line; at 9 objects a chain 1.7 lines, and chains between half and fully split
+//! segments    0.1    tails that no object fit in, headers, directories
+//! ```
+//! Cache lines of a get that hits: 1.3 of the table (one, and a second for the objects behind the first seven),
+//! one of the segment's header (64 bytes a megabyte: mostly in the cache already), and those of the object. Two
+//! small directories, one word each, lie before the first. A miss reads the lines of its chain and as many
+//! objects as 12 bits of tag let pass: one in 450. A set writes its object behind the last one, and the line.
+//!
+//! # Bounds
+//! - A read takes no lock and waits for nobody; it starts again when what it read was given away meanwhile,
+//!   which somebody's progress has caused.
+//! - A chain has at most 16 lines. A write locks one chain; what it does with it locked is a scan of these, and
+//!   for some writes splitting a chain, of which one insertion causes two at most.
+//! - A set that finds memory short goes through the objects of a few segments (N of a merge). As long as
+//!   there are 32 segments, it does not come to that: one segment is kept free, and each set does a part of the
+//!   work, in proportion to its bytes. [`Segcache::maintain`] takes a budget of objects.
+//! - A segment's memory is taken from the system when it is first used, by one call that writes a megabyte of
+//!   zeros (some 0.2 ms); nothing is ever given back.
+//!
+//! # What the caller owes
+//! The time, in each call. A [`Writer`] for each writing thread, and [`Segcache::maintain`] now and then on each,
+//! also when it writes nothing: it may have begun an eviction, and what is over is removed there.
+//!
+//! # Departures
+//! - Segments, table and all are one budget: the table lives in segments and grows by linear hashing. The paper's
+//!   has a fixed size.
+//! - Offsets count words of 8 bytes. A header of 5 bytes and a key of 16 leave no more to waste than 3.5 bytes
+//!   on the average, and a segment may have 8 MiB.
+//! - The count of a second is kept by slot in the bits that the lock's byte has left. With one time of access
+//!   for a whole line alone, a popular key would keep its neighbours from ever being counted.
+//! - Readers keep no reference count of a segment; they copy, and look whether it was given away.
+//! - Values that are changed by `incr` become numbers of 64 bits, so that a change in place is one store.
+//! - A merge of segments that are nearly empty takes further ones of the chain as long as they fit altogether.
+//!
+//! Deliberately absent: a clock, threads, protocols, data types.
+#![deny(unsafe_code)]
+
+mod bytes;
+mod chain;
+mod chains;
+mod config;
+mod content;
+mod counter;
+mod engine;
+mod evict;
+mod heap;
+mod line;
+mod prefetch;
+mod ranked;
+mod sizes;
+mod stats;
+mod stored;
+mod table;
+mod ttl;
+mod words;
+
+pub use bytes::{Item, Unchanged};
+pub use config::{
+    Config, ConfigError, Eviction, MERGED, MERGED_MAX, SEGMENT_BYTES, SEGMENT_BYTES_MAX,
+    SEGMENT_BYTES_MIN, UnknownEviction,
+};
+pub use content::Content;
+pub use engine::{Condition, Key, Receipt, Refused, Segcache, Writer};
+pub use sizes::Sizes;
+pub use stats::Stats;
+pub use stored::{KEY_MAX, MARKS_MAX, Payload, Stored, VALUE_MAX, Value};

@@ -1,0 +1,102 @@
+//! Objects as sizes only: what a simulator keeps. The same heap, table, chains and eviction run over it, and
+//! what is full is full at the same moment.
+
+use crate::content::{Content, Objects};
+use crate::heap::{Heap, Place, SegmentId};
+use crate::stored::HEADER;
+use crate::words::WORD;
+use policy::parts::chance::scramble;
+use std::cell::RefCell;
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    offset: u32,
+    words: u32,
+    key: u32,
+}
+
+/// See the module text. A key is a number, a value the bytes that key and value have together.
+#[derive(Debug)]
+pub struct Sizes {
+    /// By segment, what was written, in the order of its offset.
+    records: Box<[RefCell<Vec<Record>>]>,
+    seed: u64,
+}
+
+impl Sizes {
+    fn at(&self, place: Place) -> Record {
+        let records = self.records[place.segment.0 as usize].borrow();
+        let found = records.binary_search_by_key(&place.offset, |record| record.offset);
+        records[found.expect("objects are asked for where they are")]
+    }
+
+    fn push(&self, place: Place, words: u32, key: u32) {
+        let mut records = self.records[place.segment.0 as usize].borrow_mut();
+        debug_assert!(records.last().is_none_or(|last| last.offset < place.offset));
+        records.push(Record {
+            offset: place.offset,
+            words,
+            key,
+        });
+    }
+}
+
+impl Content for Sizes {
+    type Key<'k> = u32;
+    type Value<'v> = u32;
+
+    fn new(segments: u32, hash_key: [u64; 2]) -> Self {
+        Sizes {
+            records: (0..=segments).map(|_| RefCell::default()).collect(),
+            seed: hash_key[0],
+        }
+    }
+
+    #[inline]
+    fn hash(&self, key: u32) -> u64 {
+        scramble(u64::from(key) ^ self.seed)
+    }
+
+    fn words(_key: u32, size: u32) -> Option<u32> {
+        let bytes = u64::from(size) + HEADER as u64;
+        u32::try_from(bytes.div_ceil(WORD as u64)).ok()
+    }
+
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+
+impl Objects for Sizes {
+    fn write(&self, _heap: &Heap, place: Place, words: u32, key: u32, _size: u32) {
+        self.push(place, words, key);
+    }
+
+    fn words_at(&self, _heap: &Heap, place: Place) -> u32 {
+        self.at(place).words
+    }
+
+    fn hash_at(&self, _heap: &Heap, place: Place) -> u64 {
+        self.hash(self.at(place).key)
+    }
+
+    fn has_key(&self, _heap: &Heap, place: Place, key: u32) -> bool {
+        self.at(place).key == key
+    }
+
+    fn copy(&self, _heap: &Heap, from: Place, to: Place, words: u32) {
+        self.push(to, words, self.at(from).key);
+    }
+
+    fn copy_changes(&self, _heap: &Heap, _from: Place, _to: Place) {}
+
+    fn taken(&self, _heap: &Heap, segment: SegmentId) {
+        self.records[segment.0 as usize].borrow_mut().clear();
+    }
+
+    fn unwritten(&self, place: Place) {
+        let mut records = self.records[place.segment.0 as usize].borrow_mut();
+        let last = records.pop();
+        debug_assert!(last.is_none_or(|last| last.offset == place.offset));
+    }
+}

@@ -1,0 +1,390 @@
+//! Objects as bytes: what a server keeps.
+//!
+//! ```text
+//! word 0    63      40 39  32 31           8 7      0
+//!           [key 0..3][flags][  value size  ][key size]     5 bytes of metadata
+//! then      key · client flags 4* · value                   one behind the other, to the end of a word
+//! or        key · client flags 4* · up to 7 bytes · number 8
+//! flags     bit 0: the value is a number in the last word   bit 1: there are client flags
+//!           bits 2 to 7: the host's marks
+//! ```
+//! A number is what `incr` has met: it is changed in place from then on, and read back as decimal digits.
+//! The first word and the number are all that ever changes in an object, each by one store, with the chain
+//! locked.
+
+use crate::content::{Content, Objects};
+use crate::heap::{Heap, Place, SegmentId};
+use crate::words::{Filler, WORD, append_to, copy, equals, read_to, word_of};
+use siphasher::sip::SipHasher13;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Bytes of metadata in front of each key.
+pub(crate) const HEADER: usize = 5;
+/// The longest key.
+pub const KEY_MAX: usize = 255;
+/// The largest value, where the segment does not say less.
+pub const VALUE_MAX: usize = (1 << 24) - 1;
+
+const VALUE_SHIFT: u32 = 8;
+const FLAGS_SHIFT: u32 = 32;
+const IS_NUMBER: u8 = 1;
+const HAS_CLIENT_FLAGS: u8 = 2;
+const MARKS_SHIFT: u32 = 2;
+/// Marks are the host's bits in each object.
+pub const MARKS_MAX: u8 = 0x3f;
+
+/// A value to store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Value<'v> {
+    /// The bytes.
+    pub bytes: &'v [u8],
+    /// What a client keeps with them; 0 takes no memory.
+    pub client_flags: u32,
+    /// The host's own bits, up to [`MARKS_MAX`].
+    pub marks: u8,
+}
+
+impl<'v> Value<'v> {
+    /// Bytes, and nothing with them.
+    pub fn plain(bytes: &'v [u8]) -> Self {
+        Value {
+            bytes,
+            client_flags: 0,
+            marks: 0,
+        }
+    }
+}
+
+/// What [`Stored`] writes: a value, or the number that one has become.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'v> {
+    /// Bytes.
+    Bytes(Value<'v>),
+    /// A number to be changed in place.
+    Number {
+        /// The number.
+        number: u64,
+        /// As in [`Value`].
+        client_flags: u32,
+        /// As in [`Value`].
+        marks: u8,
+    },
+}
+
+impl Payload<'_> {
+    fn client_flags(&self) -> u32 {
+        match self {
+            Payload::Bytes(value) => value.client_flags,
+            Payload::Number { client_flags, .. } => *client_flags,
+        }
+    }
+
+    fn header(&self, key_len: usize) -> [u8; HEADER] {
+        let (len, marks, is_number) = match self {
+            Payload::Bytes(value) => (value.bytes.len(), value.marks, 0),
+            Payload::Number { marks, .. } => (WORD, *marks, IS_NUMBER),
+        };
+        debug_assert!(len <= VALUE_MAX);
+        debug_assert!(marks <= MARKS_MAX);
+        let wide = match self.client_flags() {
+            0 => 0,
+            _ => HAS_CLIENT_FLAGS,
+        };
+        let len = len as u32;
+        let flags = is_number | wide | marks << MARKS_SHIFT;
+        [
+            key_len as u8,
+            len as u8,
+            (len >> 8) as u8,
+            (len >> 16) as u8,
+            flags,
+        ]
+    }
+}
+
+/// The first word of an object, taken apart. What a reader finds in memory that was given away is any
+/// header; lengths lead nowhere but into the segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head(u64);
+
+impl Head {
+    fn key_len(self) -> usize {
+        self.0 as usize & 0xff
+    }
+
+    fn value_len(self) -> usize {
+        (self.0 >> VALUE_SHIFT) as usize & VALUE_MAX
+    }
+
+    fn flags(self) -> u8 {
+        (self.0 >> FLAGS_SHIFT) as u8
+    }
+
+    pub(crate) fn is_number(self) -> bool {
+        self.flags() & IS_NUMBER != 0
+    }
+
+    fn has_client_flags(self) -> bool {
+        self.flags() & HAS_CLIENT_FLAGS != 0
+    }
+
+    pub(crate) fn marks(self) -> u8 {
+        self.flags() >> MARKS_SHIFT
+    }
+
+    pub(crate) fn with_marks(self, marks: u8) -> Head {
+        let low = u64::from(IS_NUMBER | HAS_CLIENT_FLAGS) << FLAGS_SHIFT;
+        let others = self.0 & (!(0xff << FLAGS_SHIFT) | low);
+        Head(others | u64::from(marks & MARKS_MAX) << (FLAGS_SHIFT + MARKS_SHIFT))
+    }
+
+    /// Where the client flags end, in bytes.
+    fn value_at(self) -> usize {
+        HEADER + self.key_len() + if self.has_client_flags() { 4 } else { 0 }
+    }
+
+    /// Which word is the number.
+    fn number_at(self) -> usize {
+        self.value_at().div_ceil(WORD)
+    }
+
+    fn words(self) -> u32 {
+        let words = if self.is_number() {
+            self.number_at() + 1
+        } else {
+            (self.value_at() + self.value_len()).div_ceil(WORD)
+        };
+        words as u32
+    }
+}
+
+/// An object that can be read, as far as its lengths tell.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Readable<'h> {
+    pub(crate) client_flags: u32,
+    pub(crate) marks: u8,
+    pub(crate) number: Option<u64>,
+    /// Bytes of the value.
+    pub(crate) len: usize,
+    words: &'h [AtomicU64],
+    value_at: usize,
+}
+
+impl Readable<'_> {
+    /// Appends the value; false where the segment ends before it.
+    #[inline]
+    pub(crate) fn append(&self, out: &mut Vec<u8>) -> bool {
+        match self.number {
+            Some(number) => {
+                append_decimal(out, number);
+                true
+            }
+            None => append_to(out, self.words, self.value_at, self.len),
+        }
+    }
+}
+
+/// See the module text.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    hasher: SipHasher13,
+}
+
+impl Content for Stored {
+    type Key<'k> = &'k [u8];
+    type Value<'v> = Payload<'v>;
+
+    fn new(_segments: u32, hash_key: [u64; 2]) -> Self {
+        Stored {
+            hasher: SipHasher13::new_with_keys(hash_key[0], hash_key[1]),
+        }
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash(key)
+    }
+
+    fn words(key: &[u8], value: Payload<'_>) -> Option<u32> {
+        let value_len = match value {
+            Payload::Bytes(value) => value.bytes.len(),
+            Payload::Number { .. } => WORD,
+        };
+        if key.len() > KEY_MAX || value_len > VALUE_MAX {
+            return None;
+        }
+        Some(Head(word_of(&value.header(key.len()))).words())
+    }
+
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+
+impl Objects for Stored {
+    fn write(&self, heap: &Heap, place: Place, words: u32, key: &[u8], value: Payload<'_>) {
+        let all = heap.words(place.segment).all();
+        let first = place.offset as usize;
+        let mut filler = Filler::new(&all[first..first + words as usize]);
+        filler.push(&value.header(key.len()));
+        filler.push(key);
+        if value.client_flags() != 0 {
+            filler.push(&value.client_flags().to_le_bytes());
+        }
+        match value {
+            Payload::Bytes(value) => {
+                filler.push(value.bytes);
+                filler.finish();
+            }
+            Payload::Number { number, .. } => filler.finish_with(number),
+        }
+    }
+
+    #[inline]
+    fn words_at(&self, heap: &Heap, place: Place) -> u32 {
+        Stored::head_at(heap, place).words()
+    }
+
+    #[inline]
+    fn hash_at(&self, heap: &Heap, place: Place) -> u64 {
+        let head = Stored::head_at(heap, place);
+        let mut key = [0; KEY_MAX + WORD];
+        let words = &heap.words(place.segment).all()[place.offset as usize..];
+        let len = HEADER + head.key_len();
+        let (chunks, _) = key.as_chunks_mut::<WORD>();
+        for (chunk, word) in chunks.iter_mut().zip(&words[..len.div_ceil(WORD)]) {
+            *chunk = word.load(Relaxed).to_le_bytes();
+        }
+        self.hasher.hash(&key[HEADER..len])
+    }
+
+    #[inline(always)]
+    fn has_key(&self, heap: &Heap, place: Place, key: &[u8]) -> bool {
+        Stored::tail(heap, place).is_some_and(|words| {
+            let head = Head(words[0].load(Relaxed));
+            head.key_len() == key.len() && equals(words, HEADER, key)
+        })
+    }
+
+    fn copy(&self, heap: &Heap, from: Place, to: Place, words: u32) {
+        let span = |place: Place| {
+            let first = place.offset as usize;
+            &heap.words(place.segment).all()[first..first + words as usize]
+        };
+        copy(span(from), span(to));
+    }
+
+    fn copy_changes(&self, heap: &Heap, from: Place, to: Place) {
+        let head = Stored::head_at(heap, from);
+        Stored::cell(heap, to, 0).store(head.0, Relaxed);
+        if head.is_number() {
+            let number = Stored::cell(heap, from, head.number_at()).load(Relaxed);
+            Stored::cell(heap, to, head.number_at()).store(number, Relaxed);
+        }
+    }
+
+    fn taken(&self, heap: &Heap, segment: SegmentId) {
+        heap.words(segment);
+    }
+
+    fn unwritten(&self, _place: Place) {}
+}
+
+impl Stored {
+    /// The words from here to the end of the segment.
+    #[inline(always)]
+    fn tail(heap: &Heap, place: Place) -> Option<&[AtomicU64]> {
+        let words = heap.segment(place.segment).words()?.all();
+        words
+            .get(place.offset as usize..)
+            .filter(|words| !words.is_empty())
+    }
+
+    fn cell(heap: &Heap, place: Place, index: usize) -> &AtomicU64 {
+        &heap.words(place.segment).all()[place.offset as usize + index]
+    }
+
+    /// For who knows that an object is here.
+    pub(crate) fn head_at(heap: &Heap, place: Place) -> Head {
+        Head(Stored::cell(heap, place, 0).load(Relaxed))
+    }
+
+    /// The marks change, with the chain locked.
+    pub(crate) fn set_marks(heap: &Heap, place: Place, marks: u8) {
+        let head = Stored::head_at(heap, place).with_marks(marks);
+        Stored::cell(heap, place, 0).store(head.0, Relaxed);
+    }
+
+    /// The number changes, with the chain locked.
+    pub(crate) fn set_number(heap: &Heap, place: Place, number: u64) {
+        let index = Stored::head_at(heap, place).number_at();
+        Stored::cell(heap, place, index).store(number, Relaxed);
+    }
+
+    /// The number here, where the value is one; with the chain locked.
+    pub(crate) fn number_at(heap: &Heap, place: Place) -> Option<u64> {
+        let head = Stored::head_at(heap, place);
+        let number = || Stored::cell(heap, place, head.number_at()).load(Relaxed);
+        head.is_number().then(number)
+    }
+
+    /// What is here; `None` where it cannot be an object. A reader's memory may have been given away.
+    #[inline]
+    pub(crate) fn readable(heap: &Heap, place: Place) -> Option<Readable<'_>> {
+        let words = Stored::tail(heap, place)?;
+        let head = Head(words[0].load(Relaxed));
+        let value_at = head.value_at();
+        let client_flags = if head.has_client_flags() {
+            let mut bytes = [0; 4];
+            read_to(&mut bytes, words, value_at - 4)?;
+            u32::from_le_bytes(bytes)
+        } else {
+            0
+        };
+        let number = match head.is_number() {
+            true => Some(words.get(head.number_at())?.load(Relaxed)),
+            false => None,
+        };
+        Some(Readable {
+            client_flags,
+            marks: head.marks(),
+            number,
+            len: number.map_or(head.value_len(), decimal_len),
+            words,
+            value_at,
+        })
+    }
+}
+
+/// How many digits a number has.
+fn decimal_len(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+/// Appends a number's digits.
+pub(crate) fn append_decimal(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// The number that these digits are, and nothing else; up to 20 of them.
+pub(crate) fn decimal(bytes: &[u8]) -> Option<u64> {
+    if bytes.is_empty() || bytes.len() > 20 {
+        return None;
+    }
+    bytes.iter().try_fold(0u64, |number, &byte| {
+        let digit = byte.wrapping_sub(b'0');
+        let shifted = number.checked_mul(10)?;
+        (digit < 10).then(|| shifted.checked_add(u64::from(digit)))?
+    })
+}
