@@ -83,6 +83,21 @@ pub(crate) struct Entrant {
 }
 
 impl Contest {
+    /// The same with redis-server as the peer where none is named and ours is started here; where it is not
+    /// installed, or the only peer named is `none`, ours runs alone.
+    pub(crate) fn with_usual_peer(&self) -> Contest {
+        let mut contest = self.clone();
+        if self.peers == ["none"] {
+            contest.peers.clear();
+        } else if self.peers.is_empty() && self.address.is_none() {
+            match find_redis() {
+                Ok(_) => contest.peers.push("redis".into()),
+                Err(_) => eprintln!("no redis-server in PATH: measuring without it"),
+            }
+        }
+        contest
+    }
+
     /// Everybody, ours first.
     pub(crate) fn entrants(&self) -> Result<Vec<Entrant>> {
         let mut entrants = Vec::new();

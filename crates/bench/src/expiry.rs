@@ -45,7 +45,7 @@ struct Contestant {
     entrant: Entrant,
 }
 
-/// Everybody: our server once for each index, then the peers. `given` turns what was asked for into
+/// Everybody: our server once for each index, then the peers, redis-server if none is named. `given` turns what was asked for into
 /// what the server is given.
 fn contestants(
     contest: &Contest,
@@ -53,7 +53,7 @@ fn contestants(
     given: impl Fn(&str) -> Result<String>,
 ) -> Result<Vec<Contestant>> {
     let mut contestants = Vec::new();
-    for entrant in contest.begin()? {
+    for entrant in contest.with_usual_peer().begin()? {
         if !entrant.takes_index() {
             contestants.push(Contestant {
                 name: entrant.label.clone(),

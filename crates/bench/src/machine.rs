@@ -43,6 +43,11 @@ impl Machine {
     }
 }
 
+/// What stands above a report's tables in a document.
+pub(crate) fn heading(machine: &Machine, command: &str) -> String {
+    format!("`{command}`; {}.\n", machine.line())
+}
+
 /// The value behind `name` and a colon, of the first such line.
 fn field(text: &str, name: &str) -> Option<String> {
     let values = text.lines().filter_map(|line| line.split_once(':'));

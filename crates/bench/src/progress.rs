@@ -1,11 +1,68 @@
-//! Progress bars on stderr; silent where it is no terminal.
+//! Progress on stderr: a bar, or a line for each step where it is no terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::Instant;
 
-/// A bar over so many steps.
-pub(crate) fn steps(count: u64) -> ProgressBar {
+/// How far an experiment has come.
+#[derive(Clone)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    start: Instant,
+    has_lines: bool,
+}
+
+/// So many steps.
+pub(crate) fn steps(count: u64) -> Progress {
     let bar = ProgressBar::new(count);
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} [{elapsed} < {eta}] {msg}");
     bar.set_style(style.expect("the template is well-formed"));
-    bar
+    Progress {
+        bar,
+        start: Instant::now(),
+        has_lines: !std::io::stderr().is_terminal(),
+    }
+}
+
+impl Progress {
+    /// What begins now.
+    pub(crate) fn set_message(&self, text: impl Into<String>) {
+        let text = text.into();
+        if self.has_lines {
+            let (done, count) = (self.bar.position(), self.bar.length().unwrap_or(0));
+            eprintln!(
+                "{}",
+                line(done, count, self.start.elapsed().as_secs(), &text)
+            );
+        }
+        self.bar.set_message(text);
+    }
+
+    /// So many steps are done.
+    pub(crate) fn inc(&self, count: u64) {
+        self.bar.inc(count);
+    }
+
+    /// All are done.
+    pub(crate) fn finish_and_clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn line(done: u64, count: u64, seconds: u64, text: &str) -> String {
+    format!(
+        "[{done} of {count}, {}:{:02}] {text}",
+        seconds / 60,
+        seconds % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_steps_time_and_what_begins() {
+        assert_eq!(line(3, 20, 185, "a wheel"), "[3 of 20, 3:05] a wheel");
+    }
 }

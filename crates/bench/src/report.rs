@@ -1,9 +1,9 @@
-//! Reports as JSON, pages and files of plots.
+//! Reports as JSON, pages, files of plots, and tables for documents.
 
 use crate::error::{Error, Result};
 use ::report::Page;
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Prints a report as JSON to stdout.
 pub(crate) fn json(report: &impl Serialize) -> Result<()> {
@@ -14,12 +14,54 @@ pub(crate) fn json(report: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
-/// Writes a page to a file, and its plots into a folder, which is made if it is missing.
-pub(crate) fn save(page: &Page, html: Option<&Path>, svg: Option<&Path>) -> Result<()> {
-    let write = |path: &Path, text: String| {
-        let failed = Error::system(format!("cannot write {}", path.display()));
-        std::fs::write(path, text).map_err(failed)
-    };
+/// Where a report goes besides stdout.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct Files {
+    /// Write a page with plots to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write each plot as SVG into this folder
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Write the tables as Markdown: into their place in this file, if it has one, else over it
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+impl Files {
+    /// Writes those that were asked for. `place` names the tables' place in a document.
+    pub(crate) fn save(
+        &self,
+        place: &str,
+        page: impl FnOnce() -> Page,
+        tables: impl FnOnce() -> String,
+    ) -> Result<()> {
+        if self.html.is_some() || self.svg.is_some() {
+            save_page(&page(), self.html.as_deref(), self.svg.as_deref())?;
+        }
+        if let Some(path) = &self.markdown {
+            let before = match std::fs::read_to_string(path) {
+                Ok(text) => text,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+                Err(error) => {
+                    return Err(Error::system(format!("cannot read {}", path.display()))(
+                        error,
+                    ));
+                }
+            };
+            let tables = tables();
+            write(path, put_into(&before, place, &tables).unwrap_or(tables))?;
+        }
+        Ok(())
+    }
+}
+
+fn write(path: &Path, text: String) -> Result<()> {
+    let failed = Error::system(format!("cannot write {}", path.display()));
+    std::fs::write(path, text).map_err(failed)
+}
+
+fn save_page(page: &Page, html: Option<&Path>, svg: Option<&Path>) -> Result<()> {
     if let Some(folder) = svg {
         let failed = Error::system(format!("cannot make {}", folder.display()));
         std::fs::create_dir_all(folder).map_err(failed)?;
@@ -27,8 +69,39 @@ pub(crate) fn save(page: &Page, html: Option<&Path>, svg: Option<&Path>) -> Resu
             write(&folder.join(format!("{}.svg", figure.stem)), figure.svg)?;
         }
     }
-    if let Some(path) = html {
-        write(path, page.to_html())?;
+    match html {
+        Some(path) => write(path, page.to_html()),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// The document with the tables between the marks of their place; none if it lacks them.
+fn put_into(document: &str, place: &str, tables: &str) -> Option<String> {
+    let (begin, end) = (
+        format!("<!-- {place}: begin -->\n"),
+        format!("<!-- {place}: end -->"),
+    );
+    let (before, rest) = document.split_once(&begin)?;
+    let (_, after) = rest.split_once(&end)?;
+    Some(format!(
+        "{before}{begin}\n{}\n\n{end}{after}",
+        tables.trim()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_go_between_their_marks_and_nowhere_else() {
+        let document = "# Lab\n<!-- a: begin -->\nold\n<!-- a: end -->\nb\n<!-- c: begin -->\n<!-- c: end -->\n";
+        let once = put_into(document, "a", "new\n").expect("the place is there");
+        assert_eq!(
+            once,
+            "# Lab\n<!-- a: begin -->\n\nnew\n\n<!-- a: end -->\nb\n<!-- c: begin -->\n<!-- c: end -->\n"
+        );
+        assert_eq!(put_into(&once, "a", "new\n").as_ref(), Some(&once));
+        assert_eq!(put_into(document, "b", "new"), None);
+    }
 }

@@ -24,6 +24,29 @@ impl Table {
     }
 }
 
+impl Table {
+    /// The same for a document in Markdown.
+    pub(crate) fn to_markdown(&self) -> String {
+        let mut text = String::new();
+        for (index, row) in self.rows.iter().enumerate() {
+            let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            text += &format!("| {} |\n", cells.join(" | "));
+            if index == 0 {
+                let side = |column| {
+                    if column < self.text_columns {
+                        "---|"
+                    } else {
+                        "---:|"
+                    }
+                };
+                let sides: String = (0..row.len()).map(side).collect();
+                text += &format!("|{sides}\n");
+            }
+        }
+        text
+    }
+}
+
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let column_count = self.rows[0].len();
@@ -100,6 +123,10 @@ mod tests {
         assert_eq!(
             table.to_string(),
             "server    µs\n────────────\na       1.25\n"
+        );
+        assert_eq!(
+            table.to_markdown(),
+            "| server | µs |\n|---|---:|\n| a | 1.25 |\n"
         );
     }
 

@@ -16,11 +16,12 @@ use crate::error::{Error, Result};
 use crate::keys::{self, Template};
 use crate::load::{Load, Shape};
 use crate::machine::{self, Machine};
+use crate::progress::Progress;
+use crate::report::Files;
 use crate::table::{Table, median, mib, number};
 use ::report::{Axis, Bars, Cell, Page, Plot};
 use serde::Serialize;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// TTLs of eight digits: from hours on, this many milliseconds from one key to the next.
@@ -44,7 +45,7 @@ pub(super) struct Gist {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "wheel,radix,radix-capped,ebuckets,buckets:120x1000,sampled"
+        default_value = "wheel,radix,radix-capped,ebuckets,buckets:120x1000,buckets-auto,sampled,ordered"
     )]
     index: Vec<String>,
     /// How many keys are loaded
@@ -62,12 +63,8 @@ pub(super) struct Gist {
     /// Loads of each kind, each into a fresh server; the report takes medians
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    /// Write a page with plots to this file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Write each plot as SVG into this folder
-    #[arg(long, value_name = "DIR")]
-    svg: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
 }
 
 /// One span of requests.
@@ -155,7 +152,7 @@ impl Gist {
         })
     }
 
-    fn measure(&self, contestant: &Contestant, progress: &indicatif::ProgressBar) -> Result<Row> {
+    fn measure(&self, contestant: &Contestant, progress: &Progress) -> Result<Row> {
         let (mut plain, mut expires) = (Vec::new(), Vec::new());
         let mut version = String::new();
         for _ in 0..self.rounds {
@@ -265,9 +262,12 @@ impl Gist {
     }
 
     fn tell(&self, report: Report) -> Result<()> {
-        if self.html.is_some() || self.svg.is_some() {
-            crate::report::save(&page(&report), self.html.as_deref(), self.svg.as_deref())?;
-        }
+        let tables = || {
+            machine::heading(&report.machine, &report.command)
+                + "\n"
+                + &table(&report).to_markdown()
+        };
+        self.files.save("gist", || page(&report), tables)?;
         if self.contest.json {
             return crate::report::json(&report);
         }

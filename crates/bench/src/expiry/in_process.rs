@@ -12,18 +12,19 @@ mod verdict;
 use crate::arguments;
 use crate::error::{Error, Result};
 use crate::machine::{self, Machine};
+use crate::report::Files;
 use crate::table::{Table, number, span};
 use ::report::{Axis, Bars, Cell, Page, Plot, Section};
 use policy::expire::any::ExpirySpec;
 use serde::Serialize;
 use shape::{SHAPES, Shape};
-use std::path::PathBuf;
 use trial::{ENTRY_BYTES, Figures};
 use verdict::Win;
 
 /// With `--full`.
 const FULL_KEYS: [u64; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
-const UNITS: [&str; 3] = ["B", "ms", "ns"];
+/// Of memory, lag, CPU, and CPU of the prompt.
+const UNITS: [&str; 4] = ["B", "ms", "ns", "ns"];
 
 /// Arguments of `bench expiry in-process`.
 #[derive(clap::Args, Debug)]
@@ -32,7 +33,7 @@ pub(super) struct InProcess {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "wheel,sampled,sampled:release=5,buckets:120x1000,buckets-auto,radix,radix-capped,ebuckets,crawler,ordered,lazy"
+        default_value = "wheel,sampled,sampled:release=5,buckets:120x1000,buckets-auto,radix,radix-capped,ebuckets,crawler,crawler:1,ordered,lazy"
     )]
     index: Vec<String>,
     /// How many entries
@@ -50,12 +51,8 @@ pub(super) struct InProcess {
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
-    /// Write a page with plots to this file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Write each plot as SVG into this folder
-    #[arg(long, value_name = "DIR")]
-    svg: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
 }
 
 #[derive(Debug, Serialize)]
@@ -131,9 +128,8 @@ impl InProcess {
             runs: self.runs,
             groups,
         };
-        if self.html.is_some() || self.svg.is_some() {
-            crate::report::save(&page(&report), self.html.as_deref(), self.svg.as_deref())?;
-        }
+        self.files
+            .save("in-process", || page(&report), || markdown(&report))?;
         if self.json {
             return crate::report::json(&report);
         }
@@ -183,37 +179,110 @@ const HEADER: [&str; 14] = [
 
 fn print(report: &Report) {
     for group in &report.groups {
-        println!(
-            "{} ({}), {} entries\n",
-            group.shape, group.about, group.keys
-        );
-        let mut table = Table::new(1, &HEADER);
-        for row in &group.rows {
-            let it = &row.figures;
-            let or_dash = |value: Option<f64>| value.map_or("–".into(), number);
-            table.row(vec![
-                row.index.clone(),
-                number(it.bytes_per_item),
-                number(it.bytes_filled),
-                number(it.memory_per_item),
-                number(it.dead_share * 100.0),
-                number(it.insert_ns),
-                number(it.update_ns),
-                number(it.remove_ns),
-                or_dash(it.pop_ns),
-                number(it.cpu_ns),
-                or_dash(it.scanned_per_expired),
-                number(it.pause_us_max),
-                span(it.lag_ms_mean),
-                span(it.lag_ms_max),
-            ]);
-        }
-        println!("{table}");
-        for (win, unit) in group.wins.iter().zip(UNITS) {
-            println!("{}", win.line(unit));
+        println!("{}\n\n{}", group.heading(), table(group));
+        for line in group.lines() {
+            println!("{line}");
         }
         println!();
     }
+    println!("{SUMMARY}\n\n{}", summary(report));
+}
+
+fn markdown(report: &Report) -> String {
+    let mut text = machine::heading(&report.machine, &report.command);
+    text += &format!("\n{SUMMARY}\n\n{}", summary(report).to_markdown());
+    for group in &report.groups {
+        text += &format!(
+            "\n#### {}\n\n{}\n",
+            group.heading(),
+            table(group).to_markdown()
+        );
+        for line in group.lines() {
+            text += &format!("- {line}\n");
+        }
+    }
+    text
+}
+
+impl Group {
+    fn heading(&self) -> String {
+        format!("{} ({}), {} entries", self.shape, self.about, self.keys)
+    }
+
+    /// Who wins what, in words.
+    fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        let wins = self.wins.iter().zip(UNITS);
+        wins.map(|(win, unit)| win.line(unit))
+    }
+}
+
+const SUMMARY: &str = "Who wins what; in brackets by how much the wheel exceeds the best. The aim: the wheel best in \
+two of memory, lag and CPU and within 25 % in the third; against all, and against those that were never later \
+than a second.";
+
+fn summary(report: &Report) -> Table {
+    let header = [
+        "shape",
+        "entries",
+        "memory",
+        "lag",
+        "CPU",
+        "aim",
+        "CPU of the prompt",
+        "aim",
+    ];
+    let mut table = Table::new(1, &header);
+    for group in &report.groups {
+        let [memory, lag, cpu, prompt] = &group.wins[..] else {
+            continue;
+        };
+        let winner = |win: &Win| {
+            let excess = win.excess().filter(|excess| *excess > 0.0);
+            let excess = excess.map(|excess| format!(" (+{:.0} %)", 100.0 * excess));
+            win.by.join(", ") + &excess.unwrap_or_default()
+        };
+        let aim = |cpu| match verdict::is_aim_met(memory, lag, cpu) {
+            Some(true) => "met".to_owned(),
+            Some(false) => "missed".to_owned(),
+            None => "–".to_owned(),
+        };
+        table.row(vec![
+            group.shape.to_owned(),
+            group.keys.to_string(),
+            winner(memory),
+            winner(lag),
+            winner(cpu),
+            aim(cpu),
+            winner(prompt),
+            aim(prompt),
+        ]);
+    }
+    table
+}
+
+fn table(group: &Group) -> Table {
+    let mut table = Table::new(1, &HEADER);
+    for row in &group.rows {
+        let it = &row.figures;
+        let or_dash = |value: Option<f64>| value.map_or("–".into(), number);
+        table.row(vec![
+            row.index.clone(),
+            number(it.bytes_per_item),
+            number(it.bytes_filled),
+            number(it.memory_per_item),
+            number(it.dead_share * 100.0),
+            number(it.insert_ns),
+            number(it.update_ns),
+            number(it.remove_ns),
+            or_dash(it.pop_ns),
+            number(it.cpu_ns),
+            or_dash(it.scanned_per_expired),
+            number(it.pause_us_max),
+            span(it.lag_ms_mean),
+            span(it.lag_ms_max),
+        ]);
+    }
+    table
 }
 
 fn page(report: &Report) -> Page {
@@ -227,12 +296,27 @@ fn page(report: &Report) -> Page {
          on average. CPU is all time by all verbs and entries handed out; a pause is the longest call of the \
          usual budget."
     ));
+    let mut who = ::report::Table::new(&[
+        "shape",
+        "entries",
+        "memory",
+        "lag",
+        "CPU",
+        "CPU of the prompt",
+    ]);
+    for group in &report.groups {
+        if let [memory, lag, cpu, prompt] = &group.wins[..] {
+            let mut cells = vec![group.shape.into(), Cell::Number(group.keys as f64)];
+            cells.extend([memory, lag, cpu, prompt].map(|win| win.by.join(", ").into()));
+            who.row(cells);
+        }
+    }
+    page.section("Who wins what").text(SUMMARY).table(who);
     for groups in report.groups.chunk_by(|a, b| a.shape == b.shape) {
         let section = page.section(&format!("{}: {}", groups[0].shape, groups[0].about));
         for group in groups {
             section.table(html_table(group));
-            let lines = group.wins.iter().zip(UNITS);
-            section.list(lines.map(|(win, unit)| win.line(unit)).collect());
+            section.list(group.lines().collect());
         }
         if let Some(largest) = groups.last() {
             plots(section, largest);

@@ -15,6 +15,7 @@ mod page;
 mod plan;
 mod scale;
 mod summary;
+mod tables;
 mod workload;
 
 use super::{Contestant, contestants};
@@ -23,16 +24,15 @@ use crate::contestant::{Contest, Server, Settings};
 use crate::error::{Error, Result};
 use crate::load::{Load, Shape};
 use crate::machine::{self, Machine};
-use crate::table::{Table, mib, number};
+use crate::report::Files;
 use clients::{Clients, Shared};
 use monitor::{Look, Monitor};
 use plan::Group;
 use scale::Scale;
 use serde::Serialize;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
-use summary::{Change, Overall, Summary, best};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use summary::{BesidePeer, Change, Overall, Summary, best};
 use workload::{Stream, Workload};
 
 /// Bytes of a key.
@@ -69,6 +69,9 @@ pub(super) struct Platform {
     /// Operations of every run, instead of what its size says; not scaled
     #[arg(long, value_parser = arguments::count)]
     operations: Option<u64>,
+    /// End every run after this long, not scaled [default: 11 s in the chosen series, else none]
+    #[arg(long, value_parser = arguments::span)]
+    limit: Option<Duration>,
     /// Different keys of the workloads a and f, before scaling
     #[arg(long, default_value = "10m", value_parser = arguments::count)]
     records: u64,
@@ -78,12 +81,8 @@ pub(super) struct Platform {
     /// Decides keys, operations and TTLs
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write a page with plots to this file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Write each plot as SVG into this folder
-    #[arg(long, value_name = "DIR")]
-    svg: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
 }
 
 /// One contestant in one group.
@@ -91,7 +90,9 @@ pub(super) struct Platform {
 struct Run {
     group: String,
     workload: Workload,
+    /// As planned; a run that has a limit may have done fewer.
     operations: u64,
+    operations_done: u64,
     ttls_seconds: Vec<u64>,
     clients: usize,
     contestant: String,
@@ -116,7 +117,9 @@ struct Report {
     records: u64,
     value_bytes: usize,
     reference: Option<String>,
+    limit_seconds: Option<f64>,
     overall: Vec<Overall>,
+    beside_peers: Vec<BesidePeer>,
     /// The configuration of buckets that saves most memory while throughput falls by 10 % at most.
     best_buckets: Option<String>,
     runs: Vec<Run>,
@@ -127,11 +130,12 @@ impl Platform {
     pub(super) fn run(&self) -> Result<()> {
         let scale = Scale::new(if self.paper_scale { 1 } else { self.factor })?;
         let is_sound = self.records >= u64::from(scale.factor()) && self.value_size <= 1 << 20;
+        let has_time = self.limit.is_none_or(|limit| !limit.is_zero());
         let has_pace = self
             .target
             .is_none_or(|target| (1.0..=1e7).contains(&target));
-        if !is_sound || !has_pace || self.operations == Some(0) {
-            let text = "--records must be at least the factor, --value-size at most 1 MiB, --operations above 0, --target from 1 to 10m";
+        if !is_sound || !has_pace || !has_time || self.operations == Some(0) {
+            let text = "--records must be at least the factor, --value-size at most 1 MiB, --operations and --limit above 0, --target from 1 to 10m";
             return Err(Error::Usage(text.into()));
         }
         let contestants = contestants(&self.contest, &self.index, |spec| {
@@ -154,11 +158,20 @@ impl Platform {
         self.tell(self.compare(runs, scale))
     }
 
-    /// In the chosen series every configuration runs in the first group alone; `--full` and groups that
-    /// were asked for take all.
+    /// Whether the groups are those of the chosen series.
+    fn is_chosen_series(&self) -> bool {
+        !self.full && self.group.is_empty()
+    }
+
     fn takes_part(&self, group: &Group, contestant: &Contestant) -> bool {
-        let takes_all = self.full || !self.group.is_empty() || *group == plan::first();
-        takes_all || !plan::is_of_first_group_only(&contestant.name)
+        let is_ours = contestant.index.is_some();
+        !self.is_chosen_series() || plan::is_chosen(group, &contestant.name, is_ours)
+    }
+
+    /// How long a run may last.
+    fn limit(&self) -> Option<Duration> {
+        let is_bounded = self.is_chosen_series() && !self.paper_scale;
+        self.limit.or(is_bounded.then_some(plan::CHOSEN_LIMIT))
     }
 
     fn shape(&self, group: &Group) -> Shape {
@@ -189,7 +202,7 @@ impl Platform {
         let mut load = Load::connect(&server.label, server.address, self.shape(group))?;
         let shared = Shared::new();
         let clients = Clients::new(stream, operations, self.value_size, shared.clone());
-        let mut clients = clients.paced(self.target);
+        let mut clients = clients.paced(self.target).limited(self.limit());
         let is_over = AtomicBool::new(false);
         let (cpu_start, user_start) = (server.cpu_ns()?, server.user_ns()?);
         let (seconds, cpu_end, user_end, looks) = std::thread::scope(|scope| {
@@ -200,21 +213,22 @@ impl Platform {
             let seconds = start.elapsed().as_secs_f64();
             let (cpu_end, user_end) = (server.cpu_ns(), server.user_ns());
             if result.is_ok() {
-                std::thread::sleep(std::time::Duration::from_millis(longest));
+                std::thread::sleep(Duration::from_millis(longest));
             }
             let looks = monitor.finish();
             result?;
             Ok::<_, Error>((seconds, cpu_end?, user_end?, looks?))
         })?;
+        let done = shared.operations.load(Ordering::Relaxed);
         let per_operation =
-            |start: u64, end: u64| end.saturating_sub(start) as f64 / 1e3 / operations as f64;
+            |start: u64, end: u64| end.saturating_sub(start) as f64 / 1e3 / done.max(1) as f64;
         let seen = clients.finish();
         if let Some(text) = seen.error {
             return Err(Error::server(&server.label, format!("it answered {text}")));
         }
         let mut summary = self.summarise(&server, &looks, empty_bytes)?;
         summary.seconds = seconds;
-        summary.operations_per_second = operations as f64 / seconds;
+        summary.operations_per_second = done as f64 / seconds;
         summary.cpu_us_per_operation = per_operation(cpu_start, cpu_end);
         let user = user_start.zip(user_end);
         summary.user_us_per_operation = user.map(|(start, end)| per_operation(start, end));
@@ -224,6 +238,7 @@ impl Platform {
             group: group.to_string(),
             workload: group.workload,
             operations,
+            operations_done: done,
             ttls_seconds: group.ttls_seconds.clone(),
             clients: group.clients,
             contestant: contestant.name.clone(),
@@ -298,6 +313,8 @@ impl Platform {
             records: scale.count(self.records),
             value_bytes: self.value_size,
             reference,
+            limit_seconds: self.limit().map(|limit| limit.as_secs_f64()),
+            beside_peers: beside_peers(&runs),
             best_buckets: best(&buckets).map(|overall| overall.contestant.clone()),
             overall,
             runs,
@@ -305,57 +322,40 @@ impl Platform {
     }
 
     fn tell(&self, report: Report) -> Result<()> {
-        if self.html.is_some() || self.svg.is_some() {
-            let page = page::page(&report);
-            crate::report::save(&page, self.html.as_deref(), self.svg.as_deref())?;
-        }
+        let tables = tables::tables(&report);
+        let markdown = || {
+            let heading = machine::heading(&report.machine, &report.command);
+            let parts = tables
+                .iter()
+                .map(|(caption, table)| format!("\n{caption}\n\n{}", table.to_markdown()));
+            heading + &parts.collect::<String>()
+        };
+        self.files
+            .save("platform", || page::page(&report), markdown)?;
         if self.contest.json {
             return crate::report::json(&report);
         }
-        print!("{}", table(&report));
+        for (caption, table) in &tables {
+            println!("{caption}\n\n{table}");
+        }
         Ok(())
     }
 }
 
-fn table(report: &Report) -> Table {
-    let header = [
-        "group",
-        "contestant",
-        "kops/s",
-        "CPU µs/op",
-        "user",
-        "peak",
-        "mean",
-        "above floor",
-        "dead, mean",
-        "lag, mean",
-        "peak vs ref",
-        "mean",
-        "throughput",
-    ];
-    let mut table = Table::new(2, &header);
-    for run in &report.runs {
-        let summary = &run.summary;
-        let percent = |value: fn(&Change) -> f64| {
-            run.change.map_or("–".into(), |change| {
-                format!("{:+.1} %", 100.0 * value(&change))
-            })
-        };
-        table.row(vec![
-            run.group.clone(),
-            run.contestant.clone(),
-            number(summary.operations_per_second / 1e3),
-            number(summary.cpu_us_per_operation),
-            summary.user_us_per_operation.map_or("–".into(), number),
-            mib(summary.peak_bytes),
-            mib(summary.mean_bytes),
-            mib(summary.peak_above_floor_bytes),
-            format!("{:.1} %", 100.0 * summary.mean_dead_share),
-            crate::table::span(summary.mean_lag_ms),
-            percent(|change| -change.peak_reduction),
-            percent(|change| -change.mean_reduction),
-            percent(|change| change.throughput_improvement),
-        ]);
+/// The default index beside each peer of its group.
+fn beside_peers(runs: &[Run]) -> Vec<BesidePeer> {
+    const OURS: &str = "wheel";
+    let mut all = Vec::new();
+    for ours in runs.iter().filter(|run| run.contestant == OURS) {
+        let is_peer = |run: &&Run| run.index.is_none() && run.group == ours.group;
+        for peer in runs.iter().filter(is_peer) {
+            all.push(BesidePeer {
+                group: ours.group.clone(),
+                contestant: ours.contestant.clone(),
+                peer: peer.contestant.clone(),
+                ..BesidePeer::between(&ours.summary, &peer.summary)
+            });
+        }
     }
-    table
+    all
 }

@@ -15,7 +15,8 @@ use policy::{Budget, Due, ExpiryIndex, Facts, Slot, Tick};
 use serde::Serialize;
 use std::time::Instant;
 
-const START: u64 = 1_763_640_000_123;
+/// In the midst of a minute: what runs once a minute and deadlines on the minute must not happen to be in step.
+const START: u64 = 1_763_640_031_123;
 /// The budget of a call: what the server's worker begins with.
 const STEPS: u32 = 256;
 /// Verbs that are timed together.

@@ -1,4 +1,7 @@
 //! Who wins what: memory, lag and CPU of the indexes that reclaim by themselves.
+//!
+//! An index that lets the dead lie does less because it does nothing; so CPU is also told of the *prompt* ones
+//! alone, those that were never later than a second.
 
 use super::trial::Figures;
 use serde::Serialize;
@@ -7,6 +10,10 @@ use serde::Serialize;
 const OURS: &str = "wheel";
 /// Never reclaims: a floor of cost, not a contestant.
 const FLOOR: &str = "lazy";
+/// Prompt: never later.
+const PROMPT_MS: f64 = 1_000.0;
+/// How far from the best the index that the others are compared with may be in one of three.
+const EXCESS_MAX: f64 = 0.25;
 /// So little is a tie.
 const TIE: f64 = 1.001;
 
@@ -16,6 +23,7 @@ pub(super) struct Win {
     pub of: &'static str,
     /// Those that share the best value.
     pub by: Vec<String>,
+    /// Infinite where nobody competed.
     pub best: f64,
     /// The value of the index that the others are compared with.
     pub ours: Option<f64>,
@@ -27,8 +35,19 @@ impl Win {
         self.by.iter().any(|name| name == OURS)
     }
 
+    /// By how much ours exceeds the best: 0.25 is a quarter.
+    pub fn excess(&self) -> Option<f64> {
+        if self.is_ours() {
+            return Some(0.0);
+        }
+        self.ours.map(|ours| ours / self.best - 1.0)
+    }
+
     /// In words.
     pub fn line(&self, unit: &str) -> String {
+        if self.by.is_empty() {
+            return format!("{}: nobody", self.of);
+        }
         let best = crate::table::number(self.best);
         let mut line = format!("{}: {} {best} {unit}", self.of, self.by.join(", "));
         if let (false, Some(ours)) = (self.is_ours(), self.ours) {
@@ -42,15 +61,25 @@ impl Win {
     }
 }
 
-/// The three, over the rows of one shape and size; none where nobody competes.
+/// Whether ours is the best in two of memory, lag and CPU and within a quarter of the best in the third;
+/// none where it did not run.
+pub(super) fn is_aim_met(memory: &Win, lag: &Win, cpu: &Win) -> Option<bool> {
+    let excesses = [memory, lag, cpu].map(Win::excess);
+    let far = excesses.iter().copied().collect::<Option<Vec<f64>>>()?;
+    let behind: Vec<f64> = far.into_iter().filter(|excess| *excess > 0.0).collect();
+    Some(behind.len() <= 1 && behind.iter().all(|excess| *excess <= EXCESS_MAX))
+}
+
+/// Memory, lag, CPU, and CPU of the prompt, over the rows of one shape and size; none where nobody competes.
 pub(super) fn wins<'a>(rows: impl Iterator<Item = (&'a str, &'a Figures)> + Clone) -> Vec<Win> {
     let contestants = rows.filter(|(name, _)| *name != FLOOR);
     if contestants.clone().next().is_none() {
         return Vec::new();
     }
-    let win = |of: &'static str, value: fn(&Figures) -> f64| {
+    let win = |of: &'static str, lag_ms_max: f64, value: fn(&Figures) -> f64| {
         let values = contestants
             .clone()
+            .filter(move |(_, figures)| figures.lag_ms_max <= lag_ms_max)
             .map(|(name, figures)| (name, value(figures)));
         let best = values
             .clone()
@@ -71,9 +100,10 @@ pub(super) fn wins<'a>(rows: impl Iterator<Item = (&'a str, &'a Figures)> + Clon
         }
     };
     vec![
-        win("memory", |figures| figures.memory_per_item),
-        win("lag", |figures| figures.lag_ms_mean),
-        win("CPU", |figures| figures.cpu_ns),
+        win("memory", f64::INFINITY, |figures| figures.memory_per_item),
+        win("lag", f64::INFINITY, |figures| figures.lag_ms_mean),
+        win("CPU", f64::INFINITY, |figures| figures.cpu_ns),
+        win("CPU of the prompt", PROMPT_MS, |figures| figures.cpu_ns),
     ]
 }
 
@@ -86,6 +116,7 @@ mod tests {
         let figures = |memory: f64, lag: f64, cpu: f64| Figures {
             memory_per_item: memory,
             lag_ms_mean: lag,
+            lag_ms_max: 100.0 * lag,
             cpu_ns: cpu,
             ..Figures::default()
         };
@@ -100,9 +131,22 @@ mod tests {
             wins(names)
         };
         assert!(of(&rows[3..]).is_empty(), "nobody wins against nobody");
-        let [memory, lag, cpu] = &of(&rows)[..] else {
-            panic!("there are three");
+        let [memory, lag, cpu, prompt] = &of(&rows)[..] else {
+            panic!("there are four");
         };
+        assert_eq!(prompt.by, ["wheel"], "a crawl of seconds is not prompt");
+        assert_eq!(is_aim_met(memory, lag, cpu), Some(true), "a fifth more");
+        assert_eq!(
+            is_aim_met(memory, cpu, cpu),
+            Some(false),
+            "best in one alone"
+        );
+        assert_eq!(is_aim_met(memory, lag, prompt), Some(true));
+        let far = Win {
+            best: 9.0,
+            ..cpu.clone()
+        };
+        assert_eq!(is_aim_met(memory, lag, &far), Some(false), "a third more");
         assert_eq!(memory.by, ["wheel"]);
         assert_eq!(lag.by, ["wheel", "radix"]);
         assert_eq!(cpu.by, ["crawler"]);

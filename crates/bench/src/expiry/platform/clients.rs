@@ -60,6 +60,8 @@ pub(super) struct Clients {
     left: u64,
     /// When the next operation is due, and the pause between two; none sends as fast as replies come.
     pace: Option<(Instant, Duration)>,
+    /// No operation begins after it.
+    end: Option<Instant>,
     value: Vec<u8>,
     shared: Shared,
     latencies: Latencies,
@@ -86,6 +88,7 @@ impl Clients {
             stream,
             left: operations,
             pace: None,
+            end: None,
             value: crate::keys::value(value_size),
             shared,
             latencies: Latencies::new(),
@@ -99,6 +102,12 @@ impl Clients {
     pub(super) fn paced(mut self, target: Option<f64>) -> Clients {
         let pause = target.map(|target| Duration::from_secs_f64(1.0 / target));
         self.pace = pause.map(|pause| (self.shared.start, pause));
+        self
+    }
+
+    /// Ends after this long, whatever is left.
+    pub(super) fn limited(mut self, limit: Option<Duration>) -> Clients {
+        self.end = limit.map(|limit| self.shared.start + limit);
         self
     }
 
@@ -129,7 +138,7 @@ impl Driver for Clients {
     type Token = Step;
 
     fn next(&mut self, now: Instant, out: &mut Vec<u8>) -> Next<Step> {
-        if self.left == 0 {
+        if self.left == 0 || self.end.is_some_and(|end| now >= end) {
             return Next::End;
         }
         if let Some((due, pause)) = &mut self.pace {
@@ -225,6 +234,18 @@ mod tests {
             [0, 50, 99, 100, 150, 200].map(&mut sends),
             [true, false, false, true, false, true]
         );
+    }
+
+    #[test]
+    fn a_run_ends_at_its_limit() {
+        let shared = Shared::new();
+        let start = shared.start;
+        let stream = Stream::new(Workload::A, 10, vec![60_000], 1);
+        let clients = Clients::new(stream, 3, 10, shared);
+        let mut clients = clients.limited(Some(Duration::from_secs(1)));
+        let mut next = |ms| clients.next(start + Duration::from_millis(ms), &mut Vec::new());
+        assert!(matches!(next(999), Next::Request(_)));
+        assert!(matches!(next(1_000), Next::End));
     }
 
     #[test]

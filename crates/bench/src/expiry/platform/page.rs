@@ -24,9 +24,15 @@ pub(super) fn page(report: &Report) -> Page {
     page.fact("cycles a second", &report.hz.to_string());
     page.fact("records", &report.records.to_string());
     page.fact("bytes of a value", &report.value_bytes.to_string());
+    if let Some(seconds) = report.limit_seconds {
+        page.fact("seconds of a run at most", &seconds.to_string());
+    }
     what_was_done(page.section("What was done"), report);
     if !report.overall.is_empty() {
         compared(page.section("Against the reference"), report);
+    }
+    if !report.beside_peers.is_empty() {
+        beside_peers(page.section("Beside peers"), report);
     }
     for runs in report.runs.chunk_by(|a, b| a.group == b.group) {
         group(&mut page, runs);
@@ -115,6 +121,31 @@ fn compared(section: &mut Section, report: &Report) {
     section.table(table);
 }
 
+fn beside_peers(section: &mut Section, report: &Report) {
+    let mut table = Table::new(&[
+        "group",
+        "ours",
+        "peer",
+        "peak above floor",
+        "CPU an operation",
+        "in user mode",
+        "mean lag",
+    ])
+    .with_caption("Ours divided by the peer's.");
+    for beside in &report.beside_peers {
+        table.row(vec![
+            beside.group.as_str().into(),
+            beside.contestant.as_str().into(),
+            beside.peer.as_str().into(),
+            beside.peak_above_floor.into(),
+            beside.cpu_per_operation.into(),
+            beside.user_per_operation.into(),
+            beside.mean_lag.into(),
+        ]);
+    }
+    section.table(table);
+}
+
 fn shown_percent(share: f64) -> Cell {
     Cell::Shown(share, format!("{:.1}", percent(share)))
 }
@@ -123,10 +154,12 @@ fn group(page: &mut Page, runs: &[Run]) {
     let Some(first) = runs.first() else {
         return;
     };
+    let is_cut = runs.iter().any(|run| run.operations_done < run.operations);
     let ttls: Vec<String> = first.ttls_seconds.iter().map(u64::to_string).collect();
     let heading = format!(
-        "Workload {}, {} operations, TTLs {{{}}} s, {} client{}",
+        "Workload {}, {}{} operations, TTLs {{{}}} s, {} client{}",
         first.workload.name(),
+        if is_cut { "at most " } else { "" },
         first.operations,
         ttls.join(", "),
         first.clients,

@@ -58,12 +58,33 @@ impl Scale {
         let mut has_hz = false;
         for part in parts {
             has_hz |= part.starts_with("hz=");
-            scaled.push(self.knob(spec, part)?);
+            scaled.push(if name == CRAWLER {
+                self.interval(spec, part)?
+            } else {
+                self.knob(spec, part)?
+            });
+        }
+        if name == CRAWLER && scaled.len() == 1 {
+            scaled.push(self.interval(spec, CRAWLER_INTERVAL)?);
         }
         if SAMPLING.contains(&name) && !has_hz && hz != HZ {
             scaled.push(format!("hz={hz}"));
         }
         Ok(scaled.join(":"))
+    }
+
+    /// A crawler's interval, the only knob it has, in whole seconds.
+    fn interval(self, spec: &str, knob: &str) -> Result<String> {
+        let value = knob.strip_prefix("interval=").unwrap_or(knob);
+        match value.parse::<u32>() {
+            Ok(seconds) if !seconds.is_multiple_of(self.0) => Err(Error::Usage(format!(
+                "{spec}: an interval of {seconds} s divided by the factor {} is no whole number of seconds",
+                self.0
+            ))),
+            Ok(seconds) => Ok((seconds / self.0).to_string()),
+            // The server says what is wrong with it.
+            Err(_) => Ok(knob.into()),
+        }
     }
 
     /// A knob; `120x1000`, with or without a name in front, is a number of buckets and their BASE.
@@ -90,7 +111,17 @@ impl Scale {
 }
 
 /// Indexes that run cycles, and so many a second as `--hz` says.
-const SAMPLING: [&str; 4] = ["sampled", "buckets", "buckets-auto", "radix-capped"];
+const SAMPLING: [&str; 5] = [
+    "sampled",
+    "sampled-5",
+    "buckets",
+    "buckets-auto",
+    "radix-capped",
+];
+
+/// The index that runs at an interval of seconds, and its default.
+const CRAWLER: &str = "crawler";
+const CRAWLER_INTERVAL: &str = "60";
 
 /// Cycles a second that servers have by default.
 pub(super) const HZ: u32 = 10;
@@ -144,6 +175,14 @@ mod tests {
         );
         assert_eq!(index(25, "radix-capped", 250), some("radix-capped:hz=250"));
         assert_eq!(index(25, "sampled:hz=4", 250), some("sampled:hz=4"));
+        assert_eq!(
+            index(20, "sampled-5:shards=8", 200),
+            some("sampled-5:shards=8:hz=200")
+        );
+        assert_eq!(index(20, "crawler:60", 10), some("crawler:3"));
+        assert_eq!(index(20, "crawler", 10), some("crawler:3"));
+        assert_eq!(index(1, "crawler:interval=7", 10), some("crawler:7"));
+        assert_eq!(index(25, "crawler:60", 10), None);
         assert_eq!(index(1, "buckets:2400x100", 10), some("buckets:2400x100"));
         assert_eq!(index(30, "buckets:120x1000", 10), None);
         assert_eq!(index(25, "buckets:0x0", 10), None);

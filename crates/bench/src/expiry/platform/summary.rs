@@ -151,6 +151,34 @@ impl Overall {
     }
 }
 
+/// One of ours beside a peer in a group: ours over the peer's.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct BesidePeer {
+    pub group: String,
+    pub contestant: String,
+    pub peer: String,
+    pub peak_above_floor: f64,
+    pub cpu_per_operation: f64,
+    pub user_per_operation: Option<f64>,
+    pub mean_lag: f64,
+}
+
+impl BesidePeer {
+    pub(super) fn between(this: &Summary, peer: &Summary) -> BesidePeer {
+        let ratio = |this: f64, peer: f64| this / peer.max(f64::MIN_POSITIVE);
+        let user = this.user_us_per_operation.zip(peer.user_us_per_operation);
+        BesidePeer {
+            group: String::new(),
+            contestant: String::new(),
+            peer: String::new(),
+            peak_above_floor: ratio(this.peak_above_floor_bytes, peer.peak_above_floor_bytes),
+            cpu_per_operation: ratio(this.cpu_us_per_operation, peer.cpu_us_per_operation),
+            user_per_operation: user.map(|(this, peer)| ratio(this, peer)),
+            mean_lag: ratio(this.mean_lag_ms, peer.mean_lag_ms),
+        }
+    }
+}
+
 /// Of the contestants that lose at most a tenth of the throughput on average, the one that saves most of
 /// the mean memory.
 pub(super) fn best(all: &[Overall]) -> Option<&Overall> {
@@ -213,6 +241,23 @@ mod tests {
         assert_eq!(change.mean_reduction, 0.4);
         assert!((change.throughput_improvement + 0.1).abs() < 1e-12);
         assert_eq!(change.cpu_reduction, 0.0);
+    }
+
+    #[test]
+    fn ratios_to_a_peer_are_ours_over_its() {
+        let of = |above, cpu, user| Summary {
+            peak_above_floor_bytes: above,
+            cpu_us_per_operation: cpu,
+            user_us_per_operation: user,
+            mean_lag_ms: above,
+            ..Summary::default()
+        };
+        let beside = BesidePeer::between(&of(10.0, 3.0, Some(1.0)), &of(100.0, 6.0, Some(4.0)));
+        assert_eq!((beside.peak_above_floor, beside.mean_lag), (0.1, 0.1));
+        assert_eq!(beside.cpu_per_operation, 0.5);
+        assert_eq!(beside.user_per_operation, Some(0.25));
+        let beside = BesidePeer::between(&of(10.0, 3.0, Some(1.0)), &of(100.0, 6.0, None));
+        assert_eq!(beside.user_per_operation, None);
     }
 
     #[test]
