@@ -10,7 +10,7 @@ use crate::shard::Locked;
 use crate::view::{Guards, Key, View};
 use cache::{Packed, Scope, Shard};
 use policy::any::{AnyPolicy, PolicySpec, SpecError};
-use policy::expire::any::{AnyExpiry, ExpirySpec, INDEXES};
+use policy::expire::any::{AnyExpiry, ExpirySpec, INDEXES, PRESETS};
 use policy::{Budget, ExpiryIndex, Facts, Policy, Tick};
 use siphasher::sip::SipHasher13;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -423,7 +423,9 @@ impl Keyspace {
 
     /// The names that `expiry` takes.
     pub fn expiry_names() -> Vec<String> {
-        INDEXES.iter().map(|about| about.name.to_owned()).collect()
+        let indexes = INDEXES.iter().map(|about| about.name);
+        let presets = PRESETS.iter().map(|(name, _)| *name);
+        indexes.chain(presets).map(str::to_owned).collect()
     }
 
     /// How many keys somebody waits for.
