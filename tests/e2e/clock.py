@@ -8,6 +8,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+from expiry import INDEXES
 from server import LIMIT_S, within_limit
 
 HOUR_S = 3600
@@ -77,6 +78,32 @@ def test_the_clock_jumps_back(bench):
                 if r.dbsize() == 1:
                     break
             assert r.exists("plain")
+
+
+def test_every_index_follows_jumps_there_and_back(bench):
+    for index in INDEXES:
+        with jumping(bench, "--expiry", index) as (r, jump):
+            r.set("plain", "x")
+            r.set("far", "x", ex=40 * YEAR_S)
+            before = 0
+            for number, to in enumerate((HOUR_S, 0, 10 * YEAR_S, 0, -HOUR_S, 0, -10 * YEAR_S, 0)):
+                half, new = f"half{number}", f"new{number}"
+                r.set(half, "x", ex=HOUR_S // 2)
+                jump(to)
+                assert abs(off_by(r) - to) < SLACK_S, index
+                if to > before:
+                    assert r.get(half) is None, (index, to)
+                else:
+                    assert abs(r.ttl(half) - (HOUR_S // 2 + before - to)) < SLACK_S, (index, to)
+                    r.delete(half)
+                # What dies now goes by itself, however far off the index expected its next turn to be.
+                r.set(new, "x", px=50)
+                for _ in within_limit():
+                    if (r.exists(new) == 0) if index == "lazy" else (r.dbsize() == 2):
+                        break
+                assert r.dbsize() == 2, (index, to, r.keys("*"))
+                assert r.get("plain") == b"x" and r.get("far") == b"x", (index, to)
+                before = to
 
 
 def test_a_sleeping_server_notices_a_jump(bench):
