@@ -24,8 +24,9 @@ pub(super) struct Summary {
     pub peak_dead_share: f64,
     pub mean_dead_share: f64,
     pub expired_keys: f64,
-    /// Little's law: dead keys held on average, over those that expired a second.
-    pub mean_lag_ms: f64,
+    /// Little's law: dead keys held on average, over those that expired a second. None where more are left dead
+    /// at the end than ever went: that law is about what comes and goes.
+    pub mean_lag_ms: Option<f64>,
     /// As the server tells, if it does.
     pub lag_p99_us: Option<f64>,
     pub lag_max_us: Option<f64>,
@@ -62,6 +63,8 @@ impl Summary {
         let span = looks.last().map_or(0.0, |last| last.seconds)
             - looks.first().map_or(0.0, |first| first.seconds);
         let mean_dead = mean_over_time(looks, |look| look.dead() as f64);
+        let left_dead = looks.last().map_or(0, |last| last.dead()) as f64;
+        let has_law = expired_keys > left_dead;
         Summary {
             peak_bytes: peak(looks, |look| look.used_bytes),
             mean_bytes: mean_over_time(looks, |look| look.used_bytes),
@@ -72,7 +75,7 @@ impl Summary {
             peak_dead_share: peak(looks, dead_share),
             mean_dead_share: mean_over_time(looks, dead_share),
             expired_keys,
-            mean_lag_ms: mean_dead * span * 1000.0 / expired_keys.max(1.0),
+            mean_lag_ms: has_law.then(|| mean_dead * span * 1000.0 / expired_keys),
             ..Summary::default()
         }
     }
@@ -160,21 +163,24 @@ pub(super) struct BesidePeer {
     pub peak_above_floor: f64,
     pub cpu_per_operation: f64,
     pub user_per_operation: Option<f64>,
-    pub mean_lag: f64,
+    pub mean_lag: Option<f64>,
 }
 
 impl BesidePeer {
     pub(super) fn between(this: &Summary, peer: &Summary) -> BesidePeer {
         let ratio = |this: f64, peer: f64| this / peer.max(f64::MIN_POSITIVE);
-        let user = this.user_us_per_operation.zip(peer.user_us_per_operation);
+        let both = |one: Option<f64>, other: Option<f64>| {
+            let pair = one.zip(other);
+            pair.map(|(this, peer)| ratio(this, peer))
+        };
         BesidePeer {
             group: String::new(),
             contestant: String::new(),
             peer: String::new(),
             peak_above_floor: ratio(this.peak_above_floor_bytes, peer.peak_above_floor_bytes),
             cpu_per_operation: ratio(this.cpu_us_per_operation, peer.cpu_us_per_operation),
-            user_per_operation: user.map(|(this, peer)| ratio(this, peer)),
-            mean_lag: ratio(this.mean_lag_ms, peer.mean_lag_ms),
+            user_per_operation: both(this.user_us_per_operation, peer.user_us_per_operation),
+            mean_lag: both(this.mean_lag_ms, peer.mean_lag_ms),
         }
     }
 }
@@ -219,11 +225,10 @@ mod tests {
         assert_eq!(summary.peak_above_floor_bytes, 120.0);
         assert_eq!(summary.peak_dead_share, 0.2);
         // On average 1 dead key over 3 s, while 4 expired: each lay dead for 0.75 s.
-        assert!(
-            (summary.mean_lag_ms - 750.0).abs() < 1e-6,
-            "{}",
-            summary.mean_lag_ms
-        );
+        let lag = summary.mean_lag_ms;
+        assert!(lag.is_some_and(|lag| (lag - 750.0).abs() < 1e-6), "{lag:?}");
+        let left = [looks[0], look(2.0, 100.0, 9, 1)];
+        assert_eq!(Summary::of(&left, 100.0, 10.0, 8.0).mean_lag_ms, None);
         assert_eq!(Summary::of(&[], 0.0, 1.0, 0.0).peak_bytes, 0.0);
     }
 
@@ -249,11 +254,11 @@ mod tests {
             peak_above_floor_bytes: above,
             cpu_us_per_operation: cpu,
             user_us_per_operation: user,
-            mean_lag_ms: above,
+            mean_lag_ms: Some(above),
             ..Summary::default()
         };
         let beside = BesidePeer::between(&of(10.0, 3.0, Some(1.0)), &of(100.0, 6.0, Some(4.0)));
-        assert_eq!((beside.peak_above_floor, beside.mean_lag), (0.1, 0.1));
+        assert_eq!((beside.peak_above_floor, beside.mean_lag), (0.1, Some(0.1)));
         assert_eq!(beside.cpu_per_operation, 0.5);
         assert_eq!(beside.user_per_operation, Some(0.25));
         let beside = BesidePeer::between(&of(10.0, 3.0, Some(1.0)), &of(100.0, 6.0, None));

@@ -75,7 +75,7 @@ fn beside_peers(report: &Report) -> Table {
             number(beside.peak_above_floor),
             number(beside.cpu_per_operation),
             beside.user_per_operation.map_or("–".into(), number),
-            number(beside.mean_lag),
+            beside.mean_lag.map_or("–".into(), number),
         ]);
     }
     table
@@ -102,7 +102,7 @@ fn runs(report: &Report) -> Table {
         let summary = &run.summary;
         let percent = |value: fn(&Change) -> f64| {
             run.change.map_or("–".into(), |change| {
-                format!("{:+.1} %", 100.0 * value(&change))
+                format!("{:+.1} %", 100.0 * value(&change) + 0.0)
             })
         };
         table.row(vec![
@@ -115,9 +115,9 @@ fn runs(report: &Report) -> Table {
             mib(summary.mean_bytes),
             mib(summary.peak_above_floor_bytes),
             format!("{:.1} %", 100.0 * summary.mean_dead_share),
-            crate::table::span(summary.mean_lag_ms),
-            percent(|change| -change.peak_reduction),
-            percent(|change| -change.mean_reduction),
+            summary.mean_lag_ms.map_or("–".into(), crate::table::span),
+            percent(|change| 0.0 - change.peak_reduction),
+            percent(|change| 0.0 - change.mean_reduction),
             percent(|change| change.throughput_improvement),
         ]);
     }
