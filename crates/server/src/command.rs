@@ -5,6 +5,7 @@ pub mod bitmap;
 pub mod client;
 pub mod config;
 pub mod connection;
+pub mod element_ttl;
 pub mod hash;
 pub mod hyperloglog;
 pub mod introspection;

@@ -29,6 +29,10 @@ commands on keys; the rows there are put to a redis-server as well, but for thos
 - `SCAN` takes a cursor only as it was given: no sign, no leading zeros. An unknown `TYPE` is an error, as in Redis 8.
 - `BITFIELD … OVERFLOW SAT SET` of a great negative number saturates to the least one; in Redis a sum wraps and it becomes the
   greatest.
+- `SADD` of a member that is there leaves its deadline alone, `SMOVE` and the storing commands leave deadlines behind, `COPY` and
+  `RENAME` take them along. A member's deadline in the past says `sexpired`.
+- `TTL` and `PTTL` take a member of a collection as well, as in KeyDB.
+- `SRANDMEMBER` repeats at most 16,777,216 members in one reply.
 - `DEL`, `UNLINK`, `FLUSHDB` and `FLUSHALL` free memory in steps, whatever is asked for.
 ";
 
@@ -67,7 +71,7 @@ fn the_page_of_commands_is_the_table() {
     let mut page = String::from(
         "# Commands\n\nGenerated from the table in `crates/server/src/command.rs`; a test compares them. \
          *Arity* counts the name itself, as in Redis; negative means at least. *Since* is the version of Redis that \
-         brought the command. Options are those of Redis 8.\n",
+         brought the command, or whose it is otherwise. Options are those of Redis 8.\n",
     );
     page.push_str(DIFFERENCES);
     for (group, mut specs) in groups {

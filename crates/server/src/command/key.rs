@@ -7,6 +7,7 @@ mod object;
 mod scan;
 mod whole;
 
+use super::element_ttl::member;
 use super::refusal::settle;
 use super::{Keys, Spec, flag};
 
@@ -61,6 +62,26 @@ pub const TABLE: &[Spec] = &[
         since: "1.2.0",
         summary: "Lets a key expire at a Unix time in seconds.",
         run: |ctx, args| settle(ctx, args, expire::expireat),
+    },
+    Spec {
+        name: "expiremember",
+        arity: -4,
+        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "generic",
+        since: "KeyDB",
+        summary: "Lets a member of a key expire after so many seconds or milliseconds.",
+        run: |ctx, args| settle(ctx, args, member::expiremember),
+    },
+    Spec {
+        name: "expirememberat",
+        arity: 4,
+        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "generic",
+        since: "KeyDB",
+        summary: "Lets a member of a key expire at a Unix time in seconds.",
+        run: |ctx, args| settle(ctx, args, member::expirememberat),
     },
     Spec {
         name: "expiretime",
@@ -133,6 +154,16 @@ pub const TABLE: &[Spec] = &[
         run: |ctx, args| settle(ctx, args, expire::pexpireat),
     },
     Spec {
+        name: "pexpirememberat",
+        arity: 4,
+        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "generic",
+        since: "KeyDB",
+        summary: "Lets a member of a key expire at a Unix time in milliseconds.",
+        run: |ctx, args| settle(ctx, args, member::pexpirememberat),
+    },
+    Spec {
         name: "pexpiretime",
         arity: 2,
         flags: flag::READONLY | flag::FAST,
@@ -144,7 +175,7 @@ pub const TABLE: &[Spec] = &[
     },
     Spec {
         name: "pttl",
-        arity: 2,
+        arity: -2,
         flags: flag::READONLY | flag::FAST,
         keys: Keys::Range(1, 1, 1),
         group: "generic",
@@ -204,7 +235,7 @@ pub const TABLE: &[Spec] = &[
     },
     Spec {
         name: "ttl",
-        arity: 2,
+        arity: -2,
         flags: flag::READONLY | flag::FAST,
         keys: Keys::Range(1, 1, 1),
         group: "generic",

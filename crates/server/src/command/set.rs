@@ -1,12 +1,16 @@
 //! Sets: each command's place in the table. The code is in the files below, by what it does.
 
 mod combine;
+mod lifetime;
 mod list;
 mod member;
 mod random;
 
+use super::element_ttl::family;
+use super::lifetime::{Base, Unit};
 use super::refusal::settle;
 use super::{Keys, Spec, flag};
+use store::Set;
 
 /// This family's commands.
 pub const TABLE: &[Spec] = &[
@@ -19,6 +23,16 @@ pub const TABLE: &[Spec] = &[
         since: "1.0.0",
         summary: "Adds members to a set; a missing one is made.",
         run: |ctx, args| settle(ctx, args, member::sadd),
+    },
+    Spec {
+        name: "saddex",
+        arity: -4,
+        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "set",
+        since: "Dragonfly",
+        summary: "Adds members that expire after so many seconds.",
+        run: |ctx, args| settle(ctx, args, lifetime::saddex),
     },
     Spec {
         name: "scard",
@@ -49,6 +63,48 @@ pub const TABLE: &[Spec] = &[
         since: "1.0.0",
         summary: "Stores what only the first of several sets has.",
         run: |ctx, args| settle(ctx, args, combine::sdiffstore),
+    },
+    Spec {
+        name: "sexpire",
+        arity: -6,
+        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "set",
+        since: "mayfly",
+        summary: "Lets members expire after so many seconds.",
+        run: |ctx, args| {
+            settle(ctx, args, |ctx, args| {
+                family::expire::<Set>(ctx, args, Unit::Seconds, Base::Now, "sexpire")
+            })
+        },
+    },
+    Spec {
+        name: "sexpireat",
+        arity: -6,
+        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "set",
+        since: "mayfly",
+        summary: "Lets members expire at a Unix time in seconds.",
+        run: |ctx, args| {
+            settle(ctx, args, |ctx, args| {
+                family::expire::<Set>(ctx, args, Unit::Seconds, Base::Epoch, "sexpireat")
+            })
+        },
+    },
+    Spec {
+        name: "sexpiretime",
+        arity: -5,
+        flags: flag::READONLY | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "set",
+        since: "mayfly",
+        summary: "Tells when members expire, as Unix times in seconds.",
+        run: |ctx, args| {
+            settle(ctx, args, |ctx, args| {
+                family::ttl::<Set>(ctx, args, Unit::Seconds, Base::Epoch)
+            })
+        },
     },
     Spec {
         name: "sinter",
@@ -121,6 +177,58 @@ pub const TABLE: &[Spec] = &[
         run: |ctx, args| settle(ctx, args, member::smove),
     },
     Spec {
+        name: "spersist",
+        arity: -5,
+        flags: flag::WRITE | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "set",
+        since: "mayfly",
+        summary: "Takes members' deadlines away.",
+        run: |ctx, args| settle(ctx, args, family::persist::<Set>),
+    },
+    Spec {
+        name: "spexpire",
+        arity: -6,
+        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "set",
+        since: "mayfly",
+        summary: "Lets members expire after so many milliseconds.",
+        run: |ctx, args| {
+            settle(ctx, args, |ctx, args| {
+                family::expire::<Set>(ctx, args, Unit::Milliseconds, Base::Now, "spexpire")
+            })
+        },
+    },
+    Spec {
+        name: "spexpireat",
+        arity: -6,
+        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "set",
+        since: "mayfly",
+        summary: "Lets members expire at a Unix time in milliseconds.",
+        run: |ctx, args| {
+            settle(ctx, args, |ctx, args| {
+                family::expire::<Set>(ctx, args, Unit::Milliseconds, Base::Epoch, "spexpireat")
+            })
+        },
+    },
+    Spec {
+        name: "spexpiretime",
+        arity: -5,
+        flags: flag::READONLY | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "set",
+        since: "mayfly",
+        summary: "Tells when members expire, as Unix times in milliseconds.",
+        run: |ctx, args| {
+            settle(ctx, args, |ctx, args| {
+                family::ttl::<Set>(ctx, args, Unit::Milliseconds, Base::Epoch)
+            })
+        },
+    },
+    Spec {
         name: "spop",
         arity: -2,
         flags: flag::WRITE | flag::FAST,
@@ -129,6 +237,20 @@ pub const TABLE: &[Spec] = &[
         since: "1.0.0",
         summary: "Removes members chosen by chance and lists them.",
         run: |ctx, args| settle(ctx, args, random::spop),
+    },
+    Spec {
+        name: "spttl",
+        arity: -5,
+        flags: flag::READONLY | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "set",
+        since: "mayfly",
+        summary: "Tells how many milliseconds members still live.",
+        run: |ctx, args| {
+            settle(ctx, args, |ctx, args| {
+                family::ttl::<Set>(ctx, args, Unit::Milliseconds, Base::Now)
+            })
+        },
     },
     Spec {
         name: "srandmember",
@@ -159,6 +281,20 @@ pub const TABLE: &[Spec] = &[
         since: "2.8.0",
         summary: "Lists the members of a set step by step.",
         run: |ctx, args| settle(ctx, args, list::sscan),
+    },
+    Spec {
+        name: "sttl",
+        arity: -5,
+        flags: flag::READONLY | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "set",
+        since: "mayfly",
+        summary: "Tells how many seconds members still live.",
+        run: |ctx, args| {
+            settle(ctx, args, |ctx, args| {
+                family::ttl::<Set>(ctx, args, Unit::Seconds, Base::Now)
+            })
+        },
     },
     Spec {
         name: "sunion",

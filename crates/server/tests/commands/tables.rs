@@ -84,5 +84,6 @@ scripts! {
     distinct_elements_are_counted: "hyperloglog.txt",
     hashes_hold_fields: "hash.txt",
     sets_hold_members: "set_members.txt",
+    members_have_deadlines: "set_deadlines.txt",
     full_memory_refuses_writes: "memory_full.txt",
 }

@@ -1,8 +1,9 @@
 //! Deadlines: EXPIRE and its kin, TTL and its kin, PERSIST.
 
 use crate::command::Ctx;
+use crate::command::element_ttl::member;
 use crate::command::lifetime::{Base, Unit, deadline, instant, is_past};
-use crate::command::refusal::Answer;
+use crate::command::refusal::{Answer, Refusal};
 use store::{Class, Tick};
 use wire::Args;
 
@@ -116,13 +117,20 @@ fn set_deadline(
     Ok(())
 }
 
-/// `TTL key`: seconds, rounded; −1 without a deadline, −2 without a key.
+/// `TTL key [member]`: seconds, rounded; −1 without a deadline, −2 without a key. Of a member, as KeyDB
+/// has it.
 pub fn ttl(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    if args.len() > 3 {
+        return Err(Refusal::Arity("ttl"));
+    }
     tell_deadline(ctx, args, Unit::Seconds, Base::Now)
 }
 
-/// `PTTL key`
+/// `PTTL key [member]`
 pub fn pttl(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    if args.len() > 3 {
+        return Err(Refusal::Arity("pttl"));
+    }
     tell_deadline(ctx, args, Unit::Milliseconds, Base::Now)
 }
 
@@ -138,13 +146,20 @@ pub fn pexpiretime(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 
 fn tell_deadline(ctx: &mut Ctx<'_, '_>, args: Args<'_>, unit: Unit, base: Base) -> Answer {
     let key = ctx.key(&args[1]);
-    let number = match ctx.view.deadline(&key) {
-        None => {
-            ctx.missed(&key);
-            -2
-        }
-        Some(None) => -1,
-        Some(Some(deadline)) => {
+    let found = match args.get(2) {
+        Some(member) => member::deadline(ctx, &key, member)?,
+        None => match ctx.view.deadline(&key) {
+            None => Err(-2),
+            Some(None) => Err(-1),
+            Some(Some(deadline)) => Ok(deadline),
+        },
+    };
+    if found == Err(-2) && ctx.view.kind(&key).is_none() {
+        ctx.missed(&key);
+    }
+    let number = match found {
+        Err(code) => code,
+        Ok(deadline) => {
             let milliseconds = match base {
                 Base::Now => deadline.0.saturating_sub(ctx.view.now().0),
                 Base::Epoch => deadline.0,

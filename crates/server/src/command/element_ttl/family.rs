@@ -1,0 +1,257 @@
+//! The nine commands of a type: xEXPIRE, xPEXPIRE, xEXPIREAT, xPEXPIREAT, xTTL, xPTTL, xEXPIRETIME,
+//! xPEXPIRETIME, xPERSIST, each for several elements at once, with a number for each as reply.
+
+use super::Timed;
+use crate::command::Ctx;
+use crate::command::lifetime::{Base, Unit, When, deadline, instant, is_past};
+use crate::command::refusal::{Answer, Refusal};
+use store::{Key, Scene, Tick};
+use wire::Args;
+use wire::number::parse_i64;
+
+/// There is no such element.
+pub const ABSENT: i64 = -2;
+/// It has no deadline.
+const ENDLESS: i64 = -1;
+/// The condition does not hold.
+const UNMET: i64 = 0;
+/// It is done.
+const DONE: i64 = 1;
+/// The deadline was past: the element is gone.
+const GONE: i64 = 2;
+
+/// When a deadline may be changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    Always,
+    /// NX: there is none yet.
+    Absent,
+    /// XX: there is one.
+    Present,
+    /// GT: it becomes later; none is for ever.
+    Later,
+    /// LT: it becomes earlier.
+    Earlier,
+}
+
+impl Condition {
+    fn parse(word: &[u8]) -> Condition {
+        match word {
+            _ if word.eq_ignore_ascii_case(b"NX") => Condition::Absent,
+            _ if word.eq_ignore_ascii_case(b"XX") => Condition::Present,
+            _ if word.eq_ignore_ascii_case(b"GT") => Condition::Later,
+            _ if word.eq_ignore_ascii_case(b"LT") => Condition::Earlier,
+            _ => Condition::Always,
+        }
+    }
+
+    fn holds(self, old: Option<Tick>, when: When) -> bool {
+        match self {
+            Condition::Always => true,
+            Condition::Absent => old.is_none(),
+            Condition::Present => old.is_some(),
+            Condition::Later => old.is_some_and(|old| when > old.0 as i64),
+            Condition::Earlier => old.is_none_or(|old| when < old.0 as i64),
+        }
+    }
+}
+
+/// The names in `WORD number name …`, of which nothing may be wrong.
+fn names<'a>(
+    args: Args<'a>,
+    word: &str,
+    missing: &'static str,
+    none: &'static str,
+    uneven: &'static str,
+) -> Result<Args<'a>, Refusal> {
+    if !args.is(0, word) {
+        return Err(Refusal::Says(missing));
+    }
+    let count = args.get(1).and_then(parse_i64).filter(|&count| count > 0);
+    let count = count.ok_or(Refusal::Says(none))?;
+    let names = args.from(2);
+    if usize::try_from(count) != Ok(names.len()) {
+        return Err(Refusal::Says(uneven));
+    }
+    Ok(names)
+}
+
+/// Replies with a number for each name.
+fn reply(ctx: &mut Ctx<'_, '_>, codes: &[i64]) {
+    ctx.reply.array(codes.len());
+    codes.iter().for_each(|&code| ctx.reply.integer(code));
+}
+
+/// What a deadline becomes: a past one is that of the last millisecond, so that the element is dead and
+/// leaves like all others.
+pub(super) fn kept(when: When, now: Tick) -> Tick {
+    if is_past(when, now) {
+        Tick(now.0.saturating_sub(1))
+    } else {
+        deadline(when)
+    }
+}
+
+/// What an edit of deadlines came to: whether some are new, and whether some elements died of it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Outcome {
+    pub is_set: bool,
+    pub is_past: bool,
+}
+
+/// Tells of new deadlines, then lets go what they have let die.
+pub(super) fn tell<C: Timed>(ctx: &mut Ctx<'_, '_>, key: &Key<'_>, outcome: Outcome) {
+    if outcome.is_set {
+        ctx.view.notify(C::CLASS, C::WORDS.expire, key);
+    }
+    if outcome.is_past {
+        // A look at the key is what takes the dead away.
+        ctx.view.kind(key);
+    }
+}
+
+/// `xEXPIRE key number [NX | XX | GT | LT] MEMBERS n member …`
+pub fn expire<C: Timed>(
+    ctx: &mut Ctx<'_, '_>,
+    args: Args<'_>,
+    unit: Unit,
+    base: Base,
+    command: &'static str,
+) -> Answer {
+    let key = ctx.key(&args[1]);
+    let kind = ctx.view.kind(&key);
+    if kind.is_some_and(|kind| kind != C::KIND) {
+        return Err(Refusal::WrongType);
+    }
+    let now = ctx.view.now();
+    if parse_i64(&args[2]).ok_or(Refusal::NotInteger)? < 0 {
+        let text = "ERR invalid expire time, must be >= 0";
+        return Err(Refusal::Says(text));
+    }
+    let when = instant(&args[2], unit, base, now, command)?.min(Tick::MAX.0 as i64);
+    let condition = Condition::parse(&args[3]);
+    let names_at = if condition == Condition::Always { 3 } else { 4 };
+    let words = C::WORDS;
+    let names = args.from(names_at);
+    let names = self::names(
+        names,
+        words.counted,
+        words.missing,
+        words.set_none,
+        words.uneven,
+    )?;
+    if kind.is_none() {
+        reply(ctx, &vec![ABSENT; names.len()]);
+        return Ok(());
+    }
+    let mut outcome = Outcome::default();
+    let (mut codes, late) = (Vec::with_capacity(names.len()), is_past(when, now));
+    C::edit(ctx.view, &key, |elements, scene| {
+        for name in names.iter() {
+            codes.push(match elements.deadline(name, scene) {
+                None => ABSENT,
+                Some(old) if !condition.holds(old, when) => UNMET,
+                Some(_) => {
+                    elements.set_deadline(name, Some(kept(when, now)), scene);
+                    outcome.is_set |= !late;
+                    outcome.is_past |= late;
+                    if late { GONE } else { DONE }
+                }
+            });
+        }
+        (outcome.is_set || outcome.is_past).then_some(())
+    })?;
+    tell::<C>(ctx, &key, outcome);
+    reply(ctx, &codes);
+    Ok(())
+}
+
+/// `xTTL key MEMBERS n member …`: what is left, or the instant, seconds rounded up.
+pub fn ttl<C: Timed>(ctx: &mut Ctx<'_, '_>, args: Args<'_>, unit: Unit, base: Base) -> Answer {
+    read_codes::<C>(ctx, args, |elements, name, scene| {
+        match elements.deadline(name, scene) {
+            None => ABSENT,
+            Some(None) => ENDLESS,
+            Some(Some(deadline)) => {
+                let milliseconds = match base {
+                    Base::Now => deadline.0.saturating_sub(scene.now.0),
+                    Base::Epoch => deadline.0,
+                };
+                match unit {
+                    Unit::Seconds => milliseconds.div_ceil(1000) as i64,
+                    Unit::Milliseconds => milliseconds as i64,
+                }
+            }
+        }
+    })
+}
+
+fn read_codes<C: Timed>(
+    ctx: &mut Ctx<'_, '_>,
+    args: Args<'_>,
+    code: impl Fn(&C, &[u8], &Scene<'_>) -> i64,
+) -> Answer {
+    let key = ctx.key(&args[1]);
+    let words = C::WORDS;
+    let names = names(
+        args.from(2),
+        words.counted,
+        words.missing,
+        words.none,
+        words.uneven,
+    );
+    let codes = C::read(
+        ctx.view,
+        &key,
+        |elements, scene| -> Result<Vec<i64>, Refusal> {
+            let names = names?;
+            Ok(names
+                .iter()
+                .map(|name| code(elements, name, scene))
+                .collect())
+        },
+    )?;
+    match codes {
+        Some(codes) => reply(ctx, &codes?),
+        None => {
+            ctx.missed(&key);
+            reply(ctx, &vec![ABSENT; names?.len()]);
+        }
+    }
+    Ok(())
+}
+
+/// `xPERSIST key MEMBERS n member …`
+pub fn persist<C: Timed>(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let key = ctx.key(&args[1]);
+    let words = C::WORDS;
+    let names = names(
+        args.from(2),
+        words.counted,
+        words.missing,
+        words.none,
+        words.uneven,
+    );
+    let mut codes = Vec::new();
+    let edited = C::edit(ctx.view, &key, |elements, scene| {
+        let mut has_changed = false;
+        for name in names.ok()?.iter() {
+            codes.push(match elements.deadline(name, scene) {
+                None => ABSENT,
+                Some(None) => ENDLESS,
+                Some(Some(_)) => {
+                    elements.set_deadline(name, None, scene);
+                    has_changed = true;
+                    DONE
+                }
+            });
+        }
+        has_changed.then_some(())
+    })?;
+    codes.resize(names?.len(), ABSENT);
+    if edited.is_some() {
+        ctx.view.notify(C::CLASS, words.persist, &key);
+    }
+    reply(ctx, &codes);
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! KeyDB's commands: one member of a key of any type whose elements may have deadlines.
+
+use super::Timed;
+use super::family::{ABSENT, Outcome, kept, tell};
+use crate::command::Ctx;
+use crate::command::lifetime::{Base, Unit, instant, is_past};
+use crate::command::refusal::{Answer, Refusal};
+use store::{Key, Kind, Set, Tick};
+use wire::Args;
+
+/// `EXPIREMEMBER key member number [s | ms]`: whether there is such a member.
+pub fn expiremember(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let unit = match args.get(4) {
+        None => Unit::Seconds,
+        Some(word) if word.eq_ignore_ascii_case(b"s") => Unit::Seconds,
+        Some(word) if word.eq_ignore_ascii_case(b"ms") => Unit::Milliseconds,
+        Some(_) => return Err(Refusal::Says("ERR Invalid unit arg")),
+    };
+    if args.len() > 5 {
+        return Err(Refusal::Arity("expiremember"));
+    }
+    expire(ctx, args, unit, Base::Now, "expiremember")
+}
+
+/// `EXPIREMEMBERAT key member seconds`
+pub fn expirememberat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    expire(ctx, args, Unit::Seconds, Base::Epoch, "expirememberat")
+}
+
+/// `PEXPIREMEMBERAT key member milliseconds`
+pub fn pexpirememberat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    expire(
+        ctx,
+        args,
+        Unit::Milliseconds,
+        Base::Epoch,
+        "pexpirememberat",
+    )
+}
+
+fn expire(
+    ctx: &mut Ctx<'_, '_>,
+    args: Args<'_>,
+    unit: Unit,
+    base: Base,
+    command: &'static str,
+) -> Answer {
+    let now = ctx.view.now();
+    let when = instant(&args[3], unit, base, now, command)?.min(Tick::MAX.0 as i64);
+    let key = ctx.key(&args[1]);
+    let is_done = match ctx.view.kind(&key) {
+        None => false,
+        Some(Kind::Set) => set_deadline::<Set>(ctx, &key, &args[2], when)?,
+        Some(_) => return Err(Refusal::WrongType),
+    };
+    ctx.reply.integer(i64::from(is_done));
+    Ok(())
+}
+
+fn set_deadline<C: Timed>(
+    ctx: &mut Ctx<'_, '_>,
+    key: &Key<'_>,
+    member: &[u8],
+    when: i64,
+) -> Result<bool, Refusal> {
+    let now = ctx.view.now();
+    let edited = C::edit(ctx.view, key, |elements, scene| {
+        elements
+            .set_deadline(member, Some(kept(when, now)), scene)
+            .then_some(())
+    })?;
+    if edited.is_some() {
+        let is_past = is_past(when, now);
+        let is_set = !is_past;
+        tell::<C>(ctx, key, Outcome { is_set, is_past });
+    }
+    Ok(edited.is_some())
+}
+
+/// When a member dies: the instant, −1 when it has no deadline, −2 when there is no such key or member.
+pub fn deadline(
+    ctx: &mut Ctx<'_, '_>,
+    key: &Key<'_>,
+    member: &[u8],
+) -> Result<Result<Tick, i64>, Refusal> {
+    let found = match ctx.view.kind(key) {
+        None => None,
+        Some(Kind::Set) => look::<Set>(ctx, key, member)?,
+        Some(_) => return Err(Refusal::WrongType),
+    };
+    Ok(match found {
+        None => Err(ABSENT),
+        Some(None) => Err(-1),
+        Some(Some(deadline)) => Ok(deadline),
+    })
+}
+
+fn look<C: Timed>(
+    ctx: &mut Ctx<'_, '_>,
+    key: &Key<'_>,
+    member: &[u8],
+) -> Result<Option<Option<Tick>>, Refusal> {
+    let found = C::read(ctx.view, key, |elements, scene| {
+        elements.deadline(member, scene)
+    })?;
+    Ok(found.flatten())
+}
