@@ -17,6 +17,7 @@ pub mod refusal;
 pub mod scanning;
 pub mod server;
 pub mod set;
+pub mod sorted_set;
 pub mod string;
 pub mod transaction;
 
@@ -319,6 +320,7 @@ const FAMILIES: &[&[Spec]] = &[
     set::TABLE,
     key::TABLE,
     hash::TABLE,
+    sorted_set::TABLE,
     connection::TABLE,
     transaction::TABLE,
     client::TABLE,

@@ -36,5 +36,5 @@ pub use facts::{Counters, DbFacts, Encoding, EntryFacts, Expired, ExpiryFacts, K
 pub use keyspace::{DATABASES, Keyspace, Options};
 pub use limits::Limits;
 pub use policy::Tick;
-pub use types::{End, Hash, List, Set, SortedSet};
+pub use types::{End, Hash, Interval, List, Set, SortedSet};
 pub use view::{Edited, Key, NewDeadline, View, WrongType};

@@ -9,4 +9,4 @@ mod sorted_set;
 pub use hash::Hash;
 pub use list::{End, List};
 pub use set::Set;
-pub use sorted_set::SortedSet;
+pub use sorted_set::{Interval, SortedSet};

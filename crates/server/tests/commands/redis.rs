@@ -5,7 +5,7 @@
 //! Skipped with a line where there is no `redis-server` (Debian's 7.0 is what the marks are made for).
 
 use crate::script::{Bench, Step, parse, render, sorted, words};
-use server::command::{Keys, Spec, bitmap, flag, hash, hyperloglog, key, set, string};
+use server::command::{Keys, Spec, bitmap, flag, hash, hyperloglog, key, set, sorted_set, string};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -256,6 +256,7 @@ fn described(spec: &Spec) -> String {
     flags.sort();
     let (first, last, step) = match spec.keys {
         Keys::Range(first, last, step) => (first, last, step),
+        Keys::FirstAndCounted(_) => (1, 1, 1),
         _ => (0, 0, 0),
     };
     let (name, arity, flags) = (spec.name, spec.arity, flags.join(" "));
@@ -270,6 +271,7 @@ fn redis_describes_commands_on_keys_alike() {
     let families = [
         string::TABLE,
         key::TABLE,
+        sorted_set::TABLE,
         bitmap::TABLE,
         hyperloglog::TABLE,
         hash::TABLE,
@@ -277,12 +279,13 @@ fn redis_describes_commands_on_keys_alike() {
     ];
     for spec in families.into_iter().flatten() {
         // Those that are newer or none of Redis's, those of which it describes the subcommands instead,
-        // and TTL, which takes a member here.
+        // TTL, which takes a member here, and those that take more since Redis 7.2.
         let is_newer = ["7.4", "8.", "9."]
             .iter()
             .any(|v| spec.since.starts_with(v));
         let is_foreign = !spec.since.starts_with(|first: char| first.is_ascii_digit());
-        let is_other = ["object", "memory", "ttl", "pttl"].contains(&spec.name);
+        let is_other =
+            ["object", "memory", "ttl", "pttl", "zrank", "zrevrank"].contains(&spec.name);
         if is_newer || is_foreign || is_other {
             continue;
         }

@@ -82,6 +82,7 @@ scripts! {
     counters_have_bounds: "increx.txt",
     bits_are_counted_and_combined: "bitmap.txt",
     distinct_elements_are_counted: "hyperloglog.txt",
+    sorted_sets_are_ordered: "sorted_set.txt",
     hashes_hold_fields: "hash.txt",
     sets_hold_members: "set_members.txt",
     members_have_deadlines: "set_deadlines.txt",

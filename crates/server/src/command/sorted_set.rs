@@ -1,0 +1,369 @@
+//! Sorted sets: each command's place in the table. The code is in the files below, by what it does.
+
+mod add;
+mod combine;
+mod interval;
+mod pop;
+mod random;
+mod range;
+mod read;
+mod remove;
+mod reply;
+mod result;
+mod scan;
+
+use super::refusal::{Refusal, settle};
+use super::{Ctx, Keys, Spec, flag};
+use store::{Class, Key, Scene, SortedSet};
+
+/// Lends a key's sorted set; tells listeners when there is none.
+fn read<R>(
+    ctx: &mut Ctx<'_, '_>,
+    key: &Key<'_>,
+    work: impl FnOnce(&SortedSet, &Scene<'_>) -> R,
+) -> Result<Option<R>, Refusal> {
+    let result = ctx.view.read_sorted_set(key, work)?;
+    if result.is_none() {
+        ctx.missed(key);
+    }
+    Ok(result)
+}
+
+/// Lends a key's sorted set, if there is one, to be changed, and tells listeners what happened unless
+/// nothing did.
+fn change<R>(
+    ctx: &mut Ctx<'_, '_>,
+    key: &Key<'_>,
+    event: &'static str,
+    work: impl FnOnce(&mut SortedSet, &Scene<'_>) -> Option<R>,
+) -> Result<Option<R>, Refusal> {
+    let Some(edited) = ctx.view.edit_sorted_set(key, false, work)? else {
+        return Ok(None);
+    };
+    ctx.edited(key, &edited, Class::SortedSet, event);
+    Ok(Some(edited.result))
+}
+
+/// This family's commands.
+pub const TABLE: &[Spec] = &[
+    Spec {
+        name: "zadd",
+        arity: -4,
+        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "1.2.0",
+        summary: "Adds members with scores to a sorted set, or changes their scores.",
+        run: |ctx, args| settle(ctx, args, add::zadd),
+    },
+    Spec {
+        name: "zcard",
+        arity: 2,
+        flags: flag::READONLY | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "1.2.0",
+        summary: "Counts the members of a sorted set.",
+        run: |ctx, args| settle(ctx, args, read::zcard),
+    },
+    Spec {
+        name: "zcount",
+        arity: 4,
+        flags: flag::READONLY | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "2.0.0",
+        summary: "Counts the members with scores in an interval.",
+        run: |ctx, args| settle(ctx, args, read::zcount),
+    },
+    Spec {
+        name: "zdiff",
+        arity: -3,
+        flags: flag::READONLY | flag::MOVABLE_KEYS,
+        keys: Keys::Counted(1),
+        group: "sorted-set",
+        since: "6.2.0",
+        summary: "Tells the members of the first set that are in none of the others.",
+        run: |ctx, args| settle(ctx, args, combine::zdiff),
+    },
+    Spec {
+        name: "zdiffstore",
+        arity: -4,
+        flags: flag::WRITE | flag::DENYOOM | flag::MOVABLE_KEYS,
+        keys: Keys::FirstAndCounted(2),
+        group: "sorted-set",
+        since: "6.2.0",
+        summary: "Stores the members of the first set that are in none of the others.",
+        run: |ctx, args| settle(ctx, args, combine::zdiffstore),
+    },
+    Spec {
+        name: "zincrby",
+        arity: 4,
+        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "1.2.0",
+        summary: "Adds a number to a member's score; a missing member counts as 0.",
+        run: |ctx, args| settle(ctx, args, add::zincrby),
+    },
+    Spec {
+        name: "zinter",
+        arity: -3,
+        flags: flag::READONLY | flag::MOVABLE_KEYS,
+        keys: Keys::Counted(1),
+        group: "sorted-set",
+        since: "6.2.0",
+        summary: "Tells the members that are in all sets.",
+        run: |ctx, args| settle(ctx, args, combine::zinter),
+    },
+    Spec {
+        name: "zintercard",
+        arity: -3,
+        flags: flag::READONLY | flag::MOVABLE_KEYS,
+        keys: Keys::Counted(1),
+        group: "sorted-set",
+        since: "7.0.0",
+        summary: "Counts the members that are in all sets.",
+        run: |ctx, args| settle(ctx, args, combine::zintercard),
+    },
+    Spec {
+        name: "zinterstore",
+        arity: -4,
+        flags: flag::WRITE | flag::DENYOOM | flag::MOVABLE_KEYS,
+        keys: Keys::FirstAndCounted(2),
+        group: "sorted-set",
+        since: "2.0.0",
+        summary: "Stores the members that are in all sets.",
+        run: |ctx, args| settle(ctx, args, combine::zinterstore),
+    },
+    Spec {
+        name: "zlexcount",
+        arity: 4,
+        flags: flag::READONLY | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "2.8.9",
+        summary: "Counts the members in an interval of members.",
+        run: |ctx, args| settle(ctx, args, read::zlexcount),
+    },
+    Spec {
+        name: "zmpop",
+        arity: -4,
+        flags: flag::WRITE | flag::MOVABLE_KEYS,
+        keys: Keys::Counted(1),
+        group: "sorted-set",
+        since: "7.0.0",
+        summary: "Takes members from an end of the first sorted set that has any.",
+        run: |ctx, args| settle(ctx, args, pop::zmpop),
+    },
+    Spec {
+        name: "zmscore",
+        arity: -3,
+        flags: flag::READONLY | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "6.2.0",
+        summary: "Tells the scores of members.",
+        run: |ctx, args| settle(ctx, args, read::zmscore),
+    },
+    Spec {
+        name: "zpopmax",
+        arity: -2,
+        flags: flag::WRITE | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "5.0.0",
+        summary: "Takes the members with the highest scores.",
+        run: |ctx, args| settle(ctx, args, pop::zpopmax),
+    },
+    Spec {
+        name: "zpopmin",
+        arity: -2,
+        flags: flag::WRITE | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "5.0.0",
+        summary: "Takes the members with the lowest scores.",
+        run: |ctx, args| settle(ctx, args, pop::zpopmin),
+    },
+    Spec {
+        name: "zrandmember",
+        arity: -2,
+        flags: flag::READONLY,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "6.2.0",
+        summary: "Tells members of a sorted set by chance.",
+        run: |ctx, args| settle(ctx, args, random::zrandmember),
+    },
+    Spec {
+        name: "zrange",
+        arity: -4,
+        flags: flag::READONLY,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "1.2.0",
+        summary: "Tells members in the order of their scores, by rank, score or member.",
+        run: |ctx, args| settle(ctx, args, range::zrange),
+    },
+    Spec {
+        name: "zrangebylex",
+        arity: -4,
+        flags: flag::READONLY,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "2.8.9",
+        summary: "Tells the members in an interval of members.",
+        run: |ctx, args| settle(ctx, args, range::zrangebylex),
+    },
+    Spec {
+        name: "zrangebyscore",
+        arity: -4,
+        flags: flag::READONLY,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "1.0.5",
+        summary: "Tells the members with scores in an interval.",
+        run: |ctx, args| settle(ctx, args, range::zrangebyscore),
+    },
+    Spec {
+        name: "zrangestore",
+        arity: -5,
+        flags: flag::WRITE | flag::DENYOOM,
+        keys: Keys::Range(1, 2, 1),
+        group: "sorted-set",
+        since: "6.2.0",
+        summary: "Stores a part of a sorted set under another key.",
+        run: |ctx, args| settle(ctx, args, range::zrangestore),
+    },
+    Spec {
+        name: "zrank",
+        arity: -3,
+        flags: flag::READONLY | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "2.0.0",
+        summary: "Tells how many members have lower scores than one.",
+        run: |ctx, args| settle(ctx, args, read::zrank),
+    },
+    Spec {
+        name: "zrem",
+        arity: -3,
+        flags: flag::WRITE | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "1.2.0",
+        summary: "Removes members of a sorted set.",
+        run: |ctx, args| settle(ctx, args, remove::zrem),
+    },
+    Spec {
+        name: "zremrangebylex",
+        arity: 4,
+        flags: flag::WRITE,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "2.8.9",
+        summary: "Removes the members in an interval of members.",
+        run: |ctx, args| settle(ctx, args, remove::zremrangebylex),
+    },
+    Spec {
+        name: "zremrangebyrank",
+        arity: 4,
+        flags: flag::WRITE,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "2.0.0",
+        summary: "Removes the members from one rank to another.",
+        run: |ctx, args| settle(ctx, args, remove::zremrangebyrank),
+    },
+    Spec {
+        name: "zremrangebyscore",
+        arity: 4,
+        flags: flag::WRITE,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "1.2.0",
+        summary: "Removes the members with scores in an interval.",
+        run: |ctx, args| settle(ctx, args, remove::zremrangebyscore),
+    },
+    Spec {
+        name: "zrevrange",
+        arity: -4,
+        flags: flag::READONLY,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "1.2.0",
+        summary: "Tells members from one rank to another, the highest scores first.",
+        run: |ctx, args| settle(ctx, args, range::zrevrange),
+    },
+    Spec {
+        name: "zrevrangebylex",
+        arity: -4,
+        flags: flag::READONLY,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "2.8.9",
+        summary: "Tells the members in an interval of members, the highest first.",
+        run: |ctx, args| settle(ctx, args, range::zrevrangebylex),
+    },
+    Spec {
+        name: "zrevrangebyscore",
+        arity: -4,
+        flags: flag::READONLY,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "2.2.0",
+        summary: "Tells the members with scores in an interval, the highest first.",
+        run: |ctx, args| settle(ctx, args, range::zrevrangebyscore),
+    },
+    Spec {
+        name: "zrevrank",
+        arity: -3,
+        flags: flag::READONLY | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "2.0.0",
+        summary: "Tells how many members have higher scores than one.",
+        run: |ctx, args| settle(ctx, args, read::zrevrank),
+    },
+    Spec {
+        name: "zscan",
+        arity: -3,
+        flags: flag::READONLY,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "2.8.0",
+        summary: "Lists members and scores step by step.",
+        run: |ctx, args| settle(ctx, args, scan::zscan),
+    },
+    Spec {
+        name: "zscore",
+        arity: 3,
+        flags: flag::READONLY | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "1.2.0",
+        summary: "Tells the score of a member.",
+        run: |ctx, args| settle(ctx, args, read::zscore),
+    },
+    Spec {
+        name: "zunion",
+        arity: -3,
+        flags: flag::READONLY | flag::MOVABLE_KEYS,
+        keys: Keys::Counted(1),
+        group: "sorted-set",
+        since: "6.2.0",
+        summary: "Tells the members that are in any of the sets.",
+        run: |ctx, args| settle(ctx, args, combine::zunion),
+    },
+    Spec {
+        name: "zunionstore",
+        arity: -4,
+        flags: flag::WRITE | flag::DENYOOM | flag::MOVABLE_KEYS,
+        keys: Keys::FirstAndCounted(2),
+        group: "sorted-set",
+        since: "2.0.0",
+        summary: "Stores the members that are in any of the sets.",
+        run: |ctx, args| settle(ctx, args, combine::zunionstore),
+    },
+];

@@ -1,0 +1,167 @@
+//! Members added and scores changed: ZADD, ZINCRBY.
+
+use crate::command::Ctx;
+use crate::command::refusal::{Answer, Refusal};
+use store::{Class, Scene, SortedSet};
+use wire::Args;
+use wire::number::parse_f64;
+
+/// What ZADD is told beside members and scores.
+#[derive(Clone, Copy, Default)]
+struct Options {
+    nx: bool,
+    xx: bool,
+    gt: bool,
+    lt: bool,
+    ch: bool,
+    incr: bool,
+}
+
+impl Options {
+    /// The options, and where the first score stands.
+    fn parse(args: Args<'_>) -> Result<(Options, usize), Refusal> {
+        let mut options = Options::default();
+        let mut first = 2;
+        while let Some(word) = args.get(first) {
+            let option = match word {
+                _ if word.eq_ignore_ascii_case(b"NX") => &mut options.nx,
+                _ if word.eq_ignore_ascii_case(b"XX") => &mut options.xx,
+                _ if word.eq_ignore_ascii_case(b"GT") => &mut options.gt,
+                _ if word.eq_ignore_ascii_case(b"LT") => &mut options.lt,
+                _ if word.eq_ignore_ascii_case(b"CH") => &mut options.ch,
+                _ if word.eq_ignore_ascii_case(b"INCR") => &mut options.incr,
+                _ => break,
+            };
+            *option = true;
+            first += 1;
+        }
+        let count = args.len().saturating_sub(first);
+        if count == 0 || !count.is_multiple_of(2) {
+            return Err(Refusal::Syntax);
+        }
+        options.refuse(count / 2).map_or(Ok((options, first)), Err)
+    }
+
+    fn refuse(self, pairs: usize) -> Option<Refusal> {
+        let Options { nx, xx, gt, lt, .. } = self;
+        if nx && xx {
+            return Some(Refusal::Says(
+                "ERR XX and NX options at the same time are not compatible",
+            ));
+        }
+        if (nx && (gt || lt)) || (gt && lt) {
+            return Some(Refusal::Says(
+                "ERR GT, LT, and/or NX options at the same time are not compatible",
+            ));
+        }
+        (self.incr && pairs > 1).then_some(Refusal::Says(
+            "ERR INCR option supports a single increment-element pair",
+        ))
+    }
+}
+
+/// What became of one member.
+enum Fate {
+    Added(f64),
+    Changed(f64),
+    /// It had this score already.
+    Same(f64),
+    /// So it did, but it has lost its deadline.
+    Freed(f64),
+    /// A condition did not hold.
+    Spared,
+}
+
+impl Options {
+    fn apply(
+        self,
+        set: &mut SortedSet,
+        number: f64,
+        member: &[u8],
+        scene: &Scene<'_>,
+    ) -> Result<Fate, Refusal> {
+        let old = set.score(member, scene);
+        let is_spared = match old {
+            Some(_) => self.nx,
+            None => self.xx,
+        };
+        if is_spared {
+            return Ok(Fate::Spared);
+        }
+        let score = match old {
+            Some(old) if self.incr => old + number,
+            _ => number,
+        };
+        if score.is_nan() {
+            return Err(Refusal::Says("ERR resulting score is not a number (NaN)"));
+        }
+        if old.is_some_and(|old| (self.lt && score >= old) || (self.gt && score <= old)) {
+            return Ok(Fate::Spared);
+        }
+        // Like HSET and HINCRBY: what is stored anew loses its deadline, what is counted up keeps it.
+        let is_freed = !self.incr && set.deadline(member, scene).flatten().is_some();
+        if is_freed {
+            set.set_deadline(member, None, scene);
+        }
+        Ok(match old {
+            Some(old) if old == score && is_freed => Fate::Freed(score),
+            Some(old) if old == score => Fate::Same(score),
+            old => {
+                set.set(member, score, scene);
+                old.map_or(Fate::Added(score), |_| Fate::Changed(score))
+            }
+        })
+    }
+}
+
+/// `ZADD key [NX | XX] [GT | LT] [CH] [INCR] score member [score member …]`
+pub fn zadd(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let (options, first) = Options::parse(args)?;
+    add(ctx, args, options, first)
+}
+
+/// `ZINCRBY key increment member`
+pub fn zincrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let options = Options {
+        incr: true,
+        ..Options::default()
+    };
+    add(ctx, args, options, 2)
+}
+
+fn add(ctx: &mut Ctx<'_, '_>, args: Args<'_>, options: Options, first: usize) -> Answer {
+    let pairs = args.from(first);
+    let mut numbers = Vec::with_capacity(pairs.len() / 2);
+    for text in pairs.iter().step_by(2) {
+        numbers.push(parse_f64(text).ok_or(Refusal::NotFloat)?);
+    }
+    let key = ctx.key(&args[1]);
+    let (mut added, mut changed, mut freed, mut score) = (0, 0, false, None);
+    let members = pairs.iter().skip(1).step_by(2);
+    let mut refusal = None;
+    let edited = ctx.view.edit_sorted_set(&key, !options.xx, |set, scene| {
+        for (number, member) in numbers.iter().zip(members) {
+            match options.apply(set, *number, member, scene) {
+                Ok(Fate::Added(new)) => (added, score) = (added + 1, Some(new)),
+                Ok(Fate::Changed(new)) => (changed, score) = (changed + 1, Some(new)),
+                Ok(Fate::Same(new)) => score = Some(new),
+                Ok(Fate::Freed(new)) => (freed, score) = (true, Some(new)),
+                Ok(Fate::Spared) => {}
+                Err(why) => refusal = Some(why),
+            }
+        }
+        (freed || added + changed > 0).then_some(())
+    })?;
+    refusal.map_or(Ok(()), Err)?;
+    if let Some(edited) = edited {
+        let event = if options.incr { "zincr" } else { "zadd" };
+        ctx.edited(&key, &edited, Class::SortedSet, event);
+    }
+    match score {
+        Some(score) if options.incr => ctx.reply.double(score),
+        None if options.incr => ctx.reply.null(),
+        _ if options.ch => ctx.reply.integer(added + changed),
+        _ => ctx.reply.integer(added),
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! Members by chance: ZRANDMEMBER.
+
+use super::read;
+use super::reply::Listing;
+use crate::command::Ctx;
+use crate::command::refusal::{Answer, Refusal};
+use crate::dice::Dice;
+use store::{Scene, SortedSet};
+use wire::Args;
+use wire::number::parse_i64;
+
+/// How many members one reply may repeat: it must not outgrow the memory.
+const REPEATS_MAX: u64 = 1 << 24;
+
+/// `ZRANDMEMBER key [count [WITHSCORES]]`: a positive count asks for different members, a negative one
+/// allows the same several times.
+pub fn zrandmember(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let Some(text) = args.get(2) else {
+        return one(ctx, args);
+    };
+    let count = parse_i64(text).ok_or(Refusal::NotInteger)?;
+    if count == i64::MIN {
+        return Err(Refusal::Says(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        ));
+    }
+    let with_scores = args.is(3, "withscores");
+    if args.len() > 4 || (args.len() == 4 && !with_scores) {
+        return Err(Refusal::Syntax);
+    }
+    if count < 0 && count.unsigned_abs() > REPEATS_MAX {
+        return Err(Refusal::Says("ERR value is out of range"));
+    }
+    let key = ctx.key(&args[1]);
+    let Ctx { view, reply, .. } = ctx;
+    let told = view.read_sorted_set(&key, |set, scene| {
+        let ranks = choose(count, set.len(scene));
+        let mut listing = Listing::new(reply, ranks.len(), with_scores);
+        for rank in ranks {
+            set.each(rank..rank + 1, false, scene, |member, score| {
+                listing.tell(member, score);
+            });
+        }
+    })?;
+    if told.is_none() {
+        ctx.missed(&key);
+        ctx.reply.array(0);
+    }
+    Ok(())
+}
+
+/// The ranks of so many members.
+fn choose(count: i64, len: usize) -> Vec<usize> {
+    let mut dice = Dice::new();
+    match usize::try_from(count) {
+        Ok(count) if count >= len => (0..len).collect(),
+        Ok(count) => dice.distinct(count, len),
+        Err(_) if len == 0 => Vec::new(),
+        Err(_) => (0..count.unsigned_abs()).map(|_| dice.below(len)).collect(),
+    }
+}
+
+fn one(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let key = ctx.key(&args[1]);
+    let member = read(ctx, &key, |set: &SortedSet, scene: &Scene<'_>| {
+        let len = set.len(scene);
+        let mut found = None;
+        if len > 0 {
+            let rank = Dice::new().below(len);
+            set.each(rank..rank + 1, false, scene, |member, _| {
+                found = Some(member.to_vec());
+            });
+        }
+        found
+    })?;
+    match member.flatten() {
+        Some(member) => ctx.reply.bulk(&member),
+        None => ctx.reply.null(),
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! Members and scores as replies show them.
+
+use wire::{Protocol, Reply};
+
+/// A list of members, perhaps with scores: one after the other in RESP2, pairs in RESP3.
+pub struct Listing<'r, 'o> {
+    reply: &'r mut Reply<'o>,
+    with_scores: bool,
+    is_nested: bool,
+}
+
+impl<'r, 'o> Listing<'r, 'o> {
+    /// Announces so many members.
+    pub fn new(reply: &'r mut Reply<'o>, count: usize, with_scores: bool) -> Self {
+        let is_nested = with_scores && reply.protocol() == Protocol::Resp3;
+        let is_flat = with_scores && !is_nested;
+        reply.array(if is_flat { count * 2 } else { count });
+        Listing {
+            reply,
+            with_scores,
+            is_nested,
+        }
+    }
+
+    /// The same with scores, in pairs whatever the protocol.
+    pub fn of_pairs(reply: &'r mut Reply<'o>, count: usize) -> Self {
+        reply.array(count);
+        Listing {
+            reply,
+            with_scores: true,
+            is_nested: true,
+        }
+    }
+
+    /// One after the other whatever the protocol.
+    pub fn of_one(reply: &'r mut Reply<'o>) -> Self {
+        reply.array(2);
+        Listing {
+            reply,
+            with_scores: true,
+            is_nested: false,
+        }
+    }
+
+    /// One of them.
+    pub fn tell(&mut self, member: &[u8], score: f64) {
+        if self.is_nested {
+            self.reply.array(2);
+        }
+        self.reply.bulk(member);
+        if self.with_scores {
+            self.reply.double(score);
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What the commands that compute a sorted set do with it.
+
+use crate::command::Ctx;
+use store::{Class, SortedSet};
+
+/// Members with their scores.
+pub type Entries = Vec<(Vec<u8>, f64)>;
+
+/// Stores a sorted set over whatever the destination held, and replies with its size; nothing leaves no
+/// key.
+pub fn store(ctx: &mut Ctx<'_, '_>, destination: &[u8], entries: &Entries, event: &'static str) {
+    let key = ctx.key(destination);
+    let mut set = SortedSet::default();
+    let scene = ctx.view.scene();
+    for (member, score) in entries {
+        set.set(member, *score, &scene);
+    }
+    if !entries.is_empty() {
+        if ctx.is_news(&key) {
+            ctx.view.notify(Class::New, "new", &key);
+        }
+        ctx.view.replace_sorted_set(&key, set);
+        ctx.view.notify(Class::SortedSet, event, &key);
+    } else if ctx.view.delete(&key) {
+        ctx.view.notify(Class::Generic, "del", &key);
+    }
+    ctx.reply.integer(entries.len() as i64);
+}

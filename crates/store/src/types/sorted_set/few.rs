@@ -1,0 +1,85 @@
+//! A few members: packed, in the order of their scores and, where these are equal, of their bytes.
+
+use super::{Interval, compare};
+use crate::elements::packed::{Element, Packed};
+use policy::Tick;
+use std::ops::Range;
+
+/// The score of an element.
+pub(super) fn score_of(element: &Element<'_>) -> f64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(element.tail);
+    f64::from_le_bytes(bytes)
+}
+
+/// Where a member with this score belongs.
+fn place(packed: &Packed, score: f64, member: &[u8]) -> usize {
+    let mut behind = packed
+        .iter()
+        .filter(|element| compare(score_of(element), element.member, score, member).is_gt());
+    let first = behind.next().map(|element| element.at);
+    first.unwrap_or(packed.end().max(packed.start()))
+}
+
+/// Puts a member that is not there where it belongs.
+pub(super) fn insert(packed: &mut Packed, member: &[u8], score: f64, deadline: Option<Tick>) {
+    let at = place(packed, score, member);
+    packed.insert(at, member, &score.to_le_bytes());
+    if deadline.is_some() {
+        packed.set_deadline(at, deadline);
+    }
+}
+
+/// The number of live members before this one, and its score.
+pub(super) fn rank(packed: &Packed, member: &[u8], now: Tick) -> Option<(usize, f64)> {
+    let mut live = packed.live(now).enumerate();
+    let (rank, element) = live.find(|(_, element)| element.member == member)?;
+    Some((rank, score_of(&element)))
+}
+
+/// The ranks of an interval among the live members.
+pub(super) fn ranks(packed: &Packed, interval: &Interval<'_>, now: Tick) -> Range<usize> {
+    let (mut start, mut end) = (0, 0);
+    for element in packed.live(now) {
+        let (score, member) = (score_of(&element), element.member);
+        let is_behind = interval.is_behind(score, || member);
+        if !is_behind && !interval.reaches(score, || member) {
+            break;
+        }
+        start += usize::from(is_behind);
+        end += 1;
+    }
+    start..end
+}
+
+/// Tells the live members of these ranks.
+pub(super) fn each(
+    packed: &Packed,
+    ranks: Range<usize>,
+    is_reverse: bool,
+    now: Tick,
+    mut each: impl FnMut(&[u8], f64),
+) {
+    let count = ranks.len();
+    let chosen = packed.live(now).skip(ranks.start).take(count);
+    if !is_reverse {
+        return chosen.for_each(|element| each(element.member, score_of(&element)));
+    }
+    // What has lengths in front can be read in one direction only.
+    let chosen: Vec<_> = chosen.collect();
+    let backwards = chosen.iter().rev();
+    backwards.for_each(|element| each(element.member, score_of(element)));
+}
+
+/// Removes the live members of these ranks; how many they were.
+pub(super) fn remove_ranks(packed: &mut Packed, ranks: Range<usize>, now: Tick) -> usize {
+    let mut removed = 0;
+    for _ in ranks.clone() {
+        let Some(at) = packed.live(now).nth(ranks.start).map(|element| element.at) else {
+            break;
+        };
+        packed.remove(at);
+        removed += 1;
+    }
+    removed
+}
