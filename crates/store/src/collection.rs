@@ -4,6 +4,7 @@ use crate::event::Class;
 use crate::facts::Kind;
 use crate::limits::Limits;
 use crate::object::Object;
+use policy::expire::any::ExpirySpec;
 use policy::{Budget, Tick};
 
 /// The instant at which a command works on a collection, and the rules in force.
@@ -13,6 +14,26 @@ pub struct Scene<'a> {
     pub now: Tick,
     /// Up to where it stays packed.
     pub limits: &'a Limits,
+    /// The secret key of the hash.
+    pub(crate) hash_key: [u64; 2],
+    /// The index of the deadlines of many elements.
+    pub(crate) expiry: &'a ExpirySpec,
+    /// For the index's choices by chance.
+    pub(crate) seed: u64,
+}
+
+#[cfg(test)]
+impl<'a> Scene<'a> {
+    /// One for tests, under the default index.
+    pub(crate) fn of(now: Tick, limits: &'a Limits) -> Scene<'a> {
+        Scene {
+            now,
+            limits,
+            hash_key: [1, 2],
+            expiry: &ExpirySpec::Wheel(()),
+            seed: 3,
+        }
+    }
 }
 
 /// The deadlines of a collection whose elements have some.

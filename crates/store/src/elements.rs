@@ -1,4 +1,590 @@
-//! The elements of collections: packed into one allocation while they are few and short, in pages of
+//! The elements of collections: packed into one run of bytes while they are few and short, in pages of
 //! their own when they are many.
+//!
+//! # Many elements
+//!
+//! [`Elements`] is a table under linear hashing whose buckets are pages of 12 to some 60 elements. It
+//! grows and shrinks by one page at a time, in the order of the pages' numbers: no step ever touches more
+//! than two pages, and there is no directory to double. The sum for a member of 14 and a value of 3 bytes:
+//!
+//! ```text
+//! 17   member and value                2    their lengths
+//! 3    tag and place in the page       0.3  the page's header
+//! 0.7  the page's handle               2.3  what the allocator rounds up, and room to grow
+//! ```
+//!
+//! An element is named by a [`Slot`]: page number · 256 + index in the page. It keeps it until the page is
+//! split or merged; then [`Elements::take_move`] moves it and tells where it went. Long elements lie outside, and the
+//! page holds their number.
+//!
+//! Pages are found by a keyed hash: nobody can choose members that gather in one page. With 24 elements
+//! a page, and 48 in a page just before its split, more than 255 do not come together by chance.
 
+mod chunked;
 pub(crate) mod packed;
+mod page;
+
+use crate::elements::packed::{Parts, Tail, write_element};
+use chunked::Chunked;
+use page::{HAS_DEADLINE, IS_OUTSIDE, NUMBER, Page, PageKind};
+use policy::{Slot, Tick};
+use siphasher::sip::SipHasher13;
+
+/// Elements a page, on average, at which one is split.
+const LOAD: usize = 24;
+/// Elements a page at which the last one is merged.
+const LOAD_MIN: usize = LOAD / 2;
+/// The most pages: an element's name stays below [`Slot::LIMIT`]. Two hundred million elements; beyond that
+/// pages grow fuller, up to a thousand million.
+const PAGES_MAX: usize = 1 << 23;
+/// The longest element that lies in its page.
+const INLINE_MAX: usize = 128;
+/// Tries to find an element by chance before the pages are walked from there on.
+const SAMPLE_TRIES: u32 = 256;
+
+/// See the module text.
+#[derive(Clone, Debug)]
+pub(crate) struct Elements {
+    pages: Chunked<Page>,
+    outside: Chunked<Option<Box<[u8]>>>,
+    outside_vacant: Vec<u32>,
+    /// Of the pages and of what lies outside.
+    held_bytes: usize,
+    len: usize,
+    deadline_count: usize,
+    /// No page has ever had more indexes.
+    indexes_max: usize,
+    hash_key: [u64; 2],
+    kind: PageKind,
+    /// Elements that are to go from one page to another.
+    carry: Option<Carry>,
+    scratch: Vec<u8>,
+}
+
+/// A page that is being split or merged.
+#[derive(Clone, Debug)]
+struct Carry {
+    from: usize,
+    to: usize,
+    /// The indexes of those that go, the first one last.
+    goes: Vec<u8>,
+}
+
+#[inline(always)]
+fn slot_of(page: usize, index: usize) -> Slot {
+    Slot((page << 8 | index) as u32)
+}
+
+#[inline(always)]
+fn split_slot(slot: Slot) -> (usize, usize) {
+    (slot.0 as usize >> 8, slot.0 as usize & 255)
+}
+
+/// The byte of a hash that stands in the page.
+#[inline(always)]
+fn tag_of(hash: u64) -> u8 {
+    ((hash >> 56) as u8).max(1)
+}
+
+/// The page to which a hash leads.
+#[inline(always)]
+fn page_of(hash: u64, pages: usize) -> usize {
+    let mask = pages.next_power_of_two() - 1;
+    let page = hash as usize & mask;
+    if page < pages { page } else { page & mask >> 1 }
+}
+
+/// How many bits of the hashes lead to a page.
+fn depth_of(page: usize, pages: usize) -> u32 {
+    let full = pages.next_power_of_two();
+    let is_split = page >= full / 2 || page + full / 2 < pages;
+    full.trailing_zeros() - u32::from(!is_split)
+}
+
+impl Elements {
+    /// No elements. `hash_key` is secret; `link_bits` is what an index of their deadlines needs.
+    pub fn new(tail: Tail, hash_key: [u64; 2], link_bits: u32) -> Elements {
+        let wide = match link_bits {
+            0..=16 => 0,
+            17..=32 => 4,
+            _ => 8,
+        };
+        let kind = PageKind { tail, wide };
+        let mut elements = Elements {
+            pages: Chunked::default(),
+            outside: Chunked::default(),
+            outside_vacant: Vec::new(),
+            held_bytes: 0,
+            len: 0,
+            deadline_count: 0,
+            indexes_max: 0,
+            hash_key,
+            kind,
+            carry: None,
+            scratch: Vec::new(),
+        };
+        elements.push_page(Page::new(kind, 0, 0));
+        elements
+    }
+
+    /// How many elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many of them have a deadline.
+    pub fn deadline_count(&self) -> usize {
+        self.deadline_count
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.held_bytes
+            + self.pages.heap_bytes()
+            + self.outside.heap_bytes()
+            + self.outside_vacant.capacity() * size_of::<u32>()
+            + self.scratch.capacity()
+    }
+
+    fn push_page(&mut self, page: Page) {
+        self.held_bytes += page.heap_bytes();
+        self.pages.push(page);
+    }
+
+    /// Changes a page and keeps the account of its bytes.
+    #[inline]
+    fn change_page<R>(&mut self, number: usize, change: impl FnOnce(&mut Page) -> R) -> R {
+        let page = self.pages.at_mut(number);
+        let before = page.heap_bytes();
+        let result = change(page);
+        self.held_bytes = self.held_bytes + page.heap_bytes() - before;
+        self.indexes_max = self.indexes_max.max(page.indexes());
+        result
+    }
+
+    #[inline]
+    fn hash(&self, member: &[u8]) -> u64 {
+        SipHasher13::new_with_keys(self.hash_key[0], self.hash_key[1]).hash(member)
+    }
+
+    /// Where a live element's bytes are, behind its deadline.
+    #[inline]
+    fn body<'a>(&'a self, page: &'a Page, index: usize) -> &'a [u8] {
+        let body = page.body(index);
+        if page.flags(index) & IS_OUTSIDE == 0 {
+            return body;
+        }
+        let number = u32::from_le_bytes(body[..NUMBER].try_into().expect("four bytes"));
+        self.outside
+            .at(number as usize)
+            .as_deref()
+            .expect("its number names an element")
+    }
+
+    /// The slot of a member.
+    #[inline]
+    pub fn find(&self, member: &[u8]) -> Option<Slot> {
+        let hash = self.hash(member);
+        let number = page_of(hash, self.pages.len());
+        let page = self.pages.at(number);
+        let index = page.find(tag_of(hash), |index| {
+            let body = self.body(page, index);
+            let parts = Parts::of(body, 0, self.kind.tail);
+            &body[parts.member_at..parts.member_end] == member
+        })?;
+        Some(slot_of(number, index))
+    }
+
+    /// Whether an element has this name; any number may be asked about.
+    #[inline]
+    pub fn is_live(&self, slot: Slot) -> bool {
+        let (page, index) = split_slot(slot);
+        self.pages
+            .get(page)
+            .is_some_and(|page| index < page.indexes() && page.tag(index) != 0)
+    }
+
+    #[inline]
+    fn parts(&self, slot: Slot) -> (&[u8], Parts) {
+        debug_assert!(self.is_live(slot));
+        let (page, index) = split_slot(slot);
+        let body = self.body(self.pages.at(page), index);
+        (body, Parts::of(body, 0, self.kind.tail))
+    }
+
+    /// A live element's member, and its value or the bytes of its score.
+    pub fn element(&self, slot: Slot) -> (&[u8], &[u8]) {
+        let (body, parts) = self.parts(slot);
+        let member = &body[parts.member_at..parts.member_end];
+        (member, &body[parts.tail_at..parts.end])
+    }
+
+    /// A live element's member.
+    pub fn member(&self, slot: Slot) -> &[u8] {
+        let (body, parts) = self.parts(slot);
+        &body[parts.member_at..parts.member_end]
+    }
+
+    /// A live element's value, or the bytes of its score.
+    pub fn value(&self, slot: Slot) -> &[u8] {
+        let (body, parts) = self.parts(slot);
+        &body[parts.tail_at..parts.end]
+    }
+
+    /// The hash of a live element's member.
+    pub fn hash_of(&self, slot: Slot) -> u64 {
+        self.hash(self.member(slot))
+    }
+
+    /// When a live element dies.
+    #[inline]
+    pub fn deadline(&self, slot: Slot) -> Option<Tick> {
+        let (page, index) = split_slot(slot);
+        self.pages.at(page).deadline(index)
+    }
+
+    /// The index's link of a live element; 0 without a deadline.
+    #[inline]
+    pub fn link(&self, slot: Slot) -> u64 {
+        let (page, index) = split_slot(slot);
+        self.pages.at(page).link(index).unwrap_or(0)
+    }
+
+    /// Sets the index's link of a live element with a deadline.
+    #[inline]
+    pub fn set_link(&mut self, slot: Slot, link: u64) {
+        let (page, index) = split_slot(slot);
+        self.pages.at_mut(page).set_link(index, link);
+    }
+
+    /// Gives a live element a deadline, or takes it. The link stays while there is one, and begins as 0.
+    pub fn set_deadline(&mut self, slot: Slot, deadline: Option<Tick>) {
+        let (number, index) = split_slot(slot);
+        let page = self.pages.at_mut(number);
+        let old = page.deadline_word(index);
+        let word =
+            deadline.map(|deadline| deadline.min(Tick::MAX).0 << 16 | old.unwrap_or(0) & 0xffff);
+        match (old, word) {
+            (Some(_), Some(word)) => page.set_deadline_word(index, word),
+            (None, None) => {}
+            _ => {
+                let mut payload = std::mem::take(&mut self.scratch);
+                payload.clear();
+                if let Some(word) = word {
+                    payload.extend_from_slice(&word.to_le_bytes());
+                    payload.resize(page.before(HAS_DEADLINE), 0);
+                }
+                let start = page.before(page.flags(index));
+                let len = page.payload_len(index);
+                payload.extend_from_slice(&page.payload(index)[start..len]);
+                let flags = page.flags(index) & IS_OUTSIDE;
+                let flags = flags | if word.is_some() { HAS_DEADLINE } else { 0 };
+                self.put_payload(slot, &payload, flags);
+                self.scratch = payload;
+                self.deadline_count += usize::from(word.is_some());
+                self.deadline_count -= usize::from(old.is_some());
+            }
+        }
+    }
+
+    /// Gives a live element another payload, outside if the page has no room.
+    fn put_payload(&mut self, slot: Slot, payload: &[u8], flags: u16) {
+        let (number, index) = split_slot(slot);
+        if self.change_page(number, |page| page.replace(index, payload, flags)) {
+            return;
+        }
+        assert!(
+            flags & IS_OUTSIDE == 0,
+            "255 numbers with deadlines fit a page"
+        );
+        let (payload, flags) = self.move_outside(payload, flags);
+        let is_done = self.change_page(number, |page| page.replace(index, &payload, flags));
+        assert!(is_done, "255 numbers with deadlines fit a page");
+    }
+
+    /// Brings the element in a payload outside; the payload and the flags that are left.
+    fn move_outside(&mut self, payload: &[u8], flags: u16) -> (Vec<u8>, u16) {
+        let start = self.pages.at(0).before(flags);
+        let number = self.hold(payload[start..].into());
+        let payload = [&payload[..start], &number.to_le_bytes()].concat();
+        (payload, flags | IS_OUTSIDE)
+    }
+
+    fn hold(&mut self, body: Box<[u8]>) -> u32 {
+        self.held_bytes += body.len();
+        match self.outside_vacant.pop() {
+            Some(number) => {
+                *self.outside.at_mut(number as usize) = Some(body);
+                number
+            }
+            None => {
+                self.outside.push(Some(body));
+                self.outside.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Drops what a live element holds outside, if anything.
+    fn let_go(&mut self, slot: Slot) {
+        let (page, index) = split_slot(slot);
+        let page = self.pages.at(page);
+        if page.flags(index) & IS_OUTSIDE == 0 {
+            return;
+        }
+        let number = &page.body(index)[..NUMBER];
+        let number = u32::from_le_bytes(number.try_into().expect("four bytes"));
+        let body = self.outside.at_mut(number as usize).take();
+        self.held_bytes -= body.expect("its number names an element").len();
+        self.outside_vacant.push(number);
+    }
+
+    /// Gives a live element another value or score; deadline and slot stay.
+    pub fn set_value(&mut self, slot: Slot, value: &[u8]) {
+        let (number, index) = split_slot(slot);
+        let page = self.pages.at(number);
+        let (flags, body) = (page.flags(index), self.body(page, index));
+        let parts = Parts::of(body, 0, self.kind.tail);
+        let start = page.before(flags);
+        if flags & IS_OUTSIDE == 0 && parts.end - parts.tail_at == value.len() {
+            let range = start + parts.tail_at..start + parts.end;
+            self.pages.at_mut(number).payload_mut(index)[range].copy_from_slice(value);
+            return;
+        }
+        let mut payload = Vec::with_capacity(start + parts.member_end + value.len() + 10);
+        payload.extend_from_slice(&page.payload(index)[..start]);
+        let member = &body[parts.member_at..parts.member_end];
+        write_element(&mut payload, member, value, self.kind.tail);
+        self.let_go(slot);
+        let mut flags = flags & HAS_DEADLINE;
+        if payload.len() - start > INLINE_MAX {
+            (payload, flags) = self.move_outside(&payload, flags);
+        }
+        self.put_payload(slot, &payload, flags);
+    }
+
+    /// Adds an element for a member that is not there; where it is now. It and others may be about to
+    /// move.
+    pub fn insert(&mut self, member: &[u8], value: &[u8]) -> Slot {
+        debug_assert!(self.carry.is_none(), "moves are taken at once");
+        let hash = self.hash(member);
+        let mut payload = std::mem::take(&mut self.scratch);
+        payload.clear();
+        write_element(&mut payload, member, value, self.kind.tail);
+        let number = page_of(hash, self.pages.len());
+        let slot = if payload.len() > INLINE_MAX {
+            let (payload, flags) = self.move_outside(&payload, 0);
+            self.place(number, tag_of(hash), &payload, flags)
+        } else {
+            self.place(number, tag_of(hash), &payload, 0)
+        };
+        if payload.capacity() <= 2 * INLINE_MAX {
+            self.scratch = payload;
+        }
+        self.len += 1;
+        if self.len > self.pages.len() * LOAD && self.pages.len() < PAGES_MAX {
+            self.split();
+        }
+        slot
+    }
+
+    /// Puts an element into a page, outside if there is no room.
+    fn place(&mut self, number: usize, tag: u8, payload: &[u8], flags: u16) -> Slot {
+        let inserted = self.change_page(number, |page| page.insert(tag, payload, flags));
+        let index = inserted.unwrap_or_else(|| {
+            let is_inline = flags & IS_OUTSIDE == 0;
+            let (payload, flags) = if is_inline {
+                self.move_outside(payload, flags)
+            } else {
+                (payload.to_vec(), flags)
+            };
+            self.change_page(number, |page| page.insert(tag, &payload, flags))
+                .expect("a page has room for 255 numbers, and no more come together")
+        });
+        slot_of(number, index)
+    }
+
+    /// Adds a page, to which those elements are to go that belong there.
+    fn split(&mut self) {
+        let new = self.pages.len();
+        let old = new - (new + 1).next_power_of_two() / 2;
+        let mask = (new + 1).next_power_of_two() - 1;
+        let page = self.pages.at(old);
+        let goes: Vec<u8> = (0..page.indexes())
+            .rev()
+            .filter(|index| page.tag(*index) != 0)
+            .filter(|index| self.hash_of(slot_of(old, *index)) as usize & mask == new)
+            .map(|index| index as u8)
+            .collect();
+        let sizes = goes.iter().map(|index| page.payload_len(*index as usize));
+        let fresh = Page::new(self.kind, goes.len(), sizes.sum());
+        self.push_page(fresh);
+        let (from, to) = (old, new);
+        self.carry = Some(Carry { from, to, goes });
+    }
+
+    /// The next element that moves: from where to where. One at a time, so that whoever links elements with
+    /// each other can follow. All are taken before the next change.
+    pub fn take_move(&mut self) -> Option<(Slot, Slot)> {
+        let Carry { from, to, goes } = self.carry.as_mut()?;
+        let (from, to) = (*from, *to);
+        let Some(index) = goes.pop() else {
+            self.carry = None;
+            if from + 1 == self.pages.len() {
+                let gone = self.pages.pop().expect("it is the last one");
+                self.held_bytes -= gone.heap_bytes();
+            } else {
+                self.change_page(from, Page::shrink);
+            }
+            return None;
+        };
+        let index = index as usize;
+        let page = self.pages.at(from);
+        let (tag, flags, len) = (page.tag(index), page.flags(index), page.payload_len(index));
+        let mut payload = std::mem::take(&mut self.scratch);
+        payload.clear();
+        payload.extend_from_slice(&page.payload(index)[..len]);
+        let slot = self.place(to, tag, &payload, flags);
+        self.scratch = payload;
+        self.change_page(from, |page| page.remove(index));
+        Some((slot_of(from, index), slot))
+    }
+
+    /// Removes an element. Others may be about to move.
+    pub fn remove(&mut self, slot: Slot) {
+        debug_assert!(self.carry.is_none(), "moves are taken at once");
+        self.let_go(slot);
+        self.deadline_count -= usize::from(self.deadline(slot).is_some());
+        let (number, index) = split_slot(slot);
+        self.change_page(number, |page| page.remove(index));
+        self.len -= 1;
+        let count = self.pages.len();
+        if count > 1 && self.len < count * LOAD_MIN {
+            self.merge();
+        }
+    }
+
+    /// Has the elements of the last page go to the one from which it was split, if they fit there.
+    fn merge(&mut self) {
+        let last = self.pages.len() - 1;
+        let to = last - (last + 1).next_power_of_two() / 2;
+        let (page, other) = (self.pages.at(last), self.pages.at(to));
+        let bytes = page.live_bytes() + other.live_bytes();
+        if page.live() + other.live() > page::INDEX_MAX || bytes > page::MERGED_MAX {
+            return;
+        }
+        let goes: Vec<u8> = (0..page.indexes())
+            .rev()
+            .filter(|index| page.tag(*index) != 0)
+            .map(|index| index as u8)
+            .collect();
+        let from = last;
+        self.carry = Some(Carry { from, to, goes });
+    }
+
+    /// All elements, page by page.
+    pub fn iter(&self) -> impl Iterator<Item = Slot> {
+        (0..self.pages.len()).flat_map(|number| self.iter_page(number))
+    }
+
+    fn iter_page(&self, number: usize) -> impl Iterator<Item = Slot> {
+        let page = self.pages.at(number);
+        (0..page.indexes())
+            .filter(|index| page.tag(*index) != 0)
+            .map(move |index| slot_of(number, index))
+    }
+
+    /// Tells `each` about some elements from a cursor on, whole pages until there are `count`; the next
+    /// cursor, 0 at the end. Every element that is there throughout a scan is told at least once: the
+    /// cursor is a place in the order of the reversed hashes, in which a page is a range, its two halves
+    /// are when it is split, and the two are one when they are merged.
+    pub fn scan(&self, cursor: u64, count: usize, each: &mut dyn FnMut(Slot)) -> u64 {
+        let (mut at, mut told) = (cursor, 0);
+        while told < count.max(1) {
+            let Ok(reversed) = u32::try_from(at) else {
+                return 0;
+            };
+            let number = page_of(u64::from(reversed.reverse_bits()), self.pages.len());
+            for slot in self.iter_page(number) {
+                told += 1;
+                each(slot);
+            }
+            let depth = depth_of(number, self.pages.len());
+            let start = u64::from((number as u32).reverse_bits());
+            at = start + (1 << (32 - depth));
+        }
+        if at >= 1 << 32 { 0 } else { at }
+    }
+
+    /// An element that `is_wanted`, uniformly by the random bits; where few are, `None` if a bounded search
+    /// finds none.
+    pub fn sample_where(&self, random: u64, is_wanted: impl Fn(Slot) -> bool) -> Option<Slot> {
+        if self.len == 0 {
+            return None;
+        }
+        let below =
+            |random: u64, bound: usize| ((u128::from(random) * bound as u128) >> 64) as usize;
+        let mut state = random;
+        for _ in 0..SAMPLE_TRIES {
+            let page = below(state, self.pages.len());
+            // The step of a 64-bit linear congruential generator (Knuth's MMIX constants).
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let slot = slot_of(page, below(state.rotate_left(32), self.indexes_max));
+            state ^= state >> 32;
+            if self.is_live(slot) && is_wanted(slot) {
+                return Some(slot);
+            }
+        }
+        let start = below(state, self.pages.len());
+        let pages = (start..self.pages.len()).chain(0..start);
+        pages
+            .take(SAMPLE_TRIES as usize)
+            .flat_map(|page| self.iter_page(page))
+            .find(|slot| is_wanted(*slot))
+    }
+
+    /// Drops up to so many pages and long elements; true while there are more. Nothing else may be asked
+    /// afterwards.
+    pub fn dismantle(&mut self, steps: u32) -> bool {
+        for _ in 0..steps {
+            if self.outside.pop().is_none() && self.pages.pop().is_none() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Panics when the structure contradicts itself. Walks everything.
+    pub fn check(&self) {
+        assert!(self.carry.is_none());
+        let (mut len, mut bytes, mut deadlines, mut numbers) = (0, 0, 0, 0);
+        for number in 0..self.pages.len() {
+            let page = self.pages.at(number);
+            page.check();
+            bytes += page.heap_bytes();
+            assert!(page.indexes() <= self.indexes_max);
+            for slot in self.iter_page(number) {
+                let hash = self.hash_of(slot);
+                assert_eq!(page_of(hash, self.pages.len()), number);
+                let (_, index) = split_slot(slot);
+                assert_eq!(page.tag(index), tag_of(hash));
+                numbers += usize::from(page.flags(index) & IS_OUTSIDE != 0);
+                deadlines += usize::from(self.deadline(slot).is_some());
+                len += 1;
+            }
+        }
+        let held = (0..self.outside.len()).filter_map(|i| self.outside.at(i).as_ref());
+        let held: Vec<usize> = held.map(|body| body.len()).collect();
+        assert_eq!(held.len(), numbers);
+        assert_eq!(self.outside.len(), numbers + self.outside_vacant.len());
+        bytes += held.iter().sum::<usize>();
+        assert_eq!(
+            (len, deadlines, bytes),
+            (self.len, self.deadline_count, self.held_bytes)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

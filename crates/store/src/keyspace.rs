@@ -83,6 +83,9 @@ impl Shared {
         Scene {
             now,
             limits: &self.limits,
+            hash_key: self.hash_key,
+            expiry: &self.expiry,
+            seed: self.seed,
         }
     }
 

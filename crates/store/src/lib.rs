@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod collection;
+mod element_ttl;
 mod elements;
 mod event;
 mod eviction;

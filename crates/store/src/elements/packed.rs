@@ -25,11 +25,53 @@ const HAS_OWN: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tail {
     /// Nothing: sets, lists.
-    Nothing,
+    Nothing = 0,
     /// A value: hashes.
-    Value,
+    Value = 1,
     /// Eight bytes: sorted sets.
-    Score,
+    Score = 2,
+}
+
+/// Where the parts of an element stand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts {
+    pub member_at: usize,
+    pub member_end: usize,
+    pub tail_at: usize,
+    pub end: usize,
+}
+
+impl Parts {
+    /// Those of the element that begins at a byte, behind its deadline.
+    #[inline(always)]
+    pub fn of(bytes: &[u8], at: usize, tail: Tail) -> Parts {
+        let (len, member_at) = read_length(bytes, at);
+        let member_end = member_at + len;
+        let (tail_at, end) = match tail {
+            Tail::Nothing => (member_end, member_end),
+            Tail::Score => (member_end, member_end + 8),
+            Tail::Value => {
+                let (len, at) = read_length(bytes, member_end);
+                (at, at + len)
+            }
+        };
+        Parts {
+            member_at,
+            member_end,
+            tail_at,
+            end,
+        }
+    }
+}
+
+/// Writes an element without a deadline behind others.
+pub(super) fn write_element(bytes: &mut Vec<u8>, member: &[u8], value: &[u8], tail: Tail) {
+    write_length(bytes, member.len());
+    bytes.extend_from_slice(member);
+    if tail == Tail::Value {
+        write_length(bytes, value.len());
+    }
+    bytes.extend_from_slice(value);
 }
 
 /// See the module text.
@@ -181,22 +223,13 @@ impl Packed {
         } else {
             (None, at)
         };
-        let (len, member_at) = read_length(&self.bytes, start);
-        let member_end = member_at + len;
-        let (tail_at, end) = match self.tail {
-            Tail::Nothing => (member_end, member_end),
-            Tail::Score => (member_end, member_end + 8),
-            Tail::Value => {
-                let (len, at) = read_length(&self.bytes, member_end);
-                (at, at + len)
-            }
-        };
+        let parts = Parts::of(&self.bytes, start, self.tail);
         Some(Element {
             at,
-            end,
+            end: parts.end,
             deadline,
-            member: &self.bytes[member_at..member_end],
-            tail: &self.bytes[tail_at..end],
+            member: &self.bytes[parts.member_at..parts.member_end],
+            tail: &self.bytes[parts.tail_at..parts.end],
         })
     }
 
@@ -226,6 +259,19 @@ impl Packed {
         self.iter().find(|element| element.member == member)
     }
 
+    /// The element of this member, dead or alive, or how many others there are.
+    #[inline]
+    pub fn find_or_count(&self, member: &[u8]) -> Result<Element<'_>, usize> {
+        let mut count = 0;
+        for element in self.iter() {
+            if element.member == member {
+                return Ok(element);
+            }
+            count += 1;
+        }
+        Err(count)
+    }
+
     /// Puts an element before the one at a byte, or at the end, which is [`Packed::end`].
     pub fn insert(&mut self, at: usize, member: &[u8], tail: &[u8]) {
         debug_assert!(at >= self.start() && at <= self.bytes.len());
@@ -241,12 +287,7 @@ impl Packed {
         if self.has_deadlines {
             self.bytes.extend_from_slice(&[0; DEADLINE]);
         }
-        write_length(&mut self.bytes, member.len());
-        self.bytes.extend_from_slice(member);
-        if self.tail == Tail::Value {
-            write_length(&mut self.bytes, tail.len());
-        }
-        self.bytes.extend_from_slice(tail);
+        write_element(&mut self.bytes, member, tail, self.tail);
         debug_assert_eq!(self.bytes.len(), old_len + room);
         self.bytes[at..].rotate_right(room);
     }

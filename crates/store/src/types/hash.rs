@@ -1,77 +1,303 @@
 //! Hashes: fields with values, each with or without a deadline.
 
 use crate::collection::{Collection, Deadlines, Expired, Scene};
+use crate::element_ttl::Members;
 use crate::elements::packed::{Packed, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
 use crate::object::{Object, TAG_HASH, TAG_HASH_TTL};
 use policy::{Budget, Tick};
 
-/// A hash. Methods that read show no field whose deadline has passed.
+/// A hash. No method that reads shows a field whose deadline has passed.
 #[derive(Debug)]
 pub struct Hash {
-    packed: Packed,
+    form: Form,
+}
+
+#[derive(Debug)]
+enum Form {
+    /// Few and short fields, in the order of their coming.
+    Packed(Packed),
+    /// Many.
+    Large(Box<Members>),
 }
 
 impl Hash {
     /// A field's value.
+    #[inline]
     pub fn get(&self, field: &[u8], scene: &Scene<'_>) -> Option<&[u8]> {
-        let element = self.packed.find(field)?;
-        element.is_live(scene.now).then_some(element.tail)
+        match &self.form {
+            Form::Packed(packed) => {
+                let element = packed.find(field)?;
+                element.is_live(scene.now).then_some(element.tail)
+            }
+            Form::Large(members) => {
+                let slot = members.find_live(field, scene.now)?;
+                Some(members.elements().value(slot))
+            }
+        }
     }
 
     /// Gives a field a value and no deadline; whether the field is new.
     pub fn set(&mut self, field: &[u8], value: &[u8], scene: &Scene<'_>) -> bool {
-        match self.packed.find(field) {
-            Some(element) => {
-                let (at, is_new) = (element.at, !element.is_live(scene.now));
-                if element.deadline.is_some() {
-                    self.packed.set_deadline(at, None);
+        let is_new = self.put(field, value, scene);
+        if !is_new {
+            self.persist(field, scene);
+        }
+        is_new
+    }
+
+    /// Gives a field a value; whether the field is new. Its deadline stays.
+    pub fn set_keeping(&mut self, field: &[u8], value: &[u8], scene: &Scene<'_>) -> bool {
+        self.put(field, value, scene)
+    }
+
+    /// Gives a field a value; whether it is new. A dead one that is still there comes anew, without a
+    /// deadline.
+    fn put(&mut self, field: &[u8], value: &[u8], scene: &Scene<'_>) -> bool {
+        let is_long = |bytes: &[u8]| bytes.len() as i64 > scene.limits.hash_value();
+        if is_long(field) || is_long(value) {
+            self.spread(scene);
+        }
+        if let Form::Packed(packed) = &mut self.form {
+            match packed.find_or_count(field) {
+                Ok(element) => {
+                    let (at, is_dead) = (element.at, !element.is_live(scene.now));
+                    packed.set_tail(at, value);
+                    if is_dead {
+                        packed.set_deadline(at, None);
+                        packed.settle();
+                    }
+                    return is_dead;
                 }
-                self.packed.set_tail(at, value);
-                self.packed.settle();
-                is_new
+                Err(count) if (count as i64) < scene.limits.hash_entries() => {
+                    packed.push(field, value);
+                    return true;
+                }
+                Err(_) => {}
             }
-            None => {
-                self.packed.push(field, value);
-                true
+        }
+        let members = self.spread(scene);
+        let Some(slot) = members.elements().find(field) else {
+            members.insert(field, value, scene, &mut ());
+            return true;
+        };
+        members.set_value(slot, value);
+        let is_dead = !members.is_live(slot, scene.now);
+        if is_dead {
+            members.set_deadline(slot, None, scene);
+        }
+        is_dead
+    }
+
+    /// Gives it the form for many fields.
+    fn spread(&mut self, scene: &Scene<'_>) -> &mut Members {
+        if let Form::Packed(packed) = &self.form {
+            let members = Members::unpack(Tail::Value, packed, scene);
+            self.form = Form::Large(Box::new(members));
+        }
+        match &mut self.form {
+            Form::Large(members) => members,
+            Form::Packed(_) => unreachable!("it has been spread"),
+        }
+    }
+
+    /// Removes a field; whether it was there. A dead one stays for those who take the dead away and
+    /// tell of it.
+    pub fn remove(&mut self, field: &[u8], scene: &Scene<'_>) -> bool {
+        match &mut self.form {
+            Form::Packed(packed) => {
+                let found = packed.find(field).filter(|e| e.is_live(scene.now));
+                let Some(at) = found.map(|element| element.at) else {
+                    return false;
+                };
+                packed.remove(at);
+                packed.settle();
+            }
+            Form::Large(members) => {
+                let Some(slot) = members.find_live(field, scene.now) else {
+                    return false;
+                };
+                members.remove(slot, scene.now, &mut ());
+            }
+        }
+        true
+    }
+
+    /// `None`: no such field; `Some(None)`: it has no deadline.
+    #[inline]
+    pub fn deadline(&self, field: &[u8], scene: &Scene<'_>) -> Option<Option<Tick>> {
+        match &self.form {
+            Form::Packed(packed) => {
+                let element = packed.find(field)?;
+                element.is_live(scene.now).then_some(element.deadline)
+            }
+            Form::Large(members) => {
+                let slot = members.find_live(field, scene.now)?;
+                Some(members.elements().deadline(slot))
             }
         }
     }
 
-    /// Removes a field; whether it was there.
-    pub fn remove(&mut self, field: &[u8], scene: &Scene<'_>) -> bool {
-        // A dead one stays for those who take the dead away and tell of it.
-        let found = self.packed.find(field).filter(|e| e.is_live(scene.now));
-        let Some(at) = found.map(|element| element.at) else {
-            return false;
-        };
-        self.packed.remove(at);
-        self.packed.settle();
+    /// Gives a field another deadline, or takes it; false when there is no such field.
+    pub fn set_deadline(
+        &mut self,
+        field: &[u8],
+        deadline: Option<Tick>,
+        scene: &Scene<'_>,
+    ) -> bool {
+        let deadline = deadline.map(|deadline| deadline.min(Tick::MAX));
+        match &mut self.form {
+            Form::Packed(packed) => {
+                let found = packed.find(field).filter(|e| e.is_live(scene.now));
+                let Some((at, old)) = found.map(|e| (e.at, e.deadline)) else {
+                    return false;
+                };
+                packed.set_deadline(at, deadline);
+                if old.is_some() && deadline.is_none() {
+                    packed.settle();
+                }
+            }
+            Form::Large(members) => {
+                let Some(slot) = members.find_live(field, scene.now) else {
+                    return false;
+                };
+                members.set_deadline(slot, deadline, scene);
+            }
+        }
         true
+    }
+
+    /// Takes a live field's deadline, if it has one.
+    fn persist(&mut self, field: &[u8], scene: &Scene<'_>) {
+        let has_deadlines = match &self.form {
+            Form::Packed(packed) => packed.has_deadlines(),
+            Form::Large(members) => members.deadlines().is_some(),
+        };
+        if has_deadlines {
+            self.set_deadline(field, None, scene);
+        }
     }
 
     /// How many fields there are.
     pub fn len(&self, scene: &Scene<'_>) -> usize {
-        self.packed.len(scene.now)
+        match &self.form {
+            Form::Packed(packed) => packed.len(scene.now),
+            Form::Large(members) => members.len(scene.now),
+        }
     }
 
     /// Whether there is none.
     pub fn is_empty(&self, scene: &Scene<'_>) -> bool {
-        self.packed.live(scene.now).next().is_none()
-    }
-
-    /// Tells all fields and their values.
-    pub fn each(&self, scene: &Scene<'_>, mut each: impl FnMut(&[u8], &[u8])) {
-        for element in self.packed.live(scene.now) {
-            each(element.member, element.tail);
+        match &self.form {
+            Form::Packed(packed) => packed.live(scene.now).next().is_none(),
+            Form::Large(members) => members.live(scene.now).next().is_none(),
         }
     }
 
-    /// Whether it is packed.
-    pub fn is_packed(&self) -> bool {
-        true
+    /// Tells all fields, their values and deadlines.
+    pub fn each(&self, scene: &Scene<'_>, mut each: impl FnMut(&[u8], &[u8], Option<Tick>)) {
+        match &self.form {
+            Form::Packed(packed) => packed
+                .live(scene.now)
+                .for_each(|e| each(e.member, e.tail, e.deadline)),
+            Form::Large(members) => {
+                let elements = members.elements();
+                members.live(scene.now).for_each(|slot| {
+                    let (field, value) = elements.element(slot);
+                    each(field, value, elements.deadline(slot));
+                });
+            }
+        }
     }
+
+    /// Tells some fields and values from a cursor on, about `count`, and all when they are few; the next
+    /// cursor, 0 at the end. A field that is there throughout is told at least once.
+    pub fn scan(
+        &self,
+        cursor: u64,
+        count: usize,
+        scene: &Scene<'_>,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> u64 {
+        match &self.form {
+            Form::Packed(packed) => {
+                packed.live(scene.now).for_each(|e| each(e.member, e.tail));
+                0
+            }
+            Form::Large(members) => {
+                let elements = members.elements();
+                elements.scan(cursor, count, &mut |slot| {
+                    if members.is_live(slot, scene.now) {
+                        let (field, value) = elements.element(slot);
+                        each(field, value);
+                    }
+                })
+            }
+        }
+    }
+
+    /// Tells up to `count` different fields with their values, chosen uniformly by chance.
+    pub fn sample(
+        &self,
+        count: usize,
+        scene: &Scene<'_>,
+        random: &mut dyn FnMut() -> u64,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) {
+        match &self.form {
+            Form::Packed(packed) => {
+                let mut all: Vec<_> = packed.live(scene.now).collect();
+                let count = count.min(all.len());
+                // The first steps of a Fisher-Yates shuffle, where not all are asked for.
+                for at in 0..count {
+                    if count < all.len() {
+                        let other = at + below(random(), all.len() - at);
+                        all.swap(at, other);
+                    }
+                    each(all[at].member, all[at].tail);
+                }
+            }
+            Form::Large(members) => {
+                let tell = &mut |slot| {
+                    let (field, value) = members.elements().element(slot);
+                    each(field, value);
+                };
+                members.sample(count, scene.now, random, tell);
+            }
+        }
+    }
+
+    /// Tells `count` fields with their values, each chosen uniformly by chance; none if there are none.
+    pub fn draw(
+        &self,
+        count: usize,
+        scene: &Scene<'_>,
+        random: &mut dyn FnMut() -> u64,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) {
+        match &self.form {
+            Form::Packed(packed) => {
+                let all: Vec<_> = packed.live(scene.now).collect();
+                for _ in 0..if all.is_empty() { 0 } else { count } {
+                    let element = &all[below(random(), all.len())];
+                    each(element.member, element.tail);
+                }
+            }
+            Form::Large(members) => {
+                let tell = &mut |slot| {
+                    let (field, value) = members.elements().element(slot);
+                    each(field, value);
+                };
+                members.draw(count, scene.now, random, tell);
+            }
+        }
+    }
+}
+
+/// A number below `end` from 64 random bits.
+fn below(random: u64, end: usize) -> usize {
+    ((u128::from(random) * end as u128) >> 64) as usize
 }
 
 impl Collection for Hash {
@@ -80,7 +306,7 @@ impl Collection for Hash {
 
     fn new() -> Self {
         Hash {
-            packed: Packed::new(Tail::Value),
+            form: Form::Packed(Packed::new(Tail::Value)),
         }
     }
 
@@ -104,53 +330,99 @@ impl Collection for Hash {
 
     fn unpack(tag: u8, bytes: Vec<u8>) -> Self {
         let packed = Packed::from_bytes(Tail::Value, tag == TAG_HASH_TTL, bytes);
-        Hash { packed }
+        Hash {
+            form: Form::Packed(packed),
+        }
     }
 
     fn inline(&self) -> Option<(u8, &[u8])> {
-        let tag = if self.packed.has_deadlines() {
+        let Form::Packed(packed) = &self.form else {
+            return None;
+        };
+        let tag = if packed.has_deadlines() {
             TAG_HASH_TTL
         } else {
             TAG_HASH
         };
-        Some((tag, self.packed.bytes()))
+        Some((tag, packed.bytes()))
     }
 
     fn into_bytes(self) -> Vec<u8> {
-        self.packed.into_bytes()
-    }
-
-    fn duplicate(&self, _scene: &Scene<'_>) -> Self {
-        Hash {
-            packed: self.packed.clone(),
+        match self.form {
+            Form::Packed(packed) => packed.into_bytes(),
+            Form::Large(_) => Vec::new(),
         }
     }
 
+    fn duplicate(&self, scene: &Scene<'_>) -> Self {
+        let form = match &self.form {
+            Form::Packed(packed) => Form::Packed(packed.clone()),
+            Form::Large(members) => Form::Large(Box::new(members.duplicate(scene))),
+        };
+        Hash { form }
+    }
+
     fn trim(&mut self) {
-        self.packed.trim();
+        if let Form::Packed(packed) = &mut self.form {
+            packed.trim();
+        }
     }
 
     fn is_void(&self) -> bool {
-        self.packed.is_empty()
+        match &self.form {
+            Form::Packed(packed) => packed.is_empty(),
+            Form::Large(members) => members.is_void(),
+        }
     }
 
     fn is_dead(&self, now: Tick) -> bool {
-        self.packed.live(now).next().is_none()
+        match &self.form {
+            Form::Packed(packed) => packed.live(now).next().is_none(),
+            Form::Large(members) => members.is_dead(now),
+        }
     }
 
     fn heap_bytes(&self) -> usize {
-        self.packed.heap_bytes()
+        match &self.form {
+            Form::Packed(packed) => packed.heap_bytes(),
+            Form::Large(members) => size_of::<Members>() + members.heap_bytes(),
+        }
     }
 
     fn deadlines(&self) -> Option<Deadlines> {
-        self.packed.deadlines()
+        match &self.form {
+            Form::Packed(packed) => packed.deadlines(),
+            Form::Large(members) => members.deadlines(),
+        }
     }
 
     fn set_own(&mut self, own: Option<Tick>) {
-        self.packed.set_own(own);
+        match &mut self.form {
+            Form::Packed(packed) => packed.set_own(own),
+            Form::Large(members) => members.set_own(own),
+        }
     }
 
     fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
-        self.packed.purge(now, budget, expired);
+        match &mut self.form {
+            Form::Packed(packed) => packed.purge(now, budget, expired),
+            Form::Large(members) => members.purge(now, budget, expired, &mut ()),
+        }
+    }
+
+    fn dismantle(&mut self, steps: u32) -> bool {
+        match &mut self.form {
+            Form::Packed(_) => false,
+            Form::Large(members) => members.dismantle(steps),
+        }
+    }
+
+    fn check(&self) {
+        if let Form::Large(members) = &self.form {
+            members.check();
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -196,9 +196,9 @@ proptest! {
                 now.0 += ms;
             } else {
                 let limits = &limits;
-                apply(&mut set, &mut model, op, &Scene { now, limits });
+                apply(&mut set, &mut model, op, &Scene::of(now, limits));
             }
-            compare(&set, &model, &Scene { now, limits: &limits });
+            compare(&set, &model, &Scene::of(now, &limits));
         }
     }
 
@@ -208,7 +208,7 @@ proptest! {
             prop::option::of(prop::collection::btree_set(member(), 0..12)), 1..4),
     ) {
         let limits = Limits::default();
-        let scene = Scene { now: Tick(5), limits: &limits };
+        let scene = Scene::of(Tick(5), &limits);
         let made: Vec<Option<Set>> = sets.iter().map(|set| {
             let set = set.as_ref()?;
             Some(Set::collect(&scene, |add| set.iter().for_each(|member| add(member))))
@@ -231,10 +231,7 @@ proptest! {
 #[test]
 fn every_choice_is_about_as_likely() {
     let limits = Limits::default();
-    let scene = Scene {
-        now: Tick(5),
-        limits: &limits,
-    };
+    let scene = Scene::of(Tick(5), &limits);
     let set = Set::collect(&scene, |add| {
         for number in 0..10 {
             add(number.to_string().as_bytes());

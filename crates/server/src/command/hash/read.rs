@@ -50,7 +50,7 @@ pub fn hgetall(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let reply = &mut ctx.reply;
     let found = ctx.view.read_hash(&key, |hash, scene| {
         reply.map(hash.len(scene));
-        hash.each(scene, |field, value| {
+        hash.each(scene, |field, value, _| {
             reply.bulk(field);
             reply.bulk(value);
         });
@@ -81,7 +81,7 @@ fn list(
     let reply = &mut ctx.reply;
     let found = ctx.view.read_hash(&key, |hash, scene| {
         reply.array(hash.len(scene));
-        hash.each(scene, |field, value| reply.bulk(pick(field, value)));
+        hash.each(scene, |field, value, _| reply.bulk(pick(field, value)));
     })?;
     if found.is_none() {
         ctx.reply.array(0);

@@ -162,10 +162,7 @@ fn check_limit(list: &List, scene: &Scene<'_>) {
 
 fn with_scene(run: impl FnOnce(&Scene<'_>)) {
     let limits = Limits::default();
-    run(&Scene {
-        now: Tick(1),
-        limits: &limits,
-    });
+    run(&Scene::of(Tick(1), &limits));
 }
 
 proptest! {

@@ -1,0 +1,455 @@
+//! Many elements, each with or without a deadline: the one mechanism behind the times of hash fields, set
+//! members and members of sorted sets.
+//!
+//! The first deadline makes an index of its own, of the kind that the keyspace uses for its keys. What
+//! that index wants next is what the key's entry is filed under in the keyspace's index: an index of
+//! indexes. So a dead element is met when its time comes, by the same cycle and under the same budget as a
+//! dead key; and a command that comes first removes what is due before it looks.
+//!
+//! When all elements are dead at once, by the latest deadline ever given, the collection is given up as a
+//! whole: the background takes it apart.
+
+use crate::collection::{Deadlines, Expired, Scene};
+use crate::elements::Elements;
+use crate::elements::packed::{Packed, Tail};
+use policy::expire::any::AnyExpiry;
+use policy::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
+use std::collections::HashSet;
+
+/// What goes along with elements, in a structure of its own: the order of a sorted set. `()` where there
+/// is nothing.
+pub(crate) trait Follower {
+    /// A live element is about to leave.
+    fn leaves(&mut self, elements: &Elements, slot: Slot);
+    /// An element has another name now.
+    fn moved(&mut self, elements: &Elements, from: Slot, to: Slot);
+}
+
+impl Follower for () {
+    fn leaves(&mut self, _elements: &Elements, _slot: Slot) {}
+    fn moved(&mut self, _elements: &Elements, _from: Slot, _to: Slot) {}
+}
+
+/// See the module text.
+#[derive(Debug)]
+pub(crate) struct Members {
+    elements: Elements,
+    times: Option<Box<Times>>,
+    /// All are dead and given up.
+    is_void: bool,
+}
+
+struct Times {
+    index: AnyExpiry,
+    /// The key's own deadline.
+    own: Option<Tick>,
+    /// No element has a later deadline.
+    latest: Tick,
+    /// The last instant at which the index worked.
+    seen: Tick,
+}
+
+impl std::fmt::Debug for Times {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Times")
+            .field("index", &self.index.name())
+            .field("own", &self.own)
+            .field("latest", &self.latest)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The elements as the index of their deadlines sees them.
+struct TimeCells<'a> {
+    elements: &'a mut Elements,
+    now: Tick,
+}
+
+impl Facts for TimeCells<'_> {
+    fn now(&self) -> Tick {
+        self.now
+    }
+    fn requests(&self) -> u64 {
+        0
+    }
+    #[inline]
+    fn is_live(&self, slot: Slot) -> bool {
+        self.elements.is_live(slot)
+    }
+    fn weight(&self, _slot: Slot) -> u32 {
+        1
+    }
+    fn key_hash(&self, slot: Slot) -> u64 {
+        self.elements.hash_of(slot)
+    }
+    #[inline]
+    fn deadline(&self, slot: Slot) -> Option<Tick> {
+        if !self.elements.is_live(slot) {
+            return None;
+        }
+        self.elements.deadline(slot)
+    }
+    fn len(&self) -> usize {
+        self.elements.deadline_count()
+    }
+    fn sample(&self, random: u64) -> Option<Slot> {
+        let has_deadline = |slot| self.elements.deadline(slot).is_some();
+        self.elements.sample_where(random, has_deadline)
+    }
+}
+
+impl Cells<u64> for TimeCells<'_> {
+    #[inline]
+    fn get(&self, slot: Slot) -> u64 {
+        self.elements.link(slot)
+    }
+    #[inline]
+    fn set(&mut self, slot: Slot, link: u64) {
+        self.elements.set_link(slot, link);
+    }
+}
+
+impl Members {
+    /// No elements.
+    pub fn new(tail: Tail, scene: &Scene<'_>) -> Members {
+        Members {
+            elements: Elements::new(tail, scene.hash_key, scene.expiry.link_bits()),
+            times: None,
+            is_void: false,
+        }
+    }
+
+    /// The elements of a packed collection.
+    pub fn unpack(tail: Tail, packed: &Packed, scene: &Scene<'_>) -> Members {
+        let mut members = Members::new(tail, scene);
+        for element in packed.iter() {
+            let slot = members.insert(element.member, element.tail, scene, &mut ());
+            if element.deadline.is_some() {
+                members.set_deadline(slot, element.deadline, scene);
+            }
+        }
+        members.set_own(packed.own());
+        members
+    }
+
+    /// The elements, dead ones too.
+    pub fn elements(&self) -> &Elements {
+        &self.elements
+    }
+
+    /// Whether none is left, dead or alive.
+    pub fn is_void(&self) -> bool {
+        self.is_void || self.elements.len() == 0
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let times = self
+            .times
+            .as_ref()
+            .map_or(0, |times| size_of::<Times>() + times.index.heap_bytes());
+        self.elements.heap_bytes() + times
+    }
+
+    /// Whether an element's deadline has not passed.
+    #[inline]
+    pub fn is_live(&self, slot: Slot, now: Tick) -> bool {
+        self.times.is_none()
+            || self
+                .elements
+                .deadline(slot)
+                .is_none_or(|deadline| now <= deadline)
+    }
+
+    /// The slot of a live member.
+    #[inline]
+    pub fn find_live(&self, member: &[u8], now: Tick) -> Option<Slot> {
+        let slot = self.elements.find(member)?;
+        self.is_live(slot, now).then_some(slot)
+    }
+
+    /// How many live. Exact; counts only while some are dead and not yet gone.
+    pub fn len(&self, now: Tick) -> usize {
+        if self.is_void {
+            return 0;
+        }
+        let has_dead = |times: &Times| times.index.backlog(now) > 0;
+        if !self.times.as_deref().is_some_and(has_dead) {
+            return self.elements.len();
+        }
+        self.live(now).count()
+    }
+
+    /// The live elements, page by page.
+    pub fn live(&self, now: Tick) -> impl Iterator<Item = Slot> {
+        let slots = self.elements.iter();
+        slots.filter(move |slot| !self.is_void && self.is_live(*slot, now))
+    }
+
+    /// Whether none lives, as far as the latest deadline tells.
+    pub fn is_dead(&self, now: Tick) -> bool {
+        let is_over =
+            |times: &Times| times.index.len() == self.elements.len() && now > times.latest;
+        self.is_void() || self.times.as_deref().is_some_and(is_over)
+    }
+
+    /// A live element, uniformly by chance; `None` when there is none.
+    fn pick(&self, now: Tick, random: u64) -> Option<Slot> {
+        let is_live = |slot| self.is_live(slot, now);
+        let found = self.elements.sample_where(random, is_live);
+        // Where nearly all are dead and wait to go.
+        found.or_else(|| self.live(now).next())
+    }
+
+    /// Tells up to `count` different live elements, chosen uniformly by chance; all if there are no more.
+    pub fn sample(
+        &self,
+        count: usize,
+        now: Tick,
+        random: &mut dyn FnMut() -> u64,
+        each: &mut dyn FnMut(Slot),
+    ) {
+        let len = self.len(now);
+        if count >= len {
+            return self.live(now).for_each(each);
+        }
+        if count * 4 < len {
+            let mut told = HashSet::with_capacity(count);
+            while told.len() < count {
+                match self.pick(now, random()) {
+                    Some(slot) if told.insert(slot) => each(slot),
+                    Some(_) => {}
+                    None => return,
+                }
+            }
+            return;
+        }
+        // The first steps of a Fisher-Yates shuffle.
+        let mut slots: Vec<Slot> = self.live(now).collect();
+        for at in 0..count {
+            let other = at + ((u128::from(random()) * (len - at) as u128) >> 64) as usize;
+            slots.swap(at, other);
+            each(slots[at]);
+        }
+    }
+
+    /// Tells `count` live elements, each chosen uniformly by chance; none if there are none.
+    pub fn draw(
+        &self,
+        count: usize,
+        now: Tick,
+        random: &mut dyn FnMut() -> u64,
+        each: &mut dyn FnMut(Slot),
+    ) {
+        for _ in 0..count {
+            match self.pick(now, random()) {
+                Some(slot) => each(slot),
+                None => return,
+            }
+        }
+    }
+
+    /// Adds an element for a member that is not there, dead or alive.
+    pub fn insert(
+        &mut self,
+        member: &[u8],
+        value: &[u8],
+        scene: &Scene<'_>,
+        follower: &mut impl Follower,
+    ) -> Slot {
+        let slot = self.elements.insert(member, value);
+        self.tell_moves(scene.now, Some(slot), follower)
+            .unwrap_or(slot)
+    }
+
+    /// Gives an element another value or score; its deadline stays.
+    pub fn set_value(&mut self, slot: Slot, value: &[u8]) {
+        self.elements.set_value(slot, value);
+    }
+
+    /// Removes an element, dead or alive.
+    pub fn remove(&mut self, slot: Slot, now: Tick, follower: &mut impl Follower) {
+        if self.elements.deadline(slot).is_some()
+            && let Some(times) = &mut self.times
+        {
+            let elements = &mut self.elements;
+            times.index.remove(&mut TimeCells { elements, now }, slot);
+        }
+        self.take_out(slot, now, follower);
+    }
+
+    /// Removes an element that its index does not hold any more.
+    fn take_out(&mut self, slot: Slot, now: Tick, follower: &mut impl Follower) {
+        follower.leaves(&self.elements, slot);
+        self.elements.remove(slot);
+        self.tell_moves(now, None, follower);
+        self.settle();
+    }
+
+    /// Has moved what is to move; where the one went that nobody knows yet.
+    fn tell_moves(
+        &mut self,
+        now: Tick,
+        unknown: Option<Slot>,
+        follower: &mut impl Follower,
+    ) -> Option<Slot> {
+        let mut known = None;
+        while let Some((from, to)) = self.elements.take_move() {
+            if unknown == Some(from) {
+                known = Some(to);
+                continue;
+            }
+            follower.moved(&self.elements, from, to);
+            if self.elements.deadline(to).is_some()
+                && let Some(times) = &mut self.times
+            {
+                let elements = &mut self.elements;
+                times
+                    .index
+                    .moved(&mut TimeCells { elements, now }, from, to);
+            }
+        }
+        known
+    }
+
+    /// Gives the index back when no element has a deadline.
+    fn settle(&mut self) {
+        if self.times.is_some() && self.elements.deadline_count() == 0 {
+            self.times = None;
+        }
+    }
+
+    /// Gives an element a deadline, another one, or takes it.
+    pub fn set_deadline(&mut self, slot: Slot, deadline: Option<Tick>, scene: &Scene<'_>) {
+        let old = self.elements.deadline(slot);
+        if old == deadline {
+            return;
+        }
+        let times = self.times.get_or_insert_with(|| Times::new(scene));
+        let (elements, now) = (&mut self.elements, scene.now);
+        let Some(deadline) = deadline else {
+            times.index.remove(&mut TimeCells { elements, now }, slot);
+            self.elements.set_deadline(slot, None);
+            return self.settle();
+        };
+        times.latest = times.latest.max(deadline);
+        elements.set_deadline(slot, Some(deadline));
+        let cells = &mut TimeCells { elements, now };
+        match old {
+            Some(old) => times.index.update(cells, slot, old),
+            None => times.index.insert(cells, slot),
+        }
+    }
+
+    /// The key's own deadline and what the index wants next, when elements have deadlines.
+    pub fn deadlines(&self) -> Option<Deadlines> {
+        let times = self.times.as_deref()?;
+        // The index tells the first instant after a deadline; one that never calls has its elements
+        // removed when they are met, and the whole when all are dead.
+        let nearest = times
+            .index
+            .next_due()
+            .map_or(times.latest, |due| Tick(due.0.saturating_sub(1)));
+        Some(Deadlines {
+            own: times.own,
+            nearest: Some(nearest),
+        })
+    }
+
+    /// Keeps the key's own deadline; only while elements have some.
+    pub fn set_own(&mut self, own: Option<Tick>) {
+        if let Some(times) = &mut self.times {
+            times.own = own;
+        }
+    }
+
+    /// Removes dead elements, a step of the budget each, or all at once when none lives.
+    pub fn purge(
+        &mut self,
+        now: Tick,
+        budget: &mut Budget,
+        expired: Expired<'_>,
+        follower: &mut impl Follower,
+    ) {
+        if self.is_dead(now) {
+            if let Some(times) = &self.times {
+                expired(times.latest, self.elements.len() as u32);
+            }
+            self.is_void = true;
+            return;
+        }
+        while let Some(times) = &mut self.times {
+            if now < times.seen {
+                times.index.clock_went_back(now);
+            }
+            times.seen = now;
+            let elements = &mut self.elements;
+            let cells = &mut TimeCells { elements, now };
+            match times.index.pop_expired(cells, now, budget) {
+                Due::Slot(slot) => {
+                    expired(self.elements.deadline(slot).expect("it expired"), 1);
+                    self.take_out(slot, now, follower);
+                }
+                Due::Again | Due::Nothing => return,
+            }
+        }
+    }
+
+    /// Another one with the same elements and deadlines, but for the key's own.
+    pub fn duplicate(&self, scene: &Scene<'_>) -> Members {
+        let mut elements = self.elements.clone();
+        let times = self.times.as_deref().map(|old| {
+            let mut times = Times::new(scene);
+            times.latest = old.latest;
+            let slots: Vec<Slot> = elements.iter().collect();
+            for slot in slots {
+                if elements.deadline(slot).is_some() {
+                    elements.set_link(slot, 0);
+                    let (elements, now) = (&mut elements, scene.now);
+                    times.index.insert(&mut TimeCells { elements, now }, slot);
+                }
+            }
+            times
+        });
+        Members {
+            elements,
+            times,
+            is_void: self.is_void,
+        }
+    }
+
+    /// Drops about so many of its parts; true while there are more.
+    pub fn dismantle(&mut self, steps: u32) -> bool {
+        self.elements.dismantle(steps)
+    }
+
+    /// Panics when it contradicts itself.
+    pub fn check(&self) {
+        self.elements.check();
+        let index_len = self.times.as_ref().map_or(0, |times| times.index.len());
+        assert_eq!(index_len, self.elements.deadline_count());
+        assert_eq!(self.times.is_some(), index_len > 0);
+        if let Some(times) = &self.times {
+            let latest = self
+                .elements
+                .iter()
+                .filter_map(|slot| self.elements.deadline(slot))
+                .max();
+            assert!(latest.is_some_and(|latest| latest <= times.latest));
+            let elements = &mut self.elements.clone();
+            let now = times.seen;
+            times.index.check(&TimeCells { elements, now });
+        }
+    }
+}
+
+impl Times {
+    fn new(scene: &Scene<'_>) -> Box<Times> {
+        Box::new(Times {
+            index: AnyExpiry::new(scene.now, scene.expiry, scene.seed),
+            own: None,
+            latest: Tick(0),
+            seen: scene.now,
+        })
+    }
+}

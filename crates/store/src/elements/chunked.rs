@@ -1,0 +1,100 @@
+//! A growing array in chunks: no call copies more than one chunk, as a doubling vector would.
+
+/// Items in a chunk: what is copied when the last one grows is at most 16 KiB of page handles.
+const CHUNK: usize = 1024;
+/// How many items the last chunk grows by, at the least and at the most.
+const GROWTH: (usize, usize) = (4, 64);
+
+/// See the module text.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunked<T> {
+    chunks: Vec<Vec<T>>,
+}
+
+impl<T> Default for Chunked<T> {
+    fn default() -> Self {
+        Chunked { chunks: Vec::new() }
+    }
+}
+
+impl<T> Chunked<T> {
+    /// How many items it holds.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self.chunks.last() {
+            Some(last) => (self.chunks.len() - 1) * CHUNK + last.len(),
+            None => 0,
+        }
+    }
+
+    /// The item at an index that is below [`Chunked::len`].
+    #[inline]
+    pub fn at(&self, index: usize) -> &T {
+        &self.chunks[index / CHUNK][index % CHUNK]
+    }
+
+    /// The item at an index; `None` behind the last one.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&T> {
+        self.chunks.get(index / CHUNK)?.get(index % CHUNK)
+    }
+
+    /// The item at an index, to be changed.
+    #[inline]
+    pub fn at_mut(&mut self, index: usize) -> &mut T {
+        &mut self.chunks[index / CHUNK][index % CHUNK]
+    }
+
+    /// Appends an item.
+    pub fn push(&mut self, item: T) {
+        if self.chunks.last().is_none_or(|last| last.len() == CHUNK) {
+            self.chunks.push(Vec::new());
+        }
+        let last = self.chunks.last_mut().expect("there is one");
+        if last.len() == last.capacity() {
+            let growth = (last.len() / 4).clamp(GROWTH.0, GROWTH.1);
+            last.reserve_exact(growth.min(CHUNK - last.len()));
+        }
+        last.push(item);
+    }
+
+    /// Takes the last item.
+    pub fn pop(&mut self) -> Option<T> {
+        let last = self.chunks.last_mut()?;
+        let item = last.pop();
+        if last.is_empty() {
+            self.chunks.pop();
+        }
+        item
+    }
+
+    /// Bytes of the array itself, without what its items hold.
+    pub fn heap_bytes(&self) -> usize {
+        let last = self.chunks.last().map_or(0, Vec::capacity);
+        let full = self.chunks.len().saturating_sub(1) * CHUNK;
+        (full + last) * size_of::<T>() + self.chunks.capacity() * size_of::<Vec<T>>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_stay_where_they_are() {
+        let mut items = Chunked::default();
+        for i in 0..3000usize {
+            assert_eq!(items.len(), i);
+            items.push(i);
+        }
+        assert!((0..3000).all(|i| *items.at(i) == i));
+        assert_eq!((items.get(2999), items.get(3000)), (Some(&2999), None));
+        assert!(items.heap_bytes() < 3072 * 8 + 200);
+        *items.at_mut(1024) = 7;
+        assert_eq!(*items.at(1024), 7);
+        for i in (0..3000usize).rev() {
+            assert!(items.pop().is_some_and(|item| item == i || i == 1024));
+        }
+        assert_eq!((items.len(), items.pop()), (0, None));
+    }
+}
