@@ -32,6 +32,7 @@ commands on keys; the rows there are put to a redis-server as well, but for thos
 - `SADD` of a member that is there leaves its deadline alone, `SMOVE` and the storing commands leave deadlines behind, `COPY` and
   `RENAME` take them along. A member's deadline in the past says `sexpired`.
 - `TTL` and `PTTL` take a member of a collection as well, as in KeyDB.
+- `ZADD` of a member that is there takes its deadline, unless a condition spares the member; `ZINCRBY` and `ZADD … INCR` leave it.
 - Scores are never −0, and printed with the shortest text that reads back the same, by `ZSCAN` too. Intervals and scores take
   decimal notation only.
 - `SRANDMEMBER` and `ZRANDMEMBER` repeat members at most 2^24 times in one reply.

@@ -6,7 +6,7 @@
 pub mod family;
 pub mod member;
 
-use store::{Class, Edited, Key, Kind, Scene, Set, Tick, View, WrongType};
+use store::{Class, Edited, Key, Kind, Scene, Set, SortedSet, Tick, View, WrongType};
 
 /// The words that differ from type to type.
 pub struct Words {
@@ -125,4 +125,11 @@ timed!(
     read_set,
     edit_set,
     words!("Member", "members", "MEMBERS", "s")
+);
+
+timed!(
+    SortedSet,
+    read_sorted_set,
+    edit_sorted_set,
+    words!("Member", "members", "MEMBERS", "z")
 );

@@ -12,6 +12,8 @@ mod reply;
 mod result;
 mod scan;
 
+use super::element_ttl::family;
+use super::lifetime::{Base, Unit};
 use super::refusal::{Refusal, settle};
 use super::{Ctx, Keys, Spec, flag};
 use store::{Class, Key, Scene, SortedSet};
@@ -97,6 +99,48 @@ pub const TABLE: &[Spec] = &[
         run: |ctx, args| settle(ctx, args, combine::zdiffstore),
     },
     Spec {
+        name: "zexpire",
+        arity: -6,
+        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "mayfly",
+        summary: "Lets members expire after so many seconds.",
+        run: |ctx, args| {
+            settle(ctx, args, |ctx, args| {
+                family::expire::<SortedSet>(ctx, args, Unit::Seconds, Base::Now, "zexpire")
+            })
+        },
+    },
+    Spec {
+        name: "zexpireat",
+        arity: -6,
+        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "mayfly",
+        summary: "Lets members expire at a Unix time in seconds.",
+        run: |ctx, args| {
+            settle(ctx, args, |ctx, args| {
+                family::expire::<SortedSet>(ctx, args, Unit::Seconds, Base::Epoch, "zexpireat")
+            })
+        },
+    },
+    Spec {
+        name: "zexpiretime",
+        arity: -5,
+        flags: flag::READONLY | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "mayfly",
+        summary: "Tells when members expire, as Unix times in seconds.",
+        run: |ctx, args| {
+            settle(ctx, args, |ctx, args| {
+                family::ttl::<SortedSet>(ctx, args, Unit::Seconds, Base::Epoch)
+            })
+        },
+    },
+    Spec {
         name: "zincrby",
         arity: 4,
         flags: flag::WRITE | flag::DENYOOM | flag::FAST,
@@ -167,6 +211,64 @@ pub const TABLE: &[Spec] = &[
         run: |ctx, args| settle(ctx, args, read::zmscore),
     },
     Spec {
+        name: "zpersist",
+        arity: -5,
+        flags: flag::WRITE | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "mayfly",
+        summary: "Lets members live for ever.",
+        run: |ctx, args| settle(ctx, args, family::persist::<SortedSet>),
+    },
+    Spec {
+        name: "zpexpire",
+        arity: -6,
+        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "mayfly",
+        summary: "Lets members expire after so many milliseconds.",
+        run: |ctx, args| {
+            settle(ctx, args, |ctx, args| {
+                family::expire::<SortedSet>(ctx, args, Unit::Milliseconds, Base::Now, "zpexpire")
+            })
+        },
+    },
+    Spec {
+        name: "zpexpireat",
+        arity: -6,
+        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "mayfly",
+        summary: "Lets members expire at a Unix time in milliseconds.",
+        run: |ctx, args| {
+            settle(ctx, args, |ctx, args| {
+                family::expire::<SortedSet>(
+                    ctx,
+                    args,
+                    Unit::Milliseconds,
+                    Base::Epoch,
+                    "zpexpireat",
+                )
+            })
+        },
+    },
+    Spec {
+        name: "zpexpiretime",
+        arity: -5,
+        flags: flag::READONLY | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "mayfly",
+        summary: "Tells when members expire, as Unix times in milliseconds.",
+        run: |ctx, args| {
+            settle(ctx, args, |ctx, args| {
+                family::ttl::<SortedSet>(ctx, args, Unit::Milliseconds, Base::Epoch)
+            })
+        },
+    },
+    Spec {
         name: "zpopmax",
         arity: -2,
         flags: flag::WRITE | flag::FAST,
@@ -185,6 +287,20 @@ pub const TABLE: &[Spec] = &[
         since: "5.0.0",
         summary: "Takes the members with the lowest scores.",
         run: |ctx, args| settle(ctx, args, pop::zpopmin),
+    },
+    Spec {
+        name: "zpttl",
+        arity: -5,
+        flags: flag::READONLY | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "mayfly",
+        summary: "Tells how many milliseconds members still live.",
+        run: |ctx, args| {
+            settle(ctx, args, |ctx, args| {
+                family::ttl::<SortedSet>(ctx, args, Unit::Milliseconds, Base::Now)
+            })
+        },
     },
     Spec {
         name: "zrandmember",
@@ -345,6 +461,20 @@ pub const TABLE: &[Spec] = &[
         since: "1.2.0",
         summary: "Tells the score of a member.",
         run: |ctx, args| settle(ctx, args, read::zscore),
+    },
+    Spec {
+        name: "zttl",
+        arity: -5,
+        flags: flag::READONLY | flag::FAST,
+        keys: Keys::Range(1, 1, 1),
+        group: "sorted-set",
+        since: "mayfly",
+        summary: "Tells how many seconds members still live.",
+        run: |ctx, args| {
+            settle(ctx, args, |ctx, args| {
+                family::ttl::<SortedSet>(ctx, args, Unit::Seconds, Base::Now)
+            })
+        },
     },
     Spec {
         name: "zunion",

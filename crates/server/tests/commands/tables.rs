@@ -83,6 +83,7 @@ scripts! {
     bits_are_counted_and_combined: "bitmap.txt",
     distinct_elements_are_counted: "hyperloglog.txt",
     sorted_sets_are_ordered: "sorted_set.txt",
+    members_of_sorted_sets_expire: "sorted_set_deadlines.txt",
     hashes_hold_fields: "hash.txt",
     sets_hold_members: "set_members.txt",
     members_have_deadlines: "set_deadlines.txt",

@@ -5,7 +5,7 @@ use super::family::{ABSENT, Outcome, kept, tell};
 use crate::command::Ctx;
 use crate::command::lifetime::{Base, Unit, instant, is_past};
 use crate::command::refusal::{Answer, Refusal};
-use store::{Key, Kind, Set, Tick};
+use store::{Key, Kind, Set, SortedSet, Tick};
 use wire::Args;
 
 /// `EXPIREMEMBER key member number [s | ms]`: whether there is such a member.
@@ -51,6 +51,7 @@ fn expire(
     let is_done = match ctx.view.kind(&key) {
         None => false,
         Some(Kind::Set) => set_deadline::<Set>(ctx, &key, &args[2], when)?,
+        Some(Kind::SortedSet) => set_deadline::<SortedSet>(ctx, &key, &args[2], when)?,
         Some(_) => return Err(Refusal::WrongType),
     };
     ctx.reply.integer(i64::from(is_done));
@@ -86,6 +87,7 @@ pub fn deadline(
     let found = match ctx.view.kind(key) {
         None => None,
         Some(Kind::Set) => look::<Set>(ctx, key, member)?,
+        Some(Kind::SortedSet) => look::<SortedSet>(ctx, key, member)?,
         Some(_) => return Err(Refusal::WrongType),
     };
     Ok(match found {
