@@ -24,10 +24,13 @@ pub mod flag {
     pub const NO_EVICT: u32 = 1 << 4;
     /// CLIENT NO-TOUCH.
     pub const NO_TOUCH: u32 = 1 << 5;
+    /// Waits within a blocking command.
+    pub const BLOCKED: u32 = 1 << 6;
     /// Letters, in CLIENT LIST's order.
     pub const LETTERS: &[(u32, char)] = &[
         (PUBSUB, 'P'),
         (MULTI, 'x'),
+        (BLOCKED, 'b'),
         (DIRTY, 'd'),
         (CLOSING, 'c'),
         (NO_EVICT, 'e'),

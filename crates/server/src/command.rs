@@ -113,12 +113,13 @@ impl<'v> Ctx<'_, 'v> {
     pub fn unlocked<R>(&mut self, work: impl FnOnce(&'v Server) -> R) -> R {
         let now = self.view.now();
         let space = &self.server.keyspace;
-        *self.view = space.lock_many(&[], now);
+        self.view.exchange(space.lock_many(&[], now));
         let result = work(self.server);
-        *self.view = match self.locks {
+        let again = match self.locks {
             Locks::All => space.lock_all(now),
             Locks::Some(shards) => space.lock_many(shards, now),
         };
+        self.view.exchange(again);
         result
     }
 }

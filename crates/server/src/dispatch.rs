@@ -1,6 +1,7 @@
 //! From arguments to a reply: finds the command, checks what holds for all of them, locks what its
 //! keys need, runs it, and counts it.
 
+use crate::blocking;
 use crate::clock::Moment;
 use crate::command::{self, Ctx, KeyMemo, Keys, Locks, Spec, SpecIndex, flag};
 use crate::notify;
@@ -182,8 +183,20 @@ impl<'s> Executor<'s> {
             self.timing
                 .after(index, session, args, out.len() - position, self.now);
         }
-        after_reply(session, out, position);
+        if !session.waits() {
+            after_reply(session, out, position);
+        }
         Outcome::Done
+    }
+
+    /// Writes the reply of a command that has waited.
+    pub fn reply_late(&self, session: &mut Session, bytes: &[u8], out: &mut Vec<u8>) {
+        let position = out.len();
+        out.extend_from_slice(bytes);
+        if bytes.first() == Some(&b'-') {
+            self.server.stats.count_error(bytes);
+        }
+        after_reply(session, out, position);
     }
 
     /// Checks, queues or runs; whether it ran.
@@ -212,12 +225,18 @@ impl<'s> Executor<'s> {
         }
         if let Some(view) = self.whole.as_mut() {
             call(server, view, &Locks::All, session, spec, args, memo, reply);
+            if view.has_ready() {
+                blocking::serve(server, view, &mut Locks::All);
+            }
             return true;
         }
         self.lock_for(session, spec, args, memo);
         let mut view = lock(server, &self.locks, self.now);
-        let locks = &self.locks;
+        let locks = &mut self.locks;
         call(server, &mut view, locks, session, spec, args, memo, reply);
+        if view.has_ready() {
+            blocking::serve(server, &mut view, locks);
+        }
         if server.notifies() {
             view.take_events(&mut self.events);
             notify::publish(server, &mut self.events);
@@ -278,10 +297,21 @@ impl<'s> Executor<'s> {
         }
     }
 
+    /// Ends a client's wait, if it waits; false when it does not, or when it was served already and the
+    /// reply is under way.
+    pub fn end_wait(&mut self, session: &Session) -> bool {
+        if !session.waits() {
+            return false;
+        }
+        self.finish();
+        blocking::give_up(self.server, session.info.id).is_some()
+    }
+
     /// Cuts all ties of a client that goes away.
     pub fn forget(&mut self, session: &mut Session) {
         session.unsubscribe_all(self.server);
         session.end_transaction();
+        self.end_wait(session);
         if session.watched.is_empty() {
             return;
         }
@@ -403,9 +433,9 @@ pub fn has_no_room<'v>(server: &'v Server, view: &mut View<'v>, locks: &Locks) -
     // In two steps, so that locks are always taken in ascending order. The keys' shards are free in
     // between, but nothing has been done to them yet.
     let now = view.now();
-    *view = server.keyspace.lock_many(&[], now);
+    view.exchange(server.keyspace.lock_many(&[], now));
     let is_full = server.keyspace.lock_all(now).is_out_of_memory();
-    *view = lock(server, locks, now);
+    view.exchange(lock(server, locks, now));
     is_full
 }
 

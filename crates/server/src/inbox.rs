@@ -1,4 +1,5 @@
-//! What workers send each other: connections to serve, messages to deliver, clients to cut off.
+//! What workers send each other: connections to serve, messages to deliver, replies to clients that
+//! waited, clients to cut off.
 
 use crate::pubsub::{Publication, Subscriber};
 use mio::Waker;
@@ -20,6 +21,8 @@ pub enum Message {
     Deliver(Subscriber, Arc<Publication>, Option<Arc<[u8]>>),
     /// Cut off a client: its place, its id.
     Kill(usize, u64),
+    /// End the wait of a client with this reply: its place, its id.
+    Answer(usize, u64, Vec<u8>),
 }
 
 thread_local! {

@@ -5,6 +5,7 @@
 //! become arguments in `wire`.
 #![forbid(unsafe_code)]
 
+pub mod blocking;
 pub mod clients;
 pub mod clock;
 pub mod command;

@@ -1,5 +1,6 @@
 //! One connected client, apart from its socket and buffers.
 
+use crate::blocking::Stance;
 use crate::clients::{ClientInfo, Place, flag};
 use crate::clock::Moment;
 use crate::command::SpecIndex;
@@ -86,6 +87,8 @@ pub struct Session {
     pub is_closing: bool,
     /// Has given the password, or came when there was none.
     pub is_authenticated: bool,
+    /// What a command does that finds nothing.
+    pub stance: Stance,
     /// Which replies are sent.
     pub reply_mode: ReplyMode,
     /// Queued commands, within MULTI.
@@ -118,6 +121,7 @@ impl Session {
             Moment::default(),
         )));
         session.is_authenticated = true;
+        session.stance = Stance::Answers;
         session
     }
 
@@ -128,6 +132,7 @@ impl Session {
             protocol: Protocol::Resp2,
             is_closing: false,
             is_authenticated: false,
+            stance: Stance::MayWait,
             reply_mode: ReplyMode::On,
             transaction: None,
             watched: Vec::new(),

@@ -1,5 +1,6 @@
 //! What all workers share.
 
+use crate::blocking::Blocking;
 use crate::clients::Clients;
 use crate::clock::{Clock, Moment};
 use crate::command::{Spec, flag};
@@ -73,6 +74,8 @@ pub struct Server {
     pub config_change: Mutex<()>,
     /// Connected clients.
     pub clients: Clients,
+    /// Clients that wait.
+    pub blocking: Blocking,
     /// Subscriptions.
     pub pubsub: PubSub,
     /// Counters.
@@ -137,6 +140,7 @@ impl Server {
             config,
             config_change: Mutex::new(()),
             clients: Clients::default(),
+            blocking: Blocking::default(),
             pubsub: PubSub::default(),
             stats: Stats::new(threads),
             slowlog: Slowlog::default(),

@@ -1,6 +1,7 @@
 //! CLIENT: who is connected, what they are called, whom to cut off.
 
 use super::{Ctx, Keys, Spec, flag, help, refuse_subcommand};
+use crate::blocking;
 use crate::clients::{self, ClientInfo};
 use crate::clock::Moment;
 use crate::inbox::Message;
@@ -195,8 +196,11 @@ fn unblock(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         _ if !is_known => ctx
             .reply
             .error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"),
-        // No command of this server blocks.
-        Some(_) => ctx.reply.integer(0),
+        Some(id) => {
+            let with_error = args.is(3, "error");
+            let is_done = ctx.unlocked(|server| blocking::unblock(server, id as u64, with_error));
+            ctx.reply.integer(i64::from(is_done));
+        }
         None => ctx.reply.error(NOT_INTEGER),
     }
 }

@@ -188,9 +188,11 @@ fn exec(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
         ));
     }
     ctx.reply.array(transaction.len());
+    let stance = std::mem::take(&mut ctx.session.stance);
     for (index, args) in transaction.iter() {
         run_one(ctx, index, args);
     }
+    ctx.session.stance = stance;
 }
 
 /// Whether a watched key has changed or died since it was watched.

@@ -63,13 +63,13 @@ pub(super) fn clients(report: &mut Report<'_>) {
     let input = largest(|info| info.input_bytes.load(Relaxed));
     report.field("client_recent_max_input_buffer", input);
     report.field("client_recent_max_output_buffer", output);
-    report.field("blocked_clients", 0);
+    report.field("blocked_clients", server.blocking.len());
     report.field("tracking_clients", 0);
     report.field("pubsub_clients", subscribers);
     report.field("watching_clients", watching);
-    report.field("clients_in_timeout_table", 0);
+    report.field("clients_in_timeout_table", server.blocking.with_deadline());
     report.field("total_watched_keys", watched);
-    report.field("total_blocking_keys", 0);
+    report.field("total_blocking_keys", server.keyspace.waited_keys());
     report.field("total_blocking_keys_on_nokey", 0);
     report.field("no_evict_clients", protected);
 }

@@ -36,6 +36,8 @@ pub enum Next {
     Again,
     /// The end of CLIENT PAUSE.
     Held,
+    /// The reply of a command that waits for a key.
+    Blocked,
     /// To be closed.
     Close,
 }
@@ -86,6 +88,8 @@ enum Stop {
     Full,
     /// CLIENT PAUSE.
     Held,
+    /// The last command waits for a key.
+    Blocked,
     /// The connection ends.
     Closing,
 }
@@ -164,6 +168,10 @@ impl Connection {
         scratch: &mut Scratch,
         output: &mut Vec<u8>,
     ) -> Next {
+        if self.session.waits() {
+            // What it sends stays in the socket; that it has gone is told by the poll.
+            return self.next_of(Stop::Blocked);
+        }
         if self.session.is_closing || output.len() - self.sent > BACKPRESSURE_BYTES {
             return Next::Wait;
         }
@@ -207,11 +215,13 @@ impl Connection {
     }
 
     fn next_of(&mut self, stop: Stop) -> Next {
-        self.is_stalled = matches!(stop, Stop::Full | Stop::Held);
+        self.is_stalled = matches!(stop, Stop::Full | Stop::Held | Stop::Blocked);
         match stop {
             Stop::Dry | Stop::Closing => Next::Wait,
             Stop::Full => Next::Wait,
             Stop::Held => Next::Held,
+            Stop::Blocked if self.is_hung_up => Next::Close,
+            Stop::Blocked => Next::Blocked,
         }
     }
 
@@ -232,7 +242,7 @@ impl Connection {
             input.drain(..used);
         }
         self.input = input;
-        self.is_stalled = matches!(stop, Stop::Full | Stop::Held);
+        self.is_stalled = matches!(stop, Stop::Full | Stop::Held | Stop::Blocked);
         let limit = executor.server().config.number(Id::QueryBufferLimit) as usize;
         if self.input.len() > limit && stop == Stop::Dry {
             let stats = &executor.server().stats;
@@ -385,6 +395,11 @@ impl Connection {
             if self.session.is_closing {
                 return (Some(Stop::Closing), input.len());
             }
+            if self.session.waits() {
+                let info = &self.session.info;
+                info.command.store(call.index.expect("it ran"), Relaxed);
+                return (Some(Stop::Blocked), call.start + call.len);
+            }
         }
         if let Some(index) = calls.last().and_then(|call| call.index) {
             self.session.info.command.store(index, Relaxed);
@@ -421,7 +436,7 @@ impl Connection {
         }
         if self.session.is_closing {
             Next::Close
-        } else if self.is_stalled && next == Next::Wait {
+        } else if self.is_stalled && next == Next::Wait && !self.session.waits() {
             Next::Again
         } else {
             next
@@ -449,6 +464,12 @@ impl Connection {
     pub fn deliver(&mut self, publication: &Publication, pattern: Option<&[u8]>) {
         let mut reply = Reply::new(&mut self.output, self.session.protocol);
         publication.write(pattern, &mut reply);
+    }
+
+    /// Adds the reply of the command that waits, which it does no longer; what came behind it may run.
+    pub fn answer(&mut self, bytes: &[u8], executor: &Executor<'_>) {
+        self.session.end_wait();
+        executor.reply_late(&mut self.session, bytes, &mut self.output);
     }
 
     /// Bytes not sent yet.
@@ -493,10 +514,12 @@ impl Connection {
     /// Brings the sum of held bytes up to date.
     fn account(&mut self, scratch: &mut Scratch) {
         let transaction = self.session.transaction.as_deref();
+        let waiter = self.session.waiter();
         let held = self.input.capacity()
             + self.output.capacity()
             + self.parser.heap_bytes()
-            + transaction.map_or(0, |transaction| transaction.heap_bytes());
+            + transaction.map_or(0, |transaction| transaction.heap_bytes())
+            + waiter.map_or(0, |waiter| waiter.heap_bytes());
         let info = &self.session.info;
         info.output_bytes
             .store(self.pending_bytes() as u64, Relaxed);

@@ -17,12 +17,14 @@ use crate::state::Server;
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use store::Tick;
+use wire::Reply;
 
 /// The inbox's token; listeners count down from the one below, connections up from 0.
 const WAKER: Token = Token(usize::MAX - 1);
@@ -53,6 +55,8 @@ pub struct Worker {
     again: Vec<usize>,
     /// Held by CLIENT PAUSE.
     held: Vec<usize>,
+    /// Those that wait for a key for some time only, by the end of that time: place and id.
+    waits: BTreeSet<(Moment, usize, u64)>,
     /// Messages have been added to their output.
     touched: Vec<usize>,
     messages: Vec<Message>,
@@ -85,6 +89,7 @@ impl Worker {
             free: Vec::new(),
             again: Vec::new(),
             held: Vec::new(),
+            waits: BTreeSet::new(),
             touched: Vec::new(),
             messages: Vec::new(),
             scratch: Scratch::default(),
@@ -183,6 +188,9 @@ impl Worker {
         {
             timeout = timeout.min(Duration::from_millis(end.since(now)));
         }
+        if let Some((deadline, _, _)) = self.waits.first() {
+            timeout = timeout.min(Duration::from_millis(deadline.since(now) + 1));
+        }
         timeout
     }
 
@@ -216,6 +224,7 @@ impl Worker {
             self.accept(executor);
         }
         self.release_held(executor);
+        self.end_waits(executor);
         self.deliver(executor);
     }
 
@@ -282,6 +291,13 @@ impl Worker {
             }
             Next::Held if self.held.contains(&index) => {}
             Next::Held => self.held.push(index),
+            Next::Blocked => {
+                let waiter = connection.session.waiter();
+                if let Some(deadline) = waiter.and_then(|waiter| waiter.deadline) {
+                    let id = connection.session.info.id;
+                    self.waits.insert((deadline, index, id));
+                }
+            }
             Next::Close => self.close(index, executor),
         }
     }
@@ -292,6 +308,7 @@ impl Worker {
         };
         let _ = self.poll.registry().deregister(&mut connection.stream);
         connection.release(&mut self.scratch);
+        self.forget_wait(index, &connection.session);
         executor.forget(&mut connection.session);
         let server = executor.server();
         server.clients.remove(connection.session.info.id);
@@ -364,6 +381,48 @@ impl Worker {
         }
     }
 
+    /// No longer looks at a client's time to wait.
+    fn forget_wait(&mut self, index: usize, session: &Session) {
+        if let Some(deadline) = session.waiter().and_then(|waiter| waiter.deadline) {
+            self.waits.remove(&(deadline, index, session.info.id));
+        }
+    }
+
+    /// Tells those that they have got nothing whose time to wait is up.
+    fn end_waits(&mut self, executor: &mut Executor<'_>) {
+        // Later than the deadline, whose milliseconds are rounded down.
+        while let Some(&(deadline, index, id)) = self.waits.first()
+            && deadline < executor.server().clock.moment()
+        {
+            self.waits.pop_first();
+            let Some(connection) = self.client(index, id) else {
+                continue;
+            };
+            // Who was served in the meantime finds the reply in the inbox.
+            if executor.end_wait(&connection.session) {
+                let mut nothing = Vec::new();
+                Reply::new(&mut nothing, connection.session.protocol).null_array();
+                self.answer(index, id, &nothing, executor);
+            }
+        }
+    }
+
+    /// Sends the reply of a command that has waited, and lets its client go on.
+    fn answer(&mut self, index: usize, id: u64, reply: &[u8], executor: &mut Executor<'_>) {
+        let Some(connection) = self.client(index, id) else {
+            return;
+        };
+        let deadline = connection
+            .session
+            .waiter()
+            .and_then(|waiter| waiter.deadline);
+        connection.answer(reply, executor);
+        if let Some(deadline) = deadline {
+            self.waits.remove(&(deadline, index, id));
+        }
+        self.serve(index, executor);
+    }
+
     /// Does what other workers have asked for, and this one's own commands.
     fn deliver(&mut self, executor: &mut Executor<'_>) {
         let server = executor.server();
@@ -389,6 +448,9 @@ impl Worker {
                     } else if connection.is_over_limit(server, executor.moment()) {
                         self.after(to.slot, Next::Wait, executor);
                     }
+                }
+                Message::Answer(slot, client, reply) => {
+                    self.answer(slot, client, &reply, executor);
                 }
                 Message::Kill(slot, client) => {
                     if self.client(slot, client).is_some() {
@@ -462,6 +524,7 @@ impl Worker {
             };
             let active = Moment(connection.session.info.active_ms.load(Relaxed));
             let is_idle = timeout_ms > 0
+                && !connection.session.waits()
                 && now.since(active) > timeout_ms
                 && !connection.session.is_subscriber();
             if is_idle {
