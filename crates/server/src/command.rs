@@ -12,6 +12,7 @@ pub mod introspection;
 pub mod key;
 pub mod latency;
 pub mod lifetime;
+pub mod list;
 pub mod pubsub;
 pub mod refusal;
 pub mod scanning;
@@ -319,6 +320,7 @@ const FAMILIES: &[&[Spec]] = &[
     bitmap::TABLE,
     hyperloglog::TABLE,
     set::TABLE,
+    list::TABLE,
     key::TABLE,
     hash::TABLE,
     sorted_set::TABLE,

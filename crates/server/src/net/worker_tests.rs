@@ -199,3 +199,6 @@ fn a_jump_of_the_clock_does_not_use_up_the_time_of_the_soft_limit() {
     bench.pass(60_001);
     assert!(bench.worker.connection(0).is_none());
 }
+
+#[path = "blocking_tests.rs"]
+mod blocking;

@@ -5,7 +5,9 @@
 //! Skipped with a line where there is no `redis-server` (Debian's 7.0 is what the marks are made for).
 
 use crate::script::{Bench, Step, parse, render, sorted, words};
-use server::command::{Keys, Spec, bitmap, flag, hash, hyperloglog, key, set, sorted_set, string};
+use server::command::{
+    Keys, Spec, bitmap, flag, hash, hyperloglog, key, list, set, sorted_set, string,
+};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -276,6 +278,7 @@ fn redis_describes_commands_on_keys_alike() {
         hyperloglog::TABLE,
         hash::TABLE,
         set::TABLE,
+        list::TABLE,
     ];
     for spec in families.into_iter().flatten() {
         // Those that are newer or none of Redis's, those of which it describes the subcommands instead,

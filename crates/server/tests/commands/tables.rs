@@ -87,5 +87,6 @@ scripts! {
     hashes_hold_fields: "hash.txt",
     sets_hold_members: "set_members.txt",
     members_have_deadlines: "set_deadlines.txt",
+    lists_hold_elements: "list.txt",
     full_memory_refuses_writes: "memory_full.txt",
 }

@@ -1,0 +1,75 @@
+//! Taking from lists, or waiting for them to have something: BLPOP, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH.
+
+use super::end;
+use super::pop::{Demand, pop_into, shift};
+use crate::blocking::timeout_ms;
+use crate::command::Ctx;
+use crate::command::refusal::Answer;
+use store::{End, Kind};
+use wire::Args;
+
+/// `BLPOP key [key …] timeout`
+pub fn blpop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    pop_any(ctx, args, End::Left)
+}
+
+/// `BRPOP key [key …] timeout`
+pub fn brpop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    pop_any(ctx, args, End::Right)
+}
+
+fn pop_any(ctx: &mut Ctx<'_, '_>, args: Args<'_>, end: End) -> Answer {
+    let last = args.len() - 1;
+    let timeout_ms = timeout_ms(&args[last])?;
+    let names = || args.iter().take(last).skip(1);
+    for name in names() {
+        let key = ctx.key(name);
+        let is_done = pop_into(ctx, &key, end, 1, |reply, _| {
+            reply.array(2);
+            reply.bulk(name);
+        })?;
+        if is_done {
+            return Ok(());
+        }
+    }
+    if !ctx.wait(args, names(), Kind::List, timeout_ms) {
+        ctx.reply.null_array();
+    }
+    Ok(())
+}
+
+/// `BLMPOP timeout numkeys key [key …] LEFT | RIGHT [COUNT count]`
+pub fn blmpop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let demand = Demand::read(args, 2)?;
+    let timeout_ms = timeout_ms(&args[1])?;
+    if !demand.meet(ctx)? && !ctx.wait(args, demand.keys(), Kind::List, timeout_ms) {
+        ctx.reply.null_array();
+    }
+    Ok(())
+}
+
+/// `BLMOVE source destination LEFT | RIGHT LEFT | RIGHT timeout`
+pub fn blmove(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let (from, to) = (end(&args[3])?, end(&args[4])?);
+    shift_or_wait(ctx, args, from, to, timeout_ms(&args[5])?)
+}
+
+/// `BRPOPLPUSH source destination timeout`
+pub fn brpoplpush(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let timeout_ms = timeout_ms(&args[3])?;
+    shift_or_wait(ctx, args, End::Right, End::Left, timeout_ms)
+}
+
+fn shift_or_wait(
+    ctx: &mut Ctx<'_, '_>,
+    args: Args<'_>,
+    from: End,
+    to: End,
+    timeout_ms: u64,
+) -> Answer {
+    let source = std::iter::once(&args[1]);
+    if !shift(ctx, args, from, to)? && !ctx.wait(args, source, Kind::List, timeout_ms) {
+        ctx.reply.null();
+    }
+    Ok(())
+}

@@ -1,0 +1,401 @@
+//! Clients that wait, on workers led by hand.
+
+use super::*;
+
+/// What BLPOP replies.
+fn popped(key: &str, element: &str) -> String {
+    let (k, e) = (key.len(), element.len());
+    format!("*2\r\n${k}\r\n{key}\r\n${e}\r\n{element}\r\n")
+}
+
+const NOTHING: &str = "*-1\r\n";
+
+#[test]
+fn a_push_serves_those_who_wait_in_the_order_in_which_they_came() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut clients: Vec<Socket> = (0..4).map(|_| bench.client()).collect();
+    for client in &mut clients[..3] {
+        bench.say(client, "BLPOP none k 0\r\n", "");
+    }
+    let [a, b, c, pusher] = &mut clients[..] else {
+        panic!("there are four");
+    };
+    // What it pushed for others is gone when its next command runs.
+    bench.say(pusher, "RPUSH k 1 2\r\nLLEN k\r\n", ":2\r\n:0\r\n");
+    bench.hear(a, &popped("k", "1"));
+    bench.hear(b, &popped("k", "2"));
+    bench.hear(c, "");
+    bench.say(b, "BRPOP k 0\r\n", "");
+    bench.say(pusher, "RPUSH k 3 4 5\r\nLLEN k\r\n", ":3\r\n:1\r\n");
+    bench.hear(c, &popped("k", "3"));
+    bench.hear(b, &popped("k", "5"));
+    assert!(server.blocking.is_empty());
+    assert_eq!(server.keyspace.waited_keys(), 0);
+}
+
+#[test]
+fn a_wait_ends_by_the_clock_that_never_jumps_and_no_sooner() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    bench.say(&mut client, "BLPOP k 0.05\r\n", "");
+    bench.jump(NOW + HOUR_MS);
+    bench.hear(&mut client, "");
+    bench.jump(NOW - HOUR_MS);
+    bench.pass(50);
+    bench.hear(&mut client, "");
+    let limit = Duration::from_millis(1);
+    assert!(
+        bench.worker.timeout(&mut bench.executor) <= limit,
+        "it sleeps no longer"
+    );
+    bench.pass(1);
+    bench.hear(&mut client, NOTHING);
+    // Nothing is left of it: the element stays.
+    bench.say(&mut other, "RPUSH k 1\r\nLLEN k\r\n", ":1\r\n:1\r\n");
+    assert!(bench.worker.waits.is_empty());
+    bench.say(&mut client, "BLMOVE none x LEFT LEFT 0.001\r\n", "");
+    bench.pass(2);
+    bench.hear(&mut client, NOTHING);
+}
+
+#[test]
+fn who_waits_for_some_time_and_is_served_waits_no_longer() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    bench.say(&mut client, "BLPOP k 10\r\n", "");
+    bench.say(&mut other, "LPUSH k 1\r\n", ":1\r\n");
+    bench.hear(&mut client, &popped("k", "1"));
+    assert!(bench.worker.waits.is_empty());
+    bench.say(&mut client, "BLPOP k 0\r\n", "");
+    bench.pass(20_000);
+    bench.hear(&mut client, "");
+}
+
+#[test]
+fn what_comes_behind_a_command_that_waits_runs_after_it() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    bench.say(
+        &mut client,
+        "SET a 1\r\nBLPOP k 0\r\nINCR a\r\nBLPOP k 0\r\nINCR a\r\n",
+        "+OK\r\n",
+    );
+    bench.say(&mut client, "INCR a\r\n", "");
+    bench.say(&mut other, "GET a\r\nRPUSH k x\r\n", "$1\r\n1\r\n:1\r\n");
+    bench.hear(&mut client, &(popped("k", "x") + ":2\r\n"));
+    bench.say(&mut other, "RPUSH k y\r\n", ":1\r\n");
+    bench.hear(&mut client, &(popped("k", "y") + ":3\r\n:4\r\n"));
+}
+
+#[test]
+fn a_transaction_does_not_wait_and_serves_when_it_is_done() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    let queued = "+OK\r\n+QUEUED\r\n+QUEUED\r\n";
+    bench.say(
+        &mut client,
+        "MULTI\r\nBLPOP k 0\r\nBLMOVE k l LEFT LEFT 0\r\nEXEC\r\n",
+        &format!("{queued}*2\r\n{NOTHING}$-1\r\n"),
+    );
+    bench.say(&mut client, "BLPOP j k 0\r\n", "");
+    bench.say(
+        &mut other,
+        "MULTI\r\nRPUSH k 1\r\nDEL k\r\nEXEC\r\n",
+        &format!("{queued}*2\r\n:1\r\n:1\r\n"),
+    );
+    bench.hear(&mut client, "");
+    // Of several keys the first that it names, whichever was pushed first. INFO lets go of the locks.
+    bench.say(
+        &mut other,
+        "MULTI\r\nRPUSH k 1\r\nRPUSH j 2\r\nINFO nothing\r\nLLEN j\r\nEXEC\r\n",
+        &format!("{queued}+QUEUED\r\n+QUEUED\r\n*4\r\n:1\r\n:1\r\n$0\r\n\r\n:1\r\n"),
+    );
+    bench.hear(&mut client, &popped("j", "2"));
+    bench.say(&mut client, "LRANGE k 0 -1\r\n", "*1\r\n$1\r\n1\r\n");
+}
+
+#[test]
+fn whatever_makes_a_list_of_the_key_serves() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    for (command, reply) in [
+        ("RENAME from k\r\n", "+OK\r\n"),
+        ("COPY from k\r\n", ":1\r\n"),
+        ("LMOVE from k LEFT RIGHT\r\n", "$1\r\n1\r\n"),
+        (
+            "MULTI\r\nSET k x\r\nDEL k\r\nLPUSH k 1\r\nEXEC\r\n",
+            "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n+OK\r\n:1\r\n:1\r\n",
+        ),
+    ] {
+        bench.say(&mut client, "BLPOP k 0\r\n", "");
+        bench.say(&mut other, "DEL from\r\nRPUSH from 1\r\n", ":0\r\n:1\r\n");
+        bench.say(&mut other, command, reply);
+        bench.hear(&mut client, &popped("k", "1"));
+        bench.say(&mut other, "FLUSHALL\r\n", "+OK\r\n");
+    }
+    bench.say(&mut client, "BLPOP k 0\r\n", "");
+    let commands = "SELECT 1\r\nRPUSH k 2\r\nSELECT 0\r\nSWAPDB 0 1\r\n";
+    bench.say(&mut other, commands, "+OK\r\n:1\r\n+OK\r\n+OK\r\n");
+    bench.hear(&mut client, &popped("k", "2"));
+    bench.say(&mut client, "BLPOP k 0\r\n", "");
+    let commands = "SELECT 1\r\nRPUSH k 3\r\nMOVE k 0\r\n";
+    bench.say(&mut other, commands, "+OK\r\n:1\r\n:1\r\n");
+    bench.hear(&mut client, &popped("k", "3"));
+}
+
+#[test]
+fn another_type_under_the_key_is_waited_out() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    bench.say(&mut client, "BLPOP k 0\r\n", "");
+    bench.say(&mut other, "SET k x\r\nHSET h f v\r\n", "+OK\r\n:1\r\n");
+    bench.say(&mut other, "RENAME h k\r\nDEL k\r\n", "+OK\r\n:1\r\n");
+    bench.hear(&mut client, "");
+    bench.say(&mut other, "RPUSH k y\r\n", ":1\r\n");
+    bench.hear(&mut client, &popped("k", "y"));
+}
+
+#[test]
+fn what_one_who_waited_pushes_serves_the_next() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut clients: Vec<Socket> = (0..5).map(|_| bench.client()).collect();
+    let [a, b, c, d, pusher] = &mut clients[..] else {
+        panic!("there are five");
+    };
+    bench.say(a, "BLPOP k3 0\r\n", "");
+    bench.say(b, "BLMOVE k2 k3 LEFT LEFT 0\r\n", "");
+    bench.say(c, "BRPOPLPUSH k1 k2 0\r\n", "");
+    bench.say(d, "BLMOVE k1 string LEFT LEFT 0\r\n", "");
+    bench.say(pusher, "SET string x\r\nRPUSH k1 1\r\n", "+OK\r\n:1\r\n");
+    bench.hear(c, "$1\r\n1\r\n");
+    bench.hear(b, "$1\r\n1\r\n");
+    bench.hear(a, &popped("k3", "1"));
+    bench.hear(d, "");
+    // One that cannot be served is told so, and the element stays.
+    bench.say(pusher, "RPUSH k1 2\r\n", ":1\r\n");
+    let refused = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+    bench.hear(d, refused);
+    bench.say(pusher, "LLEN k1\r\n", ":1\r\n");
+    // To its own key an element is moved for nobody else.
+    bench.say(a, "BLMOVE k k LEFT RIGHT 0\r\n", "");
+    bench.say(b, "BLMPOP 0 2 j k LEFT COUNT 5\r\n", "");
+    bench.say(pusher, "RPUSH k x y\r\n", ":2\r\n");
+    bench.hear(a, "$1\r\nx\r\n");
+    bench.hear(b, "*2\r\n$1\r\nk\r\n*2\r\n$1\r\ny\r\n$1\r\nx\r\n");
+}
+
+#[test]
+fn a_client_that_goes_away_waits_no_longer() {
+    let (server, listeners) = server(&[("timeout", "10")]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut gone, mut killed, mut client) = (bench.client(), bench.client(), bench.client());
+    bench.say(&mut gone, "BLPOP k 0\r\n", "");
+    bench.say(&mut killed, "BLPOP k 100\r\n", "");
+    // Idle it is not.
+    bench.pass(20_000);
+    bench.say(&mut client, "CLIENT KILL ID 2\r\n", CLOSED);
+    let mut client = bench.client();
+    bench.hear(&mut killed, "");
+    assert_eq!(server.blocking.len(), 2);
+    gone.write_all(b"PING\r\n").expect("there is room");
+    drop(gone);
+    bench.say(&mut client, "CLIENT KILL ID 2\r\n", "");
+    bench.hear(&mut killed, CLOSED);
+    let reply = "*0\r\n:1\r\n:1\r\n";
+    bench.hear(&mut client, ":1\r\n");
+    bench.say(
+        &mut client,
+        "LRANGE k 0 -1\r\nRPUSH k 1\r\nLLEN k\r\n",
+        reply,
+    );
+    assert!(server.blocking.is_empty());
+    assert!(bench.worker.waits.is_empty());
+}
+
+#[test]
+fn who_waits_is_seen_and_can_be_unblocked() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    bench.say(&mut client, "CLIENT ID\r\n", ":1\r\n");
+    bench.say(&mut other, "CLIENT UNBLOCK 1\r\n", ":0\r\n");
+    bench.say(&mut client, "BLPOP j k 5\r\nPING\r\n", "");
+    let line = server.clients.list()[0].line(server.clock.moment());
+    assert!(
+        line.contains(" flags=b ") && line.contains(" cmd=blpop "),
+        "{line}"
+    );
+    assert_eq!(
+        (server.blocking.len(), server.blocking.with_deadline()),
+        (1, 1)
+    );
+    assert_eq!(server.keyspace.waited_keys(), 2);
+    bench.say(&mut other, "CLIENT UNBLOCK 1\r\n", ":1\r\n");
+    bench.hear(&mut client, "*-1\r\n+PONG\r\n");
+    bench.say(&mut client, "BLMOVE k j LEFT LEFT 0\r\n", "");
+    bench.say(&mut other, "CLIENT UNBLOCK 1 ERROR\r\n", ":1\r\n");
+    bench.hear(
+        &mut client,
+        "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n",
+    );
+    let line = server.clients.list()[0].line(server.clock.moment());
+    assert!(line.contains(" flags=N "), "{line}");
+    bench.say(
+        &mut other,
+        "CLIENT UNBLOCK 1\r\nCLIENT UNBLOCK 77\r\n",
+        ":0\r\n:0\r\n",
+    );
+    assert_eq!(server.keyspace.waited_keys(), 0);
+}
+
+#[test]
+fn a_pause_holds_pushes_but_no_wait() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut short, mut long, mut other) = (bench.client(), bench.client(), bench.client());
+    bench.say(&mut short, "BLPOP k 1\r\n", "");
+    bench.say(&mut long, "BLPOP k 100\r\n", "");
+    bench.say(
+        &mut other,
+        "CLIENT PAUSE 60000 WRITE\r\nRPUSH k 1\r\n",
+        "+OK\r\n",
+    );
+    bench.pass(1001);
+    bench.hear(&mut short, NOTHING);
+    bench.say(&mut short, "BLPOP k 0\r\n", "");
+    assert_eq!(bench.worker.held.len(), 2, "to begin to wait is held, too");
+    bench.pass(60_000);
+    bench.hear(&mut other, ":1\r\n");
+    bench.hear(&mut long, &popped("k", "1"));
+    bench.hear(&mut short, "");
+    assert_eq!(server.blocking.len(), 1);
+}
+
+#[test]
+fn a_reply_that_is_not_wanted_is_not_sent() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    bench.say(
+        &mut client,
+        "CLIENT REPLY SKIP\r\nBLPOP k 0\r\nPING\r\n",
+        "",
+    );
+    bench.say(&mut other, "RPUSH k 1\r\n", ":1\r\n");
+    bench.hear(&mut client, "+PONG\r\n");
+}
+
+/// Two workers, led in turn.
+struct Pair<'s> {
+    benches: [Bench<'s>; 2],
+}
+
+impl<'s> Pair<'s> {
+    fn new(server: &'s Arc<Server>, listeners: Listeners) -> Pair<'s> {
+        let first = Bench::new(server, listeners);
+        let address = first.address;
+        let worker = Worker::new(Arc::clone(server), 1, Listeners::default()).expect("a poll");
+        let second = Bench {
+            worker,
+            executor: Executor::new(server, 1, server.clock.now()),
+            events: Events::with_capacity(EVENTS_MAX),
+            address,
+        };
+        Pair {
+            benches: [first, second],
+        }
+    }
+
+    fn turn(&mut self) {
+        for (index, bench) in self.benches.iter_mut().enumerate() {
+            inbox::enter(index);
+            let stepped = bench.worker.step(&mut bench.events, &mut bench.executor);
+            stepped.expect("a poll that works");
+        }
+    }
+
+    fn client(&mut self) -> Socket {
+        let before = self.benches[0].worker.server.clients.len();
+        let socket = self.benches[0].client();
+        while self.benches[0].worker.server.clients.len() == before {
+            self.turn();
+        }
+        socket
+    }
+
+    fn say(&mut self, socket: &mut Socket, commands: &str, reply: &str) {
+        socket
+            .write_all(commands.as_bytes())
+            .expect("there is room");
+        self.hear(socket, reply);
+    }
+
+    fn hear(&mut self, socket: &mut Socket, expected: &str) {
+        let (mut got, mut chunk) = (Vec::new(), [0; 4096]);
+        for _ in 0..TURNS_MAX {
+            self.turn();
+            match socket.read(&mut chunk) {
+                Ok(0) => got.extend_from_slice(CLOSED.as_bytes()),
+                Ok(len) => got.extend_from_slice(&chunk[..len]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => panic!("{error}"),
+            }
+            if got.len() >= expected.len() {
+                break;
+            }
+        }
+        assert_eq!(String::from_utf8_lossy(&got), expected);
+    }
+}
+
+#[test]
+fn workers_serve_each_others_clients() {
+    let (server, listeners) = server(&[("threads", "2")]);
+    let mut pair = Pair::new(&server, listeners);
+    let mut clients: Vec<Socket> = (0..6).map(|_| pair.client()).collect();
+    let workers = server
+        .clients
+        .list()
+        .iter()
+        .map(|info| info.worker)
+        .collect::<Vec<_>>();
+    assert_eq!(workers, [0, 1, 0, 1, 0, 1]);
+    for client in &mut clients[..4] {
+        pair.say(client, "BLPOP a b c d e f g 0\r\n", "");
+    }
+    let [a, b, c, d, pusher, mover] = &mut clients[..] else {
+        panic!("there are six");
+    };
+    pair.say(pusher, "RPUSH e 1 2 3\r\nLLEN e\r\n", ":3\r\n:0\r\n");
+    pair.hear(a, &popped("e", "1"));
+    pair.hear(b, &popped("e", "2"));
+    pair.hear(c, &popped("e", "3"));
+    pair.hear(d, "");
+    // Chains over shards that the pusher has not locked.
+    for i in 0..16 {
+        let (from, to) = (format!("from{i}"), format!("to{i}"));
+        pair.say(mover, &format!("BLMOVE {from} {to} LEFT RIGHT 0\r\n"), "");
+        pair.say(a, &format!("BLMPOP 0 2 none {to} LEFT\r\n"), "");
+        pair.say(
+            pusher,
+            &format!("RPUSH {from} x\r\nEXISTS {from} {to}\r\n"),
+            ":1\r\n:0\r\n",
+        );
+        pair.hear(mover, "$1\r\nx\r\n");
+        let k = to.len();
+        pair.hear(a, &format!("*2\r\n${k}\r\n{to}\r\n*1\r\n$1\r\nx\r\n"));
+    }
+    let id = server.clients.list()[3].id;
+    pair.say(pusher, &format!("CLIENT UNBLOCK {id}\r\n"), ":1\r\n");
+    pair.hear(d, NOTHING);
+    assert!(server.blocking.is_empty());
+    assert_eq!(server.keyspace.waited_keys(), 0);
+}
