@@ -4,6 +4,7 @@ mod crowded;
 mod random;
 mod random_bits;
 mod random_lists;
+mod random_members;
 mod random_sets;
 mod random_sorted_sets;
 mod redis;

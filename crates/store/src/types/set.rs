@@ -4,6 +4,7 @@ mod algebra;
 mod integers;
 
 use crate::collection::{Collection, Deadlines, Expired, Scene};
+use crate::element_ttl::Members;
 use crate::elements::packed::{Element, Packed, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
@@ -23,6 +24,8 @@ enum Form {
     Integers(Integers),
     /// Few and short members, in the order of their coming.
     Packed(Packed),
+    /// Many.
+    Large(Box<Members>),
 }
 
 impl Default for Set {
@@ -42,6 +45,7 @@ impl Set {
         match &self.form {
             Form::Integers(integers) => integer(member).is_some_and(|n| integers.find(n).is_ok()),
             Form::Packed(packed) => live(packed, member, scene).is_some(),
+            Form::Large(members) => members.find_live(member, scene.now).is_some(),
         }
     }
 
@@ -49,17 +53,19 @@ impl Set {
     /// not yet taken away comes anew, without a deadline.
     pub fn add(&mut self, member: &[u8], scene: &Scene<'_>) -> bool {
         if let Form::Integers(integers) = &mut self.form {
-            let is_small = |count: usize| count as i64 <= scene.limits.set_intset_entries();
             match integer(member) {
                 Some(number) if integers.find(number).is_ok() => return false,
-                Some(number) if is_small(integers.len() + 1) => return integers.insert(number),
+                Some(number) if integers.has_room(scene) => return integers.insert(number),
+                // More integers than may be packed are many.
+                Some(_) if integers.len() > 0 => {
+                    self.spread(scene);
+                }
                 _ => self.spell_out(scene),
             }
         }
-        match &mut self.form {
-            Form::Integers(_) => unreachable!("they have been spelled out"),
-            Form::Packed(packed) => {
-                if let Some(element) = packed.find(member) {
+        if let Form::Packed(packed) = &mut self.form {
+            match packed.find_or_count(member) {
+                Ok(element) => {
                     let (at, is_dead) = (element.at, !element.is_live(scene.now));
                     if is_dead {
                         packed.set_deadline(at, None);
@@ -67,10 +73,65 @@ impl Set {
                     }
                     return is_dead;
                 }
-                packed.push(member, &[]);
+                Err(count) if is_packable(count + 1, member.len(), scene) => {
+                    packed.push(member, &[]);
+                    return true;
+                }
+                Err(_) => {}
             }
         }
-        true
+        let members = self.spread(scene);
+        let Some(slot) = members.elements().find(member) else {
+            members.insert(member, &[], scene, &mut ());
+            return true;
+        };
+        let is_dead = !members.is_live(slot, scene.now);
+        if is_dead {
+            members.set_deadline(slot, None, scene);
+        }
+        is_dead
+    }
+
+    /// Holds integers as members like others.
+    fn spell_out(&mut self, scene: &Scene<'_>) {
+        let Form::Integers(integers) = &self.form else {
+            return;
+        };
+        let digits_max = integers
+            .iter()
+            .map(|n| Digits::of(n).as_bytes().len())
+            .max();
+        let mut packed = Packed::new(Tail::Nothing);
+        for number in integers.iter() {
+            packed.push(Digits::of(number).as_bytes(), &[]);
+        }
+        let is_packable = is_packable(integers.len(), digits_max.unwrap_or(0), scene);
+        self.form = Form::Packed(packed);
+        if !is_packable {
+            self.spread(scene);
+        }
+    }
+
+    /// Gives it the form for many members.
+    fn spread(&mut self, scene: &Scene<'_>) -> &mut Members {
+        let members = match &self.form {
+            Form::Large(_) => None,
+            Form::Packed(packed) => Some(Members::unpack(Tail::Nothing, packed, scene)),
+            Form::Integers(integers) => {
+                let mut members = Members::new(Tail::Nothing, scene);
+                for number in integers.iter() {
+                    members.insert(Digits::of(number).as_bytes(), &[], scene, &mut ());
+                }
+                Some(members)
+            }
+        };
+        if let Some(members) = members {
+            self.form = Form::Large(Box::new(members));
+        }
+        match &mut self.form {
+            Form::Large(members) => members,
+            _ => unreachable!("it has been spread"),
+        }
     }
 
     /// Whether it holds a member, dead or alive.
@@ -79,19 +140,8 @@ impl Set {
         match &self.form {
             Form::Integers(integers) => integer(member).is_some_and(|n| integers.find(n).is_ok()),
             Form::Packed(packed) => packed.find(member).is_some(),
+            Form::Large(members) => !members.is_void() && members.elements().find(member).is_some(),
         }
-    }
-
-    /// Holds integers as members like others.
-    fn spell_out(&mut self, _scene: &Scene<'_>) {
-        let Form::Integers(integers) = &self.form else {
-            return;
-        };
-        let mut packed = Packed::new(Tail::Nothing);
-        for number in integers.iter() {
-            packed.push(Digits::of(number).as_bytes(), &[]);
-        }
-        self.form = Form::Packed(packed);
     }
 
     /// Removes a member; whether it was there.
@@ -113,6 +163,13 @@ impl Set {
                 }
                 found.is_some()
             }
+            Form::Large(members) => {
+                let found = members.find_live(member, scene.now);
+                if let Some(slot) = found {
+                    members.remove(slot, scene.now, &mut ());
+                }
+                found.is_some()
+            }
         }
     }
 
@@ -121,6 +178,7 @@ impl Set {
         match &self.form {
             Form::Integers(integers) => integers.len(),
             Form::Packed(packed) => packed.len(scene.now),
+            Form::Large(members) => members.len(scene.now),
         }
     }
 
@@ -129,6 +187,7 @@ impl Set {
         match &self.form {
             Form::Integers(integers) => integers.len() == 0,
             Form::Packed(packed) => packed.live(scene.now).next().is_none(),
+            Form::Large(members) => members.live(scene.now).next().is_none(),
         }
     }
 
@@ -137,6 +196,12 @@ impl Set {
         match &self.form {
             Form::Integers(integers) => integers.iter().all(|n| each(Digits::of(n).as_bytes())),
             Form::Packed(packed) => packed.live(scene.now).all(|element| each(element.member)),
+            Form::Large(members) => {
+                let elements = members.elements();
+                members
+                    .live(scene.now)
+                    .all(|slot| each(elements.member(slot)))
+            }
         }
     }
 
@@ -148,17 +213,25 @@ impl Set {
         });
     }
 
-    /// Tells about `count` members from `cursor` on; returns the next cursor, 0 at the end. A member that
-    /// is there throughout is told at least once.
+    /// Tells about `count` members from `cursor` on, and all when they are packed; returns the next
+    /// cursor, 0 at the end. A member that is there throughout is told at least once.
     pub fn scan(
         &self,
-        _cursor: u64,
-        _count: usize,
+        cursor: u64,
+        count: usize,
         scene: &Scene<'_>,
         each: &mut dyn FnMut(&[u8]),
     ) -> u64 {
-        self.each(scene, each);
-        0
+        let Form::Large(members) = &self.form else {
+            self.each(scene, each);
+            return 0;
+        };
+        let elements = members.elements();
+        elements.scan(cursor, count, &mut |slot| {
+            if members.is_live(slot, scene.now) {
+                each(elements.member(slot));
+            }
+        })
     }
 
     /// Tells `count` different members, or all if there are fewer; each choice is as likely as any other.
@@ -170,6 +243,10 @@ impl Set {
         random: &mut dyn FnMut() -> u64,
         each: &mut dyn FnMut(&[u8]),
     ) {
+        if let Form::Large(members) = &self.form {
+            let tell = &mut |slot| each(members.elements().member(slot));
+            return members.sample(count, scene.now, random, tell);
+        }
         let mut left = self.len(scene);
         let mut wanted = count.min(left);
         // Of those still to come, as many are chosen as are still wanted (Knuth's algorithm S).
@@ -205,6 +282,10 @@ impl Set {
                     each(members[below(random(), members.len())]);
                 }
             }
+            Form::Large(members) => {
+                let tell = &mut |slot| each(members.elements().member(slot));
+                members.draw(count, scene.now, random, tell);
+            }
         }
     }
 
@@ -213,6 +294,10 @@ impl Set {
         match &self.form {
             Form::Integers(_) => self.contains(member, scene).then_some(None),
             Form::Packed(packed) => live(packed, member, scene).map(|element| element.deadline),
+            Form::Large(members) => {
+                let slot = members.find_live(member, scene.now)?;
+                Some(members.elements().deadline(slot))
+            }
         }
     }
 
@@ -226,6 +311,7 @@ impl Set {
         if !self.contains(member, scene) {
             return false;
         }
+        let deadline = deadline.map(|deadline| deadline.min(Tick::MAX));
         if deadline.is_some() {
             self.spell_out(scene);
         }
@@ -237,9 +323,19 @@ impl Set {
                     packed.settle();
                 }
             }
+            Form::Large(members) => {
+                if let Some(slot) = members.find_live(member, scene.now) {
+                    members.set_deadline(slot, deadline, scene);
+                }
+            }
         }
         true
     }
+}
+
+/// Whether so many members, one of them of such a length, may be packed.
+fn is_packable(count: usize, len: usize, scene: &Scene<'_>) -> bool {
+    count as i64 <= scene.limits.set_entries() && len as i64 <= scene.limits.set_value()
 }
 
 /// A member that lives.
@@ -289,6 +385,7 @@ impl Collection for Set {
             Form::Integers(integers) => Some((TAG_INTSET, integers.bytes())),
             Form::Packed(packed) if packed.has_deadlines() => Some((TAG_SET_TTL, packed.bytes())),
             Form::Packed(packed) => Some((TAG_SET, packed.bytes())),
+            Form::Large(_) => None,
         }
     }
 
@@ -296,13 +393,15 @@ impl Collection for Set {
         match self.form {
             Form::Integers(integers) => integers.into_bytes(),
             Form::Packed(packed) => packed.into_bytes(),
+            Form::Large(_) => Vec::new(),
         }
     }
 
-    fn duplicate(&self, _scene: &Scene<'_>) -> Self {
+    fn duplicate(&self, scene: &Scene<'_>) -> Self {
         let form = match &self.form {
             Form::Integers(integers) => Form::Integers(integers.clone()),
             Form::Packed(packed) => Form::Packed(packed.clone()),
+            Form::Large(members) => Form::Large(Box::new(members.duplicate(scene))),
         };
         Set { form }
     }
@@ -311,6 +410,7 @@ impl Collection for Set {
         match &mut self.form {
             Form::Integers(integers) => integers.trim(),
             Form::Packed(packed) => packed.trim(),
+            Form::Large(_) => {}
         }
     }
 
@@ -318,6 +418,7 @@ impl Collection for Set {
         match &self.form {
             Form::Integers(integers) => integers.len() == 0,
             Form::Packed(packed) => packed.is_empty(),
+            Form::Large(members) => members.is_void(),
         }
     }
 
@@ -325,6 +426,7 @@ impl Collection for Set {
         match &self.form {
             Form::Integers(integers) => integers.len() == 0,
             Form::Packed(packed) => packed.live(now).next().is_none(),
+            Form::Large(members) => members.is_dead(now),
         }
     }
 
@@ -332,6 +434,7 @@ impl Collection for Set {
         match &self.form {
             Form::Integers(integers) => integers.heap_bytes(),
             Form::Packed(packed) => packed.heap_bytes(),
+            Form::Large(members) => size_of::<Members>() + members.heap_bytes(),
         }
     }
 
@@ -339,24 +442,38 @@ impl Collection for Set {
         match &self.form {
             Form::Integers(_) => None,
             Form::Packed(packed) => packed.deadlines(),
+            Form::Large(members) => members.deadlines(),
         }
     }
 
     fn set_own(&mut self, own: Option<Tick>) {
-        if let Form::Packed(packed) = &mut self.form {
-            packed.set_own(own);
+        match &mut self.form {
+            Form::Integers(_) => {}
+            Form::Packed(packed) => packed.set_own(own),
+            Form::Large(members) => members.set_own(own),
         }
     }
 
     fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
-        if let Form::Packed(packed) = &mut self.form {
-            packed.purge(now, budget, expired);
+        match &mut self.form {
+            Form::Integers(_) => {}
+            Form::Packed(packed) => packed.purge(now, budget, expired),
+            Form::Large(members) => members.purge(now, budget, expired, &mut ()),
+        }
+    }
+
+    fn dismantle(&mut self, steps: u32) -> bool {
+        match &mut self.form {
+            Form::Large(members) => members.dismantle(steps),
+            _ => false,
         }
     }
 
     fn check(&self) {
-        if let Form::Integers(integers) = &self.form {
-            integers.check();
+        match &self.form {
+            Form::Integers(integers) => integers.check(),
+            Form::Packed(_) => {}
+            Form::Large(members) => members.check(),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! All are as wide as the widest had to be when it came; none gets narrower again. Without integers
 //! there are no bytes.
 
+use crate::collection::Scene;
 use std::ops::Range;
 
 /// See the module text.
@@ -130,6 +131,11 @@ impl Integers {
             }
         }
         Err(low)
+    }
+
+    /// Whether another one may be packed too.
+    pub fn has_room(&self, scene: &Scene<'_>) -> bool {
+        (self.len() as i64) < scene.limits.set_intset_entries()
     }
 
     /// Adds an integer; false when it was there.
