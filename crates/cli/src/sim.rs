@@ -1,5 +1,6 @@
 //! `mayfly sim`: traces against policies and sizes.
 
+mod advise;
 mod curve;
 mod flash;
 mod headlines;
@@ -113,6 +114,8 @@ pub struct Arguments {
 enum Command {
     /// Tell the miss ratios of policies over sizes, exactly or from a sample with bounds.
     Curve(curve::Arguments),
+    /// Tell which policy and how much memory to take, and what lifetimes do, in sentences.
+    Advise(advise::Arguments),
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +130,7 @@ enum SizeChanges {
 pub fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.command {
         Some(Command::Curve(curve)) => return curve.run(),
+        Some(Command::Advise(advise)) => return advise.run(),
         None if arguments.headlines => return headlines::run(arguments),
         None => {}
     }

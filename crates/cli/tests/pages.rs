@@ -52,6 +52,8 @@ const COMMANDS: &[(&[&str], &str)] = &[
         &["sim", "curve", "--compare-ttl"],
         "With and without lifetimes",
     ),
+    (&["sim", "advise"], "What is recommended"),
+    (&["sim", "advise", "--sampled", "--memory", "20%"], "Advice"),
     (&["trace", "analyze"], "Workload"),
 ];
 

@@ -11,16 +11,18 @@ mod page;
 mod sample;
 mod stack;
 
+pub(crate) use page::add_sections;
 pub use page::{Named, page};
 pub use sample::{Sample, Sampler, Sampling};
 
 use crate::sweep::sweep;
 use crate::{Columns, Configuration, Error, Rules, Unit};
 use policy::any::PolicySpec;
+use serde::Serialize;
 use std::sync::atomic::AtomicU64;
 
 /// A point of a curve.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
     /// The cache's size in its unit.
     pub capacity: u64,
@@ -37,7 +39,7 @@ pub struct Point {
 }
 
 /// One policy's miss ratios over sizes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Curve {
     /// Points by ascending size.
     pub points: Vec<Point>,

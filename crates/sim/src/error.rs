@@ -89,7 +89,7 @@ impl fmt::Display for Error {
                  requests does not fit its own, or --sample was given), and a policy that knows \
                  the future would be wrong: leave it out, or give the whole trace"
             ),
-            Error::BadSize { given, problem } => write!(f, "--size {given}: {problem}"),
+            Error::BadSize { given, problem } => write!(f, "size {given}: {problem}"),
         }
     }
 }

@@ -9,6 +9,7 @@
 //! with `replay.rs`, then `dense.rs`.
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod analyze;
 mod columns;
 mod cpu;

@@ -108,6 +108,11 @@ impl Replaying {
         }
     }
 
+    /// Milliseconds from one request to the next, where a rate was given.
+    pub fn gap_ms(&self) -> Option<f64> {
+        self.rate.map(|rate| 1000.0 / rate)
+    }
+
     /// How it is replayed.
     pub fn rules(&self, columns: &Columns) -> Result<Rules> {
         if let Some(rate) = self.rate {

@@ -4,9 +4,10 @@ use super::{Curve, Point};
 use crate::Unit;
 use crate::report::size_axis;
 use ::report::{Axis, Cell, Line, Page, Plot, Section, Table};
+use serde::Serialize;
 
 /// A curve and what it is of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Named {
     /// The policy, as given.
     pub policy: String,
@@ -26,6 +27,12 @@ impl Named {
 /// shown beside each other.
 pub fn page(trace: &str, unit: Unit, curves: &[Named]) -> Page {
     let mut page = Page::new(&format!("Miss-ratio curves: {trace}"));
+    add_sections(&mut page, unit, curves);
+    page
+}
+
+/// The same as sections of a page.
+pub(crate) fn add_sections(page: &mut Page, unit: Unit, curves: &[Named]) {
     let section = page.section("Miss ratios");
     section.text(&introduction(curves));
     curve_plots(section, unit, curves);
@@ -46,7 +53,6 @@ pub fn page(trace: &str, unit: Unit, curves: &[Named]) -> Page {
         }
     }
     page.section("All points").table(table(curves));
-    page
 }
 
 fn introduction(curves: &[Named]) -> String {

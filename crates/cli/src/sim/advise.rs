@@ -1,0 +1,135 @@
+//! `sim advise`: which policy, how much memory, what lifetimes do.
+
+use super::replaying::{Replaying, read_share_above_0, stem};
+use crate::pages::Pages;
+use crate::trace::arguments::count;
+use crate::trace::input::Input;
+use ::sim::advise::{Advice, Gatherer, Material, Question, advise, settle};
+use ::sim::curve::Sampling;
+use ::sim::{Rules, Size, Unit};
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use policy::any::PolicySpec;
+use std::io::Write;
+
+/// Sizes that every policy is replayed at on the sample, about: for the progress bar.
+const SURVEYED: usize = 24;
+
+/// A trace, what there is and what is wanted.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    /// The memory that there is: 2gb, 10% of all objects, or (where objects are counted) their number
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+    /// The miss ratio that is wanted, such as 5%
+    #[arg(long, value_name = "SHARE", value_parser = read_share_above_0)]
+    target_miss: Option<f64>,
+    /// The policies to choose from; LRU is compared with in any case
+    #[arg(
+        long,
+        short,
+        value_name = "POLICIES",
+        value_delimiter = ',',
+        default_value = "lru,clock,sieve,s3fifo,arc,twoq,lirs,w-tinylfu"
+    )]
+    policy: Vec<String>,
+    /// Trust a sample, which grows until its bounds are narrow enough, and replay nothing in full: for
+    /// traces that do not fit the memory (which is noticed) or the time
+    #[arg(long)]
+    sampled: bool,
+    /// Look at this share of the objects at least (SHARDS)
+    #[arg(long, value_name = "SHARE", value_parser = read_share_above_0, default_value = "1%")]
+    sample: f64,
+    /// And at so many of them at least
+    #[arg(long, value_name = "COUNT", value_parser = count, default_value_t = 16384)]
+    sample_objects: u64,
+    #[command(flatten)]
+    replaying: Replaying,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    pages: Pages,
+}
+
+impl Arguments {
+    /// Runs it.
+    pub fn run(&self) -> Result<()> {
+        ensure!(
+            (1..=u64::from(u32::MAX)).contains(&self.sample_objects),
+            "--sample-objects {}: expected 1 to {}",
+            self.sample_objects,
+            u32::MAX
+        );
+        let read = |text: &String| -> Result<(String, PolicySpec)> {
+            let spec = text.parse().with_context(|| format!("--policy {text}"))?;
+            Ok((text.clone(), spec))
+        };
+        let policies: Vec<_> = self.policy.iter().map(read).collect::<Result<_>>()?;
+        self.pages.prepare()?;
+        let objects = self.sample_objects as usize;
+        let advice = match self.input.is_stream() {
+            // What was read is gone: the first sample has to do.
+            true => self.advise(&policies, objects)?,
+            false => settle(objects, |objects| self.advise(&policies, objects))?,
+        };
+        self.pages.write(|| advice.to_page())?;
+        let text = match self.json {
+            true => serde_json::to_string_pretty(&advice)? + "\n",
+            false => advice.to_text(),
+        };
+        std::io::stdout().write_all(text.as_bytes())?;
+        Ok(())
+    }
+
+    fn advise(&self, policies: &[(String, PolicySpec)], objects: usize) -> Result<Advice> {
+        let material = self.gather(objects)?;
+        let columns = material.sample.columns();
+        let rules = match &material.whole {
+            Some(whole) => self.replaying.rules(whole)?,
+            None => self.replaying.rules(columns)?,
+        };
+        let question = self.question(&material, &rules)?;
+        let requests = (columns.len() * SURVEYED * policies.len()) as u64;
+        self.replaying.run(columns.name(), requests, |jobs, done| {
+            advise(&material, &rules, policies, question, jobs, done)
+        })
+    }
+
+    fn gather(&self, objects: usize) -> Result<Material> {
+        let sampling = Sampling {
+            rate: self.sample,
+            objects,
+            seed: self.replaying.seed,
+        };
+        let name = self.input.name();
+        let how = self.replaying.interning();
+        let gap_ms = self.replaying.gap_ms();
+        let mut gatherer = Gatherer::new(stem(&name), how, sampling, !self.sampled, gap_ms);
+        let mut opened = self.input.open()?;
+        for request in opened.requests() {
+            gatherer.push(&request?)?;
+        }
+        opened.finish();
+        let material = gatherer.finish()?;
+        if material.whole.is_none() && !self.sampled {
+            eprintln!("mayfly: {name} does not fit the memory as a whole: a sample has to do");
+        }
+        Ok(material)
+    }
+
+    fn question(&self, material: &Material, rules: &Rules) -> Result<Question> {
+        let unit: Unit = rules.unit;
+        let footprint = material.sample.footprint(unit);
+        let resolve = |size: &Size| {
+            let name = material.sample.columns().name();
+            size.resolve(footprint, name, unit).context("--memory")
+        };
+        Ok(Question {
+            memory: self.memory.as_ref().map(resolve).transpose()?,
+            target: self.target_miss,
+        })
+    }
+}

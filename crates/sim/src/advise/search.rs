@@ -1,0 +1,364 @@
+//! Which policy, and which size: on the sample first, then by full simulation.
+
+use super::Material;
+use crate::curve::{Curve, Named, Point, exact, spread};
+use crate::{Error, Rules};
+use policy::any::PolicySpec;
+use std::sync::atomic::AtomicU64;
+
+/// Sizes of the survey, from this share of the footprint to all of it.
+const POINTS: usize = 24;
+const SMALLEST_SHARE: f64 = 0.001;
+/// How many of the policies that are best on the sample are looked at closely.
+const CANDIDATES: usize = 3;
+/// Sizes of one step of the search for the smallest that does; each step narrows it to a fifth.
+const STEP: usize = 6;
+/// Steps at most: the sample may have pointed to a wrong place.
+const STEPS_MAX: usize = 16;
+/// A size is found when the next smaller one tried is within this of it.
+const NEAR: f64 = 1.02;
+
+/// Bounds of a recommendation are so many times as wide as those of a point of a curve, three standard errors
+/// instead of two: of many policies and sizes the one is chosen that looks best, which chance has a part in.
+const CHOSEN_WIDER: f64 = 1.5;
+
+/// What judges policies and sizes.
+pub(super) struct Judge<'a> {
+    pub material: &'a Material,
+    pub rules: &'a Rules,
+    pub policies: &'a [(String, PolicySpec)],
+    pub jobs: usize,
+    pub done: &'a AtomicU64,
+}
+
+/// Every policy over many sizes, on the sample.
+pub(super) struct Survey {
+    sizes: Vec<u64>,
+    curves: Vec<Curve>,
+}
+
+/// A policy, by its number, at a size.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen {
+    pub policy: usize,
+    pub point: Point,
+    pub is_exact: bool,
+}
+
+impl Survey {
+    /// The miss ratio at which a cache of the best policy has this share of an unlimited one's hits.
+    pub fn enough(&self, share: f64) -> f64 {
+        let points = self.curves.iter().flat_map(|curve| &curve.points);
+        let least = points.map(|point| point.miss_ratio).fold(1.0, f64::min);
+        1.0 - share * (1.0 - least)
+    }
+
+    /// The place of the first size at which a policy misses no more than this.
+    fn first(&self, policy: usize, target: f64) -> Option<usize> {
+        let points = &self.curves[policy].points;
+        points.iter().position(|point| point.miss_ratio <= target)
+    }
+
+    /// A policy's point at a size of the survey.
+    pub fn at(&self, policy: usize, size: u64) -> Option<&Point> {
+        let place = self.sizes.iter().position(|other| *other == size)?;
+        self.curves[policy].points.get(place)
+    }
+
+    /// The size of the survey that is nearest to this one.
+    pub fn nearest(&self, size: u64) -> u64 {
+        let distance = |other: u64| (other.max(1) as f64 / size.max(1) as f64).ln().abs();
+        let by_distance = |a: &u64, b: &u64| distance(*a).total_cmp(&distance(*b));
+        let nearest = self.sizes.iter().copied().min_by(by_distance);
+        nearest.expect("a survey has sizes")
+    }
+
+    pub fn named(&self, judge: &Judge<'_>) -> Vec<Named> {
+        let named = judge.policies.iter().zip(&self.curves);
+        let has_ttls = judge.has_ttls();
+        named
+            .map(|((policy, _), curve)| Named {
+                policy: policy.clone(),
+                has_ttls,
+                curve: curve.clone(),
+            })
+            .collect()
+    }
+}
+
+impl Judge<'_> {
+    pub fn footprint(&self) -> u64 {
+        self.material.sample.footprint(self.rules.unit)
+    }
+
+    pub fn has_ttls(&self) -> bool {
+        self.material.sample.columns().has_ttls() && !self.rules.ignores_ttls
+    }
+
+    pub fn lru(&self) -> usize {
+        let mut specs = self.policies.iter();
+        let lru = specs.position(|(_, spec)| *spec == PolicySpec::Lru(()));
+        lru.expect("LRU joined the policies if it was missing")
+    }
+
+    /// Whether ratios come from full simulations.
+    pub fn is_exact(&self) -> bool {
+        self.material.whole.is_some() || self.material.sample.is_whole()
+    }
+
+    pub fn survey(&self, memory: Option<u64>) -> Result<Survey, Error> {
+        let mut sizes = spread(self.footprint(), SMALLEST_SHARE, POINTS);
+        sizes.extend(memory);
+        sizes.sort_unstable();
+        sizes.dedup();
+        let all: Vec<usize> = (0..self.policies.len()).collect();
+        let curves = self.sampled(self.rules, &all, &sizes)?;
+        Ok(Survey { sizes, curves })
+    }
+
+    /// Curves from the sample.
+    pub fn sampled(
+        &self,
+        rules: &Rules,
+        policies: &[usize],
+        sizes: &[u64],
+    ) -> Result<Vec<Curve>, Error> {
+        let specs = self.specs(policies);
+        let sample = &self.material.sample;
+        sample.curves(rules, &specs, sizes, self.jobs, self.done)
+    }
+
+    fn specs(&self, policies: &[usize]) -> Vec<PolicySpec> {
+        policies
+            .iter()
+            .map(|&at| self.policies[at].1.clone())
+            .collect()
+    }
+
+    /// Curves as close to the truth as can be had: of the whole trace, where it is there.
+    pub fn curves(
+        &self,
+        rules: &Rules,
+        policies: &[usize],
+        sizes: &[u64],
+    ) -> Result<Vec<Curve>, Error> {
+        match &self.material.whole {
+            Some(whole) => {
+                let specs = self.specs(policies);
+                exact(whole, rules, &specs, sizes, self.jobs, self.done)
+            }
+            None => self.sampled(rules, policies, sizes),
+        }
+    }
+
+    /// One policy at one size. A sample's bounds take the curve around it into account.
+    pub fn at(&self, policy: usize, size: u64) -> Result<Point, Error> {
+        match self.is_exact() {
+            true => Ok(self.curves(self.rules, &[policy], &[size])?[0].points[0]),
+            false => self.estimated(policy, size),
+        }
+    }
+
+    /// The same from the sample.
+    pub fn estimated(&self, policy: usize, size: u64) -> Result<Point, Error> {
+        let around = around(size);
+        let curves = self.sampled(self.rules, &[policy], &around)?;
+        let points = &curves[0].points;
+        let at = around.partition_point(|other| *other < size);
+        let point = points[at];
+        let wider = |bound: f64| point.miss_ratio + CHOSEN_WIDER * (bound - point.miss_ratio);
+        Ok(Point {
+            low: wider(point.low).max(0.0),
+            high: wider(point.high).min(1.0),
+            ..point
+        })
+    }
+
+    /// The best policy in a cache of this size. Where a ratio is wanted that it reaches, the smallest
+    /// size that does.
+    pub fn within(
+        &self,
+        survey: &Survey,
+        memory: u64,
+        target: Option<f64>,
+    ) -> Result<Chosen, Error> {
+        let all = 0..self.policies.len();
+        let mut ranked: Vec<(usize, f64)> = all
+            .filter_map(|policy| Some((policy, survey.at(policy, memory)?.miss_ratio)))
+            .collect();
+        ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
+        if !self.is_exact() {
+            ranked.truncate(CANDIDATES);
+        }
+        let mut best: Option<Chosen> = None;
+        for (policy, _) in ranked {
+            let point = self.at(policy, memory)?;
+            if best.is_none_or(|best| point.miss_ratio < best.point.miss_ratio) {
+                best = Some(self.chosen(policy, point));
+            }
+        }
+        let best = best.expect("LRU is among the policies");
+        match target {
+            Some(target) if best.point.miss_ratio <= target => {
+                let reaching = self.reaching(survey, target)?;
+                let is_within = reaching.point.capacity <= memory;
+                Ok(if is_within { reaching } else { best })
+            }
+            _ => Ok(best),
+        }
+    }
+
+    fn chosen(&self, policy: usize, point: Point) -> Chosen {
+        Chosen {
+            policy,
+            point,
+            is_exact: self.is_exact(),
+        }
+    }
+
+    /// The policy that misses no more than this in the smallest cache. Where none does, the one that
+    /// misses least, in the smallest cache in which it does.
+    pub fn reaching(&self, survey: &Survey, target: f64) -> Result<Chosen, Error> {
+        let all = 0..self.policies.len();
+        let mut ranked: Vec<(usize, usize)> = all
+            .filter_map(|policy| Some((survey.first(policy, target)?, policy)))
+            .collect();
+        // Of equal sizes the one that misses less there.
+        let ratio = |(at, policy): &(usize, usize)| survey.curves[*policy].points[*at].miss_ratio;
+        ranked.sort_by(|a, b| a.0.cmp(&b.0).then(ratio(a).total_cmp(&ratio(b))));
+        ranked.truncate(CANDIDATES);
+        let mut best: Option<Chosen> = None;
+        for (_, policy) in ranked {
+            let Some(point) = self.least(survey, policy, target)? else {
+                continue;
+            };
+            let is_better = |best: Chosen| {
+                let sizes = (point.capacity, best.point.capacity);
+                sizes.0 < sizes.1 || sizes.0 == sizes.1 && point.miss_ratio < best.point.miss_ratio
+            };
+            if best.is_none_or(is_better) {
+                best = Some(self.chosen(policy, point));
+            }
+        }
+        match best {
+            Some(best) => Ok(best),
+            None => self.unlimited(survey),
+        }
+    }
+
+    /// What comes nearest to a cache without a bound: the least misses, with no more memory than these
+    /// take.
+    fn unlimited(&self, survey: &Survey) -> Result<Chosen, Error> {
+        let least = survey.enough(1.0);
+        let all = 0..self.policies.len();
+        let firsts = all.filter_map(|policy| Some((survey.first(policy, least)?, policy)));
+        let (at, policy) = firsts
+            .min()
+            .expect("some policy has the least ratio of all");
+        let point = self.at(policy, survey.sizes[at])?;
+        Ok(self.chosen(policy, point))
+    }
+
+    /// The smallest size at which a policy misses no more than this; `None` where not even a cache
+    /// for everything does.
+    pub fn least(
+        &self,
+        survey: &Survey,
+        policy: usize,
+        target: f64,
+    ) -> Result<Option<Point>, Error> {
+        let footprint = self.footprint().max(1);
+        let place = survey.first(policy, target);
+        if !self.is_exact() {
+            return match place {
+                Some(place) => self
+                    .least_on_sample(survey, policy, target, place)
+                    .map(Some),
+                None => Ok(None),
+            };
+        }
+        let place = place.unwrap_or(survey.sizes.len() - 1);
+        let mut high = survey.sizes[place].min(footprint);
+        let mut low = survey.sizes[place.saturating_sub(1)].min(high);
+        let mut best = None;
+        for _ in 0..STEPS_MAX {
+            let sizes = between(low, high);
+            let curves = self.curves(self.rules, &[policy], &sizes)?;
+            let points = &curves[0].points;
+            match points.iter().position(|point| point.miss_ratio <= target) {
+                // What was found before stands just above.
+                None if best.is_some() => break,
+                None if high >= footprint => break,
+                None => (low, high) = (high, high.saturating_mul(2).min(footprint)),
+                Some(0) => {
+                    best = Some(points[0]);
+                    if low <= 1 {
+                        break;
+                    }
+                    (low, high) = ((low / 2).max(1), low);
+                }
+                Some(at) => {
+                    best = Some(points[at]);
+                    (low, high) = (sizes[at - 1], sizes[at]);
+                    if high as f64 <= low as f64 * NEAR || high - low <= 1 {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(best)
+    }
+
+    /// One step closer than the survey: a sample tells no more.
+    fn least_on_sample(
+        &self,
+        survey: &Survey,
+        policy: usize,
+        target: f64,
+        place: usize,
+    ) -> Result<Point, Error> {
+        let (low, high) = (survey.sizes[place.saturating_sub(1)], survey.sizes[place]);
+        let sizes = between(low, high);
+        let curves = self.sampled(self.rules, &[policy], &sizes)?;
+        let points = &curves[0].points;
+        let at = points.iter().position(|point| point.miss_ratio <= target);
+        let size = at.map_or(high, |at| sizes[at]);
+        self.estimated(policy, size)
+    }
+}
+
+/// Sizes around one, so far apart as those of the survey: the slope of the curve is told by these.
+fn around(size: u64) -> Vec<u64> {
+    let near = |factor: f64| ((size as f64 * factor).round() as u64).max(1);
+    let mut sizes = vec![near(0.75), size, near(1.33)];
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// Some sizes from one to another, evenly spaced in the logarithm.
+fn between(low: u64, high: u64) -> Vec<u64> {
+    let (from, to) = (low.max(1) as f64, high.max(1) as f64);
+    let size = |n: usize| match n {
+        0 => low.max(1),
+        n if n + 1 == STEP => high.max(1),
+        n => (from * (to / from).powf(n as f64 / (STEP - 1) as f64)).round() as u64,
+    };
+    let mut sizes: Vec<u64> = (0..STEP).map(size).collect();
+    sizes.dedup();
+    sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_lie_between_their_ends() {
+        assert_eq!(between(10, 1_000), [10, 25, 63, 158, 398, 1000]);
+        assert_eq!(between(3, 5), [3, 4, 5]);
+        assert_eq!(between(0, 0), [1]);
+        assert_eq!(around(1), [1]);
+        assert_eq!(around(100), [75, 100, 133]);
+    }
+}

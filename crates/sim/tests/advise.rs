@@ -1,0 +1,331 @@
+//! Advice on made traces: against full simulation, and on odd ones.
+
+use policy::any::PolicySpec;
+use sim::advise::{Advice, Gatherer, Material, Question, Statement, advise, settle};
+use sim::curve::Sampling;
+use sim::{Columns, Configuration, Error, Interner, Interning, Rules, Unit, sweep};
+use std::sync::atomic::AtomicU64;
+use trace::{Op, Random, Request, Zipf};
+
+fn policies() -> Vec<(String, PolicySpec)> {
+    let names = ["lru", "clock", "sieve", "s3fifo"];
+    let named = names.map(|name| (name.to_owned(), name.parse().expect("a policy's name")));
+    named.into()
+}
+
+fn gathered(requests: &[Request], keeps_whole: bool, objects: usize) -> Result<Material, Error> {
+    let sampling = Sampling {
+        objects,
+        ..Sampling::default()
+    };
+    let mut gatherer = Gatherer::new("made", Interning::default(), sampling, keeps_whole, None);
+    for request in requests {
+        gatherer.push(request)?;
+    }
+    gatherer.finish()
+}
+
+fn asked(material: &Material, unit: Unit, question: Question) -> Result<Advice, Error> {
+    let rules = Rules {
+        unit,
+        ..Rules::default()
+    };
+    let done = AtomicU64::new(0);
+    advise(material, &rules, &policies(), question, 1, &done)
+}
+
+fn advised(requests: &[Request], unit: Unit, question: Question) -> Advice {
+    let material = gathered(requests, true, 8192).expect("there is memory");
+    asked(&material, unit, question).expect("it runs")
+}
+
+/// A Zipf of reads with a scan of new keys between; sizes follow from the key.
+fn workload(count: usize, keys: u64) -> Vec<Request> {
+    let request = |(n, key): (usize, u64)| {
+        let key = if n % 7 == 0 { keys + n as u64 } else { key };
+        let size = 10 + Random::of_key(9, key).below(500) as u32;
+        Request::new(n as u64 * 10, key, size)
+    };
+    let zipf = Zipf::new(keys, 0.9, 3).take(count);
+    zipf.enumerate().map(request).collect()
+}
+
+fn simulated(requests: &[Request], unit: Unit, advice: &Advice) -> f64 {
+    let all = requests.iter().copied().map(Ok);
+    let columns: Columns = Interner::all("made", Interning::default(), all).expect("it fits");
+    let found = &advice.recommendation;
+    let configuration = Configuration {
+        policy: found.policy.parse().expect("a policy of the list"),
+        capacity: found.cache_size,
+    };
+    let rules = Rules {
+        unit,
+        ..Rules::default()
+    };
+    let counts = sweep(&columns, &rules, &[configuration], 1, &AtomicU64::new(0));
+    let counts = counts.expect("it runs")[0].counts;
+    counts.misses as f64 / counts.requests as f64
+}
+
+fn statement<'a>(advice: &'a Advice, topic: &str) -> Option<&'a Statement> {
+    advice.statements.iter().find(|s| s.topic == topic)
+}
+
+fn value(advice: &Advice, topic: &str, name: &str) -> f64 {
+    let statement = statement(advice, topic).unwrap_or_else(|| panic!("nothing about {topic}"));
+    let figure = statement.figures.iter().find(|figure| figure.name == name);
+    figure
+        .unwrap_or_else(|| panic!("{topic} has no {name}"))
+        .value
+}
+
+const QUESTIONS: [Question; 3] = [
+    Question {
+        memory: Some(3000),
+        target: None,
+    },
+    Question {
+        memory: None,
+        target: Some(0.5),
+    },
+    Question {
+        memory: None,
+        target: None,
+    },
+];
+
+#[test]
+fn what_is_recommended_misses_as_a_full_simulation_says() {
+    let requests = workload(120_000, 20_000);
+    for unit in [Unit::Objects, Unit::Bytes] {
+        for question in QUESTIONS {
+            let question = Question {
+                memory: question.memory.map(|size| match unit {
+                    Unit::Objects => size,
+                    Unit::Bytes => size * 250,
+                }),
+                ..question
+            };
+            let advice = advised(&requests, unit, question);
+            let found = &advice.recommendation;
+            assert!(found.is_exact && found.estimate.is_some());
+            let truth = simulated(&requests, unit, &advice);
+            assert_eq!(found.ratio.miss_ratio, truth, "{unit:?} {question:?}");
+            assert!(
+                found.ratio.miss_ratio <= found.lru.miss_ratio,
+                "{question:?}"
+            );
+            if let Some(target) = question.target {
+                assert!(truth <= target);
+                assert_eq!(found.reaches_target, Some(true));
+            }
+            if let Some(size) = question.memory {
+                assert_eq!(found.cache_size, size);
+            }
+            let lru = found
+                .lru_cache_size
+                .expect("LRU gets there with everything");
+            assert!(lru >= found.cache_size, "{question:?}: {lru}");
+        }
+    }
+}
+
+#[test]
+fn a_sample_grows_until_its_bounds_are_narrow_and_they_hold() {
+    let requests = workload(200_000, 30_000);
+    for question in QUESTIONS {
+        let mut sizes = Vec::new();
+        let advice = settle(500, |objects| {
+            sizes.push(objects);
+            let material = gathered(&requests, false, objects)?;
+            let mut advice = asked(&material, Unit::Objects, question)?;
+            if sizes.len() == 1 {
+                advice.recommendation.ratio.high += 0.05;
+            }
+            Ok::<_, Error>(advice)
+        });
+        let advice = advice.expect("it runs");
+        let found = &advice.recommendation;
+        assert!(advice.is_settled());
+        assert!(
+            sizes.starts_with(&[500, 2000]),
+            "the first was too coarse: {sizes:?}"
+        );
+        let truth = simulated(&requests, Unit::Objects, &advice);
+        let ratio = found.ratio;
+        assert!(
+            (ratio.low..=ratio.high).contains(&truth),
+            "{question:?} {truth} {ratio:?}"
+        );
+        assert!((ratio.miss_ratio - truth).abs() <= 0.02);
+    }
+}
+
+#[test]
+fn memory_that_is_more_than_the_target_takes_is_not_all_recommended() {
+    let requests = workload(60_000, 10_000);
+    let question = Question {
+        memory: Some(9000),
+        target: Some(0.6),
+    };
+    let found = advised(&requests, Unit::Objects, question).recommendation;
+    assert!(found.cache_size < 9000);
+    assert_eq!(found.reaches_target, Some(true));
+}
+
+#[test]
+fn a_ratio_that_no_cache_reaches_is_said_to_be_out_of_reach() {
+    let requests = workload(60_000, 10_000);
+    let question = Question {
+        memory: None,
+        target: Some(0.01),
+    };
+    let advice = advised(&requests, Unit::Objects, question);
+    assert_eq!(advice.recommendation.reaches_target, Some(false));
+    let least = value(&advice, "shortfall", "least miss ratio");
+    let first = value(&advice, "first-requests", "first requests");
+    assert!((least - first).abs() < 1e-9, "{least} {first}");
+    let text = &statement(&advice, "shortfall")
+        .expect("it was just there")
+        .text;
+    assert!(text.starts_with("No cache of any size"), "{text}");
+    // With too little memory for what can be had, what it takes is told.
+    let question = Question {
+        memory: Some(50),
+        target: Some(0.6),
+    };
+    let advice = advised(&requests, Unit::Objects, question);
+    assert!(value(&advice, "shortfall", "cache size needed") > 50.0);
+}
+
+/// Writes with TTLs of ten minutes; every second object is read after a second, once.
+fn written(herd: bool) -> Vec<Request> {
+    let mut requests = Vec::new();
+    for n in 0..40_000u64 {
+        let ttl_ms = match herd && n % 4 == 0 {
+            // All of these die at one moment, an hour later.
+            true => 4_000_000 - n * 100,
+            false => 600_000,
+        };
+        let write = Request {
+            op: Op::Set,
+            ttl_ms,
+            ..Request::new(1 + n * 100, n % 30_000, 100)
+        };
+        requests.push(write);
+        if n % 2 == 0 && n >= 10 {
+            let read = Request::new(1 + n * 100, (n - 10) % 30_000, 100);
+            requests.push(read);
+        }
+    }
+    requests
+}
+
+#[test]
+fn what_lifetimes_do_is_told() {
+    let advice = advised(&written(false), Unit::Objects, Question::default());
+    let unread = value(&advice, "ttl-unread", "unread of those that expired");
+    assert!((unread - 0.5).abs() < 0.01, "{unread}");
+    assert!(value(&advice, "ttl-idle", "memory × time behind the last read") > 0.99);
+    // Objects are written again after 50 minutes, which is the longest; read after a second.
+    assert_eq!(value(&advice, "ttl-long", "TTLs longer than that"), 0.0);
+    assert!(value(&advice, "ttl-cost", "miss ratio with lifetimes") > 0.0);
+    assert!(
+        !statement(&advice, "jitter")
+            .expect("it is told")
+            .text
+            .contains("would help")
+    );
+    let herd = advised(&written(true), Unit::Objects, Question::default());
+    let jitter = statement(&herd, "jitter").expect("it is told");
+    assert!(
+        jitter.text.starts_with("Jitter would help: 10,0"),
+        "{}",
+        jitter.text
+    );
+    // The curves stand with lifetimes and without.
+    assert!(advice.curves.iter().any(|named| named.has_ttls));
+    assert!(advice.curves.iter().any(|named| !named.has_ttls));
+}
+
+#[test]
+fn what_cannot_be_said_is_named() {
+    let bare: Vec<Request> = (0..5000).map(|n| Request::new(0, n % 700, 1)).collect();
+    let advice = advised(&bare, Unit::Objects, Question::default());
+    for word in ["Bytes:", "Writes:", "Lifetimes:"] {
+        let is_named = advice
+            .left_out
+            .iter()
+            .any(|reason| reason.starts_with(word));
+        assert!(is_named, "{word} {:?}", advice.left_out);
+    }
+    assert!(statement(&advice, "server").is_none());
+    assert!(
+        advice
+            .statements
+            .iter()
+            .all(|s| !s.topic.starts_with("ttl") && s.topic != "jitter")
+    );
+    let told = advised(&written(false), Unit::Bytes, Question::default());
+    assert!(told.left_out.is_empty(), "{:?}", told.left_out);
+    // Lifetimes without time.
+    let timeless: Vec<Request> = written(false)
+        .into_iter()
+        .map(|request| Request {
+            time_ms: 0,
+            ..request
+        })
+        .collect();
+    let advice = advised(&timeless, Unit::Bytes, Question::default());
+    let is_named = advice
+        .left_out
+        .iter()
+        .any(|reason| reason.starts_with("When lifetimes end"));
+    assert!(is_named, "{:?}", advice.left_out);
+}
+
+#[test]
+fn odd_traces_get_advice() {
+    let one: Vec<Request> = (0..100).map(|n| Request::new(n, 7, 1)).collect();
+    let distinct: Vec<Request> = (0..3000).map(|n| Request::new(n, n, 1)).collect();
+    let sizes: Vec<Request> = (0..3000u64)
+        .map(|n| Request::new(n, n % 50, if n % 50 == 0 { u32::MAX } else { 0 }))
+        .collect();
+    let years: Vec<Request> = (0..3000u64)
+        .map(|n| Request {
+            ttl_ms: 1000,
+            op: if n % 3 == 0 { Op::Set } else { Op::Get },
+            ..Request::new(1 + (n / 1000) * 200_000_000_000 + n, n % 40, 5)
+        })
+        .collect();
+    for requests in [one, distinct, sizes, years] {
+        for unit in [Unit::Objects, Unit::Bytes] {
+            for question in [
+                Question::default(),
+                Question {
+                    memory: Some(3),
+                    target: Some(0.05),
+                },
+                Question {
+                    memory: None,
+                    target: Some(0.999),
+                },
+            ] {
+                let advice = advised(&requests, unit, question);
+                let text = advice.to_text();
+                assert!(!text.contains("NaN") && !text.contains("inf "), "{text}");
+                assert_eq!(
+                    advice.recommendation.ratio.miss_ratio,
+                    simulated(&requests, unit, &advice)
+                );
+                let html = advice.to_page().to_html();
+                assert!(html.len() < 1_500_000);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_empty_trace_is_refused() {
+    assert!(gathered(&[], true, 10).is_err());
+}
