@@ -157,6 +157,7 @@ impl Server {
             clock,
         };
         server.heed_settings();
+        server.heed_limits();
         Ok(server)
     }
 
@@ -167,6 +168,10 @@ impl Server {
         let events = self.config.number(Id::NotifyKeyspaceEvents) as u32;
         self.notifies.store(notify::is_on(events), Relaxed);
         self.keyspace.set_notify(notify::is_on(events));
+    }
+
+    /// Takes over the bounds of packed collections.
+    pub fn heed_limits(&self) {
         let limits = self.keyspace.limits();
         for (id, name) in LIMITS {
             let is_known = limits.set(name, self.config.number(id));

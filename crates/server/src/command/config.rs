@@ -161,7 +161,7 @@ fn apply(server: &Server, id: Id) -> Result<(), String> {
             logging::set_level(&level.unwrap_or_default());
         }
         Id::SlowlogMaxLen => server.slowlog.shrink(server.config.number(id) as usize),
-        id if LIMITS.iter().any(|(limit, _)| *limit == id) => server.heed_settings(),
+        id if LIMITS.iter().any(|(limit, _)| *limit == id) => server.heed_limits(),
         _ => {}
     }
     Ok(())

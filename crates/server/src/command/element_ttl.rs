@@ -6,7 +6,7 @@
 pub mod family;
 pub mod member;
 
-use store::{Class, Edited, Key, Kind, Scene, Set, SortedSet, Tick, View, WrongType};
+use store::{Class, Edited, Hash, Key, Kind, Scene, Set, SortedSet, Tick, View, WrongType};
 
 /// The words that differ from type to type.
 pub struct Words {
@@ -119,6 +119,13 @@ macro_rules! timed {
         }
     };
 }
+
+timed!(
+    Hash,
+    read_hash,
+    edit_hash,
+    words!("Field", "fields", "FIELDS", "h")
+);
 
 timed!(
     Set,

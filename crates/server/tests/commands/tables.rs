@@ -85,6 +85,8 @@ scripts! {
     sorted_sets_are_ordered: "sorted_set.txt",
     members_of_sorted_sets_expire: "sorted_set_deadlines.txt",
     hashes_hold_fields: "hash.txt",
+    fields_are_counted_and_listed: "hash_more.txt",
+    fields_have_deadlines: "hash_deadlines.txt",
     sets_hold_members: "set_members.txt",
     members_have_deadlines: "set_deadlines.txt",
     lists_hold_elements: "list.txt",

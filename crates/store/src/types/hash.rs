@@ -196,7 +196,11 @@ impl Hash {
     }
 
     /// Tells all fields, their values and deadlines.
-    pub fn each(&self, scene: &Scene<'_>, mut each: impl FnMut(&[u8], &[u8], Option<Tick>)) {
+    pub fn each<'h>(
+        &'h self,
+        scene: &Scene<'_>,
+        mut each: impl FnMut(&'h [u8], &'h [u8], Option<Tick>),
+    ) {
         match &self.form {
             Form::Packed(packed) => packed
                 .live(scene.now)

@@ -56,6 +56,20 @@ impl Condition {
     }
 }
 
+/// The instant that a number names, which is not negative.
+pub fn instant_of(
+    text: &[u8],
+    unit: Unit,
+    base: Base,
+    now: Tick,
+    command: &'static str,
+) -> Result<When, Refusal> {
+    if parse_i64(text).ok_or(Refusal::NotInteger)? < 0 {
+        return Err(Refusal::Says("ERR invalid expire time, must be >= 0"));
+    }
+    Ok(instant(text, unit, base, now, command)?.min(Tick::MAX.0 as i64))
+}
+
 /// The names in `WORD number name …`, of which nothing may be wrong.
 fn names<'a>(
     args: Args<'a>,
@@ -84,7 +98,7 @@ fn reply(ctx: &mut Ctx<'_, '_>, codes: &[i64]) {
 
 /// What a deadline becomes: a past one is that of the last millisecond, so that the element is dead and
 /// leaves like all others.
-pub(super) fn kept(when: When, now: Tick) -> Tick {
+pub fn kept(when: When, now: Tick) -> Tick {
     if is_past(when, now) {
         Tick(now.0.saturating_sub(1))
     } else {
@@ -94,13 +108,15 @@ pub(super) fn kept(when: When, now: Tick) -> Tick {
 
 /// What an edit of deadlines came to: whether some are new, and whether some elements died of it.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Outcome {
+pub struct Outcome {
+    /// Some are new.
     pub is_set: bool,
+    /// Some elements died of it.
     pub is_past: bool,
 }
 
 /// Tells of new deadlines, then lets go what they have let die.
-pub(super) fn tell<C: Timed>(ctx: &mut Ctx<'_, '_>, key: &Key<'_>, outcome: Outcome) {
+pub fn tell<C: Timed>(ctx: &mut Ctx<'_, '_>, key: &Key<'_>, outcome: Outcome) {
     if outcome.is_set {
         ctx.view.notify(C::CLASS, C::WORDS.expire, key);
     }
@@ -124,11 +140,7 @@ pub fn expire<C: Timed>(
         return Err(Refusal::WrongType);
     }
     let now = ctx.view.now();
-    if parse_i64(&args[2]).ok_or(Refusal::NotInteger)? < 0 {
-        let text = "ERR invalid expire time, must be >= 0";
-        return Err(Refusal::Says(text));
-    }
-    let when = instant(&args[2], unit, base, now, command)?.min(Tick::MAX.0 as i64);
+    let when = instant_of(&args[2], unit, base, now, command)?;
     let condition = Condition::parse(&args[3]);
     let names_at = if condition == Condition::Always { 3 } else { 4 };
     let words = C::WORDS;

@@ -5,7 +5,7 @@ use super::family::{ABSENT, Outcome, kept, tell};
 use crate::command::Ctx;
 use crate::command::lifetime::{Base, Unit, instant, is_past};
 use crate::command::refusal::{Answer, Refusal};
-use store::{Key, Kind, Set, SortedSet, Tick};
+use store::{Hash, Key, Kind, Set, SortedSet, Tick};
 use wire::Args;
 
 /// `EXPIREMEMBER key member number [s | ms]`: whether there is such a member.
@@ -50,6 +50,7 @@ fn expire(
     let key = ctx.key(&args[1]);
     let is_done = match ctx.view.kind(&key) {
         None => false,
+        Some(Kind::Hash) => set_deadline::<Hash>(ctx, &key, &args[2], when)?,
         Some(Kind::Set) => set_deadline::<Set>(ctx, &key, &args[2], when)?,
         Some(Kind::SortedSet) => set_deadline::<SortedSet>(ctx, &key, &args[2], when)?,
         Some(_) => return Err(Refusal::WrongType),
@@ -86,6 +87,7 @@ pub fn deadline(
 ) -> Result<Result<Tick, i64>, Refusal> {
     let found = match ctx.view.kind(key) {
         None => None,
+        Some(Kind::Hash) => look::<Hash>(ctx, key, member)?,
         Some(Kind::Set) => look::<Set>(ctx, key, member)?,
         Some(Kind::SortedSet) => look::<SortedSet>(ctx, key, member)?,
         Some(_) => return Err(Refusal::WrongType),

@@ -1,0 +1,233 @@
+//! Fields with values and deadlines at once: HGETEX, HSETEX, HGETDEL.
+//!
+//! The nine commands on deadlines alone are those of every type: [`crate::command::element_ttl`].
+
+use crate::command::Ctx;
+use crate::command::element_ttl::Timed;
+use crate::command::element_ttl::family::{Outcome, instant_of, kept, tell};
+use crate::command::lifetime::{Lifetime, When, is_past};
+use crate::command::refusal::{Answer, Refusal};
+use store::{Class, Hash, Tick};
+use wire::Args;
+use wire::number::parse_i64;
+
+/// What stands before or behind the fields.
+#[derive(Default)]
+struct Options<'a> {
+    lifetime: Lifetime<'a>,
+    /// FNX: none of the fields may exist; FXX: all must.
+    fields: Option<bool>,
+    /// NX: the key must not exist; XX: it must.
+    key: Option<bool>,
+    /// Where the fields stand, and how many arguments they are.
+    names: Option<(usize, usize)>,
+}
+
+impl<'a> Options<'a> {
+    /// Reads all from the third argument on; so many arguments stand for each field.
+    fn parse(args: Args<'a>, per_field: usize, may_set: bool) -> Result<Options<'a>, Refusal> {
+        let mut options = Options::default();
+        let mut index = 2;
+        while let Some(word) = args.get(index) {
+            let taken = options.lifetime.take(word, args.get(index + 1))?;
+            let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+            index += match word {
+                _ if taken > 0 => taken,
+                _ if is("FIELDS") && options.names.is_none() => {
+                    let words = Hash::WORDS;
+                    let count = args.get(index + 1).and_then(parse_i64);
+                    let count = count.filter(|&count| count > 0);
+                    let count = count.ok_or(Refusal::Says(words.none))? as usize;
+                    let len = count.saturating_mul(per_field);
+                    if len > args.len().saturating_sub(index + 2) {
+                        return Err(Refusal::Says(words.uneven));
+                    }
+                    options.names = Some((index + 2, len));
+                    2 + len
+                }
+                _ if may_set && (is("FNX") || is("FXX")) => {
+                    let wanted = is("FXX");
+                    if options.fields.is_some_and(|other| other != wanted) {
+                        return Err(Refusal::Syntax);
+                    }
+                    options.fields = Some(wanted);
+                    1
+                }
+                _ if may_set && (is("NX") || is("XX")) => {
+                    let wanted = is("XX");
+                    if options.key.is_some_and(|other| other != wanted) {
+                        return Err(Refusal::Syntax);
+                    }
+                    options.key = Some(wanted);
+                    1
+                }
+                // More fields than were counted, or no option at all.
+                _ if options.names.is_some_and(|(at, len)| index == at + len) => {
+                    return Err(Refusal::Says(Hash::WORDS.uneven));
+                }
+                _ => return Err(Refusal::Syntax),
+            };
+        }
+        if options.names.is_none() {
+            return Err(Refusal::Says(Hash::WORDS.missing));
+        }
+        Ok(options)
+    }
+
+    /// The arguments that name fields, with what stands between them.
+    fn names(&self) -> std::ops::Range<usize> {
+        let (at, len) = self.names.expect("it was parsed");
+        at..at + len
+    }
+
+    /// The instant that was named, if any.
+    fn when(&self, now: Tick, command: &'static str) -> Result<Option<When>, Refusal> {
+        match self.lifetime {
+            Lifetime::Until(unit, base, text) => {
+                instant_of(text, unit, base, now, command).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// `HGETEX key [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | PERSIST] FIELDS n
+/// field …`: a deadline in the past lets the fields expire once they are read.
+pub fn hgetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let options = Options::parse(args, 1, false)?;
+    if options.lifetime == Lifetime::Keep {
+        return Err(Refusal::Syntax);
+    }
+    let now = ctx.view.now();
+    let when = options.when(now, "hgetex")?;
+    let key = ctx.key(&args[1]);
+    let start = ctx.reply.position();
+    ctx.reply.array(options.names().len());
+    let reply = &mut ctx.reply;
+    let found = ctx.view.read_hash(&key, |hash, scene| {
+        for index in options.names() {
+            match hash.get(&args[index], scene) {
+                Some(value) => reply.bulk(value),
+                None => reply.null(),
+            }
+        }
+    })?;
+    if found.is_none() {
+        ctx.reply.truncate(start);
+        ctx.reply.array(options.names().len());
+        options.names().for_each(|_| ctx.reply.null());
+        ctx.missed(&key);
+        return Ok(());
+    }
+    if when.is_none() && options.lifetime != Lifetime::Persist {
+        return Ok(());
+    }
+    let deadline = when.map(|when| kept(when, now));
+    let edited = ctx.view.edit_hash(&key, false, |hash, scene| {
+        let mut has_changed = false;
+        for index in options.names() {
+            let field = &args[index];
+            let old = hash.deadline(field, scene);
+            if old.is_some_and(|old| deadline.is_some() || old.is_some()) {
+                hash.set_deadline(field, deadline, scene);
+                has_changed = true;
+            }
+        }
+        has_changed.then_some(())
+    })?;
+    if edited.is_some() {
+        match when {
+            None => ctx.view.notify(Class::Hash, Hash::WORDS.persist, &key),
+            Some(when) => {
+                let is_past = is_past(when, now);
+                let is_set = !is_past;
+                tell::<Hash>(ctx, &key, Outcome { is_set, is_past });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `HSETEX key [NX | XX] [FNX | FXX] [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds |
+/// KEEPTTL] FIELDS n field value …`: 1 when the conditions held and all fields are set, else 0. A
+/// deadline in the past sets them and lets them expire at once, so that listeners hear of both.
+pub fn hsetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let options = Options::parse(args, 2, true)?;
+    if options.lifetime == Lifetime::Persist {
+        return Err(Refusal::Syntax);
+    }
+    let now = ctx.view.now();
+    let when = options.when(now, "hsetex")?;
+    let deadline = when.map(|when| kept(when, now));
+    let key = ctx.key(&args[1]);
+    let is_there = options.key.map(|_| ctx.view.kind(&key).is_some());
+    let may_set = options.key == is_there;
+    let keeps = options.lifetime == Lifetime::Keep;
+    let edited = ctx.view.edit_hash(&key, true, |hash, scene| {
+        let mut fields = options.names().step_by(2).map(|index| &args[index]);
+        let is_met = options
+            .fields
+            .is_none_or(|wanted| fields.all(|field| hash.get(field, scene).is_some() == wanted));
+        if !is_met || !may_set {
+            return None;
+        }
+        for index in options.names().step_by(2) {
+            let (field, value) = (&args[index], &args[index + 1]);
+            if keeps || deadline.is_some() {
+                hash.set_keeping(field, value, scene);
+            } else {
+                hash.set(field, value, scene);
+            }
+            // A dead one in the list twice is set twice, and stays dead.
+            if deadline.is_some() {
+                hash.set_deadline(field, deadline, scene);
+            }
+        }
+        Some(())
+    })?;
+    if let Some(edited) = &edited {
+        ctx.edited(&key, edited, Class::Hash, "hset");
+        let is_past = when.is_some_and(|when| is_past(when, now));
+        let is_set = when.is_some();
+        tell::<Hash>(ctx, &key, Outcome { is_set, is_past });
+    }
+    ctx.reply.integer(i64::from(edited.is_some()));
+    Ok(())
+}
+
+/// `HGETDEL key FIELDS n field …`
+pub fn hgetdel(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let words = Hash::WORDS;
+    if !args.is(2, words.counted) {
+        return Err(Refusal::Says(words.missing));
+    }
+    let count = parse_i64(&args[3]).filter(|&count| count > 0);
+    let count = count.ok_or(Refusal::Says(words.none))?;
+    let fields = args.from(4);
+    if usize::try_from(count) != Ok(fields.len()) {
+        return Err(Refusal::Says(words.uneven));
+    }
+    let key = ctx.key(&args[1]);
+    ctx.reply.array(fields.len());
+    let (reply, mut told) = (&mut ctx.reply, 0);
+    let edited = ctx.view.edit_hash(&key, false, |hash, scene| {
+        let mut has_changed = false;
+        for field in fields.iter() {
+            match hash.get(field, scene) {
+                Some(value) => reply.bulk(value),
+                None => reply.null(),
+            }
+            told += 1;
+            has_changed |= hash.remove(field, scene);
+        }
+        has_changed.then_some(())
+    })?;
+    if told == 0 {
+        fields.iter().for_each(|_| ctx.reply.null());
+        ctx.missed(&key);
+    }
+    if let Some(edited) = &edited {
+        ctx.edited(&key, edited, Class::Hash, "hdel");
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! Fields that hold numbers: HINCRBY, HINCRBYFLOAT. Their deadlines stay.
+
+use crate::command::Ctx;
+use crate::command::refusal::{Answer, Refusal};
+use store::Class;
+use wire::Args;
+use wire::number::{LongDouble, Text, parse_i64};
+
+/// `HINCRBY key field increment`
+pub fn hincrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let increment = parse_i64(&args[3]).ok_or(Refusal::NotInteger)?;
+    let sum = replace(ctx, args, "hincrby", |old| {
+        let old = match old {
+            Some(text) => {
+                parse_i64(text).ok_or(Refusal::Says("ERR hash value is not an integer"))?
+            }
+            None => 0,
+        };
+        let sum = old
+            .checked_add(increment)
+            .ok_or(Refusal::Says("ERR increment or decrement would overflow"))?;
+        Ok((sum, Text::integer(sum).as_bytes().to_vec()))
+    })?;
+    ctx.reply.integer(sum);
+    Ok(())
+}
+
+/// `HINCRBYFLOAT key field increment`: as INCRBYFLOAT counts.
+pub fn hincrbyfloat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let increment = LongDouble::parse(&args[3]).ok_or(Refusal::NotFloat)?;
+    let zero = LongDouble::parse(b"0").ok_or(Refusal::NotFloat)?;
+    let text = replace(ctx, args, "hincrbyfloat", |old| {
+        let old = match old {
+            Some(text) => {
+                LongDouble::parse(text).ok_or(Refusal::Says("ERR hash value is not a float"))?
+            }
+            None => zero,
+        };
+        let sum = old
+            .plus(increment)
+            .ok_or(Refusal::Says("ERR increment would produce NaN or Infinity"))?;
+        let mut text = Vec::new();
+        sum.push_decimal(&mut text);
+        Ok((text.clone(), text))
+    })?;
+    ctx.reply.bulk(&text);
+    Ok(())
+}
+
+/// Replaces a field's value by what `work` makes of it.
+fn replace<R>(
+    ctx: &mut Ctx<'_, '_>,
+    args: Args<'_>,
+    event: &'static str,
+    work: impl FnOnce(Option<&[u8]>) -> Result<(R, Vec<u8>), Refusal>,
+) -> Result<R, Refusal> {
+    let key = ctx.key(&args[1]);
+    let mut refusal = None;
+    let edited = ctx.view.edit_hash(&key, true, |hash, scene| {
+        match work(hash.get(&args[2], scene)) {
+            Ok((result, text)) => {
+                hash.set_keeping(&args[2], &text, scene);
+                Some(result)
+            }
+            Err(why) => {
+                refusal = Some(why);
+                None
+            }
+        }
+    })?;
+    match edited {
+        Some(edited) => {
+            ctx.edited(&key, &edited, Class::Hash, event);
+            Ok(edited.result)
+        }
+        None => Err(refusal.expect("only a refusal changes nothing")),
+    }
+}

@@ -1,0 +1,108 @@
+//! Some fields of many: HSCAN, HRANDFIELD.
+
+use crate::command::Ctx;
+use crate::command::refusal::{Answer, Refusal};
+use crate::command::scanning::{self, Options};
+use crate::dice::Dice;
+use wire::number::parse_i64;
+use wire::{Args, Protocol, Reply};
+
+/// How many fields one reply may repeat: it must not outgrow the memory.
+const REPEATS_MAX: u64 = 1 << 24;
+
+/// `HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]`
+pub fn hscan(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let cursor = scanning::cursor(&args[2])?;
+    let key = ctx.key(&args[1]);
+    let (mut found, mut count) = (Vec::new(), 0);
+    let mut list = Reply::new(&mut found, ctx.reply.protocol());
+    let read = ctx
+        .view
+        .read_hash(&key, |hash, scene| -> Result<u64, Refusal> {
+            let options = Options::parse(args.from(3), true)?;
+            Ok(
+                hash.scan(cursor, options.count, scene, &mut |field, value| {
+                    if !options.wants(field) {
+                        return;
+                    }
+                    list.bulk(field);
+                    count += 1;
+                    if options.with_values {
+                        list.bulk(value);
+                        count += 1;
+                    }
+                }),
+            )
+        })?;
+    if read.is_none() {
+        ctx.missed(&key);
+    }
+    let next = read.transpose()?.unwrap_or(0);
+    scanning::reply_page(&mut ctx.reply, next, count, &found);
+    Ok(())
+}
+
+/// The count of HRANDFIELD and whether values are asked for.
+fn count_of(args: Args<'_>) -> Result<(i64, bool), Refusal> {
+    const RANGE: Refusal = Refusal::Says("ERR value is out of range");
+    let Some(text) = args.get(2) else {
+        return Ok((1, false));
+    };
+    let count = parse_i64(text).ok_or(Refusal::NotInteger)?;
+    if count == i64::MIN {
+        return Err(Refusal::Says(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        ));
+    }
+    let with_values = args.is(3, "withvalues");
+    if args.len() > 4 || (args.len() == 4 && !with_values) {
+        return Err(Refusal::Syntax);
+    }
+    if (with_values && count.unsigned_abs() > i64::MAX as u64 / 2)
+        || (count < 0 && count.unsigned_abs() > REPEATS_MAX)
+    {
+        return Err(RANGE);
+    }
+    Ok((count, with_values))
+}
+
+/// `HRANDFIELD key [count [WITHVALUES]]`: a positive count asks for different fields, a negative one
+/// allows the same several times. With values, pairs in RESP3.
+pub fn hrandfield(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let (count, with_values) = count_of(args)?;
+    let key = ctx.key(&args[1]);
+    let (mut found, mut told) = (Vec::new(), 0);
+    let protocol = ctx.reply.protocol();
+    let mut list = Reply::new(&mut found, protocol);
+    let mut dice = Dice::new();
+    let read = ctx.view.read_hash(&key, |hash, scene| {
+        let each = &mut |field: &[u8], value: &[u8]| {
+            told += 1;
+            if with_values && protocol == Protocol::Resp3 {
+                list.array(2);
+            }
+            list.bulk(field);
+            if with_values {
+                list.bulk(value);
+            }
+        };
+        let random = &mut || dice.roll();
+        match usize::try_from(count) {
+            Ok(count) => hash.sample(count, scene, random, each),
+            Err(_) => hash.draw(count.unsigned_abs() as usize, scene, random, each),
+        }
+    })?;
+    if read.is_none() {
+        ctx.missed(&key);
+    }
+    match (args.len(), told) {
+        (2, 0) => ctx.reply.null(),
+        (2, _) => ctx.reply.raw(&found),
+        _ => {
+            let is_flat = with_values && protocol == Protocol::Resp2;
+            ctx.reply.array(if is_flat { 2 * told } else { told });
+            ctx.reply.raw(&found);
+        }
+    }
+    Ok(())
+}
