@@ -188,10 +188,12 @@ fn print(report: &Report) {
     println!("{SUMMARY}\n\n{}", summary(report));
 }
 
+/// The summary, and of each shape the table of the most entries.
 fn markdown(report: &Report) -> String {
     let mut text = machine::heading(&report.machine, &report.command);
     text += &format!("\n{SUMMARY}\n\n{}", summary(report).to_markdown());
-    for group in &report.groups {
+    let shapes = report.groups.chunk_by(|a, b| a.shape == b.shape);
+    for group in shapes.filter_map(<[Group]>::last) {
         text += &format!(
             "\n#### {}\n\n{}\n",
             group.heading(),
