@@ -173,11 +173,16 @@ impl Members {
         if self.is_void {
             return 0;
         }
-        let has_dead = |times: &Times| times.index.backlog(now) > 0;
-        if !self.times.as_deref().is_some_and(has_dead) {
+        if !self.may_hold_dead(now) {
             return self.elements.len();
         }
         self.live(now).count()
+    }
+
+    /// Whether some may be dead and not yet gone.
+    pub fn may_hold_dead(&self, now: Tick) -> bool {
+        let has_dead = |times: &Times| times.index.backlog(now) > 0;
+        self.is_void || self.times.as_deref().is_some_and(has_dead)
     }
 
     /// The live elements, page by page.

@@ -25,6 +25,7 @@ mod keyspace;
 mod limits;
 mod memory;
 mod object;
+mod order;
 mod shard;
 mod types;
 mod view;

@@ -3,6 +3,7 @@
 
 mod few;
 mod interval;
+mod many;
 
 pub use interval::Interval;
 
@@ -11,15 +12,24 @@ use crate::elements::packed::{Packed, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
 use crate::object::{Object, TAG_SORTED_SET, TAG_SORTED_SET_TTL};
+use many::{Many, score_of};
 use policy::{Budget, Tick};
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// A sorted set. No method shows a member whose deadline has passed, and ranks count live members
-/// only.
+/// A sorted set. No method that reads shows a member whose deadline has passed, and ranks count live
+/// members only.
 #[derive(Debug)]
 pub struct SortedSet {
-    packed: Packed,
+    form: Form,
+}
+
+#[derive(Debug)]
+enum Form {
+    /// Few and short members, in their order.
+    Packed(Packed),
+    /// Many.
+    Large(Box<Many>),
 }
 
 impl Default for SortedSet {
@@ -28,18 +38,19 @@ impl Default for SortedSet {
     }
 }
 
-/// The order of two members. Scores are never NaN.
+/// The order of two members. Scores are neither NaN nor −0.
 fn compare(score: f64, member: &[u8], other_score: f64, other: &[u8]) -> Ordering {
-    let by_score = score.partial_cmp(&other_score);
-    by_score
-        .unwrap_or(Ordering::Equal)
-        .then_with(|| member.cmp(other))
+    let by_score = score.total_cmp(&other_score);
+    by_score.then_with(|| member.cmp(other))
 }
 
 impl SortedSet {
     /// How many members there are.
     pub fn len(&self, scene: &Scene<'_>) -> usize {
-        self.packed.len(scene.now)
+        match &self.form {
+            Form::Packed(packed) => packed.len(scene.now),
+            Form::Large(many) => many.members.len(scene.now),
+        }
     }
 
     /// Whether there is none.
@@ -49,18 +60,30 @@ impl SortedSet {
 
     /// The score of a member.
     pub fn score(&self, member: &[u8], scene: &Scene<'_>) -> Option<f64> {
-        let element = self.packed.find(member)?;
-        element.is_live(scene.now).then(|| few::score_of(&element))
+        match &self.form {
+            Form::Packed(packed) => {
+                let element = packed.find(member)?;
+                let is_live = element.is_live(scene.now);
+                is_live.then(|| score_of(element.tail))
+            }
+            Form::Large(many) => many.score(member, scene.now),
+        }
     }
 
     /// How many members stand before this one, and its score.
     pub fn rank(&self, member: &[u8], scene: &Scene<'_>) -> Option<(usize, f64)> {
-        few::rank(&self.packed, member, scene.now)
+        match &self.form {
+            Form::Packed(packed) => few::rank(packed, member, scene.now),
+            Form::Large(many) => many.rank(member, scene.now),
+        }
     }
 
     /// The ranks of the members in an interval.
     pub fn ranks(&self, interval: &Interval<'_>, scene: &Scene<'_>) -> Range<usize> {
-        few::ranks(&self.packed, interval, scene.now)
+        match &self.form {
+            Form::Packed(packed) => few::ranks(packed, interval, scene.now),
+            Form::Large(many) => many.ranks(interval, scene.now),
+        }
     }
 
     /// Tells the members of these ranks and their scores in order, or backwards. Ranks beyond the end
@@ -72,77 +95,139 @@ impl SortedSet {
         scene: &Scene<'_>,
         each: impl FnMut(&[u8], f64),
     ) {
-        few::each(&self.packed, ranks, is_reverse, scene.now, each);
+        match &self.form {
+            Form::Packed(packed) => few::each(packed, ranks, is_reverse, scene.now, each),
+            Form::Large(many) => many.each(ranks, is_reverse, scene.now, each),
+        }
     }
 
-    /// Gives a member a score, or adds it; the score is not NaN, and −0 becomes 0. Its deadline stays.
+    /// Gives a member a score, or adds it; the score is not NaN, and −0 becomes 0. Its deadline stays. A
+    /// dead one that is still there comes anew, without a deadline.
     pub fn set(&mut self, member: &[u8], score: f64, scene: &Scene<'_>) {
         assert!(!score.is_nan());
         let score = score + 0.0;
-        let mut deadline = None;
-        if let Some(element) = self.packed.find(member) {
-            if element.is_live(scene.now) {
-                deadline = element.deadline;
-            }
-            self.packed.remove(element.at);
+        if member.len() as i64 > scene.limits.zset_value() {
+            self.spread(scene);
         }
-        few::insert(&mut self.packed, member, score, deadline);
-        self.packed.settle();
+        if let Form::Packed(packed) = &mut self.form {
+            match packed.find_or_count(member) {
+                Ok(element) => {
+                    let is_live = element.is_live(scene.now);
+                    let (at, deadline) = (element.at, element.deadline.filter(|_| is_live));
+                    packed.remove(at);
+                    few::insert(packed, member, score, deadline);
+                    return packed.settle();
+                }
+                Err(count) if (count as i64) < scene.limits.zset_entries() => {
+                    return few::insert(packed, member, score, None);
+                }
+                Err(_) => {}
+            }
+        }
+        self.spread(scene).set(member, score, scene);
     }
 
-    /// Removes a member; whether it was there.
+    /// Gives it the form for many members.
+    fn spread(&mut self, scene: &Scene<'_>) -> &mut Many {
+        if let Form::Packed(packed) = &self.form {
+            self.form = Form::Large(Box::new(Many::unpack(packed, scene)));
+        }
+        match &mut self.form {
+            Form::Large(many) => many,
+            Form::Packed(_) => unreachable!("it has been spread"),
+        }
+    }
+
+    /// Removes a member; whether it was there. A dead one stays for those who take the dead away and
+    /// tell of it.
     pub fn remove(&mut self, member: &[u8], scene: &Scene<'_>) -> bool {
-        let Some(element) = self.packed.find(member) else {
-            return false;
-        };
-        let (at, was_live) = (element.at, element.is_live(scene.now));
-        self.packed.remove(at);
-        self.packed.settle();
-        was_live
+        match &mut self.form {
+            Form::Packed(packed) => {
+                let found = packed.find(member).filter(|e| e.is_live(scene.now));
+                let Some(at) = found.map(|element| element.at) else {
+                    return false;
+                };
+                packed.remove(at);
+                packed.settle();
+                true
+            }
+            Form::Large(many) => many.remove(member, scene.now),
+        }
     }
 
     /// Removes the members of these ranks; how many they were.
     pub fn remove_ranks(&mut self, ranks: Range<usize>, scene: &Scene<'_>) -> usize {
-        let removed = few::remove_ranks(&mut self.packed, ranks, scene.now);
-        self.packed.settle();
-        removed
+        match &mut self.form {
+            Form::Packed(packed) => few::remove_ranks(packed, ranks, scene.now),
+            Form::Large(many) => many.remove_ranks(ranks, scene.now),
+        }
     }
 
     /// `None`: no such member; `Some(None)`: it has no deadline.
     pub fn deadline(&self, member: &[u8], scene: &Scene<'_>) -> Option<Option<Tick>> {
-        let element = self.packed.find(member)?;
-        element.is_live(scene.now).then_some(element.deadline)
+        match &self.form {
+            Form::Packed(packed) => {
+                let element = packed.find(member)?;
+                element.is_live(scene.now).then_some(element.deadline)
+            }
+            Form::Large(many) => {
+                let slot = many.members.find_live(member, scene.now)?;
+                Some(many.members.elements().deadline(slot))
+            }
+        }
     }
 
-    /// Gives a member a deadline to come, or takes it; whether it is there.
+    /// Whether some member may have a deadline.
+    pub fn has_deadlines(&self) -> bool {
+        match &self.form {
+            Form::Packed(packed) => packed.has_deadlines(),
+            Form::Large(many) => many.members.deadlines().is_some(),
+        }
+    }
+
+    /// Gives a member another deadline, or takes it; false when there is no such member.
     pub fn set_deadline(
         &mut self,
         member: &[u8],
         deadline: Option<Tick>,
         scene: &Scene<'_>,
     ) -> bool {
-        let Some(element) = self.packed.find(member) else {
-            return false;
-        };
-        let (at, is_live) = (element.at, element.is_live(scene.now));
-        if is_live {
-            self.packed.set_deadline(at, deadline);
-            self.packed.settle();
+        let deadline = deadline.map(|deadline| deadline.min(Tick::MAX));
+        match &mut self.form {
+            Form::Packed(packed) => {
+                let found = packed.find(member).filter(|e| e.is_live(scene.now));
+                let Some(at) = found.map(|element| element.at) else {
+                    return false;
+                };
+                packed.set_deadline(at, deadline);
+                packed.settle();
+            }
+            Form::Large(many) => {
+                let Some(slot) = many.members.find_live(member, scene.now) else {
+                    return false;
+                };
+                many.members.set_deadline(slot, deadline, scene);
+            }
         }
-        is_live
+        true
     }
 
-    /// Tells about `count` members from `cursor` on; the next cursor, 0 at the end. Every member that
-    /// is there throughout is told at least once.
+    /// Tells about `count` members from `cursor` on, and all when they are few; the next cursor, 0 at the
+    /// end. A member that is there throughout is told at least once.
     pub fn scan(
         &self,
-        _cursor: u64,
-        _count: usize,
+        cursor: u64,
+        count: usize,
         scene: &Scene<'_>,
         each: impl FnMut(&[u8], f64),
     ) -> u64 {
-        self.each(0..usize::MAX, false, scene, each);
-        0
+        match &self.form {
+            Form::Packed(packed) => {
+                few::each(packed, 0..usize::MAX, false, scene.now, each);
+                0
+            }
+            Form::Large(many) => many.scan(cursor, count, scene.now, each),
+        }
     }
 }
 
@@ -152,7 +237,7 @@ impl Collection for SortedSet {
 
     fn new() -> Self {
         SortedSet {
-            packed: Packed::new(Tail::Score),
+            form: Form::Packed(Packed::new(Tail::Score)),
         }
     }
 
@@ -176,51 +261,99 @@ impl Collection for SortedSet {
 
     fn unpack(tag: u8, bytes: Vec<u8>) -> Self {
         let packed = Packed::from_bytes(Tail::Score, tag == TAG_SORTED_SET_TTL, bytes);
-        SortedSet { packed }
-    }
-
-    fn inline(&self) -> Option<(u8, &[u8])> {
-        Some((
-            [TAG_SORTED_SET, TAG_SORTED_SET_TTL][usize::from(self.packed.has_deadlines())],
-            self.packed.bytes(),
-        ))
-    }
-
-    fn into_bytes(self) -> Vec<u8> {
-        self.packed.into_bytes()
-    }
-
-    fn duplicate(&self, _scene: &Scene<'_>) -> Self {
         SortedSet {
-            packed: self.packed.clone(),
+            form: Form::Packed(packed),
         }
     }
 
+    fn inline(&self) -> Option<(u8, &[u8])> {
+        let Form::Packed(packed) = &self.form else {
+            return None;
+        };
+        let tag = if packed.has_deadlines() {
+            TAG_SORTED_SET_TTL
+        } else {
+            TAG_SORTED_SET
+        };
+        Some((tag, packed.bytes()))
+    }
+
+    fn into_bytes(self) -> Vec<u8> {
+        match self.form {
+            Form::Packed(packed) => packed.into_bytes(),
+            Form::Large(_) => Vec::new(),
+        }
+    }
+
+    fn duplicate(&self, scene: &Scene<'_>) -> Self {
+        let form = match &self.form {
+            Form::Packed(packed) => Form::Packed(packed.clone()),
+            Form::Large(many) => Form::Large(Box::new(many.duplicate(scene))),
+        };
+        SortedSet { form }
+    }
+
     fn trim(&mut self) {
-        self.packed.trim();
+        if let Form::Packed(packed) = &mut self.form {
+            packed.trim();
+        }
     }
 
     fn is_void(&self) -> bool {
-        self.packed.is_empty()
-    }
-
-    fn heap_bytes(&self) -> usize {
-        self.packed.heap_bytes()
+        match &self.form {
+            Form::Packed(packed) => packed.is_empty(),
+            Form::Large(many) => many.members.is_void(),
+        }
     }
 
     fn is_dead(&self, now: Tick) -> bool {
-        self.packed.live(now).next().is_none()
+        match &self.form {
+            Form::Packed(packed) => packed.live(now).next().is_none(),
+            Form::Large(many) => many.members.is_dead(now),
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        match &self.form {
+            Form::Packed(packed) => packed.heap_bytes(),
+            Form::Large(many) => size_of::<Many>() + many.heap_bytes(),
+        }
     }
 
     fn deadlines(&self) -> Option<Deadlines> {
-        self.packed.deadlines()
+        match &self.form {
+            Form::Packed(packed) => packed.deadlines(),
+            Form::Large(many) => many.members.deadlines(),
+        }
     }
 
     fn set_own(&mut self, own: Option<Tick>) {
-        self.packed.set_own(own);
+        match &mut self.form {
+            Form::Packed(packed) => packed.set_own(own),
+            Form::Large(many) => many.members.set_own(own),
+        }
     }
 
     fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
-        self.packed.purge(now, budget, expired);
+        match &mut self.form {
+            Form::Packed(packed) => packed.purge(now, budget, expired),
+            Form::Large(many) => many.members.purge(now, budget, expired, &mut many.order),
+        }
+    }
+
+    fn dismantle(&mut self, steps: u32) -> bool {
+        match &mut self.form {
+            Form::Packed(_) => false,
+            Form::Large(many) => many.dismantle(steps),
+        }
+    }
+
+    fn check(&self) {
+        if let Form::Large(many) = &self.form {
+            many.check();
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -99,7 +99,8 @@ impl Options {
             return Ok(Fate::Spared);
         }
         // Like HSET and HINCRBY: what is stored anew loses its deadline, what is counted up keeps it.
-        let is_freed = !self.incr && set.deadline(member, scene).flatten().is_some();
+        let may_free = !self.incr && old.is_some() && set.has_deadlines();
+        let is_freed = may_free && set.deadline(member, scene).flatten().is_some();
         if is_freed {
             set.set_deadline(member, None, scene);
         }

@@ -1,22 +1,16 @@
 //! A few members: packed, in the order of their scores and, where these are equal, of their bytes.
 
+use super::many::score_of;
 use super::{Interval, compare};
-use crate::elements::packed::{Element, Packed};
+use crate::elements::packed::Packed;
 use policy::Tick;
 use std::ops::Range;
-
-/// The score of an element.
-pub(super) fn score_of(element: &Element<'_>) -> f64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(element.tail);
-    f64::from_le_bytes(bytes)
-}
 
 /// Where a member with this score belongs.
 fn place(packed: &Packed, score: f64, member: &[u8]) -> usize {
     let mut behind = packed
         .iter()
-        .filter(|element| compare(score_of(element), element.member, score, member).is_gt());
+        .filter(|element| compare(score_of(element.tail), element.member, score, member).is_gt());
     let first = behind.next().map(|element| element.at);
     first.unwrap_or(packed.end().max(packed.start()))
 }
@@ -34,14 +28,14 @@ pub(super) fn insert(packed: &mut Packed, member: &[u8], score: f64, deadline: O
 pub(super) fn rank(packed: &Packed, member: &[u8], now: Tick) -> Option<(usize, f64)> {
     let mut live = packed.live(now).enumerate();
     let (rank, element) = live.find(|(_, element)| element.member == member)?;
-    Some((rank, score_of(&element)))
+    Some((rank, score_of(element.tail)))
 }
 
 /// The ranks of an interval among the live members.
 pub(super) fn ranks(packed: &Packed, interval: &Interval<'_>, now: Tick) -> Range<usize> {
     let (mut start, mut end) = (0, 0);
     for element in packed.live(now) {
-        let (score, member) = (score_of(&element), element.member);
+        let (score, member) = (score_of(element.tail), element.member);
         let is_behind = interval.is_behind(score, || member);
         if !is_behind && !interval.reaches(score, || member) {
             break;
@@ -63,12 +57,12 @@ pub(super) fn each(
     let count = ranks.len();
     let chosen = packed.live(now).skip(ranks.start).take(count);
     if !is_reverse {
-        return chosen.for_each(|element| each(element.member, score_of(&element)));
+        return chosen.for_each(|element| each(element.member, score_of(element.tail)));
     }
     // What has lengths in front can be read in one direction only.
     let chosen: Vec<_> = chosen.collect();
     let backwards = chosen.iter().rev();
-    backwards.for_each(|element| each(element.member, score_of(element)));
+    backwards.for_each(|element| each(element.member, score_of(element.tail)));
 }
 
 /// Removes the live members of these ranks; how many they were.
@@ -81,5 +75,6 @@ pub(super) fn remove_ranks(packed: &mut Packed, ranks: Range<usize>, now: Tick) 
         packed.remove(at);
         removed += 1;
     }
+    packed.settle();
     removed
 }

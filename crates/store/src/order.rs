@@ -1,0 +1,603 @@
+//! The order of a large sorted set: a counted B+tree of scores and element slots.
+//!
+//! Members are not in it. Where scores tie, the caller's comparison looks at the members behind the
+//! slots; so an entry is 12 bytes whatever the member's length. Inner nodes count what is below each
+//! child, which makes a rank one descent, and keep each child's first entry, which makes a search
+//! one descent that touches a member only on ties.
+//!
+//! ```text
+//! leaf    entries: 16 to 64, room for the next multiple of 16; on the right edge also fewer
+//! entry   score 8 | slot 4
+//! inner   children: 8 to 32; a child is its first entry, how many entries are below it, its node
+//! ```
+//!
+//! A leaf that overflows at its right end at the right edge of the tree is left full, so a set filled in
+//! order has no slack. Every call moves at most two nodes' worth of items on each level; a million
+//! entries have four or five levels.
+
+use policy::Slot;
+use std::cmp::Ordering;
+use std::ops::Range;
+
+const LEAF_MAX: usize = 64;
+const LEAF_MIN: usize = LEAF_MAX / 4;
+/// Leaves grow and shrink by so many entries.
+const LEAF_STEP: usize = 16;
+const INNER_MAX: usize = 32;
+const INNER_MIN: usize = INNER_MAX / 4;
+const INNER_STEP: usize = 8;
+
+/// A score and whose it is. The score is never NaN.
+///
+/// Three words instead of a double and a word: an entry is 12 bytes in an array, not 16.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry([u32; 3]);
+
+const _: () = assert!(size_of::<Entry>() == 12);
+
+impl Entry {
+    pub fn new(score: f64, slot: Slot) -> Entry {
+        debug_assert!(!score.is_nan());
+        let bits = score.to_bits();
+        Entry([(bits >> 32) as u32, bits as u32, slot.0])
+    }
+
+    pub fn score(self) -> f64 {
+        f64::from_bits(u64::from(self.0[0]) << 32 | u64::from(self.0[1]))
+    }
+
+    pub fn slot(self) -> Slot {
+        Slot(self.0[2])
+    }
+}
+
+/// See the module text.
+#[derive(Debug)]
+pub(crate) struct Order {
+    root: Node,
+    len: usize,
+    heap_bytes: usize,
+}
+
+impl Clone for Order {
+    fn clone(&self) -> Order {
+        let root = self.root.clone();
+        Order {
+            // Without the room to grow that the original may have.
+            heap_bytes: root.heap_bytes(),
+            len: self.len,
+            root,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Node {
+    Leaf(Vec<Entry>),
+    Inner(Vec<Child>),
+}
+
+#[derive(Clone, Debug)]
+struct Child {
+    first: Entry,
+    count: u32,
+    node: Node,
+}
+
+/// How a descent finds its way.
+trait Guide {
+    /// Which child it is in.
+    fn child(&mut self, children: &[Child]) -> usize;
+    /// Where a new entry goes.
+    fn place(&mut self, entries: &[Entry]) -> usize;
+}
+
+/// By the number of entries before it.
+struct ByRank(usize);
+
+impl Guide for ByRank {
+    fn child(&mut self, children: &[Child]) -> usize {
+        let mut at = 0;
+        // A new entry at the very end belongs to the last child.
+        while at + 1 < children.len() && self.0 >= children[at].count as usize {
+            self.0 -= children[at].count as usize;
+            at += 1;
+        }
+        at
+    }
+
+    fn place(&mut self, _: &[Entry]) -> usize {
+        self.0
+    }
+}
+
+/// By how entries compare with the one that is sought.
+struct BySearch<F>(F);
+
+impl<F: FnMut(Entry) -> Ordering> Guide for BySearch<F> {
+    fn child(&mut self, children: &[Child]) -> usize {
+        // The first child needs no look: what is before its first entry goes there too.
+        children[1..].partition_point(|child| (self.0)(child.first).is_le())
+    }
+
+    fn place(&mut self, entries: &[Entry]) -> usize {
+        entries.partition_point(|&entry| (self.0)(entry).is_lt())
+    }
+}
+
+impl<F: FnMut(Entry) -> Ordering> BySearch<F> {
+    /// Which entry is the one.
+    fn entry(&mut self, entries: &[Entry]) -> usize {
+        let found = entries.binary_search_by(|&entry| (self.0)(entry));
+        found.expect("the entry that is sought is there")
+    }
+}
+
+impl Order {
+    pub fn new() -> Order {
+        Order {
+            root: Node::Leaf(Vec::new()),
+            len: 0,
+            heap_bytes: 0,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of its nodes.
+    pub fn heap_bytes(&self) -> usize {
+        self.heap_bytes
+    }
+
+    /// Puts an entry where the comparison wants it: `compare` tells how entries compare with it, and is
+    /// equal to none.
+    pub fn insert(&mut self, entry: Entry, compare: impl FnMut(Entry) -> Ordering) {
+        self.insert_by(entry, &mut BySearch(compare));
+    }
+
+    /// Puts an entry behind all others, where the caller knows that it belongs.
+    pub fn push(&mut self, entry: Entry) {
+        self.insert_by(entry, &mut ByRank(self.len));
+    }
+
+    fn insert_by(&mut self, entry: Entry, guide: &mut impl Guide) {
+        let bytes = &mut self.heap_bytes;
+        if let Some(right) = self.root.insert(entry, guide, true, bytes) {
+            let left = std::mem::replace(&mut self.root, Node::Inner(Vec::new()));
+            let Node::Inner(children) = &mut self.root else {
+                unreachable!("it was just made")
+            };
+            children.reserve_exact(INNER_STEP);
+            self.heap_bytes += capacity_bytes(children);
+            children.extend([left, right].map(Child::of));
+        }
+        self.len += 1;
+    }
+
+    /// Takes out the entry that `compare` finds equal, which is there.
+    pub fn remove(&mut self, compare: impl FnMut(Entry) -> Ordering) -> Entry {
+        let (guide, bytes) = (&mut BySearch(compare), &mut self.heap_bytes);
+        let entry = self.root.remove(guide, bytes);
+        self.len -= 1;
+        while let Node::Inner(children) = &mut self.root
+            && children.len() <= 1
+        {
+            self.heap_bytes -= capacity_bytes(children);
+            let only = children.pop().map(|child| child.node);
+            self.root = only.unwrap_or(Node::Leaf(Vec::new()));
+        }
+        entry
+    }
+
+    /// Gives the entry that `compare` finds equal another slot: its element has moved.
+    pub fn relabel(&mut self, slot: Slot, compare: impl FnMut(Entry) -> Ordering) {
+        self.root.relabel(slot, &mut BySearch(compare));
+    }
+
+    /// How many entries there are before the first for which `is_before` is false; it must be true for
+    /// all entries up to some point and false from there on.
+    pub fn partition_point(&self, mut is_before: impl FnMut(Entry) -> bool) -> usize {
+        let (mut node, mut rank) = (&self.root, 0);
+        loop {
+            match node {
+                Node::Leaf(entries) => {
+                    return rank + entries.partition_point(|&entry| is_before(entry));
+                }
+                Node::Inner(children) => {
+                    let at = children[1..].partition_point(|child| is_before(child.first));
+                    rank += count(&children[..at]);
+                    node = &children[at].node;
+                }
+            }
+        }
+    }
+
+    /// The entry with so many before it.
+    pub fn get(&self, rank: usize) -> Option<Entry> {
+        (rank < self.len).then(|| {
+            let (leaf, at) = self.leaf(rank);
+            leaf[at]
+        })
+    }
+
+    /// The entries of these ranks, from either end; ranks beyond the end are cut off.
+    pub fn iter(&self, ranks: Range<usize>) -> Iter<'_> {
+        let end = ranks.end.min(self.len);
+        Iter {
+            order: self,
+            ranks: ranks.start.min(end)..end,
+            front: &[],
+            back: &[],
+        }
+    }
+
+    /// The leaf in which the entry of this rank stands, and where in it.
+    fn leaf(&self, rank: usize) -> (&[Entry], usize) {
+        let mut guide = ByRank(rank);
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Leaf(entries) => return (entries, guide.0),
+                Node::Inner(children) => node = &children[guide.child(children)].node,
+            }
+        }
+    }
+
+    /// Frees up to so many leaves and takes them from `steps`; true when nothing is left. Once begun, it
+    /// is all that may be done.
+    pub fn dismantle(&mut self, steps: &mut u32) -> bool {
+        if self.len > 0 && self.root.dismantle(steps) {
+            *self = Order::new();
+        }
+        self.len == 0
+    }
+
+    /// Panics when the tree contradicts itself, or `compare` does not find its entries in order.
+    pub fn check(&self, mut compare: impl FnMut(Entry, Entry) -> Ordering) {
+        assert_eq!(self.root.check(true, true).0, self.len);
+        assert_eq!(self.root.heap_bytes(), self.heap_bytes);
+        let mut last = None;
+        for entry in self.iter(0..self.len) {
+            assert!(last.is_none_or(|last| compare(last, entry).is_lt()));
+            last = Some(entry);
+        }
+    }
+}
+
+/// Entries in order; see [`Order::iter`].
+pub(crate) struct Iter<'a> {
+    order: &'a Order,
+    ranks: Range<usize>,
+    /// What is left of the leaf at hand on either side; it may reach beyond `ranks`.
+    front: &'a [Entry],
+    back: &'a [Entry],
+}
+
+impl Iterator for Iter<'_> {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        let rank = self.ranks.next()?;
+        if self.front.is_empty() {
+            let (leaf, at) = self.order.leaf(rank);
+            self.front = &leaf[at..];
+        }
+        self.front.split_off_first().copied()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.ranks.size_hint()
+    }
+}
+
+impl DoubleEndedIterator for Iter<'_> {
+    fn next_back(&mut self) -> Option<Entry> {
+        let rank = self.ranks.next_back()?;
+        if self.back.is_empty() {
+            let (leaf, at) = self.order.leaf(rank);
+            self.back = &leaf[..=at];
+        }
+        self.back.split_off_last().copied()
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
+
+fn count(children: &[Child]) -> usize {
+    children.iter().map(|child| child.count as usize).sum()
+}
+
+fn capacity_bytes<T>(items: &Vec<T>) -> usize {
+    items.capacity() * size_of::<T>()
+}
+
+/// Runs `work` on a node's items and keeps the account of their room.
+fn accounted<T, R>(
+    items: &mut Vec<T>,
+    bytes: &mut usize,
+    work: impl FnOnce(&mut Vec<T>) -> R,
+) -> R {
+    *bytes -= capacity_bytes(items);
+    let result = work(items);
+    *bytes += capacity_bytes(items);
+    result
+}
+
+/// Inserts one item; when there are `max` already, the right half comes back. At the right edge of
+/// the tree the left part stays full.
+fn insert_or_split<T>(
+    items: &mut Vec<T>,
+    at: usize,
+    item: T,
+    (step, max): (usize, usize),
+    is_right_edge: bool,
+    bytes: &mut usize,
+) -> Option<Vec<T>> {
+    accounted(items, bytes, |items| {
+        if items.len() < max {
+            if items.len() == items.capacity() {
+                items.reserve_exact(step);
+            }
+            items.insert(at, item);
+            return None;
+        }
+        let middle = if is_right_edge && at == max {
+            max
+        } else {
+            max / 2
+        };
+        let mut right = Vec::new();
+        right.reserve_exact((max - middle) / step * step + step);
+        right.extend(items.drain(middle..));
+        if at > middle || middle == max {
+            right.insert(at - middle, item);
+            items.shrink_to(middle);
+        } else {
+            items.shrink_to(middle + step);
+            items.insert(at, item);
+        }
+        Some(right)
+    })
+    .inspect(|right| *bytes += capacity_bytes(right))
+}
+
+/// Gives room back when two steps of it are free.
+fn tighten<T>(items: &mut Vec<T>, step: usize) {
+    if items.len() + 2 * step <= items.capacity() {
+        items.shrink_to(items.len() + step);
+    }
+}
+
+/// Moves what two neighbours hold into the left one, or half of it into each if that is too much; the
+/// right one comes back in this case.
+fn join<T>(
+    left: &mut Vec<T>,
+    mut right: Vec<T>,
+    (step, max): (usize, usize),
+    bytes: &mut usize,
+) -> Option<Vec<T>> {
+    *bytes -= capacity_bytes(left) + capacity_bytes(&right);
+    let total = left.len() + right.len();
+    let half = total / 2;
+    if total <= max {
+        left.reserve_exact(total - left.len());
+        left.append(&mut right);
+    } else if left.len() < half {
+        left.reserve_exact(half - left.len());
+        left.extend(right.drain(..half - left.len()));
+    } else {
+        let surplus = left.drain(half..);
+        right.reserve_exact(surplus.len());
+        right.splice(0..0, surplus);
+    }
+    tighten(left, step);
+    tighten(&mut right, step);
+    let right = (!right.is_empty()).then_some(right);
+    *bytes += capacity_bytes(left) + right.as_ref().map_or(0, capacity_bytes);
+    right
+}
+
+impl Child {
+    fn of(node: Node) -> Child {
+        Child {
+            first: node.first().expect("a child is never empty"),
+            count: node.count() as u32,
+            node,
+        }
+    }
+}
+
+impl Node {
+    fn first(&self) -> Option<Entry> {
+        match self {
+            Node::Leaf(entries) => entries.first().copied(),
+            Node::Inner(children) => children.first().map(|child| child.first),
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Node::Leaf(entries) => entries.len(),
+            Node::Inner(children) => count(children),
+        }
+    }
+
+    fn is_sparse(&self) -> bool {
+        match self {
+            Node::Leaf(entries) => entries.len() < LEAF_MIN,
+            Node::Inner(children) => children.len() < INNER_MIN,
+        }
+    }
+
+    /// Inserts below this node; the new right neighbour comes back if it had to be split.
+    fn insert(
+        &mut self,
+        entry: Entry,
+        guide: &mut impl Guide,
+        is_right_edge: bool,
+        bytes: &mut usize,
+    ) -> Option<Node> {
+        match self {
+            Node::Leaf(entries) => {
+                let at = guide.place(entries);
+                let bounds = (LEAF_STEP, LEAF_MAX);
+                insert_or_split(entries, at, entry, bounds, is_right_edge, bytes).map(Node::Leaf)
+            }
+            Node::Inner(children) => {
+                let at = guide.child(children);
+                let is_last = is_right_edge && at + 1 == children.len();
+                let child = &mut children[at];
+                let right = child.node.insert(entry, guide, is_last, bytes);
+                child.count += 1;
+                child.first = child.node.first().expect("something was put in");
+                let right = Child::of(right?);
+                child.count -= right.count;
+                let bounds = (INNER_STEP, INNER_MAX);
+                insert_or_split(children, at + 1, right, bounds, is_right_edge, bytes)
+                    .map(Node::Inner)
+            }
+        }
+    }
+
+    /// Removes an entry below this node, and leaves no sparse child behind that has a neighbour.
+    fn remove(
+        &mut self,
+        guide: &mut BySearch<impl FnMut(Entry) -> Ordering>,
+        bytes: &mut usize,
+    ) -> Entry {
+        match self {
+            Node::Leaf(entries) => {
+                let at = guide.entry(entries);
+                accounted(entries, bytes, |entries| {
+                    let entry = entries.remove(at);
+                    tighten(entries, LEAF_STEP);
+                    entry
+                })
+            }
+            Node::Inner(children) => {
+                let at = guide.child(children);
+                let child = &mut children[at];
+                let entry = child.node.remove(guide, bytes);
+                child.count -= 1;
+                match child.node.first() {
+                    None => {
+                        *bytes -= child.node.own_bytes();
+                        children.remove(at);
+                    }
+                    Some(first) => {
+                        child.first = first;
+                        if child.node.is_sparse() && children.len() > 1 {
+                            mend(children, at.saturating_sub(1), bytes);
+                        }
+                    }
+                }
+                accounted(children, bytes, |children| tighten(children, INNER_STEP));
+                entry
+            }
+        }
+    }
+
+    /// Bytes of this node's items, without what is below them.
+    fn own_bytes(&self) -> usize {
+        match self {
+            Node::Leaf(entries) => capacity_bytes(entries),
+            Node::Inner(children) => capacity_bytes(children),
+        }
+    }
+
+    /// Bytes of all below this node.
+    fn heap_bytes(&self) -> usize {
+        let below = match self {
+            Node::Leaf(_) => 0,
+            Node::Inner(children) => children.iter().map(|child| child.node.heap_bytes()).sum(),
+        };
+        self.own_bytes() + below
+    }
+
+    fn relabel(&mut self, slot: Slot, guide: &mut BySearch<impl FnMut(Entry) -> Ordering>) {
+        match self {
+            Node::Leaf(entries) => {
+                let at = guide.entry(entries);
+                entries[at] = Entry::new(entries[at].score(), slot);
+            }
+            Node::Inner(children) => {
+                let at = guide.child(children);
+                let child = &mut children[at];
+                child.node.relabel(slot, guide);
+                child.first = child.node.first().expect("it was relabelled in it");
+            }
+        }
+    }
+
+    fn dismantle(&mut self, steps: &mut u32) -> bool {
+        if let Node::Inner(children) = self {
+            while let Some(last) = children.last_mut() {
+                if !last.node.dismantle(steps) {
+                    return false;
+                }
+                children.pop();
+            }
+            return true;
+        }
+        if *steps == 0 {
+            return false;
+        }
+        *steps -= 1;
+        *self = Node::Leaf(Vec::new());
+        true
+    }
+
+    /// How many entries, and how many levels.
+    fn check(&self, is_root: bool, is_right_edge: bool) -> (usize, usize) {
+        let may_be_sparse = is_root || is_right_edge;
+        assert!(may_be_sparse || !self.is_sparse());
+        assert!(is_root || self.count() > 0);
+        match self {
+            Node::Leaf(entries) => {
+                assert!(entries.len() <= LEAF_MAX);
+                assert!(entries.capacity() < entries.len() + 2 * LEAF_STEP);
+                (entries.len(), 1)
+            }
+            Node::Inner(children) => {
+                assert!(children.len() <= INNER_MAX);
+                assert!(!is_root || children.len() > 1);
+                let (mut sum, mut levels) = (0, None);
+                for (at, child) in children.iter().enumerate() {
+                    let is_last = is_right_edge && at + 1 == children.len();
+                    let (below, depth) = child.node.check(false, is_last);
+                    assert_eq!(below, child.count as usize);
+                    assert_eq!(child.node.first(), Some(child.first));
+                    assert_eq!(*levels.get_or_insert(depth), depth);
+                    sum += below;
+                }
+                (sum, 1 + levels.unwrap_or(0))
+            }
+        }
+    }
+}
+
+/// Joins the children at `at` and behind it.
+fn mend(children: &mut Vec<Child>, at: usize, bytes: &mut usize) {
+    let right = children.remove(at + 1);
+    let left = &mut children[at];
+    let right = match (&mut left.node, right.node) {
+        (Node::Leaf(left), Node::Leaf(right)) => {
+            join(left, right, (LEAF_STEP, LEAF_MAX), bytes).map(Node::Leaf)
+        }
+        (Node::Inner(left), Node::Inner(right)) => {
+            join(left, right, (INNER_STEP, INNER_MAX), bytes).map(Node::Inner)
+        }
+        _ => unreachable!("all leaves are on one level"),
+    };
+    left.count = left.node.count() as u32;
+    if let Some(right) = right {
+        // There is room: one was just taken out.
+        children.insert(at + 1, Child::of(right));
+    }
+}
+
+#[cfg(test)]
+#[path = "order_tests.rs"]
+mod tests;

@@ -1,0 +1,263 @@
+//! Many members: in pages, each with its score, and beside them the order of scores and slots.
+//!
+//! Ranks are the order's own. Only while members are dead and not yet gone, which the removal of what is
+//! due keeps short, are they counted one by one.
+
+use super::{Interval, compare};
+use crate::collection::Scene;
+use crate::element_ttl::{Follower, Members};
+use crate::elements::Elements;
+use crate::elements::packed::{Packed, Tail};
+use crate::order::{Entry, Order};
+use policy::{Slot, Tick};
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// See the module text.
+#[derive(Debug)]
+pub(super) struct Many {
+    pub members: Members,
+    pub order: Order,
+}
+
+impl Follower for Order {
+    fn leaves(&mut self, elements: &Elements, slot: Slot) {
+        let (member, score) = scored(elements, slot);
+        self.remove(against(elements, score, member));
+    }
+
+    fn moved(&mut self, elements: &Elements, from: Slot, to: Slot) {
+        let (member, score) = scored(elements, to);
+        let mut others = against(elements, score, member);
+        // There is nothing at the old place any more.
+        self.relabel(to, |entry| {
+            let by_score = entry.score().total_cmp(&score);
+            by_score.then_with(|| match entry.slot() {
+                slot if slot == from => Ordering::Equal,
+                _ => others(entry),
+            })
+        });
+    }
+}
+
+/// The score in the bytes behind a member.
+pub(super) fn score_of(tail: &[u8]) -> f64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(tail);
+    f64::from_le_bytes(bytes)
+}
+
+fn scored(elements: &Elements, slot: Slot) -> (&[u8], f64) {
+    let (member, tail) = elements.element(slot);
+    (member, score_of(tail))
+}
+
+/// How entries compare with a score and a member.
+fn against<'a>(
+    elements: &'a Elements,
+    score: f64,
+    member: &'a [u8],
+) -> impl FnMut(Entry) -> Ordering + 'a {
+    move |entry| {
+        let by_score = entry.score().total_cmp(&score);
+        by_score.then_with(|| elements.member(entry.slot()).cmp(member))
+    }
+}
+
+impl Many {
+    /// The members of a packed sorted set.
+    pub fn unpack(packed: &Packed, scene: &Scene<'_>) -> Many {
+        let members = Members::unpack(Tail::Score, packed, scene);
+        let mut order = Order::new();
+        for element in packed.iter() {
+            let slot = members.elements().find(element.member);
+            let slot = slot.expect("it has just been put in");
+            order.push(Entry::new(score_of(element.tail), slot));
+        }
+        Many { members, order }
+    }
+
+    /// Gives a member a score, or adds it. Its deadline stays; that of a dead one does not.
+    pub fn set(&mut self, member: &[u8], score: f64, scene: &Scene<'_>) {
+        let Many { members, order } = self;
+        let slot = match members.elements().find(member) {
+            None => members.insert(member, &score.to_le_bytes(), scene, order),
+            Some(slot) => {
+                if !members.is_live(slot, scene.now) {
+                    members.set_deadline(slot, None, scene);
+                }
+                let old = score_of(members.elements().value(slot));
+                if old == score {
+                    return;
+                }
+                order.remove(against(members.elements(), old, member));
+                members.set_value(slot, &score.to_le_bytes());
+                slot
+            }
+        };
+        let compare = against(members.elements(), score, member);
+        order.insert(Entry::new(score, slot), compare);
+    }
+
+    /// The score of a live member.
+    pub fn score(&self, member: &[u8], now: Tick) -> Option<f64> {
+        let slot = self.members.find_live(member, now)?;
+        Some(score_of(self.members.elements().value(slot)))
+    }
+
+    /// Removes a live member; whether it was there.
+    pub fn remove(&mut self, member: &[u8], now: Tick) -> bool {
+        let Some(slot) = self.members.find_live(member, now) else {
+            return false;
+        };
+        self.members.remove(slot, now, &mut self.order);
+        true
+    }
+
+    /// How many live members stand before this one, and its score.
+    pub fn rank(&self, member: &[u8], now: Tick) -> Option<(usize, f64)> {
+        let score = self.score(member, now)?;
+        let mut compare = against(self.members.elements(), score, member);
+        let place = self.order.partition_point(|entry| compare(entry).is_lt());
+        Some((self.rank_at(place, now), score))
+    }
+
+    /// The ranks of an interval among the live members.
+    pub fn ranks(&self, interval: &Interval<'_>, now: Tick) -> Range<usize> {
+        let elements = self.members.elements();
+        let member = |entry: Entry| move || elements.member(entry.slot());
+        let start = self
+            .order
+            .partition_point(|entry| interval.is_behind(entry.score(), member(entry)));
+        let end = self
+            .order
+            .partition_point(|entry| interval.reaches(entry.score(), member(entry)));
+        let start = self.rank_at(start, now);
+        start..self.rank_at(end, now).max(start)
+    }
+
+    /// How many live members stand before a place in the order.
+    fn rank_at(&self, place: usize, now: Tick) -> usize {
+        if !self.members.may_hold_dead(now) {
+            return place;
+        }
+        let mut before = self.order.iter(0..place);
+        before
+            .by_ref()
+            .filter(|entry| self.lives(*entry, now))
+            .count()
+    }
+
+    /// The place in the order of the live member of this rank.
+    fn place_of(&self, rank: usize, now: Tick) -> usize {
+        if !self.members.may_hold_dead(now) {
+            return rank;
+        }
+        let mut places = self.order.iter(0..self.order.len()).enumerate();
+        let live = places.by_ref().filter(|(_, entry)| self.lives(*entry, now));
+        live.map(|(place, _)| place)
+            .nth(rank)
+            .unwrap_or(self.order.len())
+    }
+
+    fn lives(&self, entry: Entry, now: Tick) -> bool {
+        self.members.is_live(entry.slot(), now)
+    }
+
+    /// Tells the live members of these ranks, in order or backwards.
+    pub fn each(
+        &self,
+        ranks: Range<usize>,
+        is_reverse: bool,
+        now: Tick,
+        mut each: impl FnMut(&[u8], f64),
+    ) {
+        let mut tell = |entry: Entry| {
+            each(self.members.elements().member(entry.slot()), entry.score());
+        };
+        if !self.members.may_hold_dead(now) {
+            let entries = self.order.iter(ranks);
+            return if is_reverse {
+                entries.rev().for_each(tell);
+            } else {
+                entries.for_each(tell);
+            };
+        }
+        let places = self.place_of(ranks.start, now)..self.place_of(ranks.end, now);
+        let entries = self.order.iter(places);
+        let mut live: Vec<Entry> = entries.filter(|entry| self.lives(*entry, now)).collect();
+        if is_reverse {
+            live.reverse();
+        }
+        live.into_iter().for_each(&mut tell);
+    }
+
+    /// Removes the live members of these ranks; how many they were.
+    pub fn remove_ranks(&mut self, ranks: Range<usize>, now: Tick) -> usize {
+        let (mut place, mut removed) = (self.place_of(ranks.start, now), 0);
+        while removed < ranks.len() {
+            // Others may move to other slots with each removal, but not in the order.
+            let Some(entry) = self.order.get(place) else {
+                break;
+            };
+            if self.lives(entry, now) {
+                self.members.remove(entry.slot(), now, &mut self.order);
+                removed += 1;
+            } else {
+                place += 1;
+            }
+        }
+        removed
+    }
+
+    /// Tells about `count` members from `cursor` on; see [`Elements::scan`].
+    pub fn scan(
+        &self,
+        cursor: u64,
+        count: usize,
+        now: Tick,
+        mut each: impl FnMut(&[u8], f64),
+    ) -> u64 {
+        let elements = self.members.elements();
+        elements.scan(cursor, count, &mut |slot| {
+            if self.members.is_live(slot, now) {
+                let (member, score) = scored(elements, slot);
+                each(member, score);
+            }
+        })
+    }
+
+    /// Another one with the same members and deadlines, but for the key's own.
+    pub fn duplicate(&self, scene: &Scene<'_>) -> Many {
+        Many {
+            members: self.members.duplicate(scene),
+            order: self.order.clone(),
+        }
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.members.heap_bytes() + self.order.heap_bytes()
+    }
+
+    /// Drops about so many of its parts; true while there are more.
+    pub fn dismantle(&mut self, steps: u32) -> bool {
+        let mut left = steps;
+        !self.order.dismantle(&mut left) || self.members.dismantle(left)
+    }
+
+    /// Panics when it contradicts itself.
+    pub fn check(&self) {
+        self.members.check();
+        let elements = self.members.elements();
+        assert_eq!(self.order.len(), elements.len());
+        self.order.check(|a, b| {
+            let (one, other) = (elements.member(a.slot()), elements.member(b.slot()));
+            compare(a.score(), one, b.score(), other)
+        });
+        for entry in self.order.iter(0..self.order.len()) {
+            let (_, score) = scored(elements, entry.slot());
+            assert_eq!(score, entry.score());
+        }
+    }
+}
