@@ -18,6 +18,7 @@ pub mod refusal;
 pub mod scanning;
 pub mod server;
 pub mod set;
+pub mod sort;
 pub mod sorted_set;
 pub mod string;
 pub mod transaction;
@@ -172,6 +173,9 @@ pub enum Keys {
     FirstAndCounted(i16),
     /// As `Counted`, and the keys stand so many arguments apart (MSETEX).
     CountedStep(i16, i16),
+    /// The first argument, and the one behind STORE; with a pattern among the others, any key: all
+    /// shards are locked (SORT).
+    Sort,
     /// None by name: those of the session's queued commands and its watched keys (EXEC).
     Queued,
     /// None by name: the session's watched keys (UNWATCH, DISCARD, RESET).
@@ -195,12 +199,23 @@ impl Keys {
                 counted(args, at, 1)
             }
             Keys::CountedStep(at, step) => counted(args, at, step),
+            Keys::Sort => {
+                let is_store = |index: &usize| args.is(index - 1, "store");
+                (3..args.len()).filter(is_store).for_each(&mut each);
+                (1, 1, 1)
+            }
         };
         let mut index = first;
         while index <= last && index < len {
             each(index as usize);
             index += step.max(1);
         }
+    }
+
+    /// Whether the arguments may name keys that are not among them.
+    pub fn reach_beyond(&self, args: Args<'_>) -> bool {
+        let has_star = |arg: &[u8]| arg.contains(&b'*');
+        *self == Keys::Whole || *self == Keys::Sort && args.from(2).iter().any(has_star)
     }
 }
 
@@ -320,6 +335,7 @@ const FAMILIES: &[&[Spec]] = &[
     bitmap::TABLE,
     hyperloglog::TABLE,
     set::TABLE,
+    sort::TABLE,
     list::TABLE,
     key::TABLE,
     hash::TABLE,

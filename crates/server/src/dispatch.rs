@@ -345,7 +345,7 @@ fn collect(
     let space = &server.keyspace;
     match spec.keys {
         Keys::None => {}
-        Keys::Whole => return true,
+        keys if keys.reach_beyond(args) => return true,
         Keys::Queued | Keys::Watched => {
             for (db, bytes) in &session.watched {
                 shards.push(space.shard_of(&space.key(*db, bytes)));

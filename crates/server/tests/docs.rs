@@ -36,6 +36,7 @@ commands on keys; the rows there are put to a redis-server as well, but for thos
 - Scores are never −0, and printed with the shortest text that reads back the same, by `ZSCAN` too. Intervals and scores take
   decimal notation only.
 - `SRANDMEMBER` and `ZRANDMEMBER` repeat members at most 2^24 times in one reply.
+- `SORT … ALPHA` compares bytes, whatever the locale; Redis does so only with `STORE`.
 - `DEL`, `UNLINK`, `FLUSHDB` and `FLUSHALL` free memory in steps, whatever is asked for.
 ";
 

@@ -127,7 +127,7 @@ fn infos(ctx: &mut Ctx<'_, '_>, specs: Vec<Option<&Spec>>) {
 fn key_range(keys: Keys) -> (i64, i64, i64) {
     match keys {
         Keys::Range(first, last, step) => (i64::from(first), i64::from(last), i64::from(step)),
-        Keys::FirstAndCounted(_) => (1, 1, 1),
+        Keys::FirstAndCounted(_) | Keys::Sort => (1, 1, 1),
         _ => (0, 0, 0),
     }
 }

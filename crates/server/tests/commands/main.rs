@@ -6,6 +6,7 @@ mod random_bits;
 mod random_lists;
 mod random_members;
 mod random_sets;
+mod random_sort;
 mod random_sorted_sets;
 mod redis;
 mod script;

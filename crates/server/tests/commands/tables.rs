@@ -89,6 +89,7 @@ scripts! {
     fields_have_deadlines: "hash_deadlines.txt",
     sets_hold_members: "set_members.txt",
     members_have_deadlines: "set_deadlines.txt",
+    elements_are_sorted: "sort.txt",
     lists_hold_elements: "list.txt",
     full_memory_refuses_writes: "memory_full.txt",
 }

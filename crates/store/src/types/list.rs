@@ -94,6 +94,12 @@ pub struct List {
     form: Form,
 }
 
+impl Default for List {
+    fn default() -> Self {
+        Collection::new()
+    }
+}
+
 impl List {
     /// How many elements.
     pub fn len(&self) -> usize {

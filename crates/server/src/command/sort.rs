@@ -1,0 +1,256 @@
+//! SORT and SORT_RO: the elements of a list, set or sorted set in an order of their own or that other keys
+//! give.
+
+mod request;
+
+use super::refusal::{Answer, Refusal, settle};
+use super::{Ctx, Keys, Spec, flag};
+use request::Request;
+use std::cmp::Ordering;
+use store::{Class, End, Kind, List};
+use wire::Args;
+use wire::number::parse_f64;
+
+/// This family's commands.
+pub const TABLE: &[Spec] = &[
+    Spec {
+        name: "sort",
+        arity: -2,
+        flags: flag::WRITE | flag::DENYOOM | flag::MOVABLE_KEYS,
+        keys: Keys::Sort,
+        group: "generic",
+        since: "1.0.0",
+        summary: "Sorts the elements of a list, set or sorted set, and lists or stores them.",
+        run: |ctx, args| settle(ctx, args, |ctx, args| sort(ctx, args, true)),
+    },
+    Spec {
+        name: "sort_ro",
+        arity: -2,
+        flags: flag::READONLY | flag::MOVABLE_KEYS,
+        keys: Keys::Sort,
+        group: "generic",
+        since: "7.0.0",
+        summary: "Sorts the elements of a list, set or sorted set, and lists them.",
+        run: |ctx, args| settle(ctx, args, |ctx, args| sort(ctx, args, false)),
+    },
+];
+
+/// An element, and what it is sorted by.
+struct Item {
+    element: Vec<u8>,
+    by: By,
+}
+
+/// What an element is sorted by.
+enum By {
+    Number(f64),
+    /// Its own bytes.
+    Itself,
+    /// Those of another key, if there is one.
+    Text(Option<Vec<u8>>),
+}
+
+impl Item {
+    /// Where nothing else tells two apart, their own bytes do, so that the order is always the same.
+    fn compare(&self, other: &Item) -> Ordering {
+        let order = match (&self.by, &other.by) {
+            (By::Number(one), By::Number(other)) => one.total_cmp(other),
+            (By::Text(one), By::Text(other)) => one.cmp(other),
+            _ => Ordering::Equal,
+        };
+        order.then_with(|| self.element.cmp(&other.element))
+    }
+}
+
+/// `SORT key [BY pattern] [LIMIT offset count] [GET pattern …] [ASC | DESC] [ALPHA] [STORE destination]`
+fn sort(ctx: &mut Ctx<'_, '_>, args: Args<'_>, may_store: bool) -> Answer {
+    let request = Request::parse(args.from(2), may_store)?;
+    let (kind, elements) = elements(ctx, &args[1], &request)?;
+    let elements = in_order(ctx, elements, kind, &request)?;
+    let mut values = Vec::with_capacity(elements.len() * request.gets.len().max(1));
+    for element in elements {
+        if request.gets.is_empty() {
+            values.push(Some(element));
+            continue;
+        }
+        for pattern in &request.gets {
+            values.push(look_up(ctx, pattern, &element)?);
+        }
+    }
+    match request.destination {
+        Some(destination) => store(ctx, destination, values),
+        None => {
+            ctx.reply.array(values.len());
+            for value in values {
+                match value {
+                    Some(value) => ctx.reply.bulk(&value),
+                    None => ctx.reply.null(),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The elements as they lie, or backwards where that is what is asked for.
+fn elements(
+    ctx: &mut Ctx<'_, '_>,
+    name: &[u8],
+    request: &Request<'_>,
+) -> Result<(Option<Kind>, Vec<Vec<u8>>), Refusal> {
+    let key = ctx.key(name);
+    let mut elements = Vec::new();
+    let mut push = |element: &[u8]| elements.push(element.to_vec());
+    let is_backward = !request.sorts && request.is_descending;
+    let kind = ctx.view.kind(&key);
+    match kind {
+        None => ctx.missed(&key),
+        Some(Kind::List) => {
+            let end = if is_backward { End::Right } else { End::Left };
+            ctx.view.read_list(&key, |list, _| {
+                let first = if is_backward {
+                    list.len().saturating_sub(1)
+                } else {
+                    0
+                };
+                list.iter(end, first).for_each(&mut push);
+            })?;
+        }
+        Some(Kind::Set) => {
+            ctx.view
+                .read_set(&key, |set, scene| set.each(scene, &mut push))?;
+        }
+        Some(Kind::SortedSet) => {
+            ctx.view.read_sorted_set(&key, |set, scene| {
+                set.each(0..usize::MAX, is_backward, scene, |member, _| push(member));
+            })?;
+        }
+        Some(_) => return Err(Refusal::WrongType),
+    }
+    Ok((kind, elements))
+}
+
+/// The elements that are asked for, in the order that is.
+fn in_order(
+    ctx: &mut Ctx<'_, '_>,
+    mut elements: Vec<Vec<u8>>,
+    kind: Option<Kind>,
+    request: &Request<'_>,
+) -> Result<Vec<Vec<u8>>, Refusal> {
+    let range = request.range(elements.len());
+    // What is stored of a set has an order in any case: the same one each time.
+    let is_forced = !request.sorts && kind == Some(Kind::Set) && request.destination.is_some();
+    if !request.sorts && !is_forced {
+        elements.truncate(range.end);
+        elements.drain(..range.start);
+        return Ok(elements);
+    }
+    let (by, is_alpha) = match is_forced {
+        true => (None, true),
+        false => (request.by, request.is_alpha),
+    };
+    let mut items = Vec::with_capacity(elements.len());
+    for element in elements {
+        let other = match by {
+            Some(pattern) => look_up(ctx, pattern, &element)?,
+            None => None,
+        };
+        let by = match (is_alpha, by) {
+            (true, None) => By::Itself,
+            (true, Some(_)) => By::Text(other),
+            (false, None) => By::Number(number(&element)?),
+            (false, Some(_)) => By::Number(other.map_or(Ok(0.0), |text| number(&text))?),
+        };
+        items.push(Item { element, by });
+    }
+    let compare = |one: &Item, other: &Item| match request.is_descending {
+        false => one.compare(other),
+        true => other.compare(one),
+    };
+    // What comes behind the range need not be sorted.
+    if (1..items.len()).contains(&range.end) {
+        items.select_nth_unstable_by(range.end - 1, compare);
+    }
+    items.truncate(range.end);
+    items.sort_unstable_by(compare);
+    Ok(items
+        .drain(range.start..)
+        .map(|item| item.element)
+        .collect())
+}
+
+/// A text as what elements are sorted by: nothing is 0.
+fn number(text: &[u8]) -> Result<f64, Refusal> {
+    if text.is_empty() {
+        return Ok(0.0);
+    }
+    parse_f64(text)
+        .map(|number| number + 0.0)
+        .ok_or(Refusal::Says(
+            "ERR One or more scores can't be converted into double",
+        ))
+}
+
+/// The value that a pattern names for an element: `#` is the element itself, `*` stands for it in a
+/// key's name, and `->field` behind that names a field of the key's hash.
+fn look_up(
+    ctx: &mut Ctx<'_, '_>,
+    pattern: &[u8],
+    element: &[u8],
+) -> Result<Option<Vec<u8>>, Refusal> {
+    if pattern == b"#" {
+        return Ok(Some(element.to_vec()));
+    }
+    let Some(star) = pattern.iter().position(|&byte| byte == b'*') else {
+        return Ok(None);
+    };
+    let (before, behind) = (&pattern[..star], &pattern[star + 1..]);
+    let arrow = behind.windows(2).position(|pair| pair == b"->");
+    let arrow = arrow.filter(|arrow| arrow + 2 < behind.len());
+    let (behind, field) = match arrow {
+        Some(arrow) => (&behind[..arrow], Some(&behind[arrow + 2..])),
+        None => (behind, None),
+    };
+    let name = [before, element, behind].concat();
+    let key = ctx.key(&name);
+    // Another type reads as nothing.
+    let found = match (ctx.view.kind(&key), field) {
+        (None, _) => {
+            ctx.view.touch(&key);
+            ctx.missed(&key);
+            None
+        }
+        (Some(Kind::String), None) => ctx.view.get(&key)?.map(<[u8]>::to_vec),
+        (Some(Kind::Hash), Some(field)) => {
+            let read = ctx.view.read_hash(&key, |hash, scene| {
+                hash.get(field, scene).map(<[u8]>::to_vec)
+            })?;
+            read.flatten()
+        }
+        _ => None,
+    };
+    Ok(found)
+}
+
+/// Stores values as a list over whatever the destination held; none leave no key.
+fn store(ctx: &mut Ctx<'_, '_>, destination: &[u8], values: Vec<Option<Vec<u8>>>) {
+    let key = ctx.key(destination);
+    let scene = ctx.view.scene();
+    let mut list = List::default();
+    for value in &values {
+        list.push(End::Right, value.as_deref().unwrap_or(&[]), &scene);
+    }
+    if values.is_empty() {
+        if ctx.view.delete(&key) {
+            ctx.view.notify(Class::Generic, "del", &key);
+        }
+    } else {
+        let is_news = ctx.is_news(&key);
+        ctx.view.replace_list(&key, list);
+        if is_news {
+            ctx.view.notify(Class::New, "new", &key);
+        }
+        ctx.view.notify(Class::List, "sortstore", &key);
+    }
+    ctx.reply.integer(values.len() as i64);
+}

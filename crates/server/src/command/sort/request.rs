@@ -1,0 +1,104 @@
+//! What SORT is asked for.
+
+use crate::command::refusal::Refusal;
+use std::ops::Range;
+use wire::Args;
+use wire::number::parse_i64;
+
+/// The options.
+#[derive(Default)]
+pub(super) struct Request<'a> {
+    /// The pattern of what elements are sorted by, if not by themselves.
+    pub by: Option<&'a [u8]>,
+    /// They are sorted at all: not so by a pattern without a star.
+    pub sorts: bool,
+    /// The patterns of what is told of each; none: the element itself.
+    pub gets: Vec<&'a [u8]>,
+    /// Where to begin, and how many: a negative number is all.
+    limit: Option<(i64, i64)>,
+    /// From the last to the first.
+    pub is_descending: bool,
+    /// By bytes, not by numbers.
+    pub is_alpha: bool,
+    /// Where the result is stored.
+    pub destination: Option<&'a [u8]>,
+}
+
+impl<'a> Request<'a> {
+    /// Reads the options behind the key.
+    pub fn parse(args: Args<'a>, may_store: bool) -> Result<Request<'a>, Refusal> {
+        let mut request = Request {
+            sorts: true,
+            ..Request::default()
+        };
+        let mut rest = args;
+        while !rest.is_empty() {
+            let taken = request.take(rest, may_store)?;
+            rest = rest.from(taken);
+        }
+        Ok(request)
+    }
+
+    /// Takes one option; how many arguments it took.
+    fn take(&mut self, args: Args<'a>, may_store: bool) -> Result<usize, Refusal> {
+        let number = |text: &[u8]| parse_i64(text).ok_or(Refusal::NotInteger);
+        match (args.get(1), args.get(2)) {
+            _ if args.is(0, "asc") => self.is_descending = false,
+            _ if args.is(0, "desc") => self.is_descending = true,
+            _ if args.is(0, "alpha") => self.is_alpha = true,
+            (Some(start), Some(count)) if args.is(0, "limit") => {
+                self.limit = Some((number(start)?, number(count)?));
+                return Ok(3);
+            }
+            (Some(name), _) if may_store && args.is(0, "store") => {
+                self.destination = Some(name);
+                return Ok(2);
+            }
+            (Some(pattern), _) if args.is(0, "by") => {
+                self.by = Some(pattern);
+                self.sorts &= pattern.contains(&b'*');
+                return Ok(2);
+            }
+            (Some(pattern), _) if args.is(0, "get") => {
+                self.gets.push(pattern);
+                return Ok(2);
+            }
+            _ => return Err(Refusal::Syntax),
+        }
+        Ok(1)
+    }
+
+    /// Which of so many elements, in their order, are asked for.
+    pub fn range(&self, len: usize) -> Range<usize> {
+        let Some((start, count)) = self.limit else {
+            return 0..len;
+        };
+        let start = usize::try_from(start.max(0)).map_or(len, |start| start.min(len));
+        let end = usize::try_from(count).map_or(len, |count| start.saturating_add(count).min(len));
+        start..end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_cut_to_what_is_there() {
+        let range = |start, count, len| {
+            let limit = Some((start, count));
+            Request {
+                limit,
+                ..Request::default()
+            }
+            .range(len)
+        };
+        assert_eq!(range(2, 3, 10), 2..5);
+        assert_eq!(range(-2, 3, 10), 0..3);
+        assert_eq!(range(2, -1, 10), 2..10);
+        assert_eq!(range(20, 3, 10), 10..10);
+        assert_eq!(range(2, 0, 10), 2..2);
+        assert_eq!(range(i64::MAX, i64::MAX, 3), 3..3);
+        assert_eq!(Request::default().range(3), 0..3);
+    }
+}
