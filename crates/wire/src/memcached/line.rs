@@ -81,14 +81,12 @@ pub(super) fn unsigned(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// A signed 32-bit number, as times are.
+/// A signed number, as times are.
 pub(super) fn signed(text: &[u8]) -> Option<i64> {
-    let (digits, sign) = match text {
-        [b'-', digits @ ..] => (digits, -1),
-        digits => (digits, 1),
-    };
-    let number = sign * i64::try_from(unsigned(digits)?).ok()?;
-    i32::try_from(number).ok().map(i64::from)
+    match text {
+        [b'-', digits @ ..] => Some(-i64::try_from(unsigned(digits)?).ok()?),
+        digits => i64::try_from(unsigned(digits)?).ok(),
+    }
 }
 
 /// The commands of one line without flags.

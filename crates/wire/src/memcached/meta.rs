@@ -29,14 +29,23 @@ pub struct Item<'a> {
 }
 
 /// Appends a status with no item behind it: `EN`, `NF`, `NS`, `EX`, and `HD` of what stores and
-/// deletes. Only what the request itself said is repeated: opaque and key.
-pub fn status(out: &mut Vec<u8>, status: &str, meta: &Meta, input: &[u8], key: &[u8]) {
+/// deletes. Only what the request itself said is repeated: opaque and key; and of a storage command a cas
+/// number of 0, when that was asked for.
+pub fn status(
+    out: &mut Vec<u8>,
+    status: &str,
+    meta: &Meta,
+    input: &[u8],
+    key: &[u8],
+    stores: bool,
+) {
     out.extend_from_slice(status.as_bytes());
     for (letter, word) in words(meta, input) {
         match letter {
             b'O' => spaced(out, word),
             b'k' => named(out, b'k', key),
             b'b' if meta.has(b'k') => spaced(out, b"b"),
+            b'c' if stores => counted(out, b'c', 0),
             _ => {}
         }
     }
@@ -82,6 +91,11 @@ pub fn item(out: &mut Vec<u8>, meta: &Meta, input: &[u8], item: &Item<'_>) {
         out.extend_from_slice(item.value);
         out.extend_from_slice(b"\r\n");
     }
+}
+
+/// The letters of a request's flags, in their order.
+pub fn letters(meta: &Meta, input: &[u8]) -> impl Iterator<Item = u8> {
+    words(meta, input).map(|(letter, _)| letter)
 }
 
 /// The flags of a request in their order: the letter, and the whole word.

@@ -218,6 +218,16 @@ impl Parser {
         }
     }
 
+    /// The limits in force.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// From the next request on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
     /// What stands at the front of `input`. The spans of a request's keys are appended to `spans`,
     /// nothing else is.
     pub fn parse(&mut self, input: &[u8], spans: &mut Vec<Span>) -> Parsed {

@@ -237,7 +237,7 @@ fn meta_flags_are_read_and_repeated_in_their_order() {
     assert!(meta.has(b'I') && meta.has(b'O') && !meta.has(b'k'));
     assert!(request.is_noreply);
     let mut out = Vec::new();
-    meta::status(&mut out, "NS", meta, input, b"k");
+    meta::status(&mut out, "NS", meta, input, b"k", true);
     assert_eq!(out, b"NS Oabc\r\n");
 
     let input = b"mg a2V5 t v k f b c h l s O1\r\n";
