@@ -53,7 +53,7 @@ const ARITIES: &[(&str, isize)] = &[
     ("pexpireat", -3),
     ("pexpiretime", 2),
     ("psetex", 4),
-    ("pttl", 2),
+    ("pttl", -2),
     ("randomkey", 1),
     ("rename", 3),
     ("renamenx", 3),
@@ -66,7 +66,7 @@ const ARITIES: &[(&str, isize)] = &[
     ("substr", 4),
     ("swapdb", 3),
     ("touch", -2),
-    ("ttl", 2),
+    ("ttl", -2),
     ("type", 2),
     ("unlink", -2),
 ];
@@ -180,6 +180,14 @@ impl Model {
             "pexpire" => self.expire(name, args, 1, self.now),
             "expireat" => self.expire(name, args, 1000, 0),
             "pexpireat" => self.expire(name, args, 1, 0),
+            "ttl" | "pttl" if args.len() > 3 => wrong_arity(name),
+            // Of a member: strings have none.
+            "ttl" | "pttl" if args.len() == 3 => match self.keys().contains_key(&args[1]) {
+                true => {
+                    Err("WRONGTYPE Operation against a key holding the wrong kind of value".into())
+                }
+                false => Ok(Value::Integer(-2)),
+            },
             "ttl" => Ok(self.tell_deadline(&args[1], 1000, self.now)),
             "pttl" => Ok(self.tell_deadline(&args[1], 1, self.now)),
             "expiretime" => Ok(self.tell_deadline(&args[1], 1000, 0)),
