@@ -25,12 +25,16 @@ pub(crate) const TAG_SORTED_SET: u8 = 7;
 pub(crate) const TAG_SORTED_SET_TTL: u8 = 8;
 /// A packed list.
 pub(crate) const TAG_LIST: u8 = 9;
+/// A string with memcached's head before it.
+pub(crate) const TAG_ITEM: u8 = 10;
 
 /// A value, where it is on the heap: too large for a block, or at work.
 #[derive(Debug)]
 pub(crate) enum Object {
     /// A string, with room to grow when it grows by APPEND or SETRANGE.
     String(Vec<u8>),
+    /// A string with memcached's head before it.
+    Item(Vec<u8>),
     /// A hash.
     Hash(Hash),
     /// A set.
@@ -45,7 +49,7 @@ pub(crate) enum Object {
 macro_rules! ask {
     ($object:expr, $bytes:ident => $plain:expr, $collection:ident => $answer:expr) => {
         match $object {
-            Object::String($bytes) => $plain,
+            Object::String($bytes) | Object::Item($bytes) => $plain,
             Object::Hash($collection) => $answer,
             Object::Set($collection) => $answer,
             Object::SortedSet($collection) => $answer,
@@ -57,7 +61,7 @@ macro_rules! ask {
 /// The type that a tag stands for.
 fn kind_of_tag(tag: u8) -> Kind {
     match tag {
-        TAG_STRING => Kind::String,
+        TAG_STRING | TAG_ITEM => Kind::String,
         TAG_HASH | TAG_HASH_TTL => Kind::Hash,
         TAG_SET | TAG_SET_TTL | TAG_INTSET => Kind::Set,
         TAG_SORTED_SET | TAG_SORTED_SET_TTL => Kind::SortedSet,
@@ -85,7 +89,7 @@ pub(crate) fn encoding_of(value: &Value<'_, Object>) -> Encoding {
     };
     match tag {
         None => Encoding::Large,
-        Some(TAG_STRING) => Encoding::Bytes,
+        Some(TAG_STRING | TAG_ITEM) => Encoding::Bytes,
         Some(TAG_INTSET) => Encoding::Integers,
         Some(_) => Encoding::Packed,
     }
@@ -105,6 +109,7 @@ impl Object {
     /// The value that an entry holds inline, at work.
     pub fn unpack(tag: u8, bytes: Vec<u8>) -> Object {
         match kind_of_tag(tag) {
+            Kind::String if tag == TAG_ITEM => Object::Item(bytes),
             Kind::String => Object::String(bytes),
             Kind::Hash => Object::Hash(Hash::unpack(tag, bytes)),
             Kind::Set => Object::Set(Set::unpack(tag, bytes)),
@@ -115,7 +120,11 @@ impl Object {
 
     /// Its bytes and their tag, when it is one run of bytes.
     pub fn inline(&self) -> Option<(u8, &[u8])> {
-        ask!(self, bytes => Some((TAG_STRING, bytes)), c => c.inline())
+        let tag = match self {
+            Object::Item(_) => TAG_ITEM,
+            _ => TAG_STRING,
+        };
+        ask!(self, bytes => Some((tag, bytes)), c => c.inline())
     }
 
     /// The buffer of its bytes, to be used again.
@@ -130,6 +139,9 @@ impl Object {
 
     /// Another one with the same content, but for the key's own deadline.
     pub fn duplicate(&self, scene: &Scene<'_>) -> Object {
+        if let Object::Item(bytes) = self {
+            return Object::Item(bytes.clone());
+        }
         ask!(self, bytes => Object::String(bytes.clone()), c => c.duplicate(scene).into_object())
     }
 

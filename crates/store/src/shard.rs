@@ -63,6 +63,8 @@ pub(crate) struct Locked {
     seen: Tick,
     /// Bytes of a collection at work.
     scratch: Vec<u8>,
+    /// The last number that was given to a write of an item.
+    pub last_cas: u64,
 }
 
 impl Locked {

@@ -4,8 +4,9 @@
 
 use crate::event::{Class, Event, Queue};
 use crate::facts::{EntryFacts, Kind};
+use crate::item::{item_of, value_of};
 use crate::keyspace::{Db, Keyspace};
-use crate::object::{Object, TAG_STRING, encoding_of, has_deadlines, kind_of};
+use crate::object::{Object, TAG_ITEM, TAG_STRING, encoding_of, has_deadlines, kind_of};
 use crate::shard::{Filing, Locked, Reworked, Why, own_deadline};
 use cache::{NewValue, Value};
 use policy::{Budget, Facts, Slot, Tick};
@@ -64,11 +65,11 @@ pub struct View<'a> {
 }
 
 /// The bytes of a string entry.
-fn string_of<'a>(value: Value<'a, Object>) -> Result<&'a [u8], WrongType> {
+pub(crate) fn string_of<'a>(value: Value<'a, Object>) -> Result<&'a [u8], WrongType> {
     match value {
         Value::Inline(TAG_STRING, bytes) => Ok(bytes),
         Value::Outside(Object::String(bytes)) => Ok(bytes),
-        _ => Err(WrongType),
+        other => item_of(&other).map(value_of).ok_or(WrongType),
     }
 }
 
@@ -125,7 +126,7 @@ impl<'a> View<'a> {
     }
 
     #[inline]
-    fn parts(&mut self, key: &Key<'_>) -> (&'a Keyspace, usize, &mut Locked) {
+    pub(crate) fn parts(&mut self, key: &Key<'_>) -> (&'a Keyspace, usize, &mut Locked) {
         let (space, shard) = (self.space, self.space.shard_of(key));
         (space, shard, self.locked(shard))
     }
@@ -181,6 +182,31 @@ impl<'a> View<'a> {
         let db = self.db(key);
         cache::Entries::begin(&mut db.entries, now);
         db.hit(slot);
+    }
+
+    /// A live key's value, of any type.
+    pub(crate) fn live_value(&mut self, key: &Key<'_>) -> Option<Value<'_, Object>> {
+        let slot = self.live(key)?;
+        Some(self.db(key).value(slot))
+    }
+
+    /// Writes a live item anew as one that has not changed for its readers.
+    pub(crate) fn overwrite_item(&mut self, key: &Key<'_>, item: Vec<u8>) {
+        let Some(slot) = self.live(key) else { return };
+        let now = self.now;
+        let db = self.db(key);
+        let deadline = db.entries.shape(slot).deadline;
+        cache::Entries::begin(&mut db.entries, now);
+        let value = match db.value(slot) {
+            Value::Inline(..) if !Db::must_be_outside(key.bytes, item.len()) => {
+                NewValue::Inline(TAG_ITEM, &item)
+            }
+            _ => NewValue::Outside(Object::Item(item.clone())),
+        };
+        let (_, dropped) = db.change(slot, value, deadline);
+        let (space, _, locked) = self.parts(key);
+        locked.bury(dropped);
+        locked.account(key.db, space.shared());
     }
 
     /// Reads a string: counts a hit or a miss and tells the policy. Errors: another type.
@@ -285,7 +311,12 @@ impl<'a> View<'a> {
         self.put(key, new_string(key.bytes, value), deadline);
     }
 
-    fn put(&mut self, key: &Key<'_>, value: NewValue<'_, Object>, deadline: NewDeadline) {
+    pub(crate) fn put(
+        &mut self,
+        key: &Key<'_>,
+        value: NewValue<'_, Object>,
+        deadline: NewDeadline,
+    ) {
         let found = self.live(key);
         let at = match (deadline, found) {
             (NewDeadline::At(deadline), _) => Some(deadline.min(Tick::MAX)),
@@ -342,10 +373,13 @@ impl<'a> View<'a> {
             match self.db(key).value(slot) {
                 Value::Inline(TAG_STRING, value) => bytes.extend_from_slice(value),
                 Value::Outside(Object::String(_)) => return Ok(self.edit_large(key, slot, edit)),
-                _ => {
-                    self.scratch = bytes;
-                    return Err(WrongType);
-                }
+                other => match item_of(&other) {
+                    Some(item) => bytes.extend_from_slice(value_of(item)),
+                    None => {
+                        self.scratch = bytes;
+                        return Err(WrongType);
+                    }
+                },
             }
         }
         let result = edit(&mut bytes);
