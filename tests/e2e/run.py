@@ -17,11 +17,12 @@ import clients
 import clock
 import expiry
 import lifecycle
+import memcached
 import policies
 import tools
 from server import Server
 
-MODULES = [clients, expiry, clock, tools, bad_input, lifecycle, policies]
+MODULES = [clients, expiry, clock, tools, bad_input, lifecycle, memcached, policies]
 
 
 class Bench:

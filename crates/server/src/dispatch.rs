@@ -1,6 +1,8 @@
 //! From arguments to a reply: finds the command, checks what holds for all of them, locks what its
 //! keys need, runs it, and counts it.
 
+mod memcached;
+
 use crate::blocking;
 use crate::clock::Moment;
 use crate::command::{self, Ctx, KeyMemo, Keys, Locks, Spec, SpecIndex, flag};
@@ -65,6 +67,8 @@ pub struct Executor<'s> {
     locks: Locks,
     events: Vec<Event>,
     timing: Timing<'s>,
+    /// Hashes of a batch's keys.
+    hashed: Vec<u64>,
     /// A command that may have set a deadline has run since this was last cleared.
     pub has_written: bool,
 }
@@ -81,6 +85,7 @@ impl<'s> Executor<'s> {
             locks: Locks::Some(Vec::new()),
             events: Vec::new(),
             timing: Timing::new(server, worker),
+            hashed: Vec::new(),
             has_written: false,
         }
     }

@@ -1,6 +1,7 @@
 //! What workers send each other: connections to serve, messages to deliver, replies to clients that
 //! waited, clients to cut off.
 
+use crate::net::listener::Speech;
 use crate::pubsub::{Publication, Subscriber};
 use mio::Waker;
 use mio::net::TcpStream;
@@ -16,7 +17,7 @@ pub const INBOX_BYTES_MAX: usize = 64 << 20;
 /// What one worker asks another to do.
 pub enum Message {
     /// Serve this connection.
-    Adopt(TcpStream, SocketAddr),
+    Adopt(TcpStream, SocketAddr, Speech),
     /// Send this to a subscriber; with the pattern through which it comes.
     Deliver(Subscriber, Arc<Publication>, Option<Arc<[u8]>>),
     /// Cut off a client: its place, its id.

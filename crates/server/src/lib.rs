@@ -19,6 +19,7 @@ pub mod inbox;
 pub mod info;
 pub mod latency;
 pub mod logging;
+pub mod memcached;
 pub mod net;
 pub mod notify;
 pub mod process;

@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::config::{Config, Id, bytes_for_people};
-use crate::net::listener::Listeners;
+use crate::net::listener::{Listeners, Speech};
 use crate::net::worker::Worker;
 use crate::state::Server;
 use std::net::SocketAddr;
@@ -51,7 +51,8 @@ impl Running {
 /// An address that cannot be bound, a policy that does not exist, in words for people.
 pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
     let listeners = Listeners::bind(&config)?;
-    let addresses = listeners.addresses();
+    let addresses = listeners.addresses(Speech::Resp);
+    let memcached = listeners.addresses(Speech::Memcached);
     let server = Arc::new(Server::new(config, clock)?);
     if let Some(address) = addresses.first() {
         server.port.store(address.port(), Relaxed);
@@ -79,6 +80,13 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         threads.push(thread.map_err(|error| format!("worker {index}: {error}"))?);
     }
     tell(&server, &addresses);
+    if !memcached.is_empty() {
+        let memcached: Vec<String> = memcached.iter().map(SocketAddr::to_string).collect();
+        log::info!(
+            "memcached's protocol is served on {}",
+            memcached.join(" and ")
+        );
+    }
     Ok(Running {
         server,
         addresses,

@@ -49,14 +49,16 @@ impl Pause {
 
     /// Whether commands such as this one are held now.
     pub fn holds(&self, spec: &Spec, now: Moment) -> bool {
+        let writes = flag::WRITE | flag::MAY_WRITE;
+        !spec.has(flag::NO_PAUSE) && self.holds_kind(spec.flags & writes != 0, now)
+    }
+
+    /// Whether what may write, or what does not, is held now.
+    pub fn holds_kind(&self, may_write: bool, now: Moment) -> bool {
         if self.until_ms.load(Relaxed) == 0 || self.until(now).is_none() {
             return false;
         }
-        if spec.has(flag::NO_PAUSE) {
-            return false;
-        }
-        let writes = flag::WRITE | flag::MAY_WRITE;
-        self.holds_all.load(Relaxed) || spec.flags & writes != 0
+        may_write || self.holds_all.load(Relaxed)
     }
 }
 
@@ -88,6 +90,8 @@ pub struct Server {
     pub inboxes: Vec<Inbox>,
     /// CLIENT PAUSE.
     pub pause: Pause,
+    /// When memcached's `flush_all` with a delay empties its database, in ms since 1970; 0: not.
+    pub flush_at_ms: AtomicU64,
     /// Told apart from other runs by 40 hexadecimal digits.
     pub run_id: String,
     /// When it started, in microseconds since 1970.
@@ -147,6 +151,7 @@ impl Server {
             latency: LatencyMonitor::default(),
             inboxes: (0..threads).map(|_| Inbox::default()).collect(),
             pause: Pause::default(),
+            flush_at_ms: AtomicU64::new(0),
             run_id: run_id(),
             started_us: now_us,
             started: Instant::now(),

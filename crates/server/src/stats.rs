@@ -2,6 +2,7 @@
 
 use crate::command;
 use crate::histogram::{Histogram, Summary};
+use crate::memcached::Counts;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -49,6 +50,8 @@ pub struct WorkerStats {
     pub expiry_slice_us_max: AtomicU64,
     /// Connections it serves.
     pub connections: AtomicU64,
+    /// Requests in memcached's protocol.
+    pub memcached: Counts,
 }
 
 /// All workers' counters, and those that are touched rarely.
@@ -139,6 +142,7 @@ impl Stats {
     pub fn commands_processed(&self) -> u64 {
         let of = |worker: &WorkerStats| -> u64 {
             let calls = worker.commands.iter().map(|stats| &stats.calls);
+            let calls = calls.chain([&worker.memcached.requests]);
             calls.map(|calls| calls.load(Relaxed)).sum()
         };
         self.workers.iter().map(of).sum()

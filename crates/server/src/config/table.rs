@@ -83,6 +83,8 @@ const MAX: i64 = i64::MAX;
 settings! {
     Bind "bind", Text, "127.0.0.1 -::1", false, "Addresses to listen on; a leading - allows one to be missing, * means all.";
     Port "port", Int(0, 65535), "6379", false, "TCP port; 0 lets the system choose one, which the log tells.";
+    Memcached "memcached", Int(0, 65535), "0", false, "TCP port for memcached's protocol, at the same addresses; 0 means none.";
+    MemcachedItemMax "memcached-item-max", Bytes(1024, 1 << 30), "1mb", true, "Bytes of one value in memcached's protocol.";
     Threads "threads" or "io-threads", Int(0, 128), "0", false, "Data threads; 0 means one, or one per core beyond two cores.";
     TcpBacklog "tcp-backlog", Int(1, 65535), "511", false, "Connections that may wait to be accepted.";
     ProtectedMode "protected-mode", Bool, "yes", true, "Without a password, refuse clients from other machines.";

@@ -5,6 +5,8 @@
 //! worker's scratch and sent with one call; only what the socket does not take stays here. So an idle
 //! connection holds no buffers, and a request costs one read and one write.
 
+mod memcached;
+
 use crate::clients::flag;
 use crate::clock::Moment;
 use crate::command;
@@ -63,6 +65,7 @@ pub struct Scratch {
     output: Vec<u8>,
     spans: Vec<Span>,
     calls: Vec<Call>,
+    requests: Vec<memcached::Found>,
     /// What has happened.
     pub tally: Tally,
 }
@@ -74,6 +77,7 @@ impl Default for Scratch {
             output: Vec::new(),
             spans: Vec::new(),
             calls: Vec::new(),
+            requests: Vec::new(),
             tally: Tally::default(),
         }
     }
@@ -103,6 +107,8 @@ pub struct Connection {
     /// Commands that have come and not run, the last perhaps not whole.
     input: Vec<u8>,
     parser: Parser,
+    /// The parser of one who speaks memcached's protocol.
+    memcached: Option<wire::memcached::Parser>,
     /// Replies not sent yet, from `sent` on.
     output: Vec<u8>,
     sent: usize,
@@ -130,6 +136,7 @@ impl Connection {
             session,
             input: Vec::new(),
             parser: Parser::default(),
+            memcached: None,
             output: Vec::new(),
             sent: 0,
             is_stalled: false,
@@ -142,6 +149,12 @@ impl Connection {
             sent_bytes: 0,
             command_count: 0,
         }
+    }
+
+    /// It speaks memcached's protocol, not Redis's.
+    pub fn speak_memcached(&mut self) {
+        let limits = wire::memcached::Limits { value_bytes_max: 0 };
+        self.memcached = Some(wire::memcached::Parser::new(limits));
     }
 
     /// Notes that the other side has closed its half.
@@ -266,6 +279,9 @@ impl Connection {
         scratch: &mut Scratch,
         output: &mut Vec<u8>,
     ) -> (usize, Stop) {
+        if self.memcached.is_some() {
+            return self.run_memcached(input, executor, scratch, output);
+        }
         let mut spans = std::mem::take(&mut scratch.spans);
         let mut calls = std::mem::take(&mut scratch.calls);
         let mut used = 0;

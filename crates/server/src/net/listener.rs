@@ -19,8 +19,23 @@ const ACCEPTS_MAX: usize = 256;
 /// What Redis says to a stranger in protected mode, with our ways out.
 const DENIED: &[u8] = b"-DENIED Mayfly is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface. To connect from other machines: 1) set a password with 'requirepass' in the config file or CONFIG SET requirepass from the loopback interface, or 2) if the server is not reachable from the internet, turn protected mode off with '--protected-mode no' or CONFIG SET protected-mode no.\r\n";
 
+/// The same in memcached's protocol.
+const DENIED_MEMCACHED: &[u8] =
+    b"SERVER_ERROR protected mode: only clients of this machine are let in; see protected-mode\r\n";
+
+/// The protocol of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speech {
+    /// Redis's.
+    Resp,
+    /// memcached's.
+    Memcached,
+}
+
 /// A connection that may come in.
 pub struct Accepted {
+    /// What its port speaks.
+    pub speech: Speech,
     /// The socket.
     pub stream: TcpStream,
     /// The other side.
@@ -30,7 +45,7 @@ pub struct Accepted {
 /// The listening sockets of one worker; none for all but the first.
 #[derive(Default)]
 pub struct Listeners {
-    all: Vec<TcpListener>,
+    all: Vec<(Speech, TcpListener)>,
     /// There may be something to accept.
     pub is_ready: bool,
     /// Accepting failed: try again later.
@@ -43,30 +58,10 @@ impl Listeners {
     /// # Errors
     /// The address that could not be bound, and why.
     pub fn bind(config: &Config) -> Result<Listeners, String> {
-        let mut port = config.number(Id::Port) as u16;
-        let backlog = config.number(Id::TcpBacklog) as i32;
         let mut all = Vec::new();
-        for word in config.text(Id::Bind).split_ascii_whitespace() {
-            let (word, is_optional) = match word.strip_prefix('-') {
-                Some(rest) => (rest, true),
-                None => (word, false),
-            };
-            let ip = parse_ip(word).ok_or_else(|| format!("bind: '{word}' is no IP address"))?;
-            let address = SocketAddr::new(ip, port);
-            match listen(address, backlog) {
-                Ok(listener) => {
-                    // With port 0 the first address chooses for all.
-                    if let Ok(bound) = listener.local_addr() {
-                        port = bound.port();
-                    }
-                    all.push(listener);
-                }
-                Err(_) if is_optional => {}
-                Err(error) => return Err(format!("cannot listen on {address}: {error}")),
-            }
-        }
-        if all.is_empty() {
-            return Err("no address to listen on: see 'bind'".into());
+        bind_port(config, Id::Port, Speech::Resp, &mut all)?;
+        if config.number(Id::Memcached) != 0 {
+            bind_port(config, Id::Memcached, Speech::Memcached, &mut all)?;
         }
         if all.len() > LISTENERS_MAX {
             return Err(format!("more than {LISTENERS_MAX} addresses to listen on"));
@@ -78,9 +73,10 @@ impl Listeners {
         })
     }
 
-    /// The addresses that it listens on.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        let bound = self.all.iter().map(TcpListener::local_addr);
+    /// The addresses that it listens on in one protocol.
+    pub fn addresses(&self, speech: Speech) -> Vec<SocketAddr> {
+        let all = self.all.iter().filter(|(of, _)| *of == speech);
+        let bound = all.map(|(_, listener)| listener.local_addr());
         bound.filter_map(Result::ok).collect()
     }
 
@@ -89,7 +85,7 @@ impl Listeners {
     /// # Errors
     /// What the operating system says.
     pub fn register(&mut self, registry: &Registry) -> io::Result<()> {
-        for (index, listener) in self.all.iter_mut().enumerate() {
+        for (index, (_, listener)) in self.all.iter_mut().enumerate() {
             registry.register(listener, Token(FIRST_LISTENER - index), Interest::READABLE)?;
         }
         Ok(())
@@ -99,7 +95,7 @@ impl Listeners {
     pub fn accept(&mut self, server: &Server, accepted: &mut Vec<Accepted>) {
         self.is_ready = false;
         self.has_failed = false;
-        for listener in &self.all {
+        for (speech, listener) in &self.all {
             loop {
                 if accepted.len() >= ACCEPTS_MAX {
                     self.is_ready = true;
@@ -107,8 +103,12 @@ impl Listeners {
                 }
                 match listener.accept() {
                     Ok((stream, address)) => {
-                        if let Some(stream) = admit(server, stream, address) {
-                            accepted.push(Accepted { stream, address });
+                        if let Some(stream) = admit(server, stream, address, *speech) {
+                            accepted.push(Accepted {
+                                speech: *speech,
+                                stream,
+                                address,
+                            });
                         }
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -147,6 +147,41 @@ impl Listeners {
     }
 }
 
+/// Binds all configured addresses at one port.
+fn bind_port(
+    config: &Config,
+    port: Id,
+    speech: Speech,
+    all: &mut Vec<(Speech, TcpListener)>,
+) -> Result<(), String> {
+    let mut port = config.number(port) as u16;
+    let backlog = config.number(Id::TcpBacklog) as i32;
+    let before = all.len();
+    for word in config.text(Id::Bind).split_ascii_whitespace() {
+        let (word, is_optional) = match word.strip_prefix('-') {
+            Some(rest) => (rest, true),
+            None => (word, false),
+        };
+        let ip = parse_ip(word).ok_or_else(|| format!("bind: '{word}' is no IP address"))?;
+        let address = SocketAddr::new(ip, port);
+        match listen(address, backlog) {
+            Ok(listener) => {
+                // With port 0 the first address chooses for all.
+                if let Ok(bound) = listener.local_addr() {
+                    port = bound.port();
+                }
+                all.push((speech, listener));
+            }
+            Err(_) if is_optional => {}
+            Err(error) => return Err(format!("cannot listen on {address}: {error}")),
+        }
+    }
+    if all.len() == before {
+        return Err("no address to listen on: see 'bind'".into());
+    }
+    Ok(())
+}
+
 fn parse_ip(word: &str) -> Option<IpAddr> {
     match word {
         "*" => Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
@@ -173,12 +208,20 @@ fn listen(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
 }
 
 /// Lets a connection in, or tells it why not.
-fn admit(server: &Server, mut stream: TcpStream, address: SocketAddr) -> Option<TcpStream> {
+fn admit(
+    server: &Server,
+    mut stream: TcpStream,
+    address: SocketAddr,
+    speech: Speech,
+) -> Option<TcpStream> {
     server.stats.connections_received.fetch_add(1, Relaxed);
     let is_protected = server.config.is_on(Id::ProtectedMode) && !server.needs_password();
     if is_protected && !address.ip().to_canonical().is_loopback() {
         log::warn!("{address} was refused: protected mode");
-        let _ = stream.write(DENIED);
+        let _ = stream.write(match speech {
+            Speech::Resp => DENIED,
+            Speech::Memcached => DENIED_MEMCACHED,
+        });
         server.stats.connections_rejected.fetch_add(1, Relaxed);
         return None;
     }
@@ -187,7 +230,10 @@ fn admit(server: &Server, mut stream: TcpStream, address: SocketAddr) -> Option<
         if server.stats.connections_rejected.fetch_add(1, Relaxed) == 0 {
             log::warn!("maxclients ({max}) is reached: further connections are refused");
         }
-        let _ = stream.write(b"-ERR max number of clients reached\r\n");
+        let _ = stream.write(match speech {
+            Speech::Resp => b"-ERR max number of clients reached\r\n",
+            Speech::Memcached => b"ERROR Too many open connections\r\n",
+        });
         return None;
     }
     let _ = stream.set_nodelay(true);

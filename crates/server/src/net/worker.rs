@@ -11,7 +11,7 @@ use crate::dispatch::Executor;
 use crate::expiry::Cycle;
 use crate::inbox::{self, Message};
 use crate::net::connection::{Connection, Next, Scratch};
-use crate::net::listener::{Accepted, Listeners};
+use crate::net::listener::{Accepted, Listeners, Speech};
 use crate::session::Session;
 use crate::state::Server;
 use mio::event::Event;
@@ -326,7 +326,12 @@ impl Worker {
         let server = Arc::clone(&self.server);
         let mut accepted = Vec::new();
         self.listeners.accept(&server, &mut accepted);
-        for Accepted { stream, address } in accepted {
+        for Accepted {
+            speech,
+            stream,
+            address,
+        } in accepted
+        {
             let connections =
                 |worker: usize| server.stats.workers[worker].connections.load(Relaxed);
             let worker = (0..server.threads)
@@ -336,15 +341,21 @@ impl Worker {
                 .connections
                 .fetch_add(1, Relaxed);
             if worker == self.index {
-                self.adopt(stream, address, executor);
+                self.adopt(stream, address, speech, executor);
             } else {
-                server.inboxes[worker].push(worker, Message::Adopt(stream, address));
+                server.inboxes[worker].push(worker, Message::Adopt(stream, address, speech));
             }
         }
     }
 
     /// Starts to serve a connection.
-    fn adopt(&mut self, mut stream: TcpStream, address: SocketAddr, executor: &mut Executor<'_>) {
+    fn adopt(
+        &mut self,
+        mut stream: TcpStream,
+        address: SocketAddr,
+        speech: Speech,
+        executor: &mut Executor<'_>,
+    ) {
         let index = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() - 1
@@ -365,7 +376,10 @@ impl Worker {
         let info = server.clients.add(place, executor.moment());
         let mut session = Session::of(info);
         session.is_authenticated = !server.needs_password();
-        let connection = Connection::new(stream, session);
+        let mut connection = Connection::new(stream, session);
+        if speech == Speech::Memcached {
+            connection.speak_memcached();
+        }
         self.connections[index] = Some(Box::new(connection));
         // What came before the registration makes no event of its own on every system.
         self.serve(index, executor);
@@ -433,7 +447,9 @@ impl Worker {
         server.inboxes[self.index].take(&mut messages);
         for message in messages.drain(..) {
             match message {
-                Message::Adopt(stream, address) => self.adopt(stream, address, executor),
+                Message::Adopt(stream, address, speech) => {
+                    self.adopt(stream, address, speech, executor);
+                }
                 Message::Deliver(to, publication, pattern) => {
                     let Some(connection) = self.client(to.slot, to.client) else {
                         continue;
@@ -503,6 +519,7 @@ impl Worker {
         if self.index == 0 {
             server.stats.sample_rates(server.clock.now_us());
             server.used_bytes();
+            self.flush_at(executor);
         }
         // After a failure to accept, for want of file descriptors say.
         if self.listeners.has_failed {
@@ -510,6 +527,24 @@ impl Worker {
         }
         if self.chores_count.is_multiple_of(10) {
             self.look_at_clients(executor);
+        }
+    }
+
+    /// Empties memcached's database when the delay of a `flush_all` is over.
+    fn flush_at(&mut self, executor: &mut Executor<'_>) {
+        let server = executor.server();
+        let at_ms = server.flush_at_ms.load(Relaxed);
+        if at_ms == 0 || server.clock.now().0 < at_ms {
+            return;
+        }
+        executor.finish();
+        // Another worker may have been given a new delay meanwhile: that one stands.
+        let taken = server
+            .flush_at_ms
+            .compare_exchange(at_ms, 0, Relaxed, Relaxed);
+        if taken.is_ok() {
+            let mut view = server.keyspace.lock_all(server.clock.now());
+            view.flush(crate::memcached::DATABASE);
         }
     }
 

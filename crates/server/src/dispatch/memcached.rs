@@ -1,0 +1,124 @@
+//! The same walk for requests in memcached's protocol, which have no table: what each needs stands in
+//! its verb.
+
+use super::{Executor, Outcome, WHOLE_FROM_CALLS, lock};
+use crate::command::Locks;
+use crate::memcached;
+use crate::notify;
+use crate::session::Session;
+use std::sync::atomic::Ordering::Relaxed;
+use store::{Class, Key};
+use wire::Span;
+use wire::memcached::{Request, Verb};
+
+impl Executor<'_> {
+    /// Before a batch in memcached's protocol: as `prepare`.
+    pub fn prepare_keys<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]> + Clone) {
+        let (server, now) = (self.server, self.now);
+        if keys.clone().take(WHOLE_FROM_CALLS).count() < WHOLE_FROM_CALLS {
+            return;
+        }
+        if server.threads == 1 {
+            let whole = || server.keyspace.lock_all(now);
+            self.whole.get_or_insert_with(whole);
+        }
+        self.hashed.clear();
+        for bytes in keys.clone() {
+            let key = server.keyspace.key(memcached::DATABASE, bytes);
+            self.hashed.push(key.hash);
+            match &self.whole {
+                Some(view) => view.prefetch_bucket(&key),
+                None => server.keyspace.prefetch_bucket(&key),
+            }
+        }
+        for (bytes, &hash) in keys.zip(&self.hashed) {
+            let db = memcached::DATABASE;
+            let key = Key { bytes, hash, db };
+            match &self.whole {
+                Some(view) => view.prefetch_entry(&key),
+                None => server.keyspace.prefetch_entry(&key),
+            }
+        }
+    }
+
+    /// Carries out one request in memcached's protocol; `input` begins where it does.
+    pub fn run_memcached(
+        &mut self,
+        session: &mut Session,
+        request: &Request,
+        keys: &[Span],
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        let server = self.server;
+        let may_write = memcached::may_write(request.verb);
+        if server.pause.holds_kind(may_write, self.moment) {
+            return Outcome::Held;
+        }
+        let counts = &server.stats.workers[self.worker].memcached;
+        counts.requests.fetch_add(1, Relaxed);
+        if request.verb == Verb::Stats {
+            // It takes the keyspace's locks itself.
+            self.finish();
+            let what = keys.first().map_or(&[][..], |span| &input[span.range()]);
+            memcached::show_stats(server, what, out);
+            return Outcome::Done;
+        }
+        self.has_written |= may_write;
+        if let Some(view) = self.whole.as_mut() {
+            memcached::run(&mut memcached::Turn {
+                view,
+                server,
+                session,
+                locks: &Locks::All,
+                counts,
+                input,
+                request,
+                keys,
+                out,
+            });
+            return Outcome::Done;
+        }
+        self.locks = match memcached::is_whole(request.verb) {
+            true => Locks::All,
+            false => memcached::shards_of(server, request, keys, input),
+        };
+        let mut view = lock(server, &self.locks, self.now);
+        memcached::run(&mut memcached::Turn {
+            view: &mut view,
+            server,
+            session,
+            locks: &self.locks,
+            counts,
+            input,
+            request,
+            keys,
+            out,
+        });
+        if server.notifies() {
+            view.take_events(&mut self.events);
+            notify::publish(server, &mut self.events);
+        }
+        drop(view);
+        if server.threads > 1 && may_write {
+            self.wake_owners();
+        }
+        Outcome::Done
+    }
+
+    /// A value that was too large to come in leaves nothing behind that is out of date now.
+    pub fn drop_stale(&mut self, key: &[u8]) {
+        let server = self.server;
+        self.finish();
+        let name = server.keyspace.key(memcached::DATABASE, key);
+        let shard = server.keyspace.shard_of(&name);
+        let mut view = server.keyspace.lock_one(shard, self.now);
+        if view.delete(&name) {
+            view.notify(Class::Generic, "del", &name);
+        }
+        if server.notifies() {
+            view.take_events(&mut self.events);
+            notify::publish(server, &mut self.events);
+        }
+    }
+}
