@@ -118,32 +118,60 @@ impl<'t> Chain<'t> {
         self.delta = self.delta.wrapping_sub(COUNT_ONE);
     }
 
-    /// Clears a slot, and gives back the lines at the end that are empty.
+    /// Clears a slot, and gives back a line that is no longer needed.
     pub(crate) fn remove(&mut self, cell: Cell<'t>) {
         self.clear(cell);
         self.shorten();
     }
 
-    /// Gives back the lines at the end that are empty.
+    /// Gives back the last lines, as long as the others have room for what is in them.
     pub(crate) fn shorten(&mut self) {
         loop {
             let mut before_last = None;
             let mut last = self.first;
+            let mut lines = 1;
             while let Some(next) = Slot(last[LAST].load(Relaxed)).next_line() {
                 before_last = Some((last, next));
                 last = self.table.line(self.heap, next);
+                lines += 1;
             }
             let Some((before, number)) = before_last else {
                 return;
             };
-            if SLOTS
-                .into_iter()
-                .any(|index| last[index].load(Relaxed) != 0)
-            {
+            // The last slots of the others lead on.
+            if self.object_count() > (lines - 1) * (SLOTS.len() as u64 - 1) {
                 return;
             }
+            self.empty(last);
             before[LAST].store(Slot::VACANT.0, Release);
             self.table.give_line(self.heap, number);
+        }
+    }
+
+    /// Moves the objects of the last line to earlier ones. First they stand in both; then `cas` goes up; then
+    /// they are cleared here. A reader who has met one in neither place looked at its new place before it was
+    /// there, and so before `cas` went up, and looked here after that: he sees that it did, and starts again.
+    fn empty(&mut self, last: &'t Line) {
+        let mut vacant = self.lines().flat_map(|line| {
+            let slots = SLOTS.start..LAST;
+            slots.filter_map(move |index| (line[index].load(Relaxed) == 0).then_some(&line[index]))
+        });
+        let mut is_moved = false;
+        for cell in last.get(SLOTS).into_iter().flatten() {
+            let slot = cell.load(Relaxed);
+            if slot != 0 {
+                let place = vacant.next().expect("the others have room");
+                place.store(slot, Release);
+                is_moved = true;
+            }
+        }
+        if is_moved {
+            self.first[0].fetch_add(CAS_ONE, Release);
+        }
+        for cell in last.get(SLOTS).into_iter().flatten() {
+            if cell.load(Relaxed) != 0 {
+                cell.store(Slot::VACANT.0, Release);
+            }
         }
     }
 
@@ -154,10 +182,11 @@ impl<'t> Chain<'t> {
 
     /// How many lines there are, and objects by the information's count.
     pub(crate) fn extent(&self) -> (usize, u64) {
+        (self.lines().count(), self.object_count())
+    }
+
+    fn object_count(&self) -> u64 {
         let info = self.first[0].load(Relaxed).wrapping_add(self.delta);
-        (
-            self.lines().count(),
-            info >> COUNT_ONE.trailing_zeros() & 0xff,
-        )
+        info >> COUNT_ONE.trailing_zeros() & 0xff
     }
 }

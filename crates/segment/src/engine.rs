@@ -170,6 +170,16 @@ impl<C: Objects> Segcache<C> {
         self.writer_ids().push(writer.id);
     }
 
+    /// All the memory that may be taken.
+    pub fn memory_limit(&self) -> u64 {
+        self.config.memory_bytes
+    }
+
+    /// Bytes that the contents take besides the segments: none where these hold the bytes.
+    pub fn content_bytes(&self) -> u64 {
+        self.content.heap_bytes() as u64
+    }
+
     /// Asks the processor for the first cache line that this key needs.
     #[inline]
     pub fn prefetch(&self, key: &Key<C::Key<'_>>) {
@@ -531,7 +541,7 @@ impl<C: Objects> Segcache<C> {
     /// Bytes of everything that is not in segments.
     pub(crate) fn directory_bytes(&self) -> u64 {
         let chains = self.heap.chains().heap_bytes();
-        let table = self.table.directory_bytes() + self.content.heap_bytes();
+        let table = self.table.directory_bytes();
         self.writer_bytes + (size_of::<Self>() + self.heap.header_bytes() + chains + table) as u64
     }
 }

@@ -20,10 +20,10 @@
 //! Bytes of an object of a 16-byte key and a 3-byte value:
 //! ```text
 //! object      24     5 of metadata, key, value, to the next multiple of 8
-//! table       12.5   64 bytes a line; at 9 objects a chain 1.7 lines, and chains between half and fully split
+//! table       12.3   64 bytes a line; at 10 objects a chain 1.9 lines, and chains between half and fully split
 //! segments    0.1    tails that no object fit in, headers, directories
 //! ```
-//! Cache lines of a get that hits: 1.3 of the table (one, and a second for the objects behind the first seven),
+//! Cache lines of a get that hits: 1.4 of the table (one, and a second for the objects behind the first seven),
 //! one of the segment's header (64 bytes a megabyte: mostly in the cache already), and those of the object. Two
 //! small directories, one word each, lie before the first. A miss reads the lines of its chain and as many
 //! objects as 12 bits of tag let pass: one in 450. A set writes its object behind the last one, and the line.

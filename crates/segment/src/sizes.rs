@@ -63,7 +63,11 @@ impl Content for Sizes {
     }
 
     fn heap_bytes(&self) -> usize {
-        0
+        let records = self
+            .records
+            .iter()
+            .map(|records| records.borrow().capacity());
+        records.sum::<usize>() * size_of::<Record>()
     }
 }
 

@@ -135,6 +135,10 @@ impl<C: Objects> Segcache<C> {
                 found += 1;
             }
             assert_eq!(found, object_count);
+            assert!(
+                line_count == 1 || found > 6 * (line_count as u64 - 1),
+                "a line too many"
+            );
             items += found;
         }
         assert_eq!(items, self.len());

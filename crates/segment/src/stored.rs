@@ -249,7 +249,7 @@ impl Objects for Stored {
     #[inline]
     fn hash_at(&self, heap: &Heap, place: Place) -> u64 {
         let head = Stored::head_at(heap, place);
-        let mut key = [0; KEY_MAX + WORD];
+        let mut key = [0; (HEADER + KEY_MAX).next_multiple_of(WORD)];
         let words = &heap.words(place.segment).all()[place.offset as usize..];
         let len = HEADER + head.key_len();
         let (chunks, _) = key.as_chunks_mut::<WORD>();
@@ -387,4 +387,131 @@ pub(crate) fn decimal(bytes: &[u8]) -> Option<u64> {
         let shifted = number.checked_mul(10)?;
         (digit < 10).then(|| shifted.checked_add(u64::from(digit)))?
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chains::Chains;
+
+    fn heap() -> Heap {
+        Heap::new(4, 512, Chains::new(4, 0, None))
+    }
+
+    fn at(segment: u32, offset: u32) -> Place {
+        Place {
+            segment: SegmentId(segment),
+            offset,
+        }
+    }
+
+    fn value(heap: &Heap, place: Place) -> Vec<u8> {
+        let mut out = vec![];
+        let readable = Stored::readable(heap, place).expect("an object");
+        assert!(readable.append(&mut out));
+        assert_eq!(out.len(), readable.len);
+        out
+    }
+
+    #[test]
+    fn an_object_reads_as_it_was_written() {
+        let (heap, stored) = (heap(), Stored::new(4, [1, 2]));
+        for key_len in [0, 1, 2, 3, 4, 11, 16, 250, 255] {
+            for (len, client_flags, marks) in [(0, 0, 0), (1, 7, 63), (3, 0, 5), (700, 1 << 31, 1)]
+            {
+                let (key, bytes) = (vec![b'k'; key_len], vec![b'v'; len]);
+                let payload = Payload::Bytes(Value {
+                    bytes: &bytes,
+                    client_flags,
+                    marks,
+                });
+                let words = Stored::words(&key, payload).expect("small");
+                let plain = 5 + key_len + len + if client_flags == 0 { 0 } else { 4 };
+                assert_eq!(words as usize, plain.div_ceil(8));
+                let place = at(1, 3);
+                stored.write(&heap, place, words, &key, payload);
+                assert_eq!(stored.words_at(&heap, place), words);
+                assert_eq!(stored.hash_at(&heap, place), stored.hash(&key));
+                assert!(stored.has_key(&heap, place, &key));
+                assert!(!stored.has_key(&heap, place, &[key.as_slice(), b"k"].concat()));
+                assert_eq!(value(&heap, place), bytes);
+                let readable = Stored::readable(&heap, place).expect("an object");
+                assert_eq!(
+                    (readable.client_flags, readable.marks),
+                    (client_flags, marks)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn sixteen_and_three_bytes_take_24() {
+        let payload = Payload::Bytes(Value::plain(b"abc"));
+        assert_eq!(Stored::words(b"sixteen bytes me", payload), Some(3));
+    }
+
+    /// What was added between a copy and its publication was lost with the original.
+    #[test]
+    fn what_changed_since_the_copy_is_carried_over() {
+        let (heap, stored) = (heap(), Stored::new(4, [1, 2]));
+        let payload = Payload::Number {
+            number: 41,
+            client_flags: 9,
+            marks: 3,
+        };
+        let words = Stored::words(b"counter", payload).expect("small");
+        let (from, to) = (at(1, 0), at(2, 7));
+        stored.write(&heap, from, words, b"counter", payload);
+        stored.copy(&heap, from, to, words);
+        Stored::set_number(&heap, from, u64::MAX);
+        Stored::set_marks(&heap, from, 60);
+        stored.copy_changes(&heap, from, to);
+        assert_eq!(Stored::number_at(&heap, to), Some(u64::MAX));
+        assert_eq!(value(&heap, to), u64::MAX.to_string().into_bytes());
+        let head = Stored::head_at(&heap, to);
+        assert_eq!(head.marks(), 60);
+        assert!(stored.has_key(&heap, to, b"counter"));
+    }
+
+    /// A reader may read anything as a header.
+    #[test]
+    fn any_bytes_lead_nowhere_else() {
+        let (heap, stored) = (heap(), Stored::new(4, [1, 2]));
+        let mut out = vec![];
+        for word in [u64::MAX, 0xff, 0x00ff_ffff_ffff_ff00, 0xdead_beef_cafe_babe] {
+            for offset in [0, 1, 500, 511] {
+                let words = heap.words(SegmentId(1)).all();
+                words.iter().for_each(|cell| cell.store(word, Relaxed));
+                let place = at(1, offset);
+                let _any = stored.has_key(&heap, place, &[0xff; 255]);
+                if let Some(readable) = Stored::readable(&heap, place) {
+                    let _fits = readable.append(&mut out);
+                }
+            }
+        }
+        assert!(Stored::readable(&heap, at(1, 512)).is_none());
+        assert!(Stored::readable(&heap, at(3, 0)).is_none(), "never taken");
+    }
+
+    #[test]
+    fn digits_and_nothing_else_are_a_number() {
+        for (text, number) in [
+            ("0", Some(0)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("", None),
+            ("-1", None),
+            ("1 ", None),
+            ("000000000000000000001", None),
+        ] {
+            assert_eq!(decimal(text.as_bytes()), number, "{text}");
+        }
+        let mut out = vec![];
+        for number in [0, 9, 10, 99, 100, u64::MAX] {
+            out.clear();
+            append_decimal(&mut out, number);
+            assert_eq!(out, number.to_string().into_bytes());
+            assert_eq!(out.len(), decimal_len(number));
+        }
+    }
 }

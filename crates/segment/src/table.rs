@@ -11,10 +11,12 @@
 //! them in the old one: a reader who has not found a key looks whether its chain is another one by now.
 //!
 //! # Why a reader finds what is there
-//! An object never changes its slot except when a chain is prolonged (slot 7 of the last line becomes the
-//! way to the next line, which holds the object already) and when a chain is split. A line leaves a chain
-//! only from its end, and empty; a reader who is still in it goes on in whatever chain it belongs to next,
-//! and meets objects of strangers, whose keys differ.
+//! An object changes its slot only when a chain is prolonged (slot 7 of the last line becomes the way to the
+//! next line, which holds the object already), when a chain is split, and when the last line is emptied into
+//! earlier ones (`chain.rs`). After the latter two a reader who found nothing sees that he must look again:
+//! the key belongs to another chain, or the chain's `cas` has gone up. A line leaves a chain only from its
+//! end, and empty; a reader who is still in it goes on in whatever chain it belongs to next, and meets objects
+//! of strangers, whose keys differ.
 
 use crate::chain::{CHAIN_MAX, Chain};
 use crate::heap::{Heap, Place, SegmentId};
@@ -25,8 +27,8 @@ use std::sync::atomic::{AtomicU64, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Objects in a chain, the mean at which the table grows. Bytes of the table by object are 64 / LOAD times
-/// the lines of a chain, which is 12.4 at 9 and nearly flat around it; a hit looks at 1.3 lines.
-const LOAD: u64 = 9;
+/// the lines of a chain, which is 12.3 at 10 and nearly flat around it; a hit looks at 1.4 lines.
+const LOAD: u64 = 10;
 /// Lines in a piece of the directory of chains.
 const PIECE_LINES: u32 = 256;
 
@@ -236,8 +238,10 @@ impl Table {
                 line = self.line(heap, next);
                 lines += 1;
             }
-            // Where a split has moved it meanwhile, or the chain went on into another's lines.
-            if lines <= CHAIN_MAX && Table::chain_of(hash, self.chains.load(Acquire)) == chain {
+            // Where a split has moved it meanwhile, or the chain was shortened, or went on into another's
+            // lines, it is looked for again.
+            let is_same_chain = Table::chain_of(hash, self.chains.load(Acquire)) == chain;
+            if lines <= CHAIN_MAX && is_same_chain && Table::cas_of(first) == cas {
                 return None;
             }
         }

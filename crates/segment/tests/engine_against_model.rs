@@ -86,7 +86,11 @@ struct World {
 }
 
 fn name(key: u8) -> Vec<u8> {
-    format!("key-{key}-{}", "x".repeat(usize::from(key % 29))).into_bytes()
+    let filling = match key % 32 {
+        31 => 255 - format!("key-{key}-").len(),
+        few => usize::from(few),
+    };
+    format!("key-{key}-{}", "x".repeat(filling)).into_bytes()
 }
 
 impl World {

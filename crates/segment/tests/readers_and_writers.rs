@@ -1,0 +1,264 @@
+//! Many threads at once: readers never see another key's bytes or half a value, nothing that was written is
+//! lost, and no addition is.
+
+use policy::{Budget, Tick};
+use segment::{Condition, Config, Eviction, Segcache, Unchanged, Value};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+/// Rounds of each writer; enough for every segment to be given away many times.
+const ROUNDS: u64 = if cfg!(miri) { 150 } else { 60_000 };
+const KEYS: u64 = if cfg!(miri) { 40 } else { 700 };
+const READERS: u64 = 2;
+const WRITERS: u16 = 2;
+
+fn mix(x: u64) -> u64 {
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
+fn name(key: u64) -> Vec<u8> {
+    format!("key-{key:08}{}", "k".repeat((key % 23) as usize)).into_bytes()
+}
+
+/// A value that tells its key, its version and its length in every byte.
+fn value_of(key: u64, version: u64) -> Vec<u8> {
+    let len = 16 + mix(key ^ version) % 300;
+    let mut value = key.to_le_bytes().to_vec();
+    value.extend(version.to_le_bytes());
+    value.extend((16..len).map(|at| mix(key ^ version << 20 ^ at) as u8));
+    value
+}
+
+fn assert_whole(key: u64, value: &[u8]) {
+    let (of_key, rest) = value.split_first_chunk::<8>().expect("a key");
+    let (version, _) = rest.split_first_chunk::<8>().expect("a version");
+    assert_eq!(u64::from_le_bytes(*of_key), key, "another key's bytes");
+    assert_eq!(
+        value,
+        value_of(key, u64::from_le_bytes(*version)),
+        "a torn value"
+    );
+}
+
+fn small(eviction: Eviction, segments: u64) -> Segcache {
+    let config = Config {
+        memory_bytes: segments * 4_500 + 80_000,
+        segment_bytes: 4 << 10,
+        writers: WRITERS,
+        eviction,
+        ..Config::default()
+    };
+    Segcache::new(&config).expect("large enough")
+}
+
+/// One writer: sets with many lives, deletes, touches; the time goes on.
+fn write(cache: &Segcache, number: u64, clock: &AtomicU64) {
+    let mut writer = cache.writer().expect("one of those configured");
+    for round in 0..ROUNDS {
+        let random = mix(round << 8 | number);
+        let now = Tick(clock.fetch_add(random % 3, Ordering::Relaxed));
+        let key = random >> 16 & 0xffff;
+        let key = key % KEYS;
+        let name = name(key);
+        let hashed = cache.key(&name);
+        let ttl = [None, Some(300), Some(3_000), Some(20_000)][(random >> 40 & 3) as usize];
+        match random >> 48 & 15 {
+            0 => {
+                let _was_there = cache.delete(&hashed, Condition::Always, now);
+            }
+            1 => {
+                let _absent = cache.touch(&mut writer, &hashed, ttl, now);
+            }
+            2 => {
+                cache.maintain(&mut writer, now, &mut Budget(20));
+            }
+            _ => {
+                let value = value_of(key, round << 1 | number);
+                let value = Value::plain(&value);
+                let always = Condition::Always;
+                let stored = cache.set(&mut writer, &hashed, value, ttl, always, now);
+                assert!(stored.is_ok(), "{stored:?}");
+            }
+        }
+    }
+    cache.close(writer);
+}
+
+fn read(cache: &Segcache, number: u64, clock: &AtomicU64, is_over: &AtomicBool) -> u64 {
+    let mut out = vec![];
+    let mut hits = 0;
+    let mut round = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        round += 1;
+        let key = mix(round << 8 | number) % KEYS;
+        out.clear();
+        let now = Tick(clock.load(Ordering::Relaxed));
+        if let Some(item) = cache.get(&cache.key(&name(key)), now, &mut out) {
+            assert!(item.deadline.is_none_or(|deadline| now <= deadline));
+            assert_eq!(item.len, out.len());
+            assert_whole(key, &out);
+            hits += 1;
+        }
+    }
+    hits
+}
+
+#[test]
+fn a_reader_never_sees_anothers_bytes_while_segments_change_hands() {
+    for eviction in Eviction::ALL {
+        if eviction == Eviction::None || cfg!(miri) && eviction != Eviction::Merge {
+            continue;
+        }
+        let cache = small(eviction, 24);
+        let clock = AtomicU64::new(1_700_000_000_000);
+        let is_over = AtomicBool::new(false);
+        let hits: u64 = thread::scope(|scope| {
+            let (cache, clock, is_over) = (&cache, &clock, &is_over);
+            let readers = (0..READERS).map(|n| scope.spawn(move || read(cache, n, clock, is_over)));
+            let readers: Vec<_> = readers.collect();
+            let writers =
+                (0..u64::from(WRITERS)).map(|n| scope.spawn(move || write(cache, n, clock)));
+            let writers: Vec<_> = writers.collect();
+            for writer in writers {
+                writer.join().expect("no writer panics");
+            }
+            is_over.store(true, Ordering::Relaxed);
+            readers
+                .into_iter()
+                .map(|reader| reader.join().expect("no reader panics"))
+                .sum()
+        });
+        cache.check();
+        let stats = cache.stats();
+        if !cfg!(miri) {
+            assert!(hits > 1_000, "{hits} hits");
+            assert!(
+                stats.segments_evicted + stats.segments_expired > 1_000,
+                "{stats:?}"
+            );
+        }
+    }
+}
+
+/// The table grows all the while: what a thread has stored it finds, and so does another that was told.
+#[test]
+fn nothing_is_missed_while_the_table_grows() {
+    let keys: u64 = if cfg!(miri) { 300 } else { 120_000 };
+    let cache = small(Eviction::None, if cfg!(miri) { 40 } else { 5_000 });
+    let stored = [AtomicU64::new(0), AtomicU64::new(0)];
+    thread::scope(|scope| {
+        let (cache, stored) = (&cache, &stored);
+        for number in 0..2u64 {
+            scope.spawn(move || {
+                let mut writer = cache.writer().expect("one of those configured");
+                let mut out = vec![];
+                for index in 0..keys {
+                    let key = index * 2 + number;
+                    let value = key.to_le_bytes();
+                    let bytes = key.to_be_bytes();
+                    let name = cache.key(&bytes);
+                    let value = Value::plain(&value);
+                    let set =
+                        cache.set(&mut writer, &name, value, None, Condition::Absent, Tick(9));
+                    assert!(set.is_ok(), "{set:?}");
+                    stored[number as usize].store(index + 1, Ordering::Release);
+                    // One of one's own, and one of the other's.
+                    for other in 0..2u64 {
+                        let count = stored[other as usize].load(Ordering::Acquire);
+                        if count == 0 {
+                            continue;
+                        }
+                        let key = mix(index) % count * 2 + other;
+                        out.clear();
+                        let found = cache.get(&cache.key(&key.to_be_bytes()), Tick(9), &mut out);
+                        assert!(found.is_some(), "{key} was missed");
+                        assert_eq!(out, key.to_le_bytes());
+                    }
+                }
+                cache.close(writer);
+            });
+        }
+    });
+    cache.check();
+    assert_eq!(cache.len(), 2 * keys);
+    assert!(cfg!(miri) || cache.stats().table_chains > 20_000);
+}
+
+/// Additions in place, while the numbers' segments are merged under them. A number that was evicted starts again
+/// where none has been; so no two additions ever give the same sum.
+#[test]
+fn no_addition_is_lost() {
+    const COUNTERS: u64 = 40;
+    let rounds = if cfg!(miri) { 200 } else { 60_000u64 };
+    let cache = small(Eviction::Merge, 24);
+    let clock = AtomicU64::new(1);
+    let births = AtomicU64::new(1);
+    let sums = thread::scope(|scope| {
+        let add = |number: u64| {
+            let (cache, clock, births) = (&cache, &clock, &births);
+            move || add_up(cache, clock, births, number, COUNTERS, rounds)
+        };
+        let adders = (0..u64::from(WRITERS)).map(|number| scope.spawn(add(number)));
+        let adders: Vec<_> = adders.collect();
+        let sums = adders
+            .into_iter()
+            .map(|adder| adder.join().expect("no adder panics"));
+        sums.flatten().collect::<Vec<_>>()
+    });
+    let count = sums.len();
+    let distinct: std::collections::BTreeSet<_> = sums.into_iter().collect();
+    assert_eq!(distinct.len(), count, "an addition was lost");
+    cache.check();
+    let stats = cache.stats();
+    assert!(
+        cfg!(miri) || stats.kept > 1_000 && stats.merges > 100,
+        "{stats:?}"
+    );
+}
+
+fn add_up(
+    cache: &Segcache,
+    clock: &AtomicU64,
+    births: &AtomicU64,
+    number: u64,
+    counters: u64,
+    rounds: u64,
+) -> Vec<(u64, u64)> {
+    let mut writer = cache.writer().expect("one of those configured");
+    let mut sums = vec![];
+    for round in 0..rounds {
+        // Seconds pass, so that what is added to is asked for often.
+        let now = Tick(clock.fetch_add(100, Ordering::Relaxed));
+        let random = mix(round << 4 | number);
+        let counter = random % counters;
+        let name = name(counter);
+        let key = cache.key(&name);
+        let _seen = cache.contains(&key, now);
+        match cache.update_number(&mut writer, &key, now, |old| old.checked_add(1)) {
+            Ok((sum, _)) => sums.push((counter, sum)),
+            Err(Unchanged::Absent) => {
+                let first = births.fetch_add(1, Ordering::Relaxed) << 32;
+                let digits = first.to_string().into_bytes();
+                let value = Value::plain(&digits);
+                let _met = cache.set(&mut writer, &key, value, None, Condition::Absent, now);
+            }
+            // It was evicted, or the neighbours are many.
+            Err(Unchanged::Refused(_)) => {}
+            Err(why) => panic!("{why:?}"),
+        }
+        let other = value_of(1_000 + random % 5_000, round);
+        let other_name = name_of_other(random);
+        let other = Value::plain(&other);
+        let key = cache.key(&other_name);
+        let set = cache.set(&mut writer, &key, other, None, Condition::Always, now);
+        assert!(set.is_ok(), "{set:?}");
+    }
+    cache.close(writer);
+    sums
+}
+
+fn name_of_other(random: u64) -> Vec<u8> {
+    name(1_000 + random % 5_000)
+}
