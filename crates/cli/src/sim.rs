@@ -8,8 +8,10 @@ mod replaying;
 
 use crate::pages::Pages;
 use ::sim::report::{self, Row};
+use ::sim::segments::{self, SegmentsSpec};
 use ::sim::{
-    Columns, Configuration, Interner, Interning, Rules, Size, Unit, replay_count, scaled, sweep,
+    Columns, Configuration, Found, Interner, Interning, Rules, Size, Unit, replay_count, scaled,
+    sweep,
 };
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
@@ -43,7 +45,7 @@ pub struct Arguments {
     /// Pass over malformed lines and records, and tell how many there were
     #[arg(long)]
     skip_bad: bool,
-    /// Policies, knobs behind colons: lru,clock:2,s3fifo:small=0.05
+    /// Policies, knobs behind colons: lru,clock:2,s3fifo:small=0.05; segcache for the segment engine, by bytes
     #[arg(
         long,
         short,
@@ -134,7 +136,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         None if arguments.headlines => return headlines::run(arguments),
         None => {}
     }
-    let policies = arguments.policies()?;
+    let contestants = arguments.contestants()?;
     // A path that cannot be written is told before hours of replays, not after them.
     let table = arguments.parquet.as_deref().map(open_table).transpose()?;
     let mut rows = Vec::new();
@@ -142,7 +144,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut replay = |trace: &PathBuf| -> Result<()> {
         let columns = arguments.read(trace)?;
         rows.extend(match arguments.flash.as_slice() {
-            [] => arguments.replay(&columns, &policies)?,
+            [] => arguments.replay(&columns, &contestants)?,
             _ => flash::replay(arguments, &columns)?,
         });
         Ok(())
@@ -179,10 +181,28 @@ fn write_table(rows: &[Row], file: File) -> Result<()> {
     Ok(report::parquet(rows, file)?)
 }
 
+/// Who is replayed: a policy in the shard, or the segment engine.
+enum Contestant {
+    Policy(PolicySpec),
+    Segments(SegmentsSpec),
+}
+
+impl Contestant {
+    fn read(text: &str) -> Result<Self> {
+        let context = || format!("--policy {text}");
+        Ok(match SegmentsSpec::is_named_by(text) {
+            true => Contestant::Segments(text.parse().with_context(context)?),
+            false => Contestant::Policy(text.parse().with_context(context)?),
+        })
+    }
+}
+
 impl Arguments {
-    fn policies(&self) -> Result<Vec<PolicySpec>> {
-        let read = |text: &String| text.parse().with_context(|| format!("--policy {text}"));
-        self.policy.iter().map(read).collect()
+    fn contestants(&self) -> Result<Vec<Contestant>> {
+        self.policy
+            .iter()
+            .map(|text| Contestant::read(text))
+            .collect()
     }
 
     fn read(&self, path: &Path) -> Result<Columns> {
@@ -236,13 +256,71 @@ impl Arguments {
         if is_shared { path } else { name }.to_owned()
     }
 
-    fn replay(&self, columns: &Columns, policies: &[PolicySpec]) -> Result<Vec<Row>> {
+    /// Everybody at every size, in the order given.
+    fn replay(&self, columns: &Columns, contestants: &[Contestant]) -> Result<Vec<Row>> {
         let unit = self.replaying.unit(columns);
         let resolved = |size: &Size| Ok((size.to_string(), resolve(size, columns, unit)?));
         let sizes: Vec<_> = self.size.iter().map(resolved).collect::<Result<_>>()?;
-        let names = self.policy.iter().map(String::as_str);
-        let named: Vec<_> = names.zip(policies).collect();
-        self.replay_sizes(columns, &named, unit, &sizes)
+        let names = || self.policy.iter().map(String::as_str);
+        let policies = names()
+            .zip(contestants)
+            .filter_map(|(name, one)| match one {
+                Contestant::Policy(policy) => Some((name, policy)),
+                Contestant::Segments(_) => None,
+            });
+        let policies: Vec<_> = policies.collect();
+        let engines = names()
+            .zip(contestants)
+            .filter_map(|(name, one)| match one {
+                Contestant::Segments(spec) => Some((name, *spec)),
+                Contestant::Policy(_) => None,
+            });
+        let engines: Vec<_> = engines.collect();
+        let mut of_policies = match policies.is_empty() {
+            true => Vec::new(),
+            false => self.replay_sizes(columns, &policies, unit, &sizes)?,
+        }
+        .into_iter();
+        let mut of_engines = match engines.is_empty() {
+            true => Vec::new(),
+            false => self.replay_engines(columns, &engines, unit, &sizes)?,
+        }
+        .into_iter();
+        let mut rows = Vec::new();
+        for contestant in contestants {
+            match contestant {
+                Contestant::Policy(_) => rows.extend(of_policies.by_ref().take(sizes.len())),
+                Contestant::Segments(_) => rows.extend(of_engines.by_ref().take(sizes.len())),
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The segment engine, with its knobs, at every size.
+    fn replay_engines(
+        &self,
+        columns: &Columns,
+        engines: &[(&str, SegmentsSpec)],
+        unit: Unit,
+        sizes: &[(String, u64)],
+    ) -> Result<Vec<Row>> {
+        let mut configurations = Vec::new();
+        for (_, spec) in engines {
+            let scaled = sizes
+                .iter()
+                .map(|(_, size)| (*spec, scaled(*size, columns)));
+            configurations.extend(scaled);
+        }
+        let rules = Rules {
+            unit,
+            ..self.rules(columns)?
+        };
+        let requests = (columns.len() * configurations.len()) as u64;
+        let found = self.replaying.run(columns.name(), requests, |jobs, done| {
+            segments::sweep(columns, &rules, &configurations, jobs, done)
+        })?;
+        let names: Vec<&str> = engines.iter().map(|(name, _)| *name).collect();
+        Ok(rows_of(columns, &names, unit, sizes, found))
     }
 
     /// Policies, each with the name that its rows bear, at every size, each as given and in units.
@@ -268,17 +346,8 @@ impl Arguments {
         let found = self.replaying.run(columns.name(), requests, |jobs, done| {
             sweep(columns, &rules, &configurations, jobs, done)
         })?;
-        let names = policies.iter();
-        let given = names.flat_map(|(name, _)| sizes.iter().map(move |size| (name, size)));
-        let row = |((name, (size, cache_size)), found): ((&&str, &(String, u64)), _)| Row {
-            trace: columns.name().into(),
-            policy: (*name).into(),
-            unit,
-            cache_size: *cache_size,
-            size: size.clone(),
-            found,
-        };
-        Ok(given.zip(found).map(row).collect())
+        let names: Vec<&str> = policies.iter().map(|(name, _)| *name).collect();
+        Ok(rows_of(columns, &names, unit, sizes, found))
     }
 
     fn rules(&self, columns: &Columns) -> Result<Rules> {
@@ -291,6 +360,28 @@ impl Arguments {
             ..self.replaying.rules(columns)?
         })
     }
+}
+
+/// What was found, by name and then by size, as rows.
+fn rows_of(
+    columns: &Columns,
+    names: &[&str],
+    unit: Unit,
+    sizes: &[(String, u64)],
+    found: Vec<Found>,
+) -> Vec<Row> {
+    let given = names
+        .iter()
+        .flat_map(|name| sizes.iter().map(move |size| (name, size)));
+    let row = |((name, (size, cache_size)), found): ((&&str, &(String, u64)), _)| Row {
+        trace: columns.name().into(),
+        policy: (*name).into(),
+        unit,
+        cache_size: *cache_size,
+        size: size.clone(),
+        found,
+    };
+    given.zip(found).map(row).collect()
 }
 
 /// The size in units of this trace's cache.

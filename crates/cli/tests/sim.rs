@@ -571,3 +571,43 @@ fn an_error_tells_its_cause_once() {
     assert_eq!(told.matches(cause.trim()).count(), 1, "{told}");
     assert_eq!(told.matches("cannot be read").count(), 1, "{told}");
 }
+
+/// The engine's rows stand where its name stood, and what it cannot do is told.
+#[test]
+fn the_segment_engine_is_replayed_beside_policies() {
+    let file = TemporaryFile::new("segments.csv", TRACE);
+    let text = stdout(&sim(&[
+        file.path(),
+        "--csv",
+        "--policy",
+        "fifo,segcache:segment=4kb,lru",
+        "--size",
+        "200kb,1mb",
+    ]));
+    let policies: Vec<&str> = text
+        .lines()
+        .skip(1)
+        .filter_map(|row| row.split(',').nth(1))
+        .collect();
+    let engine = "segcache:segment=4kb";
+    assert_eq!(policies, ["fifo", "fifo", engine, engine, "lru", "lru"]);
+    let told = refusal(&[
+        file.path(),
+        "--policy",
+        "segcache:segments=4kb",
+        "--size",
+        "1mb",
+    ]);
+    assert!(told.contains("segcache has no knob 'segments'"), "{told}");
+    let told = refusal(&[file.path(), "--policy", "segcache", "--size", "1000"]);
+    assert!(told.contains("too little memory"), "{told}");
+    let told = refusal(&[
+        file.path(),
+        "--policy",
+        "segcache",
+        "--size",
+        "1000",
+        "--ignore-size",
+    ]);
+    assert!(told.contains("objects are counted"), "{told}");
+}

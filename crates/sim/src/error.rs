@@ -44,6 +44,11 @@ pub enum Error {
         /// The trace's name.
         trace: String,
     },
+    /// The segment engine cannot be had so.
+    Segments {
+        /// What is wrong.
+        problem: String,
+    },
     /// A size that is none.
     BadSize {
         /// As given.
@@ -89,6 +94,7 @@ impl fmt::Display for Error {
                  requests does not fit its own, or --sample was given), and a policy that knows \
                  the future would be wrong: leave it out, or give the whole trace"
             ),
+            Error::Segments { problem } => write!(f, "segcache: {problem}"),
             Error::BadSize { given, problem } => write!(f, "size {given}: {problem}"),
         }
     }

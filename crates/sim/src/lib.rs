@@ -24,6 +24,7 @@ mod never;
 mod replay;
 pub mod report;
 mod rules;
+pub mod segments;
 mod size;
 mod sweep;
 

@@ -123,6 +123,14 @@ impl Size {
     }
 }
 
+/// Bytes as people write them: `65536`, `64kb`; no share of anything.
+pub(crate) fn bytes(text: &str) -> Option<u64> {
+    match text.parse::<Size>().ok()?.amount {
+        Amount::Units(bytes) | Amount::Bytes(bytes) => Some(bytes),
+        Amount::Percent(_) => None,
+    }
+}
+
 /// How large the cache is that stands for one of `size` when a share of the objects is looked at.
 pub fn scaled(size: u64, columns: &Columns) -> u64 {
     match columns.share() {

@@ -110,37 +110,49 @@ fn run(
         Unit::Objects => columns.len().saturating_sub(rules.warm_up) as u64,
         Unit::Bytes => columns.bytes_from(rules.warm_up),
     };
+    Ok(in_turn(configurations.len(), jobs, |index| {
+        let configuration = &configurations[index];
+        configuration.policy.visit(Work {
+            columns,
+            rules,
+            capacity: configuration.capacity,
+            future,
+            requested_weight,
+            done,
+            counts_objects,
+        })
+    }))
+}
+
+/// The results of `count` pieces of work, in their order, `jobs` at a time.
+pub(crate) fn in_turn<T: Send>(
+    count: usize,
+    jobs: usize,
+    work: impl Fn(usize) -> T + Sync,
+) -> Vec<T> {
     let next = AtomicUsize::new(0);
-    let found = Mutex::new(vec![None; configurations.len()]);
+    let empty: Vec<Option<T>> = (0..count).map(|_| None).collect();
+    let found = Mutex::new(empty);
     let work_off = || {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(configuration) = configurations.get(index) else {
+            if index >= count {
                 return;
-            };
-            let work = Work {
-                columns,
-                rules,
-                capacity: configuration.capacity,
-                future,
-                requested_weight,
-                done,
-                counts_objects,
-            };
-            let result = configuration.policy.visit(work);
+            }
+            let result = work(index);
             let mut found = found.lock().expect("nobody panics while he holds the lock");
             found[index] = Some(result);
         }
     };
     thread::scope(|scope| {
-        for _ in 1..jobs {
+        for _ in 1..jobs.min(count) {
             scope.spawn(work_off);
         }
         work_off();
     });
     let found = found.into_inner().expect("every replay has ended well");
     let found: Option<Vec<_>> = found.into_iter().collect();
-    Ok(found.expect("every configuration was taken by somebody"))
+    found.expect("every piece was taken by somebody")
 }
 
 /// Bytes by object that a policy's queues and ghosts take at most, as a rule.

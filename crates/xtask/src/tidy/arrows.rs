@@ -31,7 +31,7 @@ pub const ROOMS: [Room; 12] = [
     room(2, "store", &["cache", "policy"]),
     room(3, "server", &["store", "wire"]),
     room(3, "bench", &["wire", "trace", "report", "policy"]),
-    room(3, "sim", &["cache", "policy", "report", "trace"]),
+    room(3, "sim", &["cache", "segment", "policy", "report", "trace"]),
     room(
         4,
         "cli",

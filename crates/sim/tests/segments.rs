@@ -1,0 +1,111 @@
+//! The segment engine over traces: what it counts, and that it is the same each time.
+
+use sim::segments::{SegmentsSpec, sweep};
+use sim::{Columns, Error, Found, Interner, Interning, Rules, Unit};
+use std::sync::atomic::AtomicU64;
+use trace::Request;
+
+fn requests(count: u64, objects: u64, ttl_ms: u64) -> Vec<Request> {
+    (0..count)
+        .map(|number| {
+            let draw = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+            let key = (draw % objects) * (draw % 7) % objects;
+            Request {
+                time_ms: number * 10,
+                key,
+                size: 20 + (key % 90) as u32,
+                ttl_ms,
+                ..Request::default()
+            }
+        })
+        .collect()
+}
+
+fn columns(requests: &[Request]) -> Columns {
+    let mut interner = Interner::new("made", Interning::default());
+    for request in requests {
+        interner.push(request).expect("it fits");
+    }
+    interner.finish().expect("it is not empty")
+}
+
+fn replay(columns: &Columns, text: &str, capacity: u64) -> Found {
+    let rules = Rules {
+        unit: Unit::Bytes,
+        ..Rules::default()
+    };
+    let spec: SegmentsSpec = text.parse().expect("well formed");
+    let found = sweep(columns, &rules, &[(spec, capacity)], 1, &AtomicU64::new(0));
+    found.expect("large enough").remove(0)
+}
+
+#[test]
+fn with_room_for_all_only_the_first_requests_miss() {
+    let columns = columns(&requests(60_000, 5_000, 0));
+    let found = replay(&columns, "segcache", 4 << 20);
+    assert_eq!(found.counts.misses, columns.objects() as u64);
+    assert_eq!(found.counts.requests, 60_000);
+    assert_eq!(found.counts.evictions, 0);
+    // What it costs besides: the engine's rows, and segments and lines that are not full yet.
+    assert!(found.metadata_bytes > 5 * columns.objects() as u64);
+    assert!(found.metadata_bytes < 4 << 20);
+}
+
+#[test]
+fn a_life_that_ends_is_a_miss_each_time() {
+    let columns = columns(&requests(60_000, 300, 20_000));
+    let found = replay(&columns, "segcache", 4 << 20);
+    assert!(found.counts.expirations > 5_000, "{:?}", found.counts);
+    // 600 s in lives of 16 s at most, all the 300 of which are asked for again soon.
+    assert!(found.counts.misses >= 30 * 200, "{:?}", found.counts);
+    assert_eq!(found.counts.evictions, 0);
+}
+
+#[test]
+fn every_eviction_replays_and_replays_alike() {
+    let columns = columns(&requests(80_000, 20_000, 0));
+    for eviction in [
+        "merge", "fifo", "random", "cte", "util", "s3fifo", "sieve", "none",
+    ] {
+        let text = format!("segcache:eviction={eviction}:segment=8kb");
+        let one = replay(&columns, &text, 600_000);
+        let two = replay(&columns, &text, 600_000);
+        assert_eq!(one.counts, two.counts, "{eviction}");
+        let is_none = eviction == "none";
+        assert_eq!(one.counts.evictions == 0, is_none, "{eviction}");
+        assert_eq!(one.counts.refusals > 0, is_none, "{eviction}");
+        assert_eq!(one.counts.kept > 0, eviction == "merge");
+    }
+}
+
+/// As the ablation of the paper has it: 56 bytes of metadata instead of 5 cost misses.
+#[test]
+fn metadata_costs_misses() {
+    let columns = columns(&requests(80_000, 20_000, 0));
+    let five = replay(&columns, "segcache:segment=8kb", 600_000);
+    let more = replay(&columns, "segcache:segment=8kb:metadata=56", 600_000);
+    assert!(five.counts.misses < more.counts.misses);
+}
+
+#[test]
+fn what_it_cannot_do_is_told() {
+    let columns = columns(&requests(100, 10, 0));
+    let spec: SegmentsSpec = "segcache".parse().expect("well formed");
+    let done = AtomicU64::new(0);
+    let objects = sweep(&columns, &Rules::default(), &[(spec, 1 << 20)], 1, &done);
+    assert!(matches!(objects, Err(Error::Segments { .. })));
+    let rules = Rules {
+        unit: Unit::Bytes,
+        ..Rules::default()
+    };
+    let small = sweep(&columns, &rules, &[(spec, 1_000)], 1, &done);
+    assert!(matches!(small, Err(Error::Segments { .. })));
+    for text in [
+        "segcache:x=1",
+        "segcache:merged",
+        "segcache:segment=10%",
+        "segcache:merged=a",
+    ] {
+        assert!(text.parse::<SegmentsSpec>().is_err(), "{text}");
+    }
+}
