@@ -11,9 +11,10 @@ const ROW_HEIGHT: u32 = 20;
 const ROWS_HEIGHT_MIN: u32 = 120;
 const ROWS_HEIGHT_MAX: u32 = 420;
 const FOOT: u32 = 66;
-/// The key below the map, and one step of it.
+/// The key below the map, and one step of it, which is narrower where its texts would not fit otherwise.
 const KEY_HEIGHT: u32 = 24;
 const KEY_WIDTH: i32 = 22;
+const KEY_WIDTH_MIN: i32 = 6;
 
 /// Values by column and row.
 #[derive(Clone, Debug)]
@@ -122,18 +123,22 @@ pub(super) fn draw(plot: &Plot, heat: &Heat, width: u32) -> Result<Drawing, Faul
 
 /// The ramp between the least and the greatest value, at the foot of the drawing.
 fn draw_key(root: &Root, heat: &Heat, ends: (f64, f64)) -> Result<(), Fault> {
-    let top = root.dim_in_pixel().1 as i32 - KEY_HEIGHT as i32;
-    let (low, high) = (tick_text(ends.0), tick_text(ends.1));
+    let (width, height) = root.dim_in_pixel();
+    let top = height as i32 - KEY_HEIGHT as i32;
+    let low = tick_text(ends.0);
+    let high = format!("{} {}", tick_text(ends.1), label(&heat.unit));
     let left = MARGIN + text_width(&low) + 6;
+    let steps = RAMP.len() as i32;
+    let room = width as i32 - left - 6 - text_width(&high) - MARGIN;
+    let key_width = (room / steps).clamp(KEY_WIDTH_MIN, KEY_WIDTH);
     root.draw(&Text::new(low, (MARGIN, top + 5), text_style(TEXT)))?;
     for (step, ink) in RAMP.into_iter().enumerate() {
-        let x = left + step as i32 * KEY_WIDTH;
-        let corners = [(x, top + 4), (x + KEY_WIDTH, top + 18)];
+        let x = left + step as i32 * key_width;
+        let corners = [(x, top + 4), (x + key_width, top + 18)];
         root.draw(&Rectangle::new(corners, filled(ink)))?;
     }
-    let right = left + RAMP.len() as i32 * KEY_WIDTH + 6;
-    let text = format!("{high} {}", label(&heat.unit));
-    root.draw(&Text::new(text, (right, top + 5), text_style(TEXT)))
+    let right = left + steps * key_width + 6;
+    root.draw(&Text::new(high, (right, top + 5), text_style(TEXT)))
 }
 
 #[cfg(test)]
@@ -150,5 +155,24 @@ mod tests {
         assert_eq!(steps, [0, 4, 8]);
         let flat = Heat::new(names(1), names(1), vec![Some(3.0)], "");
         assert_eq!(flat.step(3.0, flat.ends()), 8);
+    }
+    #[test]
+    fn the_key_keeps_inside_a_narrow_drawing() {
+        let heat = Heat::new(
+            vec!["0".into()],
+            vec!["1 KiB".into()],
+            vec![Some(0.167)],
+            "share of requests",
+        );
+        let plot = Plot::heat("", "", "", heat);
+        let svg = plot.draw(360).svg;
+        let end = svg.find("0.167 share").expect("the key names its end");
+        let tag = &svg[svg[..end].rfind("<text").expect("it is a text")..end];
+        let x = tag
+            .split(" x=\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next());
+        let x: i32 = x.and_then(|x| x.parse().ok()).expect("it has a place");
+        assert!(x + text_width("0.167 share of requests") <= 360, "{tag}");
     }
 }
