@@ -1,0 +1,320 @@
+"""Pages of reports in a headless browser: each kind is made, opened, and compared with the JSON of its run.
+
+    .venv/bin/python tests/browser/run.py --mayfly target/release/mayfly [PATTERN…]
+    .venv/bin/python tests/browser/run.py --screenshots FOLDER        and look at them
+
+A check is a function `test_…(desk)`. Every page is opened light and dark, wide and narrow, and must
+load nothing, say nothing on the console, keep inside its window, sort its tables and tell its points.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+from view import Cell, Plot, Table, View, launch
+
+VIEWS = [("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)]
+SIZE_MAX = 1_500_000
+LIMIT_S = 300
+UNITS = {"k": 1e3, "M": 1e6, "G": 1e9}
+
+
+class Desk:
+    """What a check gets: a program, a browser, a folder, and a trace with all that a trace can tell."""
+
+    def __init__(self, mayfly: str, browser, folder: Path, screenshots: Path | None):
+        self.mayfly = str(Path(mayfly).resolve())
+        self.browser = browser
+        self.folder = folder
+        self.screenshots = screenshots
+        self.trace = folder / "made.csv"
+        recipe = "--requests 60k --objects 5k --pattern zipf:0.9@80+scan:1000@20 --size lognormal:200:1"
+        self.run("trace", "generate", self.trace, *recipe.split(), *"--ttl-mix cluster4 --writes 0.2 --rate 500".split())
+
+    def run(self, *words) -> bytes:
+        command = [self.mayfly, *words]
+        done = subprocess.run(command, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False)
+        assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stderr.decode(errors='replace')}"
+        return done.stdout
+
+    def report(self, name: str, *words) -> tuple[dict | list, list[Table], list[Plot]]:
+        """A run's JSON, and what its page shows, which is looked at in every view."""
+        path = self.folder / f"{name}.html"
+        told = json.loads(self.run(*words, "--json", "--html", path))
+        size = path.stat().st_size
+        assert size <= SIZE_MAX, f"{path.name} takes {size} bytes"
+        faults, read, loads = [], None, []
+        for scheme, width in VIEWS:
+            view = View(self.browser, path, scheme, width)
+            view.look()
+            tables, plots = view.tables(), view.plots()
+            check_hover(view, plots)
+            if self.screenshots:
+                view.page.mouse.move(0, 0)
+                view.page.screenshot(path=self.screenshots / f"{name}-{scheme}-{width}.png", full_page=True)
+            if read is None:
+                read = (tables, plots)
+                check_sorting(view, tables)
+                check_print(view)
+            else:
+                assert tables == read[0], f"{view.name}: tables differ from those of the first view"
+            loads.append(view.load_ms)
+            faults += view.close()
+        assert not faults, "\n".join(faults)
+        print(f"     {path.name}: {size / 1000:.0f} kB, {len(read[0])} tables, {len(read[1])} plots, open after {min(loads):.0f} to {max(loads):.0f} ms")
+        return told, *read
+
+
+def check_hover(view: View, plots: list[Plot]) -> None:
+    """The pointer and the arrow keys tell of the points."""
+    for index, plot in enumerate(plots):
+        places = [(x, y) for x, y, _ in plot.points]
+        for at in sorted({0, len(plot.points) // 2, len(plot.points) - 1} & set(range(len(plot.points)))):
+            # Of points on top of each other the first is told.
+            wanted = plot.points[places.index(places[at])][2]
+            told = view.hover(index, plot.points[at])
+            assert told == wanted, f"{view.name}: {plot.title!r} tells {told!r} for {wanted!r}"
+    if plots and len(plots[0].points) > 1:
+        assert view.walk(0, "ArrowRight", 2) == plots[0].points[1][2]
+        assert view.walk(0, "ArrowLeft", 2) == plots[0].points[-1][2]
+
+
+def known(cells: list[Cell]) -> list[float]:
+    return [cell.value for cell in cells if cell.value is not None]
+
+
+def check_sorting(view: View, tables: list[Table]) -> None:
+    """A click sorts a column of numbers up, another one down, with the unknown last; no row is lost."""
+    for index, table in enumerate(tables):
+        for column, name in enumerate(table.header):
+            before = [row[column] for row in table.rows]
+            if len(known(before)) < 2:
+                continue
+            up, down = view.sort(index, column), view.sort(index, column)
+            values = sorted(known(before))
+            assert known(up) == values, f"{view.name}: {table.caption!r} by {name!r} up"
+            assert known(down) == values[::-1], f"{view.name}: {table.caption!r} by {name!r} down"
+            for cells in (up, down):
+                is_known = [cell.value is not None for cell in cells]
+                assert is_known == sorted(is_known, reverse=True), f"{name!r}: what is unknown comes last"
+            rows = sorted(str(row) for row in view.tables()[index].rows)
+            assert rows == sorted(str(row) for row in table.rows), f"{name!r}: rows changed"
+
+
+def check_print(view: View) -> None:
+    view.page.emulate_media(media="print", color_scheme=view.scheme)
+    view.look()
+    assert len(view.page.pdf()) > 1000
+
+
+def number(text: str) -> float:
+    """Reads a number as pages write it: 12.3k, 1,234, −5."""
+    found = re.fullmatch(r"([-−]?[\d,]*\.?\d+(?:e[-+]?\d+)?)([kMG]?)", text.strip())
+    assert found, f"{text!r} is no number"
+    return float(found[1].replace("−", "-").replace(",", "")) * UNITS.get(found[2], 1)
+
+
+def is_near(shown: float, told: float) -> bool:
+    """Pages show four digits: three of what is tiny, four behind the point of what is below one."""
+    if abs(told) < 1e-4:
+        return abs(shown - told) <= 6e-3 * abs(told) + 1e-12
+    return abs(shown - told) <= max(1e-3 * abs(told), 5.1e-5)
+
+
+def points_of(plot: Plot, line: str) -> list[tuple[float, float]]:
+    """The points that a plot tells of one of its lines, without bounds."""
+    start = f"{line}: " if line else ""
+    texts = [text.removeprefix(start).split(" (")[0].split(", ") for text in plot.texts() if text.startswith(start)]
+    assert texts, f"{plot.title!r} tells nothing of {line!r}: {plot.texts()[:3]}"
+    return [(number(x), number(y)) for x, y in texts]
+
+
+def check_line(plot: Plot, line: str, told: list[tuple[float, float]]) -> None:
+    """Every point that is told stands in the JSON, and the ends are told."""
+    shown = points_of(plot, line)
+    for x, y in shown:
+        assert any(is_near(x, a) and is_near(y, b) for a, b in told), f"{plot.title!r}, {line!r}: {x}, {y} is not in the JSON"
+    for (x, y), (a, b) in [(shown[0], told[0]), (shown[-1], told[-1])]:
+        assert is_near(x, a) and is_near(y, b), f"{plot.title!r}, {line!r}: {(x, y)} instead of {(a, b)}"
+
+
+def titled(plots: list[Plot], start: str) -> Plot:
+    found = [plot for plot in plots if plot.title == start] or [plot for plot in plots if plot.title.startswith(start)]
+    assert len(found) == 1, f"{len(found)} plots called {start!r} among {[plot.title for plot in plots]}"
+    return found[0]
+
+
+def check_numbers(table: Table, column: str, told: list[float | None]) -> None:
+    """A column has these values, in this order."""
+    cells = table.column(column)
+    assert len(cells) == len(told), f"{table.caption!r}: {len(cells)} rows for {len(told)}"
+    for cell, value in zip(cells, told):
+        if value is None:
+            assert cell.value is None and cell.text == "–", f"{column!r}: {cell} for nothing"
+        else:
+            assert cell.value is not None and is_near(cell.value, value), f"{column!r}: {cell} for {value}"
+
+
+def test_trace_analyze(desk):
+    told, tables, plots = desk.report("analyze", "trace", "analyze", desk.trace)
+    found = {row[0].text: row[1].text for table in tables if table.header == ["what", "found"] for row in table.rows}
+    assert number(found["requests"]) == told["requests"] == 60_000
+    assert number(found["objects"]) == told["objects"]
+    for share in told["operations"]["shares"]:
+        assert number(found[share["op"]].split(" (")[0]) == share["requests"]
+    for missing in told["missing"]:
+        assert missing in found.values()
+    top = next(table for table in tables if table.header[0] == "object")
+    assert [cell.text for cell in top.column("object")] == [str(row["key"]) for row in told["popularity"]["top"]]
+    check_numbers(top, "requests, at least", [row["requests_min"] for row in told["popularity"]["top"]])
+    windows = told["over_time"]["windows"]
+    seconds = [window["start"] / 1000 for window in windows]
+    rates = titled(plots, "Requests and objects")
+    check_line(rates, "requests", [(x, w["requests"]) for x, w in zip(seconds, windows)])
+    check_line(rates, "writes", [(x, w["writes"]) for x, w in zip(seconds, windows)])
+    sets = titled(plots, "Working set")
+    check_line(sets, "all seen so far", [(x, w["state"]["total_objects"]) for x, w in zip(seconds, windows)])
+    check_line(sets, "not expired", [(x, w["state"]["live_objects"]) for x, w in zip(seconds, windows)])
+    check_line(titled(plots, "Popularity"), "objects", [tuple(point) for point in told["popularity"]["curve"]])
+    check_line(titled(plots, "TTLs given"), "writes", [(ms / 1000, share) for ms, share in told["ttls"]["ttl_ms"]["curve"]])
+    sizes = told["sizes"]["by_request"]["curve"]
+    check_line(next(plot for plot in plots if plot.title == "Sizes"), "by request", [tuple(point) for point in sizes])
+    check_heat(titled(plots, "Sizes over time"), told["over_time"]["size_shares"])
+
+
+def check_heat(plot: Plot, shares: list[list[float]]) -> None:
+    """Each field is the mean of the windows that share a column, the largest sizes first."""
+    merged = -(-len(shares) // 96)
+    columns = [shares[at : at + merged] for at in range(0, len(shares), merged)]
+    means = [[sum(window[size] for window in column) / len(column) for column in columns] for size in range(len(shares[0]))]
+    wanted = [mean for row in reversed(means) for mean in row if mean > 0]
+    shown = [number(text.rsplit(": ", 1)[1].split(" ")[0]) for text in plot.texts()]
+    assert len(shown) == len(wanted), f"{len(shown)} fields for {len(wanted)}"
+    assert all(is_near(a, b) for a, b in zip(shown, wanted))
+
+
+def test_a_trace_of_another_name(desk):
+    """A name with all that HTML, scripts and lines are made of stays text."""
+    name = os.fsencode(desk.folder) + b"/\"'>&amp;<img src=x onerror=alert(1)>\n\xff.csv"
+    os.link(desk.trace, name)
+    told, tables, _ = desk.report("names", "trace", "analyze", name)
+    assert told["requests"] == 60_000 and tables
+    view = View(desk.browser, desk.folder / "names.html", "light", 1280)
+    text = view.page.locator("h1").text_content()
+    assert "\"'>&amp;<img src=x onerror=alert(1)>\n\ufffd.csv" in text, text
+    assert view.page.locator("img").count() == 0
+    assert not view.close()
+
+
+def test_sim(desk):
+    told, tables, plots = desk.report("sim", "sim", desk.trace, *"--policy fifo,lru,s3fifo --size 1%,10% --explain".split())
+    table = tables[-1]
+    for column in ("cache_size", "requests", "misses", "miss_ratio", "byte_miss_ratio", "evictions"):
+        check_numbers(table, column, [row[column] for row in told])
+    assert [cell.text for cell in table.column("policy")] == [row["policy"] for row in told]
+    bars = titled(plots, "The miss ratio of each policy")
+    shown = {text.rsplit(": ", 1)[0]: number(text.rsplit(": ", 1)[1]) for text in bars.texts()}
+    assert len(shown) == len(told)
+    sizes = sorted({row["cache_size"] for row in told})
+    for row in told:
+        size = ("1%", "10%")[sizes.index(row["cache_size"])]
+        assert is_near(shown[f"{row['policy']}, {size}"], row["miss_ratio"]), f"{shown} for {row}"
+    over_time = titled(plots, "Miss ratio over time, 10%")
+    for row in told:
+        if row["cache_size"] == sizes[1]:
+            parts = row["miss_ratio_over_time"]
+            check_line(over_time, row["policy"], [((at + 1) * 100 / len(parts), ratio) for at, ratio in enumerate(parts)])
+
+
+def test_sim_curve(desk):
+    words = "--policy lru,sieve,s3fifo --points 8 --sample-objects 3000"
+    told, tables, plots = desk.report("curve", "sim", "curve", desk.trace, *words.split())
+    table = tables[-1]
+    for column, field in [("cache size", "cache_size"), ("miss ratio", "miss_ratio"), ("low", "low"), ("high", "high"), ("by bytes", "byte_miss_ratio")]:
+        check_numbers(table, column, [row[field] for row in told])
+    ratios, saved = titled(plots, "Miss ratio"), titled(plots, "Misses saved against LRU")
+    lru = {row["cache_size"]: row["miss_ratio"] for row in told if row["policy"] == "lru"}
+    for policy in ("lru", "sieve", "s3fifo"):
+        rows = [row for row in told if row["policy"] == policy]
+        check_line(ratios, policy, [(row["cache_size"] / 2**20, row["miss_ratio"]) for row in rows])
+        for text, row in zip([text for text in ratios.texts() if text.startswith(policy)], rows, strict=True):
+            low, high = (number(end) for end in re.search(r"\((.*) to (.*)\)$", text).groups())
+            assert is_near(low, row["low"]) and is_near(high, row["high"]), f"{text!r} for {row}"
+        savings = [(row["cache_size"] / 2**20, (1 - row["miss_ratio"] / lru[row["cache_size"]]) * 100) for row in rows]
+        check_line(saved, policy, savings)
+
+
+def test_bench_expiry_in_process(desk):
+    words = "bench expiry in-process --index wheel,lazy,sampled --keys 1k,10k --shape uniform --runs 1"
+    told, tables, plots = desk.report("expiry", *words.split())
+    assert [table.caption for table in tables] == [f"{group['keys']} entries" for group in told["groups"]]
+    fields = {
+        "B/item": "bytes_per_item", "filled": "bytes_filled", "with dead": "memory_per_item", "insert ns": "insert_ns",
+        "pop": "pop_ns", "CPU": "cpu_ns", "scanned": "scanned_per_expired", "pause µs": "pause_us_max", "lag max": "lag_ms_max",
+    }
+    for group, table in zip(told["groups"], tables):
+        assert [cell.text for cell in table.column("index")] == [row["index"] for row in group["rows"]]
+        for column, field in fields.items():
+            check_numbers(table, column, [row[field] for row in group["rows"]])
+    for title, field in [("Memory an entry", "memory_per_item"), ("Mean lag", "lag_ms_mean"), ("CPU a verb", "cpu_ns")]:
+        bars = titled(plots, title)
+        rows = told["groups"][-1]["rows"]
+        assert len(bars.points) == len(rows)
+        for text, row in zip(bars.texts(), rows):
+            name, value = text.rsplit(": ", 1)
+            assert name.startswith(row["index"]) and is_near(number(value), row[field]), f"{text!r} for {row}"
+
+
+def test_sim_headlines(desk):
+    told, tables, plots = desk.report("headlines", "sim", desk.trace, "--headlines", "--size", "10%")
+    shown = {table.caption: table for table in tables}
+    assert told and plots
+    for sheet in told:
+        table = shown[sheet["title"]]
+        assert table.header == sheet["header"]
+        for cells, row in zip(table.rows, sheet["rows"], strict=True):
+            for cell, value in zip(cells, row, strict=True):
+                if isinstance(value, str):
+                    assert cell.text == value
+                else:
+                    assert cell.value == value or is_near(cell.value, value), f"{cell} for {value}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mayfly", default="target/release/mayfly", help="path of the program")
+    parser.add_argument("--screenshots", type=Path, help="a folder for a picture of every view")
+    parser.add_argument("pattern", nargs="*", help="run checks whose name contains one of these")
+    chosen = parser.parse_args()
+    checks = [(name, check) for name, check in globals().items() if name.startswith("test_")]
+    if chosen.pattern:
+        checks = [c for c in checks if any(pattern in c[0] for pattern in chosen.pattern)]
+    if chosen.screenshots:
+        chosen.screenshots.mkdir(parents=True, exist_ok=True)
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = launch(playwright)
+        desk = Desk(chosen.mayfly, browser, Path(folder), chosen.screenshots)
+        for name, check in checks:
+            started = time.monotonic()
+            try:
+                check(desk)
+                print(f"ok   {name} {time.monotonic() - started:.2f} s", flush=True)
+            except Exception:  # one failed check must not hide the others
+                failed += 1
+                print(f"FAIL {name}\n{traceback.format_exc()}", flush=True)
+        browser.close()
+    print(f"{len(checks) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
