@@ -17,12 +17,13 @@ import clients
 import clock
 import expiry
 import lifecycle
+import lists
 import memcached
 import policies
 import tools
 from server import Server
 
-MODULES = [clients, expiry, clock, tools, bad_input, lifecycle, memcached, policies]
+MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, memcached, policies]
 
 
 class Bench:
