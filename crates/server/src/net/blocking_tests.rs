@@ -144,6 +144,10 @@ fn whatever_makes_a_list_of_the_key_serves() {
     bench.say(&mut other, commands, "+OK\r\n:1\r\n+OK\r\n+OK\r\n");
     bench.hear(&mut client, &popped("k", "2"));
     bench.say(&mut client, "BLPOP k 0\r\n", "");
+    let commands = "SADD set 7\r\nSORT set STORE k\r\n";
+    bench.say(&mut other, commands, ":1\r\n:1\r\n");
+    bench.hear(&mut client, &popped("k", "7"));
+    bench.say(&mut client, "BLPOP k 0\r\n", "");
     let commands = "SELECT 1\r\nRPUSH k 3\r\nMOVE k 0\r\n";
     bench.say(&mut other, commands, "+OK\r\n:1\r\n:1\r\n");
     bench.hear(&mut client, &popped("k", "3"));

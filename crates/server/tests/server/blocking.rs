@@ -123,3 +123,18 @@ fn elements_keep_their_order_through_a_chain_of_movers() {
         assert_eq!(got, wanted);
     });
 }
+
+#[test]
+fn a_server_stops_while_clients_wait() {
+    let bench = Bench::start(&[("threads", "2")]);
+    let mut clients: Vec<_> = (0..4).map(|_| bench.client()).collect();
+    for client in &mut clients {
+        client.send(b"blpop a b c 0\r\n");
+    }
+    let mut other = bench.client();
+    while !other.say("info clients").contains("blocked_clients:4\r\n") {}
+    drop(bench);
+    for client in clients {
+        assert_eq!(client.rest(), "");
+    }
+}
