@@ -103,9 +103,16 @@ pub(super) fn categories(spec: &Spec) -> Vec<&'static str> {
     if !spec.has(flag::FAST) {
         all.push("slow");
     }
+    let looks_at_all = ["keys", "flushall", "flushdb", "swapdb", "sort", "sort_ro"];
+    if looks_at_all.contains(&spec.name) {
+        all.push("dangerous");
+    }
     match spec.group {
+        "generic" if spec.keys == Keys::Sort => all.extend(["list", "set", "sortedset"]),
         "generic" => all.push("keyspace"),
-        "string" => all.push("string"),
+        "server" if spec.keys == Keys::Whole => all.push("keyspace"),
+        "sorted-set" => all.push("sortedset"),
+        group @ ("string" | "bitmap" | "hyperloglog" | "hash" | "list" | "set") => all.push(group),
         "connection" => all.push("connection"),
         "transactions" => all.push("transaction"),
         _ => {}

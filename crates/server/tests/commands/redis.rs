@@ -8,6 +8,7 @@ use crate::script::{Bench, Step, parse, render, sorted, words};
 use server::command::{
     Keys, Spec, bitmap, flag, hash, hyperloglog, key, list, set, sort, sorted_set, string,
 };
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -276,10 +277,18 @@ fn described(spec: &Spec) -> String {
     format!("[\"{name}\" {arity} [{flags}] {first} {last} {step} ")
 }
 
+/// The categories of a command, from COMMAND INFO's reply.
+fn categories(reply: &str) -> BTreeSet<String> {
+    let words = reply.split(|letter: char| " []".contains(letter));
+    let categories = words.filter(|word| word.starts_with("+@"));
+    categories.map(str::to_string).collect()
+}
+
 #[test]
 fn redis_describes_commands_on_keys_alike() {
     let Some(redis) = Redis::start() else { return };
     let mut peer = Peer::new(&redis, Protocol::Resp2);
+    let mut bench = Bench::new(Protocol::Resp2, now(), 1);
     let mut compared = 0;
     let families = [
         string::TABLE,
@@ -312,6 +321,8 @@ fn redis_describes_commands_on_keys_alike() {
         let theirs = format!("{start}[{}]{tail}", flags.join(" "));
         let ours = described(spec);
         assert!(theirs.starts_with(&format!("[{ours}")), "{theirs}\n{ours}");
+        let ours = bench.say(&words(&format!("COMMAND INFO {}", spec.name)));
+        assert_eq!(categories(&ours), categories(&theirs), "{}", spec.name);
         compared += 1;
     }
     assert!(compared > 40);
