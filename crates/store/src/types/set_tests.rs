@@ -9,6 +9,9 @@ type Model = BTreeMap<Vec<u8>, Option<Tick>>;
 enum Op {
     Add(Vec<u8>),
     Remove(Vec<u8>),
+    /// So many from a number on come, or go: pages split, and are merged.
+    Fill(i64, i64),
+    Clear(i64, i64),
     SetDeadline(Vec<u8>, Option<u64>),
     SetOwn(Option<u64>),
     /// So many milliseconds pass.
@@ -35,6 +38,8 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         12 => member().prop_map(Op::Add),
         5 => member().prop_map(Op::Remove),
+        1 => (0..900i64, 1..150i64).prop_map(|(from, count)| Op::Fill(from, count)),
+        1 => (0..900i64, 1..400i64).prop_map(|(from, count)| Op::Clear(from, count)),
         3 => (member(), ttl()).prop_map(|(member, ttl)| Op::SetDeadline(member, ttl)),
         1 => ttl().prop_map(Op::SetOwn),
         2 => (0..15u64).prop_map(Op::Wait),
@@ -83,6 +88,22 @@ fn apply(set: &mut Set, model: &mut Model, op: Op, scene: &Scene<'_>) {
             assert_eq!(set.remove(&member, scene), is_there);
             if is_there {
                 model.remove(&member);
+            }
+        }
+        Op::Fill(from, count) => {
+            for number in from..from + count {
+                let member = number.to_string().into_bytes();
+                if set.add(&member, scene) {
+                    model.insert(member, None);
+                }
+            }
+        }
+        Op::Clear(from, count) => {
+            for number in from..from + count {
+                let member = number.to_string().into_bytes();
+                if set.remove(&member, scene) {
+                    model.remove(&member);
+                }
             }
         }
         Op::SetDeadline(member, ttl) => {

@@ -4,7 +4,7 @@ use super::member::read;
 use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
 use crate::dice::Dice;
-use store::Class;
+use store::{Class, Key};
 use wire::number::parse_i64;
 use wire::{Args, Reply};
 
@@ -25,6 +25,11 @@ pub fn spop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         ),
     };
     let key = ctx.key(&args[1]);
+    if let Some(count) = wanted
+        && take_all(ctx, &key, count)?
+    {
+        return Ok(());
+    }
     let mut dice = Dice::new();
     let edited = ctx.view.edit_set(&key, false, |set, scene| {
         let mut members = Vec::new();
@@ -50,6 +55,28 @@ pub fn spop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         }
     }
     Ok(())
+}
+
+/// Where no more than so many members are left, lists all of them and deletes the key as a whole: what a
+/// large set held is freed in steps. Whether that was so.
+fn take_all(ctx: &mut Ctx<'_, '_>, key: &Key<'_>, count: usize) -> Result<bool, Refusal> {
+    let reply = &mut ctx.reply;
+    let read = ctx.view.read_set(key, |set, scene| {
+        let len = set.len(scene);
+        if len == 0 || len > count {
+            return false;
+        }
+        reply.set(len);
+        set.each(scene, |member| reply.bulk(member));
+        true
+    })?;
+    let takes_all = read.unwrap_or(false);
+    if takes_all {
+        ctx.view.delete(key);
+        ctx.view.notify(Class::Set, "spop", key);
+        ctx.view.notify(Class::Generic, "del", key);
+    }
+    Ok(takes_all)
 }
 
 /// `SRANDMEMBER key [count]`: a positive count asks for different members, a negative one allows the same
