@@ -49,6 +49,36 @@ fn change<R>(
 /// This family's commands.
 pub const TABLE: &[Spec] = &[
     Spec {
+        name: "bzmpop",
+        arity: -5,
+        flags: flag::WRITE | flag::BLOCKING | flag::MOVABLE_KEYS,
+        keys: Keys::Counted(2),
+        group: "sorted-set",
+        since: "7.0.0",
+        summary: "Takes members from an end of the first sorted set that has any, or waits for some.",
+        run: |ctx, args| settle(ctx, args, pop::bzmpop),
+    },
+    Spec {
+        name: "bzpopmax",
+        arity: -3,
+        flags: flag::WRITE | flag::NOSCRIPT | flag::BLOCKING | flag::FAST,
+        keys: Keys::Range(1, -2, 1),
+        group: "sorted-set",
+        since: "5.0.0",
+        summary: "Takes the member with the highest score, or waits for one.",
+        run: |ctx, args| settle(ctx, args, pop::bzpopmax),
+    },
+    Spec {
+        name: "bzpopmin",
+        arity: -3,
+        flags: flag::WRITE | flag::NOSCRIPT | flag::BLOCKING | flag::FAST,
+        keys: Keys::Range(1, -2, 1),
+        group: "sorted-set",
+        since: "5.0.0",
+        summary: "Takes the member with the lowest score, or waits for one.",
+        run: |ctx, args| settle(ctx, args, pop::bzpopmin),
+    },
+    Spec {
         name: "zadd",
         arity: -4,
         flags: flag::WRITE | flag::DENYOOM | flag::FAST,

@@ -1,11 +1,13 @@
-//! Members taken from either end: ZPOPMIN, ZPOPMAX, ZMPOP.
+//! Members taken from either end: ZPOPMIN, ZPOPMAX, ZMPOP, and those of them that wait for some: BZPOPMIN,
+//! BZPOPMAX, BZMPOP.
 
 use super::change;
 use super::reply::Listing;
 use super::result::Entries;
+use crate::blocking::timeout_ms;
 use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
-use store::Key;
+use store::{Key, Kind};
 use wire::Args;
 use wire::number::parse_i64;
 
@@ -153,6 +155,47 @@ impl<'a> Many<'a> {
 /// `ZMPOP numkeys key [key …] MIN | MAX [COUNT count]`
 pub fn zmpop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     if !Many::parse(args.from(1))?.pop(ctx)? {
+        ctx.reply.null_array();
+    }
+    Ok(())
+}
+
+/// `BZMPOP timeout numkeys key [key …] MIN | MAX [COUNT count]`
+pub fn bzmpop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let many = Many::parse(args.from(2))?;
+    let timeout_ms = timeout_ms(&args[1])?;
+    let keys = many.keys.iter().copied();
+    if !many.pop(ctx)? && !ctx.wait(args, keys, Kind::SortedSet, timeout_ms) {
+        ctx.reply.null_array();
+    }
+    Ok(())
+}
+
+/// `BZPOPMIN key [key …] timeout`
+pub fn bzpopmin(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    pop_any_key(ctx, args, End::Min)
+}
+
+/// `BZPOPMAX key [key …] timeout`
+pub fn bzpopmax(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    pop_any_key(ctx, args, End::Max)
+}
+
+fn pop_any_key(ctx: &mut Ctx<'_, '_>, args: Args<'_>, end: End) -> Answer {
+    let last = args.len() - 1;
+    let timeout_ms = timeout_ms(&args[last])?;
+    let names = || args.iter().take(last).skip(1);
+    for name in names() {
+        let key = ctx.key(name);
+        if let Some((member, score)) = pop(ctx, &key, end, 1)?.first() {
+            ctx.reply.array(3);
+            ctx.reply.bulk(name);
+            ctx.reply.bulk(member);
+            ctx.reply.double(*score);
+            return Ok(());
+        }
+    }
+    if !ctx.wait(args, names(), Kind::SortedSet, timeout_ms) {
         ctx.reply.null_array();
     }
     Ok(())
