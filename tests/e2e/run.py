@@ -20,10 +20,11 @@ import lifecycle
 import lists
 import memcached
 import policies
+import sorted_sets
 import tools
 from server import Server
 
-MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, memcached, policies]
+MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, memcached, policies, sorted_sets]
 
 
 class Bench:
