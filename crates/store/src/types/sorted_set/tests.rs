@@ -380,3 +380,25 @@ fn many_members_are_dismantled_in_steps() {
     // Pages of some 18 members, leaves of some 45.
     assert!((20..60).contains(&calls), "{calls}");
 }
+
+#[test]
+fn what_a_member_costs() {
+    let mut pair = Pair::new(128, "wheel");
+    let count = 200_000u32;
+    let name = |number: u32| format!("member:{number:07}").into_bytes();
+    for number in 0..count {
+        let score = f64::from(number.wrapping_mul(2_654_435_761) >> 8);
+        pair.with(|set, _, scene| set.set(&name(number), score, scene));
+    }
+    let each = |set: &SortedSet| set.heap_bytes() as f64 / f64::from(count);
+    let plain = each(&pair.set);
+    for number in 0..count {
+        let deadline = Some(Tick(2_000_000 + u64::from(number) * 11));
+        pair.with(|set, _, scene| set.set_deadline(&name(number), deadline, scene));
+    }
+    let timed = each(&pair.set);
+    // A member of 14 bytes and its score are 22, their place in the order 16.
+    println!("{plain:.1} bytes a member, {timed:.1} with a deadline");
+    assert!(plain < 50.0, "{plain} bytes a member");
+    assert!(timed < 64.0, "{timed} bytes a member with a deadline");
+}
