@@ -77,6 +77,8 @@ pub struct Writer {
     pub(crate) job: Option<Job>,
     /// For values that are read to be written again.
     pub(crate) scratch: Vec<u8>,
+    /// The heap's changes when nothing could be evicted ahead: until there are more, nothing can.
+    in_vain_at: Option<u32>,
 }
 
 /// A cache of segments. Reads take no lock; any thread may read, and write with a [`Writer`] of its own.
@@ -154,6 +156,7 @@ impl<C: Objects> Segcache<C> {
             active: vec![SegmentId::NONE; BUCKETS].into(),
             job: None,
             scratch: Vec::new(),
+            in_vain_at: None,
         })
     }
 
@@ -480,8 +483,14 @@ impl<C: Objects> Segcache<C> {
         if writer.job.is_none() && is_due {
             writer.job = self.begin_expiry(now);
         }
-        if writer.job.is_none() && self.heap.free_count.load(Relaxed) <= self.low_water {
+        let changes = Some(self.heap.changes.load(Relaxed));
+        let is_low = self.heap.free_count.load(Relaxed) <= self.low_water;
+        if writer.job.is_none() && is_low && writer.in_vain_at != changes {
             writer.job = self.begin_eviction(now, false);
+            writer.in_vain_at = match writer.job {
+                Some(_) => None,
+                None => changes,
+            };
         }
         // So much that a merge ends before what was free is full.
         let words = u64::from(words) * 2 * u64::from(self.config.merged);
@@ -566,5 +575,61 @@ impl Condition {
             (Condition::Unchanged(cas), Some(now)) if cas != now => Err(Refused::IsChanged),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stored::Value;
+
+    fn engine() -> (Segcache, Writer) {
+        let config = Config {
+            memory_bytes: 1 << 20,
+            segment_bytes: 4 << 10,
+            ..Config::default()
+        };
+        let cache: Segcache = Segcache::new(&config).expect("valid");
+        let writer = cache.writer().expect("the first");
+        (cache, writer)
+    }
+
+    /// Whoever took a lock here would wait for ever.
+    #[test]
+    fn a_reader_waits_for_no_lock() {
+        let (cache, mut writer) = engine();
+        let key = cache.key(b"key");
+        let value = Value::plain(b"value");
+        let stored = cache.set(&mut writer, &key, value, None, Condition::Always, Tick(9));
+        assert!(stored.is_ok());
+        let chain = cache.table.lock(&cache.heap, key.hash);
+        let chains = cache.heap.chains();
+        let mut out = vec![];
+        assert!(cache.get(&key, Tick(9), &mut out).is_some());
+        assert!(cache.get(&key, Tick(9_000), &mut out).is_some());
+        assert!(cache.get(&cache.key(b"other"), Tick(9), &mut out).is_none());
+        drop(chains);
+        drop(chain);
+        cache.check();
+    }
+
+    #[test]
+    fn there_are_as_many_writers_as_configured() {
+        let (cache, writer) = engine();
+        assert!(cache.writer().is_none());
+        cache.close(writer);
+        assert!(cache.writer().is_some());
+    }
+
+    #[test]
+    fn a_segment_takes_objects_for_its_width() {
+        let bucket = TtlBucket::of(Some(20_000));
+        let deadline = bucket.deadline(Tick(50_000));
+        assert!(takes_at(deadline, bucket, Tick(50_000)));
+        assert!(takes_at(deadline, bucket, Tick(57_999)));
+        assert!(!takes_at(deadline, bucket, Tick(58_000)));
+        assert!(!takes_at(deadline, bucket, Tick(49_999)));
+        assert!(takes_at(NEVER, TtlBucket::FOREVER, Tick(u64::MAX)));
+        assert!(!takes_at(Tick(0), TtlBucket::FOREVER, Tick(7)));
     }
 }

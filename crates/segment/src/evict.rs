@@ -125,13 +125,13 @@ impl<C: Objects> Segcache<C> {
             Eviction::Merge => self.begin_merge(&mut chains, now),
             _ => None,
         };
-        let job = job.or_else(|| {
-            let victim = self.choose_one(&mut chains, takes_open)?;
-            chains.set_state(victim, State::Leaving);
-            Some(Job::of(Cause::Eviction, victim))
-        });
-        self.heap.tell_free(&chains);
-        job
+        if job.is_some() {
+            self.heap.tell_free(&chains);
+            return job;
+        }
+        let victim = self.choose_one(&mut chains, takes_open)?;
+        chains.set_state(victim, State::Leaving);
+        Some(Job::of(Cause::Eviction, victim))
     }
 
     /// Whether a segment can be given up as it is.
@@ -392,9 +392,8 @@ impl<C: Objects> Segcache<C> {
                 });
             if let Some(slot) = found
                 && merge.keeps(slot, &met, self.heap.capacity)
-                && self.move_to(merge, &met)
             {
-                self.heap.counters.kept.fetch_add(1, Relaxed);
+                self.move_to(merge, &met);
             } else if found.is_some() {
                 self.drop_at(&met, job.cause);
             }
@@ -423,8 +422,8 @@ impl<C: Objects> Segcache<C> {
         count.fetch_add(1, Relaxed);
     }
 
-    /// Carries an object over; true also when it has left meanwhile.
-    fn move_to(&self, merge: &mut Merge, met: &Met) -> bool {
+    /// Carries an object over, unless it has left meanwhile.
+    fn move_to(&self, merge: &mut Merge, met: &Met) {
         let to = Place {
             segment: merge.target,
             offset: merge.used,
@@ -434,7 +433,7 @@ impl<C: Objects> Segcache<C> {
         let mut chain = self.table.lock(heap, met.hash);
         let Some(cell) = chain.find(met.hash, |slot| slot.place() == met.place) else {
             content.unwritten(to);
-            return true;
+            return;
         };
         content.copy_changes(heap, met.place, to);
         let target = heap.segment(merge.target);
@@ -442,10 +441,10 @@ impl<C: Objects> Segcache<C> {
         target.filled(met.words);
         chain.replace(cell, cell.slot.moved_to(to).with_frequency(0));
         heap.segment(met.place.segment).take_live(met.words);
+        heap.counters.kept.fetch_add(1, Relaxed);
         merge.used += met.words;
         merge.kept += met.words;
         merge.part_kept += met.words;
-        true
     }
 
     /// The segment at work is empty: it is free, and the job comes to the next, if there is one.

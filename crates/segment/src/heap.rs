@@ -154,10 +154,10 @@ impl Segment {
     pub(crate) fn open(&self, writer: u16, bucket: TtlBucket, deadline: Tick) {
         debug_assert!(self.is_sealed());
         debug_assert_eq!(self.live.load(Relaxed), 0);
+        // Whatever is written from now on is later than the generation that its taker has seen.
+        fence(Release);
         self.deadline.store(deadline.0, Relaxed);
         self.uses.store(0, Relaxed);
-        // What is written from now on is later than the generation that its taker has seen.
-        fence(Release);
         self.write.store(ownership(writer, bucket), Release);
     }
 
@@ -172,7 +172,6 @@ impl Segment {
         let generation = self.generation.load(Relaxed);
         self.generation.store(generation.wrapping_add(1), Release);
         self.write.store(SEALED, Release);
-        fence(Release);
     }
 
     /// Room for one more object, which the writer fills and then ends by [`Segment::written`].
@@ -253,6 +252,8 @@ pub struct Heap {
     chains: Mutex<Chains>,
     /// How many are free; what the chains know, without their lock.
     pub(crate) free_count: AtomicU32,
+    /// Goes up with every segment that is taken or given back.
+    pub(crate) changes: AtomicU32,
     /// A lower bound of the first moment at which the head of a chain is over.
     pub(crate) next_due: AtomicU64,
     pub(crate) counters: Counters,
@@ -266,6 +267,7 @@ impl Heap {
             capacity,
             free_count: AtomicU32::new(chains.free_count()),
             chains: Mutex::new(chains),
+            changes: AtomicU32::new(0),
             next_due: AtomicU64::new(u64::MAX),
             counters: Counters::default(),
         }
@@ -300,6 +302,7 @@ impl Heap {
     /// Ends a change of the chains.
     pub(crate) fn tell_free(&self, chains: &Chains) {
         self.free_count.store(chains.free_count(), Relaxed);
+        self.changes.fetch_add(1, Relaxed);
     }
 
     /// A segment with this deadline is the head of its chain now, or may be. With the chains locked.

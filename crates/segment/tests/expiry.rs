@@ -1,0 +1,120 @@
+//! Memory of what is over comes back in time, and finding it costs one look a chain.
+
+use policy::{Budget, Tick};
+use segment::{Condition, Config, Segcache, Value, Writer};
+
+const NOW: u64 = 1_700_000_000_000;
+
+fn engine() -> (Segcache, Writer) {
+    let config = Config {
+        memory_bytes: 8 << 20,
+        segment_bytes: 4 << 10,
+        ..Config::default()
+    };
+    let cache: Segcache = Segcache::new(&config).expect("valid");
+    let writer = cache.writer().expect("the first");
+    (cache, writer)
+}
+
+fn set(cache: &Segcache, writer: &mut Writer, number: u64, ttl_ms: u64, now: u64) {
+    let name = number.to_le_bytes();
+    let value = Value::plain(&[7; 100]);
+    let ttl = Some(ttl_ms);
+    let stored = cache.set(
+        writer,
+        &cache.key(&name),
+        value,
+        ttl,
+        Condition::Always,
+        Tick(now),
+    );
+    assert!(stored.is_ok());
+}
+
+/// Driven at the moments that it asks for, as a worker does.
+fn drive(cache: &Segcache, writer: &mut Writer, until: u64) {
+    while let Some(due) = cache.next_due()
+        && due.0 <= until
+    {
+        while cache.maintain(writer, due, &mut Budget(50)) {}
+    }
+}
+
+#[test]
+fn memory_is_back_when_the_deadline_has_come() {
+    for ttl_ms in [
+        40,
+        400,
+        700,
+        7_000,
+        9_000,
+        100_000,
+        3_000_000,
+        40_000_000,
+        600_000_000,
+    ] {
+        let (cache, mut writer) = engine();
+        let before = cache.stats();
+        // For as long as several segments take objects.
+        let step = (ttl_ms / 100).max(1);
+        for number in 0..300 {
+            let now = NOW + number * step;
+            drive(&cache, &mut writer, now);
+            set(&cache, &mut writer, number, ttl_ms, now);
+        }
+        let last = NOW + 299 * step;
+        // Nothing that was written in the last moments of the first's life has left with it but those of
+        // its own segment, which is as old as the TTLs of its bucket are apart.
+        drive(&cache, &mut writer, last + ttl_ms);
+        assert!(
+            cache.stats().items <= 1,
+            "{} of {ttl_ms} ms",
+            cache.stats().items
+        );
+        drive(&cache, &mut writer, last + ttl_ms + 1);
+        let after = cache.stats();
+        assert_eq!((after.items, after.segments_held), (0, 0), "{ttl_ms} ms");
+        assert_eq!(after.expired, 300);
+        assert_eq!(before.segments_free, after.segments_free);
+        cache.check();
+    }
+}
+
+#[test]
+fn a_scan_looks_at_the_heads_of_chains_alone() {
+    let (cache, mut writer) = engine();
+    // 50 chains, each of many segments.
+    for number in 0..20_000 {
+        set(
+            &cache,
+            &mut writer,
+            number,
+            10_000 + number % 50 * 8_000,
+            NOW,
+        );
+    }
+    let held = cache.stats().segments_held;
+    assert!(held > 500, "{held} segments");
+    // Before the first is over, nothing is looked at.
+    while cache.maintain(&mut writer, Tick(NOW + 8_000), &mut Budget(1_000)) {}
+    assert_eq!(cache.stats().heads_read, 0);
+    // One millisecond later the first chain is over: one scan for each of its segments, and one that finds
+    // no more; none looks at more than one segment a chain.
+    while cache.maintain(&mut writer, Tick(NOW + 8_001), &mut Budget(1_000)) {}
+    let stats = cache.stats();
+    assert_eq!(stats.expired, 400);
+    assert_eq!(stats.expiry_scans, stats.segments_expired + 1);
+    assert!(stats.heads_read <= stats.expiry_scans * 50);
+    // The last scan, which found nothing: 49 heads for more than 500 segments.
+    let first = stats.heads_read;
+    while cache.maintain(&mut writer, Tick(NOW + 8_001), &mut Budget(1_000)) {}
+    assert_eq!(
+        cache.stats().heads_read,
+        first,
+        "nothing is due, nothing is read"
+    );
+    println!(
+        "{} heads in {} scans over {held} segments",
+        stats.heads_read, stats.expiry_scans
+    );
+}
