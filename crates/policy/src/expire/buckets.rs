@@ -32,7 +32,8 @@
 //! `size` (120x1000): `NUM_BUCKETS` × `BASE`, the latter in milliseconds. Their product should
 //! exceed the longest TTL by far: the authors find twice that best, and at once that the buckets are
 //! not free again in time. As of `sampled`: `iterations` (0), for the second part; `hz` (10; 1 to 500)
-//! and `shards` (1; 1 to 4096), for both.
+//! and `shards` (1; 1 to 4096), for both: those that share one server take turns at the second part; the
+//! first runs in each at every cycle, with its share of `TIME_LIMIT`, as one ring of all would.
 //!
 //! # Departures
 //!
@@ -388,62 +389,111 @@ fn place_of(cells: &impl Cells<u64>, slot: Slot) -> Option<usize> {
 }
 
 /// The first part of an activeExpiration, Algorithm 3, that is under way.
-pub(super) struct Round {
+struct Round {
     /// Buckets yet to be passed.
     left: usize,
     spent_ns: u64,
 }
 
-impl Round {
-    pub(super) fn new(ring: &Ring) -> Round {
-        Round {
-            left: ring.num_buckets(),
-            spent_ns: 0,
-        }
-    }
+/// The first parts of activeExpirations.
+pub(super) struct Rounds {
+    /// `None` between two of them.
+    round: Option<Round>,
+    next: Tick,
+    pause_ms: u64,
+    /// `TIME_LIMIT`.
+    limit_ns: u64,
 }
 
-/// Goes on with the first part, if one is under way. Where it ends, the second begins with the time that
-/// is left, or, if none is (`EXCEED_TIME_LIMIT`), waits for the next activeExpiration; the first
-/// then goes on in the same bucket.
-pub(super) fn go_round(
-    round: &mut Option<Round>,
-    ring: &mut Ring,
-    expires: &mut Sampled,
-    time_limit_ns: u64,
-    now: Tick,
-    budget: &mut Budget,
-) -> Due {
-    while let Some(part) = round {
-        if part.spent_ns > time_limit_ns {
-            expires.pass_over_slow(now);
-            *round = None;
-        } else if part.left == 0 || ring.len == 0 {
-            expires.begin_slow(now, part.spent_ns);
-            *round = None;
-        } else if !budget.spend() {
-            return Due::Again;
-        } else {
-            let id = ring.current_bucket_id;
-            if let Status::Expired(slot) = ring.expire_bucket(id, now) {
-                part.spent_ns += EXPIRE_NS;
-                return Due::Slot(slot);
-            }
-            ring.current_bucket_id = (id + 1) % ring.num_buckets();
-            part.left -= 1;
+impl Rounds {
+    pub(super) fn new(now: Tick, expires: &Sampled) -> Rounds {
+        let (limit_ns, pause_ms) = expires.share_ns_and_pause_ms();
+        Rounds {
+            round: None,
+            next: Tick(now.0 + pause_ms),
+            pause_ms,
+            limit_ns,
         }
     }
-    Due::Nothing
+
+    pub(super) fn clock_went_back(&mut self, now: Tick) {
+        self.next = self.next.min(Tick(now.0 + self.pause_ms));
+    }
+
+    /// Ends the one that is under way.
+    pub(super) fn stop(&mut self) {
+        self.round = None;
+    }
+
+    /// However long it took, the next is in step.
+    fn end(&mut self, now: Tick) {
+        if let Some(late) = now.0.checked_sub(self.next.0) {
+            self.next = Tick(self.next.0 + (late / self.pause_ms + 1) * self.pause_ms);
+        }
+        self.round = None;
+    }
+
+    /// Whether one may begin.
+    pub(super) fn is_due(&self, expires: &Sampled, now: Tick) -> bool {
+        self.round.is_none() && now >= self.next && !expires.is_empty()
+    }
+
+    /// When to be called, given when the second part is to be.
+    pub(super) fn next_due(&self, second: Tick) -> Tick {
+        match self.round {
+            Some(_) => Tick(0),
+            None => self.next.min(second),
+        }
+    }
+
+    /// Goes on with a round, or begins one that is due. Where it ends, the second part begins with the time that
+    /// is left, if it is its turn; or, if none is left (`EXCEED_TIME_LIMIT`), misses its turn, and the next round
+    /// goes on in the same bucket.
+    pub(super) fn go(
+        &mut self,
+        ring: &mut Ring,
+        expires: &mut Sampled,
+        now: Tick,
+        budget: &mut Budget,
+    ) -> Due {
+        if self.is_due(expires, now) {
+            self.round = Some(Round {
+                left: ring.num_buckets(),
+                spent_ns: 0,
+            });
+        }
+        while let Some(round) = &mut self.round {
+            if round.spent_ns > self.limit_ns {
+                if expires.is_slow_due(now) {
+                    expires.pass_over_slow(now);
+                }
+                self.end(now);
+            } else if round.left == 0 || ring.len == 0 {
+                if expires.is_slow_due(now) {
+                    expires.begin_slow(now, round.spent_ns);
+                }
+                self.end(now);
+            } else if !budget.spend() {
+                return Due::Again;
+            } else {
+                let id = ring.current_bucket_id;
+                if let Status::Expired(slot) = ring.expire_bucket(id, now) {
+                    round.spent_ns += EXPIRE_NS;
+                    return Due::Slot(slot);
+                }
+                ring.current_bucket_id = (id + 1) % ring.num_buckets();
+                round.left -= 1;
+            }
+        }
+        Due::Nothing
+    }
 }
 
 /// Bucket-Based Expiration; see the [module](self).
 pub struct Buckets {
     ring: Ring,
     expires: Sampled,
-    /// `None` between two activeExpirations, and in the second part of one.
-    round: Option<Round>,
-    /// `TIME_LIMIT`.
-    time_limit_ns: u64,
+    rounds: Rounds,
 }
 
 impl Buckets {
@@ -452,6 +502,7 @@ impl Buckets {
         let deadline = cells
             .deadline(slot)
             .expect("an entry is filed with its deadline");
+        self.rounds.clock_went_back(cells.now());
         let half = self.ring.add(deadline, slot).map_or(0, |place| place + 1);
         set_high_half(cells, slot, half as u32);
     }
@@ -480,9 +531,8 @@ impl ExpiryIndex for Buckets {
         let expires = Sampled::new(now, &config.cycles.release_5(config.iterations), seed);
         Buckets {
             ring: Ring::new(config.num_buckets, config.base),
-            time_limit_ns: expires.slow_limit_ns(),
+            rounds: Rounds::new(now, &expires),
             expires,
-            round: None,
         }
     }
 
@@ -520,18 +570,12 @@ impl ExpiryIndex for Buckets {
     }
 
     fn pop_expired(&mut self, cells: &mut impl Cells<u64>, now: Tick, budget: &mut Budget) -> Due {
-        if self.round.is_none() && self.expires.is_slow_due(now) {
-            self.round = Some(Round::new(&self.ring));
-        }
-        let Self { ring, expires, .. } = self;
-        let due = match go_round(
-            &mut self.round,
+        let Self {
             ring,
             expires,
-            self.time_limit_ns,
-            now,
-            budget,
-        ) {
+            rounds,
+        } = self;
+        let due = match rounds.go(ring, expires, now, budget) {
             Due::Slot(slot) => {
                 self.expires.remove(&mut InExpires(cells), slot);
                 Due::Slot(slot)
@@ -547,20 +591,19 @@ impl ExpiryIndex for Buckets {
             }
         };
         if self.expires.is_empty() {
-            self.round = None;
+            self.rounds.stop();
         }
         due
     }
 
     fn clock_went_back(&mut self, now: Tick) {
         self.expires.clock_went_back(now);
+        self.rounds.clock_went_back(now);
     }
 
     fn next_due(&self) -> Option<Tick> {
-        match self.round {
-            Some(_) => Some(Tick(0)),
-            None => self.expires.next_due(),
-        }
+        let second = self.expires.next_due()?;
+        Some(self.rounds.next_due(second))
     }
 
     fn backlog(&self, now: Tick) -> usize {
@@ -658,7 +701,7 @@ mod tests {
         config.cycles.hz = 1;
         let mut index = Buckets::new(Tick(0), &config, 1);
         // The time of the second key is beyond it.
-        index.time_limit_ns = 2 * EXPIRE_NS - 1;
+        index.rounds.limit_ns = 2 * EXPIRE_NS - 1;
         host.set_now(Tick(0));
         let mut it = Illustration { host, index };
         // 00:00
@@ -744,6 +787,33 @@ mod tests {
             ring.timestamp_to_bucket_id(Tick(1_590_500_917_012)),
             1_590_500_917 % 60
         );
+    }
+
+    #[test]
+    fn shards_take_turns_at_the_second_part_alone() {
+        let start = Tick(1_000_000);
+        let mut host = Host::new(start);
+        let mut config = config(120, 1_000);
+        config.cycles.shards = 8;
+        let mut index = Buckets::new(start, &config, 1);
+        for number in 0..101 {
+            let ttl = if number == 100 { 60_000 } else { 100 };
+            let slot = host.add(number, 1, Some(Tick(start.0 + ttl)));
+            host.tell(slot);
+            index.insert(&mut host, slot);
+        }
+        // The bucket's second ends at 1,001,000; a turn comes every 800 ms.
+        let now = Tick(start.0 + 1_100);
+        host.set_now(now);
+        assert!(index.next_due().is_some_and(|due| due <= now));
+        let mut found = 0;
+        while let Due::Slot(slot) = index.pop_expired(&mut host, now, &mut Budget(1_000)) {
+            host.free(slot);
+            found += 1;
+        }
+        assert_eq!(found, 100);
+        assert_eq!(index.rounds.next, Tick(start.0 + 1_200));
+        assert_eq!(index.rounds.limit_ns, 25_000_000 / 8);
     }
 
     #[test]

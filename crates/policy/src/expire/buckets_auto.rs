@@ -37,7 +37,7 @@
 //! TTLs differ by orders of magnitude: a ring wide enough for the long ones has buckets too coarse for the
 //! short ones. A wheel of several levels is the answer to that.
 
-use super::buckets::{InExpires, InExpiresView, Ring, Round, go_round, high_half, set_high_half};
+use super::buckets::{InExpires, InExpiresView, Ring, Rounds, high_half, set_high_half};
 use super::sampled::{CyclesConfig, Sampled};
 use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 
@@ -103,9 +103,9 @@ pub struct BucketsAuto {
     /// Set in the places of entries of `ring`, clear in those of `old`, or the other way round.
     ring_bit: u32,
     expires: Sampled,
-    /// `None` between two activeExpirations, and in the second part of one.
-    round: Option<Round>,
-    seen: Seen,
+    rounds: Rounds,
+    /// Apart, since every index would be as large as the largest.
+    seen: Box<Seen>,
     /// Deadlines set since the ring was chosen: they pay for carrying the next one over.
     set_since: usize,
 }
@@ -126,6 +126,7 @@ impl BucketsAuto {
             .deadline(slot)
             .expect("an entry is filed with its deadline");
         // Farther ahead than one turn it would keep its bucket from several who die sooner.
+        self.rounds.clock_went_back(cells.now());
         let size = self.ring.num_buckets() as u64 * self.ring.base;
         let is_near = deadline.0.saturating_sub(cells.now().0) < size;
         let place = if is_near {
@@ -184,7 +185,7 @@ impl BucketsAuto {
             let old = core::mem::replace(&mut self.ring, ring);
             self.old = (old.len > 0).then_some(old);
             self.ring_bit ^= RING_BIT;
-            self.round = None;
+            self.rounds.stop();
             self.set_since = 0;
         }
     }
@@ -231,16 +232,17 @@ impl ExpiryIndex for BucketsAuto {
     const NAME: &'static str = "buckets-auto";
 
     fn new(now: Tick, config: &CyclesConfig, seed: u64) -> Self {
+        let expires = Sampled::new(now, &config.release_5(0), seed);
         BucketsAuto {
             ring: ring_of_size(NUM_BUCKETS_MIN, SIZE_START),
             old: None,
             ring_bit: 0,
-            expires: Sampled::new(now, &config.release_5(0), seed),
-            round: None,
-            seen: Seen {
+            rounds: Rounds::new(now, &expires),
+            expires,
+            seen: Box::new(Seen {
                 counts: [0; 49],
                 since: 0,
-            },
+            }),
             set_since: 0,
         }
     }
@@ -289,15 +291,18 @@ impl ExpiryIndex for BucketsAuto {
     }
 
     fn pop_expired(&mut self, cells: &mut impl Cells<u64>, now: Tick, budget: &mut Budget) -> Due {
-        if self.round.is_none() && self.expires.is_slow_due(now) {
+        if self.rounds.is_due(&self.expires, now) {
             self.choose();
-            self.round = Some(Round::new(&self.ring));
         }
         let mut due = self.carry_over(cells, now, budget);
         if due == Due::Nothing {
-            let limit_ns = self.expires.slow_limit_ns();
-            let Self { ring, expires, .. } = self;
-            due = go_round(&mut self.round, ring, expires, limit_ns, now, budget);
+            let Self {
+                ring,
+                expires,
+                rounds,
+                ..
+            } = self;
+            due = rounds.go(ring, expires, now, budget);
         }
         match due {
             Due::Slot(slot) => self.expires.remove(&mut InExpires(cells), slot),
@@ -305,7 +310,7 @@ impl ExpiryIndex for BucketsAuto {
             Due::Again => {}
         }
         if self.expires.is_empty() {
-            self.round = None;
+            self.rounds.stop();
             self.old = None;
             if self.ring.num_buckets() > NUM_BUCKETS_MIN {
                 let size = self.ring.num_buckets() as u64 * self.ring.base;
@@ -317,16 +322,15 @@ impl ExpiryIndex for BucketsAuto {
 
     fn clock_went_back(&mut self, now: Tick) {
         self.expires.clock_went_back(now);
+        self.rounds.clock_went_back(now);
     }
 
     fn next_due(&self) -> Option<Tick> {
-        if self.expires.is_empty() {
-            None
-        } else if self.round.is_some() || self.old.is_some() {
-            Some(Tick(0))
-        } else {
-            self.expires.next_due()
+        let second = self.expires.next_due()?;
+        if self.old.is_some() {
+            return Some(Tick(0));
         }
+        Some(self.rounds.next_due(second))
     }
 
     fn backlog(&self, now: Tick) -> usize {
@@ -339,7 +343,7 @@ impl ExpiryIndex for BucketsAuto {
 
     fn heap_bytes(&self) -> usize {
         let old = self.old.as_ref().map_or(0, Ring::heap_bytes);
-        self.expires.heap_bytes() + self.ring.heap_bytes() + old
+        self.expires.heap_bytes() + self.ring.heap_bytes() + old + size_of::<Seen>()
     }
 
     fn check(&self, cells: &impl Cells<u64>) {

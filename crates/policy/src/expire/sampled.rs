@@ -207,9 +207,18 @@ impl Sampled {
         }
     }
 
-    pub(super) fn slow_limit_ns(&self) -> u64 {
+    fn slow_limit_ns(&self) -> u64 {
         let percent = u64::from(25 + 2 * self.extra_effort());
         percent * 1_000_000_000 / u64::from(self.config.hz) / 100
+    }
+
+    /// The time and the pause of work that each of those that share the cycles does at every cycle's time.
+    pub(super) fn share_ns_and_pause_ms(&self) -> (u64, u64) {
+        let shards = u64::from(self.config.shards);
+        (
+            self.slow_limit_ns() / shards,
+            self.slow_interval_ms() / shards,
+        )
     }
 
     fn fast_limit_ns(&self) -> u64 {
