@@ -101,3 +101,46 @@ impl Waiting {
         into.append(&mut self.ready);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_written_key_is_told_once_until_it_is_asked_for() {
+        let mut waiting = Waiting::default();
+        assert!(!waiting.note(0, b"k", || 1), "nobody waits");
+        waiting.add(0, b"k", 7);
+        waiting.add(0, b"k", 7);
+        waiting.add(0, b"k", 8);
+        assert!(!waiting.note(1, b"k", || 1), "in another database");
+        assert!(waiting.note(0, b"k", || 2));
+        assert!(!waiting.note(0, b"k", || 3));
+        let mut ready = Ready::new();
+        waiting.take_ready(&mut ready);
+        assert_eq!(ready, [(2, (0, Box::from(*b"k")))]);
+        assert!(!waiting.has_ready());
+        assert!(waiting.note(0, b"k", || 4));
+    }
+
+    #[test]
+    fn a_queue_keeps_its_order_and_ends_with_its_last() {
+        let mut waiting = Waiting::default();
+        for waiter in [7, 8, 9] {
+            waiting.add(0, b"k", waiter);
+            waiting.add(3, b"j", waiter);
+        }
+        waiting.remove(0, b"k", 8);
+        waiting.remove(0, b"k", 8);
+        assert_eq!(
+            (waiting.at(0, b"k", 0), waiting.at(0, b"k", 1)),
+            (Some(7), Some(9))
+        );
+        assert_eq!(waiting.at(0, b"k", 2), None);
+        waiting.note_all([0, 1], || 1);
+        waiting.remove(0, b"k", 7);
+        waiting.remove(0, b"k", 9);
+        assert_eq!((waiting.len(), waiting.has_ready()), (1, false));
+        assert!(!waiting.is_empty());
+    }
+}

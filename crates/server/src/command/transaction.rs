@@ -2,7 +2,7 @@
 //!
 //! A transaction runs under the union of its commands' locks and those of the watched keys, so nothing
 //! comes between the look at the watched keys and its last command. What takes the keyspace's locks
-//! itself (INFO, CONFIG SET) lets go of them in between; see `Ctx::unlocked`.
+//! itself (INFO, CONFIG SET, CLIENT UNBLOCK) lets go of them in between; see `Ctx::unlocked`.
 
 use super::{Ctx, Keys, Spec, SpecIndex, flag, table};
 use crate::clients;
