@@ -72,6 +72,24 @@ impl<V> Keyed<V> {
         Some(self.values.entry(hash).or_insert_with(new))
     }
 
+    /// The value of a key that is kept.
+    #[inline]
+    pub fn get(&self, key: u64) -> Option<&V> {
+        self.values.get(&key_hash(key, self.seed))
+    }
+
+    /// Other values for the same keys.
+    pub fn map<W>(&self, other: impl Fn(&V) -> W) -> Keyed<W> {
+        let values = self.values.iter();
+        Keyed {
+            values: values.map(|(hash, value)| (*hash, other(value))).collect(),
+            wanted: self.wanted,
+            seed: self.seed,
+            first: self.first,
+            last: self.last,
+        }
+    }
+
     /// Leaves the wanted number of keys.
     pub fn shrink(&mut self) {
         if self.values.len() <= self.wanted {
@@ -130,6 +148,9 @@ mod tests {
         assert_eq!(keyed.last(), hashes[99]);
         assert_eq!(keyed.len(), 100);
         assert!(keyed.values().all(|count| *count == 2));
+        let halves = keyed.map(|count| count / 2);
+        let found = (0..10_000).filter(|key| halves.get(*key) == Some(&1));
+        assert_eq!(found.count(), 100);
         let estimate = keyed.len() as f64 / keyed.share();
         // The standard deviation is a tenth.
         assert!((5_000.0..20_000.0).contains(&estimate), "{estimate}");

@@ -1,4 +1,11 @@
 //! A spatial sample of a trace, taken in one pass, with what the estimate needs to know of the whole.
+//!
+//! Departure from SHARDS, which lets a hash of the key decide: objects are dealt out in the order of their
+//! first requests, and the chance of [`place`] takes a fair share of every stretch of them. Objects that
+//! are asked for together mostly come first together, a loop or a scan above all. So the sample has of
+//! each its share and not by luck a tenth more, and a curve falls where that of the whole does. Objects
+//! after the first million are chosen by their hash: whether one of them is new could not be told without
+//! remembering all.
 
 use super::estimate::{Replayed, Strata};
 use super::{Curve, Point};
@@ -7,10 +14,16 @@ use crate::{Columns, Configuration, Error, Interner, Interning, Rules, Unit};
 use policy::any::PolicySpec;
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
-use trace::{Keyed, Request};
+use trace::{Keyed, Random, Request};
 
 /// Objects whose requests are counted one by one; a sample of the keys beyond that.
 const COUNTED: usize = 1 << 21;
+/// Objects that are dealt out in the order in which they come.
+const DEALT: usize = 1 << 20;
+/// A place has so many bits, and as many as [`DIGIT_BITS`] are shuffled together.
+const PLACE_BITS: u32 = 32;
+/// See [`PLACE_BITS`].
+const DIGIT_BITS: u32 = 4;
 /// Below this many objects in the scaled cache neither its misses nor their spread mean much.
 const TRUSTED_OBJECTS: f64 = 32.0;
 /// The scaled cache must be this many times as large as the largest object.
@@ -42,16 +55,52 @@ impl Default for Sampling {
 struct Count {
     requests: u32,
     size: u32,
+    place: u32,
+}
+
+/// Where an object stands in a shuffled order of all, as a fraction of 2^32, given how many came first before
+/// it: any 2^n objects that follow each other from a multiple of that on are spread evenly, one in each
+/// 2^−n of the whole. So whatever share of the order is taken has that share of every stretch, and
+/// yet each object is as likely as any other, whatever periods there are.
+///
+/// The number's bits are reversed (van der Corput's sequence), and every digit is shuffled by a chance that
+/// hangs on the digits above it (Owen, "Randomly permuted (t,m,s)-nets and (t,s)-sequences", MCQMC 1994).
+fn place(number: u32, seed: u64) -> u32 {
+    let mask = (1u32 << DIGIT_BITS) - 1;
+    let mut place = 0;
+    let mut above = number;
+    for level in 0..PLACE_BITS / DIGIT_BITS {
+        let digit = (above & mask).reverse_bits() >> (u32::BITS - DIGIT_BITS);
+        above >>= DIGIT_BITS;
+        let node = u64::from(level) << u32::BITS | u64::from(above);
+        let shuffle = Random::of_key(seed, node).bits() as u32 & mask;
+        place = place << DIGIT_BITS | (digit ^ shuffle);
+    }
+    place
+}
+
+/// The place of an object that is not dealt out.
+#[inline]
+fn place_of_key(key: u64, seed: u64) -> u32 {
+    // Another seed than that by which objects are counted: what is sampled must not hang on it.
+    (Random::of_key(!seed, key).bits() >> u32::BITS) as u32
+}
+
+/// Whether a place is in a share of all.
+#[inline]
+fn is_below(place: u32, share: f64) -> bool {
+    f64::from(place) < share * 2f64.powi(PLACE_BITS as i32)
 }
 
 /// Takes requests and keeps those of the sample.
 pub struct Sampler {
     sampling: Sampling,
     share: f64,
-    kept: trace::Sample,
     keys: HashSet<u64>,
     requests: Vec<Request>,
     counts: Keyed<Count>,
+    /// The places of those that are dealt out, when there are others.
+    dealt: Option<Keyed<u32>>,
     total: u64,
     how: Interning,
     name: String,
@@ -81,10 +130,10 @@ impl Sampler {
         Sampler {
             sampling,
             share: 1.0,
-            kept: trace::Sample::of_share(1.0, sampling.seed),
             keys: HashSet::new(),
             requests: Vec::new(),
             counts: Keyed::new(COUNTED, 0, sampling.seed),
+            dealt: None,
             total: 0,
             how,
             name: name.into(),
@@ -97,11 +146,8 @@ impl Sampler {
     /// The sample would need more memory than is allowed.
     pub fn push(&mut self, request: &Request) -> Result<(), Error> {
         self.total += 1;
-        if let Some(count) = self.counts.entry(request.key, Count::default) {
-            count.requests = count.requests.saturating_add(1);
-            count.size = request.size.max(1);
-        }
-        if self.kept.has(request.key) {
+        let place = self.count(request);
+        if is_below(place, self.share) {
             if self.requests.len() == self.requests.capacity() {
                 self.check_memory()?;
             }
@@ -113,6 +159,39 @@ impl Sampler {
             }
         }
         Ok(())
+    }
+
+    /// Counts a request; returns its object's place.
+    fn count(&mut self, request: &Request) -> u32 {
+        let (number, seed) = (self.counts.len(), self.sampling.seed);
+        let count = self.counts.entry(request.key, || Count {
+            place: match number < DEALT {
+                true => place(number as u32, seed),
+                false => place_of_key(request.key, seed),
+            },
+            ..Count::default()
+        });
+        let mut counted = None;
+        if let Some(count) = count {
+            count.requests = count.requests.saturating_add(1);
+            count.size = request.size.max(1);
+            counted = Some(count.place);
+        }
+        // Long before the first of them is no longer counted.
+        if self.dealt.is_none() && self.counts.len() > DEALT {
+            let dealt = self.counts.map(|count| count.place);
+            self.dealt = Some(dealt);
+        }
+        counted.unwrap_or_else(|| self.place_of(request.key))
+    }
+
+    /// The place of an object that was counted once.
+    fn place_of(&self, key: u64) -> u32 {
+        let dealt = match &self.dealt {
+            Some(dealt) => dealt.get(key).copied(),
+            None => self.counts.get(key).map(|count| count.place),
+        };
+        dealt.unwrap_or_else(|| place_of_key(key, self.sampling.seed))
     }
 
     /// Whether the requests of the sample may take twice as much.
@@ -132,10 +211,10 @@ impl Sampler {
 
     fn keep(&mut self, share: f64) {
         self.share = share;
-        let kept = trace::Sample::of_share(share, self.sampling.seed);
-        self.kept = kept;
-        self.keys.retain(|key| kept.has(*key));
-        self.requests.retain(|request| kept.has(request.key));
+        let mut keys = std::mem::take(&mut self.keys);
+        keys.retain(|key| is_below(self.place_of(*key), share));
+        self.requests.retain(|request| keys.contains(&request.key));
+        self.keys = keys;
     }
 
     /// The sample.
@@ -161,8 +240,7 @@ impl Sampler {
         }
         let columns = interner.finish()?;
         Ok(Sample {
-            // Not the rate asked for: a loop or a scan is in the cache or not, and which of them is
-            // decided by how many of its objects came into the sample.
+            // What came into the sample, not the rate asked for: it decides whether a loop fits the cache.
             share: (columns.objects() as f64 / objects).min(1.0),
             columns,
             strata,
@@ -293,6 +371,37 @@ impl Sample {
         Curve {
             points,
             is_exact: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stretch_of_objects_has_its_share_of_the_sample() {
+        for seed in 1..=3 {
+            let places: Vec<u32> = (0..1 << 16).map(|number| place(number, seed)).collect();
+            for length in [64, 1024, 5000] {
+                for stretch in places.chunks_exact(length) {
+                    let kept = stretch.iter().filter(|p| is_below(**p, 0.05)).count() as f64;
+                    let wanted = length as f64 * 0.05;
+                    // At most one off in each power of two that the stretch consists of; chance alone would
+                    // be 15 off in 5,000 in one of three.
+                    assert!((kept - wanted).abs() < 8.0, "{kept} of {length}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_object_is_likelier_than_another() {
+        for number in [0, 1, 2, 63, 64, 4096, u32::MAX] {
+            let chosen = (0..4000).filter(|seed| is_below(place(number, *seed), 0.25));
+            let chosen = chosen.count() as f64;
+            // Five standard deviations of a binomial.
+            assert!((chosen - 1000.0).abs() < 137.0, "{number}: {chosen}");
         }
     }
 }

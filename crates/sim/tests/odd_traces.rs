@@ -1,0 +1,221 @@
+//! Traces that lack something, or are odd: what cannot be said is left out and named, and the rest stands.
+
+use policy::any::PolicySpec;
+use serde_json::Value;
+use sim::analyze::{Analysis, Analyzer};
+use sim::curve::{Curve, Sampler, Sampling, spread};
+use sim::{Interning, Rules, Unit};
+use std::sync::atomic::AtomicU64;
+use trace::{Op, Random, Request, Zipf};
+
+const YEAR_MS: u64 = 365 * 86_400_000;
+
+fn analyze(requests: &[Request]) -> Analysis {
+    let mut analyzer = Analyzer::new(1000);
+    requests.iter().for_each(|request| analyzer.push(request));
+    analyzer.finish().expect("it has requests")
+}
+
+/// Curves of a few policies by objects and by bytes, from a sample of at most 300 objects.
+fn curves(requests: &[Request]) -> Vec<Curve> {
+    let sampling = Sampling {
+        objects: 300,
+        ..Sampling::default()
+    };
+    let mut sampler = Sampler::new("odd", Interning::default(), sampling);
+    for request in requests {
+        sampler.push(request).expect("there is memory");
+    }
+    let sample = sampler.finish().expect("it has requests");
+    let policies = ["lru", "sieve", "s3fifo"].map(|name| name.parse::<PolicySpec>());
+    let policies = policies.map(|spec| spec.expect("a policy's name"));
+    let mut curves = Vec::new();
+    for unit in [Unit::Objects, Unit::Bytes] {
+        let rules = Rules {
+            unit,
+            ..Rules::default()
+        };
+        let sizes = spread(sample.footprint(unit), 0.01, 5);
+        let done = AtomicU64::new(0);
+        curves.extend(
+            sample
+                .curves(&rules, &policies, &sizes, 1, &done)
+                .expect("it runs"),
+        );
+    }
+    curves
+}
+
+/// Whatever is told is a number, and ratios are ratios.
+fn check(requests: &[Request]) -> (Analysis, Vec<Curve>) {
+    let told = analyze(requests);
+    assert_eq!(told.requests, requests.len() as u64);
+    let text = told.to_text();
+    assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    let page = told.to_page("odd").to_html();
+    assert!(page.ends_with("</html>\n") && !page.contains("NaN"));
+    for window in &told.over_time.windows {
+        let state = window.state;
+        let all = [state.total_objects, state.live_objects, state.live_bytes];
+        assert!(all.iter().all(|v| v.is_finite() && *v >= 0.0), "{state:?}");
+    }
+    let curves = curves(requests);
+    for point in curves.iter().flat_map(|curve| &curve.points) {
+        assert!(point.capacity > 0);
+        for ratio in [point.low, point.miss_ratio, point.high] {
+            assert!((0.0..=1.0).contains(&ratio), "{point:?}");
+        }
+        assert!(point.low <= point.miss_ratio && point.miss_ratio <= point.high);
+    }
+    (told, curves)
+}
+
+/// A workload with all that a trace can tell.
+fn full() -> Vec<Request> {
+    let zipf = Zipf::new(3000, 0.9, 2).take(20_000).enumerate();
+    let request = |(n, key): (usize, u64)| {
+        let value_size = 50 + Random::of_key(1, key).below(400) as u32;
+        Request {
+            time_ms: 5_000 + n as u64 * 50,
+            key,
+            ttl_ms: 30_000 * (1 + key % 2),
+            size: value_size + 16,
+            key_size: 16,
+            value_size,
+            op: if n % 5 == 0 { Op::Set } else { Op::Get },
+            ..Request::default()
+        }
+    };
+    zipf.map(request).collect()
+}
+
+fn without(change: impl Fn(&mut Request)) -> Vec<Request> {
+    let mut requests = full();
+    requests.iter_mut().for_each(change);
+    requests
+}
+
+#[test]
+fn each_thing_that_a_trace_lacks_is_named_and_nothing_else_is_lost() {
+    let whole = serde_json::to_value(check(&full()).0).expect("numbers and texts");
+    assert_eq!(whole["missing"], Value::Array(Vec::new()));
+    type Change = fn(&mut Request);
+    let cases: [(&str, Change, &[&str]); 4] = [
+        ("time", |r| r.time_ms = 0, &["/span_ms", "/reuse/age_ms"]),
+        (
+            "sizes",
+            |r| (r.size, r.key_size, r.value_size) = (1, 0, 0),
+            &["/sizes", "/relations/size_popularity"],
+        ),
+        ("TTLs", |r| r.ttl_ms = 0, &["/ttls", "/relations/size_ttl"]),
+        ("operations", |r| r.op = Op::Get, &["/operations"]),
+    ];
+    for (name, change, left_out) in cases {
+        let (told, _) = check(&without(change));
+        let [missing] = &told.missing[..] else {
+            panic!("{name}: {:?}", told.missing);
+        };
+        assert!(missing.starts_with(name), "{missing}");
+        assert!(told.to_text().contains(missing));
+        let told = serde_json::to_value(told).expect("numbers and texts");
+        for pointer in left_out {
+            assert_eq!(
+                told.pointer(pointer),
+                Some(&Value::Null),
+                "{name}: {pointer}"
+            );
+            assert_ne!(whole.pointer(pointer), Some(&Value::Null), "{pointer}");
+        }
+        for kept in ["/requests", "/objects", "/popularity", "/one_hit_wonders"] {
+            assert_eq!(told.pointer(kept), whole.pointer(kept), "{name}: {kept}");
+        }
+    }
+    let bare = without(|r| {
+        *r = Request {
+            key: r.key,
+            ..Request::default()
+        }
+    });
+    assert_eq!(check(&bare).0.missing.len(), 4);
+}
+
+#[test]
+fn one_object_alone() {
+    for count in [1, 2, 1000] {
+        let (told, curves) = check(&vec![Request::new(7, 1, 100); count]);
+        assert_eq!((told.objects, told.footprint_bytes), (1.0, 100.0));
+        for curve in &curves {
+            let last = curve.points[curve.points.len() - 1];
+            assert_eq!(last.miss_ratio, 1.0 / count as f64);
+        }
+    }
+}
+
+#[test]
+fn all_distinct() {
+    let requests: Vec<Request> = (0..20_000).map(|n| Request::new(n, n, 10)).collect();
+    let (told, curves) = check(&requests);
+    assert_eq!(told.one_hit_wonders.whole, 1.0);
+    assert!(told.reuse.gap_requests.is_none());
+    assert!((told.objects / 20_000.0 - 1.0).abs() < 0.2);
+    for point in curves.iter().flat_map(|curve| &curve.points) {
+        assert_eq!((point.miss_ratio, point.low), (1.0, 1.0));
+    }
+}
+
+#[test]
+fn jumps_of_years_there_and_back() {
+    let mut requests = full();
+    for (n, request) in requests.iter_mut().enumerate() {
+        // Eighty years ahead for a while, back again, and on to the end of time.
+        match n {
+            8_000..9_000 => request.time_ms += 80 * YEAR_MS,
+            19_999 => request.time_ms = u64::MAX,
+            _ => {}
+        }
+    }
+    let (told, _) = check(&requests);
+    assert_eq!(
+        (told.time_faults.jumps, told.time_faults.backwards),
+        (2, 10_999)
+    );
+    assert!(told.over_time.windows.len() <= 512);
+    assert!(told.time_faults.skipped_ms > 80 * YEAR_MS);
+}
+
+#[test]
+fn sizes_of_nothing_and_of_four_gigabytes() {
+    let mut requests = full();
+    for request in &mut requests {
+        request.size = match request.key % 3 {
+            0 => 0,
+            1 => u32::MAX,
+            _ => request.size,
+        };
+    }
+    let (told, curves) = check(&requests);
+    let sizes = told
+        .sizes
+        .expect("it has sizes")
+        .by_object
+        .expect("it has objects");
+    assert_eq!((sizes.min, sizes.max), (0, u64::from(u32::MAX)));
+    assert!(told.footprint_bytes > 1e12);
+    let by_bytes = &curves[curves.len() - 1];
+    let whole = by_bytes.points[by_bytes.points.len() - 1];
+    assert!(whole.capacity > 1 << 40 && whole.byte_miss_ratio.is_some_and(|r| r < 0.5));
+    let nothing = without(|r| r.size = 0);
+    assert_eq!(check(&nothing).0.footprint_bytes, 0.0);
+}
+
+#[test]
+fn names_of_any_text_stay_text() {
+    let told = analyze(&full());
+    let name = "\"'><script>alert(1)</script>\n&amp;\u{0}\u{FFFD}.csv";
+    let page = told.to_page(name).to_html();
+    assert_eq!(page.matches("<script").count(), 1);
+    assert!(page.contains(
+        "&quot;&#39;&gt;&lt;script&gt;alert(1)&lt;/script&gt;\n&amp;amp;\u{FFFD}\u{FFFD}.csv"
+    ));
+    assert!(!page.contains('\0'));
+}
