@@ -8,9 +8,9 @@
 //! than two pages, and there is no directory to double. The sum for a member of 14 and a value of 3 bytes:
 //!
 //! ```text
-//! 17   member and value                2    their lengths
+//! 17   member and value                1    their lengths
 //! 3    tag and place in the page       0.3  the page's header
-//! 0.7  the page's handle               2.3  what the allocator rounds up, and room to grow
+//! 0.7  the page's handle               3.6  what the allocator rounds up, and room to grow
 //! ```
 //!
 //! An element is named by a [`Slot`]: page number · 256 + index in the page. It keeps it until the page is
@@ -190,7 +190,7 @@ impl Elements {
         let index = page.find(tag_of(hash), |index| {
             let body = self.body(page, index);
             let parts = Parts::of(body, 0, self.kind.tail);
-            &body[parts.member_at..parts.member_end] == member
+            &body[parts.member_at..parts.tail_at] == member
         })?;
         Some(slot_of(number, index))
     }
@@ -215,14 +215,14 @@ impl Elements {
     /// A live element's member, and its value or the bytes of its score.
     pub fn element(&self, slot: Slot) -> (&[u8], &[u8]) {
         let (body, parts) = self.parts(slot);
-        let member = &body[parts.member_at..parts.member_end];
+        let member = &body[parts.member_at..parts.tail_at];
         (member, &body[parts.tail_at..parts.end])
     }
 
     /// A live element's member.
     pub fn member(&self, slot: Slot) -> &[u8] {
         let (body, parts) = self.parts(slot);
-        &body[parts.member_at..parts.member_end]
+        &body[parts.member_at..parts.tail_at]
     }
 
     /// A live element's value, or the bytes of its score.
@@ -350,9 +350,9 @@ impl Elements {
             self.pages.at_mut(number).payload_mut(index)[range].copy_from_slice(value);
             return;
         }
-        let mut payload = Vec::with_capacity(start + parts.member_end + value.len() + 10);
+        let mut payload = Vec::with_capacity(start + parts.tail_at + value.len() + 10);
         payload.extend_from_slice(&page.payload(index)[..start]);
-        let member = &body[parts.member_at..parts.member_end];
+        let member = &body[parts.member_at..parts.tail_at];
         write_element(&mut payload, member, value, self.kind.tail);
         self.let_go(slot);
         let mut flags = flags & HAS_DEADLINE;

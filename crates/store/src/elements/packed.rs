@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! plain:       element …
-//!              element   length │ member │ tail
-//!              tail      nothing (sets, lists), length │ value (hashes), 8 bytes of score (sorted sets)
+//!              element   length │ member │ score 0|8 (sorted sets)
 //!              length    7 bits a byte, the lowest first; the top bit says that more follow
+//! of a hash:   element   lengths 1 │ length │ length │ member │ value
+//!              lengths   value 4 │ member 4; 15: a length of its own follows, the member's first
 //! with TTLs:   flags 1 │ the key's own deadline 0|6 │ element …
 //!              flags     1: the key has a deadline of its own
 //!              element   deadline 6 │ as above; a deadline of 0: it has none
@@ -18,6 +19,8 @@ use policy::{Budget, Tick};
 
 /// Bytes of a deadline.
 const DEADLINE: usize = 6;
+/// Four bits of a length that say: it stands by itself.
+const LONG: usize = 15;
 /// The flag that says: the key's own deadline follows.
 const HAS_OWN: u8 = 1;
 
@@ -36,7 +39,7 @@ pub(crate) enum Tail {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts {
     pub member_at: usize,
-    pub member_end: usize,
+    /// The member's end, too.
     pub tail_at: usize,
     pub end: usize,
 }
@@ -45,32 +48,57 @@ impl Parts {
     /// Those of the element that begins at a byte, behind its deadline.
     #[inline(always)]
     pub fn of(bytes: &[u8], at: usize, tail: Tail) -> Parts {
-        let (len, member_at) = read_length(bytes, at);
-        let member_end = member_at + len;
-        let (tail_at, end) = match tail {
-            Tail::Nothing => (member_end, member_end),
-            Tail::Score => (member_end, member_end + 8),
+        let (member_len, tail_len, member_at) = match tail {
             Tail::Value => {
-                let (len, at) = read_length(bytes, member_end);
-                (at, at + len)
+                let (mut member, mut value) = (bytes[at] as usize >> 4, bytes[at] as usize & 15);
+                let mut at = at + 1;
+                if member == LONG {
+                    (member, at) = read_length(bytes, at);
+                }
+                if value == LONG {
+                    (value, at) = read_length(bytes, at);
+                }
+                (member, value, at)
+            }
+            Tail::Nothing | Tail::Score => {
+                let (len, at) = read_length(bytes, at);
+                (len, if tail == Tail::Score { 8 } else { 0 }, at)
             }
         };
         Parts {
             member_at,
-            member_end,
-            tail_at,
-            end,
+            tail_at: member_at + member_len,
+            end: member_at + member_len + tail_len,
         }
     }
 }
 
+/// Bytes of an element without a deadline.
+fn element_bytes(member: &[u8], value: &[u8], tail: Tail) -> usize {
+    let lengths = match tail {
+        Tail::Value => {
+            let own = |len: usize| if len < LONG { 0 } else { length_bytes(len) };
+            1 + own(member.len()) + own(value.len())
+        }
+        Tail::Nothing | Tail::Score => length_bytes(member.len()),
+    };
+    lengths + member.len() + value.len()
+}
+
 /// Writes an element without a deadline behind others.
 pub(super) fn write_element(bytes: &mut Vec<u8>, member: &[u8], value: &[u8], tail: Tail) {
-    write_length(bytes, member.len());
-    bytes.extend_from_slice(member);
     if tail == Tail::Value {
-        write_length(bytes, value.len());
+        let short = |len: usize| len.min(LONG) as u8;
+        bytes.push(short(member.len()) << 4 | short(value.len()));
+        for len in [member.len(), value.len()] {
+            if len >= LONG {
+                write_length(bytes, len);
+            }
+        }
+    } else {
+        write_length(bytes, member.len());
     }
+    bytes.extend_from_slice(member);
     bytes.extend_from_slice(value);
 }
 
@@ -228,7 +256,7 @@ impl Packed {
             at,
             end: parts.end,
             deadline,
-            member: &self.bytes[parts.member_at..parts.member_end],
+            member: &self.bytes[parts.member_at..parts.tail_at],
             tail: &self.bytes[parts.tail_at..parts.end],
         })
     }
@@ -275,13 +303,8 @@ impl Packed {
     /// Puts an element before the one at a byte, or at the end, which is [`Packed::end`].
     pub fn insert(&mut self, at: usize, member: &[u8], tail: &[u8]) {
         debug_assert!(at >= self.start() && at <= self.bytes.len());
-        let mut room = length_bytes(member.len()) + member.len() + tail.len();
-        room += if self.has_deadlines { DEADLINE } else { 0 };
-        room += if self.tail == Tail::Value {
-            length_bytes(tail.len())
-        } else {
-            0
-        };
+        let deadline = if self.has_deadlines { DEADLINE } else { 0 };
+        let room = deadline + element_bytes(member, tail, self.tail);
         let old_len = self.bytes.len();
         self.bytes.reserve(room);
         if self.has_deadlines {
@@ -310,11 +333,9 @@ impl Packed {
             self.bytes[end - old_len..end].copy_from_slice(tail);
             return;
         }
-        debug_assert!(self.tail == Tail::Value, "a score has one length");
-        let start = end - old_len - length_bytes(old_len);
-        let mut bytes = Vec::with_capacity(length_bytes(tail.len()) + tail.len());
-        write_length(&mut bytes, tail.len());
-        bytes.extend_from_slice(tail);
+        let start = at + if self.has_deadlines { DEADLINE } else { 0 };
+        let mut bytes = Vec::with_capacity(element.member.len() + tail.len() + 11);
+        write_element(&mut bytes, element.member, tail, self.tail);
         self.bytes.splice(start..end, bytes);
     }
 
