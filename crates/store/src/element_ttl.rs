@@ -16,6 +16,9 @@ use policy::expire::any::AnyExpiry;
 use policy::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
 use std::collections::HashSet;
 
+/// Elements that may be looked at to see whether any lives.
+const LOOK_MAX: usize = 4096;
+
 /// What goes along with elements, in a structure of its own: the order of a sorted set. `()` where there
 /// is nothing.
 pub(crate) trait Follower {
@@ -280,15 +283,16 @@ impl Members {
             let elements = &mut self.elements;
             times.index.remove(&mut TimeCells { elements, now }, slot);
         }
-        self.take_out(slot, now, follower);
+        self.take_out(slot, follower);
+        self.elements.merge();
+        self.tell_moves(now, None, follower);
+        self.settle();
     }
 
     /// Removes an element that its index does not hold any more.
-    fn take_out(&mut self, slot: Slot, now: Tick, follower: &mut impl Follower) {
+    fn take_out(&mut self, slot: Slot, follower: &mut impl Follower) {
         follower.leaves(&self.elements, slot);
         self.elements.remove(slot);
-        self.tell_moves(now, None, follower);
-        self.settle();
     }
 
     /// Has moved what is to move; where the one went that nobody knows yet.
@@ -317,9 +321,10 @@ impl Members {
         known
     }
 
-    /// Gives the index back when no element has a deadline.
+    /// Gives the index back when no element has a deadline, and nothing is to be tidied up.
     fn settle(&mut self) {
-        if self.times.is_some() && self.elements.deadline_count() == 0 {
+        let is_idle = self.elements.deadline_count() == 0 && !self.elements.is_sparse();
+        if self.times.is_some() && is_idle {
             self.times = None;
         }
     }
@@ -349,12 +354,13 @@ impl Members {
     /// The key's own deadline and what the index wants next, when elements have deadlines.
     pub fn deadlines(&self) -> Option<Deadlines> {
         let times = self.times.as_deref()?;
-        // The index tells the first instant after a deadline; one that never calls has its elements
-        // removed when they are met, and the whole when all are dead.
-        let nearest = times
-            .index
-            .next_due()
-            .map_or(times.latest, |due| Tick(due.0.saturating_sub(1)));
+        // The index tells the first instant after a deadline, or when it wants to work for another
+        // reason. Whatever it wants: when all are dead, the key is to be seen no more.
+        let due = match times.index.next_due() {
+            _ if self.elements.is_sparse() => Tick(0),
+            due => due.unwrap_or(Tick::MAX),
+        };
+        let nearest = Tick(due.0.saturating_sub(1)).min(times.latest);
         Some(Deadlines {
             own: times.own,
             nearest: Some(nearest),
@@ -393,11 +399,34 @@ impl Members {
             match times.index.pop_expired(cells, now, budget) {
                 Due::Slot(slot) => {
                     expired(self.elements.deadline(slot).expect("it expired"), 1);
-                    self.take_out(slot, now, follower);
+                    self.take_out(slot, follower);
                 }
-                Due::Again | Due::Nothing => return,
+                Due::Again => return self.give_up_dead(now, expired),
+                Due::Nothing => return self.tidy(now, budget, follower),
             }
         }
+    }
+
+    /// Merges pages when those that died have left them sparse. While many die it is not done: what is
+    /// moved may be the next to go.
+    fn tidy(&mut self, now: Tick, budget: &mut Budget, follower: &mut impl Follower) {
+        while self.elements.is_sparse() && budget.spend() {
+            self.elements.merge();
+            self.tell_moves(now, None, follower);
+        }
+        self.settle();
+    }
+
+    /// Gives all up when none of a few lives: the latest deadline ever given may be that of one that is
+    /// gone, and a key of which nothing lives is not to be seen until all are taken out.
+    fn give_up_dead(&mut self, now: Tick, expired: Expired<'_>) {
+        if self.elements.len() > LOOK_MAX || self.live(now).next().is_some() {
+            return;
+        }
+        for slot in self.elements.iter() {
+            expired(self.elements.deadline(slot).expect("it is dead"), 1);
+        }
+        self.is_void = true;
     }
 
     /// Another one with the same elements and deadlines, but for the key's own.
@@ -433,8 +462,8 @@ impl Members {
         self.elements.check();
         let index_len = self.times.as_ref().map_or(0, |times| times.index.len());
         assert_eq!(index_len, self.elements.deadline_count());
-        assert_eq!(self.times.is_some(), index_len > 0);
-        if let Some(times) = &self.times {
+        assert!(index_len == 0 || self.times.is_some());
+        if let Some(times) = self.times.as_ref().filter(|_| index_len > 0) {
             let latest = self
                 .elements
                 .iter()

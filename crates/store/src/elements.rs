@@ -449,7 +449,7 @@ impl Elements {
         Some((slot_of(from, index), slot))
     }
 
-    /// Removes an element. Others may be about to move.
+    /// Removes an element, and nothing else: [`Elements::is_sparse`] tells whether pages are to be merged.
     pub fn remove(&mut self, slot: Slot) {
         debug_assert!(self.carry.is_none(), "moves are taken at once");
         self.let_go(slot);
@@ -457,27 +457,39 @@ impl Elements {
         let (number, index) = split_slot(slot);
         self.change_page(number, |page| page.remove(index));
         self.len -= 1;
-        let count = self.pages.len();
-        if count > 1 && self.len < count * LOAD_MIN {
-            self.merge();
-        }
     }
 
-    /// Has the elements of the last page go to the one from which it was split, if they fit there.
-    fn merge(&mut self) {
+    /// The last page and the one from which it was split.
+    fn last_two(&self) -> (usize, usize) {
         let last = self.pages.len() - 1;
-        let to = last - (last + 1).next_power_of_two() / 2;
+        (last, last - (last + 1).next_power_of_two() / 2)
+    }
+
+    /// Whether there are more pages than there should be, and the last one fits where it came from.
+    pub fn is_sparse(&self) -> bool {
+        let count = self.pages.len();
+        if count <= 1 || self.len >= count * LOAD_MIN {
+            return false;
+        }
+        let (last, to) = self.last_two();
         let (page, other) = (self.pages.at(last), self.pages.at(to));
-        let bytes = page.live_bytes() + other.live_bytes();
-        if page.live() + other.live() > page::INDEX_MAX || bytes > page::MERGED_MAX {
+        page.live() + other.live() <= page::INDEX_MAX
+            && page.live_bytes() + other.live_bytes() <= page::MERGED_MAX
+    }
+
+    /// Has the elements of the last page go where they came from, if [`Elements::is_sparse`].
+    pub fn merge(&mut self) {
+        debug_assert!(self.carry.is_none(), "moves are taken at once");
+        if !self.is_sparse() {
             return;
         }
+        let (from, to) = self.last_two();
+        let page = self.pages.at(from);
         let goes: Vec<u8> = (0..page.indexes())
             .rev()
             .filter(|index| page.tag(*index) != 0)
             .map(|index| index as u8)
             .collect();
-        let from = last;
         self.carry = Some(Carry { from, to, goes });
     }
 

@@ -104,6 +104,7 @@ impl Pair {
         assert_eq!(found, entry.map(|entry| entry.slot));
         if let Some(slot) = found {
             self.elements.remove(slot);
+            self.elements.merge();
             self.follow();
         }
     }
@@ -178,6 +179,7 @@ proptest! {
         for member in keys {
             let slot = pair.elements.find(&member).expect("it is there");
             pair.elements.remove(slot);
+            pair.elements.merge();
             pair.plain.remove(&member);
             pair.follow();
         }
