@@ -145,6 +145,11 @@ impl Members {
         self.is_void || self.elements.len() == 0
     }
 
+    /// Gives all up at once: nothing may be asked of them any more, and the background takes them apart.
+    pub fn give_up(&mut self) {
+        self.is_void = true;
+    }
+
     /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         let times = self

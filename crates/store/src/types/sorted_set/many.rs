@@ -192,8 +192,13 @@ impl Many {
         live.into_iter().for_each(&mut tell);
     }
 
-    /// Removes the live members of these ranks; how many they were.
+    /// Removes the live members of these ranks; how many they were. All at once cost nothing here.
     pub fn remove_ranks(&mut self, ranks: Range<usize>, now: Tick) -> usize {
+        let len = self.order.len();
+        if ranks.start == 0 && ranks.end >= len && !self.members.may_hold_dead(now) {
+            self.members.give_up();
+            return len;
+        }
         let (mut place, mut removed) = (self.place_of(ranks.start, now), 0);
         while removed < ranks.len() {
             // Others may move to other slots with each removal, but not in the order.
