@@ -124,7 +124,7 @@ impl Segcache<Stored> {
     }
 
     /// Changes a value that is a number: in place, once it has been changed before. `change` tells the new
-    /// one, and may be asked more than once.
+    /// one; it may be asked more than once, and is short: writers of the key's chain wait for it.
     ///
     /// # Errors
     /// See [`Unchanged`].

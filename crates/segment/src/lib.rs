@@ -37,7 +37,7 @@
 //!   there are 32 segments, it does not come to that: one segment is kept free, and each set does a part of the
 //!   work, in proportion to its bytes. [`Segcache::maintain`] takes a budget of objects.
 //! - A segment's memory is taken from the system when it is first used, by one call that writes a megabyte of
-//!   zeros (some 0.2 ms); nothing is ever given back.
+//!   zeros; nothing is ever given back.
 //!
 //! # What the caller owes
 //! The time, in each call. A [`Writer`] for each writing thread, and [`Segcache::maintain`] now and then on each,
