@@ -163,21 +163,25 @@ impl<'a> View<'a> {
         keys: &[Key<'_>],
         read: impl FnOnce(&[Option<&Set>], &Scene<'_>) -> R,
     ) -> Result<R, WrongType> {
-        // What is dead goes first: afterwards nothing moves.
-        let found: Vec<_> = keys.iter().map(|key| self.live(key)).collect();
-        let mut unpacked = Vec::new();
-        for (key, slot) in keys.iter().zip(&found) {
-            let value = slot.and_then(|slot| Some(self.peek_db(key)?.value(slot)));
-            unpacked.push(match value {
+        // What is dead goes first, which may move an entry: they are found when nothing moves any more.
+        for key in keys {
+            self.live(key);
+        }
+        let value_of = |key: &Key<'_>| {
+            let db = self.peek_db(key)?;
+            Some(db.value(db.find(key.hash, key.bytes)?))
+        };
+        let mut unpacked = Vec::with_capacity(keys.len());
+        for key in keys {
+            unpacked.push(match value_of(key) {
                 Some(value) if kind_of(&value) != Set::KIND => return Err(WrongType),
                 Some(Value::Inline(tag, bytes)) => Some(Set::unpack(tag, bytes.to_vec())),
                 _ => None,
             });
         }
         let mut sets = Vec::with_capacity(keys.len());
-        for ((key, slot), own) in keys.iter().zip(&found).zip(&unpacked) {
-            let value = slot.and_then(|slot| Some(self.peek_db(key)?.value(slot)));
-            sets.push(match value {
+        for (key, own) in keys.iter().zip(&unpacked) {
+            sets.push(match value_of(key) {
                 Some(Value::Outside(object)) => Set::of(object),
                 _ => own.as_ref(),
             });
