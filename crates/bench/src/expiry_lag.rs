@@ -13,7 +13,8 @@
 //! on the same CPUs meanwhile woke too late.
 
 mod cell;
-mod lateness;
+pub(crate) mod lateness;
+pub(crate) mod probes;
 
 use crate::arguments;
 use crate::contestant::{Contest, Settings};

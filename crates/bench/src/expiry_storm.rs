@@ -11,14 +11,13 @@ use crate::clock;
 use crate::contestant::{Contest, Server, Settings};
 use crate::error::{Error, Result};
 use crate::keys::{self, Template};
-use crate::latency::{Latencies, Percentiles};
+use crate::latency::Percentiles;
 use crate::noise::Noise;
+use crate::open_loop;
 use crate::process;
 use crate::table::{Table, mib, number, span};
 use serde::Serialize;
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use trace::Random;
 
@@ -232,42 +231,13 @@ impl ExpiryStorm {
         Ok((sights, cpu_after.saturating_sub(cpu_before)))
     }
 
-    /// Sends GETs on schedule until told to end, whether or not earlier ones were answered: one
-    /// thread sends and another receives. Latency counts from the instant of sending.
+    /// Sends GETs of persistent keys on schedule until told to end.
     fn get(&self, server: &Server, until: Instant, is_over: &AtomicBool) -> Result<Percentiles> {
-        let mut client = server.client()?;
-        let mut stream = client.sender()?;
         let template = Template::new(&[b"GET", b"{key}"]);
-        let (sent, instants) = mpsc::channel();
-        let mut latencies = Latencies::new();
-        std::thread::scope(|scope| {
-            let sending = scope.spawn(move || {
-                let mut random = Random::new(1);
-                let pause = Duration::from_nanos(1_000_000_000 / self.rate);
-                let mut due = Instant::now() + pause;
-                let mut request = Vec::new();
-                while due < until && !is_over.load(Ordering::Relaxed) {
-                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
-                    request.clear();
-                    template.encode(&mut request, random.below(self.others), 0);
-                    // The receiver has gone when it met an error, which it reports.
-                    if sent.send(Instant::now()).is_err() {
-                        break;
-                    }
-                    stream
-                        .write_all(&request)
-                        .map_err(Error::system("cannot send"))?;
-                    due += pause;
-                }
-                Ok::<_, Error>(())
-            });
-            for instant in instants {
-                client.receive()?;
-                latencies.record(instant.elapsed());
-            }
-            sending.join().expect("the sender does not panic")
-        })?;
-        Ok(latencies.percentiles())
+        let mut random = Random::new(1);
+        open_loop::requests(server, self.rate, until, is_over, |request| {
+            template.encode(request, random.below(self.others), 0);
+        })
     }
 
     fn report(&self, rows: &[Row]) -> Result<()> {

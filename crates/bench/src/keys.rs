@@ -1,4 +1,4 @@
-//! Requests over numbered keys of 16 bytes, encoded once and patched with the key's number.
+//! Requests over numbered keys of 16 bytes, or elements of 14, encoded once and patched with the number.
 
 use crate::contestant::Server;
 use crate::error::{Error, Result};
@@ -6,15 +6,19 @@ use crate::load::{Driver, Load, Next, Shape};
 use std::time::{Duration, Instant};
 use trace::Random;
 
-/// `key:` and twelve digits.
-const DIGITS: usize = 12;
+/// What a numbered argument looks like: `key:` and twelve digits, `elem:` and nine.
+const NUMBERED: [(&[u8], &[u8]); 2] = [
+    (b"{key}", b"key:############"),
+    (b"{element}", b"elem:#########"),
+];
 
 /// One kind of request.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
-    before_key: Vec<u8>,
-    after_key: Vec<u8>,
-    /// Where in `after_key` a number of as many digits is to be put.
+    encoded: Vec<u8>,
+    /// Where the number of key or element is to be put.
+    key: Number,
+    /// Where a number of the request's own is to be put.
     number: Option<Number>,
 }
 
@@ -25,26 +29,31 @@ struct Number {
 }
 
 impl Template {
-    /// A command whose argument `{key}` is a numbered key. An argument of zeros only is a number
+    /// A command whose argument `{key}` or `{element}` is numbered. An argument of zeros only is a number
     /// to be patched, of so many digits: servers refuse zeros in front of it.
     pub(crate) fn new(args: &[&[u8]]) -> Template {
-        let mut encoded = Vec::new();
-        let key = format!("key:{}", "#".repeat(DIGITS));
-        let is_number = |arg: &[u8]| arg.len() > 1 && arg.iter().all(|&byte| byte == b'0');
-        let filled = args
-            .iter()
-            .map(|&arg| if arg == b"{key}" { key.as_bytes() } else { arg });
+        let filled = args.iter().map(|&arg| {
+            let numbered = NUMBERED.iter().find(|(name, _)| *name == arg);
+            numbered.map_or(arg, |(_, shape)| shape)
+        });
         let filled: Vec<&[u8]> = filled.collect();
+        let mut encoded = Vec::new();
         wire::encode_command(&mut encoded, &filled);
-        let key_at = find(&encoded, b"####").expect("every template has a key");
-        let after_key = encoded[key_at + DIGITS..].to_vec();
-        let number = filled.iter().find(|arg| is_number(arg)).map(|arg| Number {
-            at: find(&after_key, arg).expect("the number stands behind the key"),
-            digits: arg.len(),
+        let at = find(&encoded, b"###").expect("every template has a key");
+        let rest = encoded[at..].iter();
+        let digits = rest.take_while(|byte| **byte == b'#').count();
+        let is_number = |arg: &&&[u8]| arg.len() > 1 && arg.iter().all(|&byte| byte == b'0');
+        let number = filled.iter().find(is_number).map(|arg| {
+            let line = [b"\r\n", *arg, b"\r\n"].concat();
+            let found = find(&encoded, &line).expect("each argument is a line");
+            Number {
+                at: found + 2,
+                digits: arg.len(),
+            }
         });
         Template {
-            before_key: encoded[..key_at].to_vec(),
-            after_key,
+            encoded,
+            key: Number { at, digits },
             number,
         }
     }
@@ -52,31 +61,27 @@ impl Template {
     /// Appends the request for key number `key`.
     #[inline]
     pub(crate) fn encode(&self, out: &mut Vec<u8>, key: u64, number: u64) {
-        out.extend_from_slice(&self.before_key);
-        push_digits(out, key, DIGITS);
-        let after_at = out.len();
-        out.extend_from_slice(&self.after_key);
-        if let Some(Number { at, digits }) = self.number {
-            write_digits(&mut out[after_at + at..after_at + at + digits], number);
+        let start = out.len();
+        out.extend_from_slice(&self.encoded);
+        let request = &mut out[start..];
+        self.key.write(request, key);
+        if let Some(place) = self.number {
+            place.write(request, number);
+        }
+    }
+}
+
+impl Number {
+    fn write(self, request: &mut [u8], mut number: u64) {
+        for digit in request[self.at..self.at + self.digits].iter_mut().rev() {
+            *digit = b'0' + (number % 10) as u8;
+            number /= 10;
         }
     }
 }
 
 fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     text.windows(part.len()).position(|window| window == part)
-}
-
-fn push_digits(out: &mut Vec<u8>, number: u64, digits: usize) {
-    let at = out.len();
-    out.resize(at + digits, b'0');
-    write_digits(&mut out[at..], number);
-}
-
-fn write_digits(place: &mut [u8], mut number: u64) {
-    for digit in place.iter_mut().rev() {
-        *digit = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
 }
 
 /// Replies so far, and the first error among them.
@@ -229,6 +234,24 @@ mod tests {
         let mut out = Vec::new();
         template.encode(&mut out, 42, 1234);
         let wanted: &[&[u8]] = &[b"SET", b"key:000000000042", b"xxx", b"PX", b"0001234"];
+        let mut encoded = Vec::new();
+        wire::encode_command(&mut encoded, wanted);
+        assert_eq!(out, encoded);
+    }
+
+    #[test]
+    fn the_number_may_stand_before_the_element() {
+        let args: &[&[u8]] = &[b"HEXPIRE", b"many", b"0000", b"FIELDS", b"1", b"{element}"];
+        let mut out = Vec::new();
+        Template::new(args).encode(&mut out, 42, 1234);
+        let wanted: &[&[u8]] = &[
+            b"HEXPIRE",
+            b"many",
+            b"1234",
+            b"FIELDS",
+            b"1",
+            b"elem:000000042",
+        ];
         let mut encoded = Vec::new();
         wire::encode_command(&mut encoded, wanted);
         assert_eq!(out, encoded);

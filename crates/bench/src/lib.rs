@@ -12,6 +12,7 @@ mod arguments;
 mod client;
 mod clock;
 mod contestant;
+mod elements;
 mod error;
 mod expiry;
 mod expiry_lag;
@@ -23,6 +24,7 @@ mod load;
 mod machine;
 mod memory;
 mod noise;
+mod open_loop;
 mod process;
 mod progress;
 mod replay;
@@ -31,6 +33,7 @@ mod table;
 mod throughput;
 
 pub use contestant::Contest;
+pub use elements::Elements;
 pub use error::Error;
 pub use expiry::Expiry;
 pub use expiry_lag::ExpiryLag;
@@ -55,7 +58,9 @@ pub enum Experiment {
     Throughput(Throughput),
     /// CPU time per operation with one and with more data threads
     Threads(Threads),
-    /// Expiry indexes compared, ours and peers
+    /// Fields and members with TTLs of their own: memory, CPU time, drain, lag of events
+    Elements(Elements),
+    /// Expiry indexes compared, ours and peers; for those of fields and members: elements
     Expiry(Expiry),
     /// How late expired events come, and memory is given back
     ExpiryLag(ExpiryLag),
@@ -78,6 +83,7 @@ impl BenchCommand {
         match &self.experiment {
             Experiment::Throughput(throughput) => throughput.run(),
             Experiment::Threads(threads) => threads.run(),
+            Experiment::Elements(elements) => elements.run(),
             Experiment::Expiry(expiry) => expiry.run(),
             Experiment::ExpiryLag(expiry_lag) => expiry_lag.run(),
             Experiment::ExpiryMixed(expiry_mixed) => expiry_mixed.run(),

@@ -81,15 +81,15 @@ struct Row {
 
 /// Memory above that of the empty server.
 #[derive(Clone, Copy)]
-struct Taken {
-    resident: f64,
-    used: f64,
+pub(crate) struct Taken {
+    pub resident: f64,
+    pub used: f64,
 }
 
 /// A server and what it takes when empty.
-struct Subject {
-    server: Server,
-    client: Client,
+pub(crate) struct Subject {
+    pub server: Server,
+    pub client: Client,
     empty: Taken,
 }
 
@@ -126,16 +126,7 @@ impl Memory {
             threads,
             ..settings
         })?;
-        let mut client = server.client()?;
-        let empty = Taken {
-            resident: server.resident_bytes(&mut client)?,
-            used: client.info_number("memory", "used_memory")?,
-        };
-        Ok(Subject {
-            server,
-            client,
-            empty,
-        })
+        Subject::new(server)
     }
 
     fn fill(&self, entrant: &Entrant, case: Case, keys: u64) -> Result<Row> {
@@ -260,8 +251,22 @@ fn worst(rows: &[Row]) -> Row {
 }
 
 impl Subject {
+    /// A server that is empty.
+    pub(crate) fn new(server: Server) -> Result<Subject> {
+        let mut client = server.client()?;
+        let empty = Taken {
+            resident: server.resident_bytes(&mut client)?,
+            used: client.info_number("memory", "used_memory")?,
+        };
+        Ok(Subject {
+            server,
+            client,
+            empty,
+        })
+    }
+
     /// Waits until resident memory stays as it is, or until the limit.
-    fn settle(&mut self, limit: Duration) -> Result<Taken> {
+    pub(crate) fn settle(&mut self, limit: Duration) -> Result<Taken> {
         let start = Instant::now();
         let mut since = start;
         let mut reference = self.server.resident_bytes(&mut self.client)?;

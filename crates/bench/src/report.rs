@@ -36,6 +36,15 @@ impl Files {
         page: impl FnOnce() -> Page,
         tables: impl FnOnce() -> String,
     ) -> Result<()> {
+        self.save_parts(page, || vec![(place.into(), tables())])
+    }
+
+    /// The same with tables for several places: those that a document lacks make it be written over.
+    pub(crate) fn save_parts(
+        &self,
+        page: impl FnOnce() -> Page,
+        parts: impl FnOnce() -> Vec<(String, String)>,
+    ) -> Result<()> {
         if self.html.is_some() || self.svg.is_some() {
             save_page(&page(), self.html.as_deref(), self.svg.as_deref())?;
         }
@@ -49,8 +58,7 @@ impl Files {
                     ));
                 }
             };
-            let tables = tables();
-            write(path, put_into(&before, place, &tables).unwrap_or(tables))?;
+            write(path, put_all_into(before, &parts()))?;
         }
         Ok(())
     }
@@ -73,6 +81,15 @@ fn save_page(page: &Page, html: Option<&Path>, svg: Option<&Path>) -> Result<()>
         Some(path) => write(path, page.to_html()),
         None => Ok(()),
     }
+}
+
+/// The document with all tables in their places; where one is missing, the tables alone.
+fn put_all_into(document: String, parts: &[(String, String)]) -> String {
+    let mut places = parts.iter();
+    let filled = places.try_fold(document, |document, (place, tables)| {
+        put_into(&document, place, tables)
+    });
+    filled.unwrap_or_else(|| parts.iter().map(|(_, tables)| tables.as_str()).collect())
 }
 
 /// The document with the tables between the marks of their place; none if it lacks them.
@@ -103,5 +120,10 @@ mod tests {
         );
         assert_eq!(put_into(&once, "a", "new\n").as_ref(), Some(&once));
         assert_eq!(put_into(document, "b", "new"), None);
+        let part = |place: &str, tables: &str| (place.to_owned(), tables.to_owned());
+        let both = put_all_into(document.into(), &[part("a", "1\n"), part("c", "2\n")]);
+        assert!(both.contains("\n1\n") && both.contains("\n2\n") && both.contains("\nb\n"));
+        let alone = put_all_into(document.into(), &[part("a", "1\n"), part("d", "2\n")]);
+        assert_eq!(alone, "1\n2\n");
     }
 }

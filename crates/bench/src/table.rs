@@ -22,6 +22,11 @@ impl Table {
         assert_eq!(cells.len(), self.rows[0].len());
         self.rows.push(cells);
     }
+
+    /// Whether there is nothing under the header.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.len() == 1
+    }
 }
 
 impl Table {

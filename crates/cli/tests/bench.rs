@@ -196,6 +196,73 @@ fn keys_are_loaded_with_and_without_ttls_and_a_flood_comes_over_each() {
 }
 
 #[test]
+fn elements_are_measured_in_every_round_type_and_layout() {
+    std::thread::scope(|scope| {
+        for (kind, commands) in [("hash", 10), ("set", 7), ("zset", 7)] {
+            scope.spawn(move || elements_of(kind, commands));
+        }
+    });
+}
+
+fn elements_of(kind: &str, commands: usize) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("elements-{kind}"));
+    let html = folder.join("report.html");
+    let sizes = "--elements 2k --rounds 1 --clients 3 --probes 50 --rate 500";
+    let (place, page) = (folder.display(), html.display());
+    let report = report(&format!(
+        "elements --type {kind} {sizes} --settle 100ms --patience 20s --svg {place} --html {page}"
+    ));
+    let layouts = 2;
+    let memory = list(&report, "/memory");
+    assert_eq!(memory.len(), layouts * 2);
+    for row in &memory {
+        let used = number(row, "/used_per_element");
+        assert!((10.0..1000.0).contains(&used), "{row}");
+    }
+    let throughput = list(&report, "/throughput");
+    assert_eq!(throughput.len(), commands * layouts);
+    for row in &throughput {
+        assert!(number(row, "/cpu_us_median") > 0.0);
+        assert_eq!(number(row, "/over_first"), 1.0);
+    }
+    let drain = list(&report, "/drain");
+    assert_eq!(drain.len(), layouts);
+    for row in &drain {
+        assert!(number(row, "/alone/gone_ms") < 20e3);
+        assert!(number(row, "/alone/pings/count") > 0.0);
+        assert!(number(row, "/loader_beside/gone_ms") < 20e3);
+        assert!(number(row, "/loader/seconds") > 0.0);
+        let looks = list(row, "/alone/looks");
+        let last = looks.last().expect("it looked");
+        assert_eq!(number(last, "/reclaimed"), 2000.0);
+    }
+    for row in list(&report, "/lag") {
+        assert_eq!(number(&row, "/events/arrived"), 50.0);
+        assert_eq!(number(&row, "/memory/arrived"), 50.0);
+    }
+    assert!(list(&report, "/left_out").is_empty());
+    let page = std::fs::read_to_string(&html).expect("the page was written");
+    // Memory, then a plot for each layout in two rounds.
+    assert_eq!(page.matches("<figure>").count(), 1 + 2 * layouts);
+}
+
+/// Debian's Redis has no TTLs of fields.
+#[test]
+fn what_a_peer_cannot_do_is_left_out_with_a_line() {
+    if peer().is_empty() {
+        return;
+    }
+    let text = "elements --elements 1k --rounds 1 --settle 1s --layout one --type set --round memory,throughput,drain,lag --patience 20s --rate 500 --probes 20 --peers-only --peer redis";
+    let report = report(text);
+    assert_eq!(list(&report, "/memory").len(), 1);
+    assert_eq!(list(&report, "/throughput").len(), 2);
+    assert!(list(&report, "/drain").is_empty() && list(&report, "/lag").is_empty());
+    let left_out = list(&report, "/left_out");
+    assert_eq!(left_out.len(), 4);
+    assert_eq!(left_out[0]["command"], "SPEXPIREAT");
+}
+
+#[test]
 fn memory_is_told_for_every_case() {
     let rows = rows("memory --keys 20k --case plain,ttl,policy,shrink --settle 1s");
     assert_eq!(rows.len(), 4);
@@ -280,6 +347,9 @@ fn mistakes_in_arguments_are_told_clearly() {
         ("expiry platform --index nonsense", "nonsense"),
         ("expiry platform --operations 0", "--operations"),
         ("expiry gist --keys 0", "--keys"),
+        ("elements --elements 0", "--elements"),
+        ("elements --rate 0", "--rate"),
+        ("elements --type list", "list"),
         ("expiry in-process --keys 100 --runs 0", "--runs"),
         ("expiry in-process --keys 100 --shape nonsense", "no shape"),
     ];
