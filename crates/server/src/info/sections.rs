@@ -203,7 +203,6 @@ fn traffic(report: &mut Report<'_>) {
 fn keys(report: &mut Report<'_>) {
     let stats = &report.server.stats;
     let counters = report.server.keyspace.counters();
-    report.field("expired_subkeys", 0);
     report.field("expired_keys", counters.expired_keys);
     report.field("expired_subkeys", counters.expired_elements);
     report.field("expired_stale_perc", "0.00");

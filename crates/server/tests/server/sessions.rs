@@ -154,6 +154,23 @@ fn paused_writes_wait_and_reads_go_on() {
     writer.check("set a 2", "+OK");
 }
 
+/// `expired_subkeys` stood there twice, the first time as zero.
+#[test]
+fn info_names_each_field_of_a_section_once() {
+    let bench = Bench::start(&[]);
+    let info = bench.client().say("info everything");
+    for section in info.split("# ").skip(1) {
+        let mut names: Vec<&str> = section
+            .lines()
+            .filter_map(|line| Some(line.split_once(':')?.0))
+            .collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "{section}");
+    }
+}
+
 #[test]
 fn what_ran_is_counted_and_what_was_slow_is_kept() {
     let bench = Bench::start(&[("slowlog-log-slower-than", "0"), ("slowlog-max-len", "3")]);
