@@ -57,7 +57,8 @@ pub(super) struct Alone {
     /// After the deadline; none when it was not so within the patience.
     pub gone_ms: Option<u64>,
     pub memory_back_ms: Option<u64>,
-    /// From the deadline until elements are gone and memory is back, PINGs and looks included.
+    /// From the deadline until the last look, a second later at least, PINGs and looks included: a server may
+    /// drop a key whose elements are all dead at once, and take it apart afterwards.
     pub cpu_seconds: f64,
     pub quiet: Percentiles,
     pub pings: Percentiles,
@@ -186,10 +187,7 @@ impl Drain<'_> {
         let gone = looks.iter().find(|look| look.keys == 0);
         let is_over = |look: &&Look| look.keys == 0 && look.used_bytes <= used_limit;
         let back = looks.iter().find(is_over);
-        let end_ns = back
-            .or(gone)
-            .or(looks.last())
-            .map_or(cpu_ns, |look| look.cpu_ns);
+        let end_ns = looks.last().map_or(cpu_ns, |look| look.cpu_ns);
         Ok(Alone {
             gone_ms: gone.map(|look| look.after_ms),
             memory_back_ms: back.map(|look| look.after_ms),
