@@ -148,12 +148,13 @@ impl Text {
         }
         text
     }
-    /// A double as Redis writes it: the shortest digits that read back the same; plain while the text
-    /// stays short, with an exponent beyond; `inf`, `-inf`, `nan`.
+    /// A double as Redis writes it: a whole number up to 2^62 as an integer, others as the shortest digits
+    /// that read back the same, plain while the text stays short, with an exponent beyond; `inf`, `-inf`,
+    /// `nan`.
     ///
     /// ```
     /// use wire::number::Text;
-    /// for (number, text) in [(3.0, "3"), (10.6, "10.6"), (1e20, "1e+20"), (-2.5e-9, "-2.5e-9")] {
+    /// for (number, text) in [(3.0, "3"), (10.6, "10.6"), (1.7e9, "1700000000"), (1e20, "1e+20"), (-2.5e-9, "-2.5e-9")] {
     ///     assert_eq!(Text::double(number).as_bytes(), text.as_bytes());
     /// }
     /// ```
@@ -174,8 +175,12 @@ impl Text {
             text.push(b"inf");
             return text;
         }
-        let scientific = Scientific::of(number.abs());
-        scientific.write(&mut text);
+        let number = number.abs();
+        if number <= WHOLE_AS_INTEGER_MAX && number.trunc() == number {
+            text.push(Text::unsigned(number as u64).as_bytes());
+        } else {
+            Scientific::of(number).write(&mut text);
+        }
         text
     }
     /// The text.
@@ -199,6 +204,9 @@ impl Text {
         }
     }
 }
+
+/// Up to here Redis writes a whole double as the integer that it is, with all digits (half of an `i64`'s range).
+const WHOLE_AS_INTEGER_MAX: f64 = (i64::MAX / 2) as f64;
 
 /// The shortest digits `d…` of a finite number that is not negative, which equals
 /// `d… × 10^scale`.
