@@ -1,13 +1,12 @@
 //! Packed entries as the algorithms see them: the facts, and each algorithm's own bits.
 
-use crate::block::Layout;
 use crate::entries::{Entries, Owner};
 use crate::packed::{Outside, Packed};
 use policy::{Cells, Facts, Meta, Slot, Tick};
 
 /// The facts that all views of the entries share.
 macro_rules! shared_facts {
-    ($entries:ident) => {
+    ($entries:ident, $deadline:ident) => {
         #[inline]
         fn now(&self) -> Tick {
             self.$entries().now
@@ -29,7 +28,7 @@ macro_rules! shared_facts {
             if !self.is_live(slot) {
                 return None;
             }
-            self.$entries().blocks.deadline(slot)
+            self.$entries().$deadline(slot)
         }
     };
 }
@@ -42,7 +41,7 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
 }
 
 impl<O: Outside, M: Meta, L: Meta> Facts for Packed<O, M, L> {
-    shared_facts!(this);
+    shared_facts!(this, filed);
     fn is_live(&self, slot: Slot) -> bool {
         self.blocks.arena.is_live(slot.0)
     }
@@ -71,7 +70,8 @@ impl<O, M, L> PolicyCells<'_, O, M, L> {
 }
 
 impl<O: Outside, M: Meta, L: Meta> Facts for PolicyCells<'_, O, M, L> {
-    shared_facts!(entries);
+    // That of the entry itself: a part's deadline is no reason to evict the whole.
+    shared_facts!(entries, own_deadline);
     /// To a policy, only its own entries live: a reference that it left behind may now name one of
     /// another owner, with another policy's bits in it.
     #[inline]
@@ -87,7 +87,7 @@ impl<O: Outside, M: Meta, L: Meta> Facts for PolicyCells<'_, O, M, L> {
             return None; // The search would walk far to find none.
         }
         self.entries
-            .sample_where(random, |layout| layout.owner() == self.owner)
+            .sample_where(random, |slot| self.entries.owner(slot) == self.owner)
     }
 }
 
@@ -122,7 +122,7 @@ impl<O, M, L> LinkCells<'_, O, M, L> {
 }
 
 impl<O: Outside, M: Meta, L: Meta> Facts for LinkCells<'_, O, M, L> {
-    shared_facts!(entries);
+    shared_facts!(entries, filed);
     #[inline]
     fn is_live(&self, slot: Slot) -> bool {
         slot == self.known || self.entries.blocks.arena.is_live(slot.0)
@@ -134,7 +134,8 @@ impl<O: Outside, M: Meta, L: Meta> Facts for LinkCells<'_, O, M, L> {
         if self.len() == 0 {
             return None; // The search would walk far to find none.
         }
-        self.entries.sample_where(random, Layout::has_deadline)
+        let is_filed = |slot| self.entries.blocks.parts(slot).1.has_deadline();
+        self.entries.sample_where(random, is_filed)
     }
 }
 

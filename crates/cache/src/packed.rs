@@ -27,6 +27,15 @@ const PAGES_AT_ONCE: usize = 4;
 pub trait Outside {
     /// Its bytes on the heap.
     fn heap_bytes(&self) -> usize;
+    /// The deadline of the whole that a value keeps itself. It does so when parts of it have deadlines,
+    /// for then its entry is filed under the earliest of all. `None`: no part has one, and what the
+    /// entry is filed under is the deadline of the whole.
+    fn kept_deadline(_value: &Value<'_, Self>) -> Option<Option<Tick>>
+    where
+        Self: Sized,
+    {
+        None
+    }
     /// Drops about so many parts of one that nobody will ask for again; true while there are more.
     fn dismantle(&mut self, _steps: u32) -> bool {
         false
@@ -67,6 +76,36 @@ impl<O: Outside> NewValue<'_, O> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// The deadline of the whole that it keeps, as [`Outside::kept_deadline`] has it; `None`, too, for
+    /// what is held already.
+    #[inline]
+    pub fn kept_deadline(&self) -> Option<Option<Tick>> {
+        match self {
+            NewValue::Same => None,
+            NewValue::Inline(tag, bytes) => O::kept_deadline(&Value::Inline(*tag, bytes)),
+            NewValue::Outside(object) => O::kept_deadline(&Value::Outside(object)),
+        }
+    }
+}
+
+/// How many values keep the deadline of the whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Keeping {
+    all: usize,
+    /// Those of them that have none to keep.
+    without: usize,
+}
+
+impl Keeping {
+    /// One that keeps this came in the place of one that kept that.
+    #[inline]
+    fn count(&mut self, new: Option<Option<Tick>>, old: Option<Option<Tick>>) {
+        self.all += usize::from(new.is_some());
+        self.all -= usize::from(old.is_some());
+        self.without += usize::from(new == Some(None));
+        self.without -= usize::from(old == Some(None));
+    }
 }
 
 /// See the module text. `M` and `L` are the types in which policy and index keep their bits.
@@ -77,6 +116,7 @@ pub struct Packed<O, M, L> {
     rewritten: Vec<u8>,
     pub(crate) owned: [usize; 3],
     pub(crate) deadlines: usize,
+    keeping: Keeping,
     pub(crate) now: Tick,
     pub(crate) requests: u64,
     /// The next slot of the closed page that is being emptied.
@@ -123,6 +163,7 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
             rewritten: Vec::new(),
             owned: [0; 3],
             deadlines: 0,
+            keeping: Keeping::default(),
             now: Tick(0),
             requests: 0,
             emptying: None,
@@ -143,9 +184,19 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
         self.owned
     }
 
-    /// Entries with a deadline.
+    /// Entries that are filed under a deadline, their own or that of a part.
     pub fn deadlines(&self) -> usize {
         self.deadlines
+    }
+
+    /// Entries with a deadline of their own.
+    pub fn own_deadlines(&self) -> usize {
+        self.deadlines - self.keeping.without
+    }
+
+    /// Entries with parts that have deadlines.
+    pub fn with_part_deadlines(&self) -> usize {
+        self.keeping.all
     }
 
     /// Bytes of live blocks and of what they hold outside.
@@ -201,8 +252,11 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
             .as_mut()
             .expect("its number names an object");
         let before = held.heap_bytes();
+        let kept = O::kept_deadline(&Value::Outside(&held.object));
         let result = edit(&mut held.object);
         let after = held.heap_bytes();
+        let keeps = O::kept_deadline(&Value::Outside(&held.object));
+        self.keeping.count(keeps, kept);
         self.blocks.outside_bytes = self.blocks.outside_bytes + after - before;
         Some(result)
     }
@@ -239,6 +293,7 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
     /// [`INLINE_KEY_MAX`] bytes comes with an outside value.
     pub fn insert(&mut self, hash: u64, key: &[u8], value: NewValue<'_, O>, shape: Shape) -> Slot {
         let is_key_outside = key.len() > INLINE_KEY_MAX;
+        self.keeping.count(value.kept_deadline(), None);
         let (kind, number);
         let bytes: &[u8] = match value {
             NewValue::Inline(tag, bytes) if !is_key_outside => {
@@ -282,7 +337,19 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
         Slot(slot)
     }
 
-    /// What deadline and owner a live entry has.
+    /// The deadline of a live entry itself, which need not be what it is filed under.
+    #[inline]
+    pub fn own_deadline(&self, slot: Slot) -> Option<Tick> {
+        O::kept_deadline(&self.value(slot)).unwrap_or_else(|| self.filed(slot))
+    }
+
+    /// What a live entry is filed under.
+    #[inline]
+    pub(crate) fn filed(&self, slot: Slot) -> Option<Tick> {
+        self.blocks.deadline(slot)
+    }
+
+    /// What deadline a live entry is filed under, and its owner.
     #[inline]
     pub fn shape(&self, slot: Slot) -> Shape {
         let (block, layout) = self.blocks.parts(slot);
@@ -304,6 +371,10 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
         value: NewValue<'_, O>,
         shape: Shape,
     ) -> (Slot, Option<O>) {
+        if !matches!(value, NewValue::Same) {
+            let kept = O::kept_deadline(&self.value(slot));
+            self.keeping.count(value.kept_deadline(), kept);
+        }
         if let Some(slot) = self.reshape_in_place(slot, &value, shape) {
             return (slot, None);
         }
@@ -431,6 +502,8 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
 
     /// Removes a live entry; returns its outside object, to be dropped where it does not hurt.
     pub fn remove(&mut self, slot: Slot) -> Option<O> {
+        let kept = O::kept_deadline(&self.value(slot));
+        self.keeping.count(None, kept);
         let hash = self.blocks.key_hash(slot);
         let blocks = &self.blocks;
         self.table
@@ -527,9 +600,9 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
         Some(at)
     }
 
-    /// One look, at a place chosen by the random bits: the shape of the entry there, if there is one.
-    pub(crate) fn look(&self, random: u64) -> Option<Shape> {
-        self.table.sample(random).map(|slot| self.shape(slot))
+    /// One look, at a place chosen by the random bits: the entry there, if there is one.
+    pub(crate) fn look(&self, random: u64) -> Option<Slot> {
+        self.table.sample(random)
     }
 
     /// A live entry that `is_wanted`, uniformly by the random bits. Where few are, 64 tries may find
@@ -537,12 +610,12 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
     pub(crate) fn sample_where(
         &self,
         random: u64,
-        is_wanted: impl Fn(&Layout) -> bool,
+        is_wanted: impl Fn(Slot) -> bool,
     ) -> Option<Slot> {
         let mut state = random;
         for _ in 0..64 {
             if let Some(slot) = self.table.sample(state)
-                && is_wanted(&self.blocks.parts(slot).1)
+                && is_wanted(slot)
             {
                 return Some(slot);
             }
@@ -555,7 +628,7 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
         for _ in 0..512 {
             let slot = self.walk(self.walked.get());
             self.walked.set(slot.map_or(0, |slot| slot.0 + 1));
-            if slot.is_some_and(|slot| is_wanted(&self.blocks.parts(slot).1)) {
+            if slot.is_some_and(&is_wanted) {
                 return slot;
             }
         }
@@ -581,12 +654,17 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
             .check(|block| self.blocks.widths.layout(block).granules());
         self.table.check(|slot| self.blocks.key_hash(slot));
         let (mut at, mut owned, mut deadlines) = (0, [0; 3], 0);
+        let mut keeping = Keeping::default();
         while let Some(slot) = self.walk(at) {
             let layout = self.blocks.parts(slot).1;
             owned[layout.owner() as usize] += 1;
             deadlines += usize::from(layout.has_deadline());
+            let kept = O::kept_deadline(&self.value(slot));
+            assert!(kept.is_none() || layout.has_deadline());
+            keeping.count(kept, None);
             at = slot.0 + 1;
         }
+        assert_eq!(keeping, self.keeping);
         assert_eq!((owned, deadlines), (self.owned, self.deadlines));
         assert_eq!(self.table.len(), owned.iter().sum::<usize>());
         let held: u64 = self

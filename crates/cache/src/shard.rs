@@ -20,7 +20,7 @@ pub enum Scope {
     Nothing,
     /// All.
     All,
-    /// Those with a deadline.
+    /// Those with a deadline of their own.
     Volatile,
 }
 
@@ -96,12 +96,12 @@ where
         }
     }
 
-    /// Who shall own an entry with or without a deadline.
+    /// Who shall own an entry with this deadline of its own, which is asked for only where it matters.
     #[inline(always)]
-    pub fn owner_for(&self, deadline: Option<Tick>) -> Owner {
+    fn owner_for(&self, own: impl FnOnce() -> Option<Tick>) -> Owner {
         match self.scope {
             Scope::All => self.current,
-            Scope::Volatile if deadline.is_some() => self.current,
+            Scope::Volatile if own().is_some() => self.current,
             _ => 0,
         }
     }
@@ -109,8 +109,8 @@ where
     /// The owner to which an entry shall belong that has `owner` now: the draining policy keeps its
     /// own until the drain reaches them.
     #[inline(always)]
-    fn owner_after(&self, owner: Owner, deadline: Option<Tick>) -> Owner {
-        match self.owner_for(deadline) {
+    fn owner_after(&self, owner: Owner, own: impl FnOnce() -> Option<Tick>) -> Owner {
+        match self.owner_for(own) {
             wanted if wanted == self.current && owner != 0 => owner,
             wanted => wanted,
         }
@@ -139,9 +139,9 @@ where
         }
     }
 
-    /// A key was asked for, is absent and is about to be inserted.
-    pub fn admit(&mut self, key_hash: u64, weight: u32, deadline: Option<Tick>) -> Admit {
-        let owner = self.owner_for(deadline);
+    /// A key was asked for, is absent and is about to be inserted, with this deadline of its own.
+    pub fn admit(&mut self, key_hash: u64, weight: u32, own: Option<Tick>) -> Admit {
+        let owner = self.owner_for(|| own);
         if owner == 0 {
             return Admit::Yes;
         }
@@ -292,7 +292,7 @@ where
     /// more. Such a one is carried over as [`Shard::drain`] would.
     pub fn spare(&mut self, slot: Slot) -> bool {
         let old = self.entries.shape(slot);
-        let owner = self.owner_for(old.deadline);
+        let owner = self.owner_for(|| self.entries.own_deadline(slot));
         if owner != 0 {
             return false;
         }
@@ -317,7 +317,9 @@ where
         match self.scope {
             Scope::Nothing => owned[1] + owned[2] == 0,
             Scope::All => owned[0] + old == 0,
-            Scope::Volatile => old == 0 && owned[self.current as usize] == self.entries.deadlines(),
+            Scope::Volatile => {
+                old == 0 && owned[self.current as usize] == self.entries.own_deadlines()
+            }
         }
     }
 
@@ -341,7 +343,7 @@ where
                 return Some(0);
             };
             let old = self.entries.shape(slot);
-            let owner = self.owner_for(old.deadline);
+            let owner = self.owner_for(|| self.entries.own_deadline(slot));
             if owner != old.owner {
                 self.untell_policy(slot);
                 self.reshape(slot, NewValue::Same, Shape { owner, ..old }, old);
@@ -408,7 +410,7 @@ where
         key.len() > INLINE_KEY_MAX || value_len > INLINE_VALUE_MAX
     }
 
-    /// Stores a new entry. The caller has asked [`Shard::admit`] and made room.
+    /// Stores a new entry, filed under a deadline. The caller has asked [`Shard::admit`] and made room.
     pub fn insert(
         &mut self,
         hash: u64,
@@ -418,15 +420,16 @@ where
     ) -> Slot {
         let shape = Shape {
             deadline,
-            owner: self.owner_for(deadline),
+            owner: self.owner_for(|| value.kept_deadline().unwrap_or(deadline)),
         };
         let slot = self.entries.insert(hash, key, value, shape);
         self.inserted(slot, shape);
         slot
     }
 
-    /// Gives a live entry another value and deadline. Returns where it is now, and the object that it
-    /// no longer holds.
+    /// Gives a live entry another value and files it under a deadline. After an edit of an outside
+    /// object that may have changed its deadlines, it files and owns the entry as the object now wants.
+    /// Returns where it is now, and the object that it no longer holds.
     #[inline]
     pub fn change(
         &mut self,
@@ -435,11 +438,21 @@ where
         deadline: Option<Tick>,
     ) -> (Slot, Option<O>) {
         let old = self.entries.shape(slot);
-        let owner = self.owner_after(old.owner, deadline);
+        let owner = self.owner_after(old.owner, || {
+            let kept = match &value {
+                NewValue::Same => O::kept_deadline(&self.entries.value(slot)),
+                value => value.kept_deadline(),
+            };
+            kept.unwrap_or(deadline)
+        });
+        let new = Shape { deadline, owner };
+        if new == old && matches!(value, NewValue::Same) {
+            return (slot, None);
+        }
         if owner != old.owner {
             self.untell_policy(slot);
         }
-        self.reshape(slot, value, Shape { deadline, owner }, old)
+        self.reshape(slot, value, new, old)
     }
 
     /// Changes a live entry's outside object in place; `None` when its value is inline.
@@ -482,7 +495,8 @@ where
         self.entries.remove(slot)
     }
 
-    /// Files an entry that [`Shard::pop_expired`] named, and that stays, under another deadline.
+    /// Files an entry that [`Shard::pop_expired`] named, and that stays, under another deadline. Its owner
+    /// is as before: [`Shard::change`] follows where that may change, too.
     pub fn refile(&mut self, slot: Slot, deadline: Tick) {
         let shape = self.entries.shape(slot);
         assert!(shape.deadline.is_some());
@@ -497,21 +511,18 @@ where
         self.expiry.insert(cells, slot);
     }
 
-    /// Tells the deadlines of up to `count` entries: of all when the shard has no more entries than
+    /// Tells the own deadlines of up to `count` entries: of all when the shard has no more entries than
     /// that, else of a uniform sample, fewer where few entries have one; at least one if there is any
     /// to be found.
-    pub fn sample_deadlines(&mut self, count: usize, mut each: impl FnMut(Tick)) {
-        if self.entries.deadlines() == 0 {
+    pub fn sample_deadlines(&self, count: usize, mut each: impl FnMut(Tick)) {
+        if self.entries.own_deadlines() == 0 {
             return;
         }
         if self.entries.len() <= count {
             let mut at = 0;
             while let Some(slot) = self.entries.walk(at) {
-                self.entries
-                    .shape(slot)
-                    .deadline
-                    .into_iter()
-                    .for_each(&mut each);
+                let own = self.entries.own_deadline(slot);
+                own.into_iter().for_each(&mut each);
                 at = slot.0 + 1;
             }
             return;
@@ -519,9 +530,10 @@ where
         // The increment of SplitMix64: an even sequence is chance enough for a sample.
         let randoms =
             (0..count as u64 * LOOKS_PER_SAMPLE).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let own = |slot| self.entries.own_deadline(slot);
         let mut found = 0;
         for random in randoms {
-            if let Some(deadline) = self.entries.look(random).and_then(|shape| shape.deadline) {
+            if let Some(deadline) = self.entries.look(random).and_then(own) {
                 each(deadline);
                 found += 1;
                 if found == count {
@@ -529,11 +541,10 @@ where
                 }
             }
         }
-        let cells = self.entries.link_cells();
         if found == 0
-            && let Some(deadline) = cells.sample(0).and_then(|slot| cells.deadline(slot))
+            && let Some(slot) = self.entries.sample_where(0, |slot| own(slot).is_some())
         {
-            each(deadline);
+            own(slot).into_iter().for_each(each);
         }
     }
 
@@ -564,5 +575,14 @@ where
             self.entries.owned().iter().sum::<usize>(),
             self.entries.len()
         );
+        if self.needs_drain() {
+            return;
+        }
+        let mut at = 0;
+        while let Some(slot) = self.entries.walk(at) {
+            let owner = self.owner_for(|| self.entries.own_deadline(slot));
+            assert_eq!(self.entries.shape(slot).owner, owner);
+            at = slot.0 + 1;
+        }
     }
 }

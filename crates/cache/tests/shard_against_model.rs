@@ -194,6 +194,26 @@ impl Outside for Large {
     fn heap_bytes(&self) -> usize {
         self.0.len()
     }
+    fn kept_deadline(value: &Value<'_, Large>) -> Option<Option<Tick>> {
+        match value {
+            Value::Inline(tag, bytes) => kept(bytes.len()).filter(|_| *tag > 1),
+            Value::Outside(large) => kept(large.0.len()),
+        }
+    }
+}
+
+/// What a value of this length keeps: some have parts with deadlines, and some of those one of the whole.
+fn kept(len: usize) -> Option<Option<Tick>> {
+    match len % 8 {
+        3 | 5 => Some(None),
+        7 => Some(Some(Tick(9000))),
+        _ => None,
+    }
+}
+
+/// What an entry with a value of this length is filed under: the parts' deadline is soon.
+fn filed(len: usize, own: Option<u64>) -> Option<u64> {
+    own.or(kept(len).map(|_| 2000))
 }
 type Subject = Shard<Packed<Large, u64, u64>, AuditPolicy, AuditIndex>;
 
@@ -264,8 +284,9 @@ impl Run {
         let value = if Subject::must_be_outside(&key, len) {
             NewValue::Outside(Large(bytes.clone()))
         } else {
-            NewValue::Inline(1 + (len % 14) as u8, &bytes)
+            NewValue::Inline(2 + (len % 13) as u8, &bytes)
         };
+        let deadline = filed(len, deadline);
         let hash = self.shard.entries.hash(&key);
         match self.shard.find(hash, &key) {
             Some(slot) => {
@@ -295,8 +316,9 @@ impl Run {
             } => self.set(key, value, deadline),
             Op::Deadline { key, deadline } => {
                 if let Some((slot, key)) = self.find(key) {
-                    self.shard.change(slot, NewValue::Same, deadline.map(Tick));
-                    self.model.get_mut(&key).expect("both hold it").1 = deadline;
+                    let entry = self.model.get_mut(&key).expect("both hold it");
+                    entry.1 = filed(entry.0.len(), deadline);
+                    self.shard.change(slot, NewValue::Same, entry.1.map(Tick));
                 }
             }
             Op::Delete(key) => {
@@ -317,11 +339,10 @@ impl Run {
                         .edit_outside(slot, |large| large.0.extend(b"more"))
                         .is_some()
                 {
-                    self.model
-                        .get_mut(&key)
-                        .expect("both hold it")
-                        .0
-                        .extend(b"more");
+                    let entry = self.model.get_mut(&key).expect("both hold it");
+                    entry.0.extend(b"more");
+                    entry.1 = filed(entry.0.len(), entry.1);
+                    self.shard.change(slot, NewValue::Same, entry.1.map(Tick));
                 }
             }
             Op::Evict => {
@@ -373,6 +394,20 @@ impl Run {
     fn compare(&mut self) {
         self.shard.check();
         assert_eq!(self.shard.entries.len(), self.model.len());
+        let own = |(bytes, deadline): &(Vec<u8>, Option<u64>)| {
+            let deadline = deadline.map(Tick);
+            kept(bytes.len()).unwrap_or(deadline)
+        };
+        let mut owns: Vec<Tick> = self.model.values().filter_map(own).collect();
+        assert_eq!(self.shard.entries.own_deadlines(), owns.len());
+        let parted = self.model.values().filter(|(b, _)| kept(b.len()).is_some());
+        assert_eq!(self.shard.entries.with_part_deadlines(), parted.count());
+        let mut told = vec![];
+        self.shard
+            .sample_deadlines(300, |deadline| told.push(deadline));
+        owns.sort_unstable();
+        told.sort_unstable();
+        assert_eq!(told, owns);
         for (key, (bytes, deadline)) in &self.model {
             let slot = self
                 .shard
@@ -381,7 +416,7 @@ impl Run {
             match self.shard.value(slot) {
                 Value::Inline(tag, inline) => {
                     assert_eq!(inline, bytes);
-                    assert_eq!(tag as usize, 1 + bytes.len() % 14);
+                    assert_eq!(tag as usize, 2 + bytes.len() % 13);
                 }
                 Value::Outside(large) => assert_eq!(&large.0, bytes),
             }

@@ -96,6 +96,10 @@ pub(crate) trait Collection: Sized {
     fn deadlines(&self) -> Option<Deadlines> {
         None
     }
+    /// The key's own deadline, which it keeps while elements have deadlines; `None`: none has.
+    fn kept_deadline(&self) -> Option<Option<Tick>> {
+        None
+    }
     /// Keeps the key's own deadline; called only while elements have some.
     fn set_own(&mut self, _own: Option<Tick>) {}
     /// Removes dead elements, a step of the budget each.

@@ -372,6 +372,11 @@ impl Members {
         })
     }
 
+    /// The key's own deadline, when elements have deadlines.
+    pub fn kept_deadline(&self) -> Option<Option<Tick>> {
+        self.times.as_deref().map(|times| times.own)
+    }
+
     /// Keeps the key's own deadline; only while elements have some.
     pub fn set_own(&mut self, own: Option<Tick>) {
         if let Some(times) = &mut self.times {

@@ -80,9 +80,11 @@ impl Counters {
 pub struct DbFacts {
     /// Its keys; a dead one is counted no longer than the expiry lag.
     pub keys: u64,
-    /// Those with a deadline.
+    /// Those with a deadline of their own.
     pub with_deadline: u64,
-    /// Mean of the remaining time in milliseconds, estimated from a sample where there are many.
+    /// Those with elements that have deadlines.
+    pub with_element_deadlines: u64,
+    /// Mean of the keys' remaining time in milliseconds, estimated from a sample where there are many.
     pub mean_ttl_ms: u64,
 }
 
@@ -106,7 +108,7 @@ pub struct MemoryFacts {
 /// What the expiry indexes know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExpiryFacts {
-    /// Keys with a deadline.
+    /// Keys with a deadline of their own.
     pub keys_with_ttl: u64,
     /// Dead keys still held: an upper bound, without looking at any.
     pub backlog_keys: u64,

@@ -458,12 +458,13 @@ impl Keyspace {
         let mut facts = DbFacts::default();
         let (mut sum, mut sampled) = (0u128, 0u64);
         for shard in 0..self.cells.len() {
-            let mut locked = self.guard(shard);
-            let Some(data) = &mut locked.dbs[db as usize] else {
+            let locked = self.guard(shard);
+            let Some(data) = &locked.dbs[db as usize] else {
                 continue;
             };
             facts.keys += data.entries.len() as u64;
-            facts.with_deadline += data.entries.deadlines() as u64;
+            facts.with_deadline += data.entries.own_deadlines() as u64;
+            facts.with_element_deadlines += data.entries.with_part_deadlines() as u64;
             data.sample_deadlines(64, |deadline| {
                 sum += u128::from(deadline.0.saturating_sub(now.0));
                 sampled += 1;
@@ -502,7 +503,7 @@ impl Keyspace {
         for shard in 0..self.cells.len() {
             for db in self.guard(shard).dbs.iter().flatten() {
                 let backlog = db.expiry().backlog(now) as u64;
-                facts.keys_with_ttl += db.entries.deadlines() as u64;
+                facts.keys_with_ttl += db.entries.own_deadlines() as u64;
                 facts.backlog_keys += backlog;
                 if let Some(mean) = db
                     .entries
@@ -518,16 +519,16 @@ impl Keyspace {
         facts
     }
 
-    /// Remaining time of the keys with a deadline, counted by powers of two of seconds: bucket `i`
+    /// Remaining time of the keys with a deadline of their own, counted by powers of two of seconds: bucket `i`
     /// stands for [2^(i−1), 2^i) s, bucket 0 for less than one. Estimated from a sample of 256 a
     /// shard and database where there are more.
     pub fn ttl_histogram(&self, now: Tick) -> [u64; 40] {
         let mut histogram = [0f64; 40];
         for shard in 0..self.cells.len() {
-            for db in self.guard(shard).dbs.iter_mut().flatten() {
+            for db in self.guard(shard).dbs.iter().flatten() {
                 let mut seconds = Vec::new();
                 db.sample_deadlines(256, |d| seconds.push(d.0.saturating_sub(now.0) / 1000));
-                let each = db.entries.deadlines() as f64 / seconds.len().max(1) as f64;
+                let each = db.entries.own_deadlines() as f64 / seconds.len().max(1) as f64;
                 for s in seconds {
                     histogram[((64 - s.leading_zeros()) as usize).min(39)] += each;
                 }

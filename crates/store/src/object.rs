@@ -1,6 +1,7 @@
 //! What an entry holds: the tags of what lies in its block, and the objects that live outside.
 
 use crate::collection::{Collection, Deadlines, Expired, Scene};
+use crate::elements::packed::own_deadline;
 use crate::event::Class;
 use crate::facts::{Encoding, Kind};
 use crate::types::{Hash, List, Set, SortedSet};
@@ -97,12 +98,7 @@ pub(crate) fn encoding_of(value: &Value<'_, Object>) -> Encoding {
 
 /// Whether a value has elements with deadlines, and so keeps the key's own deadline itself.
 pub(crate) fn has_deadlines(value: &Value<'_, Object>) -> bool {
-    match value {
-        Value::Inline(tag, _) => {
-            matches!(*tag, TAG_HASH_TTL | TAG_SET_TTL | TAG_SORTED_SET_TTL)
-        }
-        Value::Outside(object) => object.deadlines().is_some(),
-    }
+    Object::kept_deadline(value).is_some()
 }
 
 impl Object {
@@ -187,6 +183,17 @@ impl Object {
 impl Outside for Object {
     fn heap_bytes(&self) -> usize {
         ask!(self, bytes => bytes.capacity(), c => c.heap_bytes())
+    }
+
+    #[inline]
+    fn kept_deadline(value: &Value<'_, Object>) -> Option<Option<Tick>> {
+        match value {
+            Value::Inline(TAG_HASH_TTL | TAG_SET_TTL | TAG_SORTED_SET_TTL, bytes) => {
+                Some(own_deadline(bytes))
+            }
+            Value::Inline(..) => None,
+            Value::Outside(object) => ask!(object, _b => None, c => c.kept_deadline()),
+        }
     }
 
     fn dismantle(&mut self, steps: u32) -> bool {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 mod rework;
 
-pub(crate) use rework::{Filing, Reworked, file, is_dead, own_deadline};
+pub(crate) use rework::{Filing, Reworked, file, is_dead};
 
 /// A watched key: its database and its bytes.
 pub(crate) type WatchedKey = (u8, Box<[u8]>);

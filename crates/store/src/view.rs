@@ -7,7 +7,7 @@ use crate::facts::{EntryFacts, Kind};
 use crate::item::{item_of, value_of};
 use crate::keyspace::{Db, Keyspace};
 use crate::object::{Object, TAG_ITEM, TAG_STRING, encoding_of, has_deadlines, kind_of};
-use crate::shard::{Filing, Locked, Reworked, Why, own_deadline};
+use crate::shard::{Filing, Locked, Reworked, Why};
 use cache::{NewValue, Value};
 use policy::{Budget, Facts, Slot, Tick};
 use std::sync::Arc;
@@ -263,14 +263,14 @@ impl<'a> View<'a> {
     /// `None`: no such key; `Some(None)`: it has no deadline. Neither counts nor tells.
     pub fn deadline(&mut self, key: &Key<'_>) -> Option<Option<Tick>> {
         let slot = self.live(key)?;
-        Some(own_deadline(self.db(key), slot))
+        Some(self.db(key).entries.own_deadline(slot))
     }
 
     /// Facts about one entry.
     pub fn facts(&mut self, key: &Key<'_>) -> Option<EntryFacts> {
         let slot = self.live(key)?;
         let db = self.db(key);
-        let deadline = own_deadline(db, slot);
+        let deadline = db.entries.own_deadline(slot);
         let (policies, index) = db.algorithm_bytes();
         let keys = db.entries.len() as u64;
         let mut shared = (db.entries.table_bytes() + policies) / keys;
@@ -320,7 +320,7 @@ impl<'a> View<'a> {
         let found = self.live(key);
         let at = match (deadline, found) {
             (NewDeadline::At(deadline), _) => Some(deadline.min(Tick::MAX)),
-            (NewDeadline::Keep, Some(slot)) => own_deadline(self.db(key), slot),
+            (NewDeadline::Keep, Some(slot)) => self.db(key).entries.own_deadline(slot),
             _ => None,
         };
         self.put_at(key, found, value, at);
@@ -348,7 +348,8 @@ impl<'a> View<'a> {
         } else {
             let weight = (key.bytes.len() + value_bytes + 8) as u32;
             // A filter's veto would make SET lie: the entry is stored and may be the next to go.
-            let _ = db.admit(key.hash, weight, at);
+            let own = value.kept_deadline().unwrap_or(at);
+            let _ = db.admit(key.hash, weight, own);
             locked.make_room(key.db, value_bytes, shared);
             let db = locked.dbs[key.db as usize]
                 .as_mut()

@@ -359,6 +359,8 @@ proptest! {
         }
         (0..4).for_each(|key| pair.compare(key));
         pair.space.check();
+        let own = pair.plain.values().filter(|entry| entry.deadline.is_some());
+        prop_assert_eq!(pair.space.db_facts(0, Tick(pair.now)).with_deadline, own.count() as u64);
         // When all is over, nothing with a deadline is left in memory.
         pair.now += 10_000;
         pair.forget_dead();

@@ -341,9 +341,10 @@ pub(super) fn keyspace(report: &mut Report<'_>) {
             continue;
         }
         let (keys, expires, mean) = (facts.keys, facts.with_deadline, facts.mean_ttl_ms);
+        let parts = facts.with_element_deadlines;
         report.field(
             &format!("db{db}"),
-            format_args!("keys={keys},expires={expires},avg_ttl={mean},subexpiry=0"),
+            format_args!("keys={keys},expires={expires},avg_ttl={mean},subexpiry={parts}"),
         );
     }
 }

@@ -73,6 +73,14 @@ impl Parts {
     }
 }
 
+/// The key's own deadline, in the bytes of elements with deadlines.
+pub(crate) fn own_deadline(bytes: &[u8]) -> Option<Tick> {
+    match bytes[0] & HAS_OWN {
+        0 => None,
+        _ => read_deadline(bytes, 1),
+    }
+}
+
 /// Bytes of an element without a deadline.
 fn element_bytes(member: &[u8], value: &[u8], tail: Tail) -> usize {
     let lengths = match tail {
@@ -394,9 +402,12 @@ impl Packed {
 
     /// The key's own deadline, when it is kept here.
     pub fn own(&self) -> Option<Tick> {
-        (self.start() > 1)
-            .then(|| read_deadline(&self.bytes, 1))
-            .flatten()
+        self.kept_deadline().flatten()
+    }
+
+    /// The key's own deadline, when elements have deadlines.
+    pub fn kept_deadline(&self) -> Option<Option<Tick>> {
+        self.has_deadlines.then(|| own_deadline(&self.bytes))
     }
 
     /// Keeps the key's own deadline, where elements have deadlines.

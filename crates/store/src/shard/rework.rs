@@ -25,25 +25,13 @@ pub(crate) enum Reworked {
     Stays(Slot, Option<Tick>),
 }
 
-/// The key's own deadline, and not that of an element, under which its entry may be filed.
-pub(crate) fn own_deadline(db: &Db, slot: Slot) -> Option<Tick> {
-    let filed = db.entries.shape(slot).deadline;
-    match db.value(slot) {
-        value if !has_deadlines(&value) => filed,
-        Value::Outside(object) => object.deadlines().and_then(|deadlines| deadlines.own),
-        Value::Inline(tag, bytes) => Object::unpack(tag, bytes.to_vec())
-            .deadlines()
-            .and_then(|deadlines| deadlines.own),
-    }
-}
-
 /// Whether an entry that is filed as due holds nothing that lives.
 pub(crate) fn is_dead(db: &Db, slot: Slot, now: Tick) -> bool {
     let is_due = |deadline: Option<Tick>| deadline.is_some_and(|deadline| now > deadline);
     if !is_due(db.entries.shape(slot).deadline) {
         return false;
     }
-    is_due(own_deadline(db, slot))
+    is_due(db.entries.own_deadline(slot))
         || match db.value(slot) {
             value if !has_deadlines(&value) => true,
             Value::Outside(object) => object.is_dead(now),
@@ -175,7 +163,6 @@ impl Locked {
                 self.bury(dropped);
                 at
             }
-            None if data.entries.shape(slot).deadline == filed => slot,
             None => data.change(slot, NewValue::Same, filed).0,
         };
         Some((result, Reworked::Stays(at, filed)))
@@ -198,7 +185,7 @@ impl Locked {
         report: &mut dyn FnMut(Tick, u32),
     ) -> Option<Slot> {
         let data = self.dbs[db as usize].as_mut().expect("the entry is in it");
-        let own = own_deadline(data, slot);
+        let own = data.entries.own_deadline(slot);
         if let Some(own) = own.filter(|own| now > *own) {
             report(own, 1);
             let why = match filing {

@@ -400,6 +400,13 @@ impl Collection for Hash {
         }
     }
 
+    fn kept_deadline(&self) -> Option<Option<Tick>> {
+        match &self.form {
+            Form::Packed(packed) => packed.kept_deadline(),
+            Form::Large(members) => members.kept_deadline(),
+        }
+    }
+
     fn set_own(&mut self, own: Option<Tick>) {
         match &mut self.form {
             Form::Packed(packed) => packed.set_own(own),

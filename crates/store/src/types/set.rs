@@ -446,6 +446,14 @@ impl Collection for Set {
         }
     }
 
+    fn kept_deadline(&self) -> Option<Option<Tick>> {
+        match &self.form {
+            Form::Integers(_) => None,
+            Form::Packed(packed) => packed.kept_deadline(),
+            Form::Large(members) => members.kept_deadline(),
+        }
+    }
+
     fn set_own(&mut self, own: Option<Tick>) {
         match &mut self.form {
             Form::Integers(_) => {}

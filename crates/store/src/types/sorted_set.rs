@@ -327,6 +327,13 @@ impl Collection for SortedSet {
         }
     }
 
+    fn kept_deadline(&self) -> Option<Option<Tick>> {
+        match &self.form {
+            Form::Packed(packed) => packed.kept_deadline(),
+            Form::Large(many) => many.members.kept_deadline(),
+        }
+    }
+
     fn set_own(&mut self, own: Option<Tick>) {
         match &mut self.form {
             Form::Packed(packed) => packed.set_own(own),

@@ -6,7 +6,7 @@
 use super::{Key, View, WrongType};
 use crate::collection::{Collection, Scene};
 use crate::object::{Object, kind_of};
-use crate::shard::{Filing, Reworked, Why, file, own_deadline};
+use crate::shard::{Filing, Reworked, Why, file};
 use crate::types::{Hash, List, Set, SortedSet};
 use cache::{NewValue, Outside, Value};
 use policy::{Slot, Tick};
@@ -127,7 +127,7 @@ impl<'a> View<'a> {
             return Err(WrongType);
         }
         self.hit(key, slot);
-        let own = own_deadline(self.db(key), slot);
+        let own = self.db(key).entries.own_deadline(slot);
         let before = self.outside_bytes(key, slot);
         let locked = self.parts(key).2;
         let worked = locked.rework((key.db, slot), Filing::Kept, own, now, |object| {
@@ -270,7 +270,7 @@ impl<'a> View<'a> {
         };
         let scene = self.scene();
         let db = self.db(from);
-        let own = own_deadline(db, slot);
+        let own = db.entries.own_deadline(slot);
         let object = match db.value(slot) {
             Value::Inline(tag, bytes) => Object::unpack(tag, bytes.to_vec()),
             Value::Outside(object) => object.duplicate(&scene),
@@ -289,7 +289,7 @@ impl<'a> View<'a> {
         let db = locked.dbs[from.db as usize]
             .as_mut()
             .expect("a slot was found in it");
-        let own = own_deadline(db, slot);
+        let own = db.entries.own_deadline(slot);
         let inline = match db.value(slot) {
             Value::Inline(tag, bytes) => Some(Object::unpack(tag, bytes.to_vec())),
             Value::Outside(_) => None,
