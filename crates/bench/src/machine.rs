@@ -1,6 +1,7 @@
 //! What a report says about where it was made, and by which command.
 
 use serde::Serialize;
+use std::ffi::OsString;
 use std::fs;
 
 /// The machine, as far as the system tells.
@@ -57,7 +58,12 @@ fn field(text: &str, name: &str) -> Option<String> {
 
 /// The command line of this process, such that a shell would read it alike; the program by its name alone.
 pub(crate) fn command() -> String {
-    let mut words = std::env::args();
+    joined(std::env::args_os())
+}
+
+/// Words in whatever bytes: a shell takes them, and so does this.
+fn joined(words: impl Iterator<Item = OsString>) -> String {
+    let mut words = words.map(|word| word.to_string_lossy().into_owned());
     let program = words.next().unwrap_or_default();
     let name = program.rsplit('/').next().unwrap_or_default().to_owned();
     let quoted = words.map(|word| quote(&word));
@@ -83,6 +89,18 @@ mod tests {
         assert_eq!(quote("a b"), "'a b'");
         assert_eq!(quote("it's"), "'it'\\''s'");
         assert_eq!(quote(""), "''");
+    }
+
+    #[test]
+    fn a_command_in_any_bytes_is_told() {
+        use std::os::unix::ffi::OsStringExt;
+        let words = [
+            b"/bin/mayfly".to_vec(),
+            b"bench".to_vec(),
+            b"a\xff.csv".to_vec(),
+        ];
+        let told = joined(words.into_iter().map(OsString::from_vec));
+        assert_eq!(told, "mayfly bench 'a\u{fffd}.csv'");
     }
 
     #[test]
