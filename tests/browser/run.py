@@ -252,6 +252,29 @@ def test_sim_curve(desk):
         check_line(saved, policy, savings)
 
 
+def test_sim_advise(desk):
+    words = ["--target-miss", "60%", "--policy", "lru,sieve,s3fifo", "--sample-objects", "3000"]
+    told, tables, plots = desk.report("advise", "sim", "advise", desk.trace, *words)
+    view = View(desk.browser, desk.folder / "advise.html", "light", 1280)
+    statements = told["statements"]
+    assert view.items() == [statement["text"] for statement in statements] + told["left_out"]
+    assert not view.close()
+    figures = next(table for table in tables if table.header[0] == "about")
+    behind = [(statement["topic"], figure) for statement in statements for figure in statement["figures"]]
+    assert [cell.text for cell in figures.column("about")] == [topic for topic, _ in behind]
+    assert [cell.text for cell in figures.column("figure")] == [figure["name"] for _, figure in behind]
+    check_numbers(figures, "value", [figure["value"] for _, figure in behind])
+    found = told["recommendation"]
+    wanted = {found["policy"]: found["miss_ratio"], "lru": found["lru"]["miss_ratio"]}
+    shown = dict(text.split(" (")[0].rsplit(": ", 1) for text in titled(plots, "What is recommended").texts())
+    assert shown.keys() == wanted.keys() and all(is_near(number(shown[name]), wanted[name]) for name in wanted), f"{shown} for {wanted}"
+    rows = [(named, point) for named in told["curves"] for point in named["curve"]["points"]]
+    points = next(table for table in tables if "cache size" in table.header)
+    assert [cell.text for cell in points.column("policy")] == [named["policy"] for named, _ in rows]
+    for column, field in [("cache size", "capacity"), ("miss ratio", "miss_ratio"), ("low", "low"), ("high", "high")]:
+        check_numbers(points, column, [point[field] for _, point in rows])
+
+
 def test_bench_expiry_in_process(desk):
     words = "bench expiry in-process --index wheel,lazy,sampled --keys 1k,10k --shape uniform --runs 1"
     told, tables, plots = desk.report("expiry", *words.split())

@@ -123,6 +123,10 @@ class View:
         found = self.page.evaluate(TABLES)
         return [Table(t["caption"], t["header"], [[Cell(**c) for c in row] for row in t["rows"]]) for t in found]
 
+    def items(self) -> list[str]:
+        """What stands in lists."""
+        return self.page.locator("main li").all_text_contents()
+
     def plots(self) -> list[Plot]:
         return [Plot(p["title"], [(x, y, text) for x, y, text in p["points"]]) for p in self.page.evaluate(PLOTS)]
 
