@@ -10,6 +10,8 @@ const SIZES_AS_BARS: usize = 4;
 const TRACES_AS_BOXES: usize = 3;
 /// Lines of one plot that can still be told apart.
 const LINES_MAX: usize = 8;
+/// Replays that are explained by plots: with more, a page would take too long to open.
+const EXPLAINED_MAX: usize = 32;
 /// Numbers of hits at eviction, as the classes have them.
 const HITS: [&str; CLASSES] = [
     "0",
@@ -33,10 +35,11 @@ pub fn page(rows: &[Row]) -> Page {
     if traces.len() >= TRACES_AS_BOXES {
         over_traces(page.section("Over all traces"), rows);
     }
+    let mut explained = 0;
     for trace in traces {
         let own: Vec<&Row> = rows.iter().filter(|row| row.trace == trace).collect();
         let section = page.section(trace);
-        of_trace(section, &own);
+        of_trace(section, &own, &mut explained);
     }
     page.section("All results").table(table(rows));
     page
@@ -114,7 +117,7 @@ fn saving(from: f64, to: f64) -> f64 {
     }
 }
 
-fn of_trace(section: &mut Section, rows: &[&Row]) {
+fn of_trace(section: &mut Section, rows: &[&Row], explained: &mut usize) {
     let sizes = distinct(rows.iter().map(|row| (row.size.as_str(), row.cache_size)));
     let policies = distinct(rows.iter().map(|row| row.policy.as_str()));
     for (label, measure) in MEASURES {
@@ -136,6 +139,13 @@ fn of_trace(section: &mut Section, rows: &[&Row]) {
                 .copied()
                 .filter(|row| row.size == size)
                 .collect();
+            if *explained > 0 && *explained + of_size.len() > EXPLAINED_MAX {
+                let told = "What explains the others is in the table alone: fewer traces, sizes or policies \
+                            at a time are drawn.";
+                section.text(told);
+                return;
+            }
+            *explained += of_size.len();
             explain(section, &of_size, size);
         }
     }
