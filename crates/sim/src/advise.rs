@@ -72,6 +72,8 @@ pub struct Ratio {
     pub low: f64,
     /// Nor higher.
     pub high: f64,
+    /// Whether enough objects of the sample fit into the cache for all this to mean something.
+    pub is_trusted: bool,
 }
 
 impl Ratio {
@@ -80,6 +82,7 @@ impl Ratio {
             miss_ratio: point.miss_ratio,
             low: point.low,
             high: point.high,
+            is_trusted: point.is_trusted,
         }
     }
 }

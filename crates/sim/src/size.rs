@@ -114,7 +114,7 @@ impl Size {
             (Amount::Units(size) | Amount::Bytes(size), _) => Ok(size),
             (Amount::Percent(percent), _) => match (percent * footprint as f64 / 100.0) as u64 {
                 0 => Err(bad(format!(
-                    "of the {footprint} {} of {name} that is not one",
+                    "of all {footprint} {} of {name}, that is less than one",
                     unit.name()
                 ))),
                 size => Ok(size),

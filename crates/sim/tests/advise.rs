@@ -198,6 +198,97 @@ fn a_ratio_that_no_cache_reaches_is_said_to_be_out_of_reach() {
     assert!(value(&advice, "shortfall", "cache size needed") > 50.0);
 }
 
+#[test]
+fn an_unreachable_ratio_is_no_matter_of_rounding() {
+    // Some of these least ratios change when they are subtracted from one, twice.
+    for keys in 500..520 {
+        let requests: Vec<Request> = (0..1777).map(|n| Request::new(0, n % keys, 1)).collect();
+        let question = Question {
+            memory: None,
+            target: Some(0.05),
+        };
+        let found = advised(&requests, Unit::Objects, question).recommendation;
+        assert_eq!(found.reaches_target, Some(false));
+        assert_eq!(found.ratio.miss_ratio, keys as f64 / 1777.0);
+    }
+}
+
+#[test]
+fn a_ratio_that_only_the_sample_misses_is_reached() {
+    let requests = workload(60_000, 10_000);
+    let everything = Question {
+        memory: Some(20_000),
+        target: None,
+    };
+    for objects in (500..1500).step_by(100) {
+        let material = gathered(&requests, true, objects).expect("there is memory");
+        let advised = |question| asked(&material, Unit::Objects, question).expect("it runs");
+        let least = advised(everything).recommendation.ratio.miss_ratio;
+        let question = Question {
+            memory: None,
+            target: Some(least),
+        };
+        let found = advised(question).recommendation;
+        assert_eq!(found.reaches_target, Some(true), "{objects}: {found:?}");
+    }
+}
+
+#[test]
+fn policies_that_the_survey_cannot_tell_apart_are_all_looked_at() {
+    // At all objects, the first size of the survey that does, these miss the same.
+    let requests: Vec<Request> = (0..40_000).map(|n| Request::new(n, n % 1000, 1)).collect();
+    let material = gathered(&requests, true, 8192).expect("there is memory");
+    let names = ["lru", "fifo", "clock", "lirs"];
+    let policies = names.map(|name| (name.to_owned(), name.parse().expect("a policy's name")));
+    let question = Question {
+        memory: None,
+        target: Some(0.2),
+    };
+    let rules = Rules::default();
+    let done = AtomicU64::new(0);
+    let advice = advise(&material, &rules, &policies, question, 1, &done).expect("it runs");
+    let found = &advice.recommendation;
+    assert_eq!(found.policy, "lirs");
+    assert!(found.cache_size < 900, "{found:?}");
+    assert_eq!(found.lru_cache_size, Some(1000));
+}
+
+#[test]
+fn a_cache_that_holds_next_to_nothing_of_the_sample_is_guessed_at() {
+    let material = gathered(&workload(60_000, 10_000), false, 500).expect("there is memory");
+    let told = |memory| {
+        let question = Question {
+            memory: Some(memory),
+            target: None,
+        };
+        let advice = asked(&material, Unit::Objects, question).expect("it runs");
+        let choice = statement(&advice, "choice").expect("it is told");
+        choice.certainty.starts_with("a guess")
+    };
+    assert!(told(50));
+    assert!(!told(5000));
+}
+
+#[test]
+fn what_is_said_of_no_hits_and_of_all_memory_makes_sense() {
+    let distinct: Vec<Request> = (0..3000).map(|n| Request::new(n, n, 10)).collect();
+    let advice = advised(&distinct, Unit::Bytes, Question::default());
+    let text = &statement(&advice, "choice").expect("it is told").text;
+    assert!(text.starts_with("No cache of any size has a hit"), "{text}");
+    let question = Question {
+        memory: Some(1 << 40),
+        target: None,
+    };
+    let advice = advised(&distinct, Unit::Bytes, question);
+    let text = &statement(&advice, "choice").expect("it is told").text;
+    assert!(text.contains("no more than 29.3 KiB"), "{text}");
+    assert_eq!(value(&advice, "server", "entries"), 3000.0);
+    let looped: Vec<Request> = (0..3000).map(|n| Request::new(n, n % 40, 10)).collect();
+    let advice = advised(&looped, Unit::Objects, Question::default());
+    let text = &statement(&advice, "choice").expect("it is told").text;
+    assert!(text.contains("it has "), "{text}");
+}
+
 /// Writes with TTLs of ten minutes; every second object is read after a second, once.
 fn written(herd: bool) -> Vec<Request> {
     let mut requests = Vec::new();

@@ -64,7 +64,9 @@ impl Advice {
             .map(|(_, point)| (point.low < point.high).then_some((point.low, point.high)));
         let bars = Bars::new("", values).with_ranges(ranges.collect());
         let names = found.iter().map(|(name, _)| name.clone()).collect();
-        let title = format!("The policies with {}", words::size(self.unit(), size));
+        let is_exact = self.curves.iter().all(|named| named.curve.is_exact);
+        let by = if is_exact { "" } else { ", from the sample" };
+        let title = format!("The policies with {}{by}", words::size(self.unit(), size));
         Plot::bars(&title, Axis::linear("miss ratio"), names, vec![bars])
     }
 

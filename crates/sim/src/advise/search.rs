@@ -48,9 +48,13 @@ pub(super) struct Chosen {
 impl Survey {
     /// The miss ratio at which a cache of the best policy has this share of an unlimited one's hits.
     pub fn enough(&self, share: f64) -> f64 {
+        1.0 - share * (1.0 - self.lowest())
+    }
+
+    /// The least miss ratio of all points.
+    fn lowest(&self) -> f64 {
         let points = self.curves.iter().flat_map(|curve| &curve.points);
-        let least = points.map(|point| point.miss_ratio).fold(1.0, f64::min);
-        1.0 - share * (1.0 - least)
+        points.map(|point| point.miss_ratio).fold(1.0, f64::min)
     }
 
     /// The place of the first size at which a policy misses no more than this.
@@ -219,25 +223,25 @@ impl Judge<'_> {
     /// The policy that misses no more than this in the smallest cache. Where none does, the one that
     /// misses least, in the smallest cache in which it does.
     pub fn reaching(&self, survey: &Survey, target: f64) -> Result<Chosen, Error> {
-        let all = 0..self.policies.len();
-        let mut ranked: Vec<(usize, usize)> = all
-            .filter_map(|policy| Some((survey.first(policy, target)?, policy)))
+        let mut ranked: Vec<(usize, f64)> = (0..self.policies.len())
+            .filter_map(|policy| Some((policy, self.crossing(survey, policy, target)?)))
             .collect();
-        // Of equal sizes the one that misses less there.
-        let ratio = |(at, policy): &(usize, usize)| survey.curves[*policy].points[*at].miss_ratio;
-        ranked.sort_by(|a, b| a.0.cmp(&b.0).then(ratio(a).total_cmp(&ratio(b))));
-        ranked.truncate(CANDIDATES);
+        ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let left = ranked.split_off(ranked.len().min(CANDIDATES));
         let mut best: Option<Chosen> = None;
-        for (_, policy) in ranked {
-            let Some(point) = self.least(survey, policy, target)? else {
-                continue;
-            };
-            let is_better = |best: Chosen| {
-                let sizes = (point.capacity, best.point.capacity);
-                sizes.0 < sizes.1 || sizes.0 == sizes.1 && point.miss_ratio < best.point.miss_ratio
-            };
-            if best.is_none_or(is_better) {
-                best = Some(self.chosen(policy, point));
+        for (policy, _) in ranked {
+            best = self.better(survey, policy, target, best)?;
+        }
+        if self.is_exact() {
+            // What the sample hid shows at that size: whoever misses no more there may need less.
+            for (policy, _) in left {
+                let here = best.map(|best| self.at(policy, best.point.capacity));
+                if here
+                    .transpose()?
+                    .is_some_and(|here| here.miss_ratio <= target)
+                {
+                    best = self.better(survey, policy, target, best)?;
+                }
             }
         }
         match best {
@@ -246,12 +250,51 @@ impl Judge<'_> {
         }
     }
 
+    /// Where a policy's curve on the sample comes down to this ratio, between two sizes of the survey; last
+    /// of all where it does not, but the whole trace might.
+    fn crossing(&self, survey: &Survey, policy: usize, target: f64) -> Option<f64> {
+        let Some(at) = survey.first(policy, target) else {
+            return self.is_exact().then_some(f64::INFINITY);
+        };
+        let points = &survey.curves[policy].points;
+        let (below, above) = (&points[at], &points[at.saturating_sub(1)]);
+        let fall = above.miss_ratio - below.miss_ratio;
+        let share = if fall > 0.0 {
+            (target - below.miss_ratio) / fall
+        } else {
+            0.0
+        };
+        let (from, to) = (below.capacity.max(1) as f64, above.capacity.max(1) as f64);
+        Some(from * (to / from).powf(share))
+    }
+
+    /// The better of what was found and of the smallest cache in which this policy does.
+    fn better(
+        &self,
+        survey: &Survey,
+        policy: usize,
+        target: f64,
+        best: Option<Chosen>,
+    ) -> Result<Option<Chosen>, Error> {
+        let Some(point) = self.least(survey, policy, target)? else {
+            return Ok(best);
+        };
+        let is_better = |best: Chosen| {
+            let sizes = (point.capacity, best.point.capacity);
+            sizes.0 < sizes.1 || sizes.0 == sizes.1 && point.miss_ratio < best.point.miss_ratio
+        };
+        match best {
+            Some(best) if !is_better(best) => Ok(Some(best)),
+            _ => Ok(Some(self.chosen(policy, point))),
+        }
+    }
+
     /// What comes nearest to a cache without a bound: the least misses, with no more memory than these
     /// take.
     fn unlimited(&self, survey: &Survey) -> Result<Chosen, Error> {
-        let least = survey.enough(1.0);
+        let lowest = survey.lowest();
         let all = 0..self.policies.len();
-        let firsts = all.filter_map(|policy| Some((survey.first(policy, least)?, policy)));
+        let firsts = all.filter_map(|policy| Some((survey.first(policy, lowest)?, policy)));
         let (at, policy) = firsts
             .min()
             .expect("some policy has the least ratio of all");

@@ -237,7 +237,7 @@ fn herd(ttls: &Ttls) -> Statement {
             span(peak / mean.max(1e-9) * 1000.0)
         ),
         false => format!(
-            "Jitter is not needed: no second has more than {} deadlines, where the average is \
+            "Jitter is not needed: the fullest second has {} of the deadlines, where the average is \
              {mean:.1}.",
             count(peak)
         ),

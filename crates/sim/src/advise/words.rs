@@ -20,6 +20,7 @@ pub(super) fn figure(name: &'static str, value: f64) -> Figure {
 /// A size in words.
 pub(super) fn size(unit: Unit, size: u64) -> String {
     match unit {
+        Unit::Objects if size == 1 => "1 object".into(),
         Unit::Objects => format!("{} objects", count(size as f64)),
         Unit::Bytes => bytes(size as f64),
     }
@@ -29,6 +30,10 @@ pub(super) fn size(unit: Unit, size: u64) -> String {
 pub(super) fn certainty(is_exact: bool, ratio: Ratio) -> String {
     match is_exact {
         true => "exact for this trace: a full simulation".into(),
+        false if !ratio.is_trusted => {
+            "a guess: too few objects of the sample fit into such a cache; a larger --sample-objects helps"
+                .into()
+        }
         false => format!(
             "estimated from a sample: between {} and {} with a probability of 95 %",
             percent(ratio.low),
@@ -45,7 +50,7 @@ pub(super) fn of_choice(
     found: &Recommendation,
     question: Question,
 ) -> Result<Vec<Statement>, Error> {
-    let mut all = vec![choice(judge, found, question)];
+    let mut all = vec![choice(judge, chosen, found, question)?];
     all.extend(shortfall(judge, survey, chosen, found, question));
     all.push(saving(judge, found));
     all.extend(others(judge, survey, chosen)?);
@@ -55,7 +60,12 @@ pub(super) fn of_choice(
     Ok(all)
 }
 
-fn choice(judge: &Judge<'_>, found: &Recommendation, question: Question) -> Statement {
+fn choice(
+    judge: &Judge<'_>,
+    chosen: &Chosen,
+    found: &Recommendation,
+    question: Question,
+) -> Result<Statement, Error> {
     let unit = judge.rules.unit;
     let memory = size(unit, found.cache_size);
     let share = percent(found.cache_size as f64 / judge.footprint().max(1) as f64);
@@ -66,6 +76,11 @@ fn choice(judge: &Judge<'_>, found: &Recommendation, question: Question) -> Stat
             "Take {policy}: {memory} are enough for a miss ratio of {} or less; it misses {misses} of \
              the requests.",
             percent(target)
+        ),
+        (Some(_), ..) if found.cache_size > judge.footprint() => format!(
+            "Take {policy}: with {memory} it misses {misses} of the requests, the least of the policies \
+             compared. All objects together take no more than {}.",
+            size(unit, judge.footprint())
         ),
         (Some(_), ..) => format!(
             "Take {policy}: with {memory} it misses {misses} of the requests, the least of the \
@@ -80,10 +95,19 @@ fn choice(judge: &Judge<'_>, found: &Recommendation, question: Question) -> Stat
             "Take {policy} with {memory}, {share} of everything: it misses {misses} of the requests, \
              and more memory hardly helps."
         ),
-        (None, None, _) => format!(
-            "Take {policy} with {memory}, {share} of everything: it has 95 % of the hits that a cache \
-             without a bound would have, and misses {misses} of the requests."
+        (None, None, _) if found.ratio.miss_ratio >= 1.0 => format!(
+            "No cache of any size has a hit: every request misses, also with {policy} and {memory}, and \
+             more memory does not help."
         ),
+        (None, None, _) => {
+            let unlimited = judge.at(chosen.policy, judge.footprint())?;
+            let hits = (1.0 - found.ratio.miss_ratio) / (1.0 - unlimited.miss_ratio);
+            let hits = percent(hits.min(1.0));
+            format!(
+                "Take {policy} with {memory}, {share} of everything: it has {hits} of the hits that it \
+                 would have without a bound, and misses {misses} of the requests."
+            )
+        }
     };
     let mut figures = vec![
         figure("cache size", found.cache_size as f64),
@@ -96,12 +120,12 @@ fn choice(judge: &Judge<'_>, found: &Recommendation, question: Question) -> Stat
             .byte_miss_ratio
             .map(|ratio| figure("miss ratio by bytes", ratio)),
     );
-    Statement {
+    Ok(Statement {
         topic: "choice",
         text,
         certainty: certainty(found.is_exact, found.ratio),
         figures,
-    }
+    })
 }
 
 /// Why the wanted ratio is not reached.
@@ -138,7 +162,7 @@ fn shortfall(
                  requests miss however large it is.",
                 percent(floor)
             );
-            (text, false)
+            (text, judge.is_exact())
         }
     };
     let size = needed.map(|needed| figure("cache size needed", needed.point.capacity as f64));
@@ -167,7 +191,7 @@ fn saving(judge: &Judge<'_>, found: &Recommendation) -> Statement {
                 "LRU needs {needed} to miss as little, {} more.",
                 percent(more)
             ),
-            false => "and needs no more memory to miss as little.".into(),
+            false => "LRU needs no more memory to miss as little.".into(),
         }
     };
     let text = match (found.policy == "lru", saved >= WORTH_IT) {
@@ -244,7 +268,8 @@ fn checked(found: &Recommendation, estimate: Ratio) -> Statement {
     Statement {
         topic: "sample",
         text: format!(
-            "The sample said {} of the same cache and was off by {}, which is {} its bounds.",
+            "The sample said {} of the same cache and was off by {} of the requests, which is {} its \
+             bounds.",
             percent(estimate.miss_ratio),
             percent(off),
             if is_inside { "within" } else { "outside" }
@@ -311,17 +336,18 @@ pub(super) fn of_costs(judge: &Judge<'_>, found: &Recommendation) -> Vec<Stateme
     }];
     if judge.rules.unit == Unit::Bytes {
         let mean = (analysis.footprint_bytes / analysis.objects.max(1.0)).max(1.0);
-        let entries = found.cache_size as f64 / mean;
+        let held = found.cache_size.min(judge.footprint()) as f64;
+        let entries = held / mean;
         let deadline = if judge.has_ttls() {
             DEADLINE_BYTES
         } else {
             0.0
         };
-        let server = found.cache_size as f64 + entries * (ENTRY_BYTES + deadline);
+        let server = held + entries * (ENTRY_BYTES + deadline);
         all.push(Statement {
             topic: "server",
             text: format!(
-                "Objects of {} on average fill that with {} entries; this server takes some {:.0} bytes \
+                "With objects of {} on average it holds {} entries at most; this server takes some {:.0} bytes \
                  more for each: about {} of maxmemory.",
                 bytes(mean),
                 count(entries),

@@ -2,6 +2,7 @@
 
 use super::{Curve, Point};
 use crate::Unit;
+use crate::analyze::findings::{bytes, count};
 use crate::report::size_axis;
 use ::report::{Axis, Cell, Line, Page, Plot, Section, Table};
 use serde::Serialize;
@@ -34,7 +35,7 @@ pub fn page(trace: &str, unit: Unit, curves: &[Named]) -> Page {
 /// The same as sections of a page.
 pub(crate) fn add_sections(page: &mut Page, unit: Unit, curves: &[Named]) {
     let section = page.section("Miss ratios");
-    section.text(&introduction(curves));
+    section.text(&introduction(unit, curves));
     curve_plots(section, unit, curves);
     let both = |named: &&Named| curves.iter().any(|c| !c.has_ttls) && named.has_ttls;
     if curves.iter().any(|named| both(&named)) {
@@ -55,7 +56,7 @@ pub(crate) fn add_sections(page: &mut Page, unit: Unit, curves: &[Named]) {
     page.section("All points").table(table(curves));
 }
 
-fn introduction(curves: &[Named]) -> String {
+fn introduction(unit: Unit, curves: &[Named]) -> String {
     let points = || curves.iter().flat_map(Named::points);
     if curves.iter().all(|named| named.curve.is_exact) {
         return "Every point is a replay of the whole trace.".into();
@@ -66,6 +67,10 @@ fn introduction(curves: &[Named]) -> String {
     );
     let doubtful = points().filter(|point| !point.is_trusted);
     if let Some(largest) = doubtful.map(|point| point.capacity).max() {
+        let largest = match unit {
+            Unit::Objects => format!("{} objects", count(largest as f64)),
+            Unit::Bytes => bytes(largest as f64),
+        };
         text += &format!(
             " Up to a size of {largest} too few objects of the sample fit: neither value nor band \
              mean much there."
