@@ -17,6 +17,9 @@ use wire::{Args, Protocol, Reply, Span};
 /// From so many commands of one client on, one worker holds all shards until its turn ends.
 const WHOLE_FROM_CALLS: usize = 4;
 
+/// Commands parsed before the first of them runs: as many as the nearest caches hold the keys of.
+pub const BATCH_CALLS_MAX: usize = 64;
+
 /// What Redis says when memory is full.
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
@@ -152,6 +155,9 @@ impl<'s> Executor<'s> {
                     None => server.keyspace.prefetch_entry(&key),
                 }
             }
+        }
+        if let Some(view) = &self.whole {
+            prefetch_elements(view, calls, input, spans);
         }
     }
 
@@ -335,6 +341,44 @@ fn first_key(spec: &Spec) -> Option<usize> {
     match spec.keys {
         Keys::Range(first, _, _) => Some(first as usize),
         _ => None,
+    }
+}
+
+/// Where a command on a collection names its first element, as near as can be told without reading its
+/// options: behind `FIELDS n` or `MEMBERS n`, or behind the key, and behind the score of ZADD.
+fn first_element(spec: &Spec, args: Args<'_>) -> Option<usize> {
+    if !matches!(spec.group, "hash" | "set" | "sorted-set") {
+        return None;
+    }
+    let counts = |at: usize| args.is(at, "fields") || args.is(at, "members");
+    Some(match spec.name {
+        "zadd" | "zincrby" => 3,
+        _ if counts(2) => 4,
+        _ if counts(3) => 5,
+        _ => 2,
+    })
+}
+
+/// Brings the elements near that a batch's commands name in large collections: their pages' handles, then
+/// the pages, then what those hold of them.
+fn prefetch_elements(view: &View<'_>, calls: &[Call], input: &[u8], spans: &[Span]) {
+    let named = |call: &Call| {
+        let spec = command::table()[call.index? as usize];
+        let args = call.args(input, spans);
+        let element = args.get(first_element(spec, args)?)?;
+        let key = call.memo?.key(args.get(first_key(spec)?)?);
+        let pages = view.pages(&key)?;
+        Some((pages, pages.prefetch_handle(element)))
+    };
+    let mut found = [None; BATCH_CALLS_MAX];
+    for (call, found) in calls.iter().zip(&mut found) {
+        *found = named(call);
+    }
+    for (pages, hash) in found.iter().flatten() {
+        pages.prefetch_page(*hash);
+    }
+    for (pages, hash) in found.iter().flatten() {
+        pages.prefetch_element(*hash);
     }
 }
 

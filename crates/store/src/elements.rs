@@ -25,6 +25,7 @@ pub(crate) mod packed;
 mod page;
 
 use crate::elements::packed::{Parts, Tail, write_element};
+use cache::prefetch::prefetch;
 use chunked::Chunked;
 use page::{HAS_DEADLINE, IS_OUTSIDE, NUMBER, Page, PageKind};
 use policy::{Slot, Tick};
@@ -179,6 +180,32 @@ impl Elements {
             .at(number as usize)
             .as_deref()
             .expect("its number names an element")
+    }
+
+    /// Brings a member near, step by step, each when what the one before asked for has arrived. The first:
+    /// the handle of its page. Returns its hash for the others.
+    #[inline]
+    pub fn prefetch_handle(&self, member: &[u8]) -> u64 {
+        let hash = self.hash(member);
+        prefetch(self.page_for(hash));
+        hash
+    }
+
+    /// The second: the page's tags and places.
+    #[inline]
+    pub fn prefetch_page(&self, hash: u64) {
+        self.page_for(hash).prefetch();
+    }
+
+    /// The third: the element itself.
+    #[inline]
+    pub fn prefetch_element(&self, hash: u64) {
+        self.page_for(hash).prefetch_payload(tag_of(hash));
+    }
+
+    #[inline]
+    fn page_for(&self, hash: u64) -> &Page {
+        self.pages.at(page_of(hash, self.pages.len()))
     }
 
     /// The slot of a member.

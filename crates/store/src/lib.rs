@@ -41,4 +41,4 @@ pub use keyspace::{DATABASES, Keyspace, Options};
 pub use limits::Limits;
 pub use policy::Tick;
 pub use types::{End, Hash, Interval, List, Set, SortedSet};
-pub use view::{Edited, Key, NewDeadline, View, WrongType};
+pub use view::{Edited, Key, NewDeadline, Pages, View, WrongType};

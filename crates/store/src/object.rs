@@ -1,6 +1,7 @@
 //! What an entry holds: the tags of what lies in its block, and the objects that live outside.
 
 use crate::collection::{Collection, Deadlines, Expired, Scene};
+use crate::elements::Elements;
 use crate::elements::packed::own_deadline;
 use crate::event::Class;
 use crate::facts::{Encoding, Kind};
@@ -121,6 +122,16 @@ impl Object {
             _ => TAG_STRING,
         };
         ask!(self, bytes => Some((tag, bytes)), c => c.inline())
+    }
+
+    /// Its pages, when it is a collection with many elements that are found by name.
+    pub fn pages(&self) -> Option<&Elements> {
+        match self {
+            Object::Hash(hash) => hash.pages(),
+            Object::Set(set) => set.pages(),
+            Object::SortedSet(sorted_set) => sorted_set.pages(),
+            _ => None,
+        }
     }
 
     /// The buffer of its bytes, to be used again.

@@ -2,6 +2,7 @@
 //!
 //! Every method that names a key removes it first when it is dead, so nothing dead is ever seen.
 
+use crate::elements::Elements;
 use crate::event::{Class, Event, Queue};
 use crate::facts::{EntryFacts, Kind};
 use crate::item::{item_of, value_of};
@@ -52,6 +53,30 @@ pub(crate) enum Guards<'a> {
     One(usize, MutexGuard<'a, Locked>),
     Some(Vec<(usize, MutexGuard<'a, Locked>)>),
     All(Vec<MutexGuard<'a, Locked>>),
+}
+
+/// The pages of a collection with many elements, to bring some of them near.
+#[derive(Clone, Copy, Debug)]
+pub struct Pages<'a>(&'a Elements);
+
+impl Pages<'_> {
+    /// Asks for the handle of the page in which an element would be; its hash for the next steps.
+    #[inline]
+    pub fn prefetch_handle(&self, element: &[u8]) -> u64 {
+        self.0.prefetch_handle(element)
+    }
+
+    /// Asks for the page, once its handle has arrived.
+    #[inline]
+    pub fn prefetch_page(&self, hash: u64) {
+        self.0.prefetch_page(hash);
+    }
+
+    /// Asks for the element, once its page has arrived.
+    #[inline]
+    pub fn prefetch_element(&self, hash: u64) {
+        self.0.prefetch_element(hash);
+    }
 }
 
 /// See the module text.
@@ -560,6 +585,17 @@ impl<'a> View<'a> {
     pub fn prefetch_entry(&self, key: &Key<'_>) {
         if let Some(db) = self.peek_db(key) {
             db.entries.prefetch_entry(key.hash);
+        }
+    }
+
+    /// The further steps, of commands on single elements of a collection: where its elements lie, if not
+    /// in the entry.
+    #[inline]
+    pub fn pages(&self, key: &Key<'_>) -> Option<Pages<'_>> {
+        let db = self.peek_db(key)?;
+        match db.value(db.find(key.hash, key.bytes)?) {
+            Value::Outside(object) => object.pages().map(Pages),
+            Value::Inline(..) => None,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::clients::flag;
 use crate::clock::Moment;
 use crate::command;
 use crate::config::Id;
-use crate::dispatch::{Call, Executor, Outcome};
+use crate::dispatch::{BATCH_CALLS_MAX, Call, Executor, Outcome};
 use crate::pubsub::Publication;
 use crate::session::Session;
 use crate::state::Server;
@@ -24,8 +24,6 @@ use wire::{Limits, Parsed, Parser, Reply, Span};
 pub const BACKPRESSURE_BYTES: usize = 1 << 20;
 /// Bytes that one read may bring.
 const SCRATCH_BYTES: usize = 64 << 10;
-/// Commands parsed before the first of them runs: as many as the nearest caches hold the keys of.
-const BATCH_CALLS_MAX: usize = 64;
 /// A worker's reply buffer keeps at most so much room.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 

@@ -15,6 +15,7 @@
 //! leaves the page.
 
 use super::packed::{Parts, Tail};
+use cache::prefetch::prefetch;
 use policy::Tick;
 
 /// Bytes before the tags.
@@ -259,6 +260,22 @@ impl Page {
         let mut rest = groups.remainder().iter().zip(base..);
         rest.find(|(other, index)| **other == tag && is_it(*index))
             .map(|(_, index)| index)
+    }
+
+    /// Asks the processor for tags and places: the lines that most pages have them in.
+    #[inline]
+    pub fn prefetch(&self) {
+        const LINE: usize = 64;
+        self.0.iter().step_by(LINE).take(3).for_each(prefetch);
+    }
+
+    /// Asks the processor for the payloads of those that have this tag, once the tags have arrived.
+    #[inline]
+    pub fn prefetch_payload(&self, tag: u8) {
+        let _ = self.find(tag, |index| {
+            prefetch(&self.payload(index)[0]);
+            false
+        });
     }
 
     fn free(&self) -> usize {

@@ -2,6 +2,7 @@
 
 use crate::collection::{Collection, Deadlines, Expired, Scene};
 use crate::element_ttl::Members;
+use crate::elements::Elements;
 use crate::elements::packed::{Packed, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
@@ -23,6 +24,14 @@ enum Form {
 }
 
 impl Hash {
+    /// Its pages, when it has many elements.
+    pub(crate) fn pages(&self) -> Option<&Elements> {
+        match &self.form {
+            Form::Large(members) => Some(members.elements()),
+            _ => None,
+        }
+    }
+
     /// A field's value.
     #[inline]
     pub fn get(&self, field: &[u8], scene: &Scene<'_>) -> Option<&[u8]> {

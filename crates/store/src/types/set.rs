@@ -5,6 +5,7 @@ mod integers;
 
 use crate::collection::{Collection, Deadlines, Expired, Scene};
 use crate::element_ttl::Members;
+use crate::elements::Elements;
 use crate::elements::packed::{Element, Packed, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
@@ -40,6 +41,14 @@ fn below(random: u64, end: usize) -> usize {
 }
 
 impl Set {
+    /// Its pages, when it has many elements.
+    pub(crate) fn pages(&self) -> Option<&Elements> {
+        match &self.form {
+            Form::Large(members) => Some(members.elements()),
+            _ => None,
+        }
+    }
+
     /// Whether it has a member.
     pub fn contains(&self, member: &[u8], scene: &Scene<'_>) -> bool {
         match &self.form {

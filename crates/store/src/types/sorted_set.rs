@@ -8,6 +8,7 @@ mod many;
 pub use interval::Interval;
 
 use crate::collection::{Collection, Deadlines, Expired, Scene};
+use crate::elements::Elements;
 use crate::elements::packed::{Packed, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
@@ -45,6 +46,14 @@ fn compare(score: f64, member: &[u8], other_score: f64, other: &[u8]) -> Orderin
 }
 
 impl SortedSet {
+    /// Its pages, when it has many members.
+    pub(crate) fn pages(&self) -> Option<&Elements> {
+        match &self.form {
+            Form::Large(many) => Some(many.members.elements()),
+            _ => None,
+        }
+    }
+
     /// How many members there are.
     pub fn len(&self, scene: &Scene<'_>) -> usize {
         match &self.form {
