@@ -3,7 +3,7 @@
 
 use crate::arena::Arena;
 use crate::block::{Layout, Widths, read_u32};
-use crate::packed::Outside;
+use crate::value::Outside;
 use policy::{Slot, Tick};
 use siphasher::sip::SipHasher13;
 

@@ -1,7 +1,8 @@
 //! Packed entries as the algorithms see them: the facts, and each algorithm's own bits.
 
 use crate::entries::{Entries, Owner};
-use crate::packed::{Outside, Packed};
+use crate::packed::Packed;
+use crate::value::Outside;
 use policy::{Cells, Facts, Meta, Slot, Tick};
 
 /// The facts that all views of the entries share.

@@ -16,6 +16,7 @@ mod cells;
 pub mod entries;
 pub mod packed;
 pub mod shard;
+pub mod value;
 
 pub mod prefetch;
 pub mod table;
@@ -23,6 +24,7 @@ pub mod table;
 pub use arena::Arena;
 pub use block::{INLINE_KEY_MAX, INLINE_VALUE_MAX, Shape, TAG_MAX};
 pub use entries::{Entries, Owner};
-pub use packed::{NewValue, Outside, Packed, Value};
+pub use packed::Packed;
 pub use shard::{Scope, Shard};
 pub use table::{Position as TablePosition, Table};
+pub use value::{NewValue, Outside, Value};

@@ -6,7 +6,8 @@
 
 use crate::block::{INLINE_KEY_MAX, INLINE_VALUE_MAX, Shape};
 use crate::entries::{Entries, Owner};
-use crate::packed::{NewValue, Outside, Packed, Value};
+use crate::packed::Packed;
+use crate::value::{NewValue, Outside, Value};
 use policy::{Admit, Budget, Due, Eviction, ExpiryIndex, Facts, Meta, OnHit, Policy, Slot, Tick};
 
 /// Looks at entries that may have no deadline, for each deadline that is to be sampled.
