@@ -393,6 +393,8 @@ impl Run {
 
     fn compare(&mut self) {
         self.shard.check();
+        // A drain ends with every entry at its owner, and no change undoes that.
+        assert!(self.drain_at.is_some() || !self.shard.needs_drain());
         assert_eq!(self.shard.entries.len(), self.model.len());
         let own = |(bytes, deadline): &(Vec<u8>, Option<u64>)| {
             let deadline = deadline.map(Tick);
