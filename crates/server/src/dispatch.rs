@@ -559,9 +559,52 @@ pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, o
     executor.finish();
 }
 
+/// What is missing for a command of Redis that is not served.
+fn not_served(name: &str) -> Option<&'static str> {
+    const STREAMS: &[&str] = &[
+        "xack",
+        "xackdel",
+        "xadd",
+        "xautoclaim",
+        "xclaim",
+        "xdel",
+        "xdelex",
+        "xgroup",
+        "xinfo",
+        "xlen",
+        "xpending",
+        "xrange",
+        "xread",
+        "xreadgroup",
+        "xrevrange",
+        "xsetid",
+        "xtrim",
+    ];
+    const SCRIPTS: &[&str] = &[
+        "eval",
+        "eval_ro",
+        "evalsha",
+        "evalsha_ro",
+        "fcall",
+        "fcall_ro",
+        "function",
+        "script",
+    ];
+    match name {
+        "dump" | "restore" | "migrate" => Some("serialised values are"),
+        _ if name.starts_with("geo") => Some("geographic indexes are"),
+        _ if STREAMS.contains(&name) => Some("streams are"),
+        _ if SCRIPTS.contains(&name) => Some("scripts and functions are"),
+        _ => None,
+    }
+}
+
 /// Redis's words for a command that does not exist, with the beginning of its arguments.
 fn unknown_command(args: Args<'_>) -> String {
     let name = String::from_utf8_lossy(&args[0][..args[0].len().min(128)]).into_owned();
+    if let Some(what) = not_served(&name.to_ascii_lowercase()) {
+        return format!("ERR unknown command '{name}': {what} not served yet");
+    }
     let mut text = format!("ERR unknown command '{name}', with args beginning with: ");
     let head = text.len();
     for arg in args.from(1).iter() {

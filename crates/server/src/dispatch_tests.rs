@@ -53,6 +53,14 @@ fn unknown_commands_and_wrong_counts_answer_in_the_usual_words() {
             "nope a b",
             "-ERR unknown command 'nope', with args beginning with: 'a' 'b'",
         ),
+        (
+            "XADD s * f v",
+            "-ERR unknown command 'XADD': streams are not served yet",
+        ),
+        (
+            "geopos k m",
+            "-ERR unknown command 'geopos': geographic indexes are not served yet",
+        ),
     ]);
 }
 
