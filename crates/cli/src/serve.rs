@@ -27,6 +27,9 @@ pub struct Arguments {
     /// The TCP port [default: 6379]
     #[arg(long, value_name = "PORT")]
     port: Option<String>,
+    /// The TCP port for memcached's protocol [default: none]
+    #[arg(long, value_name = "PORT")]
+    memcached: Option<String>,
     /// Addresses to listen on, apart by blanks [default: "127.0.0.1 -::1"]
     #[arg(long, value_name = "ADDRESSES", allow_hyphen_values = true)]
     bind: Option<String>,
@@ -59,6 +62,7 @@ const SETTING: &str = "setting";
 /// Options with a place of their own in `Arguments`.
 const OWN: &[&str] = &[
     "port",
+    "memcached",
     "bind",
     "threads",
     "maxmemory",
@@ -113,6 +117,7 @@ impl Arguments {
     fn given(&self) -> Vec<(&str, &str)> {
         let own = [
             ("port", &self.port),
+            ("memcached", &self.memcached),
             ("bind", &self.bind),
             ("threads", &self.threads),
             ("maxmemory", &self.maxmemory),

@@ -5,8 +5,7 @@
 //! memcached's clients see strings as items without flags; what holds another type is not there for
 //! `get`, and is refused to those who would change it.
 //!
-//! [`run`] carries out one request; [`text`] and [`meta`] are the two languages, [`storing`] what both
-//! do.
+//! `run` carries out one request; `text` and `meta` are the two languages, `storing` what both do.
 
 mod meta;
 mod stats;

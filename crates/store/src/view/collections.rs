@@ -25,7 +25,7 @@ pub struct Edited<R> {
 /// The verbs for one type.
 macro_rules! verbs {
     ($($read:ident, $edit:ident, $type:ident;)*) => {$(
-        #[doc = concat!("Lends a live key's [`", stringify!($type), "`]; counts a hit or a miss and tells the policy. `None`: no such key. Errors: another type.")]
+        #[doc = concat!("Lends a live key's [`", stringify!($type), "`](struct@crate::", stringify!($type), "); counts a hit or a miss and tells the policy. `None`: no such key. Errors: another type.")]
         pub fn $read<R>(
             &mut self,
             key: &Key<'_>,
@@ -34,7 +34,7 @@ macro_rules! verbs {
             self.read_collection(key, read)
         }
 
-        #[doc = concat!("Lends a live key's [`", stringify!($type), "`] to be changed, or an empty one if there is none and one may be created. `edit` returns `None` when it has changed nothing; else the key is stored, evicting as needed, or deleted when no element is left. `None`: no key, or nothing changed. Errors: another type.")]
+        #[doc = concat!("Lends a live key's [`", stringify!($type), "`](struct@crate::", stringify!($type), ") to be changed, or an empty one if there is none and one may be created. `edit` returns `None` when it has changed nothing; else the key is stored, evicting as needed, or deleted when no element is left. `None`: no key, or nothing changed. Errors: another type.")]
         pub fn $edit<R>(
             &mut self,
             key: &Key<'_>,
