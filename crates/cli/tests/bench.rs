@@ -161,7 +161,8 @@ fn indexes_are_compared_in_process_under_each_shape() {
         assert!(number(&rows[1], "/lag_ms_mean") > 0.0);
         assert_eq!(number(&rows[2], "/expired"), 0.0);
         let wins = list(group, "/wins");
-        assert_eq!(wins.len(), 3);
+        // Memory, lag, CPU, and CPU among those that are never later than a second.
+        assert_eq!(wins.len(), 4);
         assert_eq!(list(&wins[1], "/by"), ["wheel"]);
     }
     let page = std::fs::read_to_string(&page).expect("the page was written");

@@ -215,7 +215,7 @@ fn bad_sizes_are_refused() {
     assert!(with("2000%").contains("more than 1000 %"));
     assert!(with("ten").contains("is no size"));
     assert!(with("0.5").contains("is no size"));
-    assert!(with("0.001%").contains("is not one"));
+    assert!(with("0.001%").contains("less than one"));
     let objects = refusal(&[file.path(), "--ignore-size", "--size", "64mb"]);
     assert!(objects.contains("where objects are counted"));
 }
