@@ -59,29 +59,16 @@ impl Deadlines {
 /// Is told of elements that died at an instant: the instant, and how many.
 pub(crate) type Expired<'a> = &'a mut dyn FnMut(Tick, u32);
 
-/// A collection of any kind as the keyspace holds it.
-pub(crate) trait Collection: Sized {
-    /// Its type.
-    const KIND: Kind;
-    /// Its class of events, and what is said when elements expired.
-    const EXPIRED: (Class, &'static str);
+/// Gives back room for growth that is more than an eighth.
+pub(crate) fn trim_bytes(bytes: &mut Vec<u8>) {
+    if bytes.capacity() - bytes.len() > bytes.len() / 8 {
+        bytes.shrink_to_fit();
+    }
+}
 
-    /// One without elements.
-    fn new() -> Self;
-    /// The one in an object.
-    fn of(object: &Object) -> Option<&Self>;
-    /// The one in an object, to be changed.
-    fn of_mut(object: &mut Object) -> Option<&mut Self>;
-    /// As an object.
-    fn into_object(self) -> Object;
-    /// What [`Collection::inline`] told.
-    fn unpack(tag: u8, bytes: Vec<u8>) -> Self;
-    /// Its bytes and their tag, when it is one run of bytes.
-    fn inline(&self) -> Option<(u8, &[u8])>;
-    /// The buffer of its bytes, to be used again; empty when it is not one run of bytes.
-    fn into_bytes(self) -> Vec<u8>;
-    /// Another one with the same elements. The key's own deadline stays behind.
-    fn duplicate(&self, scene: &Scene<'_>) -> Self;
+/// What the forms of collections have in common, whatever they hold: runs of bytes, pages, pages with an
+/// order, chunks.
+pub(crate) trait Body {
     /// Gives back what it has to spare.
     fn trim(&mut self) {}
     /// Whether no element is left, dead or alive.
@@ -110,4 +97,67 @@ pub(crate) trait Collection: Sized {
     }
     /// Panics when it contradicts itself.
     fn check(&self) {}
+}
+
+/// A collection of any kind as the keyspace holds it.
+pub(crate) trait Collection: Sized {
+    /// Its type.
+    const KIND: Kind;
+    /// Its class of events, and what is said when elements expired.
+    const EXPIRED: (Class, &'static str);
+
+    /// One without elements.
+    fn new() -> Self;
+    /// The one in an object.
+    fn of(object: &Object) -> Option<&Self>;
+    /// The one in an object, to be changed.
+    fn of_mut(object: &mut Object) -> Option<&mut Self>;
+    /// As an object.
+    fn into_object(self) -> Object;
+    /// What [`Collection::inline`] told.
+    fn unpack(tag: u8, bytes: Vec<u8>) -> Self;
+    /// Its bytes and their tag, when it is one run of bytes.
+    fn inline(&self) -> Option<(u8, &[u8])>;
+    /// The buffer of its bytes, to be used again; empty when it is not one run of bytes.
+    fn into_bytes(self) -> Vec<u8>;
+    /// Another one with the same elements. The key's own deadline stays behind.
+    fn duplicate(&self, scene: &Scene<'_>) -> Self;
+    /// The form that it has now.
+    fn body(&self) -> &dyn Body;
+    /// The same, to be changed.
+    fn body_mut(&mut self) -> &mut dyn Body;
+}
+
+/// A collection is asked what its form is asked.
+impl<C: Collection> Body for C {
+    fn trim(&mut self) {
+        self.body_mut().trim();
+    }
+    fn is_void(&self) -> bool {
+        self.body().is_void()
+    }
+    fn is_dead(&self, now: Tick) -> bool {
+        self.body().is_dead(now)
+    }
+    fn heap_bytes(&self) -> usize {
+        self.body().heap_bytes()
+    }
+    fn deadlines(&self) -> Option<Deadlines> {
+        self.body().deadlines()
+    }
+    fn kept_deadline(&self) -> Option<Option<Tick>> {
+        self.body().kept_deadline()
+    }
+    fn set_own(&mut self, own: Option<Tick>) {
+        self.body_mut().set_own(own);
+    }
+    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
+        self.body_mut().purge(now, budget, expired);
+    }
+    fn dismantle(&mut self, steps: u32) -> bool {
+        self.body_mut().dismantle(steps)
+    }
+    fn check(&self) {
+        self.body().check();
+    }
 }

@@ -9,7 +9,7 @@
 //! When all elements are dead at once, by the latest deadline ever given, the collection is given up as a
 //! whole: the background takes it apart.
 
-use crate::collection::{Deadlines, Expired, Scene};
+use crate::collection::{Body, Deadlines, Expired, Scene};
 use crate::elements::Elements;
 use crate::elements::packed::{Packed, Tail};
 use policy::expire::any::AnyExpiry;
@@ -484,6 +484,45 @@ impl Members {
             let now = times.seen;
             times.index.check(&TimeCells { elements, now });
         }
+    }
+}
+
+/// Nothing goes along with these elements.
+impl Body for Members {
+    fn is_void(&self) -> bool {
+        Members::is_void(self)
+    }
+
+    fn is_dead(&self, now: Tick) -> bool {
+        Members::is_dead(self, now)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        size_of::<Members>() + Members::heap_bytes(self)
+    }
+
+    fn deadlines(&self) -> Option<Deadlines> {
+        Members::deadlines(self)
+    }
+
+    fn kept_deadline(&self) -> Option<Option<Tick>> {
+        Members::kept_deadline(self)
+    }
+
+    fn set_own(&mut self, own: Option<Tick>) {
+        Members::set_own(self, own);
+    }
+
+    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
+        Members::purge(self, now, budget, expired, &mut ());
+    }
+
+    fn dismantle(&mut self, steps: u32) -> bool {
+        Members::dismantle(self, steps)
+    }
+
+    fn check(&self) {
+        Members::check(self);
     }
 }
 

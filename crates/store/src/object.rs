@@ -1,6 +1,6 @@
 //! What an entry holds: the tags of what lies in its block, and the objects that live outside.
 
-use crate::collection::{Collection, Deadlines, Expired, Scene};
+use crate::collection::{Body, Collection, Deadlines, Expired, Scene};
 use crate::elements::Elements;
 use crate::elements::packed::own_deadline;
 use crate::event::Class;

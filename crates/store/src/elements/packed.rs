@@ -14,7 +14,7 @@
 //! Which of the two it is stands beside the bytes, in the tag of the entry that holds them: a
 //! collection none of whose elements ever had a deadline pays nothing for the possibility.
 
-use crate::collection::{Deadlines, Expired};
+use crate::collection::{Body, Deadlines, Expired, trim_bytes};
 use policy::{Budget, Tick};
 
 /// Bytes of a deadline.
@@ -216,18 +216,6 @@ impl Packed {
         self.bytes
     }
 
-    /// What it holds on the heap.
-    pub fn heap_bytes(&self) -> usize {
-        self.bytes.capacity()
-    }
-
-    /// Gives back room for growth that is more than an eighth.
-    pub fn trim(&mut self) {
-        if self.bytes.capacity() - self.bytes.len() > self.bytes.len() / 8 {
-            self.bytes.shrink_to_fit();
-        }
-    }
-
     /// Whether elements have room for a deadline.
     pub fn has_deadlines(&self) -> bool {
         self.has_deadlines
@@ -404,14 +392,37 @@ impl Packed {
     pub fn own(&self) -> Option<Tick> {
         self.kept_deadline().flatten()
     }
+}
 
-    /// The key's own deadline, when elements have deadlines.
-    pub fn kept_deadline(&self) -> Option<Option<Tick>> {
+impl Body for Packed {
+    fn trim(&mut self) {
+        trim_bytes(&mut self.bytes);
+    }
+
+    fn is_void(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn is_dead(&self, now: Tick) -> bool {
+        self.live(now).next().is_none()
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    fn deadlines(&self) -> Option<Deadlines> {
+        self.has_deadlines.then(|| Deadlines {
+            own: self.own(),
+            nearest: self.iter().filter_map(|element| element.deadline).min(),
+        })
+    }
+
+    fn kept_deadline(&self) -> Option<Option<Tick>> {
         self.has_deadlines.then(|| own_deadline(&self.bytes))
     }
 
-    /// Keeps the key's own deadline, where elements have deadlines.
-    pub fn set_own(&mut self, own: Option<Tick>) {
+    fn set_own(&mut self, own: Option<Tick>) {
         assert!(self.has_deadlines);
         match (own, self.start() > 1) {
             (Some(_), true) => self.bytes[1..=DEADLINE].copy_from_slice(&deadline_bytes(own)),
@@ -426,16 +437,8 @@ impl Packed {
         }
     }
 
-    /// The key's own deadline and the earliest of an element, when elements have some.
-    pub fn deadlines(&self) -> Option<Deadlines> {
-        self.has_deadlines.then(|| Deadlines {
-            own: self.own(),
-            nearest: self.iter().filter_map(|element| element.deadline).min(),
-        })
-    }
-
-    /// Removes all dead elements, since one pass is one pass; a step of the budget each.
-    pub fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
+    // All of them, since one pass is one pass.
+    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
         if !self.has_deadlines {
             return;
         }

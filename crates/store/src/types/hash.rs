@@ -1,13 +1,13 @@
 //! Hashes: fields with values, each with or without a deadline.
 
-use crate::collection::{Collection, Deadlines, Expired, Scene};
+use crate::collection::{Body, Collection, Scene};
 use crate::element_ttl::Members;
 use crate::elements::Elements;
 use crate::elements::packed::{Packed, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
 use crate::object::{Object, TAG_HASH, TAG_HASH_TTL};
-use policy::{Budget, Tick};
+use policy::Tick;
 
 /// A hash. No method that reads shows a field whose deadline has passed.
 #[derive(Debug)]
@@ -375,71 +375,17 @@ impl Collection for Hash {
         Hash { form }
     }
 
-    fn trim(&mut self) {
-        if let Form::Packed(packed) = &mut self.form {
-            packed.trim();
-        }
-    }
-
-    fn is_void(&self) -> bool {
+    fn body(&self) -> &dyn Body {
         match &self.form {
-            Form::Packed(packed) => packed.is_empty(),
-            Form::Large(members) => members.is_void(),
+            Form::Packed(packed) => packed,
+            Form::Large(members) => members.as_ref(),
         }
     }
 
-    fn is_dead(&self, now: Tick) -> bool {
-        match &self.form {
-            Form::Packed(packed) => packed.live(now).next().is_none(),
-            Form::Large(members) => members.is_dead(now),
-        }
-    }
-
-    fn heap_bytes(&self) -> usize {
-        match &self.form {
-            Form::Packed(packed) => packed.heap_bytes(),
-            Form::Large(members) => size_of::<Members>() + members.heap_bytes(),
-        }
-    }
-
-    fn deadlines(&self) -> Option<Deadlines> {
-        match &self.form {
-            Form::Packed(packed) => packed.deadlines(),
-            Form::Large(members) => members.deadlines(),
-        }
-    }
-
-    fn kept_deadline(&self) -> Option<Option<Tick>> {
-        match &self.form {
-            Form::Packed(packed) => packed.kept_deadline(),
-            Form::Large(members) => members.kept_deadline(),
-        }
-    }
-
-    fn set_own(&mut self, own: Option<Tick>) {
+    fn body_mut(&mut self) -> &mut dyn Body {
         match &mut self.form {
-            Form::Packed(packed) => packed.set_own(own),
-            Form::Large(members) => members.set_own(own),
-        }
-    }
-
-    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
-        match &mut self.form {
-            Form::Packed(packed) => packed.purge(now, budget, expired),
-            Form::Large(members) => members.purge(now, budget, expired, &mut ()),
-        }
-    }
-
-    fn dismantle(&mut self, steps: u32) -> bool {
-        match &mut self.form {
-            Form::Packed(_) => false,
-            Form::Large(members) => members.dismantle(steps),
-        }
-    }
-
-    fn check(&self) {
-        if let Form::Large(members) = &self.form {
-            members.check();
+            Form::Packed(packed) => packed,
+            Form::Large(members) => members.as_mut(),
         }
     }
 }

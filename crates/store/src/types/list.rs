@@ -5,7 +5,7 @@ mod large;
 
 pub use self::large::Iter;
 
-use crate::collection::{Collection, Scene};
+use crate::collection::{Body, Collection, Scene, trim_bytes};
 use crate::event::Class;
 use crate::facts::Kind;
 use crate::object::{Object, TAG_LIST};
@@ -79,6 +79,24 @@ impl Small {
         let end = at + entries.from(index).offset(count);
         self.0.drain(at..end);
         self.set_len(len - count);
+    }
+}
+
+impl Body for Small {
+    fn trim(&mut self) {
+        trim_bytes(&mut self.0);
+    }
+
+    fn is_void(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.0.capacity()
+    }
+
+    fn check(&self) {
+        Chunk::of(self.entries()).check();
     }
 }
 
@@ -336,36 +354,17 @@ impl Collection for List {
         List { form }
     }
 
-    fn trim(&mut self) {
-        if let Form::Small(Small(bytes)) = &mut self.form
-            && bytes.capacity() - bytes.len() > bytes.len() / 8
-        {
-            bytes.shrink_to_fit();
-        }
-    }
-
-    fn is_void(&self) -> bool {
-        self.is_empty()
-    }
-
-    fn heap_bytes(&self) -> usize {
+    fn body(&self) -> &dyn Body {
         match &self.form {
-            Form::Small(small) => small.0.capacity(),
-            Form::Large(large) => size_of::<Large>() + large.heap_bytes(),
+            Form::Small(small) => small,
+            Form::Large(large) => large.as_ref(),
         }
     }
 
-    fn dismantle(&mut self, steps: u32) -> bool {
+    fn body_mut(&mut self) -> &mut dyn Body {
         match &mut self.form {
-            Form::Small(_) => false,
-            Form::Large(large) => large.dismantle(steps),
-        }
-    }
-
-    fn check(&self) {
-        match &self.form {
-            Form::Small(small) => Chunk::of(small.entries()).check(),
-            Form::Large(large) => large.check(),
+            Form::Small(small) => small,
+            Form::Large(large) => large.as_mut(),
         }
     }
 }

@@ -3,7 +3,7 @@
 mod algebra;
 mod integers;
 
-use crate::collection::{Collection, Deadlines, Expired, Scene};
+use crate::collection::{Body, Collection, Scene};
 use crate::element_ttl::Members;
 use crate::elements::Elements;
 use crate::elements::packed::{Element, Packed, Tail};
@@ -11,7 +11,7 @@ use crate::event::Class;
 use crate::facts::Kind;
 use crate::object::{Object, TAG_INTSET, TAG_SET, TAG_SET_TTL};
 use integers::{Digits, Integers, integer};
-use policy::{Budget, Tick};
+use policy::Tick;
 
 /// A set of byte strings. No method that reads shows a member whose deadline has passed.
 #[derive(Debug)]
@@ -415,82 +415,19 @@ impl Collection for Set {
         Set { form }
     }
 
-    fn trim(&mut self) {
+    fn body(&self) -> &dyn Body {
+        match &self.form {
+            Form::Integers(integers) => integers,
+            Form::Packed(packed) => packed,
+            Form::Large(members) => members.as_ref(),
+        }
+    }
+
+    fn body_mut(&mut self) -> &mut dyn Body {
         match &mut self.form {
-            Form::Integers(integers) => integers.trim(),
-            Form::Packed(packed) => packed.trim(),
-            Form::Large(_) => {}
-        }
-    }
-
-    fn is_void(&self) -> bool {
-        match &self.form {
-            Form::Integers(integers) => integers.len() == 0,
-            Form::Packed(packed) => packed.is_empty(),
-            Form::Large(members) => members.is_void(),
-        }
-    }
-
-    fn is_dead(&self, now: Tick) -> bool {
-        match &self.form {
-            Form::Integers(integers) => integers.len() == 0,
-            Form::Packed(packed) => packed.live(now).next().is_none(),
-            Form::Large(members) => members.is_dead(now),
-        }
-    }
-
-    fn heap_bytes(&self) -> usize {
-        match &self.form {
-            Form::Integers(integers) => integers.heap_bytes(),
-            Form::Packed(packed) => packed.heap_bytes(),
-            Form::Large(members) => size_of::<Members>() + members.heap_bytes(),
-        }
-    }
-
-    fn deadlines(&self) -> Option<Deadlines> {
-        match &self.form {
-            Form::Integers(_) => None,
-            Form::Packed(packed) => packed.deadlines(),
-            Form::Large(members) => members.deadlines(),
-        }
-    }
-
-    fn kept_deadline(&self) -> Option<Option<Tick>> {
-        match &self.form {
-            Form::Integers(_) => None,
-            Form::Packed(packed) => packed.kept_deadline(),
-            Form::Large(members) => members.kept_deadline(),
-        }
-    }
-
-    fn set_own(&mut self, own: Option<Tick>) {
-        match &mut self.form {
-            Form::Integers(_) => {}
-            Form::Packed(packed) => packed.set_own(own),
-            Form::Large(members) => members.set_own(own),
-        }
-    }
-
-    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
-        match &mut self.form {
-            Form::Integers(_) => {}
-            Form::Packed(packed) => packed.purge(now, budget, expired),
-            Form::Large(members) => members.purge(now, budget, expired, &mut ()),
-        }
-    }
-
-    fn dismantle(&mut self, steps: u32) -> bool {
-        match &mut self.form {
-            Form::Large(members) => members.dismantle(steps),
-            _ => false,
-        }
-    }
-
-    fn check(&self) {
-        match &self.form {
-            Form::Integers(integers) => integers.check(),
-            Form::Packed(_) => {}
-            Form::Large(members) => members.check(),
+            Form::Integers(integers) => integers,
+            Form::Packed(packed) => packed,
+            Form::Large(members) => members.as_mut(),
         }
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::limits::Limits;
+use policy::Budget;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 

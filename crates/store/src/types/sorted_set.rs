@@ -7,14 +7,14 @@ mod many;
 
 pub use interval::Interval;
 
-use crate::collection::{Collection, Deadlines, Expired, Scene};
+use crate::collection::{Body, Collection, Scene};
 use crate::elements::Elements;
 use crate::elements::packed::{Packed, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
 use crate::object::{Object, TAG_SORTED_SET, TAG_SORTED_SET_TTL};
 use many::{Many, score_of};
-use policy::{Budget, Tick};
+use policy::Tick;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -302,71 +302,17 @@ impl Collection for SortedSet {
         SortedSet { form }
     }
 
-    fn trim(&mut self) {
-        if let Form::Packed(packed) = &mut self.form {
-            packed.trim();
-        }
-    }
-
-    fn is_void(&self) -> bool {
+    fn body(&self) -> &dyn Body {
         match &self.form {
-            Form::Packed(packed) => packed.is_empty(),
-            Form::Large(many) => many.members.is_void(),
+            Form::Packed(packed) => packed,
+            Form::Large(many) => many.as_ref(),
         }
     }
 
-    fn is_dead(&self, now: Tick) -> bool {
-        match &self.form {
-            Form::Packed(packed) => packed.live(now).next().is_none(),
-            Form::Large(many) => many.members.is_dead(now),
-        }
-    }
-
-    fn heap_bytes(&self) -> usize {
-        match &self.form {
-            Form::Packed(packed) => packed.heap_bytes(),
-            Form::Large(many) => size_of::<Many>() + many.heap_bytes(),
-        }
-    }
-
-    fn deadlines(&self) -> Option<Deadlines> {
-        match &self.form {
-            Form::Packed(packed) => packed.deadlines(),
-            Form::Large(many) => many.members.deadlines(),
-        }
-    }
-
-    fn kept_deadline(&self) -> Option<Option<Tick>> {
-        match &self.form {
-            Form::Packed(packed) => packed.kept_deadline(),
-            Form::Large(many) => many.members.kept_deadline(),
-        }
-    }
-
-    fn set_own(&mut self, own: Option<Tick>) {
+    fn body_mut(&mut self) -> &mut dyn Body {
         match &mut self.form {
-            Form::Packed(packed) => packed.set_own(own),
-            Form::Large(many) => many.members.set_own(own),
-        }
-    }
-
-    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
-        match &mut self.form {
-            Form::Packed(packed) => packed.purge(now, budget, expired),
-            Form::Large(many) => many.members.purge(now, budget, expired, &mut many.order),
-        }
-    }
-
-    fn dismantle(&mut self, steps: u32) -> bool {
-        match &mut self.form {
-            Form::Packed(_) => false,
-            Form::Large(many) => many.dismantle(steps),
-        }
-    }
-
-    fn check(&self) {
-        if let Form::Large(many) = &self.form {
-            many.check();
+            Form::Packed(packed) => packed,
+            Form::Large(many) => many.as_mut(),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! the key's block or in one allocation, none delete the key.
 
 use super::{Key, View, WrongType};
-use crate::collection::{Collection, Scene};
+use crate::collection::{Body, Collection, Scene};
 use crate::object::{Object, kind_of};
 use crate::shard::{Filing, Reworked, Why, file};
 use crate::types::{Hash, List, Set, SortedSet};

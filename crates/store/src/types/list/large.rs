@@ -5,6 +5,7 @@
 
 use super::End;
 use super::chunk::{Chunk, ChunkLimit, Entries, element_bytes};
+use crate::collection::Body;
 use std::collections::VecDeque;
 
 /// The most chunks of a block.
@@ -76,13 +77,6 @@ impl Large {
     /// How many elements.
     pub fn len(&self) -> usize {
         self.len
-    }
-
-    /// Bytes on the heap.
-    pub fn heap_bytes(&self) -> usize {
-        self.buffer_bytes
-            + self.slots * size_of::<Chunk>()
-            + self.blocks.capacity() * size_of::<Block>()
     }
 
     /// Its chunk, when it has only one.
@@ -432,9 +426,21 @@ impl Large {
         };
         (next.block < self.blocks.len()).then_some(next)
     }
+}
 
-    /// Drops about so many chunks; true while there are more.
-    pub fn dismantle(&mut self, steps: u32) -> bool {
+impl Body for Large {
+    fn is_void(&self) -> bool {
+        self.len == 0
+    }
+
+    fn heap_bytes(&self) -> usize {
+        size_of::<Large>()
+            + self.buffer_bytes
+            + self.slots * size_of::<Chunk>()
+            + self.blocks.capacity() * size_of::<Block>()
+    }
+
+    fn dismantle(&mut self, steps: u32) -> bool {
         for _ in 0..steps {
             let Some(place) = self.at_end(End::Right) else {
                 return false;
@@ -444,8 +450,7 @@ impl Large {
         !self.blocks.is_empty()
     }
 
-    /// Panics when it contradicts itself.
-    pub fn check(&self) {
+    fn check(&self) {
         let (mut len, mut bytes, mut slots) = (0, 0, 0);
         for block in &self.blocks {
             assert!((1..=BLOCK_CHUNKS).contains(&block.chunks.len()));

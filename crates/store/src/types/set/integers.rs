@@ -7,7 +7,7 @@
 //! All are as wide as the widest had to be when it came; none gets narrower again. Without integers
 //! there are no bytes.
 
-use crate::collection::Scene;
+use crate::collection::{Body, Scene, trim_bytes};
 use std::ops::Range;
 
 /// See the module text.
@@ -77,18 +77,6 @@ impl Integers {
     /// The buffer, to be used again.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
-    }
-
-    /// What it holds on the heap.
-    pub fn heap_bytes(&self) -> usize {
-        self.bytes.capacity()
-    }
-
-    /// Gives back room for growth that is more than an eighth.
-    pub fn trim(&mut self) {
-        if self.bytes.capacity() - self.bytes.len() > self.bytes.len() / 8 {
-            self.bytes.shrink_to_fit();
-        }
     }
 
     fn width(&self) -> usize {
@@ -175,9 +163,22 @@ impl Integers {
             self.bytes.clear();
         }
     }
+}
 
-    /// Panics when it contradicts itself.
-    pub fn check(&self) {
+impl Body for Integers {
+    fn trim(&mut self) {
+        trim_bytes(&mut self.bytes);
+    }
+
+    fn is_void(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    fn check(&self) {
         assert!([2, 4, 8].contains(&self.width()));
         assert!(self.bytes.is_empty() || self.bytes.len() % self.width() == 1);
         assert!(self.iter().is_sorted_by(|a, b| a < b));

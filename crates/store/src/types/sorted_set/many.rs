@@ -4,12 +4,12 @@
 //! due keeps short, are they counted one by one.
 
 use super::{Interval, compare};
-use crate::collection::Scene;
+use crate::collection::{Body, Deadlines, Expired, Scene};
 use crate::element_ttl::{Follower, Members};
 use crate::elements::Elements;
 use crate::elements::packed::{Packed, Tail};
 use crate::order::{Entry, Order};
-use policy::{Slot, Tick};
+use policy::{Budget, Slot, Tick};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -239,20 +239,43 @@ impl Many {
             order: self.order.clone(),
         }
     }
+}
 
-    /// Bytes on the heap.
-    pub fn heap_bytes(&self) -> usize {
-        self.members.heap_bytes() + self.order.heap_bytes()
+impl Body for Many {
+    fn is_void(&self) -> bool {
+        self.members.is_void()
     }
 
-    /// Drops about so many of its parts; true while there are more.
-    pub fn dismantle(&mut self, steps: u32) -> bool {
+    fn is_dead(&self, now: Tick) -> bool {
+        self.members.is_dead(now)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        size_of::<Many>() + self.members.heap_bytes() + self.order.heap_bytes()
+    }
+
+    fn deadlines(&self) -> Option<Deadlines> {
+        self.members.deadlines()
+    }
+
+    fn kept_deadline(&self) -> Option<Option<Tick>> {
+        self.members.kept_deadline()
+    }
+
+    fn set_own(&mut self, own: Option<Tick>) {
+        self.members.set_own(own);
+    }
+
+    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
+        self.members.purge(now, budget, expired, &mut self.order);
+    }
+
+    fn dismantle(&mut self, steps: u32) -> bool {
         let mut left = steps;
         !self.order.dismantle(&mut left) || self.members.dismantle(left)
     }
 
-    /// Panics when it contradicts itself.
-    pub fn check(&self) {
+    fn check(&self) {
         self.members.check();
         let elements = self.members.elements();
         assert_eq!(self.order.len(), elements.len());

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::limits::Limits;
+use policy::Budget;
 use policy::expire::any::ExpirySpec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
