@@ -261,11 +261,7 @@ impl<'s> Executor<'s> {
 
     /// Collects the shards of a command's keys.
     fn lock_for(&mut self, session: &Session, spec: &Spec, args: Args<'_>, memo: Option<KeyMemo>) {
-        let mut shards = match std::mem::replace(&mut self.locks, Locks::All) {
-            Locks::All => Vec::new(),
-            Locks::Some(shards) => shards,
-        };
-        shards.clear();
+        let mut shards = spare(&mut self.locks);
         if collect(self.server, session, spec, args, memo, &mut shards) {
             return;
         }
@@ -334,6 +330,16 @@ impl<'s> Executor<'s> {
             view.unwatch(&key, &session.is_dirty);
         }
     }
+}
+
+/// The list of the last command's shards, emptied, to be filled again; what is locked meanwhile is all.
+fn spare(locks: &mut Locks) -> Vec<usize> {
+    let mut shards = match std::mem::replace(locks, Locks::All) {
+        Locks::All => Vec::new(),
+        Locks::Some(shards) => shards,
+    };
+    shards.clear();
+    shards
 }
 
 /// The place of a command's first key, if it stands still.

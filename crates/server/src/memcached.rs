@@ -36,6 +36,8 @@ pub(crate) struct Turn<'a, 'v> {
     pub input: &'a [u8],
     pub request: &'a Request,
     pub keys: &'a [Span],
+    /// The hashes of the first of `keys` as they were sent, where they are known.
+    pub hashes: &'a [u64],
     pub out: &'a mut Vec<u8>,
 }
 
@@ -47,8 +49,24 @@ impl<'a> Turn<'a, '_> {
             .map_or(&[], |span| &self.input[span.range()])
     }
 
-    fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
-        self.server.keyspace.key(DATABASE, bytes)
+    /// The key that was sent at a place.
+    #[inline]
+    fn key(&self, index: usize) -> Key<'a> {
+        named(self.server, self.sent_key(index), self.hashes.get(index))
+    }
+
+    /// The key that the request means: as it was sent, or decoded.
+    fn meant<'k>(&self, room: &'k mut [u8; KEY_BYTES_MAX]) -> Key<'k>
+    where
+        'a: 'k,
+    {
+        meant(
+            self.server,
+            self.request,
+            self.sent_key(0),
+            self.hashes.first(),
+            room,
+        )
     }
 
     /// What an exptime means now.
@@ -71,7 +89,7 @@ impl<'a> Turn<'a, '_> {
     }
 
     fn add(&self, counter: impl Fn(&Counts) -> &AtomicU64) {
-        counter(self.counts).fetch_add(1, Relaxed);
+        count_up(counter(self.counts));
     }
 
     /// Whether nothing can be stored for want of memory.
@@ -128,23 +146,58 @@ pub(crate) fn refuse(refusal: &Refusal, out: &mut Vec<u8>) {
     }
 }
 
-/// The shards of a request's keys.
-pub(crate) fn shards_of(server: &Server, request: &Request, keys: &[Span], input: &[u8]) -> Locks {
-    let mut room = [0; KEY_BYTES_MAX];
-    let mut shards = Vec::with_capacity(keys.len());
-    for span in keys {
-        let sent = &input[span.range()];
-        let bytes = match request.meta.has(b'b') {
-            true => decode_key(sent, &mut room).expect("the parser has tried"),
-            false => sent,
-        };
-        shards.push(
-            server
-                .keyspace
-                .shard_of(&server.keyspace.key(DATABASE, bytes)),
-        );
+/// Counts one more; the worker whose counter it is, and nobody else, writes it.
+#[inline]
+pub(crate) fn count_up(counter: &AtomicU64) {
+    counter.store(counter.load(Relaxed) + 1, Relaxed);
+}
+
+/// A key of these bytes, hashed unless it has been.
+#[inline]
+fn named<'k>(server: &Server, bytes: &'k [u8], hash: Option<&u64>) -> Key<'k> {
+    match hash {
+        Some(&hash) => Key {
+            bytes,
+            hash,
+            db: DATABASE,
+        },
+        None => server.keyspace.key(DATABASE, bytes),
     }
-    shards.sort_unstable();
-    shards.dedup();
-    Locks::Some(shards)
+}
+
+/// The key that a request means by these bytes, whose hash may be known.
+#[inline]
+fn meant<'k>(
+    server: &Server,
+    request: &Request,
+    sent: &'k [u8],
+    hash: Option<&u64>,
+    room: &'k mut [u8; KEY_BYTES_MAX],
+) -> Key<'k> {
+    if request.meta.has(b'b') {
+        let decoded = decode_key(sent, room).expect("the parser has tried");
+        return named(server, decoded, None);
+    }
+    named(server, sent, hash)
+}
+
+/// Adds the shards of a request's keys, ascending and each once.
+pub(crate) fn collect_shards(
+    server: &Server,
+    request: &Request,
+    keys: &[Span],
+    hashes: &[u64],
+    input: &[u8],
+    shards: &mut Vec<usize>,
+) {
+    let mut room = [0; KEY_BYTES_MAX];
+    for (index, span) in keys.iter().enumerate() {
+        let (sent, hash) = (&input[span.range()], hashes.get(index));
+        let key = meant(server, request, sent, hash, &mut room);
+        shards.push(server.keyspace.shard_of(&key));
+    }
+    if shards.len() > 1 {
+        shards.sort_unstable();
+        shards.dedup();
+    }
 }

@@ -7,12 +7,14 @@ use server::dispatch::{Call, Executor};
 use server::{Server, Session};
 use store::Tick;
 use wire::Span;
+use wire::memcached::{Limits, Parsed, Parser, Request};
 
 /// Commands of one batch.
 const CALLS: usize = 1000;
 /// Allocations that a batch may cost: those of an executor and of the deadline index's chunks, but
 /// none for each command.
 const ALLOCATIONS_MAX: u64 = 20;
+const NOW: Tick = Tick(1_700_000_000_000);
 
 /// A batch as it comes from a client: the same bytes for all its arguments.
 #[derive(Default)]
@@ -66,15 +68,14 @@ fn hot_commands_do_not_allocate() {
     count_allocations(1, &[]);
 }
 
-/// With several data threads a command locks for itself: a list of locks for several keys, and a
-/// buffer to edit in, last no longer.
+/// With several data threads a command locks for itself: a list of locks for several keys lasts no
+/// longer.
 #[test]
 fn hot_commands_on_one_key_do_not_allocate_with_several_threads() {
-    count_allocations(2, &["MGET", "APPEND", "SETRANGE"]);
+    count_allocations(2, &["MGET"]);
 }
 
-fn count_allocations(threads: usize, but: &[&str]) {
-    const NOW: Tick = Tick(1_700_000_000_000);
+fn server(threads: usize) -> Server {
     let options = store::Options {
         shards: 4,
         policy: "noeviction".into(),
@@ -84,8 +85,11 @@ fn count_allocations(threads: usize, but: &[&str]) {
         seed: 1,
     };
     let clock = Clock::manual(NOW.0);
-    let server =
-        Server::with_store(Config::default(), &options, threads, clock).expect("valid options");
+    Server::with_store(Config::default(), &options, threads, clock).expect("valid options")
+}
+
+fn count_allocations(threads: usize, but: &[&str]) {
+    let server = server(threads);
     let mut session = Session::new();
     let mut out = Vec::with_capacity(1 << 20);
     let keys: Vec<String> = (0..CALLS).map(|index| format!("key:{index}")).collect();
@@ -139,4 +143,81 @@ fn count_allocations(threads: usize, but: &[&str]) {
         "{CALLS} calls each:\n{}",
         costly.join("\n")
     );
+}
+
+/// Requests in memcached's protocol, one for each key, which stands in them as `KEY`.
+fn memcached_requests(request: &str, keys: &[String]) -> String {
+    keys.iter().map(|key| request.replace("KEY", key)).collect()
+}
+
+/// Runs them at one instant as a worker does; the replies stay in `out`.
+fn run_memcached(
+    server: &Server,
+    session: &mut Session,
+    input: &str,
+    found: &mut (Vec<(usize, Request)>, Vec<Span>),
+    out: &mut Vec<u8>,
+) {
+    let (requests, spans) = found;
+    out.clear();
+    requests.clear();
+    spans.clear();
+    let mut parser = Parser::new(Limits {
+        value_bytes_max: 1 << 20,
+    });
+    let (input, mut at) = (input.as_bytes(), 0);
+    while let Parsed::Request { consumed, request } = parser.parse(&input[at..], spans) {
+        requests.push((at, request));
+        at += consumed;
+    }
+    assert_eq!(at, input.len());
+    let mut executor = Executor::new(server, 0, NOW);
+    let keys = requests.iter().flat_map(|(at, request)| {
+        let here = &input[*at..];
+        let keys = request.keys(spans).iter();
+        keys.map(|span| &here[span.range()])
+    });
+    executor.prepare_keys(keys);
+    for (at, request) in requests.iter() {
+        executor.run_memcached(session, request, request.keys(spans), &input[*at..], out);
+    }
+    executor.finish();
+}
+
+#[test]
+fn requests_in_memcacheds_protocol_do_not_allocate() {
+    for threads in [1, 2] {
+        count_allocations_of_memcached(threads);
+    }
+}
+
+fn count_allocations_of_memcached(threads: usize) {
+    let server = server(threads);
+    let mut session = Session::new();
+    let (mut found, mut out) = (Default::default(), Vec::with_capacity(1 << 20));
+    let keys: Vec<String> = (0..CALLS).map(|index| format!("key:{index}")).collect();
+    let requests = [
+        "set KEY 0 0 5\r\n12345\r\n",
+        "set KEY 7 100 5\r\n12345\r\n",
+        "get KEY\r\n",
+        "gets KEY\r\n",
+        "get none:KEY\r\n",
+        "touch KEY 50\r\n",
+        "gat 60 KEY\r\n",
+        "mg KEY v\r\n",
+        "mg KEY k v t h\r\n",
+        "ms KEY 2 T90\r\n12\r\n",
+        "delete KEY\r\n",
+        "delete KEY\r\n",
+    ];
+    for round in 0..3 {
+        for request in requests {
+            let input = memcached_requests(request, &keys);
+            let cost = allocation_counter::measure(|| {
+                run_memcached(&server, &mut session, &input, &mut found, &mut out);
+            });
+            let is_costly = round == 2 && cost.count_total > ALLOCATIONS_MAX;
+            assert!(!is_costly, "{request}: {} for {CALLS}", cost.count_total);
+        }
+    }
 }

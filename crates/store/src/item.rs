@@ -9,7 +9,7 @@
 //! A plain string has a head for memcached's clients, too: no flags, and for its cas number the hash of
 //! its bytes, so that whatever changes them is noticed.
 
-use crate::keyspace::Db;
+use crate::keyspace::{Db, Keyspace};
 use crate::object::{Object, TAG_ITEM};
 use crate::view::{Key, NewDeadline, View, WrongType, string_of};
 use cache::{NewValue, Value};
@@ -57,18 +57,18 @@ impl ItemHead {
         }
     }
 
-    fn write(&self, bytes: &mut Vec<u8>) {
+    /// As it is written, and how many of these bytes it takes.
+    fn encode(&self) -> ([u8; LONG_BYTES], usize) {
         let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
-        bytes.push(
-            bit(self.client_flags != 0, HAS_FLAGS)
-                | bit(self.is_stale, IS_STALE)
-                | bit(self.has_winner, HAS_WINNER)
-                | bit(self.is_fetched, IS_FETCHED),
-        );
-        bytes.extend_from_slice(&self.cas.to_le_bytes());
-        if self.client_flags != 0 {
-            bytes.extend_from_slice(&self.client_flags.to_le_bytes());
-        }
+        let mut bytes = [0; LONG_BYTES];
+        bytes[0] = bit(self.client_flags != 0, HAS_FLAGS)
+            | bit(self.is_stale, IS_STALE)
+            | bit(self.has_winner, HAS_WINNER)
+            | bit(self.is_fetched, IS_FETCHED);
+        bytes[1..SHORT_BYTES].copy_from_slice(&self.cas.to_le_bytes());
+        bytes[SHORT_BYTES..].copy_from_slice(&self.client_flags.to_le_bytes());
+        let has_flags = self.client_flags != 0;
+        (bytes, if has_flags { LONG_BYTES } else { SHORT_BYTES })
     }
 }
 
@@ -90,30 +90,38 @@ pub(crate) fn item_of<'a>(value: &Value<'a, Object>) -> Option<&'a [u8]> {
     }
 }
 
+/// What memcached's clients see of a value. Errors: another type.
+#[inline]
+fn read<'v>(
+    space: &Keyspace,
+    db: u8,
+    value: Value<'v, Object>,
+) -> Result<(ItemHead, &'v [u8]), WrongType> {
+    if let Some(item) = item_of(&value) {
+        return Ok((ItemHead::read(item), value_of(item)));
+    }
+    let bytes = string_of(value)?;
+    let head = ItemHead {
+        cas: space.key(db, bytes).hash.max(1),
+        ..ItemHead::default()
+    };
+    Ok((head, bytes))
+}
+
 impl View<'_> {
     /// Reads an item or a string: counts a hit or a miss and tells the policy. Errors: another type.
+    #[inline]
     pub fn item(&mut self, key: &Key<'_>) -> Result<Option<(ItemHead, &[u8])>, WrongType> {
-        if !self.touch(key) {
-            return Ok(None);
-        }
-        self.peek_item(key)
+        let space = self.space;
+        let value = self.get_value(key);
+        value.map(|value| read(space, key.db, value)).transpose()
     }
 
     /// Reads an item or a string; neither counts nor tells. Errors: another type.
     pub fn peek_item(&mut self, key: &Key<'_>) -> Result<Option<(ItemHead, &[u8])>, WrongType> {
-        let hasher = self.space;
-        let Some(value) = self.live_value(key) else {
-            return Ok(None);
-        };
-        if let Some(item) = item_of(&value) {
-            return Ok(Some((ItemHead::read(item), value_of(item))));
-        }
-        let bytes = string_of(value)?;
-        let head = ItemHead {
-            cas: hasher.key(key.db, bytes).hash.max(1),
-            ..ItemHead::default()
-        };
-        Ok(Some((head, bytes)))
+        let space = self.space;
+        let value = self.peek_value(key);
+        value.map(|value| read(space, key.db, value)).transpose()
     }
 
     /// Stores an item over whatever was there, evicting as needed.
@@ -124,26 +132,24 @@ impl View<'_> {
         value: &[u8],
         deadline: NewDeadline,
     ) {
-        let mut item = Vec::with_capacity(LONG_BYTES + value.len());
-        head.write(&mut item);
-        item.extend_from_slice(value);
-        if Db::must_be_outside(key.bytes, item.len()) {
-            self.put(key, NewValue::Outside(Object::Item(item)), deadline);
-        } else {
-            self.put(key, NewValue::Inline(TAG_ITEM, &item), deadline);
+        let (bytes, len) = head.encode();
+        let head = &bytes[..len];
+        if Db::must_be_outside(key.bytes, len + value.len()) {
+            let item = Object::Item([head, value].concat());
+            return self.put(key, NewValue::Outside(item), deadline);
         }
+        let mut item = self.take_scratch(key);
+        item.extend_from_slice(head);
+        item.extend_from_slice(value);
+        self.put(key, NewValue::Inline(TAG_ITEM, &item), deadline);
+        self.parts(key).2.scratch = item;
     }
 
-    /// Marks an item that is there: its value stays, watchers are not told. A plain string has no room
-    /// for marks and stays what it is.
+    /// Marks an item that is there: its value and the client's flags stay, watchers are not told. A plain
+    /// string has no room for marks and stays what it is.
     pub fn mark_item(&mut self, key: &Key<'_>, head: &ItemHead) {
-        let Some(item) = self.live_value(key).and_then(|value| item_of(&value)) else {
-            return;
-        };
-        let mut marked = Vec::with_capacity(item.len());
-        head.write(&mut marked);
-        marked.extend_from_slice(value_of(item));
-        self.overwrite_item(key, marked);
+        let (bytes, len) = head.encode();
+        self.write_head(key, &bytes[..len]);
     }
 
     /// The number for the next write of a key.
@@ -168,9 +174,8 @@ mod tests {
                 has_winner: bits & 2 != 0,
                 is_fetched: bits & 4 != 0,
             };
-            let mut bytes = Vec::new();
-            head.write(&mut bytes);
-            bytes.extend_from_slice(b"value");
+            let (bytes, len) = head.encode();
+            let bytes = [&bytes[..len], b"value"].concat();
             assert_eq!(ItemHead::read(&bytes), head);
             assert_eq!(value_of(&bytes), b"value");
         }

@@ -61,8 +61,8 @@ pub(crate) struct Locked {
     pub settings: u64,
     /// The last instant of background work.
     seen: Tick,
-    /// Bytes of a collection at work.
-    scratch: Vec<u8>,
+    /// Bytes of a value at work.
+    pub scratch: Vec<u8>,
     /// The last number that was given to a write of an item.
     pub last_cas: u64,
 }

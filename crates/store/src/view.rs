@@ -84,7 +84,6 @@ pub struct View<'a> {
     pub(crate) space: &'a Keyspace,
     guards: Guards<'a>,
     now: Tick,
-    scratch: Vec<u8>,
     /// Keys that somebody waits for were written.
     pub(crate) has_ready: bool,
 }
@@ -113,7 +112,6 @@ impl<'a> View<'a> {
             space,
             guards,
             now,
-            scratch: Vec::new(),
             has_ready: false,
         }
     }
@@ -202,6 +200,14 @@ impl<'a> View<'a> {
             .expect("a slot was found in it")
     }
 
+    /// The buffer of the key's shard, emptied; whoever takes it gives it back.
+    pub(crate) fn take_scratch(&mut self, key: &Key<'_>) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.parts(key).2.scratch);
+        bytes.clear();
+        bytes
+    }
+
+    /// Tells the policy that a live entry was asked for.
     fn hit(&mut self, key: &Key<'_>, slot: Slot) {
         let now = self.now;
         let db = self.db(key);
@@ -209,80 +215,84 @@ impl<'a> View<'a> {
         db.hit(slot);
     }
 
-    /// A live key's value, of any type.
-    pub(crate) fn live_value(&mut self, key: &Key<'_>) -> Option<Value<'_, Object>> {
+    /// Asks for a key: counts a hit, and tells the policy, or a miss. A live key's slot and where it is.
+    #[inline]
+    fn look_up(&mut self, key: &Key<'_>) -> Option<(&mut Db, Slot)> {
+        let (found, now) = (self.live_or_dead(key), self.now);
+        let locked = self.parts(key).2;
+        match found {
+            Ok(slot) => {
+                locked.counters.hits += 1;
+                let db = &mut locked.dbs[key.db as usize];
+                let db = db.as_mut().expect("a slot was found in it");
+                cache::Entries::begin(&mut db.entries, now);
+                db.hit(slot);
+                Some((db, slot))
+            }
+            Err(was_dead) => {
+                locked.counters.misses += 1;
+                locked.counters.expiration_misses += u64::from(was_dead);
+                None
+            }
+        }
+    }
+
+    /// A live key's value, of any type; neither counts nor tells.
+    pub(crate) fn peek_value(&mut self, key: &Key<'_>) -> Option<Value<'_, Object>> {
         let slot = self.live(key)?;
         Some(self.db(key).value(slot))
     }
 
-    /// Writes a live item anew as one that has not changed for its readers.
-    pub(crate) fn overwrite_item(&mut self, key: &Key<'_>, item: Vec<u8>) {
+    /// A live key's value, of any type: counts a hit or a miss and tells the policy.
+    #[inline]
+    pub(crate) fn get_value(&mut self, key: &Key<'_>) -> Option<Value<'_, Object>> {
+        self.look_up(key).map(|(db, slot)| db.value(slot))
+    }
+
+    /// Writes the first bytes of a live item anew; nobody else notices.
+    pub(crate) fn write_head(&mut self, key: &Key<'_>, head: &[u8]) {
         let Some(slot) = self.live(key) else { return };
-        let now = self.now;
-        let db = self.db(key);
-        let deadline = db.entries.shape(slot).deadline;
-        cache::Entries::begin(&mut db.entries, now);
-        let value = match db.value(slot) {
-            Value::Inline(..) if !Db::must_be_outside(key.bytes, item.len()) => {
-                NewValue::Inline(TAG_ITEM, &item)
-            }
-            _ => NewValue::Outside(Object::Item(item.clone())),
+        let (now, mut marked) = (self.now, self.take_scratch(key));
+        let overwrite = |item: &mut [u8]| {
+            assert_eq!(value_of(item).len() + head.len(), item.len());
+            item[..head.len()].copy_from_slice(head);
         };
-        let (_, dropped) = db.change(slot, value, deadline);
-        let (space, _, locked) = self.parts(key);
-        locked.bury(dropped);
-        locked.account(key.db, space.shared());
+        let db = self.db(key);
+        cache::Entries::begin(&mut db.entries, now);
+        if let Value::Inline(TAG_ITEM, item) = db.value(slot) {
+            marked.extend_from_slice(item);
+            overwrite(&mut marked);
+            let deadline = db.entries.shape(slot).deadline;
+            db.change(slot, NewValue::Inline(TAG_ITEM, &marked), deadline);
+        } else {
+            db.edit_outside(slot, |object| {
+                if let Object::Item(item) = object {
+                    overwrite(item);
+                }
+            });
+        }
+        self.parts(key).2.scratch = marked;
     }
 
     /// Reads a string: counts a hit or a miss and tells the policy. Errors: another type.
     #[inline]
     pub fn get(&mut self, key: &Key<'_>) -> Result<Option<&[u8]>, WrongType> {
-        let found = self.live_or_dead(key);
-        let counters = &mut self.parts(key).2.counters;
-        match found {
-            Ok(slot) => {
-                counters.hits += 1;
-                self.hit(key, slot);
-                string_of(self.db(key).value(slot)).map(Some)
-            }
-            Err(was_dead) => {
-                counters.misses += 1;
-                counters.expiration_misses += u64::from(was_dead);
-                Ok(None)
-            }
-        }
+        self.get_value(key).map(string_of).transpose()
     }
 
     /// Reads a string; neither counts nor tells. Errors: another type.
     pub fn peek(&mut self, key: &Key<'_>) -> Result<Option<&[u8]>, WrongType> {
-        match self.live(key) {
-            Some(slot) => string_of(self.db(key).value(slot)).map(Some),
-            None => Ok(None),
-        }
+        self.peek_value(key).map(string_of).transpose()
     }
 
     /// The type; neither counts nor tells.
     pub fn kind(&mut self, key: &Key<'_>) -> Option<Kind> {
-        let slot = self.live(key)?;
-        Some(kind_of(&self.db(key).value(slot)))
+        self.peek_value(key).map(|value| kind_of(&value))
     }
 
     /// Whether the key is there: counts a hit or a miss and tells the policy.
     pub fn touch(&mut self, key: &Key<'_>) -> bool {
-        let found = self.live_or_dead(key);
-        let counters = &mut self.parts(key).2.counters;
-        match found {
-            Ok(slot) => {
-                counters.hits += 1;
-                self.hit(key, slot);
-                true
-            }
-            Err(was_dead) => {
-                counters.misses += 1;
-                counters.expiration_misses += u64::from(was_dead);
-                false
-            }
-        }
+        self.look_up(key).is_some()
     }
 
     /// `None`: no such key; `Some(None)`: it has no deadline. Neither counts nor tells.
@@ -393,8 +403,7 @@ impl<'a> View<'a> {
         edit: impl FnOnce(&mut Vec<u8>) -> R,
     ) -> Result<R, WrongType> {
         let found = self.live(key);
-        let mut bytes = std::mem::take(&mut self.scratch);
-        bytes.clear();
+        let mut bytes = self.take_scratch(key);
         if let Some(slot) = found {
             match self.db(key).value(slot) {
                 Value::Inline(TAG_STRING, value) => bytes.extend_from_slice(value),
@@ -402,7 +411,7 @@ impl<'a> View<'a> {
                 other => match item_of(&other) {
                     Some(item) => bytes.extend_from_slice(value_of(item)),
                     None => {
-                        self.scratch = bytes;
+                        self.parts(key).2.scratch = bytes;
                         return Err(WrongType);
                     }
                 },
@@ -417,7 +426,7 @@ impl<'a> View<'a> {
             }
             self.put(key, NewValue::Inline(TAG_STRING, &bytes), NewDeadline::Keep);
         }
-        self.scratch = bytes;
+        self.parts(key).2.scratch = bytes;
         Ok(result)
     }
 

@@ -1,28 +1,32 @@
 //! The same walk for requests in memcached's protocol, which have no table: what each needs stands in
 //! its verb.
 
-use super::{Executor, Outcome, WHOLE_FROM_CALLS, lock};
+use super::{BATCH_CALLS_MAX, Executor, Outcome, WHOLE_FROM_CALLS, lock, spare};
 use crate::command::Locks;
-use crate::memcached;
+use crate::memcached::{self, count_up};
 use crate::notify;
 use crate::session::Session;
-use std::sync::atomic::Ordering::Relaxed;
 use store::{Class, Key};
 use wire::Span;
 use wire::memcached::{Request, Verb};
 
+/// Keys of one batch that are hashed and asked for beforehand: some requests name a thousand.
+const KEYS_NEAR_MAX: usize = 2 * BATCH_CALLS_MAX;
+
 impl Executor<'_> {
-    /// Before a batch in memcached's protocol: as `prepare`.
+    /// Before a batch in memcached's protocol: as `prepare`. The keys are those of all its requests, in the
+    /// order of their spans; the first of many are brought near.
     pub fn prepare_keys<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]> + Clone) {
         let (server, now) = (self.server, self.now);
+        self.hashed.clear();
         if keys.clone().take(WHOLE_FROM_CALLS).count() < WHOLE_FROM_CALLS {
             return;
         }
+        let keys = keys.take(KEYS_NEAR_MAX);
         if server.threads == 1 {
             let whole = || server.keyspace.lock_all(now);
             self.whole.get_or_insert_with(whole);
         }
-        self.hashed.clear();
         for bytes in keys.clone() {
             let key = server.keyspace.key(memcached::DATABASE, bytes);
             self.hashed.push(key.hash);
@@ -56,7 +60,9 @@ impl Executor<'_> {
             return Outcome::Held;
         }
         let counts = &server.stats.workers[self.worker].memcached;
-        counts.requests.fetch_add(1, Relaxed);
+        count_up(&counts.requests);
+        let hashes = self.hashed.get(request.first_key as usize..);
+        let hashes = hashes.unwrap_or_default();
         if request.verb == Verb::Stats {
             // It takes the keyspace's locks itself.
             self.finish();
@@ -75,14 +81,16 @@ impl Executor<'_> {
                 input,
                 request,
                 keys,
+                hashes,
                 out,
             });
             return Outcome::Done;
         }
-        self.locks = match memcached::is_whole(request.verb) {
-            true => Locks::All,
-            false => memcached::shards_of(server, request, keys, input),
-        };
+        let mut shards = spare(&mut self.locks);
+        if !memcached::is_whole(request.verb) {
+            memcached::collect_shards(server, request, keys, hashes, input, &mut shards);
+            self.locks = Locks::Some(shards);
+        }
         let mut view = lock(server, &self.locks, self.now);
         memcached::run(&mut memcached::Turn {
             view: &mut view,
@@ -93,6 +101,7 @@ impl Executor<'_> {
             input,
             request,
             keys,
+            hashes,
             out,
         });
         if server.notifies() {

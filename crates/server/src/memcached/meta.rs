@@ -12,17 +12,7 @@ use super::{Fate, Turn};
 use store::{Class, ItemHead, Key, NewDeadline, Tick};
 use wire::memcached::meta::{Item, item, letters, status};
 use wire::memcached::text::line;
-use wire::memcached::{KEY_BYTES_MAX, Mode, Verb, decode_key};
-
-/// The key that a request means: as it was sent, or decoded.
-fn meant<'k>(turn: &Turn<'k, '_>, room: &'k mut [u8; KEY_BYTES_MAX]) -> Key<'k> {
-    let sent = turn.sent_key(0);
-    if turn.request.meta.has(b'b') {
-        let decoded = decode_key(sent, room).expect("the parser has tried");
-        return turn.key(decoded);
-    }
-    turn.key(sent)
-}
+use wire::memcached::{KEY_BYTES_MAX, Mode, Verb};
 
 /// Answers with a status alone.
 fn answer(turn: &mut Turn<'_, '_>, word: &str) {
@@ -80,7 +70,7 @@ fn new_exptime(turn: &Turn<'_, '_>) -> i64 {
 
 pub(super) fn get(turn: &mut Turn<'_, '_>) {
     let mut room = [0; KEY_BYTES_MAX];
-    let key = meant(turn, &mut room);
+    let key = turn.meant(&mut room);
     let meta = turn.request.meta;
     turn.add(|counts| &counts.gets);
     let asks_time = meta.has(b't') || meta.has(b'R');
@@ -169,7 +159,7 @@ fn miss(turn: &mut Turn<'_, '_>, key: &Key<'_>) {
 
 pub(super) fn set(turn: &mut Turn<'_, '_>) {
     let mut room = [0; KEY_BYTES_MAX];
-    let key = meant(turn, &mut room);
+    let key = turn.meant(&mut room);
     let meta = turn.request.meta;
     turn.add(|counts| &counts.sets);
     let is_joining = matches!(meta.mode, Mode::Append | Mode::Prepend);
@@ -202,7 +192,7 @@ pub(super) fn set(turn: &mut Turn<'_, '_>) {
 
 pub(super) fn delete(turn: &mut Turn<'_, '_>) {
     let mut room = [0; KEY_BYTES_MAX];
-    let key = meant(turn, &mut room);
+    let key = turn.meant(&mut room);
     let meta = turn.request.meta;
     let (head, value) = match turn.view.peek_item(&key) {
         Ok(Some((head, value))) => (head, value.to_vec()),
@@ -252,7 +242,7 @@ pub(super) fn delete(turn: &mut Turn<'_, '_>) {
 
 pub(super) fn arithmetic(turn: &mut Turn<'_, '_>) {
     let mut room = [0; KEY_BYTES_MAX];
-    let key = meant(turn, &mut room);
+    let key = turn.meant(&mut room);
     let meta = turn.request.meta;
     let cas = meta.has(b'C').then_some(meta.cas);
     let new_cas = meta.has(b'E').then_some(meta.new_cas);
@@ -311,7 +301,7 @@ fn told_count(turn: &mut Turn<'_, '_>, number: u64, head: &ItemHead, left: Optio
 /// What is known of an item, for people.
 pub(super) fn debug(turn: &mut Turn<'_, '_>) {
     let mut room = [0; KEY_BYTES_MAX];
-    let key = meant(turn, &mut room);
+    let key = turn.meant(&mut room);
     let Ok(Some((head, _))) = turn.view.peek_item(&key) else {
         return line(turn.out, "EN");
     };

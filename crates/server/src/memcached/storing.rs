@@ -72,11 +72,13 @@ pub(super) fn store(turn: &mut Turn<'_, '_>, key: &Key<'_>, what: &Storing<'_>) 
         }
         return Stored::Full;
     }
+    if what.mode == Mode::Plain && what.cas.is_none() {
+        // Whatever is there, it is replaced.
+        return write(turn, key, what, None, None);
+    }
     let is_joining = matches!(what.mode, Mode::Append | Mode::Prepend);
     let Ok(found) = turn.view.peek_item(key) else {
         return match what.mode {
-            // Whatever was there is replaced.
-            Mode::Plain if what.cas.is_none() => write(turn, key, what, None, None),
             Mode::Add => Stored::No,
             _ => Stored::WrongType,
         };

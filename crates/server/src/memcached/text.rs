@@ -36,8 +36,7 @@ pub(super) fn run(turn: &mut Turn<'_, '_>) {
 fn get(turn: &mut Turn<'_, '_>, fate: Option<Fate>) {
     let wants_cas = matches!(turn.request.verb, Verb::Gets | Verb::Gats);
     for index in 0..turn.keys.len() {
-        let bytes = turn.sent_key(index);
-        let key = turn.key(bytes);
+        let key = turn.key(index);
         turn.add(|counts| &counts.gets);
         if fate.is_some() {
             turn.add(|counts| &counts.touches);
@@ -47,7 +46,7 @@ fn get(turn: &mut Turn<'_, '_>, fate: Option<Fate>) {
             continue;
         };
         let cas = wants_cas.then_some(head.cas);
-        value(turn.out, bytes, head.client_flags, found, cas);
+        value(turn.out, key.bytes, head.client_flags, found, cas);
         turn.add(|counts| &counts.get_hits);
         if let Some(fate) = fate {
             touch(turn, &key, fate);
@@ -58,7 +57,7 @@ fn get(turn: &mut Turn<'_, '_>, fate: Option<Fate>) {
 
 fn set(turn: &mut Turn<'_, '_>, mode: Mode, cas: Option<u64>) {
     turn.add(|counts| &counts.sets);
-    let key = turn.key(turn.sent_key(0));
+    let key = turn.key(0);
     let what = Storing {
         mode,
         value: &turn.input[turn.request.value.range()],
@@ -81,7 +80,7 @@ fn set(turn: &mut Turn<'_, '_>, mode: Mode, cas: Option<u64>) {
 }
 
 fn delete(turn: &mut Turn<'_, '_>) {
-    let key = turn.key(turn.sent_key(0));
+    let key = turn.key(0);
     if turn.view.delete(&key) {
         turn.view.notify(Class::Generic, "del", &key);
         turn.add(|counts| &counts.delete_hits);
@@ -93,7 +92,7 @@ fn delete(turn: &mut Turn<'_, '_>) {
 }
 
 fn counting(turn: &mut Turn<'_, '_>, is_down: bool) {
-    let key = turn.key(turn.sent_key(0));
+    let key = turn.key(0);
     let delta = turn.request.number;
     match count(turn, &key, delta, is_down, None, None) {
         Ok((result, _)) => {
@@ -121,7 +120,7 @@ fn why_not(why: NoCount) -> &'static str {
 
 fn touching(turn: &mut Turn<'_, '_>) {
     turn.add(|counts| &counts.touches);
-    let key = turn.key(turn.sent_key(0));
+    let key = turn.key(0);
     let fate = turn.fate(turn.request.exptime);
     if touch(turn, &key, fate) {
         turn.add(|counts| &counts.touch_hits);

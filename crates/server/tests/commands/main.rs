@@ -1,6 +1,7 @@
 //! Commands on keys, table by table: without a socket at a simulated time, and beside Redis.
 
 mod crowded;
+mod memcached;
 mod random;
 mod random_bits;
 mod random_lists;

@@ -64,29 +64,15 @@ impl<'a> View<'a> {
         key: &Key<'_>,
         read: impl FnOnce(&C, &Scene<'_>) -> R,
     ) -> Result<Option<R>, WrongType> {
-        let found = self.live_or_dead(key);
-        let counters = &mut self.parts(key).2.counters;
-        let slot = match found {
-            Ok(slot) => slot,
-            Err(was_dead) => {
-                counters.misses += 1;
-                counters.expiration_misses += u64::from(was_dead);
-                return Ok(None);
-            }
-        };
-        counters.hits += 1;
-        self.hit(key, slot);
-        let scene = self.scene();
-        let mut buffer = std::mem::take(&mut self.scratch);
-        let value = self.db(key).value(slot);
-        let result = match value {
-            _ if kind_of(&value) != C::KIND => Err(WrongType),
-            Value::Outside(object) => {
+        let (scene, mut buffer) = (self.scene(), self.take_scratch(key));
+        let result = match self.get_value(key) {
+            None => Ok(None),
+            Some(value) if kind_of(&value) != C::KIND => Err(WrongType),
+            Some(Value::Outside(object)) => {
                 let collection = C::of(object).expect("its kind is the same");
                 Ok(Some(read(collection, &scene)))
             }
-            Value::Inline(tag, bytes) => {
-                buffer.clear();
+            Some(Value::Inline(tag, bytes)) => {
                 buffer.extend_from_slice(bytes);
                 let collection = C::unpack(tag, buffer);
                 let result = read(&collection, &scene);
@@ -94,7 +80,7 @@ impl<'a> View<'a> {
                 Ok(Some(result))
             }
         };
-        self.scratch = buffer;
+        self.parts(key).2.scratch = buffer;
         result
     }
 

@@ -98,12 +98,13 @@ impl Connection {
         executor: &mut Executor<'_>,
         output: &mut Vec<u8>,
     ) -> Option<(Stop, usize)> {
-        let keys = requests.iter().filter_map(|found| match &found.what {
-            What::Request(request) => {
-                let keys = request.keys(spans).first()?;
-                Some(&input[found.at..][keys.range()])
-            }
-            What::Refused(_) => None,
+        let keys = requests.iter().flat_map(|found| {
+            let keys = match &found.what {
+                What::Request(request) => request.keys(spans),
+                What::Refused(_) => &[],
+            };
+            let here = &input[found.at..];
+            keys.iter().map(|key| &here[key.range()])
         });
         executor.prepare_keys(keys);
         for found in requests {
