@@ -21,7 +21,7 @@ const fn room(level: u8, name: &'static str, imports: &'static [&'static str]) -
 }
 
 /// The arrows, as ARCHITECTURE.md draws them. A new crate starts with a line here.
-pub const ROOMS: [Room; 12] = [
+pub const ROOMS: [Room; 13] = [
     room(0, "policy", &[]),
     room(0, "wire", &[]),
     room(0, "trace", &[]),
@@ -29,9 +29,14 @@ pub const ROOMS: [Room; 12] = [
     room(1, "cache", &["policy"]),
     room(1, "segment", &["policy"]),
     room(2, "store", &["cache", "policy"]),
+    room(2, "edge", &[]),
     room(3, "server", &["store", "wire"]),
     room(3, "bench", &["wire", "trace", "report", "policy"]),
-    room(3, "sim", &["cache", "segment", "policy", "report", "trace"]),
+    room(
+        3,
+        "sim",
+        &["cache", "segment", "edge", "policy", "report", "trace"],
+    ),
     room(
         4,
         "cli",

@@ -6,7 +6,9 @@ use super::{Finding, House};
 use crate::source::Source;
 
 /// The crates below `server`.
-const PURE: [&str; 6] = ["policy", "wire", "trace", "cache", "segment", "store"];
+const PURE: [&str; 7] = [
+    "policy", "wire", "trace", "cache", "segment", "store", "edge",
+];
 
 /// A path that may not be used, what it stands for, and a crate that may all the same.
 struct Ban {

@@ -1,0 +1,228 @@
+//! Where an object's bytes lie: stripes, sub-chunks, chunks.
+//!
+//! # Idea
+//! An object is cut into stripes of K sub-chunks, and each stripe is coded by itself, so that what a range of bytes
+//! needs can be told by arithmetic, and the first bytes can be served when the first stripe is there.
+//! ```text
+//!            chunk 0      chunk 1      chunk 2      chunk 3 (parity)
+//! stripe 0   0..U         U..2U        2U..3U       XOR of the three      U: bytes of a sub-chunk
+//! stripe 1   3U..4U       4U..5U       5U..6U       …
+//! stripe 2   6U..6U+L     …            … + 0s       …                     L: a K-th of what is left, rounded up
+//! ```
+//! The last stripe's sub-chunks are shorter, not fewer: an object of 128 KiB makes three sub-chunks of 43 KiB, and a
+//! parity of 43 KiB instead of 64. All chunks of an object have equally many bytes; at most K - 1 bytes at the end of the
+//! last data chunks are filled with zeros.
+//!
+//! # Source
+//! Sub-chunks and ranges: section 5.4 of J. Yang, *Designing Efficient and Scalable Key-value Cache Management
+//! Systems*, CMU 2024.
+
+use crate::chunks::Chunks;
+use crate::scheme::Scheme;
+use std::ops::Range;
+
+/// Where the bytes of one object lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    object_bytes: u64,
+    k: u64,
+    sub_chunk_bytes: u64,
+}
+
+impl Layout {
+    /// The layout of an object of so many bytes. The scheme is one that [`Scheme::check`] accepts.
+    pub fn new(scheme: &Scheme, object_bytes: u64) -> Layout {
+        assert!(scheme.k > 0, "a scheme that was checked");
+        assert!(scheme.sub_chunk_bytes > 0, "a scheme that was checked");
+        Layout {
+            object_bytes,
+            k: u64::from(scheme.k),
+            sub_chunk_bytes: u64::from(scheme.sub_chunk_bytes),
+        }
+    }
+
+    /// Bytes of the object.
+    pub fn object_bytes(&self) -> u64 {
+        self.object_bytes
+    }
+
+    /// Object bytes of a stripe, the last one apart.
+    pub fn stripe_bytes(&self) -> u64 {
+        self.k * self.sub_chunk_bytes
+    }
+
+    /// How many stripes there are; none for an object of no bytes.
+    pub fn stripes(&self) -> u64 {
+        self.object_bytes.div_ceil(self.stripe_bytes())
+    }
+
+    /// Bytes of each sub-chunk, data and parity, of a stripe.
+    pub fn sub_chunk_bytes(&self, stripe: u64) -> u32 {
+        let span = self.stripe(stripe);
+        let bytes = (span.end - span.start).div_ceil(self.k);
+        bytes as u32 // at most the scheme's, which has as many bits
+    }
+
+    /// Bytes of each chunk, data or parity, of the object.
+    pub fn chunk_bytes(&self) -> u64 {
+        let full = self.object_bytes / self.stripe_bytes();
+        let rest = self.object_bytes % self.stripe_bytes();
+        full * self.sub_chunk_bytes + rest.div_ceil(self.k)
+    }
+
+    /// Where a stripe's sub-chunk begins in each chunk.
+    pub fn offset_in_chunk(&self, stripe: u64) -> u64 {
+        assert!(stripe < self.stripes(), "stripe {stripe} is not there");
+        stripe * self.sub_chunk_bytes
+    }
+
+    /// The object's bytes that a stripe holds.
+    pub fn stripe(&self, stripe: u64) -> Range<u64> {
+        assert!(stripe < self.stripes(), "stripe {stripe} is not there");
+        let begin = stripe * self.stripe_bytes();
+        begin
+            ..begin
+                .saturating_add(self.stripe_bytes())
+                .min(self.object_bytes)
+    }
+
+    /// The object's bytes in the sub-chunk of a data chunk in a stripe: what it has beyond them is zeros. It may have none
+    /// but zeros.
+    pub fn sub_chunk(&self, stripe: u64, chunk: usize) -> Range<u64> {
+        assert!((chunk as u64) < self.k, "chunk {chunk} is no data chunk");
+        let span = self.stripe(stripe);
+        let bytes = u64::from(self.sub_chunk_bytes(stripe));
+        let begin = span
+            .start
+            .saturating_add(chunk as u64 * bytes)
+            .min(span.end);
+        begin..begin.saturating_add(bytes).min(span.end)
+    }
+
+    /// What there is of a range of the object's bytes.
+    pub fn clip(&self, range: &Range<u64>) -> Range<u64> {
+        let end = range.end.min(self.object_bytes);
+        range.start.min(end)..end
+    }
+
+    /// The stripes that a range of the object's bytes touches.
+    pub fn stripes_of(&self, range: &Range<u64>) -> Range<u64> {
+        let range = self.clip(range);
+        if range.is_empty() {
+            return 0..0;
+        }
+        range.start / self.stripe_bytes()..(range.end - 1) / self.stripe_bytes() + 1
+    }
+
+    /// The data chunks whose sub-chunk in a stripe a range of the object's bytes touches.
+    pub fn chunks_of(&self, range: &Range<u64>, stripe: u64) -> Chunks {
+        let span = self.stripe(stripe);
+        let range = self.clip(range);
+        let (begin, end) = (range.start.max(span.start), range.end.min(span.end));
+        if begin >= end {
+            return Chunks::NONE;
+        }
+        let bytes = u64::from(self.sub_chunk_bytes(stripe));
+        let first = (begin - span.start) / bytes;
+        let last = (end - 1 - span.start) / bytes;
+        Chunks::between(first as usize, last as usize + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const KIB: u64 = 1 << 10;
+
+    fn layout(object_bytes: u64) -> Layout {
+        Layout::new(&Scheme::coded(3, 1), object_bytes)
+    }
+
+    #[test]
+    fn the_last_stripe_has_shorter_sub_chunks() {
+        let one = layout(128 * KIB);
+        assert_eq!(one.stripes(), 1);
+        assert_eq!(one.chunk_bytes(), 43_691);
+        assert_eq!(one.sub_chunk(0, 0), 0..43_691);
+        assert_eq!(one.sub_chunk(0, 2), 87_382..131_072);
+        let two = layout(192 * KIB + 1);
+        assert_eq!(two.stripes(), 2);
+        assert_eq!(two.chunk_bytes(), 64 * KIB + 1);
+        assert_eq!(two.sub_chunk(1, 0), 192 * KIB..192 * KIB + 1);
+        assert!(two.sub_chunk(1, 1).is_empty());
+        assert_eq!(two.offset_in_chunk(1), 64 * KIB);
+    }
+
+    #[test]
+    fn no_bytes_are_no_stripes_and_the_largest_sizes_do_not_overflow() {
+        assert_eq!(layout(0).stripes(), 0);
+        assert_eq!(layout(0).chunk_bytes(), 0);
+        assert_eq!(layout(0).stripes_of(&(0..10)), 0..0);
+        let large = layout(100_000_000_000);
+        assert_eq!(large.stripes(), 508_627);
+        assert_eq!(large.chunk_bytes(), 33_333_333_334);
+        let last = large.stripes() - 1;
+        assert_eq!(large.stripe(last).end, 100_000_000_000);
+        let all = layout(u64::MAX);
+        assert_eq!(all.stripe(all.stripes() - 1).end, u64::MAX);
+        assert_eq!(all.stripes_of(&(u64::MAX - 1..u64::MAX)).end, all.stripes());
+    }
+
+    #[test]
+    fn a_range_touches_the_sub_chunks_that_it_overlaps() {
+        let layout = layout(1_000 * KIB);
+        let wanted = |range: Range<u64>, stripe| layout.chunks_of(&range, stripe);
+        assert_eq!(layout.stripes_of(&(0..1)), 0..1);
+        assert_eq!(wanted(0..1, 0), Chunks::from_iter([0]));
+        assert_eq!(wanted(64 * KIB - 1..64 * KIB + 1, 0), Chunks::between(0, 2));
+        assert_eq!(layout.stripes_of(&(190 * KIB..200 * KIB)), 0..2);
+        assert_eq!(wanted(190 * KIB..200 * KIB, 0), Chunks::from_iter([2]));
+        assert_eq!(wanted(190 * KIB..200 * KIB, 1), Chunks::from_iter([0]));
+        assert_eq!(wanted(190 * KIB..200 * KIB, 2), Chunks::NONE);
+        assert_eq!(layout.stripes_of(&(5..5)), 0..0);
+        assert_eq!(layout.stripes_of(&(2_000 * KIB..3_000 * KIB)), 0..0);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+        #[test]
+        fn every_byte_lies_in_one_sub_chunk(
+            k in 1u8..8, sub in 1u32..40, bytes in 0u64..2_000, begin in 0u64..2_100, len in 0u64..2_100,
+        ) {
+            let mut scheme = Scheme::coded(k, 1);
+            scheme.sub_chunk_bytes = sub;
+            let layout = Layout::new(&scheme, bytes);
+            let mut next = 0;
+            let mut chunk_bytes = 0;
+            for stripe in 0..layout.stripes() {
+                prop_assert_eq!(layout.stripe(stripe).start, next);
+                prop_assert_eq!(layout.offset_in_chunk(stripe), chunk_bytes);
+                for chunk in 0..usize::from(k) {
+                    let part = layout.sub_chunk(stripe, chunk);
+                    prop_assert_eq!(part.start, next);
+                    prop_assert!(part.end - part.start <= u64::from(layout.sub_chunk_bytes(stripe)));
+                    next = part.end;
+                }
+                prop_assert!(layout.sub_chunk_bytes(stripe) <= sub);
+                chunk_bytes += u64::from(layout.sub_chunk_bytes(stripe));
+            }
+            prop_assert_eq!(next, bytes);
+            prop_assert_eq!(chunk_bytes, layout.chunk_bytes());
+            // What the K chunks have beyond the object's bytes is less than a byte a chunk.
+            prop_assert!(chunk_bytes * u64::from(k) < bytes + u64::from(k));
+
+            let range = begin..begin + len;
+            for stripe in 0..layout.stripes() {
+                let wanted = layout.chunks_of(&range, stripe);
+                for chunk in 0..usize::from(k) {
+                    let part = layout.sub_chunk(stripe, chunk);
+                    let overlaps = part.start.max(range.start) < part.end.min(range.end);
+                    prop_assert_eq!(wanted.has(chunk), overlaps);
+                }
+                prop_assert_eq!(!wanted.is_empty(), layout.stripes_of(&range).contains(&stripe));
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The core of a coded edge cluster, after C2DN: large objects are cut into chunks by an erasure code and spread over servers
+//! whose writes are kept equal, so that chunks of an object leave all caches together.
+//!
+//! Source: J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU 2024, chapter 5;
+//! J. Yang and others, *C2DN: how to harness erasure codes at the edge for efficient content delivery*, NSDI 2022.
+//!
+//! # The parts
+//! ```text
+//! scheme.rs      K, P, who is coded              ring.rs        consistent hashing of buckets to servers
+//! chunks.rs      a set of chunks                 placement/     which server keeps which bucket's parity
+//! layout.rs      where an object's bytes lie     map.rs         who keeps what: one version, and the next
+//!                                                history.rs     the maps that a node knows
+//! ```
+//! Start reading with `map.rs`.
+//!
+//! Deliberately absent: sockets, files, a clock, chance of its own, objects and caches. Times and seeds are arguments.
+//!
+//! ```
+//! use edge::{Change, Config, Map, Scheme, ServerId};
+//!
+//! let servers: Vec<_> = (0..10).map(|id| (ServerId(id), 1)).collect();
+//! let map = Map::new(Config::new(Scheme::coded(3, 1)), &servers)?;
+//! let bucket = map.bucket_of(0x9e37_79b9_7f4a_7c15);
+//! let lead = map.lead(bucket).expect("all are up");
+//! let next = map.next(&[Change::Down(lead)], &[])?;
+//! // Three of its four chunks lie where they were.
+//! let (before, after) = (map.chunks(bucket), next.chunks(bucket));
+//! assert!(before.iter().zip(after).filter(|(a, b)| a == b).count() >= 2);
+//! assert!(!after.contains(&Some(lead)));
+//! # Ok::<(), edge::MapError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod chunks;
+mod history;
+mod layout;
+mod map;
+pub mod placement;
+mod ring;
+mod scheme;
+
+pub use chunks::{CHUNKS_MAX, Chunks};
+pub use history::{Maps, OLDER, Offered, Standing};
+pub use layout::Layout;
+pub use map::{
+    BUCKETS_MAX, Change, Config, Load, Map, MapError, MapId, Member, POINTS_MAX, VIRTUAL_NODES,
+};
+pub use ring::{BucketId, Ring, ServerId, Walk};
+pub use scheme::{
+    CODED_FROM_BYTES, Class, SUB_CHUNK_BYTES, SUB_CHUNK_BYTES_MAX, Scheme, SchemeError,
+};

@@ -1,0 +1,558 @@
+//! Who keeps what: one version of a cluster's map, and the next.
+//!
+//! # Idea
+//! A map is a value: the members, who of them is up, and for each bucket the servers of its K + P chunks and of its
+//! replicas. A change makes the next version; nothing is changed in place, so that requests under an old version can
+//! still be answered ([`crate::Maps`]).
+//! - **Data**: the first K servers that are up on the bucket's walk of the ring. Who keeps a chunk goes on keeping
+//!   that same chunk; newcomers fill the places of those who went. So a failure moves the chunks of the server that
+//!   failed, and a recovery moves them back.
+//! - **Replicas**: the first servers that are up on the walk. The first of all is the *lead*: it is asked first, and it
+//!   keeps a chunk of every coded object of the bucket, or the object.
+//! - **Parity**: by the bytes that were written since the last change, see [`crate::placement`].
+//!
+//! # Source
+//! Sections 5.2.3 and 5.3 of J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU 2024.
+//!
+//! # Departures
+//! - In the source, chunk `j` lies on the `j`-th server of the walk, so that one failure renames the chunks of all that come
+//!   behind it. Here only the chunks of the server that failed are taken over.
+//! - Servers record what they wrote; here buckets do ([`Load`]), and the data of each server is added up for the servers that
+//!   will keep it after the change, not for those that did before.
+//!
+//! # When servers are few
+//! Between K and K + P servers up: some parity has no place. Fewer than K: nothing is coded any more. None: no lead.
+
+use crate::chunks::CHUNKS_MAX;
+use crate::placement::{self, Need, Placed, Placement, Problem, Share};
+use crate::ring::{BucketId, Ring, ServerId, mix};
+use crate::scheme::{Class, Scheme, SchemeError};
+use std::fmt;
+
+/// The most buckets of a cluster.
+pub const BUCKETS_MAX: u32 = 1 << 20;
+/// The most points on a ring.
+pub const POINTS_MAX: u64 = 1 << 22;
+/// Points of a server for each unit of its weight, unless another number is given.
+pub const VIRTUAL_NODES: u32 = 100;
+
+/// A bucket of which less than this part of the mean was written counts as if it were that part: buckets of no bytes
+/// would all go to one server, and be a load there as soon as somebody asks for them.
+const LEAST_PART: u128 = 100;
+
+/// What a cluster is made with. It is the same in all versions of its map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The code, the objects that are coded, and the replicas of the others.
+    pub scheme: Scheme,
+    /// How many buckets there are.
+    pub buckets: u32,
+    /// Points on the ring for each unit of a server's weight.
+    pub virtual_nodes: u32,
+    /// How parity is placed.
+    pub placement: Placement,
+    /// What the places on the ring are drawn with.
+    pub seed: u64,
+}
+
+impl Config {
+    /// A cluster of 200 buckets with a scheme.
+    pub fn new(scheme: Scheme) -> Config {
+        Config {
+            scheme,
+            buckets: 200,
+            virtual_nodes: VIRTUAL_NODES,
+            placement: Placement::default(),
+            seed: 0,
+        }
+    }
+
+    fn check(&self) -> Result<(), MapError> {
+        self.scheme.check().map_err(MapError::Scheme)?;
+        if self.buckets == 0 || self.buckets > BUCKETS_MAX {
+            return Err(MapError::Buckets(self.buckets));
+        }
+        if self.virtual_nodes == 0 {
+            return Err(MapError::NoVirtualNodes);
+        }
+        Ok(())
+    }
+}
+
+/// A server of the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// Its number.
+    pub id: ServerId,
+    /// Its part of the cluster, in proportion to others' weights; 0 takes nothing.
+    pub weight: u32,
+    /// Whether it is available.
+    pub is_up: bool,
+}
+
+/// What happens to a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// A server becomes a member, and is up.
+    Join(ServerId, u32),
+    /// A member goes for good.
+    Leave(ServerId),
+    /// A member becomes unavailable. It may be so already.
+    Down(ServerId),
+    /// A member is available again. It may be so already.
+    Up(ServerId),
+    /// A member gets another weight.
+    Reweigh(ServerId, u32),
+}
+
+/// What was written of a bucket since the last change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Load {
+    /// Bytes of each of its chunks.
+    pub chunk_bytes: u64,
+    /// Bytes of objects that are kept whole, each counted once.
+    pub whole_bytes: u64,
+}
+
+/// Which map it is. Of two maps the greater one holds: the later version, and of two maps that were made
+/// apart with one version, the one with the greater print.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MapId {
+    /// Counts the changes.
+    pub version: u64,
+    /// A hash of all that the map says.
+    pub print: u64,
+}
+
+/// What cannot be done to a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapError {
+    /// The scheme cannot be used.
+    Scheme(SchemeError),
+    /// No buckets, or more than [`BUCKETS_MAX`].
+    Buckets(u32),
+    /// Servers would have no points.
+    NoVirtualNodes,
+    /// The ring would have more than [`POINTS_MAX`] points.
+    TooManyPoints(u64),
+    /// A server joins that is a member.
+    Twice(ServerId),
+    /// The server is no member.
+    Unknown(ServerId),
+    /// Too few members with a weight to keep a bucket's chunks, or replicas, on servers of their own.
+    TooFewServers {
+        /// Members that a bucket needs.
+        needed: usize,
+        /// Members with a weight.
+        members: usize,
+    },
+    /// Loads of another number of buckets than there are.
+    Loads {
+        /// Buckets of the cluster.
+        buckets: u32,
+        /// Loads given.
+        given: usize,
+    },
+}
+
+impl fmt::Display for MapError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MapError::Scheme(error) => write!(out, "{error}"),
+            MapError::Buckets(count) => {
+                write!(out, "{count} buckets are not between 1 and {BUCKETS_MAX}")
+            }
+            MapError::NoVirtualNodes => write!(out, "a server needs a virtual node at least"),
+            MapError::TooManyPoints(points) => {
+                write!(
+                    out,
+                    "virtual nodes times weights are {points}, above {POINTS_MAX}"
+                )
+            }
+            MapError::Twice(server) => write!(out, "{server} is a member already"),
+            MapError::Unknown(server) => write!(out, "{server} is no member"),
+            MapError::TooFewServers { needed, members } => {
+                write!(
+                    out,
+                    "a bucket needs {needed} servers, and {members} have a weight"
+                )
+            }
+            MapError::Loads { buckets, given } => {
+                write!(out, "loads of {given} buckets where there are {buckets}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for MapError {}
+
+/// One version of who keeps what.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Map {
+    config: Config,
+    id: MapId,
+    /// By number.
+    members: Vec<Member>,
+    ring: Ring,
+    /// By bucket: the servers of its replicas.
+    replicas: Vec<Option<ServerId>>,
+    /// By bucket: the servers of its chunks.
+    chunks: Vec<Option<ServerId>>,
+}
+
+impl Map {
+    /// The first version: all servers are up, and buckets are taken for equally heavy.
+    pub fn new(config: Config, servers: &[(ServerId, u32)]) -> Result<Map, MapError> {
+        config.check()?;
+        let mut members = vec![];
+        for &(server, weight) in servers {
+            change(&mut members, Change::Join(server, weight))?;
+        }
+        Map::of(config, 1, members, None, &[])
+    }
+
+    /// The version after some changes, none of which is as good as all of them. Parity is placed anew by `loads`, what was
+    /// written of each bucket; without any, buckets are taken for equally heavy. Without changes it is placed anew,
+    /// too.
+    pub fn next(&self, changes: &[Change], loads: &[Load]) -> Result<Map, MapError> {
+        let mut members = self.members.clone();
+        for &one in changes {
+            change(&mut members, one)?;
+        }
+        Map::of(self.config, self.id.version + 1, members, Some(self), loads)
+    }
+
+    fn of(
+        config: Config,
+        version: u64,
+        members: Vec<Member>,
+        before: Option<&Map>,
+        loads: &[Load],
+    ) -> Result<Map, MapError> {
+        let weights = members.iter().map(|member| u64::from(member.weight));
+        let points = weights
+            .sum::<u64>()
+            .saturating_mul(u64::from(config.virtual_nodes));
+        if points > POINTS_MAX {
+            return Err(MapError::TooManyPoints(points));
+        }
+        let with_weight = members.iter().filter(|member| member.weight > 0).count();
+        let needed = config.scheme.servers_min();
+        if with_weight < needed {
+            return Err(MapError::TooFewServers {
+                needed,
+                members: with_weight,
+            });
+        }
+        if !loads.is_empty() && loads.len() != config.buckets as usize {
+            return Err(MapError::Loads {
+                buckets: config.buckets,
+                given: loads.len(),
+            });
+        }
+        let weights = members.iter().map(|member| (member.id, member.weight));
+        let mut map = Map {
+            ring: Ring::new(weights, config.virtual_nodes, config.seed),
+            id: MapId { version, print: 0 },
+            config,
+            members,
+            replicas: vec![],
+            chunks: vec![],
+        };
+        map.place(before, loads);
+        map.id.print = map.print();
+        Ok(map)
+    }
+
+    fn place(&mut self, before: Option<&Map>, loads: &[Load]) {
+        let scheme = self.config.scheme;
+        let (k, chunks) = (usize::from(scheme.k), scheme.chunks());
+        let is_coding = self.is_coding();
+        for bucket in 0..self.config.buckets {
+            let bucket = BucketId(bucket);
+            let walk = self.ring.walk(bucket).filter(|&server| self.is_up(server));
+            let met: Vec<ServerId> = walk.take(scheme.servers_min()).collect();
+            let replica = |at: usize| met.get(at).copied();
+            self.replicas
+                .extend((0..usize::from(scheme.replicas)).map(replica));
+            if chunks == 0 {
+                continue;
+            }
+            let mut row = vec![None; chunks];
+            if is_coding {
+                let old = before.map(|map| map.chunks(bucket));
+                seat(&mut row[..k], &met[..k], old.map(|old| &old[..k]));
+                if self.config.placement == Placement::Ring {
+                    seat(
+                        &mut row[k..],
+                        &met[k..met.len().min(chunks)],
+                        old.map(|old| &old[k..]),
+                    );
+                }
+            }
+            self.chunks.extend(row);
+        }
+        if is_coding && self.config.placement != Placement::Ring {
+            self.place_parity(before, loads);
+        }
+    }
+
+    fn place_parity(&mut self, before: Option<&Map>, loads: &[Load]) {
+        let scheme = self.config.scheme;
+        let (k, p) = (usize::from(scheme.k), usize::from(scheme.p));
+        let up: Vec<Member> = self
+            .members
+            .iter()
+            .copied()
+            .filter(Member::can_take)
+            .collect();
+        let index = |server: ServerId| up.binary_search_by_key(&server, |member| member.id).ok();
+        let problem = self.problem(loads);
+        let old: Option<Placed> = before.map(|map| {
+            let parity = map.chunks.chunks_exact(k + p).flat_map(|row| &row[k..]);
+            let place = |server: &Option<ServerId>| server.and_then(index).map(|at| at as u32);
+            parity.map(place).collect()
+        });
+        let placed = match self.config.placement {
+            Placement::MaxFlow => placement::max_flow(&problem),
+            Placement::Greedy | Placement::Ring => placement::greedy(&problem, old.as_deref()),
+        };
+        let rows = self
+            .chunks
+            .chunks_exact_mut(k + p)
+            .zip(placed.chunks_exact(p));
+        for (bucket, (row, placed)) in rows.enumerate() {
+            let servers: Vec<ServerId> = placed
+                .iter()
+                .flatten()
+                .map(|&at| up[at as usize].id)
+                .collect();
+            let old = before.map(|map| &map.chunks(BucketId(bucket as u32))[k..]);
+            seat(&mut row[k..], &servers, old);
+        }
+    }
+
+    /// The question of where parity lies, for some loads: what [`crate::placement`] answers. It can be asked how well this map's
+    /// own placement does, with [`Map::placed`].
+    pub fn problem(&self, loads: &[Load]) -> Problem {
+        let scheme = self.config.scheme;
+        let (k, p, replicas) = (
+            usize::from(scheme.k),
+            usize::from(scheme.p),
+            usize::from(scheme.replicas),
+        );
+        let up: Vec<Member> = self
+            .members
+            .iter()
+            .copied()
+            .filter(Member::can_take)
+            .collect();
+        let index = |server: &ServerId| {
+            let at = up.binary_search_by_key(server, |member| member.id);
+            at.expect("who keeps something is up") as u32
+        };
+        let share = |member: &Member| Share {
+            weight: member.weight,
+            data_bytes: 0,
+        };
+        let mut problem = Problem {
+            servers: up.iter().map(share).collect(),
+            buckets: vec![],
+            p: if scheme.chunks() == 0 { 0 } else { p },
+        };
+        let all: u128 = loads.iter().map(|load| u128::from(load.chunk_bytes)).sum();
+        let least = 1 + all / (u128::from(self.config.buckets) * LEAST_PART);
+        for bucket in 0..self.config.buckets as usize {
+            let mut load = loads.get(bucket).copied().unwrap_or_default();
+            load.chunk_bytes = load.chunk_bytes.max(least as u64);
+            let whole = self.replicas[bucket * replicas..][..replicas]
+                .iter()
+                .flatten();
+            for server in whole.map(index) {
+                problem.servers[server as usize].data_bytes += load.whole_bytes;
+            }
+            let row = self.chunks(BucketId(bucket as u32));
+            let holders: Vec<u32> = row.iter().take(k).flatten().map(index).collect();
+            for &server in &holders {
+                problem.servers[server as usize].data_bytes += load.chunk_bytes;
+            }
+            problem.buckets.push(Need {
+                parity_bytes: load.chunk_bytes,
+                holders,
+            });
+        }
+        problem
+    }
+
+    /// Where this map has parity, as an answer to [`Map::problem`].
+    pub fn placed(&self) -> Placed {
+        let up: Vec<Member> = self
+            .members
+            .iter()
+            .copied()
+            .filter(Member::can_take)
+            .collect();
+        let index = |server: ServerId| up.binary_search_by_key(&server, |member| member.id).ok();
+        let (k, chunks) = (
+            usize::from(self.config.scheme.k),
+            self.config.scheme.chunks(),
+        );
+        let parity = self
+            .chunks
+            .chunks_exact(chunks.max(1))
+            .flat_map(|row| &row[k..]);
+        parity
+            .map(|server| server.and_then(index).map(|at| at as u32))
+            .collect()
+    }
+
+    /// Which map it is.
+    pub fn id(&self) -> MapId {
+        self.id
+    }
+
+    /// What the cluster was made with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// All members, by number.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Whether a server is a member and available.
+    pub fn is_up(&self, server: ServerId) -> bool {
+        let at = self
+            .members
+            .binary_search_by_key(&server, |member| member.id);
+        at.is_ok_and(|at| self.members[at].is_up)
+    }
+
+    /// Whether enough servers are up for objects to be coded.
+    pub fn is_coding(&self) -> bool {
+        let up = self
+            .members
+            .iter()
+            .filter(|member| member.can_take())
+            .count();
+        self.config.scheme.chunks() > 0 && up >= usize::from(self.config.scheme.k)
+    }
+
+    /// What is done with an object of so many bytes that is written under this map.
+    pub fn class(&self, object_bytes: u64) -> Class {
+        if self.is_coding() {
+            self.config.scheme.class(object_bytes)
+        } else {
+            Class::Replicated
+        }
+    }
+
+    /// The bucket of an object, by a hash of its name.
+    pub fn bucket_of(&self, name_hash: u64) -> BucketId {
+        BucketId::of(name_hash, self.config.buckets)
+    }
+
+    /// The server that is asked first for a bucket's objects; none if all are down.
+    pub fn lead(&self, bucket: BucketId) -> Option<ServerId> {
+        self.replicas(bucket).next()
+    }
+
+    /// The servers of a bucket's objects that are kept whole, the lead first.
+    pub fn replicas(&self, bucket: BucketId) -> impl Iterator<Item = ServerId> + '_ {
+        let replicas = usize::from(self.config.scheme.replicas);
+        self.replicas[bucket.0 as usize * replicas..][..replicas]
+            .iter()
+            .flatten()
+            .copied()
+    }
+
+    /// The servers of a bucket's K + P chunks. `None` where too few are up.
+    pub fn chunks(&self, bucket: BucketId) -> &[Option<ServerId>] {
+        let chunks = self.config.scheme.chunks();
+        &self.chunks[bucket.0 as usize * chunks..][..chunks]
+    }
+
+    fn print(&self) -> u64 {
+        let config = &self.config;
+        let scheme = &config.scheme;
+        let head = [
+            self.id.version,
+            u64::from(config.buckets),
+            u64::from(config.virtual_nodes),
+            config.placement as u64,
+            config.seed,
+            u64::from(scheme.k) << 16 | u64::from(scheme.p) << 8 | u64::from(scheme.replicas),
+            scheme
+                .coded_from_bytes
+                .map_or(u64::MAX, |from| from.min(u64::MAX - 1)),
+            u64::from(scheme.sub_chunk_bytes),
+            self.members.len() as u64,
+        ];
+        let member = |member: &Member| {
+            u64::from(member.id.0) << 33 | u64::from(member.weight) << 1 | u64::from(member.is_up)
+        };
+        let places = self.replicas.iter().chain(&self.chunks);
+        let place =
+            |server: &Option<ServerId>| server.map_or(u64::MAX, |server| u64::from(server.0));
+        let words = head
+            .into_iter()
+            .chain(self.members.iter().map(member))
+            .chain(places.map(place));
+        words.fold(0, |print, word| mix(print.rotate_left(5) ^ mix(word)))
+    }
+}
+
+impl Member {
+    fn can_take(&self) -> bool {
+        self.is_up && self.weight > 0
+    }
+}
+
+fn change(members: &mut Vec<Member>, change: Change) -> Result<(), MapError> {
+    let (Change::Join(server, _)
+    | Change::Leave(server)
+    | Change::Down(server)
+    | Change::Up(server)
+    | Change::Reweigh(server, _)) = change;
+    let at = members.binary_search_by_key(&server, |member| member.id);
+    match (change, at) {
+        (Change::Join(id, weight), Err(at)) => {
+            members.insert(
+                at,
+                Member {
+                    id,
+                    weight,
+                    is_up: true,
+                },
+            );
+        }
+        (Change::Join(..), Ok(_)) => return Err(MapError::Twice(server)),
+        (_, Err(_)) => return Err(MapError::Unknown(server)),
+        (Change::Leave(_), Ok(at)) => {
+            members.remove(at);
+        }
+        (Change::Down(_), Ok(at)) => members[at].is_up = false,
+        (Change::Up(_), Ok(at)) => members[at].is_up = true,
+        (Change::Reweigh(_, weight), Ok(at)) => members[at].weight = weight,
+    }
+    Ok(())
+}
+
+/// Gives `servers` seats. Who had one keeps it; the others fill the free ones in their order.
+fn seat(seats: &mut [Option<ServerId>], servers: &[ServerId], old: Option<&[Option<ServerId>]>) {
+    assert!(servers.len() <= seats.len());
+    assert!(seats.len() <= CHUNKS_MAX);
+    let mut rest = servers.to_vec();
+    if let Some(old) = old {
+        for (seat, old) in seats.iter_mut().zip(old) {
+            if let Some(at) = rest.iter().position(|&server| Some(server) == *old) {
+                *seat = *old;
+                rest.remove(at);
+            }
+        }
+    }
+    let free = seats.iter_mut().filter(|seat| seat.is_none());
+    free.zip(rest)
+        .for_each(|(seat, server)| *seat = Some(server));
+}

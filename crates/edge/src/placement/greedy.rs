@@ -1,0 +1,199 @@
+//! Parity by the longest first, and exchanges.
+//!
+//! # Idea
+//! What lay well stays. What does not goes to the least loaded server that may keep it, the longest first, so that
+//! short ones fill what long ones left uneven. Then, while the most and the least loaded differ by too much, the
+//! one chunk moves, or the two chunks are exchanged, that bring two servers closest together.
+//!
+//! # Source
+//! R. L. Graham, *Bounds on multiprocessing timing anomalies*, SIAM Journal on Applied Mathematics 17, 1969 (the longest
+//! first); the problem is that of section 5.3.2 of J. Yang, *Designing Efficient and Scalable Key-value Cache
+//! Management Systems*, CMU 2024.
+//!
+//! # Cost
+//! Parities times servers to place, and for each exchange the parities of two servers, squared. At most four exchanges a
+//! parity; each brings the two servers closer together and so lowers the sum of the squares of all loads, which is why they end.
+//!
+//! # Departures
+//! Graham's has equal machines that take every job. Here a server has a weight, a load to begin with, and buckets that it may
+//! not take.
+
+use super::{Loads, Placed, Problem};
+
+/// Imbalance, (max - min) / min, below which nothing is exchanged.
+pub const TOLERANCE: f64 = 0.001;
+
+/// Exchanges for each parity, at most.
+const EXCHANGES: usize = 4;
+
+/// Places parity; what `old` says stays as long as it may and the balance allows.
+pub fn greedy(problem: &Problem, old: Option<&[Option<u32>]>) -> Placed {
+    let count = problem.buckets.len() * problem.p;
+    let mut state = State {
+        problem,
+        loads: Loads::new(problem),
+        placed: vec![None; count],
+        kept: vec![vec![]; problem.servers.len()],
+    };
+    if let Some(old) = old {
+        assert_eq!(old.len(), count, "an old placement of the same buckets");
+        for (number, server) in old.iter().enumerate() {
+            if let Some(server) = server.map(|server| server as usize)
+                && server < problem.servers.len()
+                && state.is_free(number, server, None)
+            {
+                state.put(number, server);
+            }
+        }
+    }
+    state.place_rest();
+    for _ in 0..count * EXCHANGES {
+        if !state.exchange() {
+            break;
+        }
+    }
+    state.placed
+}
+
+struct State<'a> {
+    problem: &'a Problem,
+    loads: Loads<'a>,
+    placed: Placed,
+    /// By server: the numbers of the parities that it keeps.
+    kept: Vec<Vec<u32>>,
+}
+
+/// A chunk that moves from the fuller server to the emptier one, and perhaps one that comes back for it.
+#[derive(Clone, Copy)]
+struct Exchange {
+    from: usize,
+    to: usize,
+    away: u32,
+    back: Option<u32>,
+    /// How far the two are apart afterwards, by weight.
+    apart: f64,
+}
+
+impl State<'_> {
+    fn bytes(&self, number: u32) -> u64 {
+        self.problem.buckets[number as usize / self.problem.p].parity_bytes
+    }
+
+    /// Whether a parity may lie on a server, `leaving` being a parity that goes away from there.
+    fn is_free(&self, number: usize, server: usize, leaving: Option<u32>) -> bool {
+        let p = self.problem.p;
+        let bucket = number / p;
+        let is_beside = |other: usize| {
+            self.placed[other] == Some(server as u32) && leaving != Some(other as u32)
+        };
+        self.problem.may(bucket, server) && !(bucket * p..(bucket + 1) * p).any(is_beside)
+    }
+
+    fn put(&mut self, number: usize, server: usize) {
+        self.placed[number] = Some(server as u32);
+        self.kept[server].push(number as u32);
+        self.loads.bytes[server] += self.bytes(number as u32);
+    }
+
+    fn take(&mut self, number: u32, server: usize) {
+        self.kept[server].retain(|&other| other != number);
+        self.placed[number as usize] = None;
+        self.loads.bytes[server] -= self.bytes(number);
+    }
+
+    fn place_rest(&mut self) {
+        let placed = self.placed.iter().enumerate();
+        let mut rest: Vec<usize> = placed
+            .filter(|(_, at)| at.is_none())
+            .map(|(n, _)| n)
+            .collect();
+        rest.sort_by_key(|&number| std::cmp::Reverse(self.bytes(number as u32)));
+        for number in rest {
+            let servers = 0..self.problem.servers.len();
+            let free = servers.filter(|&server| self.is_free(number, server, None));
+            if let Some(server) = self.loads.least(free) {
+                self.put(number, server);
+            }
+        }
+    }
+
+    /// Brings two servers closer together; false if all are close enough, or nothing helps.
+    fn exchange(&mut self) -> bool {
+        let shares = self.problem.servers.iter().enumerate();
+        let mut order: Vec<usize> = shares
+            .filter(|(_, share)| share.weight > 0)
+            .map(|(server, _)| server)
+            .collect();
+        order.sort_by(|&a, &b| self.loads.by_weight(a).total_cmp(&self.loads.by_weight(b)));
+        let (Some(&emptiest), Some(&fullest)) = (order.first(), order.last()) else {
+            return false;
+        };
+        let (least, most) = (
+            self.loads.by_weight(emptiest),
+            self.loads.by_weight(fullest),
+        );
+        if most - least <= TOLERANCE * least {
+            return false;
+        }
+        // The fullest with the emptier ones first, then the emptiest with the fuller ones.
+        let down = order
+            .iter()
+            .filter(|&&to| to != fullest)
+            .map(|&to| (fullest, to));
+        let up = order
+            .iter()
+            .rev()
+            .filter(|&&from| from != emptiest && from != fullest);
+        let pairs = down.chain(up.map(|&from| (from, emptiest)));
+        let best = pairs.filter_map(|(from, to)| self.best(from, to)).next();
+        let Some(best) = best else {
+            return false;
+        };
+        self.take(best.away, best.from);
+        if let Some(back) = best.back {
+            self.take(back, best.to);
+            self.put(back as usize, best.from);
+        }
+        self.put(best.away as usize, best.to);
+        true
+    }
+
+    /// The exchange between two servers that brings them closest together, if one does.
+    fn best(&self, from: usize, to: usize) -> Option<Exchange> {
+        let shares = &self.problem.servers;
+        let (from_weight, to_weight) =
+            (f64::from(shares[from].weight), f64::from(shares[to].weight));
+        let apart = self.loads.by_weight(from) - self.loads.by_weight(to);
+        let mut best: Option<Exchange> = None;
+        let mut offer = |away: u32, back: Option<u32>| {
+            let moved = self.bytes(away) as f64 - back.map_or(0.0, |back| self.bytes(back) as f64);
+            let after = (apart - moved / from_weight - moved / to_weight).abs();
+            // By a thousandth at least: rounding alone must not look like progress.
+            let is_better = best.is_none_or(|best| after < best.apart);
+            if moved > 0.0 && after < apart * 0.999 && is_better {
+                best = Some(Exchange {
+                    from,
+                    to,
+                    away,
+                    back,
+                    apart: after,
+                });
+            }
+        };
+        for &away in &self.kept[from] {
+            if self.is_free(away as usize, to, None) {
+                offer(away, None);
+            }
+            for &back in &self.kept[to] {
+                let is_longer = self.bytes(away) > self.bytes(back);
+                if is_longer
+                    && self.is_free(away as usize, to, Some(back))
+                    && self.is_free(back as usize, from, Some(away))
+                {
+                    offer(away, Some(back));
+                }
+            }
+        }
+        best
+    }
+}

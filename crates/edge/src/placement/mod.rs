@@ -1,0 +1,319 @@
+//! Which server keeps which bucket's parity, so that all servers write alike.
+//!
+//! Data chunks lie where consistent hashing puts them, and load servers unequally. A parity chunk may lie on any server that
+//! has no other chunk of its bucket: that choice makes the sum of both equal. Two ways to choose: [`max_flow`] is the
+//! source's, [`greedy`] ours and the default, because it balances better and moves less.
+//!
+//! Source of the problem: section 5.3.2 of J. Yang, *Designing Efficient and Scalable Key-value Cache Management
+//! Systems*, CMU 2024.
+
+mod greedy;
+mod max_flow;
+mod network;
+
+pub use greedy::{TOLERANCE, greedy};
+pub use max_flow::max_flow;
+
+/// A server that may take parity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// The part of all writes that it is meant to take, in proportion to others' weights. One without weight takes
+    /// nothing.
+    pub weight: u32,
+    /// Bytes of data written to it: its data chunks, and what it keeps whole. The source's `l`.
+    pub data_bytes: u64,
+}
+
+/// A bucket whose parity is to be placed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Need {
+    /// Bytes of each of its P parity chunks. The source's `s`.
+    pub parity_bytes: u64,
+    /// The servers, by index, that keep its data chunks; they take none of its parity.
+    pub holders: Vec<u32>,
+}
+
+/// What is to be placed, and where it may lie.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// The servers that are up. An index is a place in this list.
+    pub servers: Vec<Share>,
+    /// The buckets.
+    pub buckets: Vec<Need>,
+    /// Parity chunks of each bucket, on distinct servers.
+    pub p: usize,
+}
+
+/// The servers of all parities, by index: that of parity `j` of bucket `b` stands at `b * p + j`. `None`: no
+/// server was left that keeps no other chunk of the bucket.
+pub type Placed = Vec<Option<u32>>;
+
+/// How parity is placed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Placement {
+    /// The longest first on the least loaded, then exchanges until all is even.
+    #[default]
+    Greedy,
+    /// Max-flow and its rounding, as the source has it.
+    MaxFlow,
+    /// The next servers on the bucket's walk of the ring: no rebalance (C2DN-NoRebal). It needs the ring, so that
+    /// only [`crate::Map`] does it.
+    Ring,
+}
+
+impl Problem {
+    /// Whether parity of `bucket` may lie on `server`, as far as its data is concerned.
+    fn may(&self, bucket: usize, server: usize) -> bool {
+        let has_weight = self.servers[server].weight > 0;
+        has_weight && !self.buckets[bucket].holders.contains(&(server as u32))
+    }
+
+    /// What each server writes, data and parity.
+    pub fn loads(&self, placed: &[Option<u32>]) -> Vec<u64> {
+        assert_eq!(placed.len(), self.buckets.len() * self.p);
+        let mut loads: Vec<u64> = self.servers.iter().map(|share| share.data_bytes).collect();
+        for (number, server) in placed.iter().enumerate() {
+            if let Some(server) = server {
+                loads[*server as usize] += self.buckets[number / self.p].parity_bytes;
+            }
+        }
+        loads
+    }
+
+    /// The write imbalance (max - min) / min of the loads by weight; servers without weight are left out. Zero for
+    /// fewer than two servers or without load, infinite if somebody writes nothing while others do.
+    pub fn imbalance(&self, placed: &[Option<u32>]) -> f64 {
+        let loads = self.loads(placed);
+        let with_weight = self
+            .servers
+            .iter()
+            .zip(loads)
+            .filter(|(share, _)| share.weight > 0);
+        let by_weight = with_weight.map(|(share, load)| load as f64 / f64::from(share.weight));
+        let (min, max) = by_weight.fold((f64::INFINITY, 0.0f64), |(min, max), load| {
+            (min.min(load), max.max(load))
+        });
+        if max == 0.0 { 0.0 } else { (max - min) / min }
+    }
+
+    /// The imbalance below which no placement comes: a server whose data alone is more than its part has no parity
+    /// to give up, and the others share the rest, at best as evenly as if bytes could be put anywhere.
+    pub fn imbalance_min(&self) -> f64 {
+        let by_weight = |share: &Share| share.data_bytes as f64 / f64::from(share.weight);
+        let mut shares: Vec<&Share> = self
+            .servers
+            .iter()
+            .filter(|share| share.weight > 0)
+            .collect();
+        shares.sort_by(|a, b| by_weight(b).total_cmp(&by_weight(a)));
+        let parity = self.buckets.iter().map(|need| need.parity_bytes as f64);
+        let data = shares.iter().map(|share| share.data_bytes as f64);
+        let mut bytes = parity.sum::<f64>() * self.p as f64 + data.sum::<f64>();
+        let mut weight: f64 = shares.iter().map(|share| f64::from(share.weight)).sum();
+        let max = shares.first().map_or(0.0, |share| by_weight(share));
+        for share in shares {
+            if by_weight(share) <= bytes / weight {
+                break;
+            }
+            bytes -= share.data_bytes as f64;
+            weight -= f64::from(share.weight);
+        }
+        let min = if weight > 0.0 { bytes / weight } else { max };
+        if max <= min { 0.0 } else { (max - min) / min }
+    }
+
+    /// Asserts that a placement keeps the rules: no chunk of a bucket beside another, none where it may not lie, and none left
+    /// out while a server could take it.
+    pub fn check(&self, placed: &[Option<u32>]) {
+        assert_eq!(placed.len(), self.buckets.len() * self.p);
+        for bucket in 0..self.buckets.len() {
+            let own = &placed[bucket * self.p..][..self.p];
+            for (j, server) in own.iter().enumerate() {
+                if let Some(server) = server {
+                    assert!(
+                        self.may(bucket, *server as usize),
+                        "bucket {bucket} on {server}"
+                    );
+                    assert!(
+                        !own[..j].contains(&Some(*server)),
+                        "bucket {bucket} twice on {server}"
+                    );
+                }
+            }
+            let free = (0..self.servers.len())
+                .filter(|&server| self.may(bucket, server))
+                .count();
+            let count = own.iter().flatten().count();
+            assert_eq!(
+                count,
+                free.min(self.p),
+                "bucket {bucket} has {count} of {}",
+                self.p
+            );
+        }
+    }
+}
+
+/// Loads while parity is being placed.
+struct Loads<'a> {
+    problem: &'a Problem,
+    bytes: Vec<u64>,
+}
+
+impl<'a> Loads<'a> {
+    fn new(problem: &'a Problem) -> Loads<'a> {
+        let bytes = problem
+            .servers
+            .iter()
+            .map(|share| share.data_bytes)
+            .collect();
+        Loads { problem, bytes }
+    }
+
+    /// A server's load by its weight.
+    fn by_weight(&self, server: usize) -> f64 {
+        self.bytes[server] as f64 / f64::from(self.problem.servers[server].weight)
+    }
+
+    fn least(&self, servers: impl Iterator<Item = usize>) -> Option<usize> {
+        servers.min_by(|&a, &b| self.by_weight(a).total_cmp(&self.by_weight(b)))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::ring::{BucketId, Ring, ServerId, mix};
+    use proptest::prelude::*;
+
+    /// Data of buckets by consistent hashing; a bucket's chunks have between half and one and a half gigabytes.
+    pub(crate) fn example(buckets: u32, servers: u32, k: usize, p: usize, seed: u64) -> Problem {
+        let ring = Ring::new((0..servers).map(|id| (ServerId(id), 1)), 100, seed);
+        let mut problem = Problem {
+            servers: vec![
+                Share {
+                    weight: 1,
+                    data_bytes: 0
+                };
+                servers as usize
+            ],
+            buckets: vec![],
+            p,
+        };
+        for bucket in 0..buckets {
+            let unit = (mix(seed ^ mix(u64::from(bucket))) >> 11) as f64 / (1u64 << 53) as f64;
+            let parity_bytes = (1e9 * (0.5 + unit)) as u64;
+            let holders: Vec<u32> = ring.walk(BucketId(bucket)).take(k).map(|id| id.0).collect();
+            for &holder in &holders {
+                problem.servers[holder as usize].data_bytes += parity_bytes;
+            }
+            problem.buckets.push(Need {
+                parity_bytes,
+                holders,
+            });
+        }
+        problem
+    }
+
+    #[test]
+    fn greedy_evens_out_what_consistent_hashing_made_uneven() {
+        let mut even = 0;
+        for seed in 0..20 {
+            let problem = example(200, 10, 3, 1, seed);
+            let placed = greedy(&problem, None);
+            problem.check(&placed);
+            let (imbalance, least) = (problem.imbalance(&placed), problem.imbalance_min());
+            assert!(
+                imbalance <= least + TOLERANCE,
+                "seed {seed}: {imbalance}, {least}"
+            );
+            even += usize::from(least == 0.0);
+        }
+        // In the others, one server's data alone is more than its part of all writes.
+        assert!(even >= 15, "{even} of 20");
+    }
+
+    #[test]
+    fn servers_write_in_proportion_to_their_weights() {
+        let mut problem = example(300, 6, 3, 1, 5);
+        for share in &mut problem.servers[..2] {
+            share.weight = 0;
+            share.data_bytes = 0;
+        }
+        problem.servers[5].weight = 2;
+        for need in &mut problem.buckets {
+            need.holders.clear();
+        }
+        for placed in [greedy(&problem, None), max_flow(&problem)] {
+            problem.check(&placed);
+            assert!(
+                problem.imbalance(&placed) < 0.05,
+                "{}",
+                problem.imbalance(&placed)
+            );
+            assert_eq!(problem.loads(&placed)[0], 0);
+        }
+    }
+
+    #[test]
+    fn without_servers_nothing_is_placed() {
+        let mut problem = example(20, 10, 3, 2, 1);
+        problem.servers.clear();
+        problem
+            .buckets
+            .iter_mut()
+            .for_each(|need| need.holders.clear());
+        assert_eq!(greedy(&problem, None), vec![None; 40]);
+        assert_eq!(max_flow(&problem), vec![None; 40]);
+        assert_eq!(problem.imbalance(&greedy(&problem, None)), 0.0);
+        problem.buckets.clear();
+        assert_eq!(max_flow(&problem), vec![]);
+    }
+
+    #[test]
+    fn what_may_lie_where_it_was_stays_there() {
+        let before = example(200, 10, 3, 1, 3);
+        let placed = greedy(&before, None);
+        assert_eq!(greedy(&before, Some(&placed)), placed);
+        // A tenth more is written to some buckets: few chunks move.
+        let mut after = before.clone();
+        for need in after.buckets.iter_mut().step_by(7) {
+            need.parity_bytes += need.parity_bytes / 10;
+            for &holder in &need.holders {
+                after.servers[holder as usize].data_bytes += need.parity_bytes / 11;
+            }
+        }
+        let again = greedy(&after, Some(&placed));
+        after.check(&again);
+        let moved = placed.iter().zip(&again).filter(|(a, b)| a != b).count();
+        assert!(after.imbalance(&again) <= TOLERANCE);
+        assert!(moved < 60, "{moved} of 200");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+        #[test]
+        fn every_placement_keeps_the_rules(
+            servers in prop::collection::vec((0u32..4, 0u64..1_000), 0..8),
+            buckets in prop::collection::vec((0u64..500, prop::collection::vec(0u32..8, 0..4)), 0..20),
+            p in 1usize..4,
+            old in prop::collection::vec(prop::option::of(0u32..9), 60),
+        ) {
+            let count = servers.len() as u32;
+            let share = |(weight, data_bytes)| Share { weight, data_bytes };
+            let need = |(parity_bytes, holders): (u64, Vec<u32>)| Need {
+                parity_bytes,
+                holders: holders.into_iter().filter(|&holder| holder < count).collect(),
+            };
+            let problem = Problem {
+                servers: servers.into_iter().map(share).collect(),
+                buckets: buckets.into_iter().map(need).collect(),
+                p,
+            };
+            let old = &old[..problem.buckets.len() * p];
+            problem.check(&greedy(&problem, None));
+            problem.check(&greedy(&problem, Some(old)));
+            problem.check(&max_flow(&problem));
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What a cluster is set to: its code, which objects are coded, and how many replicas the others have.
+
+use crate::chunks::CHUNKS_MAX;
+use std::fmt;
+
+/// From how many bytes on objects are coded unless another number is given (section 5.4).
+pub const CODED_FROM_BYTES: u64 = 128 << 10;
+/// The bytes of a sub-chunk unless another number is given: disks and the code reach their full speed with them (section 5.4).
+pub const SUB_CHUNK_BYTES: u32 = 64 << 10;
+/// The most bytes of a sub-chunk.
+pub const SUB_CHUNK_BYTES_MAX: u32 = 1 << 30;
+
+/// A (K, P) code and what belongs to it. K and P are the source's letters: an object is cut into K data chunks, and P
+/// parity chunks are made of them; any K of the K + P give the object back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scheme {
+    /// Data chunks of an object.
+    pub k: u8,
+    /// Parity chunks of an object.
+    pub p: u8,
+    /// Objects of at least so many bytes are coded, smaller ones are replicated. `None`: nothing is coded.
+    pub coded_from_bytes: Option<u64>,
+    /// Servers that keep an object which is not coded.
+    pub replicas: u8,
+    /// Bytes of a sub-chunk; only an object's last ones are shorter.
+    pub sub_chunk_bytes: u32,
+}
+
+/// What is done with an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// It is kept whole by several servers.
+    Replicated,
+    /// It is cut into chunks, each kept by one server.
+    Coded,
+}
+
+/// What is wrong with a scheme.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SchemeError {
+    /// K is 0.
+    NoData,
+    /// P is 0.
+    NoParity,
+    /// K + P is above [`CHUNKS_MAX`].
+    TooManyChunks {
+        /// K + P.
+        chunks: u16,
+    },
+    /// There would be no replica of an object that is not coded.
+    NoReplica,
+    /// A sub-chunk of no byte, or of more than [`SUB_CHUNK_BYTES_MAX`].
+    SubChunkBytes(u32),
+}
+
+impl fmt::Display for SchemeError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SchemeError::NoData => write!(out, "K is 0: an object needs a data chunk at least"),
+            SchemeError::NoParity => {
+                let why = "without parity a lost chunk is a lost object; to code nothing, code from no size on";
+                write!(out, "P is 0: {why}")
+            }
+            SchemeError::TooManyChunks { chunks } => {
+                write!(out, "K + P is {chunks}, above {CHUNKS_MAX}")
+            }
+            SchemeError::NoReplica => {
+                write!(out, "an object that is not coded needs a replica at least")
+            }
+            SchemeError::SubChunkBytes(bytes) => {
+                write!(
+                    out,
+                    "a sub-chunk of {bytes} bytes is not between 1 and {SUB_CHUNK_BYTES_MAX}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for SchemeError {}
+
+impl Scheme {
+    /// A (K, P) code with sub-chunks of 64 KiB for objects of 128 KiB and more; smaller ones survive as many
+    /// failures, with P + 1 replicas.
+    pub fn coded(k: u8, p: u8) -> Scheme {
+        Scheme {
+            k,
+            p,
+            coded_from_bytes: Some(CODED_FROM_BYTES),
+            replicas: p.saturating_add(1),
+            sub_chunk_bytes: SUB_CHUNK_BYTES,
+        }
+    }
+
+    /// Nothing is coded; every object has so many replicas.
+    pub fn replicated(replicas: u8) -> Scheme {
+        Scheme {
+            coded_from_bytes: None,
+            replicas,
+            ..Scheme::coded(1, 1)
+        }
+    }
+
+    /// Whether it can be used.
+    pub fn check(&self) -> Result<(), SchemeError> {
+        if self.replicas == 0 {
+            return Err(SchemeError::NoReplica);
+        }
+        if self.coded_from_bytes.is_none() {
+            return Ok(());
+        }
+        if self.k == 0 {
+            return Err(SchemeError::NoData);
+        }
+        if self.p == 0 {
+            return Err(SchemeError::NoParity);
+        }
+        let chunks = u16::from(self.k) + u16::from(self.p);
+        if usize::from(chunks) > CHUNKS_MAX {
+            return Err(SchemeError::TooManyChunks { chunks });
+        }
+        if self.sub_chunk_bytes == 0 || self.sub_chunk_bytes > SUB_CHUNK_BYTES_MAX {
+            return Err(SchemeError::SubChunkBytes(self.sub_chunk_bytes));
+        }
+        Ok(())
+    }
+
+    /// Chunks of a coded object, K + P; none if nothing is coded.
+    pub fn chunks(&self) -> usize {
+        match self.coded_from_bytes {
+            Some(_) => usize::from(self.k) + usize::from(self.p),
+            None => 0,
+        }
+    }
+
+    /// Distinct servers that a bucket needs.
+    pub fn servers_min(&self) -> usize {
+        self.chunks().max(usize::from(self.replicas))
+    }
+
+    /// What is done with an object of so many bytes.
+    pub fn class(&self, object_bytes: u64) -> Class {
+        match self.coded_from_bytes {
+            Some(from) if object_bytes >= from => Class::Coded,
+            _ => Class::Replicated,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_of_128_kib_are_coded_and_smaller_ones_replicated() {
+        let scheme = Scheme::coded(3, 1);
+        assert_eq!(scheme.class(0), Class::Replicated);
+        assert_eq!(scheme.class((128 << 10) - 1), Class::Replicated);
+        assert_eq!(scheme.class(128 << 10), Class::Coded);
+        assert_eq!(scheme.class(u64::MAX), Class::Coded);
+        assert_eq!(scheme.replicas, 2);
+        assert_eq!(Scheme::replicated(3).class(u64::MAX), Class::Replicated);
+        assert_eq!(Scheme::replicated(3).chunks(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_with_the_reason() {
+        let of = |k, p| Scheme::coded(k, p).check();
+        assert_eq!(of(3, 1), Ok(()));
+        assert_eq!(of(0, 1), Err(SchemeError::NoData));
+        assert_eq!(of(3, 0), Err(SchemeError::NoParity));
+        assert_eq!(of(60, 4), Ok(()));
+        assert_eq!(of(60, 5), Err(SchemeError::TooManyChunks { chunks: 65 }));
+        assert_eq!(
+            of(255, 255),
+            Err(SchemeError::TooManyChunks { chunks: 510 })
+        );
+        assert_eq!(Scheme::replicated(0).check(), Err(SchemeError::NoReplica));
+        assert_eq!(Scheme::replicated(1).check(), Ok(()));
+        for bytes in [0, SUB_CHUNK_BYTES_MAX + 1] {
+            let mut scheme = Scheme::coded(3, 1);
+            scheme.sub_chunk_bytes = bytes;
+            assert_eq!(scheme.check(), Err(SchemeError::SubChunkBytes(bytes)));
+        }
+        let text = SchemeError::NoParity.to_string();
+        assert!(text.starts_with("P is 0"), "{text}");
+    }
+}
