@@ -7,6 +7,7 @@
 //! Start with [`read`]; [`TtlMix`] gives lifetimes to traces that have none.
 #![forbid(unsafe_code)]
 
+mod cdn;
 mod compression;
 mod csv;
 mod error;
@@ -17,6 +18,7 @@ mod lcs;
 mod lines;
 mod lists;
 mod number;
+mod outages;
 mod random;
 mod reader;
 mod records;
@@ -33,10 +35,12 @@ mod vscsi;
 mod writer;
 mod zipf;
 
+pub use cdn::{CDN_REQUESTS_MAX, CDN_REQUESTS_MIN, Cdn, Content, LARGE_BYTES};
 pub use error::{Error, Place};
 pub use format::{Compression, Format};
 pub use generate::{Generator, Mix, OBJECTS_DEFAULT, Recipe};
 pub use keyed::Keyed;
+pub use outages::{Outage, SERVER_MAX, WINDOW_MS, draw_outages, read_outages};
 pub use random::Random;
 pub use reader::{Options, Reader, open, open_file, read};
 pub use request::{NextAccess, Op, Request};

@@ -138,7 +138,7 @@ impl Sizes {
 }
 
 /// A draw of the standard normal distribution, by the Box–Muller transform.
-fn normal(random: &mut Random) -> f64 {
+pub(crate) fn normal(random: &mut Random) -> f64 {
     let radius = (-2.0 * (1.0 - random.fraction()).ln()).sqrt();
     radius * (TAU * random.fraction()).cos()
 }

@@ -1,0 +1,190 @@
+//! When servers of a cluster are down: read from a trace of windows, or drawn.
+
+use crate::error::{Error, Fault};
+use crate::lines::Lines;
+use crate::number::small;
+use crate::sizes::normal;
+use crate::{Place, Random};
+use std::io::Read;
+
+/// The largest number of a server.
+pub const SERVER_MAX: u32 = 4_095;
+/// More windows than this of five minutes are 95 years: taken for a damaged file.
+const WINDOWS_MAX: u64 = 10_000_000;
+/// The window of the published traces.
+pub const WINDOW_MS: u64 = 5 * 60_000;
+
+const MINUTE_MS: f64 = 60_000.0;
+/// How long servers are down: a lognormal of this median, of which 16 % are longer than a day.
+const MEDIAN_MINUTES: f64 = 200.0;
+/// The standard normal deviate that 16 % exceed.
+const OVER_A_DAY_AT: f64 = 0.994_457_88;
+/// Their mean, once cut to the two limits below: of two million draws, within 0.3 %.
+const MEAN_MINUTES: f64 = 1_249.0;
+const DAY_MINUTES: f64 = 1_440.0;
+/// None is shorter, and none longer than a month.
+const SHORTEST_MINUTES: f64 = 20.0;
+const LONGEST_MINUTES: f64 = 31.0 * DAY_MINUTES;
+/// The share of time in which some of ten servers is down.
+const ANY_OF_TEN: f64 = 0.305;
+/// A server is down for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Outage {
+    /// From when on.
+    pub from_ms: u64,
+    /// When it is back.
+    pub until_ms: u64,
+    /// Which.
+    pub server: u32,
+}
+
+/// Reads a line for each window of `window_ms`, which has the numbers of the servers that are down,
+/// apart by blanks. A server that is down in windows next to each other is so without a break.
+/// In the order of their beginnings.
+///
+/// # Errors
+/// A stream that cannot be read, numbers that are none or above [`SERVER_MAX`], more than ten million
+/// windows; `name` is what the error calls the stream.
+///
+/// ```
+/// let outages = trace::read_outages("down.txt", "\n3 7\n3\n".as_bytes(), 1_000).unwrap();
+/// assert_eq!((outages[0].server, outages[0].from_ms, outages[0].until_ms), (3, 1_000, 3_000));
+/// assert_eq!((outages[1].server, outages[1].from_ms, outages[1].until_ms), (7, 1_000, 2_000));
+/// ```
+pub fn read_outages(name: &str, input: impl Read, window_ms: u64) -> Result<Vec<Outage>, Error> {
+    assert!(window_ms > 0);
+    windows(input, window_ms).map_err(|fault| fault.named(name))
+}
+
+fn windows(input: impl Read, window_ms: u64) -> Result<Vec<Outage>, Fault> {
+    let mut lines = Lines::new(input);
+    let mut outages: Vec<Outage> = Vec::new();
+    // By server, its outage of the last window.
+    let mut latest: Vec<Option<usize>> = Vec::new();
+    while let Some(line) = lines.next()? {
+        let window = line.number - 1;
+        if window >= WINDOWS_MAX {
+            let place = Place::Line(line.number);
+            return Err(Fault::at(place, "at most 10,000,000 windows", "another"));
+        }
+        let (from_ms, until_ms) = (window * window_ms, (window + 1) * window_ms);
+        let words = line.text.split(u8::is_ascii_whitespace);
+        for word in words.filter(|word| !word.is_empty()) {
+            let server = small(word).filter(|server| *server <= SERVER_MAX);
+            let expected = "numbers of servers from 0 to 4095, apart by blanks";
+            let server = server.ok_or_else(|| line.fault(expected))?;
+            if latest.len() <= server as usize {
+                latest.resize(server as usize + 1, None);
+            }
+            let last = latest[server as usize].map(|index| &mut outages[index]);
+            match last.filter(|outage| outage.until_ms >= from_ms) {
+                Some(outage) => outage.until_ms = until_ms,
+                None => {
+                    latest[server as usize] = Some(outages.len());
+                    outages.push(Outage {
+                        from_ms,
+                        until_ms,
+                        server,
+                    });
+                }
+            }
+        }
+    }
+    outages.sort_unstable();
+    Ok(outages)
+}
+
+/// Draws outages of `servers` servers within `span_ms`, each on its own: of ten, one is down in 30.5 %
+/// of the time; half of the outages are longer than 200 minutes, 16 % than a day. So it is told of the
+/// clusters of a content delivery network in section 5.2.2 of J. Yang, *Designing efficient and scalable
+/// key-value cache management systems*, Carnegie Mellon University 2024. In the order of their
+/// beginnings.
+pub fn draw_outages(servers: u32, span_ms: u64, seed: u64) -> Vec<Outage> {
+    // Each is down for the q of its time of which (1 − q)^10 leaves the others' share.
+    let down = 1.0 - (1.0 - ANY_OF_TEN).powf(0.1);
+    let mean_up_minutes = MEAN_MINUTES * (1.0 - down) / down;
+    let mut outages = Vec::new();
+    for server in 0..servers {
+        let mut random = Random::of_key(seed, u64::from(server));
+        let mut now = 0.0;
+        loop {
+            now -= (1.0 - random.fraction()).ln() * mean_up_minutes * MINUTE_MS;
+            if now >= span_ms as f64 {
+                break;
+            }
+            let until = now + minutes(&mut random) * MINUTE_MS;
+            outages.push(Outage {
+                from_ms: now as u64,
+                until_ms: until as u64,
+                server,
+            });
+            now = until;
+        }
+    }
+    outages.sort_unstable();
+    outages
+}
+
+fn sigma() -> f64 {
+    (DAY_MINUTES / MEDIAN_MINUTES).ln() / OVER_A_DAY_AT
+}
+
+fn minutes(random: &mut Random) -> f64 {
+    let drawn = MEDIAN_MINUTES * (sigma() * normal(random)).exp();
+    drawn.clamp(SHORTEST_MINUTES, LONGEST_MINUTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drawn_outages_last_and_come_as_published() {
+        let year_ms = 365 * 86_400_000;
+        let span_ms = 300 * year_ms;
+        let outages = draw_outages(10, span_ms, 3);
+        let mut spans: Vec<u64> = outages.iter().map(|o| o.until_ms - o.from_ms).collect();
+        spans.sort_unstable();
+        let median = spans[spans.len() / 2] as f64 / MINUTE_MS;
+        assert!((median / 200.0 - 1.0).abs() < 0.1, "{median}");
+        let over = spans.iter().filter(|span| **span > 86_400_000).count();
+        let over = over as f64 / spans.len() as f64;
+        assert!((over - 0.16).abs() < 0.02, "{over}");
+        // Looked at every hour.
+        let hours = span_ms / 3_600_000;
+        let mut is_any_down = vec![false; hours as usize];
+        for outage in &outages {
+            let first = outage.from_ms.div_ceil(3_600_000);
+            let end = outage.until_ms.div_ceil(3_600_000).min(hours);
+            is_any_down[first.min(end) as usize..end as usize].fill(true);
+        }
+        let share = is_any_down.iter().filter(|down| **down).count() as f64 / hours as f64;
+        assert!((share - ANY_OF_TEN).abs() < 0.02, "{share}");
+        assert_eq!(outages, draw_outages(10, span_ms, 3));
+        assert_ne!(outages, draw_outages(10, span_ms, 4));
+    }
+
+    #[test]
+    fn windows_next_to_each_other_are_one_outage() {
+        let text = "0 0\r\n\n0 2\n0\n2\n";
+        let outages = read_outages("t", text.as_bytes(), 10).expect("well-formed");
+        let told: Vec<_> = outages
+            .iter()
+            .map(|o| (o.server, o.from_ms, o.until_ms))
+            .collect();
+        assert_eq!(told, [(0, 0, 10), (2, 20, 30), (0, 20, 40), (2, 40, 50)]);
+        assert_eq!(read_outages("t", &b""[..], 10).expect("nothing"), []);
+    }
+
+    #[test]
+    fn what_is_no_server_is_told_with_its_line() {
+        for text in ["\n1 x\n", "\n-1\n", "\n4096\n", "\n1.5\n"] {
+            let error = read_outages("down.txt", text.as_bytes(), 1).map_err(|e| e.to_string());
+            let error = error.expect_err("it is no server");
+            assert!(
+                error.starts_with("down.txt:2: expected numbers of servers"),
+                "{error}"
+            );
+        }
+    }
+}
