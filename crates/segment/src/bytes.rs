@@ -4,7 +4,7 @@ use crate::content::{Content, Objects};
 use crate::engine::{Condition, Key, Receipt, Refused, Segcache, Writer, told};
 use crate::line::Slot;
 use crate::prefetch::prefetch;
-use crate::stored::{HEADER, Payload, Stored, VALUE_MAX, Value, decimal};
+use crate::stored::{HEADER, Payload, Readable, Stored, VALUE_MAX, Value, decimal_len};
 use crate::words::WORD;
 use policy::Tick;
 
@@ -26,12 +26,24 @@ pub struct Item {
     pub deadline: Option<Tick>,
 }
 
+impl Item {
+    fn of(head: &Readable<'_>, receipt: Receipt) -> Item {
+        Item {
+            len: head.len,
+            client_flags: head.client_flags,
+            marks: head.marks,
+            cas: receipt.cas,
+            deadline: receipt.deadline,
+        }
+    }
+}
+
 /// Why a number was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unchanged {
     /// The key is absent.
     Absent,
-    /// The value is no number of 64 bits, written in digits alone.
+    /// The caller takes the value for no number.
     NoNumber,
     /// The caller declined the change.
     Declined,
@@ -72,19 +84,38 @@ impl Segcache<Stored> {
         key: &Key<&[u8]>,
         now: Tick,
         out: &mut Vec<u8>,
+        frame: impl FnMut(&mut Vec<u8>, &Item),
+    ) -> Option<Item> {
+        self.copy(key, now, true, out, frame)
+    }
+
+    /// Appends the value of a key; that is no request for it.
+    pub fn peek(&self, key: &Key<&[u8]>, now: Tick, out: &mut Vec<u8>) -> Option<Item> {
+        self.copy(key, now, false, out, |_, _| {})
+    }
+
+    /// What is known of a key, without its value; that is no request for it.
+    pub fn look(&self, key: &Key<&[u8]>, now: Tick) -> Option<Item> {
+        let found = self.read(key, now, false, |place, receipt| {
+            Some(Item::of(&Stored::readable(&self.heap, place)?, receipt))
+        });
+        found.map(|(item, _)| item)
+    }
+
+    #[inline(always)]
+    fn copy(
+        &self,
+        key: &Key<&[u8]>,
+        now: Tick,
+        counts: bool,
+        out: &mut Vec<u8>,
         mut frame: impl FnMut(&mut Vec<u8>, &Item),
     ) -> Option<Item> {
         let begin = out.len();
-        let found = self.read(key, now, true, |place, receipt| {
+        let found = self.read(key, now, counts, |place, receipt| {
             out.truncate(begin);
             let head = Stored::readable(&self.heap, place)?;
-            let item = Item {
-                len: head.len,
-                client_flags: head.client_flags,
-                marks: head.marks,
-                cas: receipt.cas,
-                deadline: receipt.deadline,
-            };
+            let item = Item::of(&head, receipt);
             frame(out, &item);
             head.append(out).then_some(item)
         });
@@ -123,8 +154,9 @@ impl Segcache<Stored> {
         self.store(writer, key, Payload::Bytes(value), ttl_ms, condition, now)
     }
 
-    /// Changes a value that is a number: in place, once it has been changed before. `change` tells the new
-    /// one; it may be asked more than once, and is short: writers of the key's chain wait for it.
+    /// Changes a value that is a number: in place, once it has been changed before. `number_of` tells which
+    /// bytes are one, as [`crate::decimal`] does. `change` tells the new one; it may be asked more than
+    /// once, and is short: writers of the key's chain wait for it.
     ///
     /// # Errors
     /// See [`Unchanged`].
@@ -133,8 +165,9 @@ impl Segcache<Stored> {
         writer: &mut Writer,
         key: &Key<&[u8]>,
         now: Tick,
+        number_of: impl Fn(&[u8]) -> Option<u64>,
         change: impl Fn(u64) -> Option<u64>,
-    ) -> Result<(u64, Receipt), Unchanged> {
+    ) -> Result<(u64, Item), Unchanged> {
         for _ in 0..TRIES {
             if let Some(done) = self.update_in_place(key, now, &change) {
                 return done;
@@ -143,7 +176,7 @@ impl Segcache<Stored> {
             let mut digits = std::mem::take(&mut writer.scratch);
             digits.clear();
             let item = self.get(key, now, &mut digits);
-            let number = decimal(&digits);
+            let number = number_of(&digits);
             writer.scratch = digits;
             let item = item.ok_or(Unchanged::Absent)?;
             let number = number.ok_or(Unchanged::NoNumber)?;
@@ -156,7 +189,16 @@ impl Segcache<Stored> {
             let left_ms = item.deadline.map(|deadline| deadline.0 - now.0);
             let condition = Condition::Unchanged(item.cas);
             match self.store(writer, key, payload, left_ms, condition, now) {
-                Ok(receipt) => return Ok((number, receipt)),
+                Ok(Receipt { cas, deadline }) => {
+                    let len = decimal_len(number);
+                    let item = Item {
+                        len,
+                        cas,
+                        deadline,
+                        ..item
+                    };
+                    return Ok((number, item));
+                }
                 Err(Refused::IsChanged | Refused::IsAbsent) => {}
                 Err(refused) => return Err(Unchanged::Refused(refused)),
             }
@@ -170,7 +212,7 @@ impl Segcache<Stored> {
         key: &Key<&[u8]>,
         now: Tick,
         change: impl Fn(u64) -> Option<u64>,
-    ) -> Option<Result<(u64, Receipt), Unchanged>> {
+    ) -> Option<Result<(u64, Item), Unchanged>> {
         let heap = &self.heap;
         let mut chain = self.table.lock(heap, key.hash);
         let is_it = |slot: Slot| self.content.has_key(heap, slot.place(), key.key);
@@ -188,9 +230,12 @@ impl Segcache<Stored> {
         };
         Stored::set_number(heap, place, number);
         chain.changed();
-        let cas = chain.cas();
-        let deadline = told(deadline);
-        Some(Ok((number, Receipt { cas, deadline })))
+        let receipt = Receipt {
+            cas: chain.cas(),
+            deadline: told(deadline),
+        };
+        let head = Stored::readable(heap, place).expect("its number was just written");
+        Some(Ok((number, Item::of(&head, receipt))))
     }
 
     /// Changes the host's marks of a key in place; tells them as they were. `change` declines by `None`;
@@ -230,6 +275,22 @@ impl Segcache<Stored> {
         ttl_ms: Option<u64>,
         now: Tick,
     ) -> Result<Receipt, Refused> {
+        let touched = self.touch_if(writer, key, now, |_| Some(ttl_ms));
+        touched.map(|receipt| receipt.expect("it was not declined"))
+    }
+
+    /// The same with a life that depends on what is there. `life` declines by `None`, which leaves the key as it
+    /// is and tells `None`; it may be asked more than once.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn touch_if(
+        &self,
+        writer: &mut Writer,
+        key: &Key<&[u8]>,
+        now: Tick,
+        mut life: impl FnMut(&Item) -> Option<Option<u64>>,
+    ) -> Result<Option<Receipt>, Refused> {
         let mut bytes = std::mem::take(&mut writer.scratch);
         let mut answer = Err(Refused::IsChanged);
         for _ in 0..TRIES {
@@ -239,13 +300,17 @@ impl Segcache<Stored> {
                 bytes.clear();
                 let head = Stored::readable(&self.heap, place)?;
                 number = head.number;
-                head.append(&mut bytes)
-                    .then_some((head.client_flags, head.marks, receipt.cas))
+                head.append(&mut bytes).then_some(Item::of(&head, receipt))
             });
-            let Some(((client_flags, marks, cas), _)) = found else {
+            let Some((item, _)) = found else {
                 answer = Err(Refused::IsAbsent);
                 break;
             };
+            let Some(ttl_ms) = life(&item) else {
+                answer = Ok(None);
+                break;
+            };
+            let (client_flags, marks) = (item.client_flags, item.marks);
             let payload = match number {
                 Some(number) => Payload::Number {
                     number,
@@ -258,8 +323,9 @@ impl Segcache<Stored> {
                     marks,
                 }),
             };
-            let condition = Condition::Unchanged(cas);
-            answer = self.store(writer, key, payload, ttl_ms, condition, now);
+            let condition = Condition::Unchanged(item.cas);
+            let stored = self.store(writer, key, payload, ttl_ms, condition, now);
+            answer = stored.map(Some);
             if answer != Err(Refused::IsChanged) {
                 break;
             }

@@ -32,6 +32,20 @@ pub struct Key<K> {
     pub(crate) hash: u64,
 }
 
+impl<K> Key<K> {
+    /// A key whose hash was told before.
+    #[inline(always)]
+    pub fn hashed(key: K, hash: u64) -> Self {
+        Key { key, hash }
+    }
+
+    /// The hash, which only the engine that computed it understands.
+    #[inline(always)]
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
 /// When an object may be stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Condition {

@@ -76,6 +76,8 @@ mod table;
 mod ttl;
 mod words;
 
+pub use policy::{Budget, Tick};
+
 pub use bytes::{Item, Unchanged};
 pub use config::{
     Config, ConfigError, Eviction, MERGED, MERGED_MAX, SEGMENT_BYTES, SEGMENT_BYTES_MAX,
@@ -84,5 +86,5 @@ pub use config::{
 pub use content::Content;
 pub use engine::{Condition, Key, Receipt, Refused, Segcache, Writer};
 pub use sizes::Sizes;
-pub use stats::Stats;
-pub use stored::{KEY_MAX, MARKS_MAX, Payload, Stored, VALUE_MAX, Value};
+pub use stats::{Census, Stats};
+pub use stored::{KEY_MAX, MARKS_MAX, Payload, Stored, VALUE_MAX, Value, decimal};

@@ -4,7 +4,9 @@ use crate::chains::State;
 use crate::content::Objects;
 use crate::engine::Segcache;
 use crate::heap::SegmentId;
+use crate::ttl::NEVER;
 use crate::words::WORD;
+use policy::Tick;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Sizes and counts. Those of the moment are exact when nobody writes.
@@ -52,6 +54,21 @@ pub struct Stats {
     pub heads_read: u64,
 }
 
+/// What is there at a moment. Exact when nobody writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Objects that live.
+    pub live: u64,
+    /// Those of them that will be over.
+    pub mortal: u64,
+    /// Objects that are over and still in memory.
+    pub dead: u64,
+    /// The bytes that these take.
+    pub dead_bytes: u64,
+    /// The mean of the milliseconds that the mortal have left.
+    pub mean_ttl_ms: u64,
+}
+
 impl Stats {
     /// Bytes in use that are neither key nor value of a live object; `payload_bytes` are.
     pub fn overhead_bytes(&self, payload_bytes: u64) -> u64 {
@@ -69,6 +86,11 @@ impl<C: Objects> Segcache<C> {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Objects removed because their time was over.
+    pub fn expired(&self) -> u64 {
+        self.heap.counters.expired.load(Relaxed)
     }
 
     /// Sizes and counts.
@@ -105,6 +127,31 @@ impl<C: Objects> Segcache<C> {
         stats.segments_table = u64::from(self.table.segment_count());
         stats.table_lines = self.table.line_count();
         stats
+    }
+
+    /// Who is there, by one look at each segment.
+    pub fn census(&self, now: Tick) -> Census {
+        let mut census = Census::default();
+        let mut left_ms = 0;
+        let chains = self.heap.chains();
+        let is_held = |id: &SegmentId| !matches!(chains.state(*id), State::Free | State::Table);
+        for id in self.heap.ids().filter(is_held) {
+            let segment = self.heap.segment(id);
+            let ((count, words), deadline) = (segment.live(), segment.deadline());
+            let count = u64::from(count);
+            if deadline < now {
+                census.dead += count;
+                census.dead_bytes += u64::from(words) * WORD as u64;
+                continue;
+            }
+            census.live += count;
+            if deadline != NEVER {
+                census.mortal += count;
+                left_ms += u128::from(deadline.0 - now.0) * u128::from(count);
+            }
+        }
+        census.mean_ttl_ms = (left_ms / u128::from(census.mortal.max(1))) as u64;
+        census
     }
 
     /// Panics when the parts contradict each other. For tests and fuzzers, while nobody writes; slow.

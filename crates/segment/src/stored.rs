@@ -358,7 +358,7 @@ impl Stored {
 }
 
 /// How many digits a number has.
-fn decimal_len(number: u64) -> usize {
+pub(crate) fn decimal_len(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
@@ -378,7 +378,7 @@ pub(crate) fn append_decimal(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// The number that these digits are, and nothing else; up to 20 of them.
-pub(crate) fn decimal(bytes: &[u8]) -> Option<u64> {
+pub fn decimal(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() || bytes.len() > 20 {
         return None;
     }

@@ -293,7 +293,14 @@ impl World {
             old.checked_add(u64::from(number))
                 .filter(|sum| sum % 7 != 0)
         };
-        let updated = cache.update_number(&mut self.writers[index], &cache.key(&name), now, add);
+        let key_of = cache.key(&name);
+        let updated = cache.update_number(
+            &mut self.writers[index],
+            &key_of,
+            now,
+            segment::decimal,
+            add,
+        );
         let known = self.known.get_mut(&key);
         let old = known
             .as_ref()

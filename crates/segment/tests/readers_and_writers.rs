@@ -236,7 +236,9 @@ fn add_up(
         let name = name(counter);
         let key = cache.key(&name);
         let _seen = cache.contains(&key, now);
-        match cache.update_number(&mut writer, &key, now, |old| old.checked_add(1)) {
+        match cache.update_number(&mut writer, &key, now, segment::decimal, |old| {
+            old.checked_add(1)
+        }) {
             Ok((sum, _)) => sums.push((counter, sum)),
             Err(Unchanged::Absent) => {
                 let first = births.fetch_add(1, Ordering::Relaxed) << 32;
