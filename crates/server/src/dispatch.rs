@@ -597,7 +597,7 @@ fn not_served(name: &str) -> Option<&'static str> {
         "script",
     ];
     match name {
-        "dump" | "restore" | "migrate" => Some("serialised values are"),
+        "migrate" => Some("moving keys between servers is"),
         _ if name.starts_with("geo") => Some("geographic indexes are"),
         _ if STREAMS.contains(&name) => Some("streams are"),
         _ if SCRIPTS.contains(&name) => Some("scripts and functions are"),

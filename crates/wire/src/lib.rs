@@ -9,6 +9,7 @@
 //! sides spell numbers); [`memcached`] is a house of its own. [`response`] is the other end of the wire, for load generators and tests.
 #![forbid(unsafe_code)]
 
+pub mod dump;
 mod inline;
 pub mod memcached;
 pub mod number;

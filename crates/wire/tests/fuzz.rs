@@ -1,6 +1,8 @@
 //! The bodies of the fuzz targets over seeded mutations of good inputs: what `cargo fuzz` does with
 //! coverage for as long as one likes, here in a second and the same every time.
 
+#[path = "../../../fuzz/bodies/dump.rs"]
+mod dump;
 #[path = "../../../fuzz/bodies/memcached.rs"]
 mod memcached;
 #[path = "../../../fuzz/bodies/mutate.rs"]
@@ -125,4 +127,36 @@ fn numbers_are_read_as_they_are_written() {
         b"5",
     ];
     mutate::run(0x5EED_0003, 60_000, samples, words, number::run);
+}
+
+#[test]
+fn payloads_are_read_to_their_end_or_refused() {
+    // The first byte is the version.
+    let samples: &[&[u8]] = &[
+        b"\x09\x00\x05hello",
+        b"\x0A\x00\xC3\x0B\x40x\x03abca\xE0i\x02\x01bc",
+        b"\x09\x04\x02\x01f\xC0\x05\x01g\x40\x03abc",
+        b"\x09\x05\x01\x01a\x00\x00\x00\x00\x00\x00\xF8\x3F",
+        b"\x0A\x12\x02\x02\x0D\x0D\x00\x00\x00\x02\x00\x81a\x02\xF1\x01\x01\x03\xFF\x01\x02bc",
+        b"\x0A\x0E\x01\x10\x10\x00\x00\x00\x0D\x00\x00\x00\x02\x00\x00\x01f\x03\xF4\xFF",
+        b"\x0B\x0B\x0C\x02\x00\x00\x00\x02\x00\x00\x00\x01\x00\x07\x00",
+        b"\x0C\x18\x64\x00\x00\x00\x00\x00\x00\x00\x02\x01\x01f\x01v\x00\x01g\x01w",
+        b"\x50\x16\x01\x01f\x01v\x64\x00\x00\x00\x00\x00\x00\x00",
+        b"\x09\x81\x01\x01m\x00\x00\x00\x00\x00\x00\xF0\x7F\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF",
+    ];
+    let words: &[&[u8]] = &[
+        b"\x00",
+        b"\xFF",
+        b"\x80\xFF\xFF\xFF\xFF",
+        b"\x81\x00\x00\x00\x00\x00\x00\x00\x01",
+        b"\xC0\x80",
+        b"\xC3\x04\x40\xFF\x01ab\xE0",
+        b"\x10\x0A\x0A\x00\x00\x00\x01\x00\x81e\x02\xFF",
+        b"\x02",
+        b"\x11",
+        b"\x14",
+        b"\x19",
+        b"\xF4",
+    ];
+    mutate::run(0x5EED_0006, 60_000, samples, words, dump::run);
 }

@@ -103,8 +103,11 @@ pub(super) fn categories(spec: &Spec) -> Vec<&'static str> {
     if !spec.has(flag::FAST) {
         all.push("slow");
     }
-    let looks_at_all = ["keys", "flushall", "flushdb", "swapdb", "sort", "sort_ro"];
-    if looks_at_all.contains(&spec.name) {
+    // They look at all keys, or take in bytes that another made.
+    const DANGEROUS: [&str; 7] = [
+        "keys", "flushall", "flushdb", "swapdb", "sort", "sort_ro", "restore",
+    ];
+    if DANGEROUS.contains(&spec.name) {
         all.push("dangerous");
     }
     match spec.group {

@@ -1,11 +1,14 @@
 //! Keys of any type, their deadlines, and whole databases: each command's place in the table. The code
 //! is in the files below, by what it does.
 
+mod dump;
 mod expire;
 mod generic;
 mod object;
 mod scan;
 mod whole;
+
+pub use dump::HASH_FORMATS;
 
 use super::element_ttl::member;
 use super::refusal::settle;
@@ -32,6 +35,16 @@ pub const TABLE: &[Spec] = &[
         since: "1.0.0",
         summary: "Deletes keys.",
         run: |ctx, args| settle(ctx, args, generic::del),
+    },
+    Spec {
+        name: "dump",
+        arity: 2,
+        flags: flag::READONLY,
+        keys: Keys::Range(1, 1, 1),
+        group: "generic",
+        since: "2.6.0",
+        summary: "Returns what a key holds as bytes that RESTORE takes, here or at another server.",
+        run: |ctx, args| settle(ctx, args, dump::dump),
     },
     Spec {
         name: "exists",
@@ -212,6 +225,16 @@ pub const TABLE: &[Spec] = &[
         since: "1.0.0",
         summary: "Renames a key, if the new name is free.",
         run: |ctx, args| settle(ctx, args, generic::renamenx),
+    },
+    Spec {
+        name: "restore",
+        arity: -4,
+        flags: flag::WRITE | flag::DENYOOM,
+        keys: Keys::Range(1, 1, 1),
+        group: "generic",
+        since: "2.6.0",
+        summary: "Makes a key of what DUMP returned, here or at another server.",
+        run: |ctx, args| settle(ctx, args, dump::restore),
     },
     Spec {
         name: "scan",

@@ -1,6 +1,8 @@
 //! The one table of settings: it serves the config file, the command line, CONFIG GET and SET, the
 //! docs and the tests.
 
+use crate::command::key::HASH_FORMATS;
+
 /// How a setting's text is read, checked and shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -108,6 +110,7 @@ settings! {
     ZsetMaxEntries "zset-max-listpack-entries" or "zset-max-ziplist-entries", Int(0, MAX), "128", true, "Members up to which a sorted set is packed.";
     ZsetMaxValue "zset-max-listpack-value" or "zset-max-ziplist-value", Int(0, MAX), "64", true, "Bytes of a member up to which a sorted set is packed.";
     ListMaxSize "list-max-listpack-size" or "list-max-ziplist-size", Int(-5, MAX), "-2", true, "Elements of a piece of a list; -1 to -5: its bytes, 4 to 64 KiB.";
+    DumpHashFormat "dump-hash-ttl-format", Choice(HASH_FORMATS), "redis", true, "For whom DUMP writes hashes whose fields have deadlines: redis (7.4 and later) or valkey (9 and later); RESTORE takes both.";
     SlowlogLogSlowerThan "slowlog-log-slower-than", Int(-1, MAX), "10000", true, "Microseconds from which a command is kept in SLOWLOG; -1 means none.";
     SlowlogMaxLen "slowlog-max-len", Int(0, 1_000_000), "128", true, "Entries that SLOWLOG keeps.";
     LatencyMonitorThreshold "latency-monitor-threshold", Int(0, MAX), "0", true, "Milliseconds from which LATENCY keeps an event; 0 means off.";

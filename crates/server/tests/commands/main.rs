@@ -4,6 +4,7 @@ mod crowded;
 mod memcached;
 mod random;
 mod random_bits;
+mod random_dumps;
 mod random_lists;
 mod random_members;
 mod random_sets;

@@ -79,6 +79,7 @@ scripts! {
     keys_are_listed: "scan.txt",
     databases_as_a_whole: "whole.txt",
     values_are_looked_into: "object.txt",
+    values_are_dumped: "dump.txt",
     counters_have_bounds: "increx.txt",
     bits_are_counted_and_combined: "bitmap.txt",
     distinct_elements_are_counted: "hyperloglog.txt",

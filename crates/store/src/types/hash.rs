@@ -23,6 +23,12 @@ enum Form {
     Large(Box<Members>),
 }
 
+impl Default for Hash {
+    fn default() -> Self {
+        Collection::new()
+    }
+}
+
 impl Hash {
     /// Its pages, when it has many elements.
     pub(crate) fn pages(&self) -> Option<&Elements> {

@@ -310,6 +310,15 @@ impl Set {
         }
     }
 
+    /// Whether some member may have a deadline.
+    pub fn has_deadlines(&self) -> bool {
+        match &self.form {
+            Form::Integers(_) => false,
+            Form::Packed(packed) => packed.has_deadlines(),
+            Form::Large(members) => members.deadlines().is_some(),
+        }
+    }
+
     /// Gives a member a deadline or takes it; whether there is such a member.
     pub fn set_deadline(
         &mut self,

@@ -223,6 +223,12 @@ impl<'a> View<'a> {
         false
     }
 
+    /// Stores a hash over whatever was there, without a deadline of the key; an empty one deletes the
+    /// key. Whether there is a key then.
+    pub fn replace_hash(&mut self, key: &Key<'_>, hash: Hash) -> bool {
+        self.replace(key, hash)
+    }
+
     /// Stores a set over whatever was there, without a deadline; an empty one deletes the key. Whether
     /// there is a key then.
     pub fn replace_set(&mut self, key: &Key<'_>, set: Set) -> bool {

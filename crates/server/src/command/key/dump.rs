@@ -1,0 +1,299 @@
+//! Values as bytes that other servers read, and theirs: DUMP, RESTORE.
+
+use crate::command::Ctx;
+use crate::command::refusal::{Answer, Refusal};
+use crate::config::Id;
+use store::{Class, End, Hash, Kind, List, NewDeadline, Scene, Set, SortedSet, Tick};
+use wire::dump::{self, DumpError, Element, Form, Sink, Writer};
+use wire::{Args, number::parse_i64};
+
+/// For whom hashes are written whose fields have deadlines: the words of `dump-hash-ttl-format`.
+pub const HASH_FORMATS: &[&str] = &["redis", "valkey"];
+
+/// `DUMP key`
+pub fn dump(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let key = ctx.key(&args[1]);
+    let is_valkey = ctx.server.config.number(Id::DumpHashFormat) == 1;
+    let hash_form = |first| match is_valkey {
+        true => Form::ValkeyHash,
+        false => Form::RedisHash { first },
+    };
+    let payload = match ctx.view.kind(&key) {
+        None => None,
+        Some(Kind::String) => ctx
+            .view
+            .get(&key)?
+            .map(|bytes| payload(Form::String, |_| Form::String, |tell| tell(&named(bytes)))),
+        Some(Kind::List) => ctx.view.read_list(&key, |list, _| {
+            let each = |tell: Tell<'_>| list.iter(End::Left, 0).for_each(|e| tell(&named(e)));
+            payload(Form::List, |_| Form::List, each)
+        })?,
+        Some(Kind::Set) => ctx.view.read_set(&key, |set, scene| {
+            payload(
+                Form::Set,
+                |_| Form::MortalSet,
+                |tell| members(set, scene, tell),
+            )
+        })?,
+        Some(Kind::SortedSet) => ctx.view.read_sorted_set(&key, |set, scene| {
+            let mortal = |_| Form::MortalSortedSet;
+            payload(Form::SortedSet, mortal, |tell| scored(set, scene, tell))
+        })?,
+        Some(Kind::Hash) => ctx.view.read_hash(&key, |hash, scene| {
+            payload(Form::Hash, hash_form, |tell| fields(hash, scene, tell))
+        })?,
+    };
+    match payload.flatten() {
+        Some(payload) => ctx.reply.bulk(&payload),
+        None => {
+            // Counts the miss.
+            ctx.view.touch(&key);
+            ctx.missed(&key);
+            ctx.reply.null();
+        }
+    }
+    Ok(())
+}
+
+/// Is told of an element.
+type Tell<'t> = &'t mut dyn FnMut(&Element<'_>);
+
+fn named(name: &[u8]) -> Element<'_> {
+    Element {
+        name,
+        ..Element::default()
+    }
+}
+
+fn milliseconds(deadline: Option<Option<Tick>>) -> Option<u64> {
+    deadline.flatten().map(|deadline| deadline.0)
+}
+
+fn members(set: &Set, scene: &Scene<'_>, tell: Tell<'_>) {
+    let has_deadlines = set.has_deadlines();
+    set.each(scene, |member| {
+        let mut element = named(member);
+        if has_deadlines {
+            element.deadline = milliseconds(set.deadline(member, scene));
+        }
+        tell(&element);
+    });
+}
+
+fn scored(set: &SortedSet, scene: &Scene<'_>, tell: Tell<'_>) {
+    let has_deadlines = set.has_deadlines();
+    set.each(0..set.len(scene), false, scene, |member, score| {
+        let mut element = named(member);
+        element.score = score;
+        if has_deadlines {
+            element.deadline = milliseconds(set.deadline(member, scene));
+        }
+        tell(&element);
+    });
+}
+
+fn fields(hash: &Hash, scene: &Scene<'_>, tell: Tell<'_>) {
+    hash.each(scene, |name, value, deadline| {
+        tell(&Element {
+            name,
+            value,
+            score: 0.0,
+            deadline: milliseconds(Some(deadline)),
+        });
+    });
+}
+
+/// The payload of a value: looked through once for how many elements there are and their earliest
+/// deadline, and once more to be written. Nothing that lives, no payload.
+fn payload(
+    immortal: Form,
+    mortal: impl FnOnce(u64) -> Form,
+    each: impl Fn(Tell<'_>),
+) -> Option<Vec<u8>> {
+    let (mut count, mut first) = (0, None);
+    each(&mut |element| {
+        count += 1;
+        first = first.into_iter().chain(element.deadline).min();
+    });
+    if count == 0 {
+        return None;
+    }
+    let mut writer = Writer::new(first.map_or(immortal, mortal), count);
+    each(&mut |element| writer.put(element));
+    Some(writer.finish())
+}
+
+/// `RESTORE key ttl payload [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]`
+///
+/// The last two are checked and then not used: what a policy knows of a key begins here.
+pub fn restore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let options = Options::parse(args.from(4))?;
+    let key = ctx.key(&args[1]);
+    let is_there = ctx.view.kind(&key).is_some();
+    if is_there && !options.may_replace {
+        return Err(Refusal::Says("BUSYKEY Target key name already exists."));
+    }
+    let ttl = parse_i64(&args[2]).ok_or(Refusal::NotInteger)?;
+    let ttl = u64::try_from(ttl).map_err(|_| Refusal::Says(WRONG_TTL))?;
+    let now = ctx.view.now();
+    let deadline = match ttl {
+        0 => None,
+        _ if options.is_absolute => Some(Tick(ttl)),
+        _ => Some(Tick(now.0.saturating_add(ttl))),
+    };
+    let mut restored = Restored {
+        value: Value::String(Vec::new()),
+        scene: ctx.view.scene(),
+        live: 0,
+    };
+    let room = ctx.server.config.number(Id::ProtoMaxBulkLen) as usize;
+    dump::read(&args[3], room, &mut restored).map_err(refusal)?;
+    if restored.has_twins() {
+        return Err(refusal(DumpError::Body));
+    }
+    if restored.live == 0 || deadline.is_some_and(|deadline| now > deadline) {
+        if ctx.view.delete(&key) {
+            ctx.view.notify(Class::Generic, "del", &key);
+        }
+        ctx.reply.ok();
+        return Ok(());
+    }
+    let store = |is_there: bool| assert!(is_there, "some element lives");
+    match restored.value {
+        Value::String(bytes) => ctx.view.set(&key, &bytes, NewDeadline::Clear),
+        Value::List(list) => store(ctx.view.replace_list(&key, list)),
+        Value::Set(set) => store(ctx.view.replace_set(&key, set)),
+        Value::SortedSet(set) => store(ctx.view.replace_sorted_set(&key, set)),
+        Value::Hash(hash) => store(ctx.view.replace_hash(&key, hash)),
+    }
+    if deadline.is_some() {
+        ctx.view.set_deadline(&key, deadline);
+    }
+    ctx.view.notify(Class::New, "new", &key);
+    ctx.view.notify(Class::Generic, "restore", &key);
+    ctx.reply.ok();
+    Ok(())
+}
+
+const WRONG_TTL: &str = "ERR Invalid TTL value, must be >= 0";
+const WRONG_IDLE_TIME: &str = "ERR Invalid IDLETIME value, must be >= 0";
+const WRONG_FREQUENCY: &str = "ERR Invalid FREQ value, must be >= 0 and <= 255";
+
+fn refusal(error: DumpError) -> Refusal {
+    Refusal::Says(match error {
+        DumpError::Footer => "ERR DUMP payload version or checksum are wrong",
+        DumpError::Body => "ERR Bad data format",
+    })
+}
+
+#[derive(Debug, Default)]
+struct Options {
+    may_replace: bool,
+    is_absolute: bool,
+}
+
+impl Options {
+    fn parse(args: Args<'_>) -> Result<Options, Refusal> {
+        let mut options = Options::default();
+        let (mut has_idle_time, mut has_frequency) = (false, false);
+        let mut index = 0;
+        while index < args.len() {
+            let number = || parse_i64(&args[index + 1]).ok_or(Refusal::NotInteger);
+            let has_more = index + 1 < args.len();
+            if args.is(index, "replace") {
+                options.may_replace = true;
+            } else if args.is(index, "absttl") {
+                options.is_absolute = true;
+            } else if args.is(index, "idletime") && has_more && !has_frequency {
+                if number()? < 0 {
+                    return Err(Refusal::Says(WRONG_IDLE_TIME));
+                }
+                has_idle_time = true;
+                index += 1;
+            } else if args.is(index, "freq") && has_more && !has_idle_time {
+                if !(0..=255).contains(&number()?) {
+                    return Err(Refusal::Says(WRONG_FREQUENCY));
+                }
+                has_frequency = true;
+                index += 1;
+            } else {
+                return Err(Refusal::Syntax);
+            }
+            index += 1;
+        }
+        Ok(options)
+    }
+}
+
+/// A value as it is read.
+enum Value {
+    String(Vec<u8>),
+    List(List),
+    Set(Set),
+    SortedSet(SortedSet),
+    Hash(Hash),
+}
+
+/// Collects the elements of a payload that still live.
+struct Restored<'s> {
+    value: Value,
+    scene: Scene<'s>,
+    /// How many live.
+    live: usize,
+}
+
+impl Restored<'_> {
+    /// Whether an element came twice.
+    fn has_twins(&self) -> bool {
+        let len = match &self.value {
+            Value::String(_) | Value::List(_) => return false,
+            Value::Set(set) => set.len(&self.scene),
+            Value::SortedSet(set) => set.len(&self.scene),
+            Value::Hash(hash) => hash.len(&self.scene),
+        };
+        len != self.live
+    }
+}
+
+impl Sink for Restored<'_> {
+    fn begin(&mut self, kind: dump::Kind) {
+        self.value = match kind {
+            dump::Kind::String => Value::String(Vec::new()),
+            dump::Kind::List => Value::List(List::default()),
+            dump::Kind::Set => Value::Set(Set::default()),
+            dump::Kind::SortedSet => Value::SortedSet(SortedSet::default()),
+            dump::Kind::Hash => Value::Hash(Hash::default()),
+        };
+    }
+
+    fn element(&mut self, element: &Element<'_>) {
+        let (name, scene) = (element.name, &self.scene);
+        let deadline = element.deadline.map(Tick);
+        if deadline.is_some_and(|deadline| scene.now > deadline) {
+            return;
+        }
+        self.live += 1;
+        match &mut self.value {
+            Value::String(bytes) => bytes.extend_from_slice(name),
+            Value::List(list) => list.push(End::Right, name, scene),
+            Value::Set(set) => {
+                set.add(name, scene);
+                if deadline.is_some() {
+                    set.set_deadline(name, deadline, scene);
+                }
+            }
+            Value::SortedSet(set) => {
+                set.set(name, element.score, scene);
+                if deadline.is_some() {
+                    set.set_deadline(name, deadline, scene);
+                }
+            }
+            Value::Hash(hash) => {
+                hash.set(name, element.value, scene);
+                if deadline.is_some() {
+                    hash.set_deadline(name, deadline, scene);
+                }
+            }
+        }
+    }
+}

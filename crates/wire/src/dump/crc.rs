@@ -1,0 +1,69 @@
+//! The checksum: CRC-64 with Jones's polynomial, reflected, from zero on.
+
+/// The polynomial's bits in reverse.
+const POLYNOMIAL: u64 = 0x95AC_9329_AC4B_C9B5;
+
+/// `TABLES[n][byte]`: what a byte does to the sum when `n` more bytes follow it.
+static TABLES: [[u64; 256]; 8] = tables();
+
+const fn tables() -> [[u64; 256]; 8] {
+    let mut tables = [[0; 256]; 8];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut sum = byte as u64;
+        let mut bit = 0;
+        while bit < 8 {
+            sum = (sum >> 1) ^ (POLYNOMIAL * (sum & 1));
+            bit += 1;
+        }
+        tables[0][byte] = sum;
+        byte += 1;
+    }
+    let mut more = 1;
+    while more < 8 {
+        let mut byte = 0;
+        while byte < 256 {
+            let sum: u64 = tables[more - 1][byte];
+            tables[more][byte] = (sum >> 8) ^ tables[0][(sum & 0xFF) as usize];
+            byte += 1;
+        }
+        more += 1;
+    }
+    tables
+}
+
+/// The sum of some bytes, eight at a time.
+pub(super) fn crc64(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut sum = 0;
+    for word in words {
+        let mixed = (sum ^ u64::from_le_bytes(*word)).to_le_bytes();
+        sum = (0..8).fold(0, |sum, at| sum ^ TABLES[7 - at][mixed[at] as usize]);
+    }
+    for &byte in rest {
+        sum = (sum >> 8) ^ TABLES[0][(sum as u8 ^ byte) as usize];
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_published_sum() {
+        assert_eq!(crc64(b""), 0);
+        assert_eq!(crc64(b"123456789"), 0xE9C6_D914_C4B8_D9CA);
+    }
+
+    #[test]
+    fn eight_bytes_at_a_time_come_to_the_same() {
+        let bytes: Vec<u8> = (0..100u32).map(|n| (n * 37 % 251) as u8).collect();
+        for end in 0..bytes.len() {
+            let one = bytes[..end].iter().fold(0, |sum: u64, &byte| {
+                (sum >> 8) ^ TABLES[0][(sum as u8 ^ byte) as usize]
+            });
+            assert_eq!(crc64(&bytes[..end]), one);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The parts of a body: bytes, lengths, strings, what LZF unfolds.
+
+use super::DumpError;
+use crate::number::push_i64;
+
+/// What reading a part comes to.
+pub(super) type Read<T> = Result<T, DumpError>;
+
+/// What is not yet read of a body.
+pub(super) struct Input<'a> {
+    rest: &'a [u8],
+    /// Bytes that LZF may still unfold.
+    room_bytes: usize,
+}
+
+impl<'a> Input<'a> {
+    pub fn new(body: &'a [u8], room_bytes: usize) -> Self {
+        let rest = body;
+        Input { rest, room_bytes }
+    }
+
+    pub fn len(&self) -> usize {
+        self.rest.len()
+    }
+
+    pub fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub fn bytes(&mut self, count: usize) -> Read<&'a [u8]> {
+        let (bytes, rest) = self.rest.split_at_checked(count).ok_or(DumpError::Body)?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    pub fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(DumpError::Body)?;
+        self.rest = rest;
+        Ok(*bytes)
+    }
+
+    pub fn byte(&mut self) -> Read<u8> {
+        let [byte] = self.array()?;
+        Ok(byte)
+    }
+
+    /// A length, or another number that is written as one.
+    pub fn length(&mut self) -> Read<u64> {
+        let first = self.byte()?;
+        self.length_after(first)
+    }
+
+    fn length_after(&mut self, first: u8) -> Read<u64> {
+        match first {
+            0..0x40 => Ok(first.into()),
+            0x40..0x80 => Ok(u64::from(first & 0x3F) << 8 | u64::from(self.byte()?)),
+            0x80 => Ok(u32::from_be_bytes(self.array()?).into()),
+            0x81 => Ok(u64::from_be_bytes(self.array()?)),
+            _ => Err(DumpError::Body),
+        }
+    }
+
+    fn size(&mut self) -> Read<usize> {
+        self.length()?.try_into().map_err(|_| DumpError::Body)
+    }
+
+    /// A string, as it lies in the body or unfolded into `scratch`.
+    pub fn string<'s>(&mut self, scratch: &'s mut Vec<u8>) -> Read<&'s [u8]>
+    where
+        'a: 's,
+    {
+        scratch.clear();
+        match self.byte()? {
+            0xC0 => push_i64(scratch, i8::from_le_bytes(self.array()?).into()),
+            0xC1 => push_i64(scratch, i16::from_le_bytes(self.array()?).into()),
+            0xC2 => push_i64(scratch, i32::from_le_bytes(self.array()?).into()),
+            0xC3 => {
+                let (packed, whole) = (self.size()?, self.size()?);
+                self.room_bytes = self.room_bytes.checked_sub(whole).ok_or(DumpError::Body)?;
+                unfold(self.bytes(packed)?, whole, scratch)?;
+            }
+            first => {
+                let count = self.length_after(first)?;
+                return self.bytes(count.try_into().map_err(|_| DumpError::Body)?);
+            }
+        }
+        Ok(scratch)
+    }
+}
+
+/// Undoes LZF: a byte below 32 announces one more literal bytes than it says; any other, in three and
+/// thirteen bits, a run to be repeated from so far back. It has to come to `whole` bytes.
+fn unfold(packed: &[u8], whole: usize, out: &mut Vec<u8>) -> Read<()> {
+    let mut input = Input::new(packed, 0);
+    while !input.is_at_end() {
+        let control = usize::from(input.byte()?);
+        let mut count = control >> 5;
+        if count == 0 {
+            let literal = input.bytes(control + 1)?;
+            out.extend_from_slice(literal);
+        } else {
+            if count == 7 {
+                count += usize::from(input.byte()?);
+            }
+            let back = ((control & 31) << 8 | usize::from(input.byte()?)) + 1;
+            repeat(out, count + 2, back)?;
+        }
+        if out.len() > whole {
+            return Err(DumpError::Body);
+        }
+    }
+    (out.len() == whole).then_some(()).ok_or(DumpError::Body)
+}
+
+/// Appends `count` bytes from `back` before the end on; what is appended may be repeated, too.
+fn repeat(out: &mut Vec<u8>, mut count: usize, back: usize) -> Read<()> {
+    let start = out.len().checked_sub(back).ok_or(DumpError::Body)?;
+    while count > 0 {
+        let piece = count.min(out.len() - start);
+        out.extend_from_within(start..start + piece);
+        count -= piece;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_folded_is_unfolded() {
+        let unfolded = |packed: &[u8], whole| {
+            let mut out = Vec::new();
+            unfold(packed, whole, &mut out).map(|()| out)
+        };
+        assert_eq!(unfolded(b"\x02abc", 3), Ok(b"abc".to_vec()));
+        // A run that repeats itself, and one of the long kind.
+        assert_eq!(unfolded(b"\x01ab\x60\x01", 7), Ok(b"abababa".to_vec()));
+        assert_eq!(unfolded(b"\x00x\xE0\x05\x00", 15), Ok(vec![b'x'; 15]));
+        for (packed, whole) in [
+            (&b"\x02abc"[..], 4),
+            (b"\x02abc", 2),
+            (b"\x02ab", 3),
+            (b"\x20\x00", 3),
+            (b"\x00x\x20\x01", 4),
+            (b"\x00x\xE0", 9),
+        ] {
+            assert_eq!(unfolded(packed, whole), Err(DumpError::Body), "{packed:?}");
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Entries of the packed forms: listpacks, ziplists, and sets of integers.
+//!
+//! ```text
+//! listpack  bytes 4 │ entries 2 │ entry … │ 0xFF      entry: head, data, length of both backwards
+//! ziplist   bytes 4 │ last entry 4 │ entries 2 │ entry … │ 0xFF      entry: length of the one before, head, data
+//! integers  2, 4 or 8 4 │ integers 4 │ integer …, ascending
+//! ```
+//!
+//! What the headers and the lengths between entries say must be what is there.
+
+use super::DumpError;
+use super::input::{Input, Read};
+use crate::number::{parse_f64, push_i64};
+
+/// One entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Entry<'b> {
+    Text(&'b [u8]),
+    Number(i64),
+}
+
+impl<'b> Entry<'b> {
+    /// As text, in `scratch` if it was none.
+    pub fn text<'s>(self, scratch: &'s mut Vec<u8>) -> &'s [u8]
+    where
+        'b: 's,
+    {
+        match self {
+            Entry::Text(text) => text,
+            Entry::Number(number) => {
+                scratch.clear();
+                push_i64(scratch, number);
+                scratch
+            }
+        }
+    }
+
+    /// As a score.
+    pub fn score(self) -> Read<f64> {
+        match self {
+            Entry::Text(text) => parse_f64(text).ok_or(DumpError::Body),
+            Entry::Number(number) => Ok(number as f64),
+        }
+    }
+}
+
+/// Behind the last entry.
+const END: u8 = 0xFF;
+
+/// Cuts header and end off; both must fit the bytes. The rest is the entries.
+fn opened<const N: usize>(bytes: &[u8]) -> Read<([u8; N], &[u8])> {
+    let (header, rest) = bytes.split_first_chunk().ok_or(DumpError::Body)?;
+    let (&end, entries) = rest.split_last().ok_or(DumpError::Body)?;
+    let total = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+    if end != END || total as usize != bytes.len() {
+        return Err(DumpError::Body);
+    }
+    Ok((*header, entries))
+}
+
+/// Finds the entries of a packed form.
+pub(super) type Open = for<'b> fn(&'b [u8]) -> Read<Entries<'b>>;
+
+/// The entries of a listpack.
+pub(super) fn listpack(bytes: &[u8]) -> Read<Entries<'_>> {
+    let (header, entries) = opened::<6>(bytes)?;
+    let count = u16::from_le_bytes([header[4], header[5]]);
+    Ok(Entries::new(entries, counted(count), None, listpack_entry))
+}
+
+/// The entries of a ziplist.
+pub(super) fn ziplist(bytes: &[u8]) -> Read<Entries<'_>> {
+    let (header, entries) = opened::<10>(bytes)?;
+    let last = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
+    let count = u16::from_le_bytes([header[8], header[9]]);
+    let last = (last as usize).checked_sub(10).ok_or(DumpError::Body)?;
+    Ok(Entries::new(
+        entries,
+        counted(count),
+        Some(last),
+        ziplist_entry,
+    ))
+}
+
+/// The members of a set of integers. That they ascend does not matter here.
+pub(super) fn integers(bytes: &[u8]) -> Read<Entries<'_>> {
+    let mut input = Input::new(bytes, 0);
+    let width = u32::from_le_bytes(input.array()?);
+    let count = u32::from_le_bytes(input.array()?) as usize;
+    let take: Take = match width {
+        2 => |input, _| number::<2>(input),
+        4 => |input, _| number::<4>(input),
+        8 => |input, _| number::<8>(input),
+        _ => return Err(DumpError::Body),
+    };
+    let entries = input.bytes(input.len())?;
+    Ok(Entries::new(entries, Some(count), None, take))
+}
+
+/// How many entries a header tells; none: too many for its two bytes.
+fn counted(count: u16) -> Option<usize> {
+    (count != u16::MAX).then_some(count.into())
+}
+
+/// An integer of so many bytes.
+fn number<'b, const N: usize>(input: &mut Input<'b>) -> Read<Entry<'b>> {
+    Ok(Entry::Number(integer(&input.array::<N>()?)))
+}
+
+/// A little-endian integer of up to eight bytes.
+fn integer(bytes: &[u8]) -> i64 {
+    let mut word = [0; 8];
+    // Its sign fills the word when it is moved down again.
+    word[8 - bytes.len()..].copy_from_slice(bytes);
+    i64::from_le_bytes(word) >> (64 - 8 * bytes.len() as u32)
+}
+
+/// Takes one entry off; told how many bytes the one before it has.
+type Take = for<'b> fn(&mut Input<'b>, usize) -> Read<Entry<'b>>;
+
+/// The entries of a packed form, one by one.
+pub(super) struct Entries<'b> {
+    entries: &'b [u8],
+    /// Where the next one begins.
+    at: usize,
+    before_bytes: usize,
+    seen: usize,
+    /// How many there have to be.
+    count: Option<usize>,
+    /// Where the last one has to begin.
+    last: Option<usize>,
+    take: Take,
+    is_over: bool,
+}
+
+impl<'b> Entries<'b> {
+    fn new(entries: &'b [u8], count: Option<usize>, last: Option<usize>, take: Take) -> Self {
+        Entries {
+            entries,
+            at: 0,
+            before_bytes: 0,
+            seen: 0,
+            count,
+            last,
+            take,
+            is_over: false,
+        }
+    }
+
+    fn step(&mut self) -> Read<Entry<'b>> {
+        let rest = &self.entries[self.at..];
+        let mut input = Input::new(rest, 0);
+        let entry = (self.take)(&mut input, self.before_bytes)?;
+        self.before_bytes = rest.len() - input.len();
+        self.at += self.before_bytes;
+        self.seen += 1;
+        Ok(entry)
+    }
+
+    /// Whether the header has told the truth.
+    fn is_sound(&self) -> bool {
+        let last = self.at - self.before_bytes;
+        self.count.is_none_or(|count| count == self.seen)
+            && self.last.is_none_or(|told| told == last)
+    }
+
+    /// The next entry, where there has to be one.
+    pub fn more(&mut self) -> Read<Entry<'b>> {
+        self.next().ok_or(DumpError::Body)?
+    }
+}
+
+impl<'b> Iterator for Entries<'b> {
+    type Item = Read<Entry<'b>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        if self.at < self.entries.len() {
+            let step = self.step();
+            self.is_over = step.is_err();
+            return Some(step);
+        }
+        self.is_over = true;
+        (!self.is_sound()).then_some(Err(DumpError::Body))
+    }
+}
+
+fn listpack_entry<'b>(input: &mut Input<'b>, _: usize) -> Read<Entry<'b>> {
+    let before = input.len();
+    let head = input.byte()?;
+    let entry = match head {
+        0..0x80 => Entry::Number(head.into()),
+        0x80..0xC0 => Entry::Text(input.bytes((head & 0x3F).into())?),
+        0xC0..0xE0 => {
+            // Thirteen bits with a sign.
+            let bits = u16::from(head & 0x1F) << 8 | u16::from(input.byte()?);
+            Entry::Number(((bits << 3) as i16 >> 3).into())
+        }
+        0xE0..0xF0 => {
+            let count = usize::from(head & 0x0F) << 8 | usize::from(input.byte()?);
+            Entry::Text(input.bytes(count)?)
+        }
+        0xF0 => {
+            let count = u32::from_le_bytes(input.array()?);
+            Entry::Text(input.bytes(count as usize)?)
+        }
+        0xF1 => number::<2>(input)?,
+        0xF2 => number::<3>(input)?,
+        0xF3 => number::<4>(input)?,
+        0xF4 => number::<8>(input)?,
+        _ => return Err(DumpError::Body),
+    };
+    backward_length(input, before - input.len())?;
+    Ok(entry)
+}
+
+/// The length behind an entry: groups of seven bits, the highest first, all but the first marked.
+fn backward_length(input: &mut Input<'_>, bytes: usize) -> Read<()> {
+    let mut told = u64::from(input.byte()?);
+    if told >= 0x80 {
+        return Err(DumpError::Body);
+    }
+    for _ in 1..backward_bytes(bytes) {
+        let group = input.byte()?;
+        if group < 0x80 {
+            return Err(DumpError::Body);
+        }
+        told = told << 7 | u64::from(group & 0x7F);
+    }
+    (told == bytes as u64).then_some(()).ok_or(DumpError::Body)
+}
+
+/// How many bytes tell a length; those at the limits already take one more.
+fn backward_bytes(length: usize) -> usize {
+    match length {
+        0..128 => 1,
+        128..16_383 => 2,
+        16_383..2_097_151 => 3,
+        2_097_151..268_435_455 => 4,
+        _ => 5,
+    }
+}
+
+fn ziplist_entry<'b>(input: &mut Input<'b>, before_bytes: usize) -> Read<Entry<'b>> {
+    let told = match input.byte()? {
+        0xFE => u32::from_le_bytes(input.array()?) as usize,
+        0xFF => return Err(DumpError::Body),
+        few => few.into(),
+    };
+    if told != before_bytes {
+        return Err(DumpError::Body);
+    }
+    let head = input.byte()?;
+    Ok(match head {
+        0..0x40 => Entry::Text(input.bytes(head.into())?),
+        0x40..0x80 => {
+            let count = usize::from(head & 0x3F) << 8 | usize::from(input.byte()?);
+            Entry::Text(input.bytes(count)?)
+        }
+        0x80 => {
+            let count = u32::from_be_bytes(input.array()?);
+            Entry::Text(input.bytes(count as usize)?)
+        }
+        0xC0 => number::<2>(input)?,
+        0xD0 => number::<4>(input)?,
+        0xE0 => number::<8>(input)?,
+        0xF0 => number::<3>(input)?,
+        0xFE => number::<1>(input)?,
+        0xF1..=0xFD => Entry::Number(i64::from(head) - 0xF1),
+        _ => return Err(DumpError::Body),
+    })
+}

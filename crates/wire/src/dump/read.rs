@@ -1,0 +1,246 @@
+//! From a payload to elements.
+
+use super::crc::crc64;
+use super::input::{Input, Read};
+use super::packed::{Entries, Entry, Open, integers, listpack, ziplist};
+use super::{DumpError, Element, FOOTER_BYTES, Kind, NO_DEADLINE, Sink, code, version};
+use crate::number::parse_f64;
+
+/// Tells the value that a payload holds, part by part. On an error the sink has been told a part of it,
+/// which is worth nothing. `room_bytes` bounds what compressed strings may unfold to, all together.
+///
+/// ```
+/// use wire::dump::{DumpError, Element, Form, Kind, Sink, Writer, read};
+/// struct Names(Vec<Vec<u8>>);
+/// impl Sink for Names {
+///     fn begin(&mut self, kind: Kind) {
+///         assert_eq!(kind, Kind::List);
+///     }
+///     fn element(&mut self, element: &Element<'_>) {
+///         self.0.push(element.name.to_vec());
+///     }
+/// }
+/// let mut writer = Writer::new(Form::List, 2);
+/// for name in [&b"a"[..], b"12"] {
+///     writer.put(&Element { name, ..Element::default() });
+/// }
+/// let mut payload = writer.finish();
+/// let mut names = Names(Vec::new());
+/// assert_eq!(read(&payload, 1 << 20, &mut names), Ok(()));
+/// assert_eq!(names.0, [&b"a"[..], b"12"]);
+/// payload[3] ^= 1;
+/// assert_eq!(read(&payload, 1 << 20, &mut names), Err(DumpError::Footer));
+/// ```
+///
+/// # Errors
+/// See [`DumpError`].
+pub fn read(payload: &[u8], room_bytes: usize, sink: &mut impl Sink) -> Result<(), DumpError> {
+    let (rest, sum) = payload.split_last_chunk().ok_or(DumpError::Footer)?;
+    let (body, told) = rest.split_last_chunk().ok_or(DumpError::Footer)?;
+    let told = u16::from_le_bytes(*told);
+    if !(1..=version::MAX).contains(&told) || u64::from_le_bytes(*sum) != crc64(rest) {
+        return Err(DumpError::Footer);
+    }
+    debug_assert_eq!(body.len() + FOOTER_BYTES, payload.len());
+    let mut reader = Reader {
+        input: Input::new(body, room_bytes),
+        sink,
+    };
+    let code = reader.input.byte()?;
+    reader.value(code, told)?;
+    let is_whole = reader.input.is_at_end();
+    is_whole.then_some(()).ok_or(DumpError::Body)
+}
+
+/// Where the deadlines of a plain collection stand.
+#[derive(Clone, Copy)]
+enum Deadlines {
+    None,
+    /// Before each element: 0, or one more than the milliseconds since this.
+    Before(u64),
+    /// Behind each element.
+    Behind,
+}
+
+/// How scores are written.
+#[derive(Clone, Copy)]
+enum Scores {
+    None,
+    Text,
+    Binary,
+}
+
+struct Reader<'a, 's, S> {
+    input: Input<'a>,
+    sink: &'s mut S,
+}
+
+impl<S: Sink> Reader<'_, '_, S> {
+    fn value(&mut self, code: u8, told: u16) -> Read<()> {
+        use Deadlines::{Before, Behind};
+        let none = Deadlines::None;
+        match code {
+            code::STRING => self.text(),
+            code::LIST => self.plain(Kind::List, none, Scores::None),
+            code::SET => self.plain(Kind::Set, none, Scores::None),
+            code::SET_DEADLINES => self.plain(Kind::Set, Behind, Scores::None),
+            code::SORTED_SET_TEXT => self.plain(Kind::SortedSet, none, Scores::Text),
+            code::SORTED_SET => self.plain(Kind::SortedSet, none, Scores::Binary),
+            code::SORTED_SET_DEADLINES => self.plain(Kind::SortedSet, Behind, Scores::Binary),
+            code::HASH => self.plain(Kind::Hash, none, Scores::None),
+            code::HASH_VALKEY if told >= version::VALKEY => {
+                self.plain(Kind::Hash, Behind, Scores::None)
+            }
+            code::HASH_REDIS => {
+                let first = u64::from_le_bytes(self.input.array()?);
+                self.plain(Kind::Hash, Before(first), Scores::None)
+            }
+            code::LIST_ZIPLIST => self.packed(Kind::List, false, ziplist),
+            code::SORTED_SET_ZIPLIST => self.packed(Kind::SortedSet, false, ziplist),
+            code::HASH_ZIPLIST => self.packed(Kind::Hash, false, ziplist),
+            code::SET_INTEGERS => self.packed(Kind::Set, false, integers),
+            code::SET_LISTPACK => self.packed(Kind::Set, false, listpack),
+            code::SORTED_SET_LISTPACK => self.packed(Kind::SortedSet, false, listpack),
+            code::HASH_LISTPACK => self.packed(Kind::Hash, false, listpack),
+            code::HASH_REDIS_LISTPACK => {
+                // The earliest deadline, which the entries tell again.
+                self.input.array::<8>()?;
+                self.packed(Kind::Hash, true, listpack)
+            }
+            code::LIST_ZIPLISTS | code::LIST_LISTPACKS => self.pieces(code),
+            _ => Err(DumpError::Body),
+        }
+    }
+
+    fn text(&mut self) -> Read<()> {
+        let mut scratch = Vec::new();
+        let name = self.input.string(&mut scratch)?;
+        self.sink.begin(Kind::String);
+        self.sink.element(&Element {
+            name,
+            ..Element::default()
+        });
+        Ok(())
+    }
+
+    /// A count, and so many elements.
+    fn plain(&mut self, kind: Kind, deadlines: Deadlines, scores: Scores) -> Read<()> {
+        let count = self.input.length()?;
+        if count == 0 {
+            return Err(DumpError::Body);
+        }
+        self.sink.begin(kind);
+        let (mut names, mut values) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let mut element = Element::default();
+            if let Deadlines::Before(first) = deadlines {
+                element.deadline = self.deadline_since(first)?;
+            }
+            element.name = self.input.string(&mut names)?;
+            if kind == Kind::Hash {
+                element.value = self.input.string(&mut values)?;
+            }
+            element.score = self.score(scores)?;
+            if let Deadlines::Behind = deadlines {
+                element.deadline = self.deadline()?;
+            }
+            self.sink.element(&element);
+        }
+        Ok(())
+    }
+
+    fn deadline_since(&mut self, first: u64) -> Read<Option<u64>> {
+        let more = self.input.length()?;
+        let at = more.checked_sub(1).map(|more| first.checked_add(more));
+        match at {
+            None => Ok(None),
+            Some(Some(at)) if i64::try_from(at).is_ok() => Ok(Some(at)),
+            Some(_) => Err(DumpError::Body),
+        }
+    }
+
+    fn deadline(&mut self) -> Read<Option<u64>> {
+        match i64::from_le_bytes(self.input.array()?) {
+            NO_DEADLINE => Ok(None),
+            at => at.try_into().map(Some).map_err(|_| DumpError::Body),
+        }
+    }
+
+    fn score(&mut self, scores: Scores) -> Read<f64> {
+        let score = match scores {
+            Scores::None => 0.0,
+            Scores::Binary => f64::from_le_bytes(self.input.array()?),
+            Scores::Text => match self.input.byte()? {
+                255 => f64::NEG_INFINITY,
+                254 => f64::INFINITY,
+                count => {
+                    let text = self.input.bytes(count.into())?;
+                    parse_f64(text).ok_or(DumpError::Body)?
+                }
+            },
+        };
+        (!score.is_nan()).then_some(score).ok_or(DumpError::Body)
+    }
+
+    /// A string that holds all elements.
+    fn packed(&mut self, kind: Kind, has_deadlines: bool, open: Open) -> Read<()> {
+        let mut scratch = Vec::new();
+        let bytes = self.input.string(&mut scratch)?;
+        self.sink.begin(kind);
+        let count = self.entries(kind, has_deadlines, open(bytes)?)?;
+        (count > 0).then_some(()).ok_or(DumpError::Body)
+    }
+
+    /// A list in pieces: packed ones, or single elements.
+    fn pieces(&mut self, code: u8) -> Read<()> {
+        const SINGLE: u64 = 1;
+        const PACKED: u64 = 2;
+        let pieces = self.input.length()?;
+        self.sink.begin(Kind::List);
+        let (mut scratch, mut count) = (Vec::new(), 0);
+        for _ in 0..pieces {
+            let (container, open): (u64, Open) = match code {
+                code::LIST_ZIPLISTS => (PACKED, ziplist),
+                _ => (self.input.length()?, listpack),
+            };
+            let bytes = self.input.string(&mut scratch)?;
+            count += match container {
+                PACKED => self.entries(Kind::List, false, open(bytes)?)?,
+                SINGLE if !bytes.is_empty() => {
+                    let name = bytes;
+                    let value = Element::default();
+                    self.sink.element(&Element { name, ..value });
+                    1
+                }
+                _ => return Err(DumpError::Body),
+            };
+        }
+        (count > 0).then_some(()).ok_or(DumpError::Body)
+    }
+
+    /// Tells what entries come to; how many elements.
+    fn entries(&mut self, kind: Kind, has_deadlines: bool, mut all: Entries<'_>) -> Read<usize> {
+        let (mut names, mut values, mut count) = (Vec::new(), Vec::new(), 0);
+        while let Some(name) = all.next() {
+            let mut element = Element {
+                name: name?.text(&mut names),
+                ..Element::default()
+            };
+            match kind {
+                Kind::Hash => element.value = all.more()?.text(&mut values),
+                Kind::SortedSet => element.score = all.more()?.score()?,
+                _ => {}
+            }
+            if has_deadlines {
+                element.deadline = match all.more()? {
+                    Entry::Number(0) => None,
+                    Entry::Number(at @ 1..) => Some(at as u64),
+                    _ => return Err(DumpError::Body),
+                };
+            }
+            self.sink.element(&element);
+            count += 1;
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,410 @@
+use super::crc::crc64;
+use super::*;
+use proptest::prelude::*;
+
+const ROOM: usize = 1 << 20;
+
+/// All that was told.
+#[derive(Debug, Default, PartialEq)]
+struct Told {
+    kind: Option<Kind>,
+    elements: Vec<Own>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Own {
+    name: Vec<u8>,
+    value: Vec<u8>,
+    score: f64,
+    deadline: Option<u64>,
+}
+
+impl Own {
+    fn borrowed(&self) -> Element<'_> {
+        Element {
+            name: &self.name,
+            value: &self.value,
+            score: self.score,
+            deadline: self.deadline,
+        }
+    }
+}
+
+impl Sink for Told {
+    fn begin(&mut self, kind: Kind) {
+        assert_eq!(self.kind.replace(kind), None, "a value begins once");
+    }
+
+    fn element(&mut self, element: &Element<'_>) {
+        assert!(self.kind.is_some() && !element.score.is_nan());
+        self.elements.push(Own {
+            name: element.name.to_vec(),
+            value: element.value.to_vec(),
+            score: element.score,
+            deadline: element.deadline,
+        });
+    }
+}
+
+fn told(payload: &[u8]) -> Result<Told, DumpError> {
+    let mut told = Told::default();
+    read(payload, ROOM, &mut told).map(|()| told)
+}
+
+/// A body with its footer.
+fn sealed(body: &[u8], version: u16) -> Vec<u8> {
+    let mut payload = body.to_vec();
+    payload.extend_from_slice(&version.to_le_bytes());
+    let sum = crc64(&payload);
+    payload.extend_from_slice(&sum.to_le_bytes());
+    payload
+}
+
+/// What a payload holds, in one line.
+fn line(payload: &[u8]) -> String {
+    let told = match told(payload) {
+        Ok(told) => told,
+        Err(error) => return format!("{error:?}"),
+    };
+    let kind = told.kind.expect("it begins");
+    let mut line = format!("{kind:?}");
+    for Own {
+        name,
+        value,
+        score,
+        deadline,
+    } in &told.elements
+    {
+        line += &format!(" {}", name.escape_ascii());
+        match kind {
+            Kind::Hash => line += &format!("={}", value.escape_ascii()),
+            Kind::SortedSet => line += &format!(":{score}"),
+            _ => {}
+        }
+        if let Some(deadline) = deadline {
+            line += &format!("@{deadline}");
+        }
+    }
+    line
+}
+
+fn check(cases: &[(&[u8], &str)]) {
+    for (payload, expected) in cases {
+        assert_eq!(line(payload), *expected, "b\"{}\"", payload.escape_ascii());
+    }
+}
+
+#[test]
+fn what_redis_7_0_wrote_is_read() {
+    check(&[
+        (b"\x00\x05hello\x0a\x00cr\xdfve4 \x0a", "String hello"),
+        (b"\x00\xc0\xf9\x0a\x00^&\xd10\xd7\xa2B\xab", "String -7"),
+        (b"\x00\xc2@B\x0f\x00\x0a\x00O\xf5\xebT\x07\x08\x8b\x03", "String 1000000"),
+        (
+            b"\x00\xc3\x0b@x\x03abca\xe0i\x02\x01bc\x0a\x00\xc4\x94\xa1p*\xe2>\x06",
+            &format!("String {}", "abc".repeat(40)),
+        ),
+        (
+            b"\x12\x01\x02\xc3(@b\x16b\x00\x00\x00\x06\x00\x81a\x02\xdf\xff\x02\xc1,\x02\xf2p\x11\x01\x04\xe0@x\xe06\x00\x01B\xf4 V\x01\x00\x02 \x03\x01\x09\xff\x0a\x00\x8f\x06\xc1\xb5\x07%\xfcG",
+            &format!("List a -1 300 70000 {} 8589934592", "x".repeat(64)),
+        ),
+        (
+            b"\x12\x03\x02\x0d\x0d\x00\x00\x00\x02\x00\x81a\x02\x81b\x02\xff\x02\x0d\x0d\x00\x00\x00\x02\x00\x81c\x02\x81d\x02\xff\x02\x0a\x0a\x00\x00\x00\x01\x00\x81e\x02\xff\x0a\x00\xecR6\xa7` \xa1\xdb",
+            "List a b c d e",
+        ),
+        (
+            b"\x0b\x14\x04\x00\x00\x00\x03\x00\x00\x00\xfb\xff\xff\xff\x01\x00\x00\x00p\x11\x01\x00\x0a\x00\x86\xa0\xbb\xcf:\x22\xed%",
+            "Set -5 1 70000",
+        ),
+        (b"\x02\x03\xc0\x07\x01a\x02bb\x0a\x00-\x1d\xf7\x1a\xf2\xc6M\xdd", "Set 7 a bb"),
+        (
+            b"\x11\x1d\x1d\x00\x00\x00\x06\x00\x81b\x02\x84-inf\x05\x81a\x02\x831.5\x04\x81c\x02\x03\x01\xff\x0a\x00)p\xc5\x8f\xcd\xe6\xfc1",
+            "SortedSet b:-inf a:1.5 c:3",
+        ),
+        (
+            b"\x05\x02\x01b\x00\x00\x00\x00\x00\x00\xf0\x7f\x01a\x00\x00\x00\x00\x00\x00\xf8?\x0a\x00\x13C\xce\x1a\x14\xf0\x07\xa4",
+            "SortedSet b:inf a:1.5",
+        ),
+        (
+            b"\x10\xc3 8\x188\x00\x00\x00\x06\x00\x81f\x02\x81v\x02\x81n\x02\x0c\x01\x84long\x05\x9ey\xe0\x14\x00\x01\x1f\xff\x0a\x00F\xd1\x94\x88\x9d\xd85\xff",
+            &format!("Hash f=v n=12 long={}", "y".repeat(30)),
+        ),
+        (b"\x04\x01\x01f\x01v\x0a\x00\xad\xf2CV\xb1\x86\x0e\xfc", "Hash f=v"),
+    ]);
+}
+
+#[test]
+fn what_valkey_9_1_wrote_is_read() {
+    check(&[
+        (b"\x00\x05helloP\x00\xacX\x16\xe7\xfbfG\xfe", "String hello"),
+        (
+            b"\x12\x03\x02\x0d\x0d\x00\x00\x00\x02\x00\x81a\x02\x81b\x02\xff\x02\x0d\x0d\x00\x00\x00\x02\x00\x81c\x02\x81d\x02\xff\x02\x0a\x0a\x00\x00\x00\x01\x00\x81e\x02\xffP\x00#x\xff6\xfer\xc6/",
+            "List a b c d e",
+        ),
+        (
+            b"\x14\x10\x10\x00\x00\x00\x03\x00\x81a\x02\x82bb\x03\x07\x01\xffP\x00\xb6B\xee\x9e\xb4\x01\xf7\xab",
+            "Set a bb 7",
+        ),
+        (
+            b"\x16\x02\x01f\x01v\xff\xff\xff\xff\xff\xff\xff\xff\x01g\xc0\x01\x00\xd8\xc3,\xbb\x03\x00\x00P\x00m1\xd5kr:\xbc\xcf",
+            "Hash f=v g=1@4102444800000",
+        ),
+    ]);
+}
+
+/// A listpack of these entries, given with their encoding.
+fn listpack(entries: &[&[u8]], count: u16) -> Vec<u8> {
+    let mut body = Vec::new();
+    for entry in entries {
+        body.extend_from_slice(entry);
+        body.push(entry.len() as u8);
+    }
+    let mut pack = (body.len() as u32 + 7).to_le_bytes().to_vec();
+    pack.extend_from_slice(&count.to_le_bytes());
+    pack.extend_from_slice(&body);
+    pack.push(0xFF);
+    pack
+}
+
+/// A ziplist of these entries, given with their encoding.
+fn ziplist(entries: &[&[u8]], count: u16) -> Vec<u8> {
+    let (mut body, mut before, mut last) = (Vec::new(), 0, 10);
+    for entry in entries {
+        last = body.len() + 10;
+        body.push(before);
+        body.extend_from_slice(entry);
+        before = entry.len() as u8 + 1;
+    }
+    let mut pack = (body.len() as u32 + 11).to_le_bytes().to_vec();
+    pack.extend_from_slice(&(last as u32).to_le_bytes());
+    pack.extend_from_slice(&count.to_le_bytes());
+    pack.extend_from_slice(&body);
+    pack.push(0xFF);
+    pack
+}
+
+/// The payload of a type whose body, behind `head`, is one string.
+fn one_string(code: u8, head: &[u8], string: &[u8]) -> Vec<u8> {
+    let mut body = vec![code];
+    body.extend_from_slice(head);
+    body.push(0x80);
+    body.extend_from_slice(&(string.len() as u32).to_be_bytes());
+    body.extend_from_slice(string);
+    sealed(&body, 12)
+}
+
+#[test]
+fn packed_forms_hold_numbers_of_every_width() {
+    let numbers = "List 127 -4096 -2 8388607 -8388608 -2147483648 9223372036854775807";
+    let in_listpack: &[&[u8]] = &[
+        b"\x7F",
+        b"\xD0\x00",
+        b"\xF1\xFE\xFF",
+        b"\xF2\xFF\xFF\x7F",
+        b"\xF2\x00\x00\x80",
+        b"\xF3\x00\x00\x00\x80",
+        b"\xF4\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F",
+    ];
+    let mut pieces = vec![code::LIST_LISTPACKS, 1, 2];
+    let pack = listpack(in_listpack, 7);
+    pieces.push(pack.len() as u8);
+    pieces.extend_from_slice(&pack);
+    check(&[(&sealed(&pieces, 10), numbers)]);
+    let in_ziplist: &[&[u8]] = &[
+        b"\xFE\x7F",
+        b"\xC0\x00\xF0",
+        b"\xF1",
+        b"\xFD",
+        b"\xF0\x00\x00\x80",
+        b"\xD0\x00\x00\x00\x80",
+        b"\xE0\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F",
+        b"\x03abc",
+        b"\x40\x02de",
+        b"\x80\x00\x00\x00\x01f",
+    ];
+    let list = "List 127 -4096 0 12 -8388608 -2147483648 9223372036854775807 abc de f";
+    let pack = ziplist(in_ziplist, 10);
+    check(&[
+        (&one_string(code::LIST_ZIPLIST, b"", &pack), list),
+        (&one_string(code::LIST_ZIPLISTS, b"\x01", &pack), list),
+        (
+            &one_string(code::HASH_ZIPLIST, b"", &ziplist(&[b"\x01f", b"\xF4"], 2)),
+            "Hash f=3",
+        ),
+        (
+            &one_string(
+                code::SORTED_SET_ZIPLIST,
+                b"",
+                &ziplist(&[b"\xF4", b"\x030.5"], 2),
+            ),
+            "SortedSet 3:0.5",
+        ),
+    ]);
+}
+
+#[test]
+fn hashes_with_deadlines_are_read_as_redis_writes_them() {
+    let first = 4_102_444_800_000u64.to_le_bytes();
+    let entries: &[&[u8]] = &[
+        b"\x81f",
+        b"\x01",
+        b"\xF4\x00\xD8\xC3\x2C\xBB\x03\x00\x00",
+        b"\x81g",
+        b"\x81v",
+        b"\x00",
+    ];
+    let packed = one_string(code::HASH_REDIS_LISTPACK, &first, &listpack(entries, 6));
+    let mut plain = vec![code::HASH_REDIS];
+    plain.extend_from_slice(&first);
+    plain.extend_from_slice(b"\x03\x01\x01f\xC0\x01\x00\x01g\x01v\x41\x00\x01h\x00");
+    check(&[
+        (&packed, "Hash f=1@4102444800000 g=v"),
+        (
+            &sealed(&plain, 12),
+            "Hash f=1@4102444800000 g=v h=@4102444800255",
+        ),
+        (
+            &sealed(b"\x03\x02\x01a\xFE\x01b\x041e20", 8),
+            "SortedSet a:inf b:100000000000000000000",
+        ),
+    ]);
+}
+
+#[test]
+fn what_is_wrong_is_refused() {
+    let body = |code: u8, string: &[u8]| one_string(code, b"", string);
+    let pack = |entries: &[&[u8]], count| listpack(entries, count);
+    let number = |at: usize, to: u8| {
+        let mut bytes = pack(&[b"\x81f", b"\x81v"], 2);
+        bytes[at] = to;
+        body(code::HASH_LISTPACK, &bytes)
+    };
+    let broken_ziplist = |at: usize, to: u8| {
+        let mut bytes = ziplist(&[b"\x01f", b"\x01v"], 2);
+        bytes[at] = to;
+        body(code::HASH_ZIPLIST, &bytes)
+    };
+    let mut cases = vec![
+        // Types: streams, modules, one of release candidates, none.
+        sealed(b"\x0F\x01", 11),
+        sealed(b"\x07\x01", 11),
+        sealed(b"\x16\x01\x00\x01f\x01v", 12),
+        sealed(b"\xFF\x01a", 9),
+        sealed(b"", 9),
+        // Nothing, too little, too much.
+        sealed(b"\x01\x00", 9),
+        sealed(b"\x04\x01\x01f", 9),
+        sealed(b"\x00\x05abcd", 9),
+        sealed(b"\x00\x02abc", 9),
+        sealed(b"\x02\x81\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01a", 9),
+        sealed(b"\x00\x81\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF", 9),
+        sealed(b"\x00\xC4", 9),
+        sealed(b"\x02\xC0\x01", 9),
+        // Scores and deadlines.
+        sealed(b"\x05\x01\x01a\x00\x00\x00\x00\x00\x00\xF8\x7F", 9),
+        sealed(b"\x03\x01\x01a\xFD", 9),
+        sealed(b"\x16\x01\x01f\x01v\xFE\xFF\xFF\xFF\xFF\xFF\xFF\xFF", 80),
+        sealed(
+            b"\x18\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F\x01\x02\x01f\x01v",
+            12,
+        ),
+        // More than may be unfolded.
+        sealed(b"\x00\xC3\x03\x80\x00\x10\x00\x01\x00x\xE0", 9),
+        // Packed: the length, the count, the end, an unknown head, half a pair, no end of an entry.
+        number(0, 14),
+        number(4, 3),
+        number(12, 0xFE),
+        number(6, 0xF5),
+        number(8, 3),
+        body(code::HASH_LISTPACK, &pack(&[b"\x81f"], 1)),
+        body(code::SET_LISTPACK, &pack(&[], 0)),
+        body(code::SET_LISTPACK, b""),
+        body(code::SORTED_SET_LISTPACK, &pack(&[b"\x81f", b"\x81v"], 2)),
+        broken_ziplist(0, 16),
+        broken_ziplist(4, 10),
+        broken_ziplist(8, 1),
+        broken_ziplist(13, 2),
+        body(
+            code::SET_INTEGERS,
+            b"\x02\x00\x00\x00\x02\x00\x00\x00\x01\x00",
+        ),
+        body(
+            code::SET_INTEGERS,
+            b"\x03\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00",
+        ),
+        sealed(b"\x12\x01\x03\x01a", 9),
+        sealed(b"\x12\x01\x01\x00", 9),
+        sealed(b"\x12\x00", 9),
+    ];
+    for case in cases.drain(..) {
+        assert_eq!(line(&case), "Body", "b\"{}\"", case.escape_ascii());
+    }
+    let good = sealed(b"\x00\x01a", 9);
+    let mut other = good.clone();
+    other[2] = b'b';
+    for case in [
+        &other[..],
+        &good[..good.len() - 1],
+        b"",
+        b"123456789",
+        &sealed(b"\x00\x01a", 0),
+        &sealed(b"\x00\x01a", 256),
+    ] {
+        assert_eq!(line(case), "Footer", "b\"{}\"", case.escape_ascii());
+    }
+}
+
+fn element(kind: Kind, has_deadlines: bool) -> impl Strategy<Value = Own> {
+    let text = || {
+        prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..100),
+            any::<i64>().prop_map(|number| number.to_string().into_bytes()),
+            any::<i16>().prop_map(|number| number.to_string().into_bytes()),
+            Just(vec![b'x'; 20_000]),
+        ]
+    };
+    let score = any::<i64>().prop_map(|number| number as f64 / 8.0);
+    let deadline = prop::option::of(0..=i64::MAX as u64);
+    (text(), text(), score, deadline).prop_map(move |(name, value, score, deadline)| Own {
+        name,
+        value: if kind == Kind::Hash {
+            value
+        } else {
+            Vec::new()
+        },
+        score: if kind == Kind::SortedSet { score } else { 0.0 },
+        deadline: deadline.filter(|_| has_deadlines),
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_was_written_is_read(
+        (kind, elements) in prop_oneof![
+            Just((Kind::List, false)),
+            Just((Kind::Set, false)),
+            Just((Kind::Set, true)),
+            Just((Kind::SortedSet, true)),
+            Just((Kind::Hash, false)),
+            Just((Kind::Hash, true)),
+        ]
+        .prop_flat_map(|(kind, has)| (Just(kind), prop::collection::vec(element(kind, has), 1..80))),
+        is_valkey: bool,
+    ) {
+        let first = elements.iter().filter_map(|element| element.deadline).min();
+        let form = match (kind, first) {
+            (Kind::Set, None) => Form::Set,
+            (Kind::Set, Some(_)) => Form::MortalSet,
+            (Kind::SortedSet, None) => Form::SortedSet,
+            (Kind::SortedSet, Some(_)) => Form::MortalSortedSet,
+            (Kind::Hash, None) => Form::Hash,
+            (Kind::Hash, Some(_)) if is_valkey => Form::ValkeyHash,
+            (Kind::Hash, Some(first)) => Form::RedisHash { first },
+            _ => Form::List,
+        };
+        let mut writer = Writer::new(form, elements.len());
+        elements.iter().for_each(|element| writer.put(&element.borrowed()));
+        let expected = Told { kind: Some(kind), elements };
+        prop_assert_eq!(told(&writer.finish()), Ok(expected));
+    }
+}
