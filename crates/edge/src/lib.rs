@@ -29,9 +29,10 @@
 //! assert!(!after.contains(&Some(lead)));
 //! # Ok::<(), edge::MapError>(())
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod chunks;
+mod code;
 mod history;
 mod layout;
 mod map;
@@ -40,6 +41,7 @@ mod ring;
 mod scheme;
 
 pub use chunks::{CHUNKS_MAX, Chunks};
+pub use code::{Code, CodeError, Recipe};
 pub use history::{Maps, OLDER, Offered, Standing};
 pub use layout::Layout;
 pub use map::{

@@ -1,0 +1,187 @@
+//! Speed of the code, and time, balance and moves of the placements: `cargo bench -p mayfly-edge
+//! [-- code | placement]`; as a test it runs with small sizes.
+//!
+//! Code: gigabytes of an object's data a second, on stripes of sub-chunks of 64 KiB that stay in the second cache, the best
+//! of several runs, in processor time. To decode is to make as many lost data chunks as the code can bear. Placement:
+//! the median over seeds of the time, of the imbalance (max - min) / min, and of the parities that move when a server goes down.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a bench reads its arguments and the processor time"
+)]
+
+use edge::placement::{Placement, Problem, greedy, max_flow};
+use edge::{Change, Chunks, Code, Config, Load, Map, Recipe, SUB_CHUNK_BYTES, Scheme, ServerId};
+use std::hint::black_box;
+
+fn mix(x: u64) -> u64 {
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
+/// Nanoseconds of processor time that this thread has had.
+fn cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The least nanoseconds that a call takes, over some runs of many calls each.
+fn least_ns(runs: usize, calls: usize, mut call: impl FnMut()) -> f64 {
+    let run = |_| {
+        let begin = cpu_ns();
+        (0..calls).for_each(|_| call());
+        (cpu_ns() - begin) as f64 / calls as f64
+    };
+    (0..runs).map(run).fold(f64::INFINITY, f64::min)
+}
+
+type Run = fn(&Recipe, &[&[u8]], &mut [&mut [u8]]) -> Result<(), edge::CodeError>;
+
+fn gigabytes(recipe: &Recipe, run: Run, (runs, calls): (usize, usize)) -> f64 {
+    let len = SUB_CHUNK_BYTES as usize;
+    let k = recipe.from().count();
+    // Apart by a little more than a power of two, or all sources would share the first cache's sets.
+    let memory: Vec<u8> = (0..k * (len + 192))
+        .map(|at| mix(at as u64) as u8)
+        .collect();
+    let sources: Vec<&[u8]> = memory
+        .chunks(len + 192)
+        .map(|chunk| &chunk[..len])
+        .collect();
+    let mut made = vec![0; recipe.makes().count() * (len + 192)];
+    let mut made: Vec<&mut [u8]> = made
+        .chunks_mut(len + 192)
+        .map(|made| &mut made[..len])
+        .collect();
+    let ns = least_ns(runs, calls, || {
+        run(recipe, black_box(&sources), black_box(&mut made)).expect("equally long");
+    });
+    (k * len) as f64 / ns
+}
+
+fn code(size: (usize, usize)) {
+    let portable = (size.0, size.1.div_ceil(10));
+    println!("code     encode   portable     decode   portable     recipe");
+    for (k, p) in [(3, 1), (3, 2), (3, 3), (10, 1), (10, 4)] {
+        let code = Code::new(k, p).expect("allowed");
+        let (k, p) = (usize::from(k), usize::from(p));
+        let lost = Chunks::between(0, p.min(k));
+        let present = Chunks::between(0, k + p).without(lost);
+        let decoder = code.recipe(present, lost).expect("enough");
+        let recipe_ns = least_ns(size.0, size.1, || {
+            let _ = black_box(code.recipe(black_box(present), lost));
+        });
+        println!(
+            "({k}, {p})  {:8.1}   {:8.1}   {:8.1}   {:8.1} GB/s  {recipe_ns:5.0} ns",
+            gigabytes(code.encoder(), Recipe::run, size),
+            gigabytes(code.encoder(), Recipe::run_portable, portable),
+            gigabytes(&decoder, Recipe::run, size),
+            gigabytes(&decoder, Recipe::run_portable, portable),
+        );
+    }
+}
+
+/// Loads of buckets: between half and one and a half of the mean, or, with a tail, by Pareto's law with shape 2.
+fn loads(buckets: u32, seed: u64, has_tail: bool) -> Vec<Load> {
+    let load = |bucket: u32| {
+        let unit = (mix(seed ^ mix(u64::from(bucket))) >> 11) as f64 / (1u64 << 53) as f64;
+        let part = if has_tail {
+            0.5 / (1.0 - unit).sqrt()
+        } else {
+            0.5 + unit
+        };
+        Load {
+            chunk_bytes: (1e9 * part) as u64,
+            whole_bytes: (1e8 * part) as u64,
+        }
+    };
+    (0..buckets).map(load).collect()
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
+}
+
+fn cluster(buckets: u32, servers: u32, p: u8, placement: Placement, seed: u64) -> Map {
+    let servers: Vec<_> = (0..servers).map(|id| (ServerId(id), 1)).collect();
+    let config = Config {
+        buckets,
+        placement,
+        seed,
+        ..Config::new(Scheme::coded(3, p))
+    };
+    Map::new(config, &servers).expect("enough servers")
+}
+
+fn placement(buckets: u32, servers: u32, p: u8, has_tail: bool, seeds: u64) {
+    let tail = if has_tail { ", with a tail" } else { "" };
+    println!("\n{buckets} buckets x {servers} servers, (3, {p}){tail}; {seeds} seeds");
+    let mut rows = vec![];
+    for (name, placement) in [
+        ("ring", Placement::Ring),
+        ("max-flow", Placement::MaxFlow),
+        ("greedy", Placement::Greedy),
+    ] {
+        let (mut times, mut imbalances, mut moves) = (vec![], vec![], vec![]);
+        let (mut floors, mut within) = (vec![], 0);
+        for seed in 0..seeds {
+            let loads = loads(buckets, seed, has_tail);
+            let map = cluster(buckets, servers, p, placement, seed);
+            let map = map.next(&[], &loads).expect("members");
+            let problem = map.problem(&loads);
+            let place: fn(&Problem) -> Vec<Option<u32>> = match placement {
+                Placement::MaxFlow => max_flow,
+                _ => |problem| greedy(problem, None),
+            };
+            times.push(least_ns(1, 20, || {
+                drop(black_box(place(black_box(&problem))))
+            }));
+            imbalances.push(problem.imbalance(&map.placed()));
+            floors.push(problem.imbalance_min());
+            within +=
+                u64::from(problem.imbalance(&map.placed()) <= 0.005 + problem.imbalance_min());
+            let lead = Change::Down(ServerId((seed % u64::from(servers)) as u32));
+            let next = map.next(&[lead], &loads).expect("a member");
+            let rows = (0..buckets).flat_map(|bucket| {
+                let bucket = edge::BucketId(bucket);
+                map.chunks(bucket)[3..]
+                    .iter()
+                    .zip(&next.chunks(bucket)[3..])
+            });
+            moves.push(rows.filter(|(a, b)| a != b).count() as f64);
+        }
+        let imbalance = median(imbalances) * 100.0;
+        let (time, moved) = (median(times) / 1e3, median(moves));
+        rows.push(format!(
+            "{name:8}  {time:9.1} us   {imbalance:7.3} %   {within:3} of {seeds}   {moved:5} of {} move",
+            buckets * u32::from(p)
+        ));
+        if placement == Placement::Greedy {
+            let even = floors.iter().filter(|floor| **floor == 0.0).count();
+            println!("perfectly even is possible in {even} of {seeds}");
+        }
+    }
+    println!("            time       imbalance    <= 0.5 %   of the possible; a server down");
+    rows[0].replace_range(10..22, "         -  ");
+    rows.iter().for_each(|row| println!("{row}"));
+}
+
+fn main() {
+    let has = |word: &str| std::env::args().any(|argument| argument == word);
+    let is_bench = has("--bench");
+    if !has("placement") {
+        code(if is_bench { (9, 3_000) } else { (1, 2) });
+    }
+    if has("code") {
+        return;
+    }
+    let seeds = if is_bench { 25 } else { 1 };
+    placement(200, 10, 1, false, seeds);
+    placement(200, 10, 1, true, seeds);
+    placement(200, 10, 3, false, seeds);
+    if is_bench {
+        placement(1_000, 100, 1, false, seeds);
+    }
+}

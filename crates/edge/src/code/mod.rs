@@ -1,0 +1,232 @@
+//! The (K, P) code: parity from data, and any chunk from any K others.
+//!
+//! # Idea
+//! Each byte of a parity chunk is a sum of products, in the field of 256 elements, of the data chunks' bytes at the same place
+//! and P rows of factors. Any K of the K + P chunks are K such sums that determine the rest: a [`Recipe`] says which products
+//! make the chunks that are missing. The first parity's factors are all 1, so that it is the plain XOR, and so is
+//! any chunk made from the K others of the first K + 1.
+//!
+//! # Source
+//! I. Reed, G. Solomon, *Polynomial codes over certain finite fields*, 1960; with Cauchy's matrix: J. Blömer and others,
+//! *An XOR-based erasure-resilient coding scheme*, ICSI 1995.
+//!
+//! # Cost
+//! (3, 1): a load for each source's bytes and an XOR. Otherwise two look-ups for each product of 32 bytes, with AVX2;
+//! the portable way is a doubling for each of eight bits.
+//!
+//! # Departures
+//! No library: Intel's ISA-L is the field's, and its bindings build it with nasm and autotools, which a clean
+//! machine has not; the SIMD of the Rust libraries is C beside them, or asks for a compiler newer than ours, or is an FFT,
+//! which decodes slowly at small K.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod field;
+mod matrix;
+mod portable;
+mod xor;
+
+use crate::chunks::{CHUNKS_MAX, Chunks};
+use crate::scheme::{Scheme, SchemeError};
+use field::Factor;
+use matrix::Matrix;
+use std::fmt;
+
+/// A (K, P) code.
+#[derive(Clone, Debug)]
+pub struct Code {
+    k: usize,
+    p: usize,
+    parity: Matrix,
+    encoder: Recipe,
+}
+
+/// How some chunks are made from K others. It serves any number of stripes.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    from: Chunks,
+    makes: Chunks,
+    factors: Vec<Factor>,
+}
+
+/// Why chunks cannot be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CodeError {
+    /// Fewer than K chunks are there.
+    TooFew {
+        /// Chunks that are needed.
+        k: usize,
+        /// Chunks that are there.
+        present: usize,
+    },
+    /// A chunk that the code does not have.
+    NoSuchChunk(usize),
+    /// Not as many runs of bytes as the recipe takes, or makes.
+    Count {
+        /// Runs that the recipe takes or makes.
+        wanted: usize,
+        /// Runs that were given.
+        given: usize,
+    },
+    /// Runs of bytes that are not equally long.
+    Lengths,
+}
+
+impl fmt::Display for CodeError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CodeError::TooFew { k, present } => {
+                write!(out, "{k} chunks are needed, and {present} are there")
+            }
+            CodeError::NoSuchChunk(chunk) => write!(out, "there is no chunk {chunk}"),
+            CodeError::Count { wanted, given } => {
+                write!(
+                    out,
+                    "{wanted} runs of bytes are needed, and {given} were given"
+                )
+            }
+            CodeError::Lengths => write!(out, "the sub-chunks of a stripe are equally long"),
+        }
+    }
+}
+
+impl std::error::Error for CodeError {}
+
+impl Code {
+    /// A code of `k` data and `p` parity chunks.
+    pub fn new(k: u8, p: u8) -> Result<Code, SchemeError> {
+        Scheme::coded(k, p).check()?;
+        let (k, p) = (usize::from(k), usize::from(p));
+        let parity = Matrix::parity(k, p);
+        let encoder = Recipe {
+            from: Chunks::between(0, k),
+            makes: Chunks::between(k, k + p),
+            factors: parity.cells.iter().map(|&cell| Factor::new(cell)).collect(),
+        };
+        Ok(Code {
+            k,
+            p,
+            parity,
+            encoder,
+        })
+    }
+
+    /// How all parity is made from all data.
+    pub fn encoder(&self) -> &Recipe {
+        &self.encoder
+    }
+
+    /// How `lost` chunks are made from `present` ones: from K of them, the lowest numbers first, so that data is taken before
+    /// parity, and the parity that is a plain XOR before others.
+    pub fn recipe(&self, present: Chunks, lost: Chunks) -> Result<Recipe, CodeError> {
+        let all = Chunks::between(0, self.k + self.p);
+        if let Some(chunk) = present.or(lost).without(all).iter().next() {
+            return Err(CodeError::NoSuchChunk(chunk));
+        }
+        if present.count() < self.k {
+            let present = present.count();
+            return Err(CodeError::TooFew { k: self.k, present });
+        }
+        let from: Chunks = present.iter().take(self.k).collect();
+        let rows = from.iter().flat_map(|chunk| self.row(chunk));
+        let taken = Matrix {
+            width: self.k,
+            cells: rows.collect(),
+        };
+        let back = taken
+            .inverted()
+            .expect("any K rows of the code can be inverted");
+        let factors = lost
+            .iter()
+            .flat_map(|chunk| back.factors_of(&self.row(chunk)));
+        Ok(Recipe {
+            from,
+            makes: lost,
+            factors: factors.map(Factor::new).collect(),
+        })
+    }
+
+    /// A chunk as a sum of products of data chunks.
+    fn row(&self, chunk: usize) -> Vec<u8> {
+        match chunk.checked_sub(self.k) {
+            Some(parity) => self.parity.row(parity).to_vec(),
+            None => (0..self.k).map(|data| u8::from(data == chunk)).collect(),
+        }
+    }
+}
+
+impl Recipe {
+    /// The chunks that it takes.
+    pub fn from(&self) -> Chunks {
+        self.from
+    }
+
+    /// The chunks that it makes.
+    pub fn makes(&self) -> Chunks {
+        self.makes
+    }
+
+    /// Makes chunks, or equally long parts of them: `sources` are those of [`Recipe::from`], ascending, and `made` become those of
+    /// [`Recipe::makes`].
+    pub fn run(&self, sources: &[&[u8]], made: &mut [&mut [u8]]) -> Result<(), CodeError> {
+        self.check(sources, made)?;
+        let (factors, made) = self.run_first(sources, made);
+        #[cfg(target_arch = "x86_64")]
+        let done = avx2::combine(factors, sources, made);
+        #[cfg(not(target_arch = "x86_64"))]
+        let done = 0;
+        run_portable(factors, sources, made, done);
+        Ok(())
+    }
+
+    /// The same without the instructions of one kind of machine, for tests and for the bench.
+    #[doc(hidden)]
+    pub fn run_portable(&self, sources: &[&[u8]], made: &mut [&mut [u8]]) -> Result<(), CodeError> {
+        self.check(sources, made)?;
+        let (factors, made) = self.run_first(sources, made);
+        run_portable(factors, sources, made, 0);
+        Ok(())
+    }
+
+    /// Makes the first chunk if it is a plain XOR, as the first parity is, and tells what is left to do.
+    fn run_first<'a, 'b, 'c>(
+        &'a self,
+        sources: &[&[u8]],
+        made: &'b mut [&'c mut [u8]],
+    ) -> (&'a [Factor], &'b mut [&'c mut [u8]]) {
+        let (first, rest) = self.factors.split_at(sources.len().min(self.factors.len()));
+        if made.is_empty() || first.iter().any(|factor| factor.number != 1) {
+            return (&self.factors, made);
+        }
+        let (sum, others) = made.split_at_mut(1);
+        xor::xor(sources, sum[0]);
+        (rest, others)
+    }
+
+    fn check(&self, sources: &[&[u8]], made: &[&mut [u8]]) -> Result<(), CodeError> {
+        for (wanted, given) in [(self.from, sources.len()), (self.makes, made.len())] {
+            let wanted = wanted.count();
+            if wanted != given {
+                return Err(CodeError::Count { wanted, given });
+            }
+        }
+        let len = sources.first().map_or(0, |source| source.len());
+        let is_equal = sources.iter().all(|source| source.len() == len);
+        if is_equal && made.iter().all(|made| made.len() == len) {
+            Ok(())
+        } else {
+            Err(CodeError::Lengths)
+        }
+    }
+}
+
+fn run_portable(factors: &[Factor], sources: &[&[u8]], made: &mut [&mut [u8]], begin: usize) {
+    let mut rest: [&[u8]; CHUNKS_MAX] = [&[]; CHUNKS_MAX];
+    for (rest, source) in rest.iter_mut().zip(sources) {
+        *rest = &source[begin..];
+    }
+    let rows = factors.chunks_exact(sources.len());
+    for (factors, made) in rows.zip(made) {
+        portable::combine(factors, &rest[..sources.len()], &mut made[begin..]);
+    }
+}
