@@ -39,6 +39,9 @@ pub struct Arguments {
     /// Memory in use beyond which keys are evicted or writes refused, such as 100mb [default: no bound]
     #[arg(long, value_name = "BYTES")]
     maxmemory: Option<String>,
+    /// What holds the keys: slab for everything, segment for many small strings [default: slab]
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<String>,
     /// What to evict when memory is full [default: noeviction; recommended: allkeys-s3fifo]
     #[arg(long, value_name = "POLICY")]
     maxmemory_policy: Option<String>,
@@ -66,6 +69,7 @@ const OWN: &[&str] = &[
     "bind",
     "threads",
     "maxmemory",
+    "engine",
     "maxmemory-policy",
     "expiry",
     "requirepass",
@@ -121,6 +125,7 @@ impl Arguments {
             ("bind", &self.bind),
             ("threads", &self.threads),
             ("maxmemory", &self.maxmemory),
+            ("engine", &self.engine),
             ("maxmemory-policy", &self.maxmemory_policy),
             ("expiry", &self.expiry),
             ("requirepass", &self.requirepass),

@@ -2,11 +2,13 @@
 //! keys need, runs it, and counts it.
 
 mod memcached;
+mod segments;
 
 use crate::blocking;
 use crate::clock::Moment;
 use crate::command::{self, Ctx, KeyMemo, Keys, Locks, Spec, SpecIndex, flag};
 use crate::notify;
+use crate::segments::Hand;
 use crate::session::{ReplyMode, Session};
 use crate::state::Server;
 use crate::timing::Timing;
@@ -60,12 +62,14 @@ pub enum Outcome {
 }
 
 /// Runs commands for one worker. With one worker it may hold all shards from one command to the next
-/// until `finish`; with several it locks for each command.
+/// until `finish`; with several it locks for each command. On the segment engine it locks nothing.
 pub struct Executor<'s> {
     server: &'s Server,
     worker: usize,
     now: Tick,
     moment: Moment,
+    /// The segment engine, where that serves; then the keyspace is empty.
+    hand: Option<Hand<'s>>,
     whole: Option<View<'s>>,
     locks: Locks,
     events: Vec<Event>,
@@ -84,6 +88,7 @@ impl<'s> Executor<'s> {
             worker,
             now,
             moment: server.clock.moment(),
+            hand: Hand::of(server, worker, now),
             whole: None,
             locks: Locks::Some(Vec::new()),
             events: Vec::new(),
@@ -115,11 +120,17 @@ impl<'s> Executor<'s> {
         if let Some(view) = &mut self.whole {
             view.set_now(now);
         }
+        if let Some(hand) = &mut self.hand {
+            hand.now = now;
+        }
     }
 
     /// Before a client's batch: brings what its keys will touch into the processor's caches, the
     /// buckets of all keys first, then the entries.
     pub fn prepare(&mut self, calls: &mut [Call], input: &[u8], spans: &[Span], db: u8) {
+        if let Some(hand) = &self.hand {
+            return segments::prepare(hand, calls, input, spans);
+        }
         if calls.len() < WHOLE_FROM_CALLS {
             return;
         }
@@ -234,6 +245,10 @@ impl<'s> Executor<'s> {
         if spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
             self.has_written = true;
         }
+        let reply = match self.run_on_segments(session, spec, index, args, memo, reply) {
+            Ok(is_run) => return is_run,
+            Err(reply) => reply,
+        };
         if let Some(view) = self.whole.as_mut() {
             call(server, view, &Locks::All, session, spec, args, memo, reply);
             if view.has_ready() {
@@ -296,6 +311,9 @@ impl<'s> Executor<'s> {
     /// Lets go of all shards and publishes what happened to their keys.
     pub fn finish(&mut self) {
         self.timing.close();
+        if let Some(hand) = &mut self.hand {
+            hand.release();
+        }
         if let Some(mut view) = self.whole.take()
             && self.server.notifies()
         {

@@ -9,6 +9,7 @@
 //! no lag is below 1 ms.
 
 use crate::notify;
+use crate::segments;
 use crate::state::Server;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -31,16 +32,90 @@ const TEND_STEPS: u32 = 256;
 
 /// How long to work after a turn that served for so long, when the earliest of what is due is so late: a quarter of
 /// the turn, and evenly more up to all of it.
-fn slice(turn: Duration, late_ms: u64) -> Duration {
+pub(crate) fn slice(turn: Duration, late_ms: u64) -> Duration {
     let share = 0.25 + 0.75 * late_ms.min(LATE_MS) as f64 / LATE_MS as f64;
     turn.mul_f64(share).clamp(SLICE, SLICE_MAX)
 }
 
-/// One worker's cycle.
+/// What keeps a worker's deadlines, by the engine that holds the keys.
+pub enum Keeper {
+    /// Shards of the keyspace.
+    Shards(Cycle),
+    /// The segment engine.
+    Segments(segments::Cycle),
+}
+
+impl Keeper {
+    /// What this worker keeps.
+    pub fn new(server: &Server, worker: usize) -> Keeper {
+        match server.segments {
+            Some(_) => Keeper::Segments(segments::Cycle::new(worker)),
+            None => Keeper::Shards(Cycle::new(server, worker)),
+        }
+    }
+
+    /// When it wants to run.
+    pub fn earliest(&self, server: &Server) -> Option<Tick> {
+        match self {
+            Keeper::Shards(cycle) => cycle.earliest(server).map(|earliest| earliest.0),
+            Keeper::Segments(cycle) => cycle.earliest(server),
+        }
+    }
+
+    /// What was due had nothing: do not ask it again at once.
+    pub fn is_bounced(&self) -> bool {
+        match self {
+            Keeper::Shards(cycle) => cycle.is_bounced,
+            // What was looked at in vain is due later from then on.
+            Keeper::Segments(_) => false,
+        }
+    }
+
+    /// Asks for one round of background work.
+    pub fn ask_tending(&mut self) {
+        match self {
+            Keeper::Shards(cycle) => cycle.ask_tending(),
+            Keeper::Segments(cycle) => cycle.ask(),
+        }
+    }
+
+    /// Works for a slice, longer after a turn that took long; whether there is more to do now.
+    pub fn run(&mut self, server: &Server, turn: Duration) -> bool {
+        match self {
+            Keeper::Shards(cycle) => cycle.run(server, turn),
+            Keeper::Segments(cycle) => cycle.run(server, turn),
+        }
+    }
+}
+
+/// How many steps one call gets, so that it takes a certain time.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    pub(crate) count: u32,
+}
+
+impl Default for Steps {
+    fn default() -> Self {
+        Steps { count: STEPS_START }
+    }
+}
+
+impl Steps {
+    /// Keeps a call's time between the two bounds.
+    pub(crate) fn adapt(&mut self, micros: u128, is_cut: bool) {
+        if micros > CALL_MICROS_HIGH {
+            self.count = (self.count / 2).max(STEPS_MIN);
+        } else if micros < CALL_MICROS_LOW && is_cut {
+            self.count = (self.count * 2).min(STEPS_MAX);
+        }
+    }
+}
+
+/// One worker's cycle over its shards.
 pub struct Cycle {
     worker: usize,
     shards: Vec<usize>,
-    steps: u32,
+    steps: Steps,
     tend_next: usize,
     tend_left: usize,
     events: Vec<Event>,
@@ -59,7 +134,7 @@ impl Cycle {
         Cycle {
             worker,
             shards,
-            steps: STEPS_START,
+            steps: Steps::default(),
             tend_next: 0,
             tend_left: 0,
             events: Vec::new(),
@@ -123,10 +198,10 @@ impl Cycle {
             let deadlines = &mut self.deadlines;
             let report = &mut |deadline, count| deadlines.push((deadline, u64::from(count)));
             let (space, events) = (&server.keyspace, &mut self.events);
-            let did = space.expire(shard, now, self.steps, events, report);
+            let did = space.expire(shard, now, self.steps.count, events, report);
             expired += u64::from(did.keys);
             self.measure(server);
-            self.adapt(before.elapsed().as_micros(), did.more);
+            self.steps.adapt(before.elapsed().as_micros(), did.more);
             // Shards whose earliest moment does not move although nothing was found there must not
             // hold this thread up.
             let has_bounced = did.count == 0 && !did.more;
@@ -162,15 +237,6 @@ impl Cycle {
         }
         self.deadlines.clear();
         notify::publish(server, &mut self.events);
-    }
-
-    /// Keeps a call's time between the two bounds.
-    fn adapt(&mut self, micros: u128, is_cut: bool) {
-        if micros > CALL_MICROS_HIGH {
-            self.steps = (self.steps / 2).max(STEPS_MIN);
-        } else if micros < CALL_MICROS_LOW && is_cut {
-            self.steps = (self.steps * 2).min(STEPS_MAX);
-        }
     }
 
     fn tend(&mut self, server: &Server, now: Tick, start: Instant, limit: Duration) {

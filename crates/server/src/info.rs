@@ -7,14 +7,14 @@ use std::fmt::Write as _;
 
 /// What a section writes to.
 pub struct Report<'a> {
-    server: &'a Server,
-    now_us: u64,
+    pub(crate) server: &'a Server,
+    pub(crate) now_us: u64,
     text: String,
 }
 
 impl Report<'_> {
     /// `name:value`.
-    fn field(&mut self, name: &str, value: impl std::fmt::Display) {
+    pub(crate) fn field(&mut self, name: &str, value: impl std::fmt::Display) {
         let _ = write!(self.text, "{name}:{value}\r\n");
     }
 }
@@ -41,6 +41,7 @@ const SECTIONS: &[Section] = &[
     section("Cluster", true, sections::cluster),
     section("Keyspace", true, sections::keyspace),
     section("Expiry", true, sections::expiry),
+    section("Engine", true, crate::segments::section),
 ];
 
 const fn section(title: &'static str, is_default: bool, write: fn(&mut Report<'_>)) -> Section {

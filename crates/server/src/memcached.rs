@@ -1,24 +1,29 @@
-//! memcached's protocol on the keyspace: requests in, replies out.
+//! memcached's protocol: requests in, replies out.
 //!
-//! Items are values of database 0 with a few bytes before them: the client's 32 bits, the cas number,
+//! On the slab engine items are values of database 0 with a few bytes before them: the client's 32 bits, the cas number,
 //! and what the meta commands mark (`store::ItemHead`). Redis's clients see them as strings and
 //! memcached's clients see strings as items without flags; what holds another type is not there for
 //! `get`, and is refused to those who would change it.
 //!
-//! `run` carries out one request; `text` and `meta` are the two languages, `storing` what both do.
+//! On the segment engine they are objects with marks, and there are no other types.
+//!
+//! `run` carries out one request; `text` and `meta` are the two languages, `storing` what both ask of an engine;
+//! `slab` and `segment` do it.
 
 mod meta;
+mod segment;
+mod slab;
 mod stats;
 mod storing;
 mod text;
 
-use crate::command::Locks;
-use crate::dispatch::has_no_room;
 use crate::session::Session;
 use crate::state::Server;
+pub(crate) use slab::Slab;
 pub use stats::{Counts, show as show_stats};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use store::{Key, NewDeadline, View};
+use store::{Key, NewDeadline};
+use storing::{Engine, Fate};
 use wire::Span;
 use wire::memcached::{KEY_BYTES_MAX, Lifetime, Refusal, Request, Verb, decode_key};
 
@@ -26,11 +31,10 @@ use wire::memcached::{KEY_BYTES_MAX, Lifetime, Refusal, Request, Verb, decode_ke
 pub const DATABASE: u8 = 0;
 
 /// One request with what it needs.
-pub(crate) struct Turn<'a, 'v> {
-    pub view: &'a mut View<'v>,
-    pub server: &'v Server,
+pub(crate) struct Turn<'a, E> {
+    /// What holds the items.
+    pub engine: E,
     pub session: &'a mut Session,
-    pub locks: &'a Locks,
     pub counts: &'a Counts,
     /// From the request's first byte on.
     pub input: &'a [u8],
@@ -38,10 +42,30 @@ pub(crate) struct Turn<'a, 'v> {
     pub keys: &'a [Span],
     /// The hashes of the first of `keys` as they were sent, where they are known.
     pub hashes: &'a [u64],
+    /// When a `flush_all` with a delay takes effect; see `Server::flush_at_ms`.
+    pub flush_at_ms: &'a AtomicU64,
     pub out: &'a mut Vec<u8>,
 }
 
-impl<'a> Turn<'a, '_> {
+impl<'a> Turn<'a, ()> {
+    /// The same on an engine.
+    #[inline]
+    pub fn on<E: Engine>(self, engine: E) -> Turn<'a, E> {
+        Turn {
+            engine,
+            session: self.session,
+            counts: self.counts,
+            input: self.input,
+            request: self.request,
+            keys: self.keys,
+            hashes: self.hashes,
+            flush_at_ms: self.flush_at_ms,
+            out: self.out,
+        }
+    }
+}
+
+impl<'a, E: Engine> Turn<'a, E> {
     /// The key's bytes as they were sent, by its place in the request.
     fn sent_key(&self, index: usize) -> &'a [u8] {
         self.keys
@@ -52,7 +76,8 @@ impl<'a> Turn<'a, '_> {
     /// The key that was sent at a place.
     #[inline]
     fn key(&self, index: usize) -> Key<'a> {
-        named(self.server, self.sent_key(index), self.hashes.get(index))
+        let hash_of = |bytes: &[u8]| self.engine.hash(bytes);
+        named(self.sent_key(index), self.hashes.get(index), hash_of)
     }
 
     /// The key that the request means: as it was sent, or decoded.
@@ -60,50 +85,23 @@ impl<'a> Turn<'a, '_> {
     where
         'a: 'k,
     {
-        meant(
-            self.server,
-            self.request,
-            self.sent_key(0),
-            self.hashes.first(),
-            room,
-        )
+        let hash_of = |bytes: &[u8]| self.engine.hash(bytes);
+        let (sent, hash) = (self.sent_key(0), self.hashes.first());
+        meant(self.request, sent, hash, room, hash_of)
     }
 
     /// What an exptime means now.
     fn fate(&self, exptime: i64) -> Fate {
-        match Lifetime::of(exptime, self.view.now().0) {
+        match Lifetime::of(exptime, self.engine.now().0) {
             Lifetime::Endless => Fate::Lives(NewDeadline::Clear),
             Lifetime::Until(at) => Fate::Lives(NewDeadline::At(store::Tick(at))),
             Lifetime::Over => Fate::IsOver,
         }
     }
 
-    /// The seconds that an exptime leaves; `None`: it stays.
-    fn seconds(&self, exptime: i64) -> Option<u64> {
-        let now = self.view.now().0;
-        match Lifetime::of(exptime, now) {
-            Lifetime::Endless => None,
-            Lifetime::Until(at) => Some((at - now).div_ceil(1000)),
-            Lifetime::Over => Some(0),
-        }
-    }
-
     fn add(&self, counter: impl Fn(&Counts) -> &AtomicU64) {
         count_up(counter(self.counts));
     }
-
-    /// Whether nothing can be stored for want of memory.
-    fn is_full(&mut self) -> bool {
-        has_no_room(self.server, self.view, self.locks)
-    }
-}
-
-/// What becomes of an item's deadline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Lives(NewDeadline),
-    /// It is past already.
-    IsOver,
 }
 
 /// Whether a request works on everything, so that all shards are to be locked.
@@ -121,7 +119,7 @@ pub(crate) fn may_write(verb: Verb) -> bool {
 
 /// Carries out one request whose keys' shards are locked. What it answers goes to `out`, unless the
 /// client wants no answer.
-pub(crate) fn run(turn: &mut Turn<'_, '_>) {
+pub(crate) fn run<E: Engine>(turn: &mut Turn<'_, E>) {
     let position = turn.out.len();
     match turn.request.verb {
         Verb::MetaGet => meta::get(turn),
@@ -154,31 +152,28 @@ pub(crate) fn count_up(counter: &AtomicU64) {
 
 /// A key of these bytes, hashed unless it has been.
 #[inline]
-fn named<'k>(server: &Server, bytes: &'k [u8], hash: Option<&u64>) -> Key<'k> {
-    match hash {
-        Some(&hash) => Key {
-            bytes,
-            hash,
-            db: DATABASE,
-        },
-        None => server.keyspace.key(DATABASE, bytes),
+fn named<'k>(bytes: &'k [u8], hash: Option<&u64>, hash_of: impl Fn(&[u8]) -> u64) -> Key<'k> {
+    Key {
+        bytes,
+        hash: hash.copied().unwrap_or_else(|| hash_of(bytes)),
+        db: DATABASE,
     }
 }
 
 /// The key that a request means by these bytes, whose hash may be known.
 #[inline]
 fn meant<'k>(
-    server: &Server,
     request: &Request,
     sent: &'k [u8],
     hash: Option<&u64>,
     room: &'k mut [u8; KEY_BYTES_MAX],
+    hash_of: impl Fn(&[u8]) -> u64,
 ) -> Key<'k> {
     if request.meta.has(b'b') {
         let decoded = decode_key(sent, room).expect("the parser has tried");
-        return named(server, decoded, None);
+        return named(decoded, None, hash_of);
     }
-    named(server, sent, hash)
+    named(sent, hash, hash_of)
 }
 
 /// Adds the shards of a request's keys, ascending and each once.
@@ -191,9 +186,10 @@ pub(crate) fn collect_shards(
     shards: &mut Vec<usize>,
 ) {
     let mut room = [0; KEY_BYTES_MAX];
+    let hash_of = |bytes: &[u8]| server.keyspace.key(DATABASE, bytes).hash;
     for (index, span) in keys.iter().enumerate() {
         let (sent, hash) = (&input[span.range()], hashes.get(index));
-        let key = meant(server, request, sent, hash, &mut room);
+        let key = meant(request, sent, hash, &mut room, hash_of);
         shards.push(server.keyspace.shard_of(&key));
     }
     if shards.len() > 1 {

@@ -109,14 +109,21 @@ fn tell(server: &Server, addresses: &[SocketAddr]) {
         0 => "unbounded".to_owned(),
         bytes => bytes_for_people(bytes as u64),
     };
+    let engine = match server.segments {
+        Some(_) => crate::segments::tell(server),
+        None => format!(
+            "policy {}, expiry index {}",
+            server.config.text(Id::MaxMemoryPolicy),
+            server.config.text(Id::Expiry)
+        ),
+    };
     log::info!(
-        "mayfly {} serves on {} with {} data thread{}, memory {maxmemory}, policy {}, expiry index {}",
+        "mayfly {} serves on {} with {} data thread{}, memory {maxmemory}, {}",
         env!("CARGO_PKG_VERSION"),
         addresses.join(" and "),
         server.threads,
         if server.threads == 1 { "" } else { "s" },
-        server.config.text(Id::MaxMemoryPolicy),
-        server.config.text(Id::Expiry),
+        engine,
     );
     let is_open = addresses.iter().any(|address| {
         let ip = address.parse::<SocketAddr>().map(|address| address.ip());

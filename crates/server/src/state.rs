@@ -4,11 +4,13 @@ use crate::blocking::Blocking;
 use crate::clients::Clients;
 use crate::clock::{Clock, Moment};
 use crate::command::{Spec, flag};
+use crate::config::table::SEGMENT_ENGINE;
 use crate::config::{Config, Id};
 use crate::inbox::Inbox;
 use crate::latency::LatencyMonitor;
 use crate::notify;
 use crate::pubsub::PubSub;
+use crate::segments::Segments;
 use crate::slowlog::Slowlog;
 use crate::stats::Stats;
 use std::hash::{BuildHasher, RandomState};
@@ -64,8 +66,10 @@ impl Pause {
 
 /// The server as commands see it.
 pub struct Server {
-    /// All keys.
+    /// All keys; none, where the segment engine holds them.
     pub keyspace: Keyspace,
+    /// The segment engine, where that serves.
+    pub segments: Option<Segments>,
     /// The wall clock.
     pub clock: Clock,
     /// How many workers there are; with one, it may hold all shards while it serves.
@@ -138,7 +142,15 @@ impl Server {
         clock: Clock,
     ) -> Result<Server, String> {
         let now_us = clock.now_us();
+        let segments = match config.number(Id::Engine) {
+            SEGMENT_ENGINE => {
+                let made = Segments::new(&config, threads, options.hash_key, options.seed)?;
+                Some(made)
+            }
+            _ => None,
+        };
         let server = Server {
+            segments,
             keyspace: Keyspace::new(options, clock.now())?,
             threads,
             config,
@@ -216,7 +228,7 @@ impl Server {
     /// Bytes in use: keys, their indexes, clients' buffers.
     pub fn used_bytes(&self) -> u64 {
         let buffers = self.stats.sum(|worker| &worker.buffer_bytes);
-        let used = self.keyspace.memory_facts().used_bytes + buffers;
+        let used = self.memory_facts().used_bytes + buffers;
         self.stats.peak_bytes.fetch_max(used, Relaxed);
         used
     }

@@ -52,6 +52,10 @@ pub struct WorkerStats {
     pub connections: AtomicU64,
     /// Requests in memcached's protocol.
     pub memcached: Counts,
+    /// Reads that found a key in the segment engine.
+    pub segment_hits: AtomicU64,
+    /// Reads that did not.
+    pub segment_misses: AtomicU64,
 }
 
 /// All workers' counters, and those that are touched rarely.
@@ -246,6 +250,8 @@ impl Stats {
                 &worker.expired_keys,
                 &worker.expiry_micros,
                 &worker.expiry_slice_us_max,
+                &worker.segment_hits,
+                &worker.segment_misses,
             ] {
                 counter.store(0, Relaxed);
             }

@@ -131,11 +131,21 @@ impl<'a> Reply<'a> {
             }
         }
     }
+    /// The buffer, for who appends RESP of his own to it.
+    #[inline]
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+    /// The head of a bulk string of `len` bytes; these and a line's end follow.
+    #[inline]
+    pub fn bulk_head(&mut self, len: usize) {
+        self.length(b'$', len);
+    }
     /// A bulk string.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.out.reserve(bytes.len() + 32);
-        self.length(b'$', bytes.len());
+        self.bulk_head(bytes.len());
         self.raw(bytes);
         self.raw(b"\r\n");
     }

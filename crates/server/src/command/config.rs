@@ -39,7 +39,7 @@ fn config(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (b"resetstat", 2) => {
             ctx.unlocked(|server| {
                 server.stats.reset();
-                server.keyspace.reset_counters();
+                server.reset_counters();
             });
             ctx.reply.ok();
         }
@@ -150,6 +150,11 @@ fn change_all(server: &Server, changes: &[Change]) -> Result<(), String> {
 /// Carries a changed setting to where it is kept too.
 fn apply(server: &Server, id: Id) -> Result<(), String> {
     match id {
+        Id::MaxMemory | Id::MaxMemoryPolicy | Id::NotifyKeyspaceEvents
+            if server.segments.is_some() =>
+        {
+            return Err("the segment engine takes it at its start, or does without it".into());
+        }
         Id::MaxMemory => {
             let bytes = server.config.number(id) as u64;
             server.keyspace.set_maxmemory(bytes);

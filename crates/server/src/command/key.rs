@@ -2,7 +2,7 @@
 //! is in the files below, by what it does.
 
 mod dump;
-mod expire;
+pub mod expire;
 mod generic;
 mod object;
 mod scan;

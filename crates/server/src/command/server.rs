@@ -427,16 +427,9 @@ fn diagnose(ctx: &mut Ctx<'_, '_>) -> String {
 fn memory_stats(ctx: &mut Ctx<'_, '_>) {
     let (facts, used, buffers, keys) = ctx.unlocked(|server| {
         let now = server.clock.now();
-        let keys: u64 = (0..store::DATABASES as u8)
-            .map(|db| server.keyspace.db_facts(db, now).keys)
-            .sum();
+        let keys = server.key_count(now);
         let buffers = server.stats.sum(|worker| &worker.buffer_bytes);
-        (
-            server.keyspace.memory_facts(),
-            server.used_bytes(),
-            buffers,
-            keys,
-        )
+        (server.memory_facts(), server.used_bytes(), buffers, keys)
     });
     let peak = ctx.server.stats.peak_bytes.load(Relaxed);
     let overhead = used.saturating_sub(facts.entry_bytes);

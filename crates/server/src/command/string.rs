@@ -1,13 +1,13 @@
 //! Strings: each command's place in the table. The code is in the files below, by what it does.
 
-mod condition;
+pub mod condition;
 mod edit;
 mod get;
 mod increx;
 mod lcs;
 mod multi;
 mod number;
-mod set;
+pub mod set;
 
 use super::refusal::settle;
 use super::{Keys, Spec, flag};

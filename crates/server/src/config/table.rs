@@ -73,12 +73,18 @@ macro_rules! settings {
     };
 }
 
+use crate::segments::EVICTIONS;
 use Kind::{
     Bool, Bytes, Choice, Events, Fixed, Index, Int, OutputLimits, Percentiles, Policy, Secret, Text,
 };
 
 /// The levels of the log, the chattiest first.
 pub const LOG_LEVELS: &[&str] = &["debug", "verbose", "notice", "warning", "nothing"];
+
+/// What may hold the keys.
+const ENGINES: &[&str] = &["slab", "segment"];
+/// The place of the segment engine among [`ENGINES`].
+pub const SEGMENT_ENGINE: i64 = 1;
 
 const MAX: i64 = i64::MAX;
 
@@ -100,6 +106,10 @@ settings! {
     MaxMemory "maxmemory", Bytes(0, MAX), "0", true, "Bytes in use beyond which keys are evicted or writes refused; 0 means no bound.";
     MaxMemoryPolicy "maxmemory-policy", Policy, "noeviction", true, "What to evict when memory is full; allkeys-s3fifo is the recommended one.";
     Expiry "expiry", Index, "wheel", false, "The index that finds keys whose deadline has passed.";
+    Engine "engine", Choice(ENGINES), "slab", false, "What holds the keys: slab for everything, segment for strings only, many and small, with lives rounded down.";
+    SegmentSize "segment-size", Bytes(4096, 8 << 20), "1mb", false, "Bytes of a segment of the segment engine: a power of two, and more than its largest value.";
+    SegmentEviction "segment-eviction", Choice(EVICTIONS), "merge", false, "Which segments go when the segment engine's memory is full; see [the segment engine](segment.md).";
+    SegmentMerge "segment-merge", Int(2, 16), "4", false, "Segments that the segment engine merges into one.";
     NotifyKeyspaceEvents "notify-keyspace-events", Events, "", true, "Which events of keys are published: K E g $ l s h z x e t d m n, A for all but m and n.";
     HllSparseMaxBytes "hll-sparse-max-bytes", Bytes(0, MAX), "3000", true, "Bytes up to which a HyperLogLog stays in its sparse form.";
     HashMaxEntries "hash-max-listpack-entries" or "hash-max-ziplist-entries", Int(0, MAX), "512", true, "Fields up to which a hash is packed.";

@@ -1,11 +1,12 @@
 //! The same walk for requests in memcached's protocol, which have no table: what each needs stands in
 //! its verb.
 
-use super::{BATCH_CALLS_MAX, Executor, Outcome, WHOLE_FROM_CALLS, lock, spare};
+use super::{BATCH_CALLS_MAX, Executor, Outcome, WHOLE_FROM_CALLS, lock, segments, spare};
 use crate::command::Locks;
-use crate::memcached::{self, count_up};
+use crate::memcached::{self, Slab, count_up};
 use crate::notify;
 use crate::session::Session;
+use segment::Condition;
 use store::{Class, Key};
 use wire::Span;
 use wire::memcached::{Request, Verb};
@@ -23,6 +24,9 @@ impl Executor<'_> {
             return;
         }
         let keys = keys.take(KEYS_NEAR_MAX);
+        if let Some(hand) = &self.hand {
+            return segments::prepare_keys(hand, keys, &mut self.hashed);
+        }
         if server.threads == 1 {
             let whole = || server.keyspace.lock_all(now);
             self.whole.get_or_insert_with(whole);
@@ -71,19 +75,28 @@ impl Executor<'_> {
             return Outcome::Done;
         }
         self.has_written |= may_write;
+        let turn = memcached::Turn {
+            engine: (),
+            session,
+            counts,
+            input,
+            request,
+            keys,
+            hashes,
+            flush_at_ms: &server.flush_at_ms,
+            out,
+        };
+        if let Some(hand) = self.hand.as_mut() {
+            memcached::run(&mut turn.on(hand));
+            return Outcome::Done;
+        }
         if let Some(view) = self.whole.as_mut() {
-            memcached::run(&mut memcached::Turn {
+            let locks = &Locks::All;
+            memcached::run(&mut turn.on(Slab {
                 view,
                 server,
-                session,
-                locks: &Locks::All,
-                counts,
-                input,
-                request,
-                keys,
-                hashes,
-                out,
-            });
+                locks,
+            }));
             return Outcome::Done;
         }
         let mut shards = spare(&mut self.locks);
@@ -92,18 +105,11 @@ impl Executor<'_> {
             self.locks = Locks::Some(shards);
         }
         let mut view = lock(server, &self.locks, self.now);
-        memcached::run(&mut memcached::Turn {
+        memcached::run(&mut turn.on(Slab {
             view: &mut view,
             server,
-            session,
             locks: &self.locks,
-            counts,
-            input,
-            request,
-            keys,
-            hashes,
-            out,
-        });
+        }));
         if server.notifies() {
             view.take_events(&mut self.events);
             notify::publish(server, &mut self.events);
@@ -119,6 +125,12 @@ impl Executor<'_> {
     pub fn drop_stale(&mut self, key: &[u8]) {
         let server = self.server;
         self.finish();
+        if let Some(hand) = &self.hand {
+            let _was_there = hand
+                .cache
+                .delete(&hand.key(key), Condition::Always, hand.now);
+            return;
+        }
         let name = server.keyspace.key(memcached::DATABASE, key);
         let shard = server.keyspace.shard_of(&name);
         let mut view = server.keyspace.lock_one(shard, self.now);

@@ -6,6 +6,7 @@ use crate::clients::flag;
 use crate::command;
 use crate::config::{Id, bytes_for_people, value};
 use crate::process;
+use crate::segments;
 use std::sync::atomic::Ordering::Relaxed;
 use store::{DATABASES, Tick};
 
@@ -76,7 +77,7 @@ pub(super) fn clients(report: &mut Report<'_>) {
 
 pub(super) fn memory(report: &mut Report<'_>) {
     let server = report.server;
-    let facts = server.keyspace.memory_facts();
+    let facts = server.memory_facts();
     let used = server.used_bytes();
     let peak = server.stats.peak_bytes.load(Relaxed);
     let rss = process::resident_bytes();
@@ -118,7 +119,7 @@ pub(super) fn memory(report: &mut Report<'_>) {
     report.field("number_of_cached_scripts", 0);
     report.field("maxmemory", max);
     report.field("maxmemory_human", bytes_for_people(max));
-    report.field("maxmemory_policy", server.keyspace.policy_name());
+    report.field("maxmemory_policy", server.eviction_name());
     let ratio = rss as f64 / used.max(1) as f64;
     report.field("mem_fragmentation_ratio", format!("{ratio:.2}"));
     report.field("mem_fragmentation_bytes", rss as i64 - used as i64);
@@ -202,7 +203,7 @@ fn traffic(report: &mut Report<'_>) {
 /// The second part of `stats`: what became of keys, and who listens.
 fn keys(report: &mut Report<'_>) {
     let stats = &report.server.stats;
-    let counters = report.server.keyspace.counters();
+    let counters = report.server.counters();
     report.field("expired_keys", counters.expired_keys);
     report.field("expired_subkeys", counters.expired_elements);
     report.field("expired_stale_perc", "0.00");
@@ -336,7 +337,7 @@ pub(super) fn cluster(report: &mut Report<'_>) {
 pub(super) fn keyspace(report: &mut Report<'_>) {
     let now = Tick(report.now_us / 1000);
     for db in 0..DATABASES as u8 {
-        let facts = report.server.keyspace.db_facts(db, now);
+        let facts = report.server.db_facts(db, now);
         if facts.keys == 0 {
             continue;
         }
@@ -351,9 +352,12 @@ pub(super) fn keyspace(report: &mut Report<'_>) {
 
 pub(super) fn expiry(report: &mut Report<'_>) {
     let server = report.server;
+    if let Some(segments) = &server.segments {
+        return segments::tell_expiry(report, segments);
+    }
     let now = Tick(report.now_us / 1000);
     let facts = server.keyspace.expiry_facts(now);
-    let counters = server.keyspace.counters();
+    let counters = server.counters();
     let lag = server.stats.expiry_lag();
     report.field("expiry_index", server.config.text(Id::Expiry));
     match facts.granularity_ms {

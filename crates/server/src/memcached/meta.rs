@@ -5,159 +5,213 @@
 //! that it is out of date (`X`) and that somebody has won (`Z`). `mg … N` makes an empty item on a miss and
 //! lets its asker win; `mg … R` does when less than so many seconds are left.
 
+use super::Turn;
 use super::storing::{
-    NoCount, OUT_OF_MEMORY, Stored, Storing, WRONG_TYPE, count, put, store, touch,
+    Asks, Counting, Engine, NO_NUMBER, NoCount, OUT_OF_MEMORY, Removed, Removing, Seen, Stored,
+    Storing, TOO_LARGE, WRONG_TYPE,
 };
-use super::{Fate, Turn};
-use store::{Class, ItemHead, Key, NewDeadline, Tick};
+use store::{ItemHead, Key, Tick};
 use wire::memcached::meta::{Item, item, letters, status};
 use wire::memcached::text::line;
-use wire::memcached::{KEY_BYTES_MAX, Mode, Verb};
+use wire::memcached::{KEY_BYTES_MAX, Lifetime, Meta, Mode, Request, Verb};
+use wire::number::Text;
 
 /// Answers with a status alone.
-fn answer(turn: &mut Turn<'_, '_>, word: &str) {
+fn answer<E: Engine>(turn: &mut Turn<'_, E>, word: &str) {
     let key = turn.sent_key(0);
     let stores = turn.request.verb == Verb::MetaSet;
     status(turn.out, word, &turn.request.meta, turn.input, key, stores);
 }
 
-/// Answers about an item without its value.
-fn answer_of(turn: &mut Turn<'_, '_>, cas: u64, value: &[u8], client_flags: u32, ttl: Option<u64>) {
-    let told = Item {
-        key: turn.sent_key(0),
-        value,
-        client_flags,
-        cas,
-        ttl_seconds: ttl,
-        ..Item::default()
-    };
-    item(turn.out, &turn.request.meta, turn.input, &told);
-}
-
-/// Seconds that a key has left, the begun one included; `None`: it stays, or is not there.
-fn seconds_left(turn: &mut Turn<'_, '_>, key: &Key<'_>) -> Option<u64> {
-    let deadline = turn.view.deadline(key)??;
-    Some(deadline.0.saturating_sub(turn.view.now().0).div_ceil(1000))
-}
-
-/// The seconds left that a flag sees. Flags are carried out in their order: those before T and N see the
-/// lifetime that was.
-fn seen_by(turn: &Turn<'_, '_>, flag: u8, was: Option<u64>, is_new: bool) -> Option<u64> {
+/// Answers about an item, with its value where that was asked for.
+fn answer_of<E: Engine>(turn: &mut Turn<'_, E>, told: &Item<'_>, value: &[u8]) {
     let meta = &turn.request.meta;
-    let mut left = was;
-    for letter in letters(meta, turn.input) {
-        match letter {
-            letter if letter == flag => break,
-            b'T' => left = turn.seconds(turn.request.exptime),
-            b'N' if is_new => left = turn.seconds(meta.vivify),
-            _ => {}
+    item(turn.out, meta, turn.input, told);
+    if meta.has(b'v') {
+        turn.out.extend_from_slice(value);
+        turn.out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// A request's flags in their order, and what those about time mean.
+#[derive(Clone, Copy)]
+struct Flags<'a> {
+    request: &'a Request,
+    input: &'a [u8],
+    now: Tick,
+}
+
+impl<'a> Flags<'a> {
+    fn of<E: Engine>(turn: &Turn<'a, E>) -> Flags<'a> {
+        Flags {
+            request: turn.request,
+            input: turn.input,
+            now: turn.engine.now(),
         }
     }
-    left
-}
 
-/// The exptime of what is made for a miss: that of N or of T, whichever comes later.
-fn new_exptime(turn: &Turn<'_, '_>) -> i64 {
-    let meta = &turn.request.meta;
-    let last = letters(meta, turn.input)
-        .filter(|letter| b"NT".contains(letter))
-        .last();
-    match last {
-        Some(b'T') => turn.request.exptime,
-        _ => meta.vivify,
+    /// The seconds that an exptime leaves; `None`: it stays.
+    fn seconds(&self, exptime: i64) -> Option<u64> {
+        match Lifetime::of(exptime, self.now.0) {
+            Lifetime::Endless => None,
+            Lifetime::Until(at) => Some((at - self.now.0).div_ceil(1000)),
+            Lifetime::Over => Some(0),
+        }
+    }
+
+    /// The seconds left that a flag sees. Flags are carried out in their order: those before T and N see the
+    /// lifetime that was.
+    fn seen_by(&self, flag: u8, was: Option<u64>, is_new: bool) -> Option<u64> {
+        let meta = &self.request.meta;
+        let mut left = was;
+        for letter in letters(meta, self.input) {
+            match letter {
+                letter if letter == flag => break,
+                b'T' => left = self.seconds(self.request.exptime),
+                b'N' if is_new => left = self.seconds(meta.vivify),
+                _ => {}
+            }
+        }
+        left
+    }
+
+    /// The exptime of what is made for a miss: that of N or of T, whichever comes later.
+    fn new_exptime(&self) -> i64 {
+        let meta = &self.request.meta;
+        let last = letters(meta, self.input)
+            .filter(|letter| b"NT".contains(letter))
+            .last();
+        match last {
+            Some(b'T') => self.request.exptime,
+            _ => meta.vivify,
+        }
     }
 }
 
-pub(super) fn get(turn: &mut Turn<'_, '_>) {
+pub(super) fn get<E: Engine>(turn: &mut Turn<'_, E>) {
     let mut room = [0; KEY_BYTES_MAX];
     let key = turn.meant(&mut room);
     let meta = turn.request.meta;
     turn.add(|counts| &counts.gets);
-    let asks_time = meta.has(b't') || meta.has(b'R');
-    let was = asks_time.then(|| seconds_left(turn, &key)).flatten();
-    let ttl_seconds = seen_by(turn, b't', was, false);
-    let is_late = seen_by(turn, b'R', was, false).is_some_and(|left| (left as i64) < meta.recache);
-    let idle_ms = match meta.has(b'l') {
-        true => turn.view.facts(&key).and_then(|facts| facts.idle_ms),
-        false => None,
-    };
-    let Ok(Some((head, value))) = turn.view.item(&key) else {
+    loop {
+        let read = read(turn, &key);
+        if read == Ok(true) {
+            break;
+        }
         turn.add(|counts| &counts.get_misses);
-        return miss(turn, &key);
-    };
-    let recaches = meta.has(b'R') && is_late;
-    let has_won = (recaches || head.is_stale) && !head.has_winner;
-    let marked = ItemHead {
-        has_winner: head.has_winner || has_won,
-        is_fetched: true,
-        cas: if meta.has(b'E') {
-            meta.new_cas
-        } else {
-            head.cas
-        },
-        ..head
-    };
-    let told = Item {
-        key: &turn.input[turn.keys[0].range()],
-        value,
-        client_flags: head.client_flags,
-        cas: marked.cas,
-        ttl_seconds,
-        idle_seconds: idle_ms.unwrap_or(0) / 1000,
-        was_hit: head.is_fetched,
-        has_won,
-        is_stale: head.is_stale,
-        is_taken: head.has_winner,
-    };
-    item(turn.out, &meta, turn.input, &told);
+        if read.is_err() && meta.has(b'N') {
+            return line(turn.out, WRONG_TYPE);
+        }
+        // Where another has made it meanwhile, it is there.
+        if miss(turn, &key) {
+            return;
+        }
+    }
     turn.add(|counts| &counts.get_hits);
-    if marked != head {
-        turn.view.mark_item(&key, &marked);
+    if meta.has(b'v') {
+        turn.out.extend_from_slice(b"\r\n");
     }
     if meta.has(b'T') {
         let fate = turn.fate(turn.request.exptime);
         turn.add(|counts| &counts.touches);
-        touch(turn, &key, fate);
+        turn.engine.touch(&key, fate);
     }
 }
 
-fn miss(turn: &mut Turn<'_, '_>, key: &Key<'_>) {
+/// Reads and marks: that it was asked for, and that this client has won.
+fn read<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> Result<bool, store::WrongType> {
+    let (flags, sent) = (Flags::of(turn), turn.sent_key(0));
+    let meta = turn.request.meta;
+    let asks = Asks {
+        value: meta.has(b'v'),
+        deadline: meta.has(b't') || meta.has(b'R'),
+        idle: meta.has(b'l'),
+    };
+    turn.engine.read(key, asks, turn.out, |out, seen| {
+        let head = seen.head;
+        let was = seen.seconds_left(flags.now);
+        let is_late = |left: u64| (left as i64) < meta.recache;
+        let recaches = meta.has(b'R') && flags.seen_by(b'R', was, false).is_some_and(is_late);
+        let has_won = (recaches || head.is_stale) && !head.has_winner;
+        let marked = ItemHead {
+            has_winner: head.has_winner || has_won,
+            is_fetched: true,
+            cas: new_cas(&meta).unwrap_or(head.cas),
+            ..head
+        };
+        let told = Item {
+            key: sent,
+            len: seen.len,
+            client_flags: head.client_flags,
+            cas: marked.cas,
+            ttl_seconds: flags.seen_by(b't', was, false),
+            idle_seconds: seen.idle_ms.unwrap_or(0) / 1000,
+            was_hit: head.is_fetched,
+            has_won,
+            is_stale: head.is_stale,
+            is_taken: head.has_winner,
+        };
+        item(out, &meta, flags.input, &told);
+        marked
+    })
+}
+
+/// The cas number that the client has chosen.
+fn new_cas(meta: &Meta) -> Option<u64> {
+    meta.has(b'E').then_some(meta.new_cas)
+}
+
+/// Answers a miss, for which an item may be made; false when another has made one meanwhile.
+fn miss<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> bool {
     let meta = turn.request.meta;
     if !meta.has(b'N') {
         if !meta.has(b'q') {
             answer(turn, "EN");
         }
-        return;
+        return true;
     }
-    if turn.view.kind(key).is_some() {
-        return line(turn.out, WRONG_TYPE);
+    let made = make(turn, key, b"", true);
+    match made {
+        Stored::Yes(cas) => {
+            let told = Item {
+                key: turn.sent_key(0),
+                cas,
+                ttl_seconds: Flags::of(turn).seen_by(b't', None, true),
+                has_won: true,
+                ..Item::default()
+            };
+            answer_of(turn, &told, b"");
+        }
+        Stored::Full => line(turn.out, OUT_OF_MEMORY),
+        Stored::TooLarge => line(turn.out, TOO_LARGE),
+        Stored::WrongType => line(turn.out, WRONG_TYPE),
+        Stored::No | Stored::Exists | Stored::NotFound => return false,
     }
-    if turn.is_full() {
-        return line(turn.out, OUT_OF_MEMORY);
-    }
-    let head = ItemHead {
-        cas: if meta.has(b'E') {
-            meta.new_cas
-        } else {
-            turn.view.next_cas(key)
-        },
-        has_winner: true,
-        is_fetched: true,
-        ..ItemHead::default()
-    };
-    let fate = turn.fate(new_exptime(turn));
-    put(turn, key, &head, b"", fate);
-    let told = Item {
-        key: turn.sent_key(0),
-        cas: head.cas,
-        ttl_seconds: seen_by(turn, b't', None, true),
-        has_won: true,
-        ..Item::default()
-    };
-    item(turn.out, &meta, turn.input, &told);
+    true
 }
 
-pub(super) fn set(turn: &mut Turn<'_, '_>) {
+/// Makes what is not there, under the lifetime that the flags say.
+fn make<E: Engine>(
+    turn: &mut Turn<'_, E>,
+    key: &Key<'_>,
+    value: &[u8],
+    has_winner: bool,
+) -> Stored {
+    let what = Storing {
+        mode: Mode::Add,
+        value,
+        client_flags: 0,
+        fate: turn.fate(Flags::of(turn).new_exptime()),
+        cas: None,
+        new_cas: new_cas(&turn.request.meta),
+        may_be_stale: false,
+        vivifies: false,
+        has_winner,
+    };
+    turn.engine.store(key, &what)
+}
+
+pub(super) fn set<E: Engine>(turn: &mut Turn<'_, E>) {
     let mut room = [0; KEY_BYTES_MAX];
     let key = turn.meant(&mut room);
     let meta = turn.request.meta;
@@ -174,149 +228,165 @@ pub(super) fn set(turn: &mut Turn<'_, '_>) {
         client_flags: turn.request.client_flags,
         fate: turn.fate(exptime),
         cas: meta.has(b'C').then_some(meta.cas),
-        new_cas: meta.has(b'E').then_some(meta.new_cas),
+        new_cas: new_cas(&meta),
         may_be_stale: meta.has(b'I'),
         vivifies: meta.has(b'N'),
+        has_winner: false,
     };
-    let word = match store(turn, &key, &what) {
+    let word = match turn.engine.store(&key, &what) {
         Stored::Yes(_) if meta.has(b'q') => return,
-        Stored::Yes(cas) => return answer_of(turn, cas, what.value, what.client_flags, None),
+        Stored::Yes(cas) => {
+            let told = Item {
+                key: turn.sent_key(0),
+                len: what.value.len(),
+                client_flags: what.client_flags,
+                cas,
+                ..Item::default()
+            };
+            return answer_of(turn, &told, what.value);
+        }
         Stored::No => "NS",
         Stored::Exists => "EX",
         Stored::NotFound => "NF",
         Stored::Full => return line(turn.out, OUT_OF_MEMORY),
+        Stored::TooLarge => return line(turn.out, TOO_LARGE),
         Stored::WrongType => return line(turn.out, WRONG_TYPE),
     };
     answer(turn, word);
 }
 
-pub(super) fn delete(turn: &mut Turn<'_, '_>) {
+pub(super) fn delete<E: Engine>(turn: &mut Turn<'_, E>) {
     let mut room = [0; KEY_BYTES_MAX];
     let key = turn.meant(&mut room);
     let meta = turn.request.meta;
-    let (head, value) = match turn.view.peek_item(&key) {
-        Ok(Some((head, value))) => (head, value.to_vec()),
-        Ok(None) => {
-            turn.add(|counts| &counts.delete_misses);
-            return answer(turn, "NF");
-        }
-        Err(_) => return line(turn.out, WRONG_TYPE),
+    let how = Removing {
+        cas: meta.has(b'C').then_some(meta.cas),
+        makes_stale: meta.has(b'I'),
+        drops_value: meta.has(b'x'),
+        new_cas: new_cas(&meta),
+        fate: match meta.has(b'T') {
+            true => Some(turn.fate(turn.request.exptime)),
+            false => None,
+        },
     };
-    if meta.has(b'C') && meta.cas != head.cas {
-        return answer(turn, "EX");
-    }
-    turn.add(|counts| &counts.delete_hits);
-    if meta.has(b'I') || meta.has(b'x') {
-        let cas = match meta.has(b'E') {
-            true => meta.new_cas,
-            false => turn.view.next_cas(&key),
-        };
-        let keeps_value = !meta.has(b'x');
-        let head = ItemHead {
-            client_flags: if keeps_value { head.client_flags } else { 0 },
-            cas,
-            is_stale: head.is_stale || meta.has(b'I'),
-            // The next to ask wins.
-            has_winner: head.has_winner && !meta.has(b'I'),
-            ..head
-        };
-        let fate = match meta.has(b'T') {
-            true => turn.fate(turn.request.exptime),
-            false => Fate::Lives(NewDeadline::Keep),
-        };
-        put(
-            turn,
-            &key,
-            &head,
-            if keeps_value { &value } else { b"" },
-            fate,
-        );
-    } else {
-        turn.view.delete(&key);
-        turn.view.notify(Class::Generic, "del", &key);
-    }
-    if !meta.has(b'q') {
-        answer(turn, "HD");
+    match turn.engine.remove(&key, &how) {
+        Removed::Yes => {
+            turn.add(|counts| &counts.delete_hits);
+            if !meta.has(b'q') {
+                answer(turn, "HD");
+            }
+        }
+        Removed::NotFound => {
+            turn.add(|counts| &counts.delete_misses);
+            answer(turn, "NF");
+        }
+        Removed::Exists => answer(turn, "EX"),
+        Removed::Full => line(turn.out, OUT_OF_MEMORY),
+        Removed::WrongType => line(turn.out, WRONG_TYPE),
     }
 }
 
-pub(super) fn arithmetic(turn: &mut Turn<'_, '_>) {
+pub(super) fn arithmetic<E: Engine>(turn: &mut Turn<'_, E>) {
     let mut room = [0; KEY_BYTES_MAX];
     let key = turn.meant(&mut room);
     let meta = turn.request.meta;
-    let cas = meta.has(b'C').then_some(meta.cas);
-    let new_cas = meta.has(b'E').then_some(meta.new_cas);
-    let is_down = meta.mode == Mode::Decrement;
-    let was = meta.has(b't').then(|| seconds_left(turn, &key)).flatten();
-    let (number, head) = match count(turn, &key, meta.delta, is_down, cas, new_cas) {
-        Ok(counted) => counted,
-        Err(NoCount::NotFound) => return begin_count(turn, &key),
-        Err(NoCount::Exists) => return answer(turn, "EX"),
-        Err(NoCount::NoNumber) => {
-            let text = "CLIENT_ERROR cannot increment or decrement non-numeric value";
-            return line(turn.out, text);
-        }
-        Err(NoCount::Full) => return line(turn.out, OUT_OF_MEMORY),
-        Err(NoCount::WrongType) => return line(turn.out, WRONG_TYPE),
+    let how = Counting {
+        delta: meta.delta,
+        is_down: meta.mode == Mode::Decrement,
+        cas: meta.has(b'C').then_some(meta.cas),
+        new_cas: new_cas(&meta),
+        asks_deadline: meta.has(b't'),
     };
+    loop {
+        match turn.engine.count(&key, &how) {
+            Ok((number, seen)) => return counted(turn, &key, number, &seen),
+            Err(NoCount::NotFound) => {
+                turn.add(|counts| &counts.count_misses);
+                // Where another has made it meanwhile, it is there.
+                if begin_count(turn, &key) {
+                    return;
+                }
+            }
+            Err(NoCount::Exists) => return answer(turn, "EX"),
+            Err(NoCount::NoNumber) => return line(turn.out, NO_NUMBER),
+            Err(NoCount::Full) => return line(turn.out, OUT_OF_MEMORY),
+            Err(NoCount::WrongType) => return line(turn.out, WRONG_TYPE),
+        }
+    }
+}
+
+fn counted<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>, number: u64, seen: &Seen) {
+    let meta = turn.request.meta;
     turn.add(|counts| &counts.count_hits);
     if meta.has(b'T') {
         let fate = turn.fate(turn.request.exptime);
-        touch(turn, &key, fate);
+        turn.engine.touch(key, fate);
     }
     if !meta.has(b'q') {
-        told_count(turn, number, &head, seen_by(turn, b't', was, false));
+        let flags = Flags::of(turn);
+        let left = flags.seen_by(b't', seen.seconds_left(flags.now), false);
+        told_count(turn, number, &seen.head, left);
     }
 }
 
 /// A number that is not there: made when the client says for how long (`N`), and told of even to those who
-/// want no answer (`q`).
-fn begin_count(turn: &mut Turn<'_, '_>, key: &Key<'_>) {
+/// want no answer (`q`). False when another has made it meanwhile.
+fn begin_count<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> bool {
     let meta = turn.request.meta;
-    turn.add(|counts| &counts.count_misses);
     if !meta.has(b'N') {
-        return answer(turn, "NF");
+        answer(turn, "NF");
+        return true;
     }
-    if turn.is_full() {
-        return line(turn.out, OUT_OF_MEMORY);
+    let text = Text::unsigned(meta.initial);
+    match make(turn, key, text.as_bytes(), false) {
+        Stored::Yes(cas) => {
+            let head = ItemHead {
+                cas,
+                ..ItemHead::default()
+            };
+            let left = Flags::of(turn).seen_by(b't', None, true);
+            told_count(turn, meta.initial, &head, left);
+        }
+        Stored::Full => line(turn.out, OUT_OF_MEMORY),
+        Stored::TooLarge => line(turn.out, TOO_LARGE),
+        Stored::WrongType => line(turn.out, WRONG_TYPE),
+        Stored::No | Stored::Exists | Stored::NotFound => return false,
     }
-    let cas = match meta.has(b'E') {
-        true => meta.new_cas,
-        false => turn.view.next_cas(key),
-    };
-    let head = ItemHead {
-        cas,
-        ..ItemHead::default()
-    };
-    let fate = turn.fate(new_exptime(turn));
-    put(turn, key, &head, meta.initial.to_string().as_bytes(), fate);
-    told_count(turn, meta.initial, &head, seen_by(turn, b't', None, true));
+    true
 }
 
-fn told_count(turn: &mut Turn<'_, '_>, number: u64, head: &ItemHead, left: Option<u64>) {
-    let text = number.to_string();
-    answer_of(turn, head.cas, text.as_bytes(), head.client_flags, left);
+fn told_count<E: Engine>(
+    turn: &mut Turn<'_, E>,
+    number: u64,
+    head: &ItemHead,
+    ttl_seconds: Option<u64>,
+) {
+    let text = Text::unsigned(number);
+    let told = Item {
+        key: turn.sent_key(0),
+        len: text.as_bytes().len(),
+        client_flags: head.client_flags,
+        cas: head.cas,
+        ttl_seconds,
+        ..Item::default()
+    };
+    answer_of(turn, &told, text.as_bytes());
 }
 
 /// What is known of an item, for people.
-pub(super) fn debug(turn: &mut Turn<'_, '_>) {
+pub(super) fn debug<E: Engine>(turn: &mut Turn<'_, E>) {
     let mut room = [0; KEY_BYTES_MAX];
     let key = turn.meant(&mut room);
-    let Ok(Some((head, _))) = turn.view.peek_item(&key) else {
+    let Some((seen, size)) = turn.engine.describe(&key) else {
         return line(turn.out, "EN");
     };
-    let Some(facts) = turn.view.facts(&key) else {
-        return line(turn.out, "EN");
-    };
-    let now = turn.view.now().0;
-    let left = |at: Tick| at.0.saturating_sub(now).div_ceil(1000).to_string();
+    let left = seen.seconds_left(turn.engine.now());
     let text = format!(
-        " exp={} la={} cas={} fetch={} cls=1 size={}",
-        facts.deadline.map_or_else(|| "-1".to_owned(), left),
-        facts.idle_ms.unwrap_or(0) / 1000,
-        head.cas,
-        if head.is_fetched { "yes" } else { "no" },
-        facts.bytes,
+        " exp={} la={} cas={} fetch={} cls=1 size={size}",
+        left.map_or_else(|| "-1".to_owned(), |left| left.to_string()),
+        seen.idle_ms.unwrap_or(0) / 1000,
+        seen.head.cas,
+        if seen.head.is_fetched { "yes" } else { "no" },
     );
     turn.out.extend_from_slice(b"ME ");
     turn.out.extend_from_slice(turn.sent_key(0));

@@ -53,9 +53,9 @@ pub fn show(server: &Server, what: &[u8], out: &mut Vec<u8>) {
 fn general(server: &Server, out: &mut Vec<u8>) {
     let sum =
         |counter: fn(&Counts) -> &AtomicU64| server.stats.sum(|worker| counter(&worker.memcached));
-    let counters = server.keyspace.counters();
+    let counters = server.counters();
     let now_ms = server.clock.now().0;
-    let facts = server.keyspace.db_facts(DATABASE, store::Tick(now_ms));
+    let facts = server.db_facts(DATABASE, store::Tick(now_ms));
     let rows: &[(&str, u64)] = &[
         ("pid", u64::from(std::process::id())),
         ("uptime", server.started.elapsed().as_secs()),
@@ -88,7 +88,7 @@ fn general(server: &Server, out: &mut Vec<u8>) {
         ),
         ("limit_maxbytes", server.config.number(Id::MaxMemory) as u64),
         ("threads", server.threads as u64),
-        ("bytes", server.keyspace.memory_facts().used_bytes),
+        ("bytes", server.memory_facts().used_bytes),
         ("curr_items", facts.keys),
         ("evictions", counters.evicted_keys),
         ("reclaimed", counters.expired_keys),
@@ -108,22 +108,22 @@ fn settings(server: &Server, out: &mut Vec<u8>) {
     stat(out, "item_size_max", &item_max.to_string());
     stat(out, "cas_enabled", "yes");
     stat(out, "flush_enabled", "yes");
-    let evicts = server.config.text(Id::MaxMemoryPolicy) != "noeviction";
+    let evicts = !["noeviction", "none"].contains(&server.eviction_name().as_str());
     stat(out, "evictions", if evicts { "on" } else { "off" });
 }
 
 /// There are no slab classes: all items stand in class 1.
 fn items(server: &Server, out: &mut Vec<u8>) {
-    let facts = server.keyspace.db_facts(DATABASE, server.clock.now());
+    let facts = server.db_facts(DATABASE, server.clock.now());
     if facts.keys > 0 {
         stat(out, "items:1:number", &facts.keys.to_string());
-        let evicted = server.keyspace.counters().evicted_keys;
+        let evicted = server.counters().evicted_keys;
         stat(out, "items:1:evicted", &evicted.to_string());
     }
 }
 
 fn slabs(server: &Server, out: &mut Vec<u8>) {
-    let bytes = server.keyspace.memory_facts().used_bytes;
+    let bytes = server.memory_facts().used_bytes;
     stat(out, "active_slabs", "1");
     stat(out, "total_malloced", &bytes.to_string());
 }

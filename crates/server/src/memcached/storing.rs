@@ -1,11 +1,98 @@
-//! What both languages do to items: store under a condition, count, delete, touch.
+//! What memcached's commands ask of an engine, and what is decided alike on both.
+//!
+//! Each verb of [`Engine`] is one step for everybody else: the slab engine does it with the key's shard
+//! locked, the segment engine by trying again when another was faster. What may happen is decided by
+//! functions of what is there ([`judge`], [`counted`], [`Removing::judge`]), so that an engine may ask again.
 
-use super::{Fate, Turn};
-use store::{Class, ItemHead, Key, NewDeadline, WrongType};
+use store::{ItemHead, Key, NewDeadline, Tick, WrongType};
 use wire::memcached::Mode;
 
+/// What holds the items. Keys are hashed by [`Engine::hash`].
+pub(crate) trait Engine {
+    /// The instant at which requests run.
+    fn now(&self) -> Tick;
+
+    /// The hash of a key.
+    fn hash(&self, key: &[u8]) -> u64;
+
+    /// Reads an item, which counts as a use. `tell` appends what stands before the value, and tells the head
+    /// as it shall be from now on; it may be asked more than once, and what it appended before is taken back.
+    ///
+    /// # Errors
+    /// The key holds another type.
+    fn read(
+        &mut self,
+        key: &Key<'_>,
+        asks: Asks,
+        out: &mut Vec<u8>,
+        tell: impl FnMut(&mut Vec<u8>, &Seen) -> ItemHead,
+    ) -> Result<bool, WrongType>;
+
+    /// Stores under a condition.
+    fn store(&mut self, key: &Key<'_>, what: &Storing<'_>) -> Stored;
+
+    /// Counts up or down from the number that a key holds. Up, it wraps at 2^64; down, it stops at 0.
+    /// (memcached counts in place and may leave blanks behind a number that became shorter.)
+    ///
+    /// # Errors
+    /// What stands in the way.
+    fn count(&mut self, key: &Key<'_>, how: &Counting) -> Result<(u64, Seen), NoCount>;
+
+    /// Deletes; whether it was there.
+    fn delete(&mut self, key: &Key<'_>) -> bool;
+
+    /// Deletes under a condition, or makes out of date.
+    fn remove(&mut self, key: &Key<'_>, how: &Removing) -> Removed;
+
+    /// Gives a live key another lifetime.
+    fn touch(&mut self, key: &Key<'_>, fate: Fate) -> Touched;
+
+    /// Everything goes.
+    fn flush(&mut self);
+
+    /// What is known of an item, for people: and how many bytes it takes.
+    fn describe(&mut self, key: &Key<'_>) -> Option<(Seen, usize)>;
+}
+
+/// What a reader wants besides an item's head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asks {
+    pub value: bool,
+    pub deadline: bool,
+    pub idle: bool,
+}
+
+/// An item that is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub head: ItemHead,
+    /// Bytes of the value.
+    pub len: usize,
+    /// When it is dead, where that was asked for.
+    pub deadline: Option<Tick>,
+    /// Since when it was not asked for, where that was asked for and is kept.
+    pub idle_ms: Option<u64>,
+}
+
+impl Seen {
+    /// Seconds that it has left, the begun one included; `None`: it stays.
+    pub fn seconds_left(&self, now: Tick) -> Option<u64> {
+        let deadline = self.deadline?;
+        Some(deadline.0.saturating_sub(now.0).div_ceil(1000))
+    }
+}
+
+/// What becomes of an item's deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Lives(NewDeadline),
+    /// It is past already.
+    IsOver,
+}
+
 /// What to store, and when.
-pub(super) struct Storing<'a> {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Storing<'a> {
     pub mode: Mode,
     pub value: &'a [u8],
     pub client_flags: u32,
@@ -18,11 +105,24 @@ pub(super) struct Storing<'a> {
     pub may_be_stale: bool,
     /// `append` and `prepend` make what is not there.
     pub vivifies: bool,
+    /// It is made for a miss, and its asker wins the right to fetch it.
+    pub has_winner: bool,
+}
+
+impl Storing<'_> {
+    /// Whether it replaces whatever is there.
+    pub fn is_plain(&self) -> bool {
+        self.mode == Mode::Plain && self.cas.is_none()
+    }
+
+    pub fn is_joining(&self) -> bool {
+        matches!(self.mode, Mode::Append | Mode::Prepend)
+    }
 }
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stored {
+pub(crate) enum Stored {
     /// It is there, under this cas number.
     Yes(u64),
     /// The condition did not hold.
@@ -33,13 +133,73 @@ pub(super) enum Stored {
     NotFound,
     /// There is no room.
     Full,
+    /// There never is so much room in one piece.
+    TooLarge,
     /// What is there has another type.
     WrongType,
 }
 
+/// What a storage command does, by what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing.
+    Refuse(Stored),
+    /// The value replaces what is there.
+    Write,
+    /// The same, but it is out of date already; what was there is this.
+    WriteStale(ItemHead),
+    /// The value joins what is there, whose flags and deadline stay.
+    Join(ItemHead),
+}
+
+/// What a storage command does with this item there.
+pub(super) fn judge(what: &Storing<'_>, old: Option<ItemHead>) -> Verdict {
+    // An add does not look at the number; with nothing there, only a set or a replace misses it.
+    match (old, what.cas) {
+        _ if what.mode == Mode::Add => {}
+        (None, Some(_)) if !what.is_joining() => return Verdict::Refuse(Stored::NotFound),
+        (Some(old), Some(cas)) if cas != old.cas => {
+            if what.is_joining() || !what.may_be_stale || cas > old.cas {
+                return Verdict::Refuse(Stored::Exists);
+            }
+            return Verdict::WriteStale(old);
+        }
+        _ => {}
+    }
+    match (what.mode, old) {
+        (Mode::Add, Some(_)) | (Mode::Replace, None) => Verdict::Refuse(Stored::No),
+        (Mode::Append | Mode::Prepend, None) if !what.vivifies => Verdict::Refuse(Stored::No),
+        (Mode::Append | Mode::Prepend, Some(old)) => Verdict::Join(old),
+        _ => Verdict::Write,
+    }
+}
+
+/// How to count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counting {
+    pub delta: u64,
+    pub is_down: bool,
+    /// As in [`Storing`].
+    pub cas: Option<u64>,
+    /// As in [`Storing`].
+    pub new_cas: Option<u64>,
+    /// The deadline is to be told.
+    pub asks_deadline: bool,
+}
+
+impl Counting {
+    /// The number that follows another.
+    pub fn after(&self, number: u64) -> u64 {
+        match self.is_down {
+            true => number.saturating_sub(self.delta),
+            false => number.wrapping_add(self.delta),
+        }
+    }
+}
+
 /// What stands in the way of counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoCount {
+pub(crate) enum NoCount {
     /// Nothing is there.
     NotFound,
     /// It is no number.
@@ -58,192 +218,24 @@ impl From<WrongType> for NoCount {
     }
 }
 
-/// What the line for another type says, in both languages.
-pub(super) const WRONG_TYPE: &str = "SERVER_ERROR the key holds another type than a string";
-/// What the line for a full memory says.
-pub(super) const OUT_OF_MEMORY: &str = "SERVER_ERROR out of memory storing object";
-
-/// Stores under a condition.
-pub(super) fn store(turn: &mut Turn<'_, '_>, key: &Key<'_>, what: &Storing<'_>) -> Stored {
-    if turn.is_full() {
-        // What could not be replaced is out of date.
-        if what.mode == Mode::Plain && turn.view.delete(key) {
-            turn.view.notify(Class::Generic, "del", key);
-        }
-        return Stored::Full;
-    }
-    if what.mode == Mode::Plain && what.cas.is_none() {
-        // Whatever is there, it is replaced.
-        return write(turn, key, what, None, None);
-    }
-    let is_joining = matches!(what.mode, Mode::Append | Mode::Prepend);
-    let Ok(found) = turn.view.peek_item(key) else {
-        return match what.mode {
-            Mode::Add => Stored::No,
-            _ => Stored::WrongType,
-        };
-    };
-    let (old, joined) = match found {
-        Some((head, old)) => {
-            let joined = match what.mode {
-                Mode::Append => Some([old, what.value].concat()),
-                Mode::Prepend => Some([what.value, old].concat()),
-                _ => None,
-            };
-            (Some(head), joined)
-        }
-        None => (None, None),
-    };
-    // An add does not look at the number; with nothing there, only a set or a replace misses it.
-    match (old, what.cas) {
-        _ if what.mode == Mode::Add => {}
-        (None, Some(_)) if !is_joining => return Stored::NotFound,
-        (Some(old), Some(cas)) if cas != old.cas => {
-            if is_joining || !what.may_be_stale || cas > old.cas {
-                return Stored::Exists;
-            }
-            return write(turn, key, what, None, Some(old));
-        }
-        _ => {}
-    }
-    match (what.mode, old) {
-        (Mode::Add, Some(_)) => {
-            // It counts as used, as in memcached.
-            let _ = turn.view.item(key);
-            Stored::No
-        }
-        (Mode::Replace, None) => Stored::No,
-        (Mode::Append | Mode::Prepend, None) if !what.vivifies => Stored::No,
-        (_, Some(old)) if is_joining => {
-            let what = Storing {
-                client_flags: old.client_flags,
-                fate: Fate::Lives(NewDeadline::Keep),
-                ..*what
-            };
-            write(turn, key, &what, joined, None)
-        }
-        _ => write(turn, key, what, None, None),
-    }
-}
-
-/// Stores; `stale` is what was there if the new value is out of date already.
-fn write(
-    turn: &mut Turn<'_, '_>,
-    key: &Key<'_>,
-    what: &Storing<'_>,
-    joined: Option<Vec<u8>>,
-    stale: Option<ItemHead>,
-) -> Stored {
-    let cas = match what.new_cas {
-        Some(cas) => cas,
-        None => turn.view.next_cas(key),
-    };
-    let head = ItemHead {
-        client_flags: what.client_flags,
-        cas,
-        is_stale: stale.is_some(),
-        has_winner: stale.is_some_and(|old| old.has_winner),
-        is_fetched: false,
-    };
-    let fate = if stale.is_some() {
-        Fate::Lives(NewDeadline::Keep)
-    } else {
-        what.fate
-    };
-    put(
-        turn,
-        key,
-        &head,
-        joined.as_deref().unwrap_or(what.value),
-        fate,
-    );
-    Stored::Yes(cas)
-}
-
-/// Writes an item and tells listeners; one whose time is past expires at once.
-pub(super) fn put(
-    turn: &mut Turn<'_, '_>,
-    key: &Key<'_>,
-    head: &ItemHead,
-    value: &[u8],
-    fate: Fate,
-) {
-    match fate {
-        Fate::Lives(deadline) => {
-            turn.view.put_item(key, head, value, deadline);
-            turn.view.notify(Class::String, "set", key);
-            if matches!(deadline, NewDeadline::At(_)) {
-                turn.view.notify(Class::Generic, "expire", key);
-            }
-        }
-        Fate::IsOver => {
-            turn.view.put_item(key, head, value, NewDeadline::Clear);
-            turn.view.notify(Class::String, "set", key);
-            turn.view.notify(Class::Generic, "expire", key);
-            turn.view.expire_now(key);
-        }
-    }
-}
-
-/// Gives a live key another lifetime; false when there is none.
-pub(super) fn touch(turn: &mut Turn<'_, '_>, key: &Key<'_>, fate: Fate) -> bool {
-    let is_there = match fate {
-        Fate::Lives(deadline) => {
-            let deadline = match deadline {
-                NewDeadline::At(at) => Some(at),
-                _ => None,
-            };
-            turn.view.set_deadline(key, deadline)
-        }
-        Fate::IsOver => turn.view.expire_now(key),
-    };
-    if is_there && !matches!(fate, Fate::IsOver) {
-        turn.view.notify(Class::Generic, "expire", key);
-    }
-    is_there
-}
-
-/// Counts up or down from the number that a key holds. Up, it wraps at 2^64; down, it stops at 0.
-/// (memcached counts in place and may leave blanks behind a number that became shorter.)
-pub(super) fn count(
-    turn: &mut Turn<'_, '_>,
-    key: &Key<'_>,
-    delta: u64,
-    is_down: bool,
-    cas: Option<u64>,
-    new_cas: Option<u64>,
+/// The number that comes of this item.
+pub(super) fn counted(
+    how: &Counting,
+    found: Option<(ItemHead, &[u8])>,
 ) -> Result<(u64, ItemHead), NoCount> {
-    let found = turn.view.peek_item(key)?;
     let (head, old) = found.ok_or(NoCount::NotFound)?;
     if old.is_empty() {
         return Err(NoCount::NoNumber);
     }
-    if cas.is_some_and(|cas| cas != head.cas) {
+    if how.cas.is_some_and(|cas| cas != head.cas) {
         return Err(NoCount::Exists);
     }
     let number = number_of(old).ok_or(NoCount::NoNumber)?;
-    let number = match is_down {
-        true => number.saturating_sub(delta),
-        false => number.wrapping_add(delta),
-    };
-    if turn.is_full() {
-        return Err(NoCount::Full);
-    }
-    let cas = match new_cas {
-        Some(cas) => cas,
-        None => turn.view.next_cas(key),
-    };
-    let head = ItemHead { cas, ..head };
-    let text = number.to_string();
-    turn.view
-        .put_item(key, &head, text.as_bytes(), NewDeadline::Keep);
-    let event = if is_down { "decrby" } else { "incrby" };
-    turn.view.notify(Class::String, event, key);
-    Ok((number, head))
+    Ok((how.after(number), head))
 }
 
 /// The number at the front of a value: digits up to its end or to a blank.
-fn number_of(text: &[u8]) -> Option<u64> {
+pub(super) fn number_of(text: &[u8]) -> Option<u64> {
     let is_digit = |byte: &u8| byte.is_ascii_digit();
     let len = text.iter().take_while(|byte| is_digit(byte)).count();
     if text
@@ -254,3 +246,82 @@ fn number_of(text: &[u8]) -> Option<u64> {
     }
     std::str::from_utf8(&text[..len]).ok()?.parse().ok()
 }
+
+/// How to delete.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Removing {
+    /// The cas number that has to be there.
+    pub cas: Option<u64>,
+    /// It stays, as out of date.
+    pub makes_stale: bool,
+    /// It stays, without its value and flags.
+    pub drops_value: bool,
+    /// As in [`Storing`], where it stays.
+    pub new_cas: Option<u64>,
+    /// Its lifetime, where it stays and that changes.
+    pub fate: Option<Fate>,
+}
+
+impl Removing {
+    /// Whether the item stays in some form.
+    pub fn keeps(&self) -> bool {
+        self.makes_stale || self.drops_value
+    }
+
+    /// The head of what stays, but for its cas number.
+    pub fn left(&self, head: ItemHead) -> ItemHead {
+        ItemHead {
+            client_flags: if self.drops_value {
+                0
+            } else {
+                head.client_flags
+            },
+            is_stale: head.is_stale || self.makes_stale,
+            // The next to ask wins.
+            has_winner: head.has_winner && !self.makes_stale,
+            ..head
+        }
+    }
+
+    /// Why it is not removed, if it is not.
+    pub fn judge(&self, old: Option<ItemHead>) -> Option<Removed> {
+        match old {
+            None => Some(Removed::NotFound),
+            Some(old) if self.cas.is_some_and(|cas| cas != old.cas) => Some(Removed::Exists),
+            Some(_) => None,
+        }
+    }
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removed {
+    Yes,
+    /// Nothing is there.
+    NotFound,
+    /// Another cas number is there.
+    Exists,
+    /// There is no room for what would stay.
+    Full,
+    /// What is there has another type.
+    WrongType,
+}
+
+/// What became of a lifetime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Touched {
+    Yes,
+    /// Nothing is there.
+    NotFound,
+    /// There is no room for it where such lifetimes are.
+    Full,
+}
+
+/// What the line for another type says, in both languages.
+pub(super) const WRONG_TYPE: &str = "SERVER_ERROR the key holds another type than a string";
+/// What the line for a full memory says.
+pub(super) const OUT_OF_MEMORY: &str = "SERVER_ERROR out of memory storing object";
+/// What the line for a value says that never finds room.
+pub(super) const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
+/// What the line for something else than a number says.
+pub(super) const NO_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";

@@ -1,13 +1,16 @@
 //! The text commands.
 
-use super::storing::{NoCount, OUT_OF_MEMORY, Stored, Storing, WRONG_TYPE, count, store, touch};
-use super::{DATABASE, Fate, Turn, show_stats};
+use super::storing::{
+    Asks, Counting, Engine, NO_NUMBER, NoCount, OUT_OF_MEMORY, Stored, Storing, TOO_LARGE, Touched,
+    WRONG_TYPE,
+};
+use super::{Fate, Turn};
 use std::sync::atomic::Ordering::Relaxed;
-use store::Class;
-use wire::memcached::text::{line, number, value};
+use store::NewDeadline;
+use wire::memcached::text::{line, number, value_head};
 use wire::memcached::{Mode, Verb};
 
-pub(super) fn run(turn: &mut Turn<'_, '_>) {
+pub(super) fn run<E: Engine>(turn: &mut Turn<'_, E>) {
     match turn.request.verb {
         Verb::Get | Verb::Gets => get(turn, None),
         Verb::Gat | Verb::Gats => {
@@ -27,35 +30,42 @@ pub(super) fn run(turn: &mut Turn<'_, '_>) {
         Verb::FlushAll => flush_all(turn),
         Verb::Version => line(turn.out, concat!("VERSION ", env!("CARGO_PKG_VERSION"))),
         Verb::Verbosity => line(turn.out, "OK"),
-        Verb::Stats => show_stats(turn.server, turn.sent_key(0), turn.out),
         Verb::Quit => turn.session.is_closing = true,
-        _ => unreachable!("the meta commands are carried out elsewhere"),
+        _ => unreachable!("stats and the meta commands are carried out elsewhere"),
     }
 }
 
-fn get(turn: &mut Turn<'_, '_>, fate: Option<Fate>) {
+fn get<E: Engine>(turn: &mut Turn<'_, E>, fate: Option<Fate>) {
     let wants_cas = matches!(turn.request.verb, Verb::Gets | Verb::Gats);
+    let asks = Asks {
+        value: true,
+        ..Asks::default()
+    };
     for index in 0..turn.keys.len() {
         let key = turn.key(index);
         turn.add(|counts| &counts.gets);
         if fate.is_some() {
             turn.add(|counts| &counts.touches);
         }
-        let Ok(Some((head, found))) = turn.view.item(&key) else {
+        let read = turn.engine.read(&key, asks, turn.out, |out, seen| {
+            let cas = wants_cas.then_some(seen.head.cas);
+            value_head(out, key.bytes, seen.head.client_flags, seen.len, cas);
+            seen.head
+        });
+        if read != Ok(true) {
             turn.add(|counts| &counts.get_misses);
             continue;
-        };
-        let cas = wants_cas.then_some(head.cas);
-        value(turn.out, key.bytes, head.client_flags, found, cas);
+        }
+        turn.out.extend_from_slice(b"\r\n");
         turn.add(|counts| &counts.get_hits);
         if let Some(fate) = fate {
-            touch(turn, &key, fate);
+            turn.engine.touch(&key, fate);
         }
     }
     line(turn.out, "END");
 }
 
-fn set(turn: &mut Turn<'_, '_>, mode: Mode, cas: Option<u64>) {
+fn set<E: Engine>(turn: &mut Turn<'_, E>, mode: Mode, cas: Option<u64>) {
     turn.add(|counts| &counts.sets);
     let key = turn.key(0);
     let what = Storing {
@@ -67,22 +77,23 @@ fn set(turn: &mut Turn<'_, '_>, mode: Mode, cas: Option<u64>) {
         new_cas: None,
         may_be_stale: false,
         vivifies: false,
+        has_winner: false,
     };
-    let answer = match store(turn, &key, &what) {
+    let answer = match turn.engine.store(&key, &what) {
         Stored::Yes(_) => "STORED",
         Stored::No => "NOT_STORED",
         Stored::Exists => "EXISTS",
         Stored::NotFound => "NOT_FOUND",
         Stored::Full => OUT_OF_MEMORY,
+        Stored::TooLarge => TOO_LARGE,
         Stored::WrongType => WRONG_TYPE,
     };
     line(turn.out, answer);
 }
 
-fn delete(turn: &mut Turn<'_, '_>) {
+fn delete<E: Engine>(turn: &mut Turn<'_, E>) {
     let key = turn.key(0);
-    if turn.view.delete(&key) {
-        turn.view.notify(Class::Generic, "del", &key);
+    if turn.engine.delete(&key) {
         turn.add(|counts| &counts.delete_hits);
         line(turn.out, "DELETED");
     } else {
@@ -91,10 +102,16 @@ fn delete(turn: &mut Turn<'_, '_>) {
     }
 }
 
-fn counting(turn: &mut Turn<'_, '_>, is_down: bool) {
+fn counting<E: Engine>(turn: &mut Turn<'_, E>, is_down: bool) {
     let key = turn.key(0);
-    let delta = turn.request.number;
-    match count(turn, &key, delta, is_down, None, None) {
+    let how = Counting {
+        delta: turn.request.number,
+        is_down,
+        cas: None,
+        new_cas: None,
+        asks_deadline: false,
+    };
+    match turn.engine.count(&key, &how) {
         Ok((result, _)) => {
             turn.add(|counts| &counts.count_hits);
             number(turn.out, result);
@@ -111,34 +128,35 @@ fn counting(turn: &mut Turn<'_, '_>, is_down: bool) {
 fn why_not(why: NoCount) -> &'static str {
     match why {
         NoCount::NotFound => "NOT_FOUND",
-        NoCount::NoNumber => "CLIENT_ERROR cannot increment or decrement non-numeric value",
+        NoCount::NoNumber => NO_NUMBER,
         NoCount::Exists => "EXISTS",
         NoCount::Full => OUT_OF_MEMORY,
         NoCount::WrongType => WRONG_TYPE,
     }
 }
 
-fn touching(turn: &mut Turn<'_, '_>) {
+fn touching<E: Engine>(turn: &mut Turn<'_, E>) {
     turn.add(|counts| &counts.touches);
     let key = turn.key(0);
     let fate = turn.fate(turn.request.exptime);
-    if touch(turn, &key, fate) {
-        turn.add(|counts| &counts.touch_hits);
-        line(turn.out, "TOUCHED");
-    } else {
-        line(turn.out, "NOT_FOUND");
-    }
+    let answer = match turn.engine.touch(&key, fate) {
+        Touched::Yes => {
+            turn.add(|counts| &counts.touch_hits);
+            "TOUCHED"
+        }
+        Touched::NotFound => "NOT_FOUND",
+        Touched::Full => OUT_OF_MEMORY,
+    };
+    line(turn.out, answer);
 }
 
-fn flush_all(turn: &mut Turn<'_, '_>) {
+fn flush_all<E: Engine>(turn: &mut Turn<'_, E>) {
     turn.add(|counts| &counts.flushes);
     match turn.fate(turn.request.exptime) {
-        Fate::Lives(store::NewDeadline::At(at)) => {
-            turn.server.flush_at_ms.store(at.0, Relaxed);
-        }
+        Fate::Lives(NewDeadline::At(at)) => turn.flush_at_ms.store(at.0, Relaxed),
         _ => {
-            turn.server.flush_at_ms.store(0, Relaxed);
-            turn.view.flush(DATABASE);
+            turn.flush_at_ms.store(0, Relaxed);
+            turn.engine.flush();
         }
     }
     line(turn.out, "OK");

@@ -8,7 +8,7 @@
 use crate::clock::Moment;
 use crate::config::Id;
 use crate::dispatch::Executor;
-use crate::expiry::Cycle;
+use crate::expiry::Keeper;
 use crate::inbox::{self, Message};
 use crate::net::connection::{Connection, Next, Scratch};
 use crate::net::listener::{Accepted, Listeners, Speech};
@@ -61,7 +61,7 @@ pub struct Worker {
     touched: Vec<usize>,
     messages: Vec<Message>,
     scratch: Scratch,
-    cycle: Cycle,
+    keeper: Keeper,
     /// The earliest moment at which a shard wants to run, as it was last asked.
     due: Option<Tick>,
     /// More is due now than the last turn had time for.
@@ -79,7 +79,7 @@ impl Worker {
         let poll = Poll::new()?;
         listeners.register(poll.registry())?;
         server.inboxes[index].set_waker(Waker::new(poll.registry(), WAKER)?);
-        let cycle = Cycle::new(&server, index);
+        let keeper = Keeper::new(&server, index);
         Ok(Worker {
             index,
             server,
@@ -93,7 +93,7 @@ impl Worker {
             touched: Vec::new(),
             messages: Vec::new(),
             scratch: Scratch::default(),
-            cycle,
+            keeper,
             due: None,
             is_busy: false,
             chores_at: Instant::now(),
@@ -146,14 +146,13 @@ impl Worker {
     /// How long to wait for readiness.
     fn timeout(&mut self, executor: &mut Executor<'_>) -> Duration {
         let server = executor.server();
-        let earliest = |cycle: &Cycle| cycle.earliest(server).map(|earliest| earliest.0);
         // With several workers, others write to these shards too.
         if executor.has_written
             || server.threads > 1
             || self.due.is_some_and(|due| due <= executor.now())
         {
             executor.has_written = false;
-            self.due = earliest(&self.cycle);
+            self.due = self.keeper.earliest(server);
         }
         let inbox = &server.inboxes[self.index];
         if self.is_busy || inbox.is_filled() || !self.again.is_empty() || self.listeners.is_ready {
@@ -163,7 +162,7 @@ impl Worker {
             let plan = |due: Option<Tick>| due.map_or(u64::MAX, |due| due.0.max(1));
             inbox.plan(plan(self.due));
             // Between the look and the plan another worker may have written an earlier one.
-            self.due = earliest(&self.cycle);
+            self.due = self.keeper.earliest(server);
             inbox.plan(plan(self.due));
             if inbox.is_filled() {
                 return Duration::ZERO;
@@ -175,7 +174,7 @@ impl Worker {
             Duration::from_micros(tick.0.saturating_mul(1000).saturating_sub(now_us))
         };
         if let Some(due) = self.due {
-            let least = if self.cycle.is_bounced {
+            let least = if self.keeper.is_bounced() {
                 BOUNCE
             } else {
                 Duration::ZERO
@@ -217,7 +216,7 @@ impl Worker {
                 looked = Instant::now();
                 executor.finish();
                 executor.set_now(executor.server().clock.now());
-                self.cycle.run(executor.server(), TURN_LOOK);
+                self.keeper.run(executor.server(), TURN_LOOK);
             }
         }
         if self.listeners.is_ready {
@@ -504,9 +503,9 @@ impl Worker {
             return false;
         }
         if start >= self.chores_at {
-            self.cycle.ask_tending();
+            self.keeper.ask_tending();
         }
-        let is_busy = self.cycle.run(server, start.elapsed());
+        let is_busy = self.keeper.run(server, start.elapsed());
         executor.has_written = true;
         is_busy
     }
@@ -543,8 +542,7 @@ impl Worker {
             .flush_at_ms
             .compare_exchange(at_ms, 0, Relaxed, Relaxed);
         if taken.is_ok() {
-            let mut view = server.keyspace.lock_all(server.clock.now());
-            view.flush(crate::memcached::DATABASE);
+            server.flush(crate::memcached::DATABASE, server.clock.now());
         }
     }
 

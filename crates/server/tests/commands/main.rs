@@ -12,4 +12,5 @@ mod random_sort;
 mod random_sorted_sets;
 mod redis;
 mod script;
+mod segment;
 mod tables;

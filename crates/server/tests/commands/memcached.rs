@@ -20,6 +20,11 @@ fn server(threads: &str) -> Server {
 
 /// The replies to requests that came together.
 fn answers(server: &Server, input: &[u8]) -> String {
+    answers_at(server, input, NOW)
+}
+
+/// The same at an instant.
+pub fn answers_at(server: &Server, input: &[u8], now: Tick) -> String {
     let mut parser = Parser::new(Limits {
         value_bytes_max: 1 << 20,
     });
@@ -34,7 +39,7 @@ fn answers(server: &Server, input: &[u8]) -> String {
         let keys = request.keys(&spans).iter();
         keys.map(|span| &here[span.range()])
     });
-    let mut executor = Executor::new(server, 0, NOW);
+    let mut executor = Executor::new(server, 0, now);
     executor.prepare_keys(keys);
     let (mut session, mut out) = (Session::new(), vec![]);
     for (at, request) in &requests {

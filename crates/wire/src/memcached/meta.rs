@@ -8,8 +8,8 @@ use crate::number::push_u64;
 pub struct Item<'a> {
     /// The key as it was sent.
     pub key: &'a [u8],
-    /// The value.
-    pub value: &'a [u8],
+    /// Bytes of the value.
+    pub len: usize,
     /// The client's own 32 bits.
     pub client_flags: u32,
     /// The cas number.
@@ -52,11 +52,12 @@ pub fn status(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends what is told of an item: `VA` with its value when that was asked for (`v`), else `HD`.
+/// Appends what is told of an item: `VA` when its value was asked for (`v`), which then follows with a line's
+/// end, else `HD`.
 pub fn item(out: &mut Vec<u8>, meta: &Meta, input: &[u8], item: &Item<'_>) {
     if meta.has(b'v') {
         out.extend_from_slice(b"VA ");
-        push_u64(out, item.value.len() as u64);
+        push_u64(out, item.len as u64);
     } else {
         out.extend_from_slice(b"HD");
     }
@@ -69,7 +70,7 @@ pub fn item(out: &mut Vec<u8>, meta: &Meta, input: &[u8], item: &Item<'_>) {
             b'f' => counted(out, b'f', u64::from(item.client_flags)),
             b'h' => counted(out, b'h', u64::from(item.was_hit)),
             b'l' => counted(out, b'l', item.idle_seconds),
-            b's' => counted(out, b's', item.value.len() as u64),
+            b's' => counted(out, b's', item.len as u64),
             b't' => match item.ttl_seconds {
                 Some(seconds) => counted(out, b't', seconds),
                 None => spaced(out, b"t-1"),
@@ -87,10 +88,6 @@ pub fn item(out: &mut Vec<u8>, meta: &Meta, input: &[u8], item: &Item<'_>) {
         }
     }
     out.extend_from_slice(b"\r\n");
-    if meta.has(b'v') {
-        out.extend_from_slice(item.value);
-        out.extend_from_slice(b"\r\n");
-    }
 }
 
 /// The letters of a request's flags, in their order.

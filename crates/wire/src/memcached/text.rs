@@ -2,19 +2,15 @@
 
 use crate::number::push_u64;
 
-/// Appends `VALUE key flags bytes [cas]` and the block.
-pub fn value(out: &mut Vec<u8>, key: &[u8], client_flags: u32, value: &[u8], cas: Option<u64>) {
+/// Appends `VALUE key flags bytes [cas]`; the value of `len` bytes and a line's end follow.
+#[inline]
+pub fn value_head(out: &mut Vec<u8>, key: &[u8], client_flags: u32, len: usize, cas: Option<u64>) {
     out.extend_from_slice(b"VALUE ");
     out.extend_from_slice(key);
-    for number in [u64::from(client_flags), value.len() as u64]
-        .into_iter()
-        .chain(cas)
-    {
+    for number in [u64::from(client_flags), len as u64].into_iter().chain(cas) {
         out.push(b' ');
         push_u64(out, number);
     }
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
 }
 

@@ -30,7 +30,7 @@ pub const ROOMS: [Room; 13] = [
     room(1, "segment", &["policy"]),
     room(2, "store", &["cache", "policy"]),
     room(2, "edge", &[]),
-    room(3, "server", &["store", "wire"]),
+    room(3, "server", &["segment", "store", "wire"]),
     room(3, "bench", &["wire", "trace", "report", "policy"]),
     room(
         3,

@@ -5,7 +5,7 @@ use crate::command::element_ttl::member;
 use crate::command::lifetime::{Base, Unit, deadline, instant, is_past};
 use crate::command::refusal::{Answer, Refusal};
 use store::{Class, Tick};
-use wire::Args;
+use wire::{Args, Reply};
 
 /// `EXPIRE key seconds [NX | XX | GT | LT]`
 ///
@@ -32,7 +32,7 @@ pub fn pexpireat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 
 /// When the deadline may be changed. A key without one counts as one that lives for ever.
 #[derive(Clone, Copy, Debug, Default)]
-struct Conditions {
+pub struct Conditions {
     nx: bool,
     xx: bool,
     gt: bool,
@@ -41,7 +41,7 @@ struct Conditions {
 
 impl Conditions {
     /// Refused, with the reply already written, when they do not exist or do not go together.
-    fn parse(ctx: &mut Ctx<'_, '_>, options: Args<'_>) -> Option<Conditions> {
+    pub fn parse(reply: &mut Reply<'_>, options: Args<'_>) -> Option<Conditions> {
         let mut conditions = Conditions::default();
         for option in options.iter() {
             let flag = match option {
@@ -51,7 +51,7 @@ impl Conditions {
                 _ if option.eq_ignore_ascii_case(b"LT") => &mut conditions.lt,
                 _ => {
                     let text = [b"ERR Unsupported option ", option].concat();
-                    ctx.reply.error_bytes(&text);
+                    reply.error_bytes(&text);
                     return None;
                 }
             };
@@ -59,19 +59,18 @@ impl Conditions {
         }
         let Conditions { nx, xx, gt, lt } = conditions;
         if nx && (xx || gt || lt) {
-            ctx.reply
-                .error("ERR NX and XX, GT or LT options at the same time are not compatible");
+            reply.error("ERR NX and XX, GT or LT options at the same time are not compatible");
             return None;
         }
         if gt && lt {
-            ctx.reply
-                .error("ERR GT and LT options at the same time are not compatible");
+            reply.error("ERR GT and LT options at the same time are not compatible");
             return None;
         }
         Some(conditions)
     }
 
-    fn hold(&self, old: Option<Tick>, when: i64) -> bool {
+    /// Whether they hold for a key with this deadline.
+    pub fn hold(&self, old: Option<Tick>, when: i64) -> bool {
         let is_later = old.is_some_and(|old| when > old.0 as i64);
         let is_earlier = old.is_none_or(|old| when < old.0 as i64);
         (!self.nx || old.is_none())
@@ -88,13 +87,8 @@ fn set_deadline(
     base: Base,
     command: &'static str,
 ) -> Answer {
-    let conditions = if args.len() > 3 {
-        match Conditions::parse(ctx, args.from(3)) {
-            Some(conditions) => conditions,
-            None => return Ok(()),
-        }
-    } else {
-        Conditions::default()
+    let Some(conditions) = Conditions::parse(&mut ctx.reply, args.from(3)) else {
+        return Ok(());
     };
     let now = ctx.view.now();
     let when = instant(&args[2], unit, base, now, command)?;
@@ -159,19 +153,22 @@ fn tell_deadline(ctx: &mut Ctx<'_, '_>, args: Args<'_>, unit: Unit, base: Base) 
     }
     let number = match found {
         Err(code) => code,
-        Ok(deadline) => {
-            let milliseconds = match base {
-                Base::Now => deadline.0.saturating_sub(ctx.view.now().0),
-                Base::Epoch => deadline.0,
-            };
-            match unit {
-                Unit::Seconds => (milliseconds as i64 + 500) / 1000,
-                Unit::Milliseconds => milliseconds as i64,
-            }
-        }
+        Ok(deadline) => tell_time(deadline, unit, base, ctx.view.now()),
     };
     ctx.reply.integer(number);
     Ok(())
+}
+
+/// A deadline in a unit, from a base; seconds are rounded.
+pub fn tell_time(deadline: Tick, unit: Unit, base: Base, now: Tick) -> i64 {
+    let milliseconds = match base {
+        Base::Now => deadline.0.saturating_sub(now.0),
+        Base::Epoch => deadline.0,
+    };
+    match unit {
+        Unit::Seconds => (milliseconds as i64 + 500) / 1000,
+        Unit::Milliseconds => milliseconds as i64,
+    }
 }
 
 /// `PERSIST key`

@@ -14,7 +14,7 @@ const DIGEST_DIGITS: usize = 16;
 
 /// How the value must relate to the operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Relation {
+pub enum Relation {
     /// IFEQ.
     Equal,
     /// IFNE.
@@ -27,7 +27,7 @@ pub(super) enum Relation {
 
 /// A condition on what a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Comparison<'a> {
+pub struct Comparison<'a> {
     /// How it is compared.
     pub relation: Relation,
     /// With what: a value or a digest.

@@ -39,7 +39,8 @@ pub(super) fn store_with(ctx: &mut Ctx<'_, '_>, key: &Key<'_>, value: &[u8], fat
 
 /// When SET may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Condition<'a> {
+pub enum Condition<'a> {
+    /// In any case.
     #[default]
     Always,
     /// NX: only a new key.
@@ -84,6 +85,51 @@ impl<'a> Condition<'a> {
             Condition::Compares(comparison) => comparison.holds(ctx.view.peek(key)?)?,
         })
     }
+
+    /// The same of the string that is there.
+    pub fn holds_for(&self, old: Option<&[u8]>) -> Result<bool, Refusal> {
+        match self {
+            Condition::Always => Ok(true),
+            Condition::Absent => Ok(old.is_none()),
+            Condition::Present => Ok(old.is_some()),
+            Condition::Compares(comparison) => comparison.holds(old),
+        }
+    }
+}
+
+/// What SET's options ask for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wish<'a> {
+    /// How long it shall live.
+    pub lifetime: Lifetime<'a>,
+    /// When it may be written.
+    pub condition: Condition<'a>,
+    /// GET: the old value is told.
+    pub is_get: bool,
+}
+
+impl<'a> Wish<'a> {
+    /// Reads the options behind `SET key value`.
+    pub fn parse(args: Args<'a>) -> Result<Wish<'a>, Refusal> {
+        let mut wish = Wish::default();
+        let mut index = 3;
+        while let Some(option) = args.get(index) {
+            let next = args.get(index + 1);
+            let mut taken = wish.lifetime.take(option, next)?;
+            if taken == 0 {
+                taken = wish.condition.take(option, next)?;
+            }
+            if taken == 0 && option.eq_ignore_ascii_case(b"GET") {
+                wish.is_get = true;
+                taken = 1;
+            }
+            if taken == 0 || wish.lifetime == Lifetime::Persist {
+                return Err(Refusal::Syntax);
+            }
+            index += taken;
+        }
+        Ok(wish)
+    }
 }
 
 /// `SET key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET]
@@ -98,24 +144,11 @@ pub fn set(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         ctx.reply.ok();
         return Ok(());
     }
-    let (mut lifetime, mut condition) = (Lifetime::default(), Condition::default());
-    let mut is_get = false;
-    let mut index = 3;
-    while let Some(option) = args.get(index) {
-        let next = args.get(index + 1);
-        let mut taken = lifetime.take(option, next)?;
-        if taken == 0 {
-            taken = condition.take(option, next)?;
-        }
-        if taken == 0 && option.eq_ignore_ascii_case(b"GET") {
-            is_get = true;
-            taken = 1;
-        }
-        if taken == 0 || lifetime == Lifetime::Persist {
-            return Err(Refusal::Syntax);
-        }
-        index += taken;
-    }
+    let Wish {
+        lifetime,
+        condition,
+        is_get,
+    } = Wish::parse(args)?;
     let fate = lifetime.fate(ctx.view.now(), "set", NewDeadline::Clear)?;
     let key = ctx.key(&args[1]);
     if is_get {

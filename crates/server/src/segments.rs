@@ -1,0 +1,543 @@
+//! The segment engine as the server runs it: one engine for all workers, and a writer for each.
+//!
+//! Any worker answers any key. What reads takes no lock; what writes goes through the worker's own
+//! [`Writer`], whose mutex nobody else asks for. So there are no shards to lock, and nothing that takes
+//! several keys or several steps is one step for others: what would have to be is refused ([`command`]).
+//! A change that depends on what is there ([`Hand::edit`]) is tried again when that has changed meanwhile.
+//!
+//! The keyspace stays empty beside it: commands without keys run on that as ever.
+//!
+//! Start reading with [`Hand`], what one worker works with.
+
+pub mod command;
+mod expiry;
+mod facts;
+mod key;
+mod marks;
+mod number;
+mod string;
+mod whole;
+
+pub use expiry::Cycle;
+pub use facts::{eviction, expiry as tell_expiry, section, tell};
+pub use marks::Marks;
+
+use crate::config::{Config, Id, bytes_for_people};
+use crate::state::Server;
+use crate::stats::WorkerStats;
+use segment::{
+    Condition, ConfigError, Eviction, Item, Key, Payload, Refused, Segcache, Unchanged, Writer,
+};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use store::Tick;
+
+/// The memory where none is given: as much as memcached takes.
+const MEMORY_BYTES: i64 = 64 << 20;
+/// The names of `segment-eviction`, in the order of [`Eviction::ALL`].
+pub const EVICTIONS: &[&str] = &[
+    "merge", "fifo", "random", "cte", "util", "s3fifo", "sieve", "none",
+];
+/// Settings of the slab engine that say what this one cannot do, and what to use instead.
+const FOREIGN: [(Id, &str, &str); 3] = [
+    (
+        Id::MaxMemoryPolicy,
+        "noeviction",
+        "maxmemory-policy is the slab engine's; use segment-eviction",
+    ),
+    (
+        Id::Expiry,
+        "wheel",
+        "expiry is the slab engine's: here segments expire as a whole",
+    ),
+    (
+        Id::NotifyKeyspaceEvents,
+        "",
+        "notify-keyspace-events is the slab engine's: here segments expire as a whole, and no event is told",
+    ),
+];
+
+/// The engine with its writers.
+#[derive(Debug)]
+pub struct Segments {
+    /// The engine.
+    pub cache: Segcache,
+    /// By worker.
+    writers: Vec<Mutex<Writer>>,
+    /// Objects whose expiry was told of.
+    expired_seen: AtomicU64,
+    /// Counts at the last CONFIG RESETSTAT.
+    expired_before: AtomicU64,
+    /// See `expired_before`.
+    evicted_before: AtomicU64,
+}
+
+impl Segments {
+    /// The engine that the settings ask for.
+    ///
+    /// # Errors
+    /// Why there is none, in words for people.
+    pub fn new(
+        config: &Config,
+        threads: usize,
+        hash_key: [u64; 2],
+        seed: u64,
+    ) -> Result<Segments, String> {
+        for (id, only, why) in FOREIGN {
+            let is_set = match id {
+                Id::NotifyKeyspaceEvents => config.number(id) != 0,
+                _ => config.text(id) != only,
+            };
+            if is_set {
+                return Err(format!("engine segment: {why}"));
+            }
+        }
+        if config.number(Id::MaxMemory) == 0 {
+            config.put(Id::MaxMemory, &crate::config::Value::Number(MEMORY_BYTES));
+        }
+        let sizes = segment::Config {
+            memory_bytes: config.number(Id::MaxMemory) as u64,
+            segment_bytes: config.number(Id::SegmentSize) as usize,
+            writers: threads as u16,
+            eviction: Eviction::ALL[config.number(Id::SegmentEviction) as usize],
+            merged: config.number(Id::SegmentMerge) as u8,
+            seed,
+            hash_key,
+        };
+        let cache = Segcache::new(&sizes).map_err(|why| in_words(why, &sizes))?;
+        let writer = |_| Mutex::new(cache.writer().expect("there are as many as threads"));
+        Ok(Segments {
+            writers: (0..threads).map(writer).collect(),
+            cache,
+            expired_seen: AtomicU64::new(0),
+            expired_before: AtomicU64::new(0),
+            evicted_before: AtomicU64::new(0),
+        })
+    }
+
+    /// A worker's writer. Who panicked with it had asserted something.
+    pub fn writer(&self, worker: usize) -> MutexGuard<'_, Writer> {
+        self.writers[worker]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn in_words(why: ConfigError, sizes: &segment::Config) -> String {
+    match why {
+        ConfigError::TooSmall { needed_bytes } => format!(
+            "engine segment: maxmemory {} is too little for {} data thread{} and segments of {}: {needed_bytes} bytes are the least",
+            bytes_for_people(sizes.memory_bytes),
+            sizes.writers,
+            if sizes.writers == 1 { "" } else { "s" },
+            bytes_for_people(sizes.segment_bytes as u64),
+        ),
+        why => format!("engine segment: {why}"),
+    }
+}
+
+/// What becomes of a key's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// As it is; for ever where there is none.
+    Keep,
+    /// For ever.
+    Endless,
+    /// So many milliseconds from now.
+    For(u64),
+    /// It is over already.
+    Over,
+}
+
+/// What is stored, beside the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Put {
+    /// How long.
+    pub life: Life,
+    /// memcached's.
+    pub client_flags: u32,
+    /// memcached's.
+    pub marks: Marks,
+    /// A cas number of memcached's client's own choice.
+    pub cas: Option<u64>,
+}
+
+impl Put {
+    /// A plain string.
+    pub fn plain(life: Life) -> Put {
+        Put {
+            life,
+            client_flags: 0,
+            marks: Marks::default(),
+            cas: None,
+        }
+    }
+}
+
+/// What [`Hand::edit`] is told to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// Nothing.
+    Leave,
+    /// The key goes.
+    Delete,
+    /// The new value is stored.
+    Put(Put),
+}
+
+/// A live key, as it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Bytes of the value.
+    pub len: usize,
+    /// memcached's.
+    pub client_flags: u32,
+    /// memcached's.
+    pub marks: Marks,
+    /// memcached's.
+    pub cas: u64,
+    /// When it is dead.
+    pub deadline: Option<Tick>,
+    /// For the engine's own comparison.
+    version: u32,
+}
+
+impl Found {
+    /// `chosen` is the cas number behind the value, where a client has chosen one.
+    fn of(item: &Item, chosen: Option<u64>) -> Found {
+        let marks = Marks::of(item.marks);
+        Found {
+            // What a reader meets may be anything, until it is found to be that.
+            len: item
+                .len
+                .saturating_sub(if marks.has_cas { CAS_BYTES } else { 0 }),
+            client_flags: item.client_flags,
+            marks,
+            cas: chosen.unwrap_or(u64::from(item.cas)),
+            deadline: item.deadline,
+            version: item.cas,
+        }
+    }
+
+    fn unchanged(&self) -> Condition {
+        Condition::Unchanged(self.version)
+    }
+}
+
+/// Bytes of a chosen cas number, behind the value.
+const CAS_BYTES: usize = 8;
+
+/// What one worker works on the engine with, from one request to the next.
+pub struct Hand<'s> {
+    /// The engine.
+    pub cache: &'s Segcache,
+    segments: &'s Segments,
+    stats: &'s WorkerStats,
+    worker: usize,
+    /// The instant at which requests run.
+    pub now: Tick,
+    /// Held from the first write to the end of the turn.
+    writer: Option<MutexGuard<'s, Writer>>,
+    old: Vec<u8>,
+    new: Vec<u8>,
+}
+
+impl<'s> Hand<'s> {
+    /// A worker's hand, where this engine serves.
+    pub fn of(server: &'s Server, worker: usize, now: Tick) -> Option<Hand<'s>> {
+        let segments = server.segments.as_ref()?;
+        Some(Hand {
+            cache: &segments.cache,
+            segments,
+            stats: &server.stats.workers[worker],
+            worker,
+            now,
+            writer: None,
+            old: Vec::new(),
+            new: Vec::new(),
+        })
+    }
+
+    /// Ends a turn: deadlines are kept with the same writer.
+    pub fn release(&mut self) {
+        self.writer = None;
+    }
+
+    /// A key, hashed.
+    #[inline]
+    pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<&'k [u8]> {
+        self.cache.key(bytes)
+    }
+
+    fn writer(&mut self) -> &mut Writer {
+        let (segments, worker) = (self.segments, self.worker);
+        self.writer.get_or_insert_with(|| segments.writer(worker))
+    }
+
+    /// Counts a read.
+    #[inline]
+    fn count(&self, is_hit: bool) {
+        let counter = match is_hit {
+            true => &self.stats.segment_hits,
+            false => &self.stats.segment_misses,
+        };
+        // The worker alone counts here: no other's count is lost.
+        counter.store(counter.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Appends the value of a key, behind what `frame` appends; counts a hit or a miss.
+    #[inline]
+    pub fn get(
+        &self,
+        key: &Key<&[u8]>,
+        out: &mut Vec<u8>,
+        mut frame: impl FnMut(&mut Vec<u8>, &Found),
+    ) -> Option<Found> {
+        let begin = out.len();
+        let mut value_at = begin;
+        let item = self.cache.get_framed(key, self.now, out, |out, item| {
+            frame(out, &Found::of(item, None));
+            value_at = out.len();
+        });
+        self.count(item.is_some());
+        let item = item?;
+        if !Marks::of(item.marks).has_cas {
+            return Some(Found::of(&item, None));
+        }
+        let value = out.split_off(value_at);
+        out.truncate(begin);
+        let (value, cas) = split_cas(&value);
+        let found = Found::of(&item, Some(cas));
+        frame(out, &found);
+        out.extend_from_slice(value);
+        Some(found)
+    }
+
+    /// What is known of a key; that is no read.
+    pub fn look(&self, key: &Key<&[u8]>) -> Option<Found> {
+        let item = self.cache.look(key, self.now)?;
+        if Marks::of(item.marks).has_cas {
+            return self.peek(key, &mut Vec::new());
+        }
+        Some(Found::of(&item, None))
+    }
+
+    /// Appends the value of a key; that is no read.
+    pub fn peek(&self, key: &Key<&[u8]>, out: &mut Vec<u8>) -> Option<Found> {
+        let item = self.cache.peek(key, self.now, out)?;
+        let chosen = Marks::of(item.marks).has_cas.then(|| {
+            let cas = split_cas(out).1;
+            out.truncate(out.len() - CAS_BYTES);
+            cas
+        });
+        Some(Found::of(&item, chosen))
+    }
+
+    /// What is known of a key, behind what `frame` appends of it; counts a hit or a miss.
+    pub fn get_head(
+        &self,
+        key: &Key<&[u8]>,
+        out: &mut Vec<u8>,
+        mut frame: impl FnMut(&mut Vec<u8>, &Found),
+    ) -> Option<Found> {
+        let found = self.look(key);
+        self.count(found.is_some());
+        if let Some(found) = &found {
+            let _used = self.cache.contains(key, self.now);
+            frame(out, found);
+        }
+        found
+    }
+
+    /// Whether a key is there; counts a hit or a miss.
+    pub fn contains(&self, key: &Key<&[u8]>) -> bool {
+        let is_there = self.cache.contains(key, self.now);
+        self.count(is_there);
+        is_there
+    }
+
+    /// Stores a value; tells its cas number. What is over already is stored and gone.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    #[inline]
+    pub fn put(
+        &mut self,
+        key: &Key<&[u8]>,
+        value: &[u8],
+        put: &Put,
+        condition: Condition,
+    ) -> Result<u64, Refused> {
+        let ttl_ms = match put.life {
+            Life::Keep | Life::Endless => None,
+            Life::For(ttl_ms) => Some(ttl_ms),
+            Life::Over => {
+                self.cache.delete(key, condition, self.now)?;
+                return Ok(put.cas.unwrap_or(0));
+            }
+        };
+        if let Some(cas) = put.cas {
+            let bytes = [value, &cas.to_le_bytes()].concat();
+            self.store(key, &bytes, put, ttl_ms, condition)?;
+            return Ok(cas);
+        }
+        self.store(key, value, put, ttl_ms, condition)
+    }
+
+    #[inline]
+    fn store(
+        &mut self,
+        key: &Key<&[u8]>,
+        bytes: &[u8],
+        put: &Put,
+        ttl_ms: Option<u64>,
+        condition: Condition,
+    ) -> Result<u64, Refused> {
+        let value = segment::Value {
+            bytes,
+            client_flags: put.client_flags,
+            marks: put.marks.bits(put.cas.is_some()),
+        };
+        let (cache, now) = (self.cache, self.now);
+        let receipt = cache.set(self.writer(), key, value, ttl_ms, condition, now)?;
+        Ok(u64::from(receipt.cas))
+    }
+
+    /// Counts in place, as [`Segcache::update_number`].
+    ///
+    /// # Errors
+    /// See [`Unchanged`].
+    pub fn update_number(
+        &mut self,
+        key: &Key<&[u8]>,
+        number_of: impl Fn(&[u8]) -> Option<u64>,
+        change: impl Fn(u64) -> Option<u64>,
+    ) -> Result<(u64, Found), Unchanged> {
+        let (cache, now) = (self.cache, self.now);
+        let (number, item) = cache.update_number(self.writer(), key, now, number_of, change)?;
+        Ok((number, Found::of(&item, None)))
+    }
+
+    /// Gives a key the life that `life` tells for its deadline, or none by `None`; whether it did.
+    ///
+    /// # Errors
+    /// No room.
+    pub fn relive(
+        &mut self,
+        key: &Key<&[u8]>,
+        life: impl Fn(Option<Tick>) -> Option<Option<u64>>,
+    ) -> Result<bool, Refused> {
+        let (cache, now) = (self.cache, self.now);
+        loop {
+            match cache.touch_if(self.writer(), key, now, |item| life(item.deadline)) {
+                Ok(receipt) => return Ok(receipt.is_some()),
+                Err(Refused::IsAbsent) => return Ok(false),
+                // Others were faster again and again.
+                Err(Refused::IsChanged) => {}
+                Err(why) => return Err(why),
+            }
+        }
+    }
+
+    /// Changes a key's marks in place, unless `change` declines; tells them as they were. `is_new` tells whether
+    /// the cas number changes with them.
+    pub fn change_marks(
+        &self,
+        key: &Key<&[u8]>,
+        is_new: bool,
+        change: impl FnOnce(Marks) -> Option<Marks>,
+    ) -> Option<Marks> {
+        let change = |bits: u8| {
+            let old = Marks::of(bits);
+            change(old).map(|marks| marks.bits(old.has_cas))
+        };
+        let old = self.cache.update_marks(key, self.now, is_new, change)?;
+        Some(Marks::of(old))
+    }
+
+    /// Exchanges a key's marks for others if they are still these; false when they are not. A key that is gone
+    /// needs none.
+    pub fn replace_marks(&self, key: &Key<&[u8]>, old: Marks, new: Marks) -> bool {
+        let found = self.change_marks(key, false, |now| (now == old).then_some(new));
+        found.is_none_or(|found| found == old)
+    }
+
+    /// Stores a number that was not there, to be counted in place.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn put_number(
+        &mut self,
+        key: &Key<&[u8]>,
+        number: u64,
+        ttl_ms: Option<u64>,
+    ) -> Result<u64, Refused> {
+        let number = Payload::Number {
+            number,
+            client_flags: 0,
+            marks: 0,
+        };
+        let (cache, now) = (self.cache, self.now);
+        let receipt = cache.store(self.writer(), key, number, ttl_ms, Condition::Absent, now)?;
+        Ok(u64::from(receipt.cas))
+    }
+
+    /// Changes a key by what is there, in one step for everybody else. `edit` is shown that and an empty buffer for
+    /// the new value, and asked again when another was faster: each time that is somebody's progress. Tells what
+    /// `edit` told, and the cas number of what was stored.
+    ///
+    /// # Errors
+    /// Too large, or no room.
+    pub fn edit<R>(
+        &mut self,
+        key: &Key<&[u8]>,
+        mut edit: impl FnMut(Option<(&Found, &[u8])>, &mut Vec<u8>) -> (Edit, R),
+    ) -> Result<(R, u64), Refused> {
+        let (mut old, mut new) = (std::mem::take(&mut self.old), std::mem::take(&mut self.new));
+        let result = loop {
+            old.clear();
+            new.clear();
+            let found = self.peek(key, &mut old);
+            let shown = found.as_ref().map(|found| (found, &old[..]));
+            let (edit, result) = edit(shown, &mut new);
+            let condition = found.map_or(Condition::Absent, |found| found.unchanged());
+            let done = match edit {
+                Edit::Leave => Ok(0),
+                Edit::Delete => self.cache.delete(key, condition, self.now).map(|_| 0),
+                Edit::Put(put) => {
+                    let life = match (put.life, found.and_then(|found| found.deadline)) {
+                        (Life::Keep, Some(at)) => Life::For(at.0.saturating_sub(self.now.0)),
+                        (life, _) => life,
+                    };
+                    let put = Put { life, ..put };
+                    self.put(key, &new, &put, condition)
+                }
+            };
+            match done {
+                Ok(cas) => break Ok((result, cas)),
+                Err(Refused::IsChanged | Refused::IsAbsent | Refused::IsPresent) => {}
+                Err(refused) => break Err(refused),
+            }
+        };
+        (self.old, self.new) = (old, new);
+        shrink(&mut self.old);
+        shrink(&mut self.new);
+        result
+    }
+}
+
+/// Room that a worker's buffers keep from one edit to the next.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+fn shrink(buffer: &mut Vec<u8>) {
+    buffer.clear();
+    buffer.shrink_to(KEPT_BYTES_MAX);
+}
+
+/// The value, and the cas number behind it.
+fn split_cas(bytes: &[u8]) -> (&[u8], u64) {
+    match bytes.split_last_chunk::<CAS_BYTES>() {
+        Some((value, cas)) => (value, u64::from_le_bytes(*cas)),
+        None => (bytes, 0),
+    }
+}

@@ -1,0 +1,86 @@
+//! Keeps the segment engine's deadlines: gives back what is over, in slices that leave room for requests.
+//!
+//! The first worker sleeps until the head of a chain is over; whoever is awake then helps. Every 100 ms each
+//! worker asks once more, for the eviction that its own writes may have begun.
+
+use crate::expiry::{Steps, slice};
+use crate::state::Server;
+use segment::Budget;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use store::Tick;
+
+/// One worker's part.
+#[derive(Debug)]
+pub struct Cycle {
+    worker: usize,
+    steps: Steps,
+    /// To be done even if nothing is over.
+    is_asked: bool,
+}
+
+impl Cycle {
+    /// The part of this worker.
+    pub fn new(worker: usize) -> Cycle {
+        Cycle {
+            worker,
+            steps: Steps::default(),
+            is_asked: false,
+        }
+    }
+
+    /// When this worker wants to be awake.
+    pub fn earliest(&self, server: &Server) -> Option<Tick> {
+        let segments = server.segments.as_ref()?;
+        match self.worker {
+            0 => segments.cache.next_due(),
+            _ => None,
+        }
+    }
+
+    /// Asks for one round whether anything is over or not.
+    pub fn ask(&mut self) {
+        self.is_asked = true;
+    }
+
+    /// Works for a slice, longer after a turn that took long; whether there is more to do now.
+    pub fn run(&mut self, server: &Server, turn: Duration) -> bool {
+        let Some(segments) = &server.segments else {
+            return false;
+        };
+        let due = segments.cache.next_due();
+        let now = server.clock.now();
+        if due.is_none_or(|due| due > now) && !self.is_asked {
+            return false;
+        }
+        let start = Instant::now();
+        let late_ms = due.map_or(0, |due| now.0.saturating_sub(due.0));
+        let limit = slice(turn, late_ms);
+        let mut writer = segments.writer(self.worker);
+        loop {
+            let before = Instant::now();
+            let mut budget = Budget(self.steps.count);
+            let now = server.clock.now();
+            self.is_asked = segments.cache.maintain(&mut writer, now, &mut budget);
+            self.steps
+                .adapt(before.elapsed().as_micros(), self.is_asked);
+            if !self.is_asked || start.elapsed() >= limit {
+                break;
+            }
+        }
+        drop(writer);
+        let stats = &server.stats.workers[self.worker];
+        let expired = segments.newly_expired();
+        if let Some(due) = due.filter(|_| expired > 0) {
+            // It asks for itself a millisecond after the deadline.
+            let deadline_us = due.0.saturating_sub(1).saturating_mul(1000);
+            let lag_us = server.clock.now_us().saturating_sub(deadline_us);
+            stats.expiry_lag_us.record(lag_us, 1);
+        }
+        let micros = start.elapsed().as_micros() as u64;
+        stats.expired_keys.fetch_add(expired, Relaxed);
+        stats.expiry_micros.fetch_add(micros, Relaxed);
+        stats.expiry_slice_us_max.fetch_max(micros, Relaxed);
+        self.is_asked
+    }
+}

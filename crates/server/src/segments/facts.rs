@@ -1,0 +1,140 @@
+//! What the segment engine tells of itself, in the words that INFO has for both and in its own.
+
+use super::{EVICTIONS, Segments};
+use crate::config::{Id, bytes_for_people};
+use crate::info::Report;
+use crate::state::Server;
+use std::sync::atomic::Ordering::Relaxed;
+use store::{Counters, DbFacts, MemoryFacts, Tick};
+
+impl Segments {
+    /// Objects that have expired since this was last asked, each told once.
+    pub(super) fn newly_expired(&self) -> u64 {
+        let expired = self.cache.expired();
+        expired.saturating_sub(self.expired_seen.fetch_max(expired, Relaxed))
+    }
+
+    /// Bytes: all that was taken counts as in use, for none of it is given back.
+    pub fn memory_facts(&self) -> MemoryFacts {
+        let stats = self.cache.stats();
+        let table = stats.segments_table * stats.segment_bytes + stats.directory_bytes;
+        MemoryFacts {
+            used_bytes: stats.memory_bytes,
+            entry_bytes: stats.live_bytes,
+            table_bytes: table,
+            policy_bytes: 0,
+            expiry_bytes: 0,
+            arena_free_bytes: stats.memory_bytes.saturating_sub(stats.live_bytes + table),
+        }
+    }
+
+    /// The keys of the one database.
+    pub fn db_facts(&self, now: Tick) -> DbFacts {
+        let census = self.cache.census(now);
+        DbFacts {
+            keys: census.live,
+            with_deadline: census.mortal,
+            with_element_deadlines: 0,
+            mean_ttl_ms: census.mean_ttl_ms,
+        }
+    }
+
+    /// What happened since the start or CONFIG RESETSTAT.
+    pub fn counters(&self, server: &Server) -> Counters {
+        let stats = self.cache.stats();
+        let since = |count: u64, before: &std::sync::atomic::AtomicU64| {
+            count.saturating_sub(before.load(Relaxed))
+        };
+        Counters {
+            hits: server.stats.sum(|worker| &worker.segment_hits),
+            misses: server.stats.sum(|worker| &worker.segment_misses),
+            expired_keys: since(stats.expired, &self.expired_before),
+            evicted_keys: since(stats.evicted + stats.crowded_out, &self.evicted_before),
+            ..Counters::default()
+        }
+    }
+
+    /// Counters begin at 0 again.
+    pub fn reset_counters(&self) {
+        let stats = self.cache.stats();
+        self.expired_before.store(stats.expired, Relaxed);
+        let evicted = stats.evicted + stats.crowded_out;
+        self.evicted_before.store(evicted, Relaxed);
+    }
+}
+
+/// The engine in a few words, for the log.
+pub fn tell(server: &Server) -> String {
+    let size = bytes_for_people(server.config.number(Id::SegmentSize) as u64);
+    format!("segments of {size}, eviction {}", eviction(server))
+}
+
+/// The name of the eviction in force.
+pub fn eviction(server: &Server) -> &'static str {
+    EVICTIONS[server.config.number(Id::SegmentEviction) as usize]
+}
+
+/// INFO's section of its own.
+pub fn section(report: &mut Report<'_>) {
+    let server = report.server;
+    let Some(segments) = &server.segments else {
+        return report.field("engine", "slab");
+    };
+    let stats = segments.cache.stats();
+    report.field("engine", "segment");
+    report.field("segment_eviction", eviction(server));
+    for (name, number) in [
+        ("segment_bytes", stats.segment_bytes),
+        ("segments_held", stats.segments_held),
+        ("segments_free", stats.segments_free),
+        ("segments_table", stats.segments_table),
+        ("objects", stats.items),
+        ("object_bytes", stats.live_bytes),
+        ("object_bytes_appended", stats.used_bytes),
+        ("table_chains", stats.table_chains),
+        ("table_lines", stats.table_lines),
+        ("directory_bytes", stats.directory_bytes),
+        ("taken_bytes", stats.memory_bytes),
+        ("objects_expired", stats.expired),
+        ("objects_evicted", stats.evicted),
+        ("objects_kept", stats.kept),
+        ("objects_crowded_out", stats.crowded_out),
+        ("merges", stats.merges),
+        ("segments_evicted", stats.segments_evicted),
+        ("segments_expired", stats.segments_expired),
+        ("expiry_scans", stats.expiry_scans),
+        ("expiry_heads_read", stats.heads_read),
+    ] {
+        report.field(name, number);
+    }
+}
+
+/// INFO's section of expiry.
+pub fn expiry(report: &mut Report<'_>, segments: &Segments) {
+    let server = report.server;
+    let census = segments.cache.census(Tick(report.now_us / 1000));
+    let counters = segments.counters(server);
+    let lag = server.stats.expiry_lag();
+    report.field("expiry_index", "segments");
+    // Never late for a client; in memory, by the width of its bucket of TTLs at most.
+    report.field("expiry_granularity_ms", "by_ttl");
+    report.field("expiry_width_ms_below_500ms", 32);
+    report.field("expiry_width_ms_below_8s", 500);
+    report.field("expiry_width_ms_below_2048s", 8_000);
+    report.field("expiry_width_ms_below_32768s", 128_000);
+    report.field("expiry_width_ms_below_524288s", 2_048_000);
+    report.field("expiry_width_ms_above", 32_768_000);
+    report.field("keys_with_ttl", census.mortal);
+    report.field("expired_backlog_keys", census.dead);
+    report.field("expired_backlog_bytes", census.dead_bytes);
+    report.field("expiry_lag_samples", lag.total);
+    for (name, share) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
+        report.field(&format!("expiry_lag_us_{name}"), lag.percentile(share));
+    }
+    report.field("expiry_lag_us_max", lag.max);
+    report.field("expired_per_second", server.stats.rates().expired_keys);
+    report.field("expired_keys", counters.expired_keys);
+    let slices = server.stats.workers.iter();
+    let longest = slices.map(|worker| worker.expiry_slice_us_max.load(Relaxed));
+    report.field("expiry_slice_us_max", longest.max().unwrap_or(0));
+}
