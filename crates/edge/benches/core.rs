@@ -11,7 +11,10 @@
 )]
 
 use edge::placement::{Placement, Problem, greedy, max_flow};
-use edge::{Change, Chunks, Code, Config, Load, Map, Recipe, SUB_CHUNK_BYTES, Scheme, ServerId};
+use edge::{
+    Change, Chunks, Code, Config, Load, Map, Place, Recipe, SUB_CHUNK_BYTES, Scheme, ServerId,
+    checksum,
+};
 use std::hint::black_box;
 
 fn mix(x: u64) -> u64 {
@@ -80,6 +83,22 @@ fn code(size: (usize, usize)) {
             gigabytes(&decoder, Recipe::run_portable, portable),
         );
     }
+}
+
+/// The checksum of a sub-chunk.
+fn sums((runs, calls): (usize, usize)) {
+    let bytes: Vec<u8> = (0..SUB_CHUNK_BYTES as u64)
+        .map(|at| mix(at) as u8)
+        .collect();
+    let place = Place {
+        object: 1,
+        chunk: 2,
+        stripe: 3,
+    };
+    let ns = least_ns(runs, calls, || {
+        black_box(checksum(black_box(place), black_box(&bytes)));
+    });
+    println!("checksum  {:7.1} GB/s", bytes.len() as f64 / ns);
 }
 
 /// Loads of buckets: between half and one and a half of the mean, or, with a tail, by Pareto's law with shape 2.
@@ -172,7 +191,9 @@ fn main() {
     let has = |word: &str| std::env::args().any(|argument| argument == word);
     let is_bench = has("--bench");
     if !has("placement") {
-        code(if is_bench { (9, 3_000) } else { (1, 2) });
+        let size = if is_bench { (9, 3_000) } else { (1, 2) };
+        code(size);
+        sums(size);
     }
     if has("code") {
         return;

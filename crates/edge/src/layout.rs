@@ -46,6 +46,11 @@ impl Layout {
         self.object_bytes
     }
 
+    /// Data chunks of the object.
+    pub fn k(&self) -> usize {
+        self.k as usize
+    }
+
     /// Object bytes of a stripe, the last one apart.
     pub fn stripe_bytes(&self) -> u64 {
         self.k * self.sub_chunk_bytes

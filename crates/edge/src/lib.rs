@@ -9,9 +9,11 @@
 //! scheme.rs      K, P, who is coded              ring.rs        consistent hashing of buckets to servers
 //! chunks.rs      a set of chunks                 placement/     which server keeps which bucket's parity
 //! layout.rs      where an object's bytes lie     map.rs         who keeps what: one version, and the next
-//!                                                history.rs     the maps that a node knows
+//! code/          parity, and chunks from others  history.rs     the maps that a node knows
+//! checksum.rs    whether bytes are right
+//! stripe.rs      bytes to sub-chunks and back
 //! ```
-//! Start reading with `map.rs`.
+//! Start reading with `layout.rs` for what is kept, `map.rs` for where.
 //!
 //! Deliberately absent: sockets, files, a clock, chance of its own, objects and caches. Times and seeds are arguments.
 //!
@@ -31,6 +33,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod checksum;
 mod chunks;
 mod code;
 mod history;
@@ -39,7 +42,9 @@ mod map;
 pub mod placement;
 mod ring;
 mod scheme;
+mod stripe;
 
+pub use checksum::{Place, checksum};
 pub use chunks::{CHUNKS_MAX, Chunks};
 pub use code::{Code, CodeError, Recipe};
 pub use history::{Maps, OLDER, Offered, Standing};
@@ -51,3 +56,4 @@ pub use ring::{BucketId, Ring, ServerId, Walk};
 pub use scheme::{
     CODED_FROM_BYTES, Class, SUB_CHUNK_BYTES, SUB_CHUNK_BYTES_MAX, Scheme, SchemeError,
 };
+pub use stripe::{cut, join};

@@ -111,6 +111,16 @@ impl Code {
         })
     }
 
+    /// Data chunks.
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// Parity chunks.
+    pub fn p(&self) -> usize {
+        self.p
+    }
+
     /// How all parity is made from all data.
     pub fn encoder(&self) -> &Recipe {
         &self.encoder

@@ -1,0 +1,44 @@
+//! The body of the fuzz target over seeded mutations: what `cargo fuzz` does with coverage for as long as one likes, here in
+//! a second and the same every time.
+
+#[path = "../../../fuzz/bodies/mutate.rs"]
+mod mutate;
+#[path = "../../../fuzz/bodies/stripes.rs"]
+mod stripes;
+
+#[test]
+fn objects_that_are_robbed_and_damaged_give_back_the_right_bytes_or_none() {
+    let mut samples: Vec<Vec<u8>> = vec![];
+    for (k, p, sub_chunk_bytes, robbed, damaged) in [
+        (3, 1, 16, 0b0001, 0),
+        (3, 3, 64, 0b00_0111, 0),
+        (3, 2, 1, 0b1_0000, 0b0_0010),
+        (8, 5, 7, 0b1_0000_0000_0001, 0b10),
+        (1, 1, 100, 0, 0b01),
+    ] {
+        let head = [
+            k,
+            p,
+            sub_chunk_bytes,
+            0,
+            3,
+            0,
+            200,
+            0,
+            robbed as u8,
+            (robbed >> 8) as u8,
+            damaged,
+            0,
+        ];
+        let object = (0..300u16).map(|at| (at * 37) as u8);
+        samples.push(head.into_iter().chain(object).collect());
+    }
+    let samples: Vec<&[u8]> = samples.iter().map(|sample| &sample[..]).collect();
+    mutate::run(
+        0x5EED_0007,
+        5_000,
+        &samples,
+        &[b"\0\0\0\0", b"\xff\xff"],
+        stripes::run,
+    );
+}
