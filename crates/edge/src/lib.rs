@@ -10,10 +10,10 @@
 //! chunks.rs      a set of chunks                 placement/     which server keeps which bucket's parity
 //! layout.rs      where an object's bytes lie     map.rs         who keeps what: one version, and the next
 //! code/          parity, and chunks from others  history.rs     the maps that a node knows
-//! checksum.rs    whether bytes are right
+//! checksum.rs    whether bytes are right         read/          the plan of a read, driven by events
 //! stripe.rs      bytes to sub-chunks and back
 //! ```
-//! Start reading with `layout.rs` for what is kept, `map.rs` for where.
+//! Start reading with `layout.rs` for what is kept, `map.rs` for where, `read/mod.rs` for how it is found again.
 //!
 //! Deliberately absent: sockets, files, a clock, chance of its own, objects and caches. Times and seeds are arguments.
 //!
@@ -40,6 +40,7 @@ mod history;
 mod layout;
 mod map;
 pub mod placement;
+mod read;
 mod ring;
 mod scheme;
 mod stripe;
@@ -52,6 +53,7 @@ pub use layout::Layout;
 pub use map::{
     BUCKETS_MAX, Change, Config, Load, Map, MapError, MapId, Member, POINTS_MAX, VIRTUAL_NODES,
 };
+pub use read::{Ask, Event, Moment, Part, Patience, Read, Step};
 pub use ring::{BucketId, Ring, ServerId, Walk};
 pub use scheme::{
     CODED_FROM_BYTES, Class, SUB_CHUNK_BYTES, SUB_CHUNK_BYTES_MAX, Scheme, SchemeError,
