@@ -12,8 +12,8 @@
 
 use edge::placement::{Placement, Problem, greedy, max_flow};
 use edge::{
-    Change, Chunks, Code, Config, Load, Map, Place, Recipe, SUB_CHUNK_BYTES, Scheme, ServerId,
-    checksum,
+    Change, Chunks, Code, Config, Event, Layout, Load, Map, Moment, Patience, Place, Read, Recipe,
+    SUB_CHUNK_BYTES, Scheme, ServerId, Step, checksum,
 };
 use std::hint::black_box;
 
@@ -187,6 +187,43 @@ fn placement(buckets: u32, servers: u32, p: u8, has_tail: bool, seeds: u64) {
     rows.iter().for_each(|row| println!("{row}"));
 }
 
+/// The next version of a map, and the plan of a read of four stripes in which all goes well.
+fn steps((runs, calls): (usize, usize)) {
+    let calls = calls.div_ceil(100);
+    for (buckets, servers) in [(200, 10), (1_000, 100)] {
+        let map = cluster(buckets, servers, 1, Placement::Greedy, 1);
+        let loads = loads(buckets, 1, false);
+        let down = [Change::Down(ServerId(3))];
+        let ns = least_ns(runs, calls, || {
+            drop(black_box(map.next(black_box(&down), &loads)))
+        });
+        println!(
+            "a server goes down, {buckets} buckets x {servers} servers: {:.0} us",
+            ns / 1e3
+        );
+    }
+    let layout = Layout::new(&Scheme::coded(3, 1), 4 * 3 * u64::from(SUB_CHUNK_BYTES));
+    let sources: Vec<_> = (0..4).map(|id| vec![ServerId(id)]).collect();
+    let ns = least_ns(runs, calls * 100, || {
+        let mut read = Read::new(layout, 0..u64::MAX, sources.clone(), Patience::default());
+        let (mut now, mut asked) = (Moment(0), vec![]);
+        loop {
+            match read.step(now) {
+                Step::Ask(ask) => asked.push(ask),
+                Step::Wait(_) => {
+                    now.0 += 100;
+                    asked
+                        .drain(..)
+                        .for_each(|ask| read.hear(now, Event::Came(ask)));
+                }
+                Step::Done => break,
+                step => drop(black_box(step)),
+            }
+        }
+    });
+    println!("the plan of a read of 4 stripes of (3, 1): {ns:.0} ns");
+}
+
 fn main() {
     let has = |word: &str| std::env::args().any(|argument| argument == word);
     let is_bench = has("--bench");
@@ -198,6 +235,7 @@ fn main() {
     if has("code") {
         return;
     }
+    steps(if is_bench { (9, 3_000) } else { (1, 2) });
     let seeds = if is_bench { 25 } else { 1 };
     placement(200, 10, 1, false, seeds);
     placement(200, 10, 1, true, seeds);

@@ -3,7 +3,7 @@
 
 use edge::placement::Placement;
 use edge::{
-    BucketId, Change, Class, Config, Map, MapError, Maps, Offered, Scheme, ServerId, Standing,
+    BucketId, Change, Class, Config, Load, Map, MapError, Maps, Offered, Scheme, ServerId, Standing,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -286,7 +286,7 @@ fn what_cannot_be_done_is_told_and_leaves_the_map_as_it_was() {
         buckets: 12,
         given: 1,
     };
-    assert_eq!(map.next(&[], &[edge::Load::default()]), Err(loads));
+    assert_eq!(map.next(&[], &[Load::default()]), Err(loads));
     for (buckets, virtual_nodes, error) in [
         (0, 1, MapError::Buckets(0)),
         (u32::MAX, 1, MapError::Buckets(u32::MAX)),
@@ -313,4 +313,49 @@ fn another_clusters_map_is_refused_and_an_old_one_when_there_is_no_room() {
     assert_eq!(maps.offer(second), Offered::Older);
     assert_eq!(maps.offer(first), Offered::TooOld);
     assert_eq!(maps.all().len(), 2);
+}
+
+/// Loads between half and one and a half of a gigabyte.
+fn loads(count: u32, seed: u64) -> Vec<Load> {
+    let part = |bucket: u32| {
+        let mixed = (seed << 20 | u64::from(bucket)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ mixed >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 54
+    };
+    let load = |bucket| Load {
+        chunk_bytes: (512 + part(bucket)) << 20,
+        whole_bytes: part(bucket) << 16,
+    };
+    (0..count).map(load).collect()
+}
+
+#[test]
+fn servers_go_on_writing_alike_through_failures_and_recoveries() {
+    for seed in 0..10 {
+        let config = Config {
+            seed,
+            ..Config::new(Scheme::coded(3, 1))
+        };
+        let servers: Vec<_> = (0..10)
+            .map(|id| (ServerId(id), 1 + u32::from(id == 3)))
+            .collect();
+        let mut map = Map::new(config, &servers).expect("enough servers");
+        for step in 0..20u64 {
+            let server = ServerId((seed * 7 + step / 2 * 3) as u32 % 10);
+            let change = if step % 2 == 0 {
+                Change::Down(server)
+            } else {
+                Change::Up(server)
+            };
+            let loads = loads(200, seed * 100 + step);
+            let next = map.next(&[change], &loads).expect("a member");
+            let problem = next.problem(&loads);
+            problem.check(&next.placed());
+            let (imbalance, least) = (problem.imbalance(&next.placed()), problem.imbalance_min());
+            assert!(
+                imbalance <= least + 0.005,
+                "{seed}, {step}: {imbalance}, {least}"
+            );
+            map = next;
+        }
+    }
 }
