@@ -337,16 +337,21 @@ impl Entrant {
         Ok(server)
     }
 
-    /// Whether it is started here and takes `--expiry`.
+    /// Whether it is started here and takes `--expiry` and `--element-expiry`.
     pub(crate) fn takes_index(&self) -> bool {
         matches!(self.kind, Kind::Mayfly(_))
     }
 
-    /// The same with this index under another name.
-    pub(crate) fn with_index(&self, label: &str, index: &str) -> Entrant {
+    /// The same under another name, with this index for keys or, `of_elements`, for those.
+    pub(crate) fn with_index(&self, label: &str, index: &str, of_elements: bool) -> Entrant {
         let mut entrant = self.clone();
         entrant.label = label.into();
-        entrant.server_args.push(format!("--expiry={index}"));
+        let setting = if of_elements {
+            "element-expiry"
+        } else {
+            "expiry"
+        };
+        entrant.server_args.push(format!("--{setting}={index}"));
         entrant
     }
 

@@ -221,8 +221,10 @@ impl Elements {
                 all.push(entrant);
                 continue;
             }
-            let labelled =
-                |index: &String| entrant.with_index(&format!("{} {index}", entrant.label), index);
+            let labelled = |index: &String| {
+                let label = format!("{} {index}", entrant.label);
+                entrant.with_index(&label, index, true)
+            };
             all.extend(self.index.iter().map(labelled));
         }
         Ok(all)

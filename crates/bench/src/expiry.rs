@@ -66,7 +66,7 @@ fn contestants(
             let index = given(spec)?;
             contestants.push(Contestant {
                 name: spec.clone(),
-                entrant: entrant.with_index(spec, &index),
+                entrant: entrant.with_index(spec, &index, false),
                 index: Some(index),
             });
         }

@@ -142,6 +142,7 @@ impl Server {
         clock: Clock,
     ) -> Result<Server, String> {
         let now_us = clock.now_us();
+        let keyspace = Keyspace::new(options, clock.now())?;
         let segments = match config.number(Id::Engine) {
             SEGMENT_ENGINE => {
                 let made = Segments::new(&config, threads, options.hash_key, options.seed)?;
@@ -151,7 +152,7 @@ impl Server {
         };
         let server = Server {
             segments,
-            keyspace: Keyspace::new(options, clock.now())?,
+            keyspace: keyspace.with_element_expiry(&config.text(Id::ElementExpiry))?,
             threads,
             config,
             config_change: Mutex::new(()),

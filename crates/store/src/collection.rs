@@ -30,7 +30,7 @@ impl<'a> Scene<'a> {
             now,
             limits,
             hash_key: [1, 2],
-            expiry: &ExpirySpec::Wheel(()),
+            expiry: &ExpirySpec::Ranked(()),
             seed: 3,
         }
     }

@@ -1,22 +1,25 @@
 //! Many elements, each with or without a deadline: the one mechanism behind the times of hash fields, set
 //! members and members of sorted sets.
 //!
-//! The first deadline makes an index of its own, of the kind that the keyspace uses for its keys. What
+//! The first deadline makes an index of its own. By default it is the one that ranks: so the dead are
+//! counted without a look at each (`counts.rs`), and elements are listed in the order of their deadlines. What
 //! that index wants next is what the key's entry is filed under in the keyspace's index: an index of
 //! indexes. So a dead element is met when its time comes, by the same cycle and under the same budget as a
 //! dead key; and a command that comes first removes what is due before it looks.
 //!
-//! When all elements are dead at once, by the latest deadline ever given, the collection is given up as a
-//! whole: the background takes it apart.
+//! When all elements are dead at once, the collection is given up as a whole: the background takes it
+//! apart. An index that does not count notices it by the latest deadline ever given.
+
+mod counts;
 
 use crate::collection::{Body, Deadlines, Expired, Scene};
 use crate::elements::Elements;
 use crate::elements::packed::{Packed, Tail};
 use policy::expire::any::AnyExpiry;
 use policy::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
-use std::collections::HashSet;
+use std::borrow::Borrow;
 
-/// Elements that may be looked at to see whether any lives.
+/// Elements that may be looked at to see whether any lives, where the index does not count.
 const LOOK_MAX: usize = 4096;
 
 /// What goes along with elements, in a structure of its own: the order of a sorted set. `()` where there
@@ -63,12 +66,12 @@ impl std::fmt::Debug for Times {
 }
 
 /// The elements as the index of their deadlines sees them.
-struct TimeCells<'a> {
-    elements: &'a mut Elements,
+struct TimeCells<E> {
+    elements: E,
     now: Tick,
 }
 
-impl Facts for TimeCells<'_> {
+impl<E: Borrow<Elements>> Facts for TimeCells<E> {
     fn now(&self) -> Tick {
         self.now
     }
@@ -77,31 +80,33 @@ impl Facts for TimeCells<'_> {
     }
     #[inline]
     fn is_live(&self, slot: Slot) -> bool {
-        self.elements.is_live(slot)
+        self.elements.borrow().is_live(slot)
     }
     fn weight(&self, _slot: Slot) -> u32 {
         1
     }
     fn key_hash(&self, slot: Slot) -> u64 {
-        self.elements.hash_of(slot)
+        self.elements.borrow().hash_of(slot)
     }
     #[inline]
     fn deadline(&self, slot: Slot) -> Option<Tick> {
-        if !self.elements.is_live(slot) {
+        let elements = self.elements.borrow();
+        if !elements.is_live(slot) {
             return None;
         }
-        self.elements.deadline(slot)
+        elements.deadline(slot)
     }
     fn len(&self) -> usize {
-        self.elements.deadline_count()
+        self.elements.borrow().deadline_count()
     }
     fn sample(&self, random: u64) -> Option<Slot> {
-        let has_deadline = |slot| self.elements.deadline(slot).is_some();
-        self.elements.sample_where(random, has_deadline)
+        let elements = self.elements.borrow();
+        let has_deadline = |slot| elements.deadline(slot).is_some();
+        elements.sample_where(random, has_deadline)
     }
 }
 
-impl Cells<u64> for TimeCells<'_> {
+impl Cells<u64> for TimeCells<&mut Elements> {
     #[inline]
     fn get(&self, slot: Slot) -> u64 {
         self.elements.link(slot)
@@ -174,92 +179,6 @@ impl Members {
     pub fn find_live(&self, member: &[u8], now: Tick) -> Option<Slot> {
         let slot = self.elements.find(member)?;
         self.is_live(slot, now).then_some(slot)
-    }
-
-    /// How many live. Exact; counts only while some are dead and not yet gone.
-    pub fn len(&self, now: Tick) -> usize {
-        if self.is_void {
-            return 0;
-        }
-        if !self.may_hold_dead(now) {
-            return self.elements.len();
-        }
-        self.live(now).count()
-    }
-
-    /// Whether some may be dead and not yet gone.
-    pub fn may_hold_dead(&self, now: Tick) -> bool {
-        let has_dead = |times: &Times| times.index.backlog(now) > 0;
-        self.is_void || self.times.as_deref().is_some_and(has_dead)
-    }
-
-    /// The live elements, page by page.
-    pub fn live(&self, now: Tick) -> impl Iterator<Item = Slot> {
-        let slots = self.elements.iter();
-        slots.filter(move |slot| !self.is_void && self.is_live(*slot, now))
-    }
-
-    /// Whether none lives, as far as the latest deadline tells.
-    pub fn is_dead(&self, now: Tick) -> bool {
-        let is_over =
-            |times: &Times| times.index.len() == self.elements.len() && now > times.latest;
-        self.is_void() || self.times.as_deref().is_some_and(is_over)
-    }
-
-    /// A live element, uniformly by chance; `None` when there is none.
-    fn pick(&self, now: Tick, random: u64) -> Option<Slot> {
-        let is_live = |slot| self.is_live(slot, now);
-        let found = self.elements.sample_where(random, is_live);
-        // Where nearly all are dead and wait to go.
-        found.or_else(|| self.live(now).next())
-    }
-
-    /// Tells up to `count` different live elements, chosen uniformly by chance; all if there are no more.
-    pub fn sample(
-        &self,
-        count: usize,
-        now: Tick,
-        random: &mut dyn FnMut() -> u64,
-        each: &mut dyn FnMut(Slot),
-    ) {
-        let len = self.len(now);
-        if count >= len {
-            return self.live(now).for_each(each);
-        }
-        if count * 4 < len {
-            let mut told = HashSet::with_capacity(count);
-            while told.len() < count {
-                match self.pick(now, random()) {
-                    Some(slot) if told.insert(slot) => each(slot),
-                    Some(_) => {}
-                    None => return,
-                }
-            }
-            return;
-        }
-        // The first steps of a Fisher-Yates shuffle.
-        let mut slots: Vec<Slot> = self.live(now).collect();
-        for at in 0..count {
-            let other = at + ((u128::from(random()) * (len - at) as u128) >> 64) as usize;
-            slots.swap(at, other);
-            each(slots[at]);
-        }
-    }
-
-    /// Tells `count` live elements, each chosen uniformly by chance; none if there are none.
-    pub fn draw(
-        &self,
-        count: usize,
-        now: Tick,
-        random: &mut dyn FnMut() -> u64,
-        each: &mut dyn FnMut(Slot),
-    ) {
-        for _ in 0..count {
-            match self.pick(now, random()) {
-                Some(slot) => each(slot),
-                None => return,
-            }
-        }
     }
 
     /// Adds an element for a member that is not there, dead or alive.
@@ -427,8 +346,8 @@ impl Members {
         self.settle();
     }
 
-    /// Gives all up when none of a few lives: the latest deadline ever given may be that of one that is
-    /// gone, and a key of which nothing lives is not to be seen until all are taken out.
+    /// Gives all up when none of a few lives, and the index does not count: the latest deadline ever given may
+    /// be that of one that is gone, and a key of which nothing lives is not to be seen until all are taken out.
     fn give_up_dead(&mut self, now: Tick, expired: Expired<'_>) {
         if self.elements.len() > LOOK_MAX || self.live(now).next().is_some() {
             return;

@@ -33,7 +33,7 @@ pub struct Options {
     pub shards: usize,
     /// `maxmemory-policy`: one of [`Keyspace::policy_names`], with parameters after a colon.
     pub policy: String,
-    /// The expiry index: one of [`Keyspace::expiry_names`], with parameters after a colon.
+    /// The expiry index of keys: one of [`Keyspace::expiry_names`], with parameters after a colon.
     pub expiry: String,
     /// Bytes that may be used; 0: no bound.
     pub maxmemory: u64,
@@ -61,6 +61,8 @@ pub(crate) struct Shared {
     settings: Mutex<Settings>,
     settings_number: AtomicU64,
     expiry: ExpirySpec,
+    /// The index of elements' deadlines.
+    element_expiry: ExpirySpec,
     hash_key: [u64; 2],
     hasher: SipHasher13,
     seed: u64,
@@ -84,7 +86,7 @@ impl Shared {
             now,
             limits: &self.limits,
             hash_key: self.hash_key,
-            expiry: &self.expiry,
+            expiry: &self.element_expiry,
             seed: self.seed,
         }
     }
@@ -182,11 +184,19 @@ impl Keyspace {
                 }),
                 settings_number: AtomicU64::new(0),
                 expiry,
+                element_expiry: ExpirySpec::Ranked(()),
                 hash_key: options.hash_key,
                 hasher: SipHasher13::new_with_keys(options.hash_key[0], options.hash_key[1]),
                 seed: options.seed,
             },
         })
+    }
+
+    /// The same with another index for elements of collections than `ranked`, before there are any. Errors: an
+    /// index that does not exist, in words for people.
+    pub fn with_element_expiry(mut self, name: &str) -> Result<Keyspace, String> {
+        self.shared.element_expiry = parse_expiry(name)?;
+        Ok(self)
     }
 
     /// How many shards.

@@ -86,12 +86,18 @@ impl Pair {
         let options = Options {
             shards: 2,
             policy: "noeviction".into(),
-            expiry: expiry.into(),
+            expiry: if expiry == "ordered" {
+                "ordered"
+            } else {
+                "wheel"
+            }
+            .into(),
             maxmemory: 0,
             hash_key: [7, 8],
             seed: 9,
         };
         let space = Keyspace::new(&options, Tick(START)).expect("valid options");
+        let space = space.with_element_expiry(expiry).expect("an index");
         space.set_notify(true);
         space.limits().set("hash_entries", entries);
         Pair {
@@ -347,7 +353,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
     #[test]
     fn hashes_are_plain_maps_with_times(
-        expiry in prop::sample::select(vec!["wheel", "wheel", "ordered"]),
+        expiry in prop::sample::select(vec!["ranked", "ranked", "wheel", "ordered"]),
         entries in prop_oneof![Just(4i64), Just(512)],
         ops in prop::collection::vec(op(), 1..80),
     ) {

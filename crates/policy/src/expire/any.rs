@@ -24,6 +24,7 @@ macro_rules! expiry_indexes {
             Crawler = expire::crawler::Crawler,
             Lazy = expire::lazy::Lazy,
             Ordered = expire::ordered::Ordered,
+            Ranked = expire::ranked::Ranked,
         }
     };
 }
@@ -235,6 +236,17 @@ macro_rules! define_any {
 }
 expiry_indexes!(define_any);
 
+impl AnyExpiry {
+    /// The index as the one that ranks, if it is that.
+    #[inline]
+    pub fn ranked(&self) -> Option<&expire::ranked::Ranked> {
+        match self {
+            AnyExpiry::Ranked(index) => Some(index),
+            _ => None,
+        }
+    }
+}
+
 impl Default for ExpirySpec {
     /// The one that keeps its promises.
     fn default() -> Self {
@@ -290,7 +302,7 @@ mod tests {
         assert_eq!(
             message("whale"),
             "no expiry index is called 'whale'; expected one of: wheel sampled buckets \
-             buckets-auto radix radix-capped ebuckets crawler lazy ordered sampled-5"
+             buckets-auto radix radix-capped ebuckets crawler lazy ordered ranked sampled-5"
         );
     }
 

@@ -106,6 +106,7 @@ settings! {
     MaxMemory "maxmemory", Bytes(0, MAX), "0", true, "Bytes in use beyond which keys are evicted or writes refused; 0 means no bound.";
     MaxMemoryPolicy "maxmemory-policy", Policy, "noeviction", true, "What to evict when memory is full; allkeys-s3fifo is the recommended one.";
     Expiry "expiry", Index, "wheel", false, "The index that finds keys whose deadline has passed.";
+    ElementExpiry "element-expiry", Index, "ranked", false, "The same for elements of large hashes, sets and sorted sets; only ranked counts and lists them by deadline without a look at each.";
     Engine "engine", Choice(ENGINES), "slab", false, "What holds the keys: slab for everything, segment for strings only, many and small, with lives rounded down.";
     SegmentSize "segment-size", Bytes(4096, 8 << 20), "1mb", false, "Bytes of a segment of the segment engine: a power of two, and more than its largest value.";
     SegmentEviction "segment-eviction", Choice(EVICTIONS), "merge", false, "Which segments go when the segment engine's memory is full; see [the segment engine](segment.md).";

@@ -4,7 +4,7 @@
 use crate::random::Chance;
 use crate::script::{START, render};
 use server::clock::Clock;
-use server::config::Config;
+use server::config::{self, Config};
 use server::{Server, Session};
 use store::Keyspace;
 use wire::Protocol;
@@ -72,8 +72,10 @@ fn crowd(policy: &str, expiry: &str, seed: u64) -> u64 {
         hash_key: [seed, 2],
         seed,
     };
-    let clock = Clock::manual(START.0);
-    let server = Server::with_store(Config::default(), &options, 1, clock).expect("valid options");
+    let (clock, config) = (Clock::manual(START.0), Config::default());
+    let of_elements = config::find("element-expiry").expect("a setting of this name");
+    config.set(of_elements, expiry).expect("an index");
+    let server = Server::with_store(config, &options, 1, clock).expect("valid options");
     server.keyspace.set_notify(true);
     let mut session = Session::new();
     let mut chance = Chance::new(seed);

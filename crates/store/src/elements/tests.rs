@@ -4,6 +4,11 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
+thread_local! {
+    /// Deadlines looked at.
+    pub(crate) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Insert(u16, usize),

@@ -206,7 +206,7 @@ impl Hash {
     pub fn is_empty(&self, scene: &Scene<'_>) -> bool {
         match &self.form {
             Form::Packed(packed) => packed.live(scene.now).next().is_none(),
-            Form::Large(members) => members.live(scene.now).next().is_none(),
+            Form::Large(members) => members.is_empty(scene.now),
         }
     }
 
@@ -222,10 +222,38 @@ impl Hash {
                 .for_each(|e| each(e.member, e.tail, e.deadline)),
             Form::Large(members) => {
                 let elements = members.elements();
-                members.live(scene.now).for_each(|slot| {
+                members.each_live(scene.now, &mut |slot| {
                     let (field, value) = elements.element(slot);
                     each(field, value, elements.deadline(slot));
                 });
+            }
+        }
+    }
+
+    /// Tells fields by their deadlines, from `first` to `last`, both included, without the `offset` first of
+    /// them, up to `count`. Those of one instant come in no order that means anything, but in the same
+    /// one until something is written. The work grows with `count`, not with the hash.
+    pub fn each_by_deadline<'h>(
+        &'h self,
+        (first, last): (Tick, Tick),
+        (offset, count): (usize, usize),
+        scene: &Scene<'_>,
+        each: &mut dyn FnMut(&'h [u8], Tick),
+    ) {
+        match &self.form {
+            Form::Packed(packed) => {
+                let timed = packed.live(scene.now);
+                let timed = timed.filter_map(|e| Some((e.deadline?, e.member)));
+                let is_meant = |(at, _): &(Tick, _)| (first..=last).contains(at);
+                let mut fields: Vec<_> = timed.filter(is_meant).collect();
+                fields.sort_by_key(|field| field.0);
+                let told = fields.into_iter().skip(offset).take(count);
+                told.for_each(|(deadline, field)| each(field, deadline));
+            }
+            Form::Large(members) => {
+                let elements = members.elements();
+                let each = &mut |deadline, slot| each(elements.member(slot), deadline);
+                members.each_by_deadline((first, last), (offset, count), scene.now, each);
             }
         }
     }

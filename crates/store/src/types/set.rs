@@ -196,7 +196,7 @@ impl Set {
         match &self.form {
             Form::Integers(integers) => integers.len() == 0,
             Form::Packed(packed) => packed.live(scene.now).next().is_none(),
-            Form::Large(members) => members.live(scene.now).next().is_none(),
+            Form::Large(members) => members.is_empty(scene.now),
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(super) const INDEXES: &str = "sampled:release=5:shards=8,sampled-5:shards=8,sampled:shards=8,\
 buckets:120x1000:shards=8,buckets:60x1000:shards=8,buckets:240x1000:shards=8,buckets:1200x100:shards=8,\
 buckets:600x100:shards=8,buckets:2400x100:shards=8,buckets-auto:shards=8,radix,radix-capped:shards=8,\
-ebuckets,crawler:60,lazy,ordered,wheel";
+ebuckets,crawler:60,lazy,ordered,ranked,wheel";
 
 /// Those of them that the chosen series takes beyond its first group.
 const EVERYWHERE: [&str; 3] = [

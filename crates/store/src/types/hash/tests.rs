@@ -224,7 +224,7 @@ impl Pair {
             "each is told once"
         );
         assert!(live.keys().all(|field| self.plain.contains_key(field)));
-        let is_exact = matches!(self.expiry.name(), "wheel" | "ordered");
+        let is_exact = matches!(self.expiry.name(), "ranked" | "wheel" | "ordered");
         if steps > 1000 && is_exact {
             assert_eq!(self.plain, live, "all that is due goes");
         }
@@ -290,6 +290,21 @@ impl Pair {
                 all.insert(field.to_vec(), (value.to_vec(), deadline));
             });
             assert_eq!(all, live);
+            let (mut timed, mut told) = (vec![], vec![]);
+            timed.extend(live.iter().filter_map(|(f, e)| Some((e.1?, f.clone()))));
+            timed.sort_unstable();
+            let offset = timed.len() / 3;
+            let from = timed.get(offset).map_or(scene.now, |field| field.0);
+            let each = &mut |field: &[u8], at| told.push((at, field.to_vec()));
+            hash.each_by_deadline((from, Tick::MAX), (0, usize::MAX), scene, each);
+            told.sort_unstable();
+            timed.retain(|field| field.0 >= from);
+            assert_eq!(told, timed);
+            let mut page = vec![];
+            let each = &mut |_: &[u8], at| page.push(at);
+            hash.each_by_deadline((from, Tick::MAX), (1, 5), scene, each);
+            let wanted = timed.iter().map(|field| field.0).skip(1).take(5);
+            assert_eq!(page, wanted.collect::<Vec<_>>());
             for key in 0..=255 {
                 let entry = live.get(&name(key));
                 assert_eq!(hash.get(&name(key), scene), entry.map(|e| e.0.as_slice()));
@@ -300,7 +315,7 @@ impl Pair {
             if let Some(deadlines) = hash.deadlines() {
                 assert_eq!(deadlines.own, own);
                 let nearest = deadlines.nearest.expect("some element has a deadline");
-                let is_exact = matches!(scene.expiry.name(), "wheel" | "ordered");
+                let is_exact = matches!(scene.expiry.name(), "ranked" | "wheel" | "ordered");
                 let is_early = earliest.is_none_or(|earliest| nearest <= earliest);
                 assert!(!is_exact || is_early, "it is met in time");
             }
@@ -313,7 +328,7 @@ proptest! {
     #[test]
     fn a_hash_is_a_plain_map_with_times(
         entries in prop_oneof![Just(0i64), Just(8), Just(512)],
-        expiry in prop::sample::select(vec!["wheel", "wheel", "ordered", "sampled", "ebuckets", "lazy"]),
+        expiry in prop::sample::select(vec!["ranked", "ranked", "wheel", "ordered", "sampled", "ebuckets", "lazy"]),
         ops in prop::collection::vec(op(), 1..60),
     ) {
         let mut pair = Pair::new(entries, expiry);

@@ -340,7 +340,7 @@ impl Pair {
             assert_eq!(set.deadlines().is_some(), earliest.is_some());
             if let Some(deadlines) = set.deadlines() {
                 assert_eq!(deadlines.own, own);
-                let is_exact = matches!(scene.expiry.name(), "wheel" | "ordered");
+                let is_exact = matches!(scene.expiry.name(), "ranked" | "wheel" | "ordered");
                 assert!(
                     !is_exact || deadlines.nearest <= earliest,
                     "it is met in time"
@@ -355,7 +355,7 @@ proptest! {
     #[test]
     fn a_sorted_set_is_a_sorted_vector_with_times(
         entries in prop_oneof![Just(0i64), Just(8), Just(512)],
-        expiry in prop::sample::select(vec!["wheel", "wheel", "ordered", "sampled", "lazy"]),
+        expiry in prop::sample::select(vec!["ranked", "ranked", "wheel", "ordered", "sampled", "lazy"]),
         ops in prop::collection::vec(op(), 1..60),
     ) {
         let mut pair = Pair::new(entries, expiry);
@@ -368,7 +368,7 @@ proptest! {
 
 #[test]
 fn many_members_are_dismantled_in_steps() {
-    let mut pair = Pair::new(0, "wheel");
+    let mut pair = Pair::new(0, "ranked");
     for number in 0..20_000u32 {
         let member = number.to_le_bytes();
         pair.with(|set, _, scene| set.set(&member, f64::from(number % 7), scene));
@@ -384,7 +384,7 @@ fn many_members_are_dismantled_in_steps() {
 
 #[test]
 fn what_a_member_costs() {
-    let mut pair = Pair::new(128, "wheel");
+    let mut pair = Pair::new(128, "ranked");
     let count = 200_000u32;
     let name = |number: u32| format!("member:{number:07}").into_bytes();
     for number in 0..count {

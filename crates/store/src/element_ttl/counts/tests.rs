@@ -1,0 +1,178 @@
+//! The bounds of the module text, in deadlines looked at.
+
+use super::*;
+use crate::collection::Scene;
+use crate::elements::packed::Tail;
+use crate::elements::tests::LOOKS;
+use crate::limits::Limits;
+use policy::expire::any::ExpirySpec;
+use std::collections::BTreeSet;
+
+const NOW: Tick = Tick(1_000_000);
+const LATER: Tick = Tick(NOW.0 + 1000);
+const COUNT: u32 = 40_000;
+/// Entries of a leaf of the index.
+const LEAF: usize = 64;
+/// Looks and pages of a choice by chance, and elements of a page.
+const CHANCE: usize = 256 + 256 * 64 + LEAF;
+
+/// Elements, each with the deadline that is chosen for its number.
+fn members(limits: &Limits, deadline_of: impl Fn(u32) -> Option<Tick>) -> Members {
+    let scene = Scene::of(NOW, limits);
+    let mut members = Members::new(Tail::Nothing, &scene);
+    for number in 0..COUNT {
+        let name = format!("element:{number}");
+        let slot = members.insert(name.as_bytes(), b"", &scene, &mut ());
+        members.set_deadline(slot, deadline_of(number), &scene);
+    }
+    members
+}
+
+/// What it costs.
+fn looks<R>(work: impl FnOnce() -> R) -> (R, usize) {
+    LOOKS.set(0);
+    let result = work();
+    (result, LOOKS.get())
+}
+
+fn number_of(members: &Members, slot: Slot) -> u32 {
+    let name = String::from_utf8(members.elements().member(slot).to_vec()).expect("text");
+    name["element:".len()..].parse().expect("a number")
+}
+
+/// Dies at the deadline after `NOW`, or long after it.
+fn half(number: u32) -> Option<Tick> {
+    Some(Tick(NOW.0 + u64::from(number % 2) * 10_000 + 1))
+}
+
+#[test]
+fn half_of_all_die_at_once_and_are_not_counted_one_by_one() {
+    let limits = Limits::default();
+    // On one deadline, on distinct ones, and beside elements that stay.
+    let few = |number: u32| Some(Tick(NOW.0 + 1 + u64::from(number)));
+    let endless = |number: u32| half(number).filter(|at| *at < LATER);
+    type DeadlineOf<'a> = &'a dyn Fn(u32) -> Option<Tick>;
+    let cases: [(DeadlineOf<'_>, usize); 3] = [(&half, 20_000), (&few, 39_001), (&endless, 20_000)];
+    for (deadline_of, live) in cases {
+        let members = members(&limits, deadline_of);
+        assert_eq!(members.len(NOW), COUNT as usize);
+        let (len, count) = looks(|| members.len(LATER));
+        assert_eq!(len, live);
+        assert!(count <= LEAF, "{count}");
+        let (is_over, count) = looks(|| (members.is_empty(LATER), members.is_dead(LATER)));
+        assert_eq!(is_over, (false, false));
+        assert!(count <= 2 * LEAF, "{count}");
+        let mut state = 1u64;
+        let random = &mut || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(7);
+            state
+        };
+        let mut told = BTreeSet::new();
+        let (_, count) = looks(|| {
+            members.sample(10, LATER, random, &mut |slot| {
+                told.insert(number_of(&members, slot));
+            });
+        });
+        assert!(count <= LEAF + 10 * 256, "{count}");
+        assert_eq!(told.len(), 10);
+        let lives = |number: &u32| deadline_of(*number).is_none_or(|at| at >= LATER);
+        assert!(told.iter().all(lives));
+    }
+}
+
+/// Of many that are dead, the few that live are found all the same, and each may come.
+#[test]
+fn the_few_living_among_many_dead_are_drawn_by_rank() {
+    let limits = Limits::default();
+    let members = members(&limits, |number| match number % 10_000 {
+        0 => Some(Tick(LATER.0 + u64::from(number))),
+        _ => Some(Tick(NOW.0 + 1)),
+    });
+    assert_eq!(members.len(LATER), 4);
+    let (mut state, mut drawn, mut most) = (0u64, BTreeSet::new(), 0);
+    for _ in 0..100 {
+        let random = &mut || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(7);
+            state
+        };
+        let each = &mut |slot| {
+            drawn.insert(number_of(&members, slot));
+        };
+        most = most.max(looks(|| members.draw(1, LATER, random, each)).1);
+    }
+    assert!(most <= CHANCE + 2 * LEAF, "{most}");
+    assert_eq!(drawn, BTreeSet::from([0, 10_000, 20_000, 30_000]));
+    for count in [1, 3, 4, 9] {
+        let mut told = BTreeSet::new();
+        let random = &mut || 1 << 63;
+        let each = &mut |slot| {
+            told.insert(slot);
+        };
+        members.sample(count, LATER, random, each);
+        assert_eq!(told.len(), count.min(4));
+    }
+    // The listing of all that live does not come by the dead.
+    let (_, count) = looks(|| members.each_live(LATER, &mut |_| ()));
+    assert!(count <= 3 * LEAF, "{count}");
+}
+
+#[test]
+fn a_list_by_deadline_costs_what_it_tells() {
+    let limits = Limits::default();
+    let members = members(&limits, |number| {
+        Some(Tick(NOW.0 + 1 + u64::from(number * 7_919 % COUNT)))
+    });
+    for (first, offset) in [(NOW, 0), (LATER, 0), (LATER, 30_000), (Tick(0), 38_990)] {
+        let mut told = vec![];
+        let (_, count) = looks(|| {
+            let each = &mut |deadline, _| told.push(deadline);
+            members.each_by_deadline((first, Tick::MAX), (offset, 20), LATER, each);
+        });
+        let wanted = (LATER.0 + offset as u64..=NOW.0 + u64::from(COUNT)).take(20);
+        assert_eq!(told, wanted.map(Tick).collect::<Vec<_>>());
+        assert!(count <= 3 * LEAF, "{count}");
+    }
+}
+
+/// What an index that does not count tells is the same, at its own price.
+#[test]
+fn all_indexes_tell_the_same() {
+    let limits = Limits::default();
+    let list = |members: &Members, offset| {
+        let mut told = vec![];
+        let each = &mut |deadline, slot| told.push((deadline, number_of(members, slot)));
+        let last = Tick(LATER.0 + 300);
+        members.each_by_deadline((NOW, last), (offset, 50), LATER, each);
+        told
+    };
+    let mut answers = vec![];
+    for expiry in [ExpirySpec::Ranked(()), ExpirySpec::Wheel(())] {
+        let scene = Scene {
+            expiry: &expiry,
+            ..Scene::of(NOW, &limits)
+        };
+        let mut members = Members::new(Tail::Nothing, &scene);
+        for number in 0..2_000u32 {
+            let name = format!("element:{number}");
+            let slot = members.insert(name.as_bytes(), b"", &scene, &mut ());
+            let deadline = Tick(NOW.0 + 1 + u64::from(number * 7_919 % 2_000));
+            members.set_deadline(slot, Some(deadline), &scene);
+        }
+        let mut live = BTreeSet::new();
+        members.each_live(LATER, &mut |slot| {
+            live.insert(number_of(&members, slot));
+        });
+        answers.push((
+            members.len(LATER),
+            live,
+            list(&members, 0),
+            list(&members, 280),
+        ));
+    }
+    assert_eq!(answers[0], answers[1]);
+    assert_eq!((answers[0].0, answers[0].3.len()), (1001, 21));
+}
