@@ -2,8 +2,7 @@
 
 use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
-use std::collections::BinaryHeap;
-use store::{Hash, Scene};
+use store::{Hash, Scene, Tick};
 use wire::number::parse_i64;
 use wire::{Args, Protocol};
 
@@ -59,32 +58,25 @@ impl Range {
         Ok(range)
     }
 
-    /// The fields in the range with their remaining time, in order. Of many, no more are kept at once
-    /// than can be in the reply.
+    /// The fields in the range with their remaining time, in order.
     fn pick<'h>(&self, hash: &'h Hash, scene: &Scene<'_>) -> Vec<(u64, &'h [u8])> {
-        let most = self.offset.saturating_add(self.count);
-        let mut nearest = BinaryHeap::new();
-        if most > 0 && self.offset < usize::MAX {
-            hash.each(scene, |field, _, deadline| {
-                let Some(deadline) = deadline else { return };
-                let ttl = deadline.0 - scene.now.0;
-                if (self.min_ms..=self.max_ms).contains(&ttl) {
-                    nearest.push((ttl, field));
-                    if nearest.len() > most {
-                        nearest.pop();
-                    }
-                }
-            });
-        }
-        let mut fields = nearest.into_sorted_vec();
-        fields.drain(..self.offset.min(fields.len()));
+        let mut fields = Vec::new();
+        let at = |ttl: u64| Tick(scene.now.0.saturating_add(ttl));
+        let times = (at(self.min_ms), at(self.max_ms));
+        hash.each_by_deadline(times, (self.offset, self.count), scene, &mut |field, at| {
+            fields.push((at.0 - scene.now.0, field));
+        });
         fields
     }
 }
 
 /// `HRANGEBYTTL key min-ms max-ms [LIMIT offset count] [WITHTTL]`: the fields whose remaining time lies
-/// between the bounds, both included, the shortest first and by name where it is the same; fields
-/// without a deadline are none of them. With TTL, pairs of field and milliseconds in RESP3.
+/// between the bounds, both included, the shortest first; where it is the same, in an order that means
+/// nothing but stays while the hash does, so that pages by LIMIT fit together. Fields without a deadline
+/// are none of them. With TTL, pairs of field and milliseconds in RESP3.
+///
+/// It costs what it tells, wherever LIMIT begins: large hashes are in the order of their deadlines. (Under
+/// another `element-expiry` than `ranked` it looks at every field.)
 pub fn hrangebyttl(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let range = Range::parse(args)?;
     let key = ctx.key(&args[1]);
