@@ -1,8 +1,9 @@
 //! Nanoseconds of processor time of gets and sets in the engine alone, and its bytes by object.
-//! `cargo bench -p mayfly-segment [-- KEYS]`; as a test it runs with few keys.
+//! `cargo bench -p mayfly-segment [-- KEYS…] [ROW]`; as a test it runs with few keys.
 //!
 //! The mix is 95 gets and 5 sets of a hundred, keys by Zipf 0.99, objects of 16 + 79 bytes and the header; one by one, and in
-//! batches of 32 whose cache lines are asked for first, as a server does with a pipeline.
+//! batches of 32 whose cache lines are asked for first, as a server does with a pipeline. What the loop takes without the
+//! engine stands in rows of its own and is not taken off the others. Each row is the median of some rounds, and the lowest.
 
 #![expect(
     clippy::disallowed_methods,
@@ -17,7 +18,7 @@ use std::thread;
 const BATCH: usize = 32;
 const NOW: Tick = Tick(1_700_000_000_000);
 const SKEW: f64 = 0.99;
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 
 fn mix(x: u64) -> u64 {
     let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -56,11 +57,14 @@ fn zipf(keys: u64, count: usize, seed: u64) -> Vec<u32> {
         .collect()
 }
 
-/// Nanoseconds of processor time that this thread has had.
+/// Nanoseconds of processor time that this thread has had; as a test nothing is timed, and tools that count
+/// instructions do not know the clock.
 fn cpu_ns() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let first = text.split(' ').next();
-    first.and_then(|text| text.parse().ok()).unwrap_or(0)
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return 0;
+    }
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 fn engine(memory_bytes: u64, writers: u16, eviction: Eviction) -> Segcache {
@@ -91,29 +95,91 @@ fn fill(cache: &Segcache, writer: &mut Writer, keys: u64, value: &[u8]) -> f64 {
     (cpu_ns() - begin) as f64 / keys as f64
 }
 
-/// The mix, key by key; tells nanoseconds an operation.
+/// What memory alone costs on this machine: a cache line of a table, and behind it, since the line tells where,
+/// an object, which is copied. As many of both as the engine has, and nothing compared.
+struct Floor {
+    lines: Vec<[u64; 8]>,
+    objects: Vec<[u64; 13]>,
+}
+
+impl Floor {
+    fn new(keys: u64) -> Self {
+        let count = keys as usize;
+        Floor {
+            // Written, so that each has its memory.
+            lines: vec![[1; 8]; count / 5],
+            objects: vec![[1; 13]; count],
+        }
+    }
+
+    fn run(&self, draws: &[u32]) -> f64 {
+        let begin = cpu_ns();
+        for &draw in draws {
+            let line = &self.lines[mix(u64::from(draw)) as usize % self.lines.len()];
+            let index = (u64::from(draw) + line[(draw % 7) as usize] - 1) as usize;
+            black_box(self.objects[index]);
+        }
+        (cpu_ns() - begin) as f64 / draws.len() as f64
+    }
+}
+
+/// What a round does with each key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Row {
+    /// Nothing: what the loop takes.
+    Loop,
+    /// Its hash.
+    Hash,
+    /// 100 gets of a hundred.
+    Gets,
+    /// The mix, one by one.
+    Mix,
+    /// The same, asked for in batches.
+    Batches,
+}
+
+const ROWS: [(&str, Row); 5] = [
+    ("loop", Row::Loop),
+    ("hash", Row::Hash),
+    ("gets", Row::Gets),
+    ("95/5", Row::Mix),
+    ("95/5-batches", Row::Batches),
+];
+
+/// One round; tells nanoseconds an operation. Never inlined, so that a profile tells it apart.
+#[inline(never)]
 fn run(
     cache: &Segcache,
     writer: &mut Writer,
     draws: &[u32],
     value: &[u8],
-    is_batched: bool,
+    row: Row,
+    round: usize,
 ) -> f64 {
     let mut out = Vec::with_capacity(256);
     let begin = cpu_ns();
     for (number, batch) in draws.chunks_exact(BATCH).enumerate() {
-        let now = Tick(NOW.0 + number as u64 / 64);
+        // Two million operations a second.
+        let now = Tick(NOW.0 + (round * draws.len() / 2000 + number * BATCH / 2000) as u64);
         let mut names = [[0; 16]; BATCH];
         for (name, &draw) in names.iter_mut().zip(batch) {
             *name = name_of(u64::from(draw));
         }
+        black_box(&names);
+        if row == Row::Loop {
+            continue;
+        }
         let keys = names.each_ref().map(|name| cache.key(&name[..]));
-        if is_batched {
+        black_box(&keys);
+        if row == Row::Hash {
+            continue;
+        }
+        if row == Row::Batches {
             keys.iter().for_each(|key| cache.prefetch(key));
             keys.iter().for_each(|key| cache.prefetch_object(key));
         }
         for (index, key) in keys.iter().enumerate() {
-            if (number * BATCH + index).is_multiple_of(20) {
+            if row != Row::Gets && (number * BATCH + index).is_multiple_of(20) {
                 let value = Value::plain(value);
                 let _full = cache.set(writer, key, value, None, Condition::Always, now);
                 continue;
@@ -126,62 +192,93 @@ fn run(
     (cpu_ns() - begin) as f64 / draws.len() as f64
 }
 
-fn median(mut times: Vec<f64>) -> f64 {
+/// The median of some times, and the lowest.
+fn tell(what: &str, times: impl Iterator<Item = f64>) {
+    let mut times: Vec<f64> = times.collect();
     times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+    let (median, lowest) = (times[times.len() / 2], times[0]);
+    println!("{what} {median:.1} ns, lowest {lowest:.1}");
 }
 
-fn mixes(keys: u64, draws: usize) {
+fn mixes(keys: u64, draws: usize, only: Option<Row>) {
     let value = [7; 79];
     let draws = zipf(keys, draws, 1);
     let cache = engine(keys * 150 + (64 << 20), 1, Eviction::Merge);
     let mut writer = cache.writer().expect("the first");
     let set_ns = fill(&cache, &mut writer, keys, &value);
     println!("{keys} keys: set, new {set_ns:.1} ns");
-    for (how, is_batched) in [("one by one", false), ("in batches of 32", true)] {
-        let times = (0..ROUNDS).map(|_| run(&cache, &mut writer, &draws, &value, is_batched));
-        let ns = median(times.collect());
-        println!("{keys} keys: 95/5 {how} {ns:.1} ns");
+    if only.is_none_or(|only| only == Row::Loop) {
+        let floor = Floor::new(keys);
+        tell(
+            &format!("{keys} keys: floor"),
+            (0..ROUNDS).map(|_| floor.run(&draws)),
+        );
+    }
+    for (name, row) in ROWS
+        .into_iter()
+        .filter(|row| only.is_none_or(|only| only == row.1))
+    {
+        let times = (0..ROUNDS).map(|round| run(&cache, &mut writer, &draws, &value, row, round));
+        tell(&format!("{keys} keys: {name}"), times);
+    }
+    if only.is_some() {
+        return;
     }
     // A tenth of the memory that the keys would need: every set evicts a little.
     let small = engine((keys * 15).max(16 << 20), 1, Eviction::Merge);
     let mut writer = small.writer().expect("the first");
     let times = (0..ROUNDS).map(|_| fill(&small, &mut writer, keys, &value));
-    let ns = median(times.collect());
-    let stats = small.stats();
-    println!(
-        "{keys} keys: set, evicting {ns:.1} ns, {} merges",
-        stats.merges
-    );
+    tell(&format!("{keys} keys: set, evicting"), times);
+    println!("{keys} keys: {} merges", small.stats().merges);
 }
 
-/// The same mix by two threads at once: processor time an operation of both.
+/// The same by 1 to n threads at once: processor time an operation, and what the threads do together by
+/// what one does alone.
 fn threads(keys: u64, draws: usize) {
     let value = [7; 79];
-    let cache = engine(keys * 150 + (64 << 20), 3, Eviction::Merge);
+    let cache = engine(keys * 150 + (64 << 20), 65, Eviction::Merge);
     let mut writer = cache.writer().expect("the first");
     fill(&cache, &mut writer, keys, &value);
-    for count in [1, 2] {
-        let times = (0..ROUNDS).map(|round| {
-            thread::scope(|scope| {
-                let spawn = |number: u64| {
-                    let (cache, value) = (&cache, &value);
-                    scope.spawn(move || {
-                        let draws = zipf(keys, draws, number * 77 + round as u64);
-                        let mut writer = cache.writer().expect("one of three");
-                        let ns = run(cache, &mut writer, &draws, value, false);
-                        cache.close(writer);
-                        ns
-                    })
-                };
-                let running: Vec<_> = (0..count).map(spawn).collect();
-                let times = running.into_iter().map(|one| one.join().expect("no panic"));
-                times.sum::<f64>() / count as f64
-            })
-        });
-        let ns = median(times.collect());
-        println!("{keys} keys: 95/5 by {count} threads {ns:.1} ns");
+    let most = thread::available_parallelism().map_or(1, |count| count.get().min(64));
+    let draws: Vec<Vec<u32>> = (0..most as u64)
+        .map(|number| zipf(keys, draws, number * 77))
+        .collect();
+    for (name, row) in [("gets", Row::Gets), ("95/5", Row::Mix)] {
+        let mut alone = 0.0;
+        for count in 1..=most {
+            let times =
+                (0..ROUNDS).map(|round| together(&cache, &draws[..count], &value, row, round));
+            let mut times: Vec<f64> = times.collect();
+            times.sort_by(f64::total_cmp);
+            let (median, lowest) = (times[times.len() / 2], times[0]);
+            if count == 1 {
+                alone = lowest;
+            }
+            println!(
+                "{keys} keys: {name} by {count} threads {median:.1} ns, lowest {lowest:.1}: {:.2} of linear",
+                alone / lowest
+            );
+        }
     }
+}
+
+/// A round of each of some threads; tells the mean of their processor time an operation.
+fn together(cache: &Segcache, draws: &[Vec<u32>], value: &[u8], row: Row, round: usize) -> f64 {
+    let times: Vec<f64> = thread::scope(|scope| {
+        let spawn = |draws: &'_ Vec<u32>| {
+            let draws = draws.clone();
+            scope.spawn(move || {
+                let mut writer = cache.writer().expect("one of those configured");
+                let ns = run(cache, &mut writer, &draws, value, row, round);
+                cache.close(writer);
+                ns
+            })
+        };
+        let running: Vec<_> = draws.iter().map(spawn).collect();
+        let joined = running.into_iter().map(|one| one.join().expect("no panic"));
+        joined.collect()
+    });
+    times.iter().sum::<f64>() / times.len() as f64
 }
 
 /// Bytes by object of 16 + 3 bytes: what was taken from the system.
@@ -200,16 +297,25 @@ fn memory(keys: u64) {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let is_bench = arguments.iter().any(|argument| argument == "--bench");
-    let given = arguments.iter().find_map(|argument| argument.parse().ok());
-    let sizes: Vec<u64> = match given {
-        Some(keys) => vec![keys],
-        None if is_bench => vec![100_000, 1_000_000],
-        None => vec![5_000],
-    };
-    let draws = if is_bench { 4_000_000 } else { 20_000 };
+    let given = arguments
+        .iter()
+        .filter_map(|argument| argument.parse().ok());
+    let mut sizes: Vec<u64> = given.collect();
+    if sizes.is_empty() {
+        sizes = if is_bench {
+            vec![100_000, 1_000_000]
+        } else {
+            vec![5_000]
+        };
+    }
+    let named = |row: &(&str, Row)| arguments.iter().any(|argument| argument == row.0);
+    let only = ROWS.into_iter().find(named).map(|row| row.1);
+    let draws = if is_bench { 2_000_000 } else { 20_000 };
     for keys in sizes {
-        memory(keys);
-        mixes(keys, draws);
-        threads(keys, draws);
+        mixes(keys, draws, only);
+        if only.is_none() {
+            memory(keys);
+            threads(keys, draws);
+        }
     }
 }

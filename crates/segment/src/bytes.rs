@@ -1,11 +1,12 @@
 //! What an engine of bytes does besides: values, numbers, marks, other lives.
 
-use crate::content::{Content, Objects};
+use crate::content::Content;
 use crate::engine::{Condition, Key, Receipt, Refused, Segcache, Writer, told};
+use crate::hint::prefetch;
 use crate::line::Slot;
-use crate::prefetch::prefetch;
 use crate::stored::{HEADER, Payload, Readable, Stored, VALUE_MAX, Value, decimal_len};
-use crate::words::WORD;
+use crate::table::Table;
+use crate::words::{LINE, WORD};
 use policy::Tick;
 
 /// Times that a change by reading and writing is tried while others change the same bucket.
@@ -96,10 +97,9 @@ impl Segcache<Stored> {
 
     /// What is known of a key, without its value; that is no request for it.
     pub fn look(&self, key: &Key<&[u8]>, now: Tick) -> Option<Item> {
-        let found = self.read(key, now, false, |place, receipt| {
-            Some(Item::of(&Stored::readable(&self.heap, place)?, receipt))
-        });
-        found.map(|(item, _)| item)
+        self.read(key, now, false, |view, receipt| {
+            Some(Item::of(&Stored::readable(view)?, receipt))
+        })
     }
 
     #[inline(always)]
@@ -112,9 +112,9 @@ impl Segcache<Stored> {
         mut frame: impl FnMut(&mut Vec<u8>, &Item),
     ) -> Option<Item> {
         let begin = out.len();
-        let found = self.read(key, now, counts, |place, receipt| {
+        let found = self.read(key, now, counts, |view, receipt| {
             out.truncate(begin);
-            let head = Stored::readable(&self.heap, place)?;
+            let head = Stored::readable(view)?;
             let item = Item::of(&head, receipt);
             frame(out, &item);
             head.append(out).then_some(item)
@@ -122,18 +122,24 @@ impl Segcache<Stored> {
         if found.is_none() {
             out.truncate(begin);
         }
-        found.map(|(item, _)| item)
+        found
     }
 
-    /// Asks the processor for the cache line in which this key's object probably begins, once that of
-    /// [`Segcache::prefetch`] is there.
+    /// Asks the processor for the cache lines in which this key's object probably begins, once that of
+    /// [`Segcache::prefetch`] is there; or for the next line of the table, where the object is in none of the first.
     #[inline]
     pub fn prefetch_object(&self, key: &Key<&[u8]>) {
-        if let Some(place) = self.table.likely(&self.heap, key.hash)
-            && let Some(words) = self.heap.segment(place.segment).words()
-            && let Some(first) = words.all().get(place.offset as usize)
-        {
-            prefetch(first);
+        let line = self.table.line_of(&self.heap, key.hash);
+        let Some(place) = Table::likely_in(line, key.hash) else {
+            if let Some(next) = self.table.line_after(&self.heap, line) {
+                prefetch(next);
+            }
+            return;
+        };
+        if let Some(words) = self.heap.words(place) {
+            prefetch(&words[0]);
+            // What is longer than a line goes on in the next one.
+            prefetch(&words[LINE.min(words.len() - 1)]);
         }
     }
 
@@ -215,12 +221,12 @@ impl Segcache<Stored> {
     ) -> Option<Result<(u64, Item), Unchanged>> {
         let heap = &self.heap;
         let mut chain = self.table.lock(heap, key.hash);
-        let is_it = |slot: Slot| self.content.has_key(heap, slot.place(), key.key);
+        let is_it = |slot: Slot| self.has_key(slot, key);
         let place = match chain.find(key.hash, is_it) {
             Some(cell) => cell.slot.place(),
             None => return Some(Err(Unchanged::Absent)),
         };
-        let deadline = heap.segment(place.segment).deadline();
+        let deadline = heap.deadline(place.segment);
         if now > deadline {
             return Some(Err(Unchanged::Absent));
         }
@@ -234,7 +240,8 @@ impl Segcache<Stored> {
             cas: chain.cas(),
             deadline: told(deadline),
         };
-        let head = Stored::readable(heap, place).expect("its number was just written");
+        let head = heap.words(place).and_then(Stored::readable);
+        let head = head.expect("its number was just written");
         Some(Ok((number, Item::of(&head, receipt))))
     }
 
@@ -249,9 +256,9 @@ impl Segcache<Stored> {
     ) -> Option<u8> {
         let heap = &self.heap;
         let mut chain = self.table.lock(heap, key.hash);
-        let is_it = |slot: Slot| self.content.has_key(heap, slot.place(), key.key);
+        let is_it = |slot: Slot| self.has_key(slot, key);
         let place = chain.find(key.hash, is_it)?.slot.place();
-        if now > heap.segment(place.segment).deadline() {
+        if now > heap.deadline(place.segment) {
             return None;
         }
         let marks = Stored::head_at(heap, place).marks();
@@ -296,13 +303,13 @@ impl Segcache<Stored> {
         for _ in 0..TRIES {
             bytes.clear();
             let mut number = None;
-            let found = self.read(key, now, true, |place, receipt| {
+            let found = self.read(key, now, true, |view, receipt| {
                 bytes.clear();
-                let head = Stored::readable(&self.heap, place)?;
+                let head = Stored::readable(view)?;
                 number = head.number;
                 head.append(&mut bytes).then_some(Item::of(&head, receipt))
             });
-            let Some((item, _)) = found else {
+            let Some(item) = found else {
                 answer = Err(Refused::IsAbsent);
                 break;
             };

@@ -1,9 +1,9 @@
 //! A chain of lines whose lock is held: what writers do to slots.
 
 use crate::heap::Heap;
-use crate::line::{CAS_ONE, CAS_SHIFT, COUNT_ONE, LAST, LOCK, Line, SLOTS, Slot};
+use crate::line::{CAS_ONE, CAS_SHIFT, COUNT_ONE, LAST, LOCK, Line, SLOTS, Slot, likely, slots_of};
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::table::{Cell, Table};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// The longest chain, in lines: an object that finds no room in so many takes the place of another.
 pub(crate) const CHAIN_MAX: usize = 16;
@@ -62,8 +62,15 @@ impl<'t> Chain<'t> {
     /// The object with the tag of this hash that `is_it`.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(Slot) -> bool) -> Option<Cell<'t>> {
-        self.cells()
-            .find(|cell| cell.slot.has_tag_of(hash) && is_it(cell.slot))
+        for line in self.lines() {
+            for index in slots_of(likely(line, hash)) {
+                let slot = Slot(line[index].load(Acquire));
+                if slot.is_object() && is_it(slot) {
+                    return Some(Cell { line, index, slot });
+                }
+            }
+        }
+        None
     }
 
     /// The value that `cas` has until the next change.
@@ -76,11 +83,46 @@ impl<'t> Chain<'t> {
         self.delta = self.delta.wrapping_add(CAS_ONE);
     }
 
-    /// Another object in place of the one here.
+    /// Another object in place of the one here, which was asked for this often.
     #[inline]
-    pub(crate) fn replace(&mut self, cell: Cell<'t>, slot: Slot) {
+    pub(crate) fn replace(&mut self, cell: Cell<'t>, slot: Slot, frequency: u8) {
         debug_assert!(slot.is_object());
-        cell.line[cell.index].store(slot.0, Release);
+        if std::ptr::eq(cell.line, self.first) || !self.put_first(cell, slot, frequency) {
+            cell.line[cell.index].store(slot.0, Release);
+        }
+    }
+
+    /// What is asked for often belongs into the first line: there it costs one cache line, and no branch that is
+    /// guessed wrong. The least popular object there makes room, if there is room for it elsewhere. That one
+    /// stands in both places first, and whoever does not meet it at its old place meets it at its new one, to
+    /// which he comes later. The replaced object, in a later line, stays until its successor stands in the first
+    /// line and `cas` has gone up, as in [`Chain::empty`].
+    #[cold]
+    fn put_first(&mut self, cell: Cell<'t>, slot: Slot, frequency: u8) -> bool {
+        let vacant = self.lines().skip(1).find_map(|line| {
+            let index = SLOTS
+                .into_iter()
+                .find(|&index| line[index].load(Relaxed) == 0)?;
+            Some(&line[index])
+        });
+        // The last slot leads on.
+        let cells = (SLOTS.start..LAST).map(|index| Slot(self.first[index].load(Relaxed)));
+        let weakest = (SLOTS.start..LAST)
+            .zip(cells)
+            .min_by_key(|(_, slot)| slot.frequency());
+        let (Some(vacant), Some((index, weakest))) = (vacant, weakest) else {
+            return false;
+        };
+        if weakest.is_object() {
+            if weakest.frequency() >= frequency {
+                return false;
+            }
+            vacant.store(weakest.0, Release);
+        }
+        self.first[index].store(slot.0, Release);
+        self.first[0].fetch_add(CAS_ONE, Release);
+        cell.line[cell.index].store(Slot::VACANT.0, Release);
+        true
     }
 
     /// One more object; false where there is no room, and nothing has changed.

@@ -49,8 +49,10 @@ pub(crate) struct Chains {
     rows: Box<[Row]>,
     /// Which rows have segments.
     occupied: [u64; BUCKETS.div_ceil(64)],
-    /// Taken from the end.
+    /// Taken from the end, where those are that were taken before.
     free: Vec<SegmentId>,
+    /// How many were ever taken: those of the lowest numbers.
+    taken_count: u32,
     /// Free segments that only a merge may take.
     reserve: usize,
     /// The row whose turn it is.
@@ -73,6 +75,7 @@ impl Chains {
             rows: vec![Row::default(); BUCKETS].into(),
             occupied: [0; BUCKETS.div_ceil(64)],
             free: (1..=count).rev().map(SegmentId).collect(),
+            taken_count: 0,
             reserve: reserve as usize,
             turn: 0,
             ranked,
@@ -89,6 +92,11 @@ impl Chains {
 
     pub(crate) fn free_count(&self) -> u32 {
         self.free.len() as u32
+    }
+
+    /// How many segments were ever taken.
+    pub(crate) fn taken_count(&self) -> u32 {
+        self.taken_count
     }
 
     /// Whether a segment can be had for objects.
@@ -155,7 +163,7 @@ impl Chains {
     /// A segment for objects.
     pub(crate) fn take_free(&mut self) -> Option<SegmentId> {
         if self.has_free() {
-            self.free.pop()
+            self.take_reserved()
         } else {
             None
         }
@@ -163,7 +171,9 @@ impl Chains {
 
     /// A segment to merge others into.
     pub(crate) fn take_reserved(&mut self) -> Option<SegmentId> {
-        self.free.pop()
+        let id = self.free.pop()?;
+        self.taken_count = self.taken_count.max(id.0);
+        Some(id)
     }
 
     /// A segment for lines of the table, for ever.
@@ -229,7 +239,7 @@ impl Chains {
     pub(crate) fn free(&mut self, heap: &Heap, id: SegmentId) {
         let link = self.links[id.0 as usize];
         assert!(matches!(link.state, State::Leaving | State::Filling));
-        heap.segment(id).give_back();
+        heap.give_back(id);
         let index = usize::from(link.bucket.0);
         let row = &mut self.rows[index];
         if row.merge_from == id {
@@ -245,7 +255,7 @@ impl Chains {
         }
         match row.head {
             SegmentId::NONE => self.occupied[index / 64] &= !(1 << (index % 64)),
-            head => heap.falls_due(heap.segment(head).deadline()),
+            head => heap.falls_due(heap.deadline(head)),
         }
         self.links[id.0 as usize].state = State::Free;
         if let Some(ranked) = &mut self.ranked {
@@ -266,7 +276,7 @@ impl Chains {
                 assert_eq!(usize::from(link.bucket.0), row);
                 assert!(!matches!(link.state, State::Free | State::Table));
                 assert!(!previous.is_some() || self.created(previous) <= link.created);
-                assert!(heap.segment(id).deadline() <= link.bucket.deadline(link.created));
+                assert!(heap.deadline(id) <= link.bucket.deadline(link.created));
                 previous = id;
                 linked += 1;
             }

@@ -12,6 +12,9 @@ pub trait Content: Sized {
     /// What an object is made of, besides its key.
     type Value<'v>: Copy;
 
+    /// Whether objects fill the segments' memory.
+    const FILLS: bool;
+
     /// Contents of a heap of this many segments.
     fn new(segments: u32, hash_key: [u64; 2]) -> Self;
     /// The hash of a key: 64 good bits.
@@ -24,6 +27,9 @@ pub trait Content: Sized {
 
 /// What only the engine calls.
 pub trait Objects: Content {
+    /// An object as a reader finds it.
+    type View<'h>: Copy;
+
     /// Writes an object of as many words as [`Content::words`] said.
     fn write(
         &self,
@@ -37,9 +43,11 @@ pub trait Objects: Content {
     fn words_at(&self, heap: &Heap, place: Place) -> u32;
     /// The hash of the key of the object here.
     fn hash_at(&self, heap: &Heap, place: Place) -> u64;
-    /// Whether the object here has this key. A reader's memory may have been given away: then any answer
-    /// will do.
-    fn has_key(&self, heap: &Heap, place: Place, key: Self::Key<'_>) -> bool;
+    /// What is here; `None` where it cannot be an object. A reader's memory may have been given away: then any
+    /// answer will do, here and in what is asked of it.
+    fn view<'h>(&self, heap: &'h Heap, place: Place) -> Option<Self::View<'h>>;
+    /// Whether the object has this key.
+    fn has_key(&self, view: Self::View<'_>, key: Self::Key<'_>) -> bool;
     /// Copies an object; `to` is not in the table yet.
     fn copy(&self, heap: &Heap, from: Place, to: Place, words: u32);
     /// Copies what may have changed since, with the chain locked.

@@ -5,18 +5,20 @@ use crate::config::{Config, ConfigError, Eviction};
 use crate::content::Objects;
 use crate::counter;
 use crate::evict::Job;
-use crate::heap::{Heap, Place, Segment, SegmentId};
+use crate::heap::{HEADER_BYTES, Heap, Place, SegmentId};
+use crate::hint::prefetch;
 use crate::line::Slot;
-use crate::prefetch::prefetch;
+use crate::memory::Memory;
 use crate::ranked::Ranked;
 use crate::stored::Stored;
-use crate::table::{Cell, Table, Verdict};
+use crate::sync::Ordering::{Acquire, Relaxed};
+use crate::sync::fence;
+use crate::sync::{Mutex, MutexGuard};
+use crate::table::{Cell, Search, Table};
 use crate::ttl::{BUCKETS, NEVER, TtlBucket};
-use crate::words::{WORD, Words};
+use crate::words::WORD;
 use policy::{Budget, Tick};
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::atomic::fence;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 /// Times that a writer makes room before it gives up: others may take what it freed.
 const TRIES: u32 = 16;
@@ -126,13 +128,13 @@ impl<C: Objects> Segcache<C> {
         let links = Chains::new(1, 0, None).heap_bytes() - rows;
         let directory = 2 * WORD + capacity / 256;
         let ranked = 32;
-        let headers = size_of::<Segment>() + links + directory + ranked;
-        let each = (Words::heap_bytes(capacity) + headers) as u64;
+        let headers = HEADER_BYTES + links + directory + ranked;
+        let each = (Memory::bytes_of_one(capacity as u32) + headers) as u64;
         let count = config.segments(each, fixed)?;
         let spec = config.eviction.policy();
         let ranked = spec.and_then(|spec| Ranked::new(&spec, count, config.seed));
         let chains = Chains::new(count, config.reserve(), ranked);
-        let heap = Heap::new(count, capacity as u32, chains);
+        let heap = Heap::new(count, capacity as u32, C::FILLS, chains);
         let too_small = ConfigError::TooSmall {
             needed_bytes: fixed + 8 * each,
         };
@@ -158,8 +160,14 @@ impl<C: Objects> Segcache<C> {
     pub fn key<'k>(&self, key: C::Key<'k>) -> Key<C::Key<'k>> {
         Key {
             key,
-            hash: self.content.hash(key),
+            hash: Slot::tagged(self.content.hash(key)),
         }
+    }
+
+    /// The hash of the key of the object here.
+    #[inline]
+    pub(crate) fn hash_at(&self, place: Place) -> u64 {
+        Slot::tagged(self.content.hash_at(&self.heap, place))
     }
 
     /// A place for one more thread that writes; `None` when there are as many as were configured.
@@ -212,40 +220,47 @@ impl<C: Objects> Segcache<C> {
         key: &Key<C::Key<'_>>,
         now: Tick,
         counts: bool,
-        mut take: impl FnMut(Place, Receipt) -> Option<R>,
-    ) -> Option<(R, Receipt)> {
-        let judge = |cell: Cell<'_>, cas: u32| {
+        mut take: impl FnMut(C::View<'_>, Receipt) -> Option<R>,
+    ) -> Option<R> {
+        let mut search = Search::new(&self.table, &self.heap, key.hash);
+        while let Some(cell) = search.next() {
             let place = cell.slot.place();
-            let segment = self.heap.segment(place.segment);
+            let stamp = self.heap.stamp(place.segment);
             // The order of these four is what the text of `heap.rs` proves.
-            let generation = segment.generation.load(Acquire);
+            let generation = stamp.generation.load(Acquire);
             if !cell.reload().is_same(cell.slot) {
-                return Verdict::Changed;
+                search.again(&cell);
+                continue;
             }
-            let deadline = segment.deadline();
-            let is_it = self.content.has_key(&self.heap, place, key.key);
-            let is_live = is_it && now <= deadline;
+            let deadline = stamp.deadline();
+            let view = self.content.view(&self.heap, place);
+            let view = view.filter(|&view| self.content.has_key(view, key.key));
             let receipt = Receipt {
-                cas,
+                cas: search.cas,
                 deadline: told(deadline),
             };
-            let taken = if is_live { take(place, receipt) } else { None };
-            fence(Acquire);
-            if segment.generation.load(Relaxed) != generation {
-                return Verdict::Changed;
-            }
-            if !is_it {
-                return Verdict::Other;
-            }
-            let Some(taken) = taken else {
-                return Verdict::Found(None);
+            let taken = match view {
+                Some(view) if now <= deadline => take(view, receipt),
+                _ => None,
             };
-            if counts {
-                self.count(&cell, key.hash, now);
+            fence(Acquire);
+            if stamp.generation.load(Relaxed) != generation {
+                search.again(&cell);
+            } else if view.is_some() {
+                if counts && taken.is_some() {
+                    self.count(&cell, key.hash, now);
+                }
+                return taken;
             }
-            Verdict::Found(Some((taken, receipt)))
-        };
-        self.table.find(&self.heap, key.hash, judge).flatten()
+        }
+        None
+    }
+
+    /// Whether a slot of a chain that is locked names the object of a key.
+    #[inline(always)]
+    pub(crate) fn has_key(&self, slot: Slot, key: &Key<C::Key<'_>>) -> bool {
+        let view = self.content.view(&self.heap, slot.place());
+        view.is_some_and(|view| self.content.has_key(view, key.key))
     }
 
     /// Counts a request for an object, at most once a second.
@@ -285,8 +300,8 @@ impl<C: Objects> Segcache<C> {
         let words = words.ok_or(Refused::TooLarge)?;
         // Most refusals cost no room; those by a race are found below.
         if condition != Condition::Always {
-            let found = self.read(key, now, false, |_, _| Some(()));
-            condition.judge(found.map(|((), receipt)| receipt.cas))?;
+            let cas = self.read(key, now, false, |_, receipt| Some(receipt.cas));
+            condition.judge(cas)?;
         }
         let bucket = TtlBucket::of(ttl_ms);
         let place = self.reserve(writer, bucket, words, now)?;
@@ -300,7 +315,7 @@ impl<C: Objects> Segcache<C> {
                     self.release(left);
                 }
                 self.work_ahead(writer, words, now);
-                let deadline = told(segment.deadline());
+                let deadline = told(self.heap.deadline(place.segment));
                 Ok(Receipt { cas, deadline })
             }
             Err(refused) => {
@@ -321,12 +336,10 @@ impl<C: Objects> Segcache<C> {
         condition: Condition,
         now: Tick,
     ) -> Result<(u32, Option<SegmentId>), Refused> {
-        let (heap, content) = (&self.heap, &self.content);
+        let heap = &self.heap;
         let mut chain = self.table.lock(heap, key.hash);
-        let found = chain.find(key.hash, |slot| {
-            content.has_key(heap, slot.place(), key.key)
-        });
-        let is_live = |cell: &Cell<'_>| now <= heap.segment(cell.slot.place().segment).deadline();
+        let found = chain.find(key.hash, |slot| self.has_key(slot, key));
+        let is_live = |cell: &Cell<'_>| now <= heap.deadline(cell.slot.place().segment);
         let live = found.filter(is_live);
         condition.judge(live.map(|_| chain.cas()))?;
         // What was asked for often as it was is expected to be so as it is now.
@@ -334,14 +347,14 @@ impl<C: Objects> Segcache<C> {
         let slot = Slot::object(key.hash, frequency, place);
         let replaced = match found {
             Some(cell) => {
-                chain.replace(cell, slot);
+                chain.replace(cell, slot, frequency);
                 Some(cell)
             }
             None if chain.insert(slot) => None,
             None => {
                 heap.counters.crowded_out.fetch_add(1, Relaxed);
                 let weakest = chain.weakest().expect("a chain without room holds objects");
-                chain.replace(weakest, slot);
+                chain.replace(weakest, slot, 0);
                 Some(weakest)
             }
         };
@@ -367,7 +380,7 @@ impl<C: Objects> Segcache<C> {
     #[inline]
     fn grow(&self, items: u64) {
         for _ in 0..SPLITS {
-            let hash_at = |slot: Slot| self.content.hash_at(&self.heap, slot.place());
+            let hash_at = |slot: Slot| self.hash_at(slot.place());
             if !self.table.is_crowded(items) || !self.table.grow(&self.heap, hash_at) {
                 return;
             }
@@ -384,12 +397,10 @@ impl<C: Objects> Segcache<C> {
         condition: Condition,
         now: Tick,
     ) -> Result<bool, Refused> {
-        let (heap, content) = (&self.heap, &self.content);
+        let heap = &self.heap;
         let mut chain = self.table.lock(heap, key.hash);
-        let found = chain.find(key.hash, |slot| {
-            content.has_key(heap, slot.place(), key.key)
-        });
-        let is_live = |cell: &Cell<'_>| now <= heap.segment(cell.slot.place().segment).deadline();
+        let found = chain.find(key.hash, |slot| self.has_key(slot, key));
+        let is_live = |cell: &Cell<'_>| now <= heap.deadline(cell.slot.place().segment);
         let live = found.filter(is_live);
         condition.judge(live.map(|_| chain.cas()))?;
         let Some(cell) = found else {
@@ -418,7 +429,7 @@ impl<C: Objects> Segcache<C> {
             let active = writer.active[index];
             if active.is_some() {
                 let segment = self.heap.segment(active);
-                let reserved = if takes_at(segment.deadline(), bucket, now) {
+                let reserved = if takes_at(self.heap.deadline(active), bucket, now) {
                     segment.reserve(writer.id, bucket, words, self.heap.capacity)
                 } else {
                     None
@@ -464,7 +475,7 @@ impl<C: Objects> Segcache<C> {
             };
             self.content.taken(&self.heap, id);
             let deadline = bucket.deadline(now);
-            self.heap.segment(id).open(writer.id, bucket, deadline);
+            self.heap.open(id, writer.id, bucket, deadline);
             let mut chains = self.heap.chains();
             chains.link(id, bucket, now);
             self.heap.falls_due(deadline);
@@ -555,7 +566,7 @@ impl<C: Objects> Segcache<C> {
         for row in chains.rows_from(0) {
             for id in chains.row(chains.head(row)) {
                 self.heap.segment(id).seal();
-                self.heap.segment(id).set_deadline(Tick(0));
+                self.heap.stamp(id).set_deadline(Tick(0));
             }
         }
         self.heap.next_due.store(0, Relaxed);

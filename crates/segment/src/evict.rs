@@ -17,12 +17,13 @@ use crate::content::Objects;
 use crate::counter::draw;
 use crate::engine::{Segcache, Writer};
 use crate::heap::{Place, SegmentId};
+use crate::hint::prefetch;
 use crate::line::Slot;
-use crate::prefetch::prefetch;
 use crate::ranked::Ranked;
-use crate::table::Verdict;
+use crate::sync::Ordering::Relaxed;
+use crate::sync::spin_loop;
+use crate::table::Search;
 use policy::{Budget, Tick};
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Objects whose cache lines of the table are asked for together.
 const BATCH: usize = 8;
@@ -102,7 +103,7 @@ impl<C: Objects> Segcache<C> {
                 continue;
             }
             let segment = self.heap.segment(head);
-            let deadline = segment.deadline();
+            let deadline = self.heap.deadline(head);
             next_due = next_due.min(deadline.0);
             if now > deadline && segment.seal() {
                 chains.set_state(head, State::Leaving);
@@ -156,7 +157,7 @@ impl<C: Objects> Segcache<C> {
                 .flat_map(|row| chains.row(chains.head(row)))
         };
         let worth = |id: &SegmentId| match self.config.eviction {
-            Eviction::Cte => heap.segment(*id).deadline().0,
+            Eviction::Cte => heap.deadline(*id).0,
             _ => u64::from(heap.segment(*id).live().1),
         };
         let sealed = all()
@@ -227,7 +228,7 @@ impl<C: Objects> Segcache<C> {
         let mut first = SegmentId::NONE;
         let mut length = 0;
         for id in chains.row(from).take(LOOKS_MAX) {
-            let is_over = now > self.heap.segment(id).deadline();
+            let is_over = now > self.heap.deadline(id);
             if is_over || !self.can_leave(chains, id) {
                 length = 0;
                 continue;
@@ -253,13 +254,9 @@ impl<C: Objects> Segcache<C> {
     ) -> Option<Job> {
         let target = chains.take_reserved()?;
         self.content.taken(&self.heap, target);
-        let segment = self.heap.segment(target);
         // Nobody appends here: the job fills it, and seals it with the length that it has then.
-        segment.open(
-            u16::MAX,
-            chains.bucket(first),
-            self.heap.segment(first).deadline(),
-        );
+        let (bucket, deadline) = (chains.bucket(first), self.heap.deadline(first));
+        self.heap.open(target, u16::MAX, bucket, deadline);
         chains.link_before(target, first);
         let mut job = Job::of(Cause::Eviction, first);
         job.wanted = wanted;
@@ -326,7 +323,7 @@ impl<C: Objects> Segcache<C> {
 
     pub(crate) fn finish_job(&self, writer: &mut Writer) {
         while !self.step_job(writer, &mut Budget(u32::MAX), u64::MAX) {
-            std::hint::spin_loop();
+            spin_loop();
         }
     }
 
@@ -367,7 +364,7 @@ impl<C: Objects> Segcache<C> {
                 offset: job.offset,
             };
             let words = self.content.words_at(&self.heap, place);
-            let hash = self.content.hash_at(&self.heap, place);
+            let hash = self.hash_at(place);
             prefetch(self.table.line_of(&self.heap, hash));
             *met = Some(Met { place, words, hash });
             job.offset += words;
@@ -383,13 +380,9 @@ impl<C: Objects> Segcache<C> {
     fn meet(&self, job: &mut Job, met: Met) {
         if let Some(merge) = &mut job.merge {
             merge.part_scanned += met.words;
-            let place = |slot: Slot| slot.is_object() && slot.place() == met.place;
-            let found = self
-                .table
-                .find(&self.heap, met.hash, |cell, _| match place(cell.slot) {
-                    true => Verdict::Found(cell.slot),
-                    false => Verdict::Other,
-                });
+            let mut search = Search::new(&self.table, &self.heap, met.hash);
+            let found = search.find(|cell| cell.slot.place() == met.place);
+            let found = found.map(|cell| cell.slot);
             if let Some(slot) = found
                 && merge.keeps(slot, &met, self.heap.capacity)
             {
@@ -439,7 +432,8 @@ impl<C: Objects> Segcache<C> {
         let target = heap.segment(merge.target);
         target.add_live(met.words);
         target.filled(met.words);
-        chain.replace(cell, cell.slot.moved_to(to).with_frequency(0));
+        let slot = cell.slot.moved_to(to).with_frequency(0);
+        chain.replace(cell, slot, cell.slot.frequency());
         heap.segment(met.place.segment).take_live(met.words);
         heap.counters.kept.fetch_add(1, Relaxed);
         merge.used += met.words;
@@ -481,7 +475,7 @@ impl<C: Objects> Segcache<C> {
         } else {
             chains.set_state(merge.target, State::Chained);
         }
-        self.heap.falls_due(target.deadline());
+        self.heap.falls_due(self.heap.deadline(merge.target));
         false
     }
 

@@ -2,13 +2,14 @@
 //! out of each other's way.
 //!
 //! ```text
-//! header, one cache line
-//! words 32        where the bytes are; a segment is allocated when it is first taken
-//! generation 4    how often it was given back
-//! uses 4          hits counted since eviction last looked
+//! stamp, for readers; four share a cache line, which changes as seldom as a segment is taken
+//! generation 8    how often it was given back
+//! deadline 8      creation and the bucket's TTL; what every object in it is taken for
+//!
+//! header, for writers; a cache line, so that no two writers share one
 //! write 8         used 24 · TTL bucket 11 · writer 16 · 0 .. · WRITING 1 · SEALED 1
 //! live 8          words of live objects 32 · live objects 32
-//! deadline 8      creation and the bucket's TTL; what every object in it is taken for
+//! uses 4          hits counted since eviction last looked
 //! ```
 //!
 //! # Readers and the generation
@@ -31,12 +32,14 @@
 //! a segment is given back only when it is sealed and nobody is writing.
 
 use crate::chains::Chains;
+use crate::memory::Memory;
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sync::{AtomicU32, AtomicU64, fence};
+use crate::sync::{Mutex, MutexGuard};
 use crate::ttl::TtlBucket;
-use crate::words::{WORD, Words};
+use crate::words::WORD;
 use policy::Tick;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64, fence};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::PoisonError;
 
 /// Names a segment; 0 is none, so that no slot of the table that names an object is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord)]
@@ -77,41 +80,31 @@ fn ownership(writer: u16, bucket: TtlBucket) -> u64 {
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Segment {
-    words: OnceLock<Words>,
-    pub(crate) generation: AtomicU32,
-    pub(crate) uses: AtomicU32,
     write: AtomicU64,
     live: AtomicU64,
+    pub(crate) uses: AtomicU32,
+}
+
+/// What readers need of a segment. See the module text.
+#[derive(Debug)]
+pub(crate) struct Stamp {
+    pub(crate) generation: AtomicU64,
     deadline: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Segment>() == 64);
+/// Bytes of a segment outside its memory, its part of the heap's.
+pub(crate) const HEADER_BYTES: usize = size_of::<Segment>() + size_of::<Stamp>();
+
+#[cfg(not(loom))]
+const _: () = assert!(HEADER_BYTES == 64 + 16);
 
 impl Segment {
     fn vacant() -> Self {
         Segment {
-            words: OnceLock::new(),
-            generation: AtomicU32::new(0),
-            uses: AtomicU32::new(0),
             write: AtomicU64::new(SEALED),
             live: AtomicU64::new(0),
-            deadline: AtomicU64::new(0),
+            uses: AtomicU32::new(0),
         }
-    }
-
-    /// The memory, where it was allocated.
-    #[inline(always)]
-    pub(crate) fn words(&self) -> Option<&Words> {
-        self.words.get()
-    }
-
-    #[inline(always)]
-    pub(crate) fn deadline(&self) -> Tick {
-        Tick(self.deadline.load(Relaxed))
-    }
-
-    pub(crate) fn set_deadline(&self, deadline: Tick) {
-        self.deadline.store(deadline.0, Relaxed);
     }
 
     /// Words that were given to objects.
@@ -148,30 +141,6 @@ impl Segment {
         debug_assert!(before as u32 > 0);
         debug_assert!(before >> LIVE_WORDS_SHIFT >= u64::from(words));
         before as u32 - 1
-    }
-
-    /// Its first words are free again, for somebody else.
-    pub(crate) fn open(&self, writer: u16, bucket: TtlBucket, deadline: Tick) {
-        debug_assert!(self.is_sealed());
-        debug_assert_eq!(self.live.load(Relaxed), 0);
-        // Whatever is written from now on is later than the generation that its taker has seen.
-        fence(Release);
-        self.deadline.store(deadline.0, Relaxed);
-        self.uses.store(0, Relaxed);
-        self.write.store(ownership(writer, bucket), Release);
-    }
-
-    /// Its objects are all gone: what readers copied since is not to be trusted.
-    pub(crate) fn give_back(&self) {
-        assert_eq!(
-            self.live.load(Relaxed),
-            0,
-            "an object is still in the table"
-        );
-        assert!(self.is_sealed(), "somebody writes");
-        let generation = self.generation.load(Relaxed);
-        self.generation.store(generation.wrapping_add(1), Release);
-        self.write.store(SEALED, Release);
     }
 
     /// Room for one more object, which the writer fills and then ends by [`Segment::written`].
@@ -228,8 +197,27 @@ impl Segment {
     }
 }
 
+impl Stamp {
+    fn vacant() -> Self {
+        Stamp {
+            generation: AtomicU64::new(0),
+            deadline: AtomicU64::new(0),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn deadline(&self) -> Tick {
+        Tick(self.deadline.load(Relaxed))
+    }
+
+    pub(crate) fn set_deadline(&self, deadline: Tick) {
+        self.deadline.store(deadline.0, Relaxed);
+    }
+}
+
 /// Counts of what happened; all by atomics, exact, and read at any time.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 pub(crate) struct Counters {
     pub(crate) items: AtomicU64,
     pub(crate) expired: AtomicU64,
@@ -246,6 +234,8 @@ pub(crate) struct Counters {
 /// All segments.
 #[derive(Debug)]
 pub struct Heap {
+    memory: Memory,
+    stamps: Box<[Stamp]>,
     segments: Box<[Segment]>,
     /// Words in a segment.
     pub(crate) capacity: u32,
@@ -260,10 +250,12 @@ pub struct Heap {
 }
 
 impl Heap {
-    pub(crate) fn new(count: u32, capacity: u32, chains: Chains) -> Self {
-        let segments: Box<[Segment]> = (0..=count).map(|_| Segment::vacant()).collect();
+    /// A heap of `count` segments of `capacity` words, which large pages may back.
+    pub(crate) fn new(count: u32, capacity: u32, wants_large_pages: bool, chains: Chains) -> Self {
         Heap {
-            segments,
+            memory: Memory::new(count, capacity, wants_large_pages),
+            stamps: (0..=count).map(|_| Stamp::vacant()).collect(),
+            segments: (0..=count).map(|_| Segment::vacant()).collect(),
             capacity,
             free_count: AtomicU32::new(chains.free_count()),
             chains: Mutex::new(chains),
@@ -287,11 +279,50 @@ impl Heap {
         &self.segments[id.0 as usize]
     }
 
-    /// The memory of a segment that was taken before; it is allocated where it was not.
-    pub(crate) fn words(&self, id: SegmentId) -> &Words {
-        self.segment(id)
-            .words
-            .get_or_init(|| Words::zeroed(self.capacity as usize))
+    #[inline(always)]
+    pub(crate) fn stamp(&self, id: SegmentId) -> &Stamp {
+        &self.stamps[id.0 as usize]
+    }
+
+    /// When all in this segment is over.
+    #[inline(always)]
+    pub(crate) fn deadline(&self, id: SegmentId) -> Tick {
+        self.stamp(id).deadline()
+    }
+
+    /// The segments' memory.
+    #[inline(always)]
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// The words from a place on: those of an object, if there is one, and what lies behind it.
+    #[inline(always)]
+    pub(crate) fn words(&self, place: Place) -> Option<&[AtomicU64]> {
+        self.memory
+            .from(self.memory.number(place.segment, place.offset))
+    }
+
+    /// The first words of a segment are free again, for somebody else.
+    pub(crate) fn open(&self, id: SegmentId, writer: u16, bucket: TtlBucket, deadline: Tick) {
+        let segment = self.segment(id);
+        debug_assert!(segment.is_sealed());
+        debug_assert_eq!(segment.live.load(Relaxed), 0);
+        // Whatever is written from now on is later than the generation that its taker has seen.
+        fence(Release);
+        self.stamp(id).set_deadline(deadline);
+        segment.uses.store(0, Relaxed);
+        segment.write.store(ownership(writer, bucket), Release);
+    }
+
+    /// The objects of a segment are all gone: what readers copied since is not to be trusted.
+    pub(crate) fn give_back(&self, id: SegmentId) {
+        let (segment, generation) = (self.segment(id), &self.stamp(id).generation);
+        let live = segment.live.load(Relaxed);
+        assert_eq!(live, 0, "an object is still in the table");
+        assert!(segment.is_sealed(), "somebody writes");
+        generation.store(generation.load(Relaxed).wrapping_add(1), Release);
+        segment.write.store(SEALED, Release);
     }
 
     /// The chains, locked: for what is short. Whoever panicked with the lock had asserted something.
@@ -310,15 +341,14 @@ impl Heap {
         self.next_due.fetch_min(deadline.0, Relaxed);
     }
 
-    /// Bytes of memory that segments take.
-    pub(crate) fn allocated_bytes(&self) -> usize {
-        let taken = |segment: &&Segment| segment.words.get().is_some();
-        self.segments.iter().filter(taken).count() * Words::heap_bytes(self.capacity as usize)
+    /// Bytes of memory of this many segments, which were ever taken.
+    pub(crate) fn taken_bytes(&self, count: u32) -> usize {
+        count as usize * Memory::bytes_of_one(self.capacity)
     }
 
     /// Bytes of the headers.
     pub(crate) fn header_bytes(&self) -> usize {
-        self.segments.len() * size_of::<Segment>()
+        self.segments.len() * HEADER_BYTES
     }
 
     /// Bytes in a segment.
@@ -332,16 +362,18 @@ mod tests {
     use super::*;
 
     const BUCKET: TtlBucket = TtlBucket(7);
+    const ID: SegmentId = SegmentId(1);
 
-    fn open() -> Segment {
-        let segment = Segment::vacant();
-        segment.open(3, BUCKET, Tick(100));
-        segment
+    fn open() -> Heap {
+        let heap = Heap::new(1, 64, false, Chains::new(1, 0, None));
+        heap.open(ID, 3, BUCKET, Tick(100));
+        heap
     }
 
     #[test]
     fn a_writer_appends_until_the_segment_is_full() {
-        let segment = open();
+        let heap = open();
+        let segment = heap.segment(ID);
         assert_eq!(segment.reserve(3, BUCKET, 10, 24), Some(0));
         segment.written();
         assert_eq!(segment.reserve(3, BUCKET, 10, 24), Some(10));
@@ -354,7 +386,8 @@ mod tests {
 
     #[test]
     fn nobody_else_appends_and_nobody_after_the_seal() {
-        let segment = open();
+        let heap = open();
+        let segment = heap.segment(ID);
         assert_eq!(segment.reserve(2, BUCKET, 1, 24), None);
         assert_eq!(segment.reserve(3, TtlBucket(8), 1, 24), None);
         assert_eq!(segment.reserve(3, BUCKET, 5, 24), Some(0));

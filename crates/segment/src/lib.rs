@@ -12,7 +12,8 @@
 //! evict.rs    expiry and eviction, in jobs        ttl.rs      the 1,057 TTL buckets
 //! table.rs    the table: readers, growth          stored.rs   an object as bytes, as in a server
 //! chain.rs    a chain of lines under its lock     sizes.rs    an object as a size, as in the simulator
-//! line.rs     a line, bit by bit                  words.rs    memory that any thread may read at any time
+//! line.rs     a line, bit by bit                  memory.rs   the segments' memory, in chunks
+//! counter.rs  how often an object was asked for   words.rs    bytes in words that any thread may read
 //! ```
 //! Start reading with `heap.rs`, whose text proves that a reader never sees another key's bytes.
 //!
@@ -23,10 +24,14 @@
 //! table       12.3   64 bytes a line; at 10 objects a chain 1.9 lines, and chains between half and fully split
 //! segments    0.1    tails that no object fit in, headers, directories
 //! ```
-//! Cache lines of a get that hits: 1.4 of the table (one, and a second for the objects behind the first seven),
-//! one of the segment's header (64 bytes a megabyte: mostly in the cache already), and those of the object. Two
-//! small directories, one word each, lie before the first. A miss reads the lines of its chain and as many
-//! objects as 12 bits of tag let pass: one in 450. A set writes its object behind the last one, and the line.
+//! Cache lines of a get that hits: 1.5 of the table where all keys are asked for alike (one, and a second for the
+//! objects behind the first six or seven), nearly 1 where some are asked for more than others, since those move to the
+//! first line when they are written or merged; a quarter of one for the segment's stamp (16 bytes a
+//! megabyte: in the nearest cache already); and those of the object. Two small directories, one of pieces of the
+//! table and one of chunks of memory, lie before the first. So a get waits for memory twice, one after the other:
+//! for its line, and for its object. A batch that is asked for early waits for neither. A miss reads the
+//! lines of its chain and as many objects as 12 bits of tag let pass: one in 450. A set writes its object behind the
+//! last one, and the line.
 //!
 //! # Bounds
 //! - A read takes no lock and waits for nobody; it starts again when what it read was given away meanwhile,
@@ -36,8 +41,8 @@
 //! - A set that finds memory short goes through the objects of a few segments (N of a merge). As long as
 //!   there are 32 segments, it does not come to that: one segment is kept free, and each set does a part of the
 //!   work, in proportion to its bytes. [`Segcache::maintain`] takes a budget of objects.
-//! - A segment's memory is taken from the system when it is first used, by one call that writes a megabyte of
-//!   zeros; nothing is ever given back.
+//! - A segment's memory is taken from the system as it is first used, which fills it with zeros, a page at
+//!   a time (2 MiB, where it backs it by large ones); nothing is ever given back.
 //!
 //! # What the caller owes
 //! The time, in each call. A [`Writer`] for each writing thread, and [`Segcache::maintain`] now and then on each,
@@ -66,12 +71,14 @@ mod counter;
 mod engine;
 mod evict;
 mod heap;
+mod hint;
 mod line;
-mod prefetch;
+mod memory;
 mod ranked;
 mod sizes;
 mod stats;
 mod stored;
+mod sync;
 mod table;
 mod ttl;
 mod words;

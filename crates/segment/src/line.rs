@@ -10,12 +10,13 @@
 //! - `counted`: bit n says that slot n was counted in the second of the last access.
 //! - `count`: objects in the whole chain; `cas`: goes up with every change of a value in the chain.
 //!   Both are kept in the first line of a chain only. `last access` is in seconds.
-//! - a slot is 0 when vacant; `offset` is in words of 8 bytes, so that a segment may have up to 8 MiB.
+//! - a slot is 0 when vacant, and the tag of an object is not 0; `offset` is in words of 8 bytes, so that a segment may have up to 8 MiB.
 //! - slot 7 of a line may hold the number of the next line of the chain instead: `segment` is then all
 //!   ones, and `tag` and `offset` are the number's 32 bits.
 
 use crate::heap::{Place, SegmentId};
-use std::sync::atomic::AtomicU64;
+use crate::sync::AtomicU64;
+use crate::sync::Ordering::Acquire;
 
 pub(crate) type Line = [AtomicU64; 8];
 
@@ -51,11 +52,42 @@ pub(crate) const SEGMENT_WORDS_MAX: u32 = 1 << OFFSET_BITS;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot(pub(crate) u64);
 
+/// Which slots of a line have the tag of a hash, a bit for each: objects, and where the last one leads on, by
+/// chance. All seven are compared, without a branch that could be guessed wrong.
+#[inline(always)]
+pub(crate) fn likely(line: &Line, hash: u64) -> u32 {
+    debug_assert!(hash >> TAG_SHIFT != 0);
+    let mut likely = 0u32;
+    for index in SLOTS.rev() {
+        let differs = line[index].load(Acquire) ^ hash;
+        likely = likely + likely + u32::from(differs < 1 << TAG_SHIFT);
+    }
+    likely
+}
+
+/// The first slot of such a set, which is not empty.
+#[inline(always)]
+pub(crate) fn first_of(likely: u32) -> usize {
+    // At most 7 by its making; the mask lets the compiler know.
+    (likely.trailing_zeros() as usize + SLOTS.start) & (SLOTS.end - 1)
+}
+
+/// The slots of such a set, of which the lowest bit is the first slot.
+#[inline(always)]
+pub(crate) fn slots_of(mut likely: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let index = likely.trailing_zeros() as usize + SLOTS.start;
+        likely &= likely.wrapping_sub(1);
+        (index < SLOTS.end).then_some(index)
+    })
+}
+
 impl Slot {
     pub(crate) const VACANT: Slot = Slot(0);
 
     #[inline(always)]
     pub(crate) fn object(hash: u64, frequency: u8, place: Place) -> Slot {
+        debug_assert!(hash >> TAG_SHIFT != 0);
         debug_assert!(place.offset < SEGMENT_WORDS_MAX);
         debug_assert!(place.segment.0 > 0 && place.segment.0 <= SEGMENTS_MAX);
         Slot(
@@ -89,6 +121,13 @@ impl Slot {
             segment: SegmentId((self.0 >> OFFSET_BITS & SEGMENT_MASK) as u32),
             offset: (self.0 & OFFSET_MASK) as u32,
         }
+    }
+
+    /// A hash from which slots can be made and found: no tag of an object is that of a vacant slot, so that one
+    /// comparison tells both.
+    #[inline(always)]
+    pub(crate) fn tagged(hash: u64) -> u64 {
+        hash | u64::from(hash >> TAG_SHIFT == 0) << TAG_SHIFT
     }
 
     #[inline(always)]

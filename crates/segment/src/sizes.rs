@@ -45,6 +45,8 @@ impl Content for Sizes {
     type Key<'k> = u32;
     type Value<'v> = u32;
 
+    const FILLS: bool = false;
+
     fn new(segments: u32, hash_key: [u64; 2]) -> Self {
         Sizes {
             records: (0..=segments).map(|_| RefCell::default()).collect(),
@@ -72,6 +74,8 @@ impl Content for Sizes {
 }
 
 impl Objects for Sizes {
+    type View<'h> = u32;
+
     fn write(&self, _heap: &Heap, place: Place, words: u32, key: u32, _size: u32) {
         self.push(place, words, key);
     }
@@ -84,8 +88,12 @@ impl Objects for Sizes {
         self.hash(self.at(place).key)
     }
 
-    fn has_key(&self, _heap: &Heap, place: Place, key: u32) -> bool {
-        self.at(place).key == key
+    fn view(&self, _heap: &Heap, place: Place) -> Option<u32> {
+        Some(self.at(place).key)
+    }
+
+    fn has_key(&self, view: u32, key: u32) -> bool {
+        view == key
     }
 
     fn copy(&self, _heap: &Heap, from: Place, to: Place, words: u32) {

@@ -4,10 +4,10 @@ use crate::chains::State;
 use crate::content::Objects;
 use crate::engine::Segcache;
 use crate::heap::SegmentId;
+use crate::sync::Ordering::Relaxed;
 use crate::ttl::NEVER;
 use crate::words::WORD;
 use policy::Tick;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Sizes and counts. Those of the moment are exact when nobody writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl<C: Objects> Segcache<C> {
             segment_bytes: heap.segment_bytes() as u64,
             table_chains: self.table.chain_count(),
             directory_bytes,
-            memory_bytes: directory_bytes + heap.allocated_bytes() as u64,
+            memory_bytes: directory_bytes + heap.taken_bytes(chains.taken_count()) as u64,
             expired: counters.expired.load(Relaxed),
             evicted: counters.evicted.load(Relaxed),
             kept: counters.kept.load(Relaxed),
@@ -136,8 +136,8 @@ impl<C: Objects> Segcache<C> {
         let chains = self.heap.chains();
         let is_held = |id: &SegmentId| !matches!(chains.state(*id), State::Free | State::Table);
         for id in self.heap.ids().filter(is_held) {
-            let segment = self.heap.segment(id);
-            let ((count, words), deadline) = (segment.live(), segment.deadline());
+            let (count, words) = self.heap.segment(id).live();
+            let deadline = self.heap.deadline(id);
             let count = u64::from(count);
             if deadline < now {
                 census.dead += count;
@@ -173,7 +173,7 @@ impl<C: Objects> Segcache<C> {
                 assert!(!matches!(state, State::Free | State::Table), "{state:?}");
                 let words = self.content.words_at(heap, place);
                 assert!(place.offset + words <= heap.segment(place.segment).used());
-                let hash = self.content.hash_at(heap, place);
+                let hash = self.hash_at(place);
                 assert!(cell.slot.has_tag_of(hash));
                 assert_eq!(self.table.chain_number(hash), number as u64);
                 let of_segment = &mut live[place.segment.0 as usize];
@@ -195,9 +195,10 @@ impl<C: Objects> Segcache<C> {
         // What is left of the last piece of chains waits to be split into.
         assert!(lines <= line_count);
         let directory_bytes = chains.heap_bytes() + heap.header_bytes();
+        let taken_bytes = heap.taken_bytes(chains.taken_count());
         drop(chains);
         let limit = self.config.memory_bytes;
-        let allocated = heap.allocated_bytes() + directory_bytes + self.table.directory_bytes();
-        assert!(allocated as u64 <= limit, "{allocated} of {limit}");
+        let taken = taken_bytes + directory_bytes + self.table.directory_bytes();
+        assert!(taken as u64 <= limit, "{taken} of {limit}");
     }
 }

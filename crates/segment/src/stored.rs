@@ -14,10 +14,10 @@
 
 use crate::content::{Content, Objects};
 use crate::heap::{Heap, Place, SegmentId};
-use crate::words::{Filler, WORD, append_to, copy, equals, read_to, word_of};
+use crate::sync::AtomicU64;
+use crate::sync::Ordering::Relaxed;
+use crate::words::{Filler, WORD, append_to, copy, equals, four_at, word_of};
 use siphasher::sip::SipHasher13;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes of metadata in front of each key.
 pub(crate) const HEADER: usize = 5;
@@ -195,6 +195,8 @@ impl Content for Stored {
     type Key<'k> = &'k [u8];
     type Value<'v> = Payload<'v>;
 
+    const FILLS: bool = true;
+
     fn new(_segments: u32, hash_key: [u64; 2]) -> Self {
         Stored {
             hasher: SipHasher13::new_with_keys(hash_key[0], hash_key[1]),
@@ -223,10 +225,10 @@ impl Content for Stored {
 }
 
 impl Objects for Stored {
+    type View<'h> = &'h [AtomicU64];
+
     fn write(&self, heap: &Heap, place: Place, words: u32, key: &[u8], value: Payload<'_>) {
-        let all = heap.words(place.segment).all();
-        let first = place.offset as usize;
-        let mut filler = Filler::new(&all[first..first + words as usize]);
+        let mut filler = Filler::new(&Stored::at(heap, place)[..words as usize]);
         filler.push(&value.header(key.len()));
         filler.push(key);
         if value.client_flags() != 0 {
@@ -250,7 +252,7 @@ impl Objects for Stored {
     fn hash_at(&self, heap: &Heap, place: Place) -> u64 {
         let head = Stored::head_at(heap, place);
         let mut key = [0; (HEADER + KEY_MAX).next_multiple_of(WORD)];
-        let words = &heap.words(place.segment).all()[place.offset as usize..];
+        let words = Stored::at(heap, place);
         let len = HEADER + head.key_len();
         let (chunks, _) = key.as_chunks_mut::<WORD>();
         for (chunk, word) in chunks.iter_mut().zip(&words[..len.div_ceil(WORD)]) {
@@ -260,18 +262,18 @@ impl Objects for Stored {
     }
 
     #[inline(always)]
-    fn has_key(&self, heap: &Heap, place: Place, key: &[u8]) -> bool {
-        Stored::tail(heap, place).is_some_and(|words| {
-            let head = Head(words[0].load(Relaxed));
-            head.key_len() == key.len() && equals(words, HEADER, key)
-        })
+    fn view<'h>(&self, heap: &'h Heap, place: Place) -> Option<&'h [AtomicU64]> {
+        heap.words(place)
+    }
+
+    #[inline(always)]
+    fn has_key(&self, words: &[AtomicU64], key: &[u8]) -> bool {
+        let head = Head(words[0].load(Relaxed));
+        head.key_len() == key.len() && equals(words, HEADER, key)
     }
 
     fn copy(&self, heap: &Heap, from: Place, to: Place, words: u32) {
-        let span = |place: Place| {
-            let first = place.offset as usize;
-            &heap.words(place.segment).all()[first..first + words as usize]
-        };
+        let span = |place: Place| &Stored::at(heap, place)[..words as usize];
         copy(span(from), span(to));
     }
 
@@ -285,24 +287,23 @@ impl Objects for Stored {
     }
 
     fn taken(&self, heap: &Heap, segment: SegmentId) {
-        heap.words(segment);
+        heap.memory().reserve(segment);
     }
 
     fn unwritten(&self, _place: Place) {}
 }
 
 impl Stored {
-    /// The words from here to the end of the segment.
+    /// The words from here on, for who knows that an object is or will be here.
     #[inline(always)]
-    fn tail(heap: &Heap, place: Place) -> Option<&[AtomicU64]> {
-        let words = heap.segment(place.segment).words()?.all();
-        words
-            .get(place.offset as usize..)
-            .filter(|words| !words.is_empty())
+    fn at(heap: &Heap, place: Place) -> &[AtomicU64] {
+        heap.words(place)
+            .expect("segments that are taken are reserved")
     }
 
+    #[inline(always)]
     fn cell(heap: &Heap, place: Place, index: usize) -> &AtomicU64 {
-        &heap.words(place.segment).all()[place.offset as usize + index]
+        &Stored::at(heap, place)[index]
     }
 
     /// For who knows that an object is here.
@@ -329,16 +330,13 @@ impl Stored {
         head.is_number().then(number)
     }
 
-    /// What is here; `None` where it cannot be an object. A reader's memory may have been given away.
-    #[inline]
-    pub(crate) fn readable(heap: &Heap, place: Place) -> Option<Readable<'_>> {
-        let words = Stored::tail(heap, place)?;
+    /// What begins here; `None` where it cannot be an object. A reader's memory may have been given away.
+    #[inline(always)]
+    pub(crate) fn readable(words: &[AtomicU64]) -> Option<Readable<'_>> {
         let head = Head(words[0].load(Relaxed));
         let value_at = head.value_at();
         let client_flags = if head.has_client_flags() {
-            let mut bytes = [0; 4];
-            read_to(&mut bytes, words, value_at - 4)?;
-            u32::from_le_bytes(bytes)
+            four_at(words, value_at - 4)?
         } else {
             0
         };
@@ -395,7 +393,9 @@ mod tests {
     use crate::chains::Chains;
 
     fn heap() -> Heap {
-        Heap::new(4, 512, Chains::new(4, 0, None))
+        let heap = Heap::new(4, 512, true, Chains::new(4, 0, None));
+        heap.memory().reserve(SegmentId(1));
+        heap
     }
 
     fn at(segment: u32, offset: u32) -> Place {
@@ -405,9 +405,19 @@ mod tests {
         }
     }
 
+    fn read(heap: &Heap, place: Place) -> Option<Readable<'_>> {
+        Stored::readable(heap.words(place)?)
+    }
+
+    fn has_key(heap: &Heap, place: Place, key: &[u8]) -> bool {
+        let stored = Stored::new(4, [1, 2]);
+        let view = stored.view(heap, place);
+        view.is_some_and(|view| stored.has_key(view, key))
+    }
+
     fn value(heap: &Heap, place: Place) -> Vec<u8> {
         let mut out = vec![];
-        let readable = Stored::readable(heap, place).expect("an object");
+        let readable = read(heap, place).expect("an object");
         assert!(readable.append(&mut out));
         assert_eq!(out.len(), readable.len);
         out
@@ -432,10 +442,10 @@ mod tests {
                 stored.write(&heap, place, words, &key, payload);
                 assert_eq!(stored.words_at(&heap, place), words);
                 assert_eq!(stored.hash_at(&heap, place), stored.hash(&key));
-                assert!(stored.has_key(&heap, place, &key));
-                assert!(!stored.has_key(&heap, place, &[key.as_slice(), b"k"].concat()));
+                assert!(has_key(&heap, place, &key));
+                assert!(!has_key(&heap, place, &[key.as_slice(), b"k"].concat()));
                 assert_eq!(value(&heap, place), bytes);
-                let readable = Stored::readable(&heap, place).expect("an object");
+                let readable = read(&heap, place).expect("an object");
                 assert_eq!(
                     (readable.client_flags, readable.marks),
                     (client_flags, marks)
@@ -470,27 +480,28 @@ mod tests {
         assert_eq!(value(&heap, to), u64::MAX.to_string().into_bytes());
         let head = Stored::head_at(&heap, to);
         assert_eq!(head.marks(), 60);
-        assert!(stored.has_key(&heap, to, b"counter"));
+        assert!(has_key(&heap, to, b"counter"));
     }
 
     /// A reader may read anything as a header.
     #[test]
     fn any_bytes_lead_nowhere_else() {
-        let (heap, stored) = (heap(), Stored::new(4, [1, 2]));
+        let heap = heap();
         let mut out = vec![];
         for word in [u64::MAX, 0xff, 0x00ff_ffff_ffff_ff00, 0xdead_beef_cafe_babe] {
             for offset in [0, 1, 500, 511] {
-                let words = heap.words(SegmentId(1)).all();
+                let words = &heap.words(at(1, 0)).expect("reserved")[..512];
                 words.iter().for_each(|cell| cell.store(word, Relaxed));
                 let place = at(1, offset);
-                let _any = stored.has_key(&heap, place, &[0xff; 255]);
-                if let Some(readable) = Stored::readable(&heap, place) {
+                let _any = has_key(&heap, place, &[0xff; 255]);
+                if let Some(readable) = read(&heap, place) {
                     let _fits = readable.append(&mut out);
                 }
             }
         }
-        assert!(Stored::readable(&heap, at(1, 512)).is_none());
-        assert!(Stored::readable(&heap, at(3, 0)).is_none(), "never taken");
+        assert!(read(&heap, at(9, 0)).is_none(), "there are 4");
+        let empty = Heap::new(4, 512, true, Chains::new(4, 0, None));
+        assert!(read(&empty, at(1, 0)).is_none(), "never taken");
     }
 
     #[test]

@@ -19,28 +19,22 @@
 //! of strangers, whose keys differ.
 
 use crate::chain::{CHAIN_MAX, Chain};
-use crate::heap::{Heap, Place, SegmentId};
-use crate::line::{ACCESS_MASK, ACCESS_SHIFT, CAS_SHIFT, COUNTED, LAST, LOCK, Line, SLOTS, Slot};
+use crate::heap::{Heap, Place};
+use crate::line::{
+    ACCESS_MASK, ACCESS_SHIFT, CAS_SHIFT, COUNTED, LAST, LOCK, Line, SLOTS, Slot, first_of, likely,
+    slots_of,
+};
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::{AtomicU64, fence};
+use crate::sync::{Mutex, MutexGuard, spin_loop};
 use crate::words::LINE;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU64, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 /// Objects in a chain, the mean at which the table grows. Bytes of the table by object are 64 / LOAD times
 /// the lines of a chain, which is 12.3 at 10 and nearly flat around it; a hit looks at 1.4 lines.
 const LOAD: u64 = 10;
 /// Lines in a piece of the directory of chains.
 const PIECE_LINES: u32 = 256;
-
-/// What a reader makes of an object with the right tag.
-pub(crate) enum Verdict<R> {
-    /// It is the one.
-    Found(R),
-    /// It is another one.
-    Other,
-    /// It is no longer where the slot said.
-    Changed,
-}
 
 /// A slot of a line that was read.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +79,93 @@ impl Cell<'_> {
     }
 }
 
+/// A reader's way through the chain of a hash: the objects with its tag, without a lock.
+#[derive(Debug)]
+pub(crate) struct Search<'h> {
+    table: &'h Table,
+    heap: &'h Heap,
+    hash: u64,
+    chain: u64,
+    first: &'h Line,
+    /// What the chain's `cas` was before any object was looked at.
+    pub(crate) cas: u32,
+    line: &'h Line,
+    /// The slots of the line that are still to be looked at.
+    likely: u32,
+    /// Lines that were left behind.
+    lines: usize,
+}
+
+impl<'h> Search<'h> {
+    #[inline(always)]
+    pub(crate) fn new(table: &'h Table, heap: &'h Heap, hash: u64) -> Self {
+        let chain = Table::chain_of(hash, table.chains.load(Acquire));
+        let first = table.first_line(heap, chain);
+        let cas = Table::cas_of(first);
+        Search {
+            table,
+            heap,
+            hash,
+            chain,
+            first,
+            cas,
+            line: first,
+            likely: likely(first, hash),
+            lines: 0,
+        }
+    }
+
+    /// The object of a slot was no longer there: the slot is looked at once more.
+    pub(crate) fn again(&mut self, cell: &Cell<'_>) {
+        self.likely |= 1 << (cell.index - SLOTS.start);
+        spin_loop();
+    }
+
+    /// Comes to the next line with a slot to look at; false at the end.
+    #[inline(never)]
+    fn advance(&mut self) -> bool {
+        while self.likely == 0 {
+            let next = Slot(self.line[LAST].load(Acquire)).next_line();
+            if let Some(next) = next
+                && self.lines < CHAIN_MAX
+            {
+                self.line = self.table.line(self.heap, next);
+                self.likely = likely(self.line, self.hash);
+                self.lines += 1;
+                continue;
+            }
+            // Where a split has moved it meanwhile, or the chain was shortened, or went on into another's
+            // lines, it is looked for again.
+            let chain = Table::chain_of(self.hash, self.table.chains.load(Acquire));
+            let is_same = chain == self.chain && Table::cas_of(self.first) == self.cas;
+            if next.is_none() && is_same {
+                return false;
+            }
+            *self = Search::new(self.table, self.heap, self.hash);
+        }
+        true
+    }
+}
+
+impl<'h> Iterator for Search<'h> {
+    type Item = Cell<'h>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Cell<'h>> {
+        loop {
+            if self.likely == 0 && !self.advance() {
+                return None;
+            }
+            let (line, index) = (self.line, first_of(self.likely));
+            self.likely &= self.likely - 1;
+            let slot = Slot(line[index].load(Acquire));
+            if slot.has_tag_of(self.hash) && slot.is_object() {
+                return Some(Cell { line, index, slot });
+            }
+        }
+    }
+}
+
 /// Lines that belong to no chain.
 #[derive(Debug, Default)]
 struct Pool {
@@ -104,9 +185,9 @@ struct Pool {
 pub(crate) struct Table {
     /// How many chains there are.
     chains: AtomicU64,
-    /// By piece, its first line.
+    /// By piece of the directory of chains, the number of its first word; 0 where it is not there yet.
     pieces: Box<[AtomicU64]>,
-    /// The segments whose lines these are.
+    /// The numbers of the first words of the segments whose lines these are.
     segments: Box<[AtomicU64]>,
     /// Held by whoever splits a chain.
     split: Mutex<()>,
@@ -133,7 +214,7 @@ impl Table {
             segment_bits: segment_lines.trailing_zeros(),
         };
         let first = table.take_piece(heap, &mut table.pool())?;
-        table.pieces[0].store(u64::from(first), Relaxed);
+        table.pieces[0].store(table.number_of(first), Relaxed);
         table.chains.store(u64::from(piece_lines), Release);
         Some(table)
     }
@@ -166,13 +247,7 @@ impl Table {
 
     #[inline(always)]
     pub(crate) fn line<'h>(&self, heap: &'h Heap, line: u32) -> &'h Line {
-        let segment = self.segments[(line >> self.segment_bits) as usize].load(Relaxed);
-        let words = heap.segment(SegmentId(segment as u32)).words();
-        let words = words.expect("a segment of the table is allocated").all();
-        let first = (line & ((1 << self.segment_bits) - 1)) as usize * LINE;
-        words[first..]
-            .first_chunk()
-            .expect("a segment is whole lines")
+        heap.memory().line(self.number_of(line))
     }
 
     /// The chain of a hash when there are this many.
@@ -191,7 +266,15 @@ impl Table {
     fn first_line<'h>(&self, heap: &'h Heap, chain: u64) -> &'h Line {
         let piece = self.pieces[(chain >> self.piece_bits) as usize].load(Relaxed);
         let within = chain & ((1 << self.piece_bits) - 1);
-        self.line(heap, piece as u32 + within as u32)
+        heap.memory().line(piece + within * LINE as u64)
+    }
+
+    /// The number of a line's first word.
+    #[inline(always)]
+    fn number_of(&self, line: u32) -> u64 {
+        let segment = self.segments[(line >> self.segment_bits) as usize].load(Relaxed);
+        let within = line & ((1 << self.segment_bits) - 1);
+        segment + u64::from(within) * LINE as u64
     }
 
     /// The first line of a key's chain: to ask for it early.
@@ -202,78 +285,22 @@ impl Table {
 
     /// Where the first line of a chain has an object with the tag of this hash: to ask for it early.
     #[inline(always)]
-    pub(crate) fn likely(&self, heap: &Heap, hash: u64) -> Option<Place> {
-        let line = self.line_of(heap, hash);
-        let slots = SLOTS.map(|index| Slot(line[index].load(Relaxed)));
-        let mut likely = slots.filter(|slot| slot.has_tag_of(hash) && slot.is_object());
-        likely.next().map(Slot::place)
+    pub(crate) fn likely_in(line: &Line, hash: u64) -> Option<Place> {
+        let mut slots = slots_of(likely(line, hash)).map(|index| Slot(line[index].load(Relaxed)));
+        slots.find(|slot| slot.is_object()).map(Slot::place)
+    }
+
+    /// The next line of the chain of which this is one, where there is one: to ask for it early.
+    #[inline(always)]
+    pub(crate) fn line_after<'h>(&self, heap: &'h Heap, line: &Line) -> Option<&'h Line> {
+        let next = Slot(line[LAST].load(Acquire)).next_line()?;
+        Some(self.line(heap, next))
     }
 
     /// The number that a chain's `cas` is at; taken before its objects are read.
     #[inline(always)]
     pub(crate) fn cas_of(line: &Line) -> u32 {
         (line[0].load(Acquire) >> CAS_SHIFT) as u32
-    }
-
-    /// Looks for an object with the tag of this hash that `judge` calls the one; without a lock.
-    #[inline(always)]
-    pub(crate) fn find<'h, R>(
-        &self,
-        heap: &'h Heap,
-        hash: u64,
-        mut judge: impl FnMut(Cell<'h>, u32) -> Verdict<R>,
-    ) -> Option<R> {
-        loop {
-            let chain = Table::chain_of(hash, self.chains.load(Acquire));
-            let first = self.first_line(heap, chain);
-            let cas = Table::cas_of(first);
-            let mut line = first;
-            let mut lines = 0;
-            while lines <= CHAIN_MAX {
-                let next = match self.find_in(line, hash, |cell| judge(cell, cas)) {
-                    Ok(found) => return Some(found),
-                    Err(next) => next,
-                };
-                let Some(next) = next else { break };
-                line = self.line(heap, next);
-                lines += 1;
-            }
-            // Where a split has moved it meanwhile, or the chain was shortened, or went on into another's
-            // lines, it is looked for again.
-            let is_same_chain = Table::chain_of(hash, self.chains.load(Acquire)) == chain;
-            if lines <= CHAIN_MAX && is_same_chain && Table::cas_of(first) == cas {
-                return None;
-            }
-        }
-    }
-
-    /// The same within one line; else the next one.
-    #[inline(always)]
-    fn find_in<'h, R>(
-        &self,
-        line: &'h Line,
-        hash: u64,
-        mut judge: impl FnMut(Cell<'h>) -> Verdict<R>,
-    ) -> Result<R, Option<u32>> {
-        for index in SLOTS {
-            loop {
-                let slot = Slot(line[index].load(Acquire));
-                if index == LAST
-                    && let Some(next) = slot.next_line()
-                {
-                    return Err(Some(next));
-                }
-                if !slot.has_tag_of(hash) || !slot.is_object() {
-                    break;
-                }
-                match judge(Cell { line, index, slot }) {
-                    Verdict::Found(found) => return Ok(found),
-                    Verdict::Other => break,
-                    Verdict::Changed => std::hint::spin_loop(),
-                }
-            }
-        }
-        Err(None)
     }
 
     /// Locks the chain of a hash against other writers.
@@ -299,7 +326,7 @@ impl Table {
             {
                 break;
             }
-            std::hint::spin_loop();
+            spin_loop();
         }
         Chain::locked(self, heap, first)
     }
@@ -354,11 +381,10 @@ impl Table {
     /// The zeroed first line of the chain of this number, where memory can be had.
     fn line_of_new<'h>(&self, heap: &'h Heap, chain: u64) -> Option<&'h Line> {
         let piece = (chain >> self.piece_bits) as usize;
-        // Line 0 begins the first piece, so that 0 says of the others that they are not there yet.
         let begins = self.pieces.get(piece)?;
-        if piece > 0 && begins.load(Relaxed) == 0 {
+        if begins.load(Relaxed) == 0 {
             let first = self.take_piece(heap, &mut self.pool())?;
-            begins.store(u64::from(first), Relaxed);
+            begins.store(self.number_of(first), Relaxed);
         }
         Some(self.first_line(heap, chain))
     }
@@ -373,8 +399,8 @@ impl Table {
                 heap.tell_free(&chains);
                 segment
             };
-            heap.words(segment);
-            slot.store(u64::from(segment.0), Relaxed);
+            heap.memory().reserve(segment);
+            slot.store(heap.memory().number(segment, 0), Relaxed);
             pool.segments += 1;
             pool.unused = 1 << self.segment_bits;
         }

@@ -10,57 +10,31 @@
 //! this engine is, wait for the caches far longer than for their few words. In return no line of this crate
 //! can touch memory that is not its own.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes in a word: the unit in which segments are filled.
 pub(crate) const WORD: usize = 8;
 /// Words in a cache line.
 pub(crate) const LINE: usize = 8;
+/// Words that are copied at once.
+const BLOCK: usize = 4;
 
-/// Zeroed words that begin on a cache line.
-#[derive(Debug)]
-pub(crate) struct Words {
-    cells: Box<[AtomicU64]>,
-    start: u32,
-    count: u32,
-}
-
-impl Words {
-    pub(crate) fn zeroed(count: usize) -> Self {
-        let cells: Box<[AtomicU64]> = (0..count + LINE - 1).map(|_| AtomicU64::new(0)).collect();
-        // A number of words; where it cannot be told the lines are merely not aligned.
-        let start = match cells.as_ptr().align_offset(LINE * WORD) {
-            start @ 0..LINE => start as u32,
-            _ => 0,
-        };
-        Words {
-            cells,
-            start,
-            count: u32::try_from(count).expect("a segment has at most 2^20 words"),
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn all(&self) -> &[AtomicU64] {
-        &self.cells[self.start as usize..(self.start + self.count) as usize]
-    }
-
-    /// What they take of the heap.
-    pub(crate) fn heap_bytes(count: usize) -> usize {
-        (count + LINE - 1) * WORD
-    }
-}
-
-/// The word of up to eight bytes, the first the lowest.
+/// The word of up to eight bytes, the first the lowest: by loads that overlap, since a copy of a length that
+/// is known at run time only is a call.
 #[inline(always)]
 pub(crate) fn word_of(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk::<WORD>() {
-        Some(chunk) => u64::from_le_bytes(*chunk),
-        None => {
-            let mut chunk = [0; WORD];
-            chunk[..bytes.len()].copy_from_slice(bytes);
-            u64::from_le_bytes(chunk)
-        }
+    if let Some(chunk) = bytes.first_chunk::<WORD>() {
+        return u64::from_le_bytes(*chunk);
+    }
+    if let (Some(low), Some(high)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        let high = u64::from(u32::from_le_bytes(*high));
+        return u64::from(u32::from_le_bytes(*low)) | high << ((bytes.len() - 4) * 8);
+    }
+    match *bytes {
+        [a, b, c] => u64::from(a) | u64::from(b) << 8 | u64::from(c) << 16,
+        [a, b] => u64::from(a) | u64::from(b) << 8,
+        [a] => u64::from(a),
+        _ => 0,
     }
 }
 
@@ -143,70 +117,81 @@ pub(crate) fn equals(words: &[AtomicU64], from: usize, bytes: &[u8]) -> bool {
     let Some(words) = words.get(from / WORD..(from + bytes.len()).div_ceil(WORD)) else {
         return false;
     };
-    let shift = (from % WORD) as u32 * 8;
-    let head_len = bytes.len().min((WORD - from % WORD) % WORD);
-    let (head, rest) = bytes.split_at(head_len);
-    let words = if shift > 0 && head_len > 0 {
-        let mask = low_mask(head_len) << shift;
-        if (words[0].load(Relaxed) ^ word_of(head) << shift) & mask != 0 {
-            return false;
-        }
-        &words[1..]
-    } else {
-        words
+    let (Some(first), Some(last)) = (bytes.first_chunk::<WORD>(), bytes.last_chunk::<WORD>())
+    else {
+        return few(words, from, bytes.len()) == word_of(bytes);
     };
-    let (chunks, tail) = rest.as_chunks::<WORD>();
-    let is_equal = chunks
-        .iter()
-        .zip(words)
-        .all(|(chunk, word)| word.load(Relaxed) == u64::from_le_bytes(*chunk));
-    if !is_equal || tail.is_empty() {
-        return is_equal;
+    // Word by word, of which the first and the last hold others' bytes besides. Keys with the same tag are nearly
+    // always the same: all is compared before the one branch.
+    let Some((head, rest)) = words.split_first() else {
+        return false;
+    };
+    let shift = (from % WORD) as u32 * 8;
+    let mut differs = (head.load(Relaxed) ^ u64::from_le_bytes(*first) << shift) >> shift;
+    let (chunks, tail) = bytes[WORD - from % WORD..].as_chunks::<WORD>();
+    let (body, end) = rest.split_at(chunks.len());
+    for (word, chunk) in body.iter().zip(chunks) {
+        differs |= word.load(Relaxed) ^ u64::from_le_bytes(*chunk);
     }
-    let last = words[chunks.len()].load(Relaxed);
-    (last ^ word_of(tail)) & low_mask(tail.len()) == 0
+    if let Some(word) = end.first() {
+        let above = (WORD - tail.len()) as u32 * 8;
+        differs |= (word.load(Relaxed) ^ u64::from_le_bytes(*last) >> above) << above;
+    }
+    differs == 0
 }
 
-/// The low `bytes` bytes of a word, of which there are fewer than eight.
+/// Fewer than eight bytes as a word, which may lie in two.
 #[inline(always)]
-fn low_mask(bytes: usize) -> u64 {
-    debug_assert!(bytes < WORD);
-    (1 << (bytes * 8)) - 1
+fn few(words: &[AtomicU64], from: usize, len: usize) -> u64 {
+    debug_assert!(len < WORD);
+    let shift = (from % WORD) as u32 * 8;
+    let low = words.first().map_or(0, |word| word.load(Relaxed)) >> shift;
+    let high = words.get(1).map_or(0, |word| word.load(Relaxed));
+    // Twice, since a shift by all of a word is none.
+    (low | high << 1 << (63 - shift)) & ((1 << (len * 8)) - 1)
 }
 
 /// Appends `len` bytes from number `from` on; false, and nothing, where there are not so many.
-#[inline]
+///
+/// Whole words are appended, also those of which only a part is wanted, and then what is too much is taken
+/// back: that is some stores, where copies of lengths that are known at run time only are calls. By itself it
+/// has registers enough; within a reader it has not.
+#[inline(never)]
 pub(crate) fn append_to(out: &mut Vec<u8>, words: &[AtomicU64], from: usize, len: usize) -> bool {
-    if words.len() * WORD < from + len {
+    let Some(words) = words.get(from / WORD..(from + len).div_ceil(WORD)) else {
         return false;
+    };
+    let Some((first, rest)) = words.split_first() else {
+        return true;
+    };
+    let end = out.len() + len;
+    out.reserve(len + WORD);
+    let head_len = WORD - from % WORD;
+    let head_end = out.len() + head_len;
+    let head = first.load(Relaxed) >> (from % WORD * 8);
+    out.extend_from_slice(&head.to_le_bytes());
+    out.truncate(head_end);
+    let (blocks, singles) = rest.as_chunks::<BLOCK>();
+    for block in blocks {
+        let mut bytes = [0; BLOCK * WORD];
+        let (chunks, _) = bytes.as_chunks_mut::<WORD>();
+        for (chunk, word) in chunks.iter_mut().zip(block) {
+            *chunk = word.load(Relaxed).to_le_bytes();
+        }
+        out.extend_from_slice(&bytes);
     }
-    let begin = out.len();
-    out.resize(begin + len, 0);
-    read_to(&mut out[begin..], words, from).is_some()
+    for word in singles {
+        out.extend_from_slice(&word.load(Relaxed).to_le_bytes());
+    }
+    out.truncate(end);
+    true
 }
 
-/// Copies the bytes from number `from` on; `None` where there are not so many.
+/// Four bytes from number `from` on; `None` where there are not so many.
 #[inline(always)]
-pub(crate) fn read_to(out: &mut [u8], words: &[AtomicU64], from: usize) -> Option<()> {
-    let words = words.get(from / WORD..(from + out.len()).div_ceil(WORD))?;
-    let head_len = out.len().min((WORD - from % WORD) % WORD);
-    let (head, rest) = out.split_at_mut(head_len);
-    let words = if head_len > 0 {
-        let word = words[0].load(Relaxed) >> (from % WORD * 8);
-        head.copy_from_slice(&word.to_le_bytes()[..head_len]);
-        &words[1..]
-    } else {
-        words
-    };
-    let (chunks, tail) = rest.as_chunks_mut::<WORD>();
-    for (chunk, word) in chunks.iter_mut().zip(words) {
-        *chunk = word.load(Relaxed).to_le_bytes();
-    }
-    if let Some(last) = words.get(chunks.len()) {
-        let len = tail.len();
-        tail.copy_from_slice(&last.load(Relaxed).to_le_bytes()[..len]);
-    }
-    Some(())
+pub(crate) fn four_at(words: &[AtomicU64], from: usize) -> Option<u32> {
+    let words = words.get(from / WORD..(from + 4).div_ceil(WORD))?;
+    Some(few(words, from, 4) as u32)
 }
 
 /// Copies words; both have the same length.
@@ -221,32 +206,33 @@ pub(crate) fn copy(from: &[AtomicU64], to: &[AtomicU64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::zeroed;
 
     #[test]
     fn what_is_filled_in_pieces_reads_as_one() {
         let source: Vec<u8> = (1..=200).collect();
         for first in 0..20 {
             for second in [0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 64, 100] {
-                let words = Words::zeroed(20);
-                let mut filler = Filler::new(words.all());
+                let words = zeroed(20);
+                let mut filler = Filler::new(&words);
                 filler.push(&source[..first]);
                 filler.push(&source[first..first + second]);
                 filler.finish();
                 let len = first + second;
                 let mut out = vec![9];
-                assert!(append_to(&mut out, words.all(), 0, len));
+                assert!(append_to(&mut out, &words, 0, len));
                 assert_eq!(out[1..], source[..len]);
                 out.clear();
-                assert!(append_to(&mut out, words.all(), first, second));
+                assert!(append_to(&mut out, &words, first, second));
                 assert_eq!(out, source[first..len]);
-                assert!(equals(words.all(), first, &out));
+                assert!(equals(&words, first, &out));
                 if let Some(byte) = out.last_mut() {
                     *byte ^= 1;
-                    assert!(!equals(words.all(), first, &out));
+                    assert!(!equals(&words, first, &out));
                 }
                 if let Some(byte) = out.first_mut() {
                     *byte ^= 2;
-                    assert!(!equals(words.all(), first, &out));
+                    assert!(!equals(&words, first, &out));
                 }
             }
         }
@@ -254,11 +240,11 @@ mod tests {
 
     #[test]
     fn a_length_that_lies_reaches_no_further_than_the_segment() {
-        let words = Words::zeroed(4);
+        let words = zeroed(4);
         let mut out = vec![];
-        assert!(!append_to(&mut out, words.all(), 0, 33));
-        assert!(!append_to(&mut out, words.all(), 40, 1));
-        assert!(!equals(words.all(), 30, b"abc"));
+        assert!(!append_to(&mut out, &words, 0, 33));
+        assert!(!append_to(&mut out, &words, 40, 1));
+        assert!(!equals(&words, 30, b"abc"));
         assert!(out.is_empty());
     }
 }

@@ -1,0 +1,106 @@
+//! The memory of the segments: reserved in chunks, which the system fills with zeros where they are first touched.
+//!
+//! Segments that lie side by side are found by their number alone: the few chunks' addresses are always in the
+//! nearest cache, which those of ten thousand segments, one behind each header, would not be. And the system can
+//! back a chunk by large pages: at a gigabyte, the processor's search for small ones costs as much as
+//! a miss of all caches.
+
+use crate::heap::SegmentId;
+use crate::hint::large_pages;
+use crate::line::Line;
+use crate::sync::{AtomicU64, zeroed};
+use crate::words::{LINE, WORD};
+use std::sync::OnceLock;
+
+/// Words of a chunk, 64 MiB, as a power of two: some large pages, and few chunks. The last may be smaller.
+const CHUNK_BITS: u32 = 23;
+/// Words of the first line that may lie before the first segment of a chunk.
+const SLACK: usize = LINE - 1;
+
+/// See the module text.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    chunks: Box<[OnceLock<Chunk>]>,
+    /// Words in a segment, and in all.
+    capacity: u64,
+    count: u64,
+    wants_large_pages: bool,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    cells: Box<[AtomicU64]>,
+    /// Where the first whole cache line begins.
+    start: usize,
+}
+
+impl Chunk {
+    fn zeroed(words: usize, wants_large_pages: bool) -> Self {
+        let cells = zeroed(words + SLACK);
+        if wants_large_pages {
+            large_pages(&cells);
+        }
+        // A number of words; where it cannot be told the lines are merely not aligned.
+        let start = match cells.as_ptr().align_offset(LINE * WORD) {
+            start @ 0..=SLACK => start,
+            _ => 0,
+        };
+        Chunk { cells, start }
+    }
+}
+
+impl Memory {
+    /// Memory for `count` segments of `capacity` words, and one that is never touched: segment 0 is none.
+    pub(crate) fn new(count: u32, capacity: u32, wants_large_pages: bool) -> Self {
+        assert!(capacity.is_power_of_two());
+        assert!(capacity <= 1 << CHUNK_BITS);
+        let capacity = u64::from(capacity);
+        let count = capacity * (u64::from(count) + 1);
+        let chunks = count.div_ceil(1 << CHUNK_BITS);
+        Memory {
+            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
+            capacity,
+            count,
+            wants_large_pages,
+        }
+    }
+
+    /// What a segment takes of the system, its part of a chunk's bounds included.
+    pub(crate) fn bytes_of_one(capacity: u32) -> usize {
+        let bounds = SLACK * WORD + size_of::<OnceLock<Chunk>>();
+        capacity as usize * WORD + bounds.div_ceil((1 << CHUNK_BITS) / capacity as usize)
+    }
+
+    /// The number of a segment's word among all.
+    #[inline(always)]
+    pub(crate) fn number(&self, id: SegmentId, offset: u32) -> u64 {
+        u64::from(id.0) * self.capacity + u64::from(offset)
+    }
+
+    /// Has the memory of a segment reserved.
+    pub(crate) fn reserve(&self, id: SegmentId) {
+        let index = self.number(id, 0) >> CHUNK_BITS;
+        self.chunks[index as usize].get_or_init(|| {
+            let words = (self.count - (index << CHUNK_BITS)).min(1 << CHUNK_BITS);
+            Chunk::zeroed(words as usize, self.wants_large_pages)
+        });
+    }
+
+    /// The words from the one of this number on, where they were reserved; not empty.
+    #[inline(always)]
+    pub(crate) fn from(&self, number: u64) -> Option<&[AtomicU64]> {
+        let chunk = self.chunks.get((number >> CHUNK_BITS) as usize)?.get()?;
+        let first = (number & ((1 << CHUNK_BITS) - 1)) as usize + chunk.start;
+        chunk.cells.get(first..).filter(|words| !words.is_empty())
+    }
+
+    /// A line of a segment that was reserved.
+    #[inline(always)]
+    pub(crate) fn line(&self, number: u64) -> &Line {
+        let chunk = self.chunks[(number >> CHUNK_BITS) as usize].get();
+        let chunk = chunk.expect("the table's lines are reserved");
+        let first = (number & ((1 << CHUNK_BITS) - 1)) as usize + chunk.start;
+        let line = chunk.cells[first..].first_chunk();
+        line.expect("a segment is whole lines")
+    }
+}

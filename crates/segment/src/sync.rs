@@ -1,0 +1,23 @@
+//! Atomics and locks: those of the standard library, or, with `--cfg loom`, those of Loom, which runs the tests of
+//! `model.rs` in every order that the language allows.
+
+#[cfg(loom)]
+pub(crate) use loom::{
+    hint::spin_loop,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering, fence},
+    sync::{Mutex, MutexGuard},
+};
+#[cfg(not(loom))]
+pub(crate) use std::{
+    hint::spin_loop,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering, fence},
+    sync::{Mutex, MutexGuard},
+};
+
+/// Zeroed words, of which the system gives those that are touched.
+pub(crate) fn zeroed(words: usize) -> Box<[AtomicU64]> {
+    #[cfg(not(loom))]
+    return bytemuck::zeroed_slice_box(words);
+    #[cfg(loom)]
+    return (0..words).map(|_| AtomicU64::new(0)).collect();
+}
