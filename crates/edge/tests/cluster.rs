@@ -1,0 +1,363 @@
+//! A whole cluster in small: objects are written under one map and read under later ones, by nodes that have heard of all
+//! changes and by one that has not, while servers fail, fall silent, join and leave, and chunks are evicted and damaged. Against
+//! the plainest model: an object is its bytes.
+
+use edge::{
+    Ask, BucketId, Change, Class, Code, Config, Event, Layout, Map, Maps, Moment, Part, Patience,
+    Place, Read, Scheme, ServerId, Step, checksum, cut, join,
+};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
+
+const OLDER: usize = 3;
+const SERVERS: u32 = 7;
+
+#[derive(Clone, Debug)]
+enum Happens {
+    Put(usize),
+    Get(usize, u64, u64, bool),
+    Change(Change),
+    Silent(u32),
+    Speaks(u32),
+    Evicted(u32, usize),
+    Damaged(u32, usize),
+    /// The node that hears late hears of the map that holds.
+    Heard,
+}
+
+/// An object as it was written.
+struct Written {
+    bytes: Vec<u8>,
+    bucket: BucketId,
+    class: Class,
+    /// The servers of its chunks, or replicas.
+    at: Vec<ServerId>,
+    version: u64,
+    /// Chunks or replicas that were evicted or damaged.
+    spoilt: BTreeSet<ServerId>,
+}
+
+/// A sub-chunk, or a whole object as stripe 0 of chunk 0, and its checksum.
+type Stored = HashMap<(ServerId, usize, usize, u64), (Vec<u8>, u64)>;
+
+struct Cluster {
+    code: Code,
+    scheme: Scheme,
+    maps: Maps,
+    late: Maps,
+    stored: Stored,
+    written: Vec<Written>,
+    silent: BTreeSet<ServerId>,
+}
+
+fn name_hash(object: usize) -> u64 {
+    (object as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn place(object: usize, chunk: usize, stripe: u64) -> Place {
+    Place {
+        object: name_hash(object),
+        chunk: chunk as u32,
+        stripe,
+    }
+}
+
+impl Cluster {
+    fn new(k: u8, p: u8) -> Cluster {
+        let mut scheme = Scheme::coded(k, p);
+        (scheme.coded_from_bytes, scheme.sub_chunk_bytes) = (Some(40), 16);
+        let config = Config {
+            buckets: 6,
+            virtual_nodes: 10,
+            ..Config::new(scheme)
+        };
+        let servers: Vec<_> = (0..SERVERS).map(|id| (ServerId(id), 1)).collect();
+        let maps = Maps::new(Map::new(config, &servers).expect("enough servers"), OLDER);
+        Cluster {
+            code: Code::new(k, p).expect("allowed"),
+            scheme,
+            late: maps.clone(),
+            maps,
+            stored: HashMap::new(),
+            written: vec![],
+            silent: BTreeSet::new(),
+        }
+    }
+
+    fn put(&mut self, len: usize) {
+        let object = self.written.len();
+        let bytes: Vec<u8> = (0..len)
+            .map(|at| (at * 7 + object * 131) as u8 ^ (at >> 5) as u8)
+            .collect();
+        let map = self.maps.current();
+        let bucket = map.bucket_of(name_hash(object));
+        let class = map.class(len as u64);
+        let mut at: Vec<ServerId> = map.replicas(bucket).collect();
+        if class == Class::Coded {
+            at.clear();
+            let layout = Layout::new(&self.scheme, len as u64);
+            for (chunk, server) in map.chunks(bucket).iter().enumerate() {
+                let Some(server) = *server else { continue };
+                at.push(server);
+                for stripe in 0..layout.stripes() {
+                    let span = layout.stripe(stripe);
+                    let mut out = vec![];
+                    let bytes = &bytes[span.start as usize..span.end as usize];
+                    cut(&self.code, &layout, stripe, bytes, &mut out);
+                    let len = layout.sub_chunk_bytes(stripe) as usize;
+                    let bytes = out[chunk * len..][..len].to_vec();
+                    let sum = checksum(place(object, chunk, stripe), &bytes);
+                    self.stored
+                        .insert((server, object, chunk, stripe), (bytes, sum));
+                }
+            }
+        } else {
+            for &server in &at {
+                let sum = checksum(place(object, 0, 0), &bytes);
+                self.stored
+                    .insert((server, object, 0, 0), (bytes.clone(), sum));
+            }
+        }
+        let version = map.id().version;
+        self.written.push(Written {
+            bytes,
+            bucket,
+            class,
+            at,
+            version,
+            spoilt: BTreeSet::new(),
+        });
+    }
+
+    /// What a server answers: `None` if it does not.
+    fn answer(
+        &self,
+        server: ServerId,
+        object: usize,
+        chunk: usize,
+        stripe: u64,
+    ) -> Option<Option<&(Vec<u8>, u64)>> {
+        let is_there = self.maps.current().is_up(server) && !self.silent.contains(&server);
+        is_there.then(|| self.stored.get(&(server, object, chunk, stripe)))
+    }
+
+    fn good(&self, server: ServerId, object: usize, chunk: usize, stripe: u64) -> Option<&[u8]> {
+        let (bytes, sum) = self.answer(server, object, chunk, stripe)??;
+        (checksum(place(object, chunk, stripe), bytes) == *sum).then_some(&bytes[..])
+    }
+
+    /// Whether nothing that is known of what was written would explain that an object cannot be found.
+    fn must_be_found(&self, object: usize, is_late: bool) -> bool {
+        let written = &self.written[object];
+        let maps = if is_late { &self.late } else { &self.maps };
+        let is_known = maps
+            .all()
+            .iter()
+            .any(|map| map.id().version == written.version);
+        let left = written.at.iter().filter(|server| {
+            let is_there = self.maps.current().is_up(**server) && !self.silent.contains(server);
+            // A node that hears late may not ask a server that it takes for unavailable.
+            is_there && maps.current().is_up(**server) && !written.spoilt.contains(server)
+        });
+        let needed = if written.class == Class::Coded {
+            usize::from(self.scheme.k)
+        } else {
+            1
+        };
+        is_known && left.count() >= needed
+    }
+
+    fn get(&self, object: usize, range: &Range<u64>, is_late: bool) {
+        let maps = if is_late { &self.late } else { &self.maps };
+        let written = &self.written[object];
+        if written.class == Class::Replicated {
+            let servers = maps.whole(written.bucket);
+            let found = servers
+                .iter()
+                .find_map(|&server| self.good(server, object, 0, 0));
+            assert!(
+                found.is_none_or(|found| found == written.bytes),
+                "wrong bytes"
+            );
+            assert!(
+                found.is_some() || !self.must_be_found(object, is_late),
+                "it is there"
+            );
+            return;
+        }
+        let chunks = self.scheme.chunks();
+        let sources: Vec<_> = (0..chunks)
+            .map(|chunk| maps.chunk(written.bucket, chunk))
+            .collect();
+        let layout = Layout::new(&self.scheme, written.bytes.len() as u64);
+        let patience = Patience {
+            give_up_us: 200,
+            first_us: 50,
+            ..Patience::default()
+        };
+        let mut read = Read::new(layout, range.clone(), sources.clone(), patience);
+        let mut here: BTreeMap<(u64, usize), Vec<u8>> = BTreeMap::new();
+        let mut coming: Vec<Ask> = vec![];
+        let (mut now, mut served) = (Moment(0), vec![]);
+        loop {
+            match read.step(now) {
+                Step::Ask(ask) => coming.push(ask),
+                Step::Origin {
+                    stripe,
+                    chunks: lost,
+                    ..
+                } => {
+                    assert!(!self.must_be_found(object, is_late), "it is there");
+                    let is_left = |chunk: &usize| {
+                        sources[*chunk]
+                            .iter()
+                            .any(|&server| self.good(server, object, *chunk, stripe).is_some())
+                    };
+                    let left = (0..chunks).filter(is_left).count();
+                    assert!(
+                        left < usize::from(self.scheme.k),
+                        "{left} chunks of stripe {stripe} are left"
+                    );
+                    for chunk in lost.iter() {
+                        let span = layout.sub_chunk(stripe, chunk);
+                        let mut bytes =
+                            written.bytes[span.start as usize..span.end as usize].to_vec();
+                        bytes.resize(layout.sub_chunk_bytes(stripe) as usize, 0);
+                        here.insert((stripe, chunk), bytes);
+                    }
+                    read.hear(now, Event::FromOrigin(stripe, lost));
+                }
+                Step::Serve(Part {
+                    stripe, here: came, ..
+                }) => {
+                    let part = |chunk| came.has(chunk).then(|| &here[&(stripe, chunk)][..]);
+                    let parts: Vec<Option<&[u8]>> = (0..chunks).map(part).collect();
+                    join(&self.code, &layout, stripe, &parts, range, &mut served).expect("enough");
+                }
+                Step::Wait(until) => {
+                    now = Moment(now.0 + 10);
+                    let answers = coming.len();
+                    for ask in std::mem::take(&mut coming) {
+                        let event = match self.answer(ask.server, object, ask.chunk, ask.stripe) {
+                            None => continue,
+                            Some(None) => Event::Missing(ask),
+                            Some(Some(_)) => {
+                                match self.good(ask.server, object, ask.chunk, ask.stripe) {
+                                    None => Event::Bad(ask),
+                                    Some(bytes) => {
+                                        here.insert((ask.stripe, ask.chunk), bytes.to_vec());
+                                        Event::Came(ask)
+                                    }
+                                }
+                            }
+                        };
+                        read.hear(now, event);
+                    }
+                    if answers == 0 {
+                        now = now.max(until);
+                    }
+                }
+                Step::Done => break,
+                Step::Failed(stripe) => panic!("the origin does not fail, at stripe {stripe}"),
+            }
+        }
+        let range = layout.clip(range);
+        assert_eq!(
+            served,
+            written.bytes[range.start as usize..range.end as usize]
+        );
+    }
+
+    fn spoil(&mut self, server: ServerId, object: usize, is_damage: bool) {
+        let keys: Vec<_> = self
+            .stored
+            .keys()
+            .copied()
+            .filter(|key| (key.0, key.1) == (server, object))
+            .collect();
+        for key in keys {
+            self.written[object].spoilt.insert(server);
+            match self.stored.get_mut(&key) {
+                Some((bytes, _)) if is_damage => {
+                    if let Some(byte) = bytes.first_mut() {
+                        *byte = !*byte;
+                    }
+                }
+                _ => drop(self.stored.remove(&key)),
+            }
+        }
+    }
+
+    fn happens(&mut self, happens: Happens) {
+        let count = self.written.len().max(1);
+        match happens {
+            Happens::Put(len) => self.put(len),
+            Happens::Get(object, begin, len, is_late) => {
+                if let Some(at) = (!self.written.is_empty()).then_some(object % count) {
+                    self.get(at, &(begin..begin + len), is_late);
+                }
+            }
+            Happens::Change(change) => {
+                if let Ok(map) = self.maps.current().next(&[change], &[]) {
+                    self.maps.offer(map);
+                    if let Change::Leave(server) = change {
+                        self.stored.retain(|key, _| key.0 != server);
+                        for written in self
+                            .written
+                            .iter_mut()
+                            .filter(|written| written.at.contains(&server))
+                        {
+                            written.spoilt.insert(server);
+                        }
+                    }
+                }
+            }
+            Happens::Silent(server) => drop(self.silent.insert(ServerId(server))),
+            Happens::Speaks(server) => drop(self.silent.remove(&ServerId(server))),
+            Happens::Evicted(server, object) if !self.written.is_empty() => {
+                self.spoil(ServerId(server), object % count, false);
+            }
+            Happens::Damaged(server, object) if !self.written.is_empty() => {
+                self.spoil(ServerId(server), object % count, true);
+            }
+            Happens::Evicted(..) | Happens::Damaged(..) => {}
+            Happens::Heard => drop(self.late.offer(self.maps.current().clone())),
+        }
+    }
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    let server = 0..SERVERS + 2;
+    let change = (0u8..8, server.clone()).prop_map(|(kind, id)| match kind {
+        0 => Change::Join(ServerId(id), 1),
+        1 => Change::Leave(ServerId(id)),
+        2 => Change::Reweigh(ServerId(id), 2),
+        3..=4 => Change::Down(ServerId(id)),
+        _ => Change::Up(ServerId(id)),
+    });
+    prop_oneof![
+        3 => (0usize..200).prop_map(Happens::Put),
+        6 => (any::<usize>(), 0u64..150, 0u64..200, any::<bool>())
+            .prop_map(|(object, begin, len, is_late)| Happens::Get(object, begin, len, is_late)),
+        2 => change.prop_map(Happens::Change),
+        1 => server.clone().prop_map(Happens::Silent),
+        2 => server.clone().prop_map(Happens::Speaks),
+        1 => (server.clone(), any::<usize>()).prop_map(|(server, object)| Happens::Evicted(server, object)),
+        1 => (server, any::<usize>()).prop_map(|(server, object)| Happens::Damaged(server, object)),
+        1 => Just(Happens::Heard),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn objects_are_found_under_any_map_as_long_as_enough_of_them_is_left(
+        k in 1u8..4, p in 1u8..4, all in prop::collection::vec(happens(), 1..60),
+    ) {
+        let mut cluster = Cluster::new(k, p);
+        for happens in all {
+            cluster.happens(happens);
+        }
+    }
+}
