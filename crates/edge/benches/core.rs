@@ -187,6 +187,42 @@ fn placement(buckets: u32, servers: u32, p: u8, has_tail: bool, seeds: u64) {
     rows.iter().for_each(|row| println!("{row}"));
 }
 
+/// How often perfectly even writes are possible, by how many seeds the ring was chosen from.
+fn rings(seeds: u64) {
+    println!(
+        "\nperfectly even is possible, 200 buckets x 10 servers, (3, 1), in so many of {seeds}:"
+    );
+    println!("the best of   loads not known   loads known   with a tail: not known   known");
+    let servers: Vec<_> = (0..10).map(|id| (ServerId(id), 1)).collect();
+    for tries in [1, 4, 16] {
+        let is_even = |seed: u64, has_tail: bool, is_known: bool| {
+            let loads = loads(200, seed, has_tail);
+            let config = Config {
+                seed: seed * 1_000,
+                ..Config::new(Scheme::coded(3, 1))
+            };
+            let given = if is_known { &loads[..] } else { &[] };
+            let config = config
+                .with_best_seed(&servers, given, tries)
+                .expect("enough servers");
+            let map = Map::new(config, &servers).expect("enough servers");
+            map.problem(&loads).imbalance_min() == 0.0
+        };
+        let count = |has_tail, is_known| {
+            (0..seeds)
+                .filter(|&seed| is_even(seed, has_tail, is_known))
+                .count()
+        };
+        println!(
+            "{tries:11}   {:15}   {:11}   {:22}   {:5}",
+            count(false, false),
+            count(false, true),
+            count(true, false),
+            count(true, true)
+        );
+    }
+}
+
 /// The next version of a map, and the plan of a read of four stripes in which all goes well.
 fn steps((runs, calls): (usize, usize)) {
     let calls = calls.div_ceil(100);
@@ -237,6 +273,7 @@ fn main() {
     }
     steps(if is_bench { (9, 3_000) } else { (1, 2) });
     let seeds = if is_bench { 25 } else { 1 };
+    rings(seeds * 2);
     placement(200, 10, 1, false, seeds);
     placement(200, 10, 1, true, seeds);
     placement(200, 10, 3, false, seeds);

@@ -24,60 +24,18 @@
 //! Between K and K + P servers up: some parity has no place. Fewer than K: nothing is coded any more. None: no lead.
 
 use crate::chunks::CHUNKS_MAX;
+use crate::config::{BUCKETS_MAX, Config};
 use crate::placement::{self, Need, Placed, Placement, Problem, Share};
 use crate::ring::{BucketId, Ring, ServerId, mix};
-use crate::scheme::{Class, Scheme, SchemeError};
+use crate::scheme::{Class, SchemeError};
 use std::fmt;
 
-/// The most buckets of a cluster.
-pub const BUCKETS_MAX: u32 = 1 << 20;
 /// The most points on a ring.
 pub const POINTS_MAX: u64 = 1 << 22;
-/// Points of a server for each unit of its weight, unless another number is given.
-pub const VIRTUAL_NODES: u32 = 100;
 
 /// A bucket of which less than this part of the mean was written counts as if it were that part: buckets of no bytes
 /// would all go to one server, and be a load there as soon as somebody asks for them.
 const LEAST_PART: u128 = 100;
-
-/// What a cluster is made with. It is the same in all versions of its map.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Config {
-    /// The code, the objects that are coded, and the replicas of the others.
-    pub scheme: Scheme,
-    /// How many buckets there are.
-    pub buckets: u32,
-    /// Points on the ring for each unit of a server's weight.
-    pub virtual_nodes: u32,
-    /// How parity is placed.
-    pub placement: Placement,
-    /// What the places on the ring are drawn with.
-    pub seed: u64,
-}
-
-impl Config {
-    /// A cluster of 200 buckets with a scheme.
-    pub fn new(scheme: Scheme) -> Config {
-        Config {
-            scheme,
-            buckets: 200,
-            virtual_nodes: VIRTUAL_NODES,
-            placement: Placement::default(),
-            seed: 0,
-        }
-    }
-
-    fn check(&self) -> Result<(), MapError> {
-        self.scheme.check().map_err(MapError::Scheme)?;
-        if self.buckets == 0 || self.buckets > BUCKETS_MAX {
-            return Err(MapError::Buckets(self.buckets));
-        }
-        if self.virtual_nodes == 0 {
-            return Err(MapError::NoVirtualNodes);
-        }
-        Ok(())
-    }
-}
 
 /// A server of the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -244,12 +202,7 @@ impl Map {
                 members: with_weight,
             });
         }
-        if !loads.is_empty() && loads.len() != config.buckets as usize {
-            return Err(MapError::Loads {
-                buckets: config.buckets,
-                given: loads.len(),
-            });
-        }
+        config.check_loads(loads)?;
         let weights = members.iter().map(|member| (member.id, member.weight));
         let mut map = Map {
             ring: Ring::new(weights, config.virtual_nodes, config.seed),

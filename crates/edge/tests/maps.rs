@@ -359,3 +359,52 @@ fn servers_go_on_writing_alike_through_failures_and_recoveries() {
         }
     }
 }
+
+#[test]
+fn the_best_of_some_rings_leaves_less_to_the_fullest() {
+    let most = |config: Config, loads: &[Load]| {
+        let map = Map::new(config, &servers(10)).expect("enough servers");
+        map.problem(loads)
+            .servers
+            .iter()
+            .map(|share| share.data_bytes)
+            .max()
+    };
+    let (mut better, loads) = (0, loads(200, 4));
+    for seed in 0..10 {
+        let config = Config {
+            seed: seed * 100,
+            ..Config::new(Scheme::coded(3, 1))
+        };
+        let best = config
+            .with_best_seed(&servers(10), &loads, 8)
+            .expect("enough servers");
+        assert!((config.seed..config.seed + 8).contains(&best.seed));
+        assert_eq!(
+            Config {
+                seed: config.seed,
+                ..best
+            },
+            config
+        );
+        let rings =
+            (config.seed..config.seed + 8).map(|seed| most(Config { seed, ..config }, &loads));
+        assert_eq!(rings.min(), Some(most(best, &loads)));
+        better += u32::from(most(best, &loads) < most(config, &loads));
+    }
+    assert!(better >= 5, "{better} of 10");
+    let config = Config::new(Scheme::coded(3, 1));
+    let few = MapError::TooFewServers {
+        needed: 4,
+        members: 3,
+    };
+    assert_eq!(config.with_best_seed(&servers(3), &[], 8), Err(few));
+    let wrong = MapError::Loads {
+        buckets: 200,
+        given: 1,
+    };
+    assert_eq!(
+        config.with_best_seed(&servers(5), &[Load::default()], 0),
+        Err(wrong)
+    );
+}
