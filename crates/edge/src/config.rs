@@ -5,8 +5,8 @@ use crate::placement::{Placement, Share};
 use crate::ring::ServerId;
 use crate::scheme::Scheme;
 
-/// The most buckets of a cluster.
-pub const BUCKETS_MAX: u32 = 1 << 20;
+/// The most buckets of a cluster. In use are some hundred; max-flow's network has an arc for each of them and each server.
+pub const BUCKETS_MAX: u32 = 1 << 14;
 /// Points of a server for each unit of its weight, unless another number is given.
 pub const VIRTUAL_NODES: u32 = 100;
 

@@ -314,10 +314,17 @@ impl Map {
             p: if scheme.chunks() == 0 { 0 } else { p },
         };
         let all: u128 = loads.iter().map(|load| u128::from(load.chunk_bytes)).sum();
+        // Whatever servers report, sums hold in 64 bits.
+        let terms = u64::from(self.config.buckets) * (k + p + replicas) as u64;
+        let most = u64::MAX / terms;
         let least = 1 + all / (u128::from(self.config.buckets) * LEAST_PART);
+        let least = u64::try_from(least).map_or(most, |least| least.min(most));
         for bucket in 0..self.config.buckets as usize {
-            let mut load = loads.get(bucket).copied().unwrap_or_default();
-            load.chunk_bytes = load.chunk_bytes.max(least as u64);
+            let load = loads.get(bucket).copied().unwrap_or_default();
+            let load = Load {
+                chunk_bytes: load.chunk_bytes.clamp(least, most),
+                whole_bytes: load.whole_bytes.min(most),
+            };
             let whole = self.replicas[bucket * replicas..][..replicas]
                 .iter()
                 .flatten();

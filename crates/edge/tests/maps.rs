@@ -408,3 +408,30 @@ fn the_best_of_some_rings_leaves_less_to_the_fullest() {
         Err(wrong)
     );
 }
+
+#[test]
+fn whatever_servers_report_as_written_a_map_is_made() {
+    let map = cluster(3, 2, 8);
+    for (chunk_bytes, whole_bytes) in [(u64::MAX, u64::MAX), (0, u64::MAX), (u64::MAX, 0), (0, 0)] {
+        let mut loads = vec![Load::default(); BUCKETS as usize];
+        loads[3] = Load {
+            chunk_bytes,
+            whole_bytes,
+        };
+        for loads in [
+            loads,
+            vec![
+                Load {
+                    chunk_bytes,
+                    whole_bytes
+                };
+                BUCKETS as usize
+            ],
+        ] {
+            let next = map
+                .next(&[Change::Down(ServerId(1))], &loads)
+                .expect("a member");
+            next.problem(&loads).check(&next.placed());
+        }
+    }
+}

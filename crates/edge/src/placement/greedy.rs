@@ -11,8 +11,8 @@
 //! Management Systems*, CMU 2024.
 //!
 //! # Cost
-//! Parities times servers to place, and for each exchange the parities of two servers, squared. At most four exchanges a
-//! parity; each brings the two servers closer together and so lowers the sum of the squares of all loads, which is why they end.
+//! Parities times servers to place, and for each exchange the product of the parities of two servers, sometimes of several pairs.
+//! At most four exchanges a parity and [`LOOKS`] looks at pairs in all; each exchange brings two servers closer together.
 //!
 //! # Departures
 //! Graham's has equal machines that take every job. Here a server has a weight, a load to begin with, and buckets that it may
@@ -26,6 +26,9 @@ pub const TOLERANCE: f64 = 0.001;
 /// Exchanges for each parity, at most.
 const EXCHANGES: usize = 4;
 
+/// Pairs of parities looked at for exchanges, at most: some ten milliseconds' worth.
+const LOOKS: usize = 4 << 20;
+
 /// Places parity; what `old` says stays as long as it may and the balance allows.
 pub fn greedy(problem: &Problem, old: Option<&[Option<u32>]>) -> Placed {
     let count = problem.buckets.len() * problem.p;
@@ -34,6 +37,7 @@ pub fn greedy(problem: &Problem, old: Option<&[Option<u32>]>) -> Placed {
         loads: Loads::new(problem),
         placed: vec![None; count],
         kept: vec![vec![]; problem.servers.len()],
+        looks_left: LOOKS,
     };
     if let Some(old) = old {
         assert_eq!(old.len(), count, "an old placement of the same buckets");
@@ -61,6 +65,7 @@ struct State<'a> {
     placed: Placed,
     /// By server: the numbers of the parities that it keeps.
     kept: Vec<Vec<u32>>,
+    looks_left: usize,
 }
 
 /// A chunk that moves from the fuller server to the emptier one, and perhaps one that comes back for it.
@@ -144,9 +149,8 @@ impl State<'_> {
             .iter()
             .rev()
             .filter(|&&from| from != emptiest && from != fullest);
-        let pairs = down.chain(up.map(|&from| (from, emptiest)));
-        let best = pairs.filter_map(|(from, to)| self.best(from, to)).next();
-        let Some(best) = best else {
+        let mut pairs = down.chain(up.map(|&from| (from, emptiest)));
+        let Some(best) = pairs.find_map(|(from, to)| self.best(from, to)) else {
             return false;
         };
         self.take(best.away, best.from);
@@ -159,7 +163,9 @@ impl State<'_> {
     }
 
     /// The exchange between two servers that brings them closest together, if one does.
-    fn best(&self, from: usize, to: usize) -> Option<Exchange> {
+    fn best(&mut self, from: usize, to: usize) -> Option<Exchange> {
+        let looks = self.problem.servers.len() + self.kept[from].len() * (1 + self.kept[to].len());
+        self.looks_left = self.looks_left.checked_sub(looks)?;
         let shares = &self.problem.servers;
         let (from_weight, to_weight) =
             (f64::from(shares[from].weight), f64::from(shares[to].weight));
