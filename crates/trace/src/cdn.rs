@@ -18,8 +18,8 @@ use std::str::FromStr;
 
 /// From here on an object is called large.
 pub const LARGE_BYTES: u32 = 1_000_000;
-/// The largest object.
-const SIZE_MAX: f64 = 4e9;
+/// The largest object, unless a smaller one is asked for.
+pub const CDN_LARGEST_BYTES: u32 = 4_000_000_000;
 /// Fewer would not show the shares.
 pub const CDN_REQUESTS_MIN: u64 = 1_000;
 /// Requests are kept in memory, 8 bytes each, and so are numbered in 32 bits.
@@ -36,7 +36,7 @@ const YOUNG_AGE: f64 = 1.0 / 12.0;
 /// Streams of chance of the same object that shall not follow each other.
 const TIMES: u64 = 0x7133;
 const SIZES: u64 = 0x512E5;
-/// Halvings that find the shape of the counts.
+/// Halvings that find the shape of the counts, and half as many for the scale of large sizes.
 const HALVINGS: u32 = 60;
 
 /// What a cluster serves.
@@ -123,16 +123,26 @@ pub struct Cdn {
 }
 
 impl Cdn {
-    /// Makes about so many requests.
+    /// Makes about so many requests, for objects of up to `largest` bytes. A trace of fewer requests than
+    /// the published one has a smaller footprint, of which its largest objects are a larger share; a
+    /// smaller `largest` mends that, and large objects have the same share of the bytes.
     ///
     /// # Errors
-    /// Fewer than [`CDN_REQUESTS_MIN`] or more than [`CDN_REQUESTS_MAX`], in words.
+    /// Fewer than [`CDN_REQUESTS_MIN`] or more than [`CDN_REQUESTS_MAX`], or a `largest` that is below twice
+    /// [`LARGE_BYTES`] or above [`CDN_LARGEST_BYTES`], in words.
     ///
     /// ```
-    /// let trace = trace::Cdn::new(trace::Content::Web, 10_000, 1).unwrap();
+    /// use trace::{CDN_LARGEST_BYTES, Cdn, Content};
+    /// let trace = Cdn::new(Content::Web, 10_000, CDN_LARGEST_BYTES, 1).unwrap();
     /// assert!(trace.count().abs_diff(10_000) < 500);
     /// ```
-    pub fn new(content: Content, requests: u64, seed: u64) -> Result<Cdn, String> {
+    pub fn new(content: Content, requests: u64, largest: u32, seed: u64) -> Result<Cdn, String> {
+        if !(2 * LARGE_BYTES..=CDN_LARGEST_BYTES).contains(&largest) {
+            return Err(format!(
+                "{largest} bytes: the largest object has from {} to {CDN_LARGEST_BYTES}",
+                2 * LARGE_BYTES
+            ));
+        }
         if !(CDN_REQUESTS_MIN..=CDN_REQUESTS_MAX).contains(&requests) {
             return Err(format!(
                 "{requests} requests: a made-up trace has from {CDN_REQUESTS_MIN} to \
@@ -141,7 +151,7 @@ impl Cdn {
         }
         let profile = content.profile();
         let counts = counts(&profile, requests, seed);
-        let sizes = sizes(&profile, &counts, seed);
+        let sizes = sizes(&profile, &counts, largest, seed);
         let span_ms = profile.days * DAY_MS;
         let mut all = Vec::with_capacity(requests as usize + requests as usize / 16);
         for (object, &count) in counts.iter().enumerate() {
@@ -245,20 +255,18 @@ fn shape_of_mean(mean: f64, low: f64, high: f64) -> f64 {
 }
 
 /// A size for each object. What large ones have above [`LARGE_BYTES`] is scaled to their share.
-fn sizes(profile: &Profile, counts: &[u32], seed: u64) -> Vec<u32> {
+fn sizes(profile: &Profile, counts: &[u32], largest: u32, seed: u64) -> Vec<u32> {
     let tilted = |count: u32| f64::from(count).powf(profile.tilt);
     let tilts: f64 = counts.iter().map(|&count| tilted(count)).sum();
     let base = profile.large_objects * counts.len() as f64 / tilts;
     let (median, sigma) = profile.small;
     let limit = f64::from(LARGE_BYTES);
-    let (mut small_sum, mut excess_sum, mut large_count) = (0.0, 0.0, 0u64);
+    let mut small_sum = 0.0;
     // Bytes of a small object; of a large one what it has above the limit, before scaling, negative.
     let draw = |(object, &count): (usize, &u32)| {
         let mut random = Random::of_key(seed ^ SIZES, object as u64);
         if random.fraction() < base * tilted(count) {
             let excess = (profile.large_sigma * normal(&mut random)).exp();
-            excess_sum += excess;
-            large_count += 1;
             return -excess;
         }
         loop {
@@ -271,10 +279,26 @@ fn sizes(profile: &Profile, counts: &[u32], seed: u64) -> Vec<u32> {
     };
     let drawn: Vec<f64> = counts.iter().enumerate().map(draw).collect();
     let large_sum = small_sum * (1.0 - profile.small_bytes) / profile.small_bytes;
-    let above = large_sum - large_count as f64 * limit;
-    let factor = above.max(0.0) / f64::max(excess_sum, f64::MIN_POSITIVE);
+    let scaled = |drawn: f64, factor: f64| (limit - drawn * factor).min(f64::from(largest));
+    let excesses: Vec<f64> = drawn.iter().copied().filter(|drawn| *drawn < 0.0).collect();
+    let sum = |factor: f64| {
+        excesses
+            .iter()
+            .map(|excess| scaled(*excess, factor))
+            .sum::<f64>()
+    };
+    // Halved in logarithms: from a millionth of a byte to more than any object has.
+    let (mut least, mut most) = (-6.0, 12.0);
+    for _ in 0..HALVINGS / 2 {
+        let middle = (least + most) / 2.0;
+        match sum(10f64.powf(middle)) < large_sum {
+            true => least = middle,
+            false => most = middle,
+        }
+    }
+    let factor = 10f64.powf(least);
     let size = |drawn: &f64| match *drawn < 0.0 {
-        true => (limit - drawn * factor).min(SIZE_MAX) as u32,
+        true => scaled(*drawn, factor) as u32,
         false => *drawn as u32,
     };
     drawn.iter().map(size).collect()
@@ -293,8 +317,8 @@ mod tests {
         sizes: (u32, u32),
     }
 
-    fn measure(content: Content, seed: u64) -> Measured {
-        let trace = Cdn::new(content, 300_000, seed).expect("it is large enough");
+    fn measure(content: Content, largest: u32, seed: u64) -> Measured {
+        let trace = Cdn::new(content, 300_000, largest, seed).expect("it is large enough");
         let mut counts = vec![0u32; trace.objects()];
         let mut sizes = vec![0u32; trace.objects()];
         let mut last_ms = 0;
@@ -331,8 +355,12 @@ mod tests {
         for (content, requests_per_object, small_bytes) in
             [(Content::Web, 22.0, 0.15), (Content::Video, 4.6, 0.12)]
         {
-            for seed in [1, 2] {
-                let found = measure(content, seed);
+            for (seed, largest) in [
+                (1, CDN_LARGEST_BYTES),
+                (2, CDN_LARGEST_BYTES),
+                (1, 50_000_000),
+            ] {
+                let found = measure(content, largest, seed);
                 let ratio = found.requests_per_object / requests_per_object;
                 assert!((ratio - 1.0).abs() < 0.05, "{content}: {ratio}");
                 assert!((0.4..=0.6).contains(&found.one_hit), "{}", found.one_hit);
@@ -344,7 +372,8 @@ mod tests {
                     Content::Video => assert!((0.5..0.75).contains(&share), "{share}"),
                 }
                 assert!(found.sizes.0 < 2_000, "{:?}", found.sizes);
-                assert!(found.sizes.1 > 50_000_000, "{:?}", found.sizes);
+                assert!(found.sizes.1 >= 50_000_000, "{:?}", found.sizes);
+                assert!(found.sizes.1 <= largest, "{:?}", found.sizes);
             }
         }
     }
@@ -352,7 +381,7 @@ mod tests {
     #[test]
     fn equal_seeds_give_equal_traces_and_others_differ() {
         let trace = |seed| -> Vec<Request> {
-            let trace = Cdn::new(Content::Video, 2_000, seed);
+            let trace = Cdn::new(Content::Video, 2_000, CDN_LARGEST_BYTES, seed);
             trace.expect("it is large enough").collect()
         };
         assert_eq!(trace(1), trace(1));
@@ -360,11 +389,18 @@ mod tests {
     }
 
     #[test]
-    fn too_few_requests_are_refused() {
-        assert!(Cdn::new(Content::Web, CDN_REQUESTS_MIN - 1, 1).is_err());
-        assert!(Cdn::new(Content::Web, CDN_REQUESTS_MAX + 1, 1).is_err());
+    fn what_cannot_be_made_is_refused() {
+        let (least, most, largest) = (CDN_REQUESTS_MIN, CDN_REQUESTS_MAX, CDN_LARGEST_BYTES);
+        for (requests, largest) in [
+            (least - 1, largest),
+            (most + 1, largest),
+            (least, largest + 1),
+            (least, 1),
+        ] {
+            assert!(Cdn::new(Content::Web, requests, largest, 1).is_err());
+        }
         for content in [Content::Web, Content::Video] {
-            let trace = Cdn::new(content, CDN_REQUESTS_MIN, 1).expect("just enough");
+            let trace = Cdn::new(content, least, largest, 1).expect("just enough");
             assert!(trace.count() > 500);
         }
     }

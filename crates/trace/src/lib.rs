@@ -35,7 +35,7 @@ mod vscsi;
 mod writer;
 mod zipf;
 
-pub use cdn::{CDN_REQUESTS_MAX, CDN_REQUESTS_MIN, Cdn, Content, LARGE_BYTES};
+pub use cdn::{CDN_LARGEST_BYTES, CDN_REQUESTS_MAX, CDN_REQUESTS_MIN, Cdn, Content, LARGE_BYTES};
 pub use error::{Error, Place};
 pub use format::{Compression, Format};
 pub use generate::{Generator, Mix, OBJECTS_DEFAULT, Recipe};
