@@ -327,7 +327,7 @@ pub trait Visitor {
     /// What the work gives.
     type Output;
     /// The work.
-    fn visit<P: Policy>(self, config: &P::Config) -> Self::Output;
+    fn visit<P: Policy + 'static>(self, config: &P::Config) -> Self::Output;
 }
 
 macro_rules! define_any {

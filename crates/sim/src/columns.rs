@@ -178,6 +178,14 @@ impl Columns {
         !self.gaps.is_empty()
     }
 
+    /// From the first request to the last in milliseconds, under a gap of its own between any two or as told.
+    pub fn span_ms(&self, gap_ms: Option<f64>) -> u64 {
+        match gap_ms {
+            Some(gap_ms) => (self.len() as f64 * gap_ms) as u64,
+            None => (0..self.len()).map(|index| self.gap_ms(index)).sum(),
+        }
+    }
+
     /// Whether some object lives for a limited time.
     pub fn has_ttls(&self) -> bool {
         !self.ttls.is_empty() || !self.object_ttls.is_empty()

@@ -49,6 +49,11 @@ pub enum Error {
         /// What is wrong.
         problem: String,
     },
+    /// A cluster that cannot be simulated.
+    Cluster {
+        /// What is wrong.
+        problem: String,
+    },
     /// A size that is none.
     BadSize {
         /// As given.
@@ -95,6 +100,7 @@ impl fmt::Display for Error {
                  the future would be wrong: leave it out, or give the whole trace"
             ),
             Error::Segments { problem } => write!(f, "segcache: {problem}"),
+            Error::Cluster { problem } => f.write_str(problem),
             Error::BadSize { given, problem } => write!(f, "size {given}: {problem}"),
         }
     }

@@ -11,6 +11,7 @@
 
 pub mod advise;
 pub mod analyze;
+pub mod cluster;
 mod columns;
 mod cpu;
 pub mod curve;

@@ -1,0 +1,124 @@
+//! What the thesis claims of C2DN, held against a study's findings.
+
+use super::found::Found;
+use super::scheme::Scheme;
+use super::study::Findings;
+use serde::Serialize;
+
+/// A claim and whether it holds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Claim {
+    /// What is claimed, in words.
+    pub claim: String,
+    /// What was found.
+    pub found: f64,
+    /// The same in words.
+    pub shown: String,
+    /// Whether it holds.
+    pub holds: bool,
+}
+
+/// What C2DN saves of the bytes that two copies miss, at least (the thesis: 11 %).
+const SAVED: f64 = 0.08;
+/// How unevenly C2DN writes, at most.
+const UNEVEN: f64 = 0.005;
+/// How much more C2DN misses in the first window after a failure, at most, and two copies at least.
+const RISE_CODED: f64 = 0.02;
+const RISE_COPIES: f64 = 0.10;
+/// The share of unprotected objects: C2DN's at most, the others' at least.
+const UNPROTECTED_CODED: f64 = 0.02;
+const UNPROTECTED_OTHERS: f64 = 0.15;
+
+const COPIES: Scheme = Scheme::Replicas(2);
+const CODED: Scheme = Scheme::coded(3, 1, true);
+const UNBALANCED: Scheme = Scheme::coded(3, 1, false);
+
+/// The claims about schemes that are among the findings, at the base size.
+pub(super) fn claims(findings: &Findings, servers: usize) -> Vec<Claim> {
+    let at_base = |scheme: Scheme| -> Option<&Found> {
+        let rows = findings.sweep.iter();
+        let mut own = rows.filter(|row| row.servers == servers && row.size == findings.base);
+        own.find(|row| row.found.scheme == scheme)
+            .map(|row| &row.found)
+    };
+    let rise = |scheme: Scheme| -> Option<f64> {
+        let mut failures = findings.failures.iter();
+        let own = failures.find(|one| one.down == 1 && one.scheme == scheme.to_string());
+        own?.rises.first().copied()
+    };
+    let mut claims = Vec::new();
+    let mut add = |claim: String, found: Option<f64>, limit: f64, is_least: bool| {
+        let Some(found) = found else { return };
+        let word = if is_least { "at least" } else { "at most" };
+        claims.push(Claim {
+            claim: format!("{claim}: {word} {} %", percent(limit)),
+            found,
+            shown: format!("{} %", percent(found)),
+            holds: (found >= limit) == is_least || found == limit,
+        });
+    };
+    let (copies, coded) = (at_base(COPIES), at_base(CODED));
+    let saved = copies.zip(coded).map(|(copies, coded)| {
+        1.0 - coded.byte_miss_ratio() / copies.byte_miss_ratio().max(f64::MIN_POSITIVE)
+    });
+    add(
+        format!("{CODED} misses fewer bytes than {COPIES}, by"),
+        saved,
+        SAVED,
+        true,
+    );
+    let uneven = coded.and_then(Found::write_imbalance);
+    add(
+        format!("{CODED}: write imbalance (max − min) / min"),
+        uneven,
+        UNEVEN,
+        false,
+    );
+    let first = "misses more in the first window after a server went, by";
+    add(format!("{CODED} {first}"), rise(CODED), RISE_CODED, false);
+    add(format!("{COPIES} {first}"), rise(COPIES), RISE_COPIES, true);
+    for (scheme, limit, is_least) in [
+        (COPIES, UNPROTECTED_OTHERS, true),
+        (UNBALANCED, UNPROTECTED_OTHERS, true),
+        (CODED, UNPROTECTED_CODED, false),
+    ] {
+        let share = at_base(scheme).map(|found| found.unprotected);
+        add(
+            format!("{scheme}: objects that could not lose a server"),
+            share,
+            limit,
+            is_least,
+        );
+    }
+    claims
+}
+
+/// A share in percent, with three digits that matter.
+pub(super) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    let places = match percent.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 1.0 => 2,
+        _ => 3,
+    };
+    let text = format!("{percent:.places$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_told_in_percent() {
+        assert_eq!(percent(0.08), "8");
+        assert_eq!(percent(0.005), "0.5");
+        assert_eq!(percent(0.12345), "12.3");
+        assert_eq!(percent(1.5), "150");
+        assert_eq!(percent(-0.0123), "-1.23");
+    }
+}

@@ -1,0 +1,159 @@
+//! What a run of a cluster found.
+
+use super::scheme::Scheme;
+use serde::Serialize;
+use std::time::Duration;
+
+/// The shares of requests for which [`Latencies`] tell a time.
+pub const LATENCY_SHARES: [f64; 12] = [
+    0.01, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0,
+];
+
+/// Milliseconds that each of [`LATENCY_SHARES`] of the requests stay within; empty where there are no
+/// requests of the kind. Small is what is below the size from which objects are coded.
+#[derive(Clone, Debug, Serialize)]
+pub struct Latencies {
+    /// Until the first byte of a small object.
+    pub small_first_ms: Vec<f64>,
+    /// Until the last byte of a small object.
+    pub small_full_ms: Vec<f64>,
+    /// Until the first byte of a large object.
+    pub large_first_ms: Vec<f64>,
+    /// Until the last byte of a large object.
+    pub large_full_ms: Vec<f64>,
+}
+
+/// What happened in one stretch of time.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Window {
+    /// Requests.
+    pub requests: u64,
+    /// Requests that needed the origin.
+    pub misses: u64,
+    /// Of these, those that found some chunks, but too few.
+    pub partial_hits: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Bytes that came from the origin.
+    pub origin_bytes: u64,
+    /// Objects of which a part was held at the end.
+    pub held: u64,
+    /// Of these, those that could not lose a server.
+    pub unprotected: u64,
+    /// Servers down at the end.
+    pub down: u32,
+}
+
+impl Window {
+    /// The share of requests that needed the origin.
+    pub fn miss_ratio(&self) -> f64 {
+        ratio(self.misses, self.requests)
+    }
+}
+
+/// A quotient, 0 where there is nothing to divide by.
+pub(super) fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+/// After the warm-up.
+#[derive(Clone, Debug, Serialize)]
+pub struct Found {
+    /// How objects were kept.
+    #[serde(serialize_with = "shown")]
+    pub scheme: Scheme,
+    /// All windows together; the last two fields as at the end.
+    pub total: Window,
+    /// Requests answered from memory, by another server's disk, and by decoding.
+    pub memory_hits: u64,
+    /// See above.
+    pub peer_hits: u64,
+    /// See above.
+    pub decoded_hits: u64,
+    /// Requests that came when every server was down.
+    pub unserved: u64,
+    /// Objects that the disks did not take: larger than one of them, or refused by its policy.
+    pub refused: u64,
+    /// Bytes between servers.
+    pub between_bytes: u64,
+    /// Messages that coordination took.
+    pub messages: u64,
+    /// Bytes read from each server's disk.
+    pub read_bytes: Vec<u64>,
+    /// Bytes written to each server's disk.
+    pub written_bytes: Vec<u64>,
+    /// In the order of time, each [`Found::window_ms`] long.
+    pub windows: Vec<Window>,
+    /// How long a window is.
+    pub window_ms: u64,
+    /// The mean over the windows of the share of held objects that could not lose a server.
+    pub unprotected: f64,
+    /// The chance that a chunk is held if another of its object is, over all windows; where objects
+    /// are coded.
+    pub together: Option<f64>,
+    /// Times, where they were asked for.
+    pub latencies: Option<Latencies>,
+    /// Changes of the map, and parity buckets that moved with them.
+    pub maps: u64,
+    /// See above.
+    pub moved: u64,
+    /// Requests of the run, the warm-up too.
+    pub replayed: u64,
+    /// What they took.
+    #[serde(skip)]
+    pub cpu_time: Duration,
+}
+
+fn shown<S: serde::Serializer>(scheme: &Scheme, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(scheme)
+}
+
+impl Found {
+    /// The share of requests that needed the origin.
+    pub fn miss_ratio(&self) -> f64 {
+        self.total.miss_ratio()
+    }
+
+    /// The share of bytes that came from the origin.
+    pub fn byte_miss_ratio(&self) -> f64 {
+        ratio(self.total.origin_bytes, self.total.bytes)
+    }
+
+    /// Bytes per byte asked for that came from the origin or another server.
+    pub fn midgress(&self) -> f64 {
+        ratio(
+            self.total.origin_bytes + self.between_bytes,
+            self.total.bytes,
+        )
+    }
+
+    /// How unevenly servers are written to: see [`imbalance`].
+    pub fn write_imbalance(&self) -> Option<f64> {
+        imbalance(&self.written_bytes)
+    }
+
+    /// How unevenly servers are read from.
+    pub fn read_imbalance(&self) -> Option<f64> {
+        imbalance(&self.read_bytes)
+    }
+}
+
+/// What the most loaded server has more than the least loaded, of the latter's load. None where that is
+/// nothing.
+pub fn imbalance(loads: &[u64]) -> Option<f64> {
+    let (least, most) = (*loads.iter().min()?, *loads.iter().max()?);
+    (least > 0).then(|| (most - least) as f64 / least as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imbalance_is_told_of_the_least_loaded() {
+        assert_eq!(imbalance(&[20, 10, 15]), Some(1.0));
+        assert_eq!(imbalance(&[5, 5]), Some(0.0));
+        assert_eq!(imbalance(&[0, 5]), None);
+        assert_eq!(imbalance(&[]), None);
+    }
+}

@@ -1,0 +1,213 @@
+//! How long a request takes: a model of few constants, to compare schemes under, not to predict.
+//!
+//! ```text
+//! memory   fixed + size / bus
+//! disk     exponential around a mean, now and then a pause of garbage collection, + size / disk
+//! peer     a round trip inside the cluster before it, + size / link
+//! origin   a round trip over the wide area, half fixed, half exponential, + size / wide area
+//! coded    K reads at once; what is missing 20 % after the first has come is made up for by parity
+//! ```
+//! There are no queues: load does not lengthen anything. The first byte of a coded object goes out when
+//! K first sub-chunks are there; what follows streams. All that chance decides hangs from the seed and
+//! the number of the request, so the same request meets the same origin under every scheme.
+
+use super::found::Latencies;
+use hdrhistogram::Histogram;
+use trace::Random;
+
+/// Milliseconds of a look into memory, and what every answer takes besides.
+const MEMORY_MS: f64 = 0.05;
+/// The mean of a disk's read before its first byte.
+const DISK_MS: f64 = 0.2;
+/// How often a read meets a pause of the disk, and the pause's mean.
+const PAUSE_SHARE: f64 = 0.01;
+const PAUSE_MS: f64 = 20.0;
+/// A round trip between two servers of the cluster, and over the wide area to the origin.
+const PEER_MS: f64 = 0.3;
+const ORIGIN_MS: f64 = 80.0;
+/// Bytes a millisecond: from memory to a client, from a disk, between servers, from the origin, and
+/// through the decoder.
+const CLIENT_SPEED: f64 = 1.25e6;
+const DISK_SPEED: f64 = 2e6;
+const PEER_SPEED: f64 = 1.25e6;
+const ORIGIN_SPEED: f64 = 25e3;
+const DECODE_SPEED: f64 = 10e6;
+/// Bytes of a sub-chunk: what must be there before the first byte of a coded object goes out.
+const SUB_CHUNK_BYTES: f64 = 65_536.0;
+/// Parity is asked for when so much of the time until the first chunk has passed.
+const PATIENCE: f64 = 1.2;
+
+/// Every n-th request is timed.
+pub(super) const TIMED_EVERY: u64 = 8;
+/// Histograms count microseconds, up to an hour, within 1 %.
+const MICROS_MAX: u64 = 3_600_000_000;
+
+/// Where an answer came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Memory,
+    /// The first server's own disk.
+    Local,
+    /// Another server's disk.
+    Peer,
+    /// Chunks, of which so many parity chunks can be asked for in the place of late ones, and which
+    /// have to be decoded at once or not.
+    Chunks {
+        spare: usize,
+        is_decoded: bool,
+    },
+    Origin,
+}
+
+/// Milliseconds until the first byte and until the last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Timing {
+    pub(super) first_ms: f64,
+    pub(super) full_ms: f64,
+}
+
+fn exponential(random: &mut Random, mean: f64) -> f64 {
+    -(1.0 - random.fraction()).ln() * mean
+}
+
+fn disk_ms(random: &mut Random) -> f64 {
+    let read = exponential(random, DISK_MS);
+    match random.fraction() < PAUSE_SHARE {
+        true => read + exponential(random, PAUSE_MS),
+        false => read,
+    }
+}
+
+/// How long this request takes; `data` is the number of chunks that give the object.
+pub(super) fn timing(source: Source, size: u32, data: usize, random: &mut Random) -> Timing {
+    let size = f64::from(size);
+    let origin_ms = ORIGIN_MS / 2.0 + exponential(random, ORIGIN_MS / 2.0);
+    let (first_ms, speed) = match source {
+        Source::Memory => (0.0, CLIENT_SPEED),
+        Source::Local => (disk_ms(random), DISK_SPEED.min(CLIENT_SPEED)),
+        Source::Peer => (PEER_MS + disk_ms(random), PEER_SPEED.min(DISK_SPEED)),
+        Source::Chunks { spare, is_decoded } => {
+            let sub_chunk = SUB_CHUNK_BYTES.min(size / data as f64);
+            let (ready_ms, has_late) = chunks_ms(data, spare, sub_chunk, random);
+            let decoding_ms = match is_decoded || has_late {
+                true => sub_chunk * data as f64 / DECODE_SPEED,
+                false => 0.0,
+            };
+            // Chunks come from several disks at once; the link to the client is what remains.
+            (ready_ms + decoding_ms, CLIENT_SPEED)
+        }
+        Source::Origin => (origin_ms, ORIGIN_SPEED),
+    };
+    let first_ms = MEMORY_MS + first_ms;
+    Timing {
+        first_ms,
+        full_ms: first_ms + size / speed,
+    }
+}
+
+/// When the first sub-chunks of any `data` chunks are there, and whether parity was asked for.
+fn chunks_ms(data: usize, spare: usize, sub_chunk: f64, random: &mut Random) -> (f64, bool) {
+    let mut arrival = |index: usize| {
+        let network = if index == 0 {
+            0.0
+        } else {
+            PEER_MS + sub_chunk / PEER_SPEED
+        };
+        network + disk_ms(random) + sub_chunk / DISK_SPEED
+    };
+    let mut arrivals: Vec<f64> = (0..data).map(&mut arrival).collect();
+    arrivals.sort_by(f64::total_cmp);
+    let (first, last) = (arrivals[0], arrivals[data - 1]);
+    let asked = first * PATIENCE;
+    if last <= asked || spare == 0 {
+        return (last, false);
+    }
+    arrivals.extend((0..spare).map(|_| asked + arrival(1)));
+    arrivals.sort_by(f64::total_cmp);
+    let ready = arrivals[data - 1];
+    (ready, ready < last)
+}
+
+/// Distributions of first and last bytes, of objects below and from the size of coding on.
+pub(super) struct Stopwatch {
+    /// Small first, small full, large first, large full.
+    histograms: [Histogram<u32>; 4],
+    seed: u64,
+}
+
+impl Stopwatch {
+    pub(super) fn new(seed: u64) -> Stopwatch {
+        let histogram = || Histogram::new_with_bounds(1, MICROS_MAX, 2);
+        let made = || histogram().expect("the bounds are well-formed");
+        Stopwatch {
+            histograms: [made(), made(), made(), made()],
+            seed,
+        }
+    }
+
+    /// Whether the request of this number is timed.
+    pub(super) fn wants(&self, number: u64) -> bool {
+        number.is_multiple_of(TIMED_EVERY)
+    }
+
+    pub(super) fn time(
+        &mut self,
+        number: u64,
+        source: Source,
+        size: u32,
+        is_large: bool,
+        data: usize,
+    ) {
+        let mut random = Random::of_key(self.seed, number);
+        let timing = timing(source, size, data, &mut random);
+        let at = if is_large { 2 } else { 0 };
+        for (histogram, ms) in self.histograms[at..]
+            .iter_mut()
+            .zip([timing.first_ms, timing.full_ms])
+        {
+            histogram.saturating_record(((ms * 1000.0) as u64).max(1));
+        }
+    }
+
+    pub(super) fn found(&self) -> Latencies {
+        let curve = |histogram: &Histogram<u32>| {
+            let shares = super::found::LATENCY_SHARES.iter();
+            let at = |share: &f64| histogram.value_at_quantile(*share) as f64 / 1000.0;
+            match histogram.is_empty() {
+                true => Vec::new(),
+                false => shares.map(at).collect(),
+            }
+        };
+        let [small_first, small_full, large_first, large_full] = &self.histograms;
+        Latencies {
+            small_first_ms: curve(small_first),
+            small_full_ms: curve(small_full),
+            large_first_ms: curve(large_first),
+            large_full_ms: curve(large_full),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mean_first_ms(source: Source) -> f64 {
+        let mut random = Random::new(1);
+        let times = (0..20_000).map(|_| timing(source, 1_000_000, 3, &mut random).first_ms);
+        times.sum::<f64>() / 20_000.0
+    }
+
+    #[test]
+    fn nearer_is_faster_and_parity_shortens_the_wait_for_stragglers() {
+        let chunks = |spare| Source::Chunks {
+            spare,
+            is_decoded: false,
+        };
+        let memory = mean_first_ms(Source::Memory);
+        let local = mean_first_ms(Source::Local);
+        let (alone, spared) = (mean_first_ms(chunks(0)), mean_first_ms(chunks(1)));
+        let origin = mean_first_ms(Source::Origin);
+        assert!(memory < local && local < spared && spared < alone && alone < origin);
+    }
+}

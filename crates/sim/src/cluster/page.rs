@@ -1,0 +1,469 @@
+//! A study's findings as a page: the tables and figures of chapter 5, and what lies beyond it.
+
+use super::claims::percent;
+use super::found::{Found, LATENCY_SHARES, Window, imbalance};
+use super::scheme::Scheme;
+use super::study::{Findings, Row};
+use super::text::{messages, told};
+use crate::Unit;
+use crate::analyze::findings::{bytes, count};
+use crate::report::size_axis;
+use report::{Axis, Bars, Cell, Line, Page, Plot, Section, Table};
+
+impl Findings {
+    /// The page.
+    pub fn page(&self) -> Page {
+        let mut page = Page::new(&format!("A coded edge cluster: {}", self.trace));
+        let of = format!(
+            "{} requests for {} objects of {}",
+            count(self.requests as f64),
+            count(self.objects as f64),
+            bytes(self.footprint_bytes as f64)
+        );
+        page.fact("trace", &of);
+        page.fact("servers", &self.servers().to_string());
+        page.fact("base size", &self.base);
+        if !self.claims.is_empty() {
+            self.claims_section(page.section("What is claimed, and what was found"));
+        }
+        self.miss_ratios(page.section("Miss ratios"));
+        if !self.failures.is_empty() {
+            self.failure_section(page.section("When servers fail"));
+        }
+        self.protection(page.section("Unprotected objects"));
+        self.load(page.section("Load of servers"));
+        self.latency(page.section("Latency"));
+        if !self.outages.is_empty() {
+            self.outage_section(page.section("Under the outages given"));
+        }
+        if !self.together.is_empty() {
+            self.together_section(page.section("Do chunks leave together?"));
+            self.coordination_section(page.section("What telling each other gains"));
+        }
+        self.everything(page.section("All runs of the sweep"));
+        page
+    }
+
+    /// The first number of servers.
+    fn servers(&self) -> usize {
+        self.sweep.first().map_or(0, |row| row.servers)
+    }
+
+    /// The sweep's rows of the first number of servers.
+    fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.sweep
+            .iter()
+            .filter(|row| row.servers == self.servers())
+    }
+
+    fn base_rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows().filter(|row| row.size == self.base)
+    }
+
+    fn schemes(&self) -> Vec<Scheme> {
+        self.base_rows().map(|row| row.found.scheme).collect()
+    }
+
+    /// A line by scheme over sizes.
+    fn over_sizes(&self, title: &str, y: Axis, value: impl Fn(&Found) -> Option<f64>) -> Plot {
+        let (label, scale) = size_axis(Unit::Bytes);
+        let line = |scheme: Scheme| {
+            let own = self.rows().filter(|row| row.found.scheme == scheme);
+            let points =
+                own.filter_map(|row| Some((row.capacity as f64 / scale, value(&row.found)?)));
+            Line::new(&scheme.to_string(), in_order(points.collect()))
+        };
+        let lines = self.schemes().into_iter().map(line).collect();
+        Plot::lines(title, Axis::log(label), y, lines)
+    }
+
+    fn claims_section(&self, section: &mut Section) {
+        let mut table = Table::new(&["claim", "found", "holds"]);
+        for claim in &self.claims {
+            table.row(vec![
+                claim.claim.as_str().into(),
+                Cell::Shown(claim.found, claim.shown.clone()),
+                if claim.holds { "yes" } else { "no" }.into(),
+            ]);
+        }
+        section.table(table.with_caption(&format!("At {}", self.base)));
+    }
+
+    fn miss_ratios(&self, section: &mut Section) {
+        let copies = self
+            .base_rows()
+            .find(|row| row.found.scheme == Scheme::Replicas(2))
+            .map(|row| &row.found);
+        let header = [
+            "scheme",
+            "object miss ratio",
+            "byte miss ratio",
+            "bytes saved against replicas:2, %",
+            "midgress, % of bytes",
+        ];
+        let mut table = Table::new(&header);
+        for row in self.base_rows() {
+            let found = &row.found;
+            let saved =
+                copies.map(|copies| 1.0 - found.byte_miss_ratio() / copies.byte_miss_ratio());
+            table.row(vec![
+                found.scheme.to_string().as_str().into(),
+                share(found.miss_ratio()),
+                share(found.byte_miss_ratio()),
+                saved.map_or(Cell::Empty, in_percent),
+                in_percent(found.midgress()),
+            ]);
+        }
+        section.text(
+            "A miss is a request that needed the origin. Where some chunks were left, only those \
+             missing were fetched, and the byte miss ratio counts what was fetched. Midgress: what \
+             came from the origin or another server.",
+        );
+        section.table(table.with_caption(&format!("Table 5.2, at {}", self.base)));
+        let ratio = |title: &str, value: fn(&Found) -> f64| {
+            self.over_sizes(title, Axis::linear("ratio"), |found| Some(value(found)))
+        };
+        section.plot(ratio(
+            "Byte miss ratio (figure 5.8)",
+            Found::byte_miss_ratio,
+        ));
+        section.plot(ratio("Object miss ratio", Found::miss_ratio));
+        section.plot(
+            self.over_sizes("Midgress", Axis::linear("% of bytes"), |found| {
+                Some(found.midgress() * 100.0)
+            }),
+        );
+        if self.sweep.iter().any(|row| row.servers != self.servers()) {
+            section.plot(self.over_servers());
+        }
+    }
+
+    /// A line by scheme over numbers of servers, at the base size.
+    fn over_servers(&self) -> Plot {
+        let line = |scheme: Scheme| {
+            let rows = self.sweep.iter().filter(|row| row.size == self.base);
+            let own = rows.filter(|row| row.found.scheme == scheme);
+            let points = own.map(|row| (row.servers as f64, row.found.byte_miss_ratio()));
+            Line::new(&scheme.to_string(), in_order(points.collect()))
+        };
+        let lines = self.schemes().into_iter().map(line).collect();
+        let title = "Byte miss ratio by the number of servers";
+        Plot::lines(title, Axis::linear("servers"), Axis::linear("ratio"), lines)
+    }
+
+    fn failure_section(&self, section: &mut Section) {
+        let hours = self.window_ms as f64 / 3_600_000.0;
+        section.text(&format!(
+            "Servers go {} hours after the warm-up and stay away. How much more is missed than in the same \
+             run without a failure, by window of {hours} hours; the mean of runs in which different \
+             servers go.",
+            2.0 * hours
+        ));
+        let mut table = Table::new(&[
+            "scheme",
+            "servers that go",
+            "first window, %",
+            "least, %",
+            "most, %",
+        ]);
+        for (down, title) in [
+            (1, "One server goes (figure 5.9a)"),
+            (2, "Two servers go at once (figure 5.11)"),
+        ] {
+            let mut lines = Vec::new();
+            for failure in self.failures.iter().filter(|failure| failure.down == down) {
+                let points = failure.rises.iter().enumerate();
+                let points = points.map(|(at, rise)| (at as f64 * hours, rise * 100.0));
+                lines.push(Line::new(&failure.scheme, points.collect()));
+                table.row(vec![
+                    failure.scheme.as_str().into(),
+                    (down as f64).into(),
+                    failure
+                        .rises
+                        .first()
+                        .map_or(Cell::Empty, |rise| in_percent(*rise)),
+                    in_percent(failure.first_range.0),
+                    in_percent(failure.first_range.1),
+                ]);
+            }
+            let (x, y) = (Axis::linear("hours since"), Axis::linear("more misses, %"));
+            section.plot(Plot::lines(title, x, y, lines));
+        }
+        section.table(table);
+    }
+
+    fn protection(&self, section: &mut Section) {
+        section.text(
+            "Of the objects of which anything is held, the share that one more failure would take: \
+             one copy is left, or no more than K chunks. The mean over time.",
+        );
+        let plot = |title: &str, is_coded: bool| {
+            let value = |found: &Found| {
+                (found.scheme.code().is_some() == is_coded).then_some(found.unprotected * 100.0)
+            };
+            self.over_sizes(title, Axis::linear("% of objects").from_zero(), value)
+        };
+        section.plot(plot("Whole copies (figure 5.9b)", false));
+        section.plot(plot("Chunks (figure 5.10a)", true));
+    }
+
+    fn load(&self, section: &mut Section) {
+        let header = [
+            "scheme",
+            "most, GiB",
+            "least, GiB",
+            "mean, GiB",
+            "most / least",
+            "read: most / least",
+        ];
+        let mut table = Table::new(&header);
+        for row in self.base_rows() {
+            let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
+            let written = &row.found.written_bytes;
+            let quotient = |bytes: &[u64]| match imbalance(bytes) {
+                Some(more) => Cell::Shown(more, format!("{:.4}", more + 1.0)),
+                None => Cell::Empty,
+            };
+            let mean = written.iter().sum::<u64>() / written.len().max(1) as u64;
+            let ends = [written.iter().max(), written.iter().min()];
+            let mut cells = vec![row.found.scheme.to_string().as_str().into()];
+            for bytes in ends.into_iter().flatten().chain([&mean]) {
+                cells.push(Cell::Shown(gib(*bytes), format!("{:.2}", gib(*bytes))));
+            }
+            cells.extend([quotient(written), quotient(&row.found.read_bytes)]);
+            table.row(cells);
+        }
+        section.table(table.with_caption(&format!(
+            "Table 5.3: bytes written by server, at {}",
+            self.base
+        )));
+        for (title, value) in [
+            (
+                "Write imbalance (figure 5.10b)",
+                Found::write_imbalance as fn(&Found) -> Option<f64>,
+            ),
+            ("Read imbalance", Found::read_imbalance),
+        ] {
+            let axis = Axis::log("(most − least) / least, %");
+            section.plot(self.over_sizes(title, axis, |found| Some(value(found)? * 100.0)));
+        }
+    }
+
+    fn latency(&self, section: &mut Section) {
+        section.text(
+            "From a model of few constants without queues: what schemes differ by, not what a \
+             cluster would measure. Shares of requests answered within a time; disks pause now and \
+             then, and parity is asked for when 1.2 times the first chunk's time has passed.",
+        );
+        type Curve = fn(&super::found::Latencies) -> &Vec<f64>;
+        let curves: [(&str, Curve); 4] = [
+            ("First byte, small objects (figure 5.12a)", |all| {
+                &all.small_first_ms
+            }),
+            ("First byte, large objects (figure 5.12b)", |all| {
+                &all.large_first_ms
+            }),
+            ("Last byte, small objects (figure 5.12c)", |all| {
+                &all.small_full_ms
+            }),
+            ("Last byte, large objects (figure 5.12d)", |all| {
+                &all.large_full_ms
+            }),
+        ];
+        for (title, curve) in curves {
+            let line = |row: &Row| {
+                let latencies = row.found.latencies.as_ref()?;
+                let points = curve(latencies).iter().copied().zip(LATENCY_SHARES);
+                Some(Line::new(&row.found.scheme.to_string(), points.collect()))
+            };
+            let lines = self.base_rows().filter_map(line).collect();
+            let (x, y) = (Axis::log("ms"), Axis::linear("share of requests"));
+            section.plot(Plot::lines(title, x, y, lines));
+        }
+    }
+
+    fn outage_section(&self, section: &mut Section) {
+        let hours = self.window_ms as f64 / 3_600_000.0;
+        let plot = |title: &str, label: &str, value: fn(&Window) -> f64| {
+            let line = |row: &Row| {
+                let windows = row.found.windows.iter().enumerate();
+                let points = windows.map(|(at, window)| (at as f64 * hours, value(window)));
+                Line::new(&row.found.scheme.to_string(), points.collect())
+            };
+            let lines = self.outages.iter().map(line).collect();
+            Plot::lines(title, Axis::linear("hours"), Axis::linear(label), lines)
+        };
+        section.plot(plot(
+            "Object miss ratio over time",
+            "ratio",
+            Window::miss_ratio,
+        ));
+        section.plot(plot("Unprotected objects over time", "share", |window| {
+            super::found::ratio(window.unprotected, window.held)
+        }));
+        let mut table = Table::new(&[
+            "scheme",
+            "object miss ratio",
+            "byte miss ratio",
+            "partial hits, %",
+            "unserved",
+            "maps",
+            "parity buckets moved",
+        ]);
+        for row in &self.outages {
+            let found = &row.found;
+            table.row(vec![
+                found.scheme.to_string().as_str().into(),
+                share(found.miss_ratio()),
+                share(found.byte_miss_ratio()),
+                in_percent(super::found::ratio(
+                    found.total.partial_hits,
+                    found.total.requests,
+                )),
+                (found.unserved as f64).into(),
+                (found.maps as f64).into(),
+                (found.moved as f64).into(),
+            ]);
+        }
+        section.table(table);
+    }
+
+    fn together_section(&self, section: &mut Section) {
+        section.text(
+            "The chance that a chunk is held if another of its object is, against the size: theorem 1 \
+             says that it goes to 1 where servers are written to evenly. Hits are told to all chunks, as \
+             the theorem's requests are for all chunks at once; no memory before the disks.",
+        );
+        for (title, is_balanced) in [
+            ("Parity placed by load", true),
+            ("Parity next on the ring", false),
+        ] {
+            let own = || {
+                let rows = self.together.iter();
+                rows.filter(|row| row.found.scheme.is_balanced() == is_balanced)
+            };
+            let mut policies: Vec<&str> = own().map(|row| row.policy.as_str()).collect();
+            policies.dedup();
+            let (label, scale) = size_axis(Unit::Bytes);
+            let line = |policy: &&str| {
+                let points = own().filter(|row| row.policy == *policy);
+                let points = points
+                    .filter_map(|row| Some((row.capacity as f64 / scale, row.found.together?)));
+                Line::new(policy, in_order(points.collect()))
+            };
+            let lines = policies.iter().map(line).collect();
+            let y = Axis::linear("P[chunk held | other held]");
+            section.plot(Plot::lines(title, Axis::log(label), y, lines));
+        }
+    }
+
+    fn coordination_section(&self, section: &mut Section) {
+        section.text(
+            "Hits: servers that were not read, which keep parity, are told of a hit that changed what a \
+             policy keeps. Evictions: who gives up a chunk tells the others, and they do, too.",
+        );
+        let header = [
+            "policy",
+            "told",
+            "object miss ratio",
+            "byte miss ratio",
+            "partial hits, %",
+            "together",
+            "unprotected, %",
+            "messages a request",
+        ];
+        let mut table = Table::new(&header);
+        for row in &self.coordination {
+            let found = &row.found;
+            table.row(vec![
+                row.policy.as_str().into(),
+                told(row).into(),
+                share(found.miss_ratio()),
+                share(found.byte_miss_ratio()),
+                in_percent(super::found::ratio(
+                    found.total.partial_hits,
+                    found.total.requests,
+                )),
+                found.together.map_or(Cell::Empty, share),
+                in_percent(found.unprotected),
+                Cell::Shown(messages(found), format!("{:.3}", messages(found))),
+            ]);
+        }
+        section.table(table.with_caption(&format!("At {}", self.base)));
+        let mut policies: Vec<String> = self
+            .coordination
+            .iter()
+            .map(|row| row.policy.clone())
+            .collect();
+        policies.dedup();
+        let bars = |name: &str| {
+            let rows = self.coordination.iter().filter(|row| told(row) == name);
+            Bars::new(
+                name,
+                rows.map(|row| Some(row.found.unprotected * 100.0))
+                    .collect(),
+            )
+        };
+        let series = ["nothing", "hits", "evictions", "both"].map(bars).into();
+        let axis = Axis::linear("unprotected objects, %");
+        section.plot(Plot::bars(
+            "Unprotected objects by what is told",
+            axis,
+            policies,
+            series,
+        ));
+    }
+
+    fn everything(&self, section: &mut Section) {
+        let header = [
+            "scheme",
+            "servers",
+            "size",
+            "object miss ratio",
+            "byte miss ratio",
+            "partial hits, %",
+            "decoded, %",
+            "from memory, %",
+            "unprotected, %",
+            "write imbalance, %",
+            "read imbalance, %",
+            "refused",
+        ];
+        let mut table = Table::new(&header);
+        for row in &self.sweep {
+            let found = &row.found;
+            let of_requests =
+                |part: u64| in_percent(super::found::ratio(part, found.total.requests));
+            let uneven = |bytes: &[u64]| imbalance(bytes).map_or(Cell::Empty, in_percent);
+            table.row(vec![
+                found.scheme.to_string().as_str().into(),
+                (row.servers as f64).into(),
+                Cell::Shown(row.capacity as f64, row.size.clone()),
+                share(found.miss_ratio()),
+                share(found.byte_miss_ratio()),
+                of_requests(found.total.partial_hits),
+                of_requests(found.decoded_hits),
+                of_requests(found.memory_hits),
+                in_percent(found.unprotected),
+                uneven(&found.written_bytes),
+                uneven(&found.read_bytes),
+                (found.refused as f64).into(),
+            ]);
+        }
+        section.table(table);
+    }
+}
+
+/// Sizes may be given in any order; lines go from left to right.
+fn in_order(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points
+}
+
+fn share(share: f64) -> Cell {
+    Cell::Shown(share, format!("{share:.4}"))
+}
+
+fn in_percent(share: f64) -> Cell {
+    Cell::Shown(share * 100.0, percent(share))
+}

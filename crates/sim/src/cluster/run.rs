@@ -1,0 +1,603 @@
+//! One run: a trace through a cluster under one scheme, one policy, one size.
+
+use super::found::{Found, Window, ratio};
+use super::latency::{Source, Stopwatch};
+use super::places::{self, Places, buckets_of};
+use super::scheme::Scheme;
+use super::servers::{Answer, Asked, Coordination, Objects, Servers, Work};
+use super::tier::tier;
+use crate::Error;
+use crate::columns::Columns;
+use crate::cpu::thread_cpu_time;
+use crate::replay::BytesPerObject;
+use edge::{Change, Load, Map, ServerId};
+use policy::Tick;
+use policy::any::PolicySpec;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use trace::Outage;
+
+/// The most servers of a cluster: as many as a trace of outages can name.
+pub const SERVERS_MAX: usize = trace::SERVER_MAX as usize + 1;
+/// Windows of a run; the last holds what would make more.
+const WINDOWS_MAX: usize = 20_000;
+/// Requests between two reports of progress.
+const STRIDE: usize = 1 << 16;
+/// Bytes by object: queues and ghosts of all disks together, weight, bucket, parts.
+const OBJECT_BYTES: u64 = 64;
+
+/// What holds for all runs of a study.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Buckets of the cluster.
+    pub buckets: u32,
+    /// Objects of at least so many bytes are coded.
+    pub coded_from: u32,
+    /// Requests at the start that count for nothing. Parity is placed by load when they are over.
+    pub warm_up: usize,
+    /// How long a window of the results is.
+    pub window_ms: u64,
+    /// Milliseconds from one request to the next, instead of what the trace tells.
+    pub gap_ms: Option<f64>,
+    /// Parity is placed anew so often, also where no server comes or goes.
+    pub rebalance_ms: Option<u64>,
+    /// Determines what chance decides.
+    pub seed: u64,
+    /// Bytes that a run may use.
+    pub memory_limit: u64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Rules {
+            buckets: 200,
+            coded_from: edge::CODED_FROM_BYTES as u32,
+            warm_up: 0,
+            window_ms: 3_600_000,
+            gap_ms: None,
+            rebalance_ms: None,
+            seed: 1,
+            memory_limit: u64::MAX,
+        }
+    }
+}
+
+/// What distinguishes a run from the others of a study.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// How objects are kept.
+    pub scheme: Scheme,
+    /// Each disk's policy.
+    pub policy: PolicySpec,
+    /// How large servers are, in proportion to each other.
+    pub weights: Vec<u32>,
+    /// Bytes of all disks together.
+    pub capacity: u64,
+    /// The share of its disk that each server has as memory besides.
+    pub memory_share: f64,
+    /// What servers tell each other.
+    pub coordination: Coordination,
+    /// When servers are down; of servers that the cluster does not have, nothing.
+    pub outages: Arc<[Outage]>,
+    /// The number of requests that are replayed.
+    pub until: usize,
+    /// Whether requests are timed.
+    pub is_timed: bool,
+}
+
+/// When each request comes.
+pub(super) struct Clock<'a> {
+    columns: &'a Columns,
+    gap_ms: Option<f64>,
+    now_ms: u64,
+}
+
+impl<'a> Clock<'a> {
+    pub(super) fn new(columns: &'a Columns, rules: &Rules) -> Self {
+        Clock {
+            columns,
+            gap_ms: rules.gap_ms,
+            now_ms: 0,
+        }
+    }
+
+    /// The time of this request; they must be asked for in order.
+    pub(super) fn at(&mut self, index: usize) -> u64 {
+        match self.gap_ms {
+            Some(gap_ms) => self.now_ms = (index as f64 * gap_ms) as u64,
+            None => self.now_ms += self.columns.gap_ms(index),
+        }
+        self.now_ms
+    }
+}
+
+/// Whether this run can be, before any work is done.
+///
+/// # Errors
+/// What is wrong, in words: a trace without sizes, too few servers, one without size, no bucket, a
+/// policy that must know the future, more memory than may be used.
+pub fn check(columns: &Columns, rules: &Rules, setup: &Setup) -> Result<(), Error> {
+    let bad = |problem: String| Err(Error::Cluster { problem });
+    let servers = setup.weights.len();
+    let parts = setup.scheme.parts();
+    if !columns.has_sizes() {
+        return bad(format!(
+            "{} tells no sizes of objects, and a cluster's load is counted in bytes: give a trace \
+             with sizes",
+            columns.name()
+        ));
+    }
+    if servers == 0 || servers > SERVERS_MAX {
+        return bad(format!("{servers} servers: expected 1 to {SERVERS_MAX}"));
+    }
+    if setup.weights.contains(&0) {
+        return bad("a server of weight 0 keeps nothing: leave it out".into());
+    }
+    if parts > servers {
+        return bad(format!(
+            "{} spreads an object over {parts} servers, and there are {servers}",
+            setup.scheme
+        ));
+    }
+    if setup.policy.needs_future() {
+        return bad(format!(
+            "{} must know the future, and what a server is asked for depends on the others",
+            setup.policy
+        ));
+    }
+    let smallest = capacities(setup).into_iter().min().unwrap_or(0);
+    if smallest == 0 {
+        return bad(format!(
+            "{} bytes for {servers} servers leave one with nothing",
+            setup.capacity
+        ));
+    }
+    new_map(rules, setup)?;
+    let needed = bytes_needed(columns, setup);
+    if needed > rules.memory_limit {
+        return bad(format!(
+            "{servers} servers and {} objects need {} MiB, and {} may be used: cut or sample the \
+             trace, simulate fewer servers, or raise --memory-limit",
+            columns.objects(),
+            needed >> 20,
+            rules.memory_limit >> 20
+        ));
+    }
+    Ok(())
+}
+
+/// The most bytes that a run takes, as a rule: by server and object what the policies keep, which chunk
+/// there is, and by object what is kept once.
+pub(super) fn bytes_needed(columns: &Columns, setup: &Setup) -> u64 {
+    let by_policy = |policy: &PolicySpec| policy.visit(BytesPerObject(&crate::Rules::default()));
+    let memory = match setup.memory_share > 0.0 {
+        true => by_policy(&PolicySpec::Lru(())),
+        false => 0,
+    };
+    let each = by_policy(&setup.policy) + memory + 1;
+    (setup.weights.len() as u64 * each + OBJECT_BYTES) * columns.objects() as u64
+}
+
+fn new_map(rules: &Rules, setup: &Setup) -> Result<Map, Error> {
+    let config = places::config(setup.scheme, rules.buckets, rules.coded_from, rules.seed);
+    let weights = setup.weights.iter().enumerate();
+    let members: Vec<_> = weights
+        .map(|(id, weight)| (ServerId(id as u32), *weight))
+        .collect();
+    Map::new(config, &members).map_err(|error| Error::Cluster {
+        problem: error.to_string(),
+    })
+}
+
+/// Each server's disk in bytes.
+fn capacities(setup: &Setup) -> Vec<u64> {
+    let total: u64 = setup.weights.iter().map(|weight| u64::from(*weight)).sum();
+    let share =
+        |weight: &u32| u128::from(setup.capacity) * u128::from(*weight) / u128::from(total.max(1));
+    setup
+        .weights
+        .iter()
+        .map(|weight| share(weight) as u64)
+        .collect()
+}
+
+/// Replays the trace through a cluster; `done` counts requests.
+///
+/// # Errors
+/// Those of [`check`].
+pub fn run(
+    columns: &Columns,
+    rules: &Rules,
+    setup: &Setup,
+    done: &AtomicU64,
+) -> Result<Found, Error> {
+    check(columns, rules, setup)?;
+    let coded_from = match setup.scheme.code() {
+        Some(_) => u64::from(rules.coded_from.max(1)),
+        None => u64::MAX,
+    };
+    let weights: Vec<u32> = match setup.scheme.code() {
+        Some((data, _)) => columns
+            .sizes
+            .iter()
+            .map(|&size| match u64::from(size) >= coded_from {
+                true => size.div_ceil(data as u32),
+                false => size,
+            })
+            .collect(),
+        None => Vec::new(),
+    };
+    let objects = Objects {
+        weights: if weights.is_empty() {
+            &columns.sizes
+        } else {
+            &weights
+        },
+        sizes: &columns.sizes,
+        coded_from,
+    };
+    let mut run = Run::new(columns, rules, setup, objects)?;
+    let before = thread_cpu_time();
+    run.replay(done);
+    let cpu_time = thread_cpu_time().saturating_sub(before);
+    if cfg!(debug_assertions) {
+        run.servers.check();
+    }
+    Ok(Found {
+        cpu_time,
+        ..run.found()
+    })
+}
+
+/// A cluster on its way through a trace.
+struct Run<'a> {
+    columns: &'a Columns,
+    rules: &'a Rules,
+    setup: &'a Setup,
+    servers: Servers<'a>,
+    map: Map,
+    buckets: Arc<[u32]>,
+    now: Places,
+    before: Places,
+    /// Time, server, whether it comes; in the order of time.
+    events: Vec<(u64, u32, bool)>,
+    next_event: usize,
+    rebalance_at: u64,
+    meter: Meter,
+    maps: u64,
+    moved: u64,
+}
+
+/// Counts what follows the warm-up.
+struct Meter {
+    window: Window,
+    window_ends_ms: u64,
+    windows: Vec<Window>,
+    total: Window,
+    memory_hits: u64,
+    peer_hits: u64,
+    decoded_hits: u64,
+    unserved: u64,
+    /// Over the windows that held anything: how many, and sums of what [`Found`] has the means of.
+    shares: (u64, f64),
+    pairs: (f64, f64),
+    /// What had been done when counting began.
+    start: Option<Work>,
+    stopwatch: Option<Stopwatch>,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        columns: &'a Columns,
+        rules: &'a Rules,
+        setup: &'a Setup,
+        objects: Objects<'a>,
+    ) -> Result<Self, Error> {
+        let capacities = capacities(setup);
+        let disk = |(at, &capacity): (usize, &u64)| {
+            tier(
+                &setup.policy,
+                objects.weights,
+                capacity,
+                rules.seed ^ at as u64,
+            )
+        };
+        let disks = capacities.iter().enumerate().map(disk).collect();
+        let memory = |(at, &capacity): (usize, &u64)| {
+            let capacity = (capacity as f64 * setup.memory_share) as u64;
+            tier(
+                &PolicySpec::Lru(()),
+                objects.sizes,
+                capacity.max(1),
+                rules.seed ^ at as u64,
+            )
+        };
+        let memories = match setup.memory_share > 0.0 {
+            true => capacities.iter().enumerate().map(memory).collect(),
+            false => Vec::new(),
+        };
+        let map = new_map(rules, setup)?;
+        let buckets = buckets_of(columns.objects(), rules.buckets);
+        let places = Places::of(&map, &buckets);
+        let how = (setup.scheme, setup.coordination);
+        Ok(Run {
+            columns,
+            rules,
+            setup,
+            servers: Servers::new(objects, how, disks, memories, rules.buckets as usize),
+            map,
+            buckets,
+            before: places.clone(),
+            now: places,
+            events: events(&setup.outages, setup.weights.len()),
+            next_event: 0,
+            rebalance_at: u64::MAX,
+            meter: Meter::new(setup.is_timed.then(|| Stopwatch::new(rules.seed))),
+            maps: 0,
+            moved: 0,
+        })
+    }
+
+    fn replay(&mut self, done: &AtomicU64) {
+        let mut clock = Clock::new(self.columns, self.rules);
+        let until = self.setup.until.min(self.columns.len());
+        for index in 0..until {
+            let now_ms = clock.at(index);
+            if index == self.rules.warm_up {
+                self.start_counting(now_ms);
+            }
+            self.pass_time(now_ms);
+            let object = self.columns.ids[index];
+            let asked = Asked {
+                object,
+                bucket: self.now.bucket_of(object),
+                now: Tick(now_ms),
+            };
+            let answer = self.servers.serve(asked, &self.now, &self.before);
+            if index >= self.rules.warm_up {
+                let size = self.columns.sizes[object as usize];
+                self.meter.count(
+                    index as u64,
+                    answer,
+                    size,
+                    self.rules.coded_from,
+                    self.setup.scheme,
+                );
+            }
+            if index % STRIDE == STRIDE - 1 {
+                done.fetch_add(STRIDE as u64, Ordering::Relaxed);
+            }
+        }
+        done.fetch_add((until % STRIDE) as u64, Ordering::Relaxed);
+        self.close_window();
+    }
+
+    fn start_counting(&mut self, now_ms: u64) {
+        self.change_map(&[]);
+        self.meter.start = Some(self.servers.work.clone());
+        self.meter.window_ends_ms = now_ms.saturating_add(self.rules.window_ms);
+        if let Some(rebalance_ms) = self.rules.rebalance_ms {
+            self.rebalance_at = now_ms.saturating_add(rebalance_ms);
+        }
+    }
+
+    /// Windows end, servers come and go, parity is placed anew.
+    fn pass_time(&mut self, now_ms: u64) {
+        while now_ms >= self.meter.window_ends_ms {
+            self.close_window();
+            // The last window is as long as it gets.
+            self.meter.window_ends_ms = match self.meter.windows.len() < WINDOWS_MAX {
+                true => self
+                    .meter
+                    .window_ends_ms
+                    .saturating_add(self.rules.window_ms),
+                false => u64::MAX,
+            };
+        }
+        let mut changes = Vec::new();
+        while let Some(&(at_ms, server, is_up)) = self.events.get(self.next_event)
+            && at_ms <= now_ms
+        {
+            self.next_event += 1;
+            self.servers.set_up(server as usize, is_up);
+            let id = ServerId(server);
+            changes.push(if is_up {
+                Change::Up(id)
+            } else {
+                Change::Down(id)
+            });
+        }
+        if !changes.is_empty() {
+            self.change_map(&changes);
+        } else if now_ms >= self.rebalance_at {
+            self.change_map(&[]);
+            let rebalance_ms = self.rules.rebalance_ms.unwrap_or(u64::MAX);
+            self.rebalance_at = now_ms.saturating_add(rebalance_ms);
+        }
+    }
+
+    fn change_map(&mut self, changes: &[Change]) {
+        if changes.is_empty() && !self.setup.scheme.is_balanced() {
+            return;
+        }
+        let is_loaded = self
+            .servers
+            .loads
+            .iter()
+            .any(|load| *load != Load::default());
+        let loads: &[Load] = if is_loaded { &self.servers.loads } else { &[] };
+        let next = self.map.next(changes, loads);
+        self.map = next.expect("the cluster has these servers and buckets");
+        let places = Places::of(&self.map, &self.buckets);
+        self.before = std::mem::replace(&mut self.now, places);
+        let data = self.setup.scheme.code().map_or(0, |(data, _)| data);
+        self.moved += self.now.moved(&self.before, data);
+        self.maps += 1;
+        // Older loads keep a say: of two events in a row, the second would know nothing.
+        for load in &mut self.servers.loads {
+            load.chunk_bytes /= 2;
+            load.whole_bytes /= 2;
+        }
+    }
+
+    fn close_window(&mut self) {
+        let presence = &self.servers.presence;
+        let sum = |parts: &[u64]| parts.iter().sum::<u64>();
+        let data = self.setup.scheme.code().map_or(0, |(data, _)| data);
+        self.meter.window.held = sum(&presence.whole) + sum(&presence.coded);
+        self.meter.window.unprotected = presence.whole[1] + sum(&presence.coded[..=data]);
+        let down = self.servers.is_up.iter().filter(|is_up| !**is_up);
+        self.meter.window.down = down.count() as u32;
+        if let Some((_, all)) = self.setup.scheme.code() {
+            for (parts, &objects) in presence.coded.iter().enumerate() {
+                let parts = parts.min(all) as f64;
+                let objects = objects as f64;
+                self.meter.pairs.0 += objects * parts * (parts - 1.0);
+                self.meter.pairs.1 += objects * parts * (all - 1) as f64;
+            }
+        }
+        self.meter.close_window();
+    }
+
+    fn found(&mut self) -> Found {
+        let meter = &self.meter;
+        let work = &self.servers.work;
+        let zero = Work {
+            read_bytes: vec![0; work.read_bytes.len()],
+            written_bytes: vec![0; work.read_bytes.len()],
+            between_bytes: 0,
+            messages: 0,
+            refused: 0,
+        };
+        let start = meter.start.as_ref().unwrap_or(&zero);
+        let since = |now: &[u64], then: &[u64]| -> Vec<u64> {
+            now.iter().zip(then).map(|(now, then)| now - then).collect()
+        };
+        Found {
+            scheme: self.setup.scheme,
+            total: meter.total,
+            memory_hits: meter.memory_hits,
+            peer_hits: meter.peer_hits,
+            decoded_hits: meter.decoded_hits,
+            unserved: meter.unserved,
+            refused: work.refused - start.refused,
+            between_bytes: work.between_bytes - start.between_bytes,
+            messages: work.messages - start.messages,
+            read_bytes: since(&work.read_bytes, &start.read_bytes),
+            written_bytes: since(&work.written_bytes, &start.written_bytes),
+            windows: meter.windows.clone(),
+            window_ms: self.rules.window_ms,
+            unprotected: meter.shares.1 / meter.shares.0.max(1) as f64,
+            together: (meter.pairs.1 > 0.0).then(|| meter.pairs.0 / meter.pairs.1),
+            latencies: meter.stopwatch.as_ref().map(Stopwatch::found),
+            maps: self.maps,
+            moved: self.moved,
+            replayed: self.setup.until.min(self.columns.len()) as u64,
+            cpu_time: std::time::Duration::ZERO,
+        }
+    }
+}
+
+impl Meter {
+    fn new(stopwatch: Option<Stopwatch>) -> Meter {
+        Meter {
+            window: Window::default(),
+            window_ends_ms: u64::MAX,
+            windows: Vec::new(),
+            total: Window::default(),
+            memory_hits: 0,
+            peer_hits: 0,
+            decoded_hits: 0,
+            unserved: 0,
+            shares: (0, 0.0),
+            pairs: (0.0, 0.0),
+            start: None,
+            stopwatch,
+        }
+    }
+
+    fn count(&mut self, number: u64, answer: Answer, size: u32, large_from: u32, scheme: Scheme) {
+        for window in [&mut self.window, &mut self.total] {
+            window.requests += 1;
+            window.bytes += u64::from(size);
+            window.origin_bytes += answer.origin_bytes;
+            window.misses += u64::from(answer.source == Source::Origin);
+            window.partial_hits += u64::from(answer.is_partial);
+        }
+        self.unserved += u64::from(answer.is_unserved);
+        match answer.source {
+            Source::Memory => self.memory_hits += 1,
+            Source::Peer => self.peer_hits += 1,
+            Source::Chunks {
+                is_decoded: true, ..
+            } => self.decoded_hits += 1,
+            Source::Chunks { .. } | Source::Local | Source::Origin => {}
+        }
+        if let Some(stopwatch) = &mut self.stopwatch
+            && stopwatch.wants(number)
+        {
+            let data = scheme.code().map_or(1, |(data, _)| data);
+            stopwatch.time(number, answer.source, size, size >= large_from, data);
+        }
+    }
+
+    fn close_window(&mut self) {
+        let window = std::mem::take(&mut self.window);
+        if window.held > 0 {
+            self.shares.0 += 1;
+            self.shares.1 += ratio(window.unprotected, window.held);
+        }
+        (self.total.held, self.total.unprotected) = (window.held, window.unprotected);
+        self.total.down = window.down;
+        self.windows.push(window);
+    }
+}
+
+/// Outages as what happens, in the order of time; of servers below `servers`. Where one of them begins
+/// within another of the same server, the two are one.
+fn events(outages: &[Outage], servers: usize) -> Vec<(u64, u32, bool)> {
+    let mut events = Vec::new();
+    for server in 0..servers as u32 {
+        let mut own: Vec<&Outage> = outages
+            .iter()
+            .filter(|outage| outage.server == server)
+            .collect();
+        own.sort_unstable();
+        let mut until_ms = None;
+        for outage in own {
+            match until_ms {
+                Some(end) if outage.from_ms <= end => until_ms = Some(outage.until_ms.max(end)),
+                _ => {
+                    events.extend(until_ms.map(|end| (end, server, true)));
+                    events.push((outage.from_ms, server, false));
+                    until_ms = Some(outage.until_ms);
+                }
+            }
+        }
+        events.extend(until_ms.map(|end| (end, server, true)));
+    }
+    events.sort_unstable();
+    events
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outages_that_overlap_are_one() {
+        let outage = |server, from_ms, until_ms| Outage {
+            from_ms,
+            until_ms,
+            server,
+        };
+        let outages = [
+            outage(1, 5, 20),
+            outage(1, 10, 30),
+            outage(0, 7, 9),
+            outage(7, 1, 2),
+        ];
+        let wanted = vec![(5, 1, false), (7, 0, false), (9, 0, true), (30, 1, true)];
+        assert_eq!(events(&outages, 2), wanted);
+    }
+}

@@ -1,0 +1,213 @@
+//! How a cluster keeps its objects: copies, or chunks of which some may be missing.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The most chunks or copies of an object.
+pub const PARTS_MAX: usize = 16;
+/// Requests for an object on its first server, after which a popular object gets its second copy.
+pub const POPULAR_AT: u8 = 3;
+
+/// Who keeps what of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// So many whole copies, on servers that follow each other on the ring.
+    Replicas(usize),
+    /// A copy, and a second one of what was asked for [`POPULAR_AT`] times since it came.
+    Popular,
+    /// Large objects as K data and P parity chunks, small ones as P + 1 copies.
+    Coded {
+        /// Data chunks.
+        data: usize,
+        /// Parity chunks.
+        parity: usize,
+        /// Whether parity is placed so that servers are written to evenly; else it follows on the
+        /// ring.
+        is_balanced: bool,
+    },
+}
+
+/// Why a scheme was not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadScheme(String);
+
+impl fmt::Display for BadScheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadScheme {}
+
+impl Scheme {
+    /// The systems that the thesis compares.
+    pub const COMPARED: [Scheme; 8] = [
+        Scheme::Replicas(1),
+        Scheme::Replicas(2),
+        Scheme::Replicas(3),
+        Scheme::Popular,
+        Scheme::coded(3, 1, false),
+        Scheme::coded(3, 1, true),
+        Scheme::coded(3, 2, true),
+        Scheme::coded(3, 3, true),
+    ];
+
+    pub(super) const fn coded(data: usize, parity: usize, is_balanced: bool) -> Scheme {
+        Scheme::Coded {
+            data,
+            parity,
+            is_balanced,
+        }
+    }
+
+    /// The servers that an object is spread over at most.
+    pub fn parts(self) -> usize {
+        match self {
+            Scheme::Replicas(count) => count,
+            Scheme::Popular => 2,
+            Scheme::Coded { data, parity, .. } => data + parity,
+        }
+    }
+
+    /// Copies of an object that is not coded.
+    pub(super) fn copies(self) -> usize {
+        match self {
+            Scheme::Replicas(count) => count,
+            Scheme::Popular => 2,
+            Scheme::Coded { parity, .. } => parity + 1,
+        }
+    }
+
+    /// The chunks of which any give the object, and all of them; where there are any.
+    pub(super) fn code(self) -> Option<(usize, usize)> {
+        match self {
+            Scheme::Coded { data, parity, .. } => Some((data, data + parity)),
+            _ => None,
+        }
+    }
+
+    /// Whether parity is placed by load.
+    pub(super) fn is_balanced(self) -> bool {
+        matches!(
+            self,
+            Scheme::Coded {
+                is_balanced: true,
+                ..
+            }
+        )
+    }
+
+    /// The unavailable servers at once that it is made for.
+    pub fn tolerance(self) -> usize {
+        match self {
+            Scheme::Replicas(count) => count - 1,
+            Scheme::Popular => 1,
+            Scheme::Coded { parity, .. } => parity,
+        }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Scheme::Replicas(1) => f.write_str("none"),
+            Scheme::Replicas(count) => write!(f, "replicas:{count}"),
+            Scheme::Popular => f.write_str("popular"),
+            Scheme::Coded {
+                data,
+                parity,
+                is_balanced,
+            } => {
+                let name = if is_balanced { "c2dn" } else { "norebal" };
+                write!(f, "{name}:{data}:{parity}")
+            }
+        }
+    }
+}
+
+impl FromStr for Scheme {
+    type Err = BadScheme;
+
+    /// ```
+    /// use sim::cluster::Scheme;
+    /// assert_eq!("c2dn:3:1".parse::<Scheme>().unwrap().parts(), 4);
+    /// assert_eq!("replicas:2".parse::<Scheme>().unwrap().tolerance(), 1);
+    /// assert!("c2dn:0:1".parse::<Scheme>().is_err());
+    /// assert!("c2dn:3:0".parse::<Scheme>().is_err());
+    /// ```
+    fn from_str(text: &str) -> Result<Self, BadScheme> {
+        let bad = |why: &str| BadScheme(format!("'{text}' is no scheme: {why}"));
+        let mut parts = text.split(':');
+        let name = parts.next().unwrap_or_default();
+        let numbers: Result<Vec<usize>, _> = parts.map(str::parse).collect();
+        let numbers = numbers.map_err(|_| bad("behind the name stand numbers"))?;
+        let scheme = match (name, numbers.as_slice()) {
+            ("none", []) => Scheme::Replicas(1),
+            ("replicas", [0]) => return Err(bad("an object has at least one copy")),
+            ("replicas", &[count]) => Scheme::Replicas(count),
+            ("popular", []) => Scheme::Popular,
+            ("c2dn" | "norebal", &[data, parity]) => {
+                if data == 0 {
+                    return Err(bad("K, the number of data chunks, is at least 1"));
+                }
+                if parity == 0 {
+                    return Err(bad(
+                        "P, the number of parity chunks, is at least 1: without parity nothing is \
+                         protected, and 'none' keeps whole objects",
+                    ));
+                }
+                Scheme::Coded {
+                    data,
+                    parity,
+                    is_balanced: name == "c2dn",
+                }
+            }
+            _ => {
+                return Err(bad(
+                    "expected none, replicas:COUNT, popular, c2dn:K:P or norebal:K:P",
+                ));
+            }
+        };
+        // K and P may be any numbers: their sum may not be one.
+        let is_small = numbers.iter().all(|number| *number <= PARTS_MAX);
+        if !is_small || scheme.parts() > PARTS_MAX {
+            return Err(bad(&format!(
+                "an object has at most {PARTS_MAX} chunks or copies"
+            )));
+        }
+        Ok(scheme)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemes_are_read_as_they_are_shown() {
+        for scheme in Scheme::COMPARED {
+            assert_eq!(scheme.to_string().parse(), Ok(scheme));
+        }
+    }
+
+    #[test]
+    fn what_is_no_scheme_is_refused() {
+        for text in [
+            "",
+            "c2dn",
+            "c2dn:3",
+            "c2dn:0:1",
+            "c2dn:3:0",
+            "c2dn:3:-1",
+            "norebal:9:9",
+            "c2dn:18446744073709551615:1",
+            "replicas",
+            "replicas:0",
+            "replicas:17",
+            "raid",
+            "none:1",
+        ] {
+            assert!(text.parse::<Scheme>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Many runs that belong together: everything that chapter 5 shows, and what lies beyond it.
+//!
+//! | runs | over | show |
+//! |---|---|---|
+//! | sweep | schemes × sizes × numbers of servers | tables 5.2 and 5.3, figures 5.8, 5.9b, 5.10, 5.12 |
+//! | failures | schemes × one or two servers that go | figures 5.9a and 5.11 |
+//! | outages | schemes, under the outages given | miss ratios over time |
+//! | together | policies × sizes × parity placed by load or not | theorem 1 |
+//! | coordination | policies × what servers tell each other | whether chunks leave together, and its price |
+//!
+//! All but the sweep are of the first number of servers and of one size, the base.
+
+use super::claims::{Claim, claims};
+use super::found::{Found, ratio};
+use super::run::{Clock, Rules, Setup, bytes_needed, check, run};
+use super::scheme::Scheme;
+use super::servers::Coordination;
+use crate::Error;
+use crate::columns::Columns;
+use crate::sweep::in_turn;
+use policy::any::PolicySpec;
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use trace::Outage;
+
+/// A failure comes so many windows after the warm-up, and is watched for so many.
+const FAILS_AFTER: u64 = 2;
+const WATCHED: u64 = 24;
+/// Different servers that fail, one in each run: who fails matters.
+const TRIALS: usize = 3;
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Study {
+    /// What holds for all runs.
+    pub rules: Rules,
+    /// The schemes of sweep, failures and outages.
+    pub schemes: Vec<Scheme>,
+    /// By number of servers: how large they are, in proportion to each other.
+    pub clusters: Vec<Vec<u32>>,
+    /// Bytes of all disks of a cluster together, and what they are called.
+    pub sizes: Vec<(String, u64)>,
+    /// The index of the size of failures, outages and coordination.
+    pub base: usize,
+    /// Each disk's policy, in sweep, failures and outages.
+    pub policy: PolicySpec,
+    /// The share of its disk that a server has as memory, there.
+    pub memory_share: f64,
+    /// The policies of the other runs; none: these are left out.
+    pub policies: Vec<PolicySpec>,
+    /// The code of these.
+    pub code: (usize, usize),
+    /// Whether servers fail.
+    pub has_failures: bool,
+    /// Outages under which schemes are run.
+    pub outages: Vec<Outage>,
+}
+
+/// A run and what it found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// How many servers.
+    pub servers: usize,
+    /// The size as given.
+    pub size: String,
+    /// The same in bytes.
+    pub capacity: u64,
+    /// Each disk's policy.
+    pub policy: String,
+    /// Whether hits are told to servers that were not read.
+    pub tells_hits: bool,
+    /// Whether evictions are told to an object's other servers.
+    pub tells_evictions: bool,
+    /// What came of it.
+    #[serde(flatten)]
+    pub found: Found,
+}
+
+/// What happened when servers went, against the same run in which none did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    /// How objects were kept.
+    pub scheme: String,
+    /// How many servers went at once.
+    pub down: usize,
+    /// By window from the failure on: how much more was missed, of what was missed without it; the mean
+    /// over runs in which different servers went.
+    pub rises: Vec<f64>,
+    /// The least and the most of the first window.
+    pub first_range: (f64, f64),
+}
+
+/// What a study found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Findings {
+    /// The trace.
+    pub trace: String,
+    /// Its requests and objects, and the bytes of these.
+    pub requests: u64,
+    /// See above.
+    pub objects: u64,
+    /// See above.
+    pub footprint_bytes: u64,
+    /// The size of the runs that have one only.
+    pub base: String,
+    /// How long a window is.
+    pub window_ms: u64,
+    /// By scheme, size and number of servers.
+    pub sweep: Vec<Row>,
+    /// By scheme and number of failures.
+    pub failures: Vec<Failure>,
+    /// By scheme, under the outages given.
+    pub outages: Vec<Row>,
+    /// By policy, size and placement: hits are told to all chunks, as the theorem has it.
+    pub together: Vec<Row>,
+    /// By policy and coordination.
+    pub coordination: Vec<Row>,
+    /// Whether what the thesis claims holds here.
+    pub claims: Vec<Claim>,
+    /// Requests a second of processor time, all runs together.
+    pub requests_per_second: f64,
+}
+
+/// A part of a study, and the failing servers of the runs that have any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Sweep,
+    Undisturbed,
+    Failure(usize),
+    Outages,
+    Together,
+    Coordination,
+}
+
+struct Planned {
+    part: Part,
+    size: usize,
+    setup: Setup,
+}
+
+impl Study {
+    /// Runs all of it, `jobs` at a time; `done` counts requests. The same whatever `jobs` is, but for
+    /// the speed.
+    ///
+    /// # Errors
+    /// A run that cannot be: see [`check`].
+    pub fn run(&self, columns: &Columns, jobs: usize, done: &AtomicU64) -> Result<Findings, Error> {
+        let planned = self.plan(columns);
+        for run in &planned {
+            check(columns, &self.rules, &run.setup)?;
+        }
+        let most = planned
+            .iter()
+            .map(|run| bytes_needed(columns, &run.setup))
+            .max();
+        let affordable = self.rules.memory_limit / most.unwrap_or(1).max(1);
+        let jobs = jobs.clamp(1, usize::try_from(affordable).unwrap_or(usize::MAX).max(1));
+        let results = in_turn(planned.len(), jobs, |index| {
+            run(columns, &self.rules, &planned[index].setup, done)
+        });
+        let found: Vec<Found> = results.into_iter().collect::<Result<_, Error>>()?;
+        let cpu: f64 = found.iter().map(|found| found.cpu_time.as_secs_f64()).sum();
+        let replayed: u64 = found.iter().map(|found| found.replayed).sum();
+        let rows = |part: Part| -> Vec<Row> {
+            let both = planned.iter().zip(&found);
+            both.filter(|(run, _)| run.part == part)
+                .map(|(run, found)| self.row(run, found))
+                .collect()
+        };
+        let mut findings = Findings {
+            trace: columns.name().into(),
+            requests: columns.len() as u64,
+            objects: columns.objects() as u64,
+            footprint_bytes: columns.footprint_bytes(),
+            base: self.sizes[self.base].0.clone(),
+            window_ms: self.rules.window_ms,
+            sweep: rows(Part::Sweep),
+            failures: self.failures(&planned, &found),
+            outages: rows(Part::Outages),
+            together: rows(Part::Together),
+            coordination: rows(Part::Coordination),
+            claims: Vec::new(),
+            requests_per_second: replayed as f64 / cpu.max(1e-9),
+        };
+        findings.claims = claims(&findings, self.clusters[0].len());
+        Ok(findings)
+    }
+
+    /// The requests that all runs together replay.
+    pub fn request_count(&self, columns: &Columns) -> u64 {
+        let planned = self.plan(columns);
+        let until = planned
+            .iter()
+            .map(|run| run.setup.until.min(columns.len()) as u64);
+        until.sum()
+    }
+
+    fn row(&self, run: &Planned, found: &Found) -> Row {
+        Row {
+            servers: run.setup.weights.len(),
+            size: self.sizes[run.size].0.clone(),
+            capacity: run.setup.capacity,
+            policy: run.setup.policy.to_string(),
+            tells_hits: run.setup.coordination.tells_hits,
+            tells_evictions: run.setup.coordination.tells_evictions,
+            found: found.clone(),
+        }
+    }
+
+    fn plan(&self, columns: &Columns) -> Vec<Planned> {
+        let mut planned = Vec::new();
+        let mut add = |part, size, setup| planned.push(Planned { part, size, setup });
+        for (at, weights) in self.clusters.iter().enumerate() {
+            for &scheme in &self.schemes {
+                for size in 0..self.sizes.len() {
+                    let setup = Setup {
+                        weights: weights.clone(),
+                        is_timed: at == 0 && size == self.base,
+                        ..self.setup(scheme, size)
+                    };
+                    add(Part::Sweep, size, setup);
+                }
+            }
+        }
+        if self.has_failures {
+            self.plan_failures(columns, &mut add);
+        }
+        if !self.outages.is_empty() {
+            for &scheme in &self.schemes {
+                let setup = Setup {
+                    outages: self.outages.clone().into(),
+                    ..self.setup(scheme, self.base)
+                };
+                add(Part::Outages, self.base, setup);
+            }
+        }
+        self.plan_policies(&mut add);
+        planned
+    }
+
+    fn setup(&self, scheme: Scheme, size: usize) -> Setup {
+        Setup {
+            scheme,
+            policy: self.policy.clone(),
+            weights: self.clusters[0].clone(),
+            capacity: self.sizes[size].1,
+            memory_share: self.memory_share,
+            coordination: Coordination::default(),
+            outages: Arc::new([]),
+            until: usize::MAX,
+            is_timed: false,
+        }
+    }
+
+    /// For each scheme a run in which nobody fails, [`TRIALS`] in which one does, and as many in which
+    /// two do; none longer than it is watched.
+    fn plan_failures(&self, columns: &Columns, add: &mut impl FnMut(Part, usize, Setup)) {
+        let (from_ms, until) = self.failure(columns);
+        let servers = self.clusters[0].len();
+        for &scheme in &self.schemes {
+            let setup = Setup {
+                until,
+                ..self.setup(scheme, self.base)
+            };
+            add(Part::Undisturbed, self.base, setup.clone());
+            for down in [1, 2] {
+                for trial in 0..TRIALS.min(servers) {
+                    let first = trial * servers / TRIALS.min(servers);
+                    let outage = |server: usize| Outage {
+                        from_ms,
+                        until_ms: u64::MAX,
+                        server: (server % servers) as u32,
+                    };
+                    let outages: Vec<Outage> = (first..first + down).map(outage).collect();
+                    let setup = Setup {
+                        outages: outages.into(),
+                        ..setup.clone()
+                    };
+                    add(Part::Failure(down), self.base, setup);
+                }
+            }
+        }
+    }
+
+    /// When servers fail, and how many requests have come when nobody looks any more.
+    fn failure(&self, columns: &Columns) -> (u64, usize) {
+        let mut clock = Clock::new(columns, &self.rules);
+        let mut from_ms = u64::MAX;
+        for index in 0..columns.len() {
+            let now_ms = clock.at(index);
+            if index == self.rules.warm_up {
+                from_ms = now_ms.saturating_add(FAILS_AFTER * self.rules.window_ms);
+            }
+            if now_ms >= from_ms.saturating_add(WATCHED * self.rules.window_ms) {
+                return (from_ms, index);
+            }
+        }
+        (from_ms, columns.len())
+    }
+
+    fn failures(&self, planned: &[Planned], found: &[Found]) -> Vec<Failure> {
+        let runs = |part: Part, scheme: Scheme| {
+            let both = planned.iter().zip(found);
+            both.filter(move |(run, _)| run.part == part && run.setup.scheme == scheme)
+                .map(|(_, found)| found)
+        };
+        let mut failures = Vec::new();
+        for &scheme in &self.schemes {
+            let Some(undisturbed) = runs(Part::Undisturbed, scheme).next() else {
+                continue;
+            };
+            let base = undisturbed.windows.iter().skip(FAILS_AFTER as usize);
+            let base: Vec<u64> = base.map(|window| window.misses).collect();
+            for down in [1, 2] {
+                let rises = |found: &Found| -> Vec<f64> {
+                    let windows = found.windows.iter().skip(FAILS_AFTER as usize);
+                    let pairs = windows.zip(&base);
+                    pairs
+                        .map(|(window, base)| ratio(window.misses, *base) - 1.0)
+                        .collect()
+                };
+                let all: Vec<Vec<f64>> = runs(Part::Failure(down), scheme).map(rises).collect();
+                let mean =
+                    |at: usize| all.iter().map(|rises| rises[at]).sum::<f64>() / all.len() as f64;
+                let length = all.iter().map(Vec::len).min().unwrap_or(0);
+                let first = all.iter().filter_map(|rises| rises.first().copied());
+                failures.push(Failure {
+                    scheme: scheme.to_string(),
+                    down,
+                    rises: (0..length).map(mean).collect(),
+                    first_range: first.fold((f64::INFINITY, f64::NEG_INFINITY), |range, rise| {
+                        (range.0.min(rise), range.1.max(rise))
+                    }),
+                });
+            }
+        }
+        failures
+    }
+
+    /// Without memory before the disks: what it answers, they would not hear of.
+    fn plan_policies(&self, add: &mut impl FnMut(Part, usize, Setup)) {
+        let (data, parity) = self.code;
+        for policy in &self.policies {
+            for size in 0..self.sizes.len() {
+                for is_balanced in [true, false] {
+                    let setup = Setup {
+                        policy: policy.clone(),
+                        memory_share: 0.0,
+                        coordination: Coordination {
+                            tells_hits: true,
+                            tells_evictions: false,
+                        },
+                        ..self.setup(Scheme::coded(data, parity, is_balanced), size)
+                    };
+                    add(Part::Together, size, setup);
+                }
+            }
+            for (tells_hits, tells_evictions) in
+                [(false, false), (true, false), (false, true), (true, true)]
+            {
+                let setup = Setup {
+                    policy: policy.clone(),
+                    memory_share: 0.0,
+                    coordination: Coordination {
+                        tells_hits,
+                        tells_evictions,
+                    },
+                    ..self.setup(Scheme::coded(data, parity, true), self.base)
+                };
+                add(Part::Coordination, self.base, setup);
+            }
+        }
+    }
+}

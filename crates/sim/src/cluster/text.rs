@@ -1,0 +1,136 @@
+//! A study's findings as text for a terminal.
+
+use super::claims::percent;
+use super::found::{Found, imbalance};
+use super::study::{Findings, Row};
+use std::fmt::Write;
+
+impl Findings {
+    /// The sweep as a table, and below it what holds of the thesis's claims.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "{}: {} requests, {} objects, {} MiB\n",
+            self.trace,
+            self.requests,
+            self.objects,
+            self.footprint_bytes >> 20
+        );
+        table(
+            &mut out,
+            &HEADER,
+            &self.sweep.iter().map(cells).collect::<Vec<_>>(),
+        );
+        if !self.coordination.is_empty() {
+            let _ = writeln!(out, "\nWhat servers tell each other, at {}:", self.base);
+            let rows: Vec<_> = self.coordination.iter().map(coordination).collect();
+            table(&mut out, &COORDINATION, &rows);
+        }
+        if !self.claims.is_empty() {
+            let _ = writeln!(out, "\nAt {}:", self.base);
+            for claim in &self.claims {
+                let verdict = if claim.holds {
+                    "holds"
+                } else {
+                    "does not hold"
+                };
+                let _ = writeln!(out, "  {}. Found: {}; {verdict}.", claim.claim, claim.shown);
+            }
+        }
+        let speed = self.requests_per_second / 1e6;
+        let _ = writeln!(
+            out,
+            "\n{speed:.2} million requests a second of a core, over all runs"
+        );
+        out
+    }
+}
+
+const HEADER: [&str; 9] = [
+    "scheme",
+    "servers",
+    "size",
+    "miss %",
+    "byte miss %",
+    "midgress %",
+    "write imbalance %",
+    "read imbalance %",
+    "unprotected %",
+];
+
+fn cells(row: &Row) -> Vec<String> {
+    let found = &row.found;
+    let uneven = |bytes: &[u64]| imbalance(bytes).map_or("-".into(), percent);
+    vec![
+        found.scheme.to_string(),
+        row.servers.to_string(),
+        row.size.clone(),
+        percent(found.miss_ratio()),
+        percent(found.byte_miss_ratio()),
+        percent(found.midgress()),
+        uneven(&found.written_bytes),
+        uneven(&found.read_bytes),
+        percent(found.unprotected),
+    ]
+}
+
+const COORDINATION: [&str; 6] = [
+    "policy",
+    "tells",
+    "byte miss %",
+    "together %",
+    "unprotected %",
+    "messages a request",
+];
+
+/// What a run's servers tell each other, in words.
+pub(super) fn told(row: &Row) -> &'static str {
+    match (row.tells_hits, row.tells_evictions) {
+        (false, false) => "nothing",
+        (true, false) => "hits",
+        (false, true) => "evictions",
+        (true, true) => "both",
+    }
+}
+
+/// Messages of coordination for each request that counts.
+pub(super) fn messages(found: &Found) -> f64 {
+    super::found::ratio(found.messages, found.total.requests)
+}
+
+fn coordination(row: &Row) -> Vec<String> {
+    vec![
+        row.policy.clone(),
+        told(row).into(),
+        percent(row.found.byte_miss_ratio()),
+        row.found.together.map_or("-".into(), percent),
+        percent(row.found.unprotected),
+        format!("{:.3}", messages(&row.found)),
+    ]
+}
+
+/// Aligned columns; all but the first stand right.
+fn table(out: &mut String, header: &[&str], rows: &[Vec<String>]) {
+    let header: Vec<String> = header.iter().map(|name| (*name).to_owned()).collect();
+    let all = || std::iter::once(&header).chain(rows);
+    let width = |column: usize| {
+        all()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    for row in all() {
+        let cells =
+            row.iter()
+                .zip(&widths)
+                .enumerate()
+                .map(|(column, (cell, width))| match column {
+                    0 => format!("{cell:<width$}"),
+                    _ => format!("{cell:>width$}"),
+                });
+        let line = cells.collect::<Vec<_>>().join("  ");
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+}

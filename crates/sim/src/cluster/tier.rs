@@ -1,0 +1,142 @@
+//! One server's disk or memory: a shard under any policy, by bytes.
+//!
+//! Behind a trait object, so that the cluster is compiled once and not once a policy.
+
+use crate::dense::{Dense, Fixed, OWNER, hash_of};
+use crate::never::Never;
+use cache::{Entries, Shape, Shard};
+use policy::any::{PolicySpec, Visitor};
+use policy::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot, Tick};
+
+/// Steps that one call of a policy may take; it is called again until it is done.
+const STEPS: u32 = 1000;
+
+/// What a cluster does with a server's cache.
+pub(super) trait Tier {
+    /// Whether it holds the object.
+    fn holds(&self, slot: Slot) -> bool;
+    /// An object that it holds is read; false where the policy keeps nothing of that.
+    fn hit(&mut self, slot: Slot, now: Tick) -> bool;
+    /// Takes an object that it does not hold; `gone` receives who leaves for it. False where the policy
+    /// refuses the object, or it is larger than the cache.
+    fn insert(&mut self, slot: Slot, now: Tick, gone: &mut Vec<Slot>) -> bool;
+    /// Removes an object that it holds.
+    fn remove(&mut self, slot: Slot);
+    /// The objects that it holds.
+    fn slots(&self) -> Vec<Slot>;
+    /// Panics where it contradicts itself. Walks everything.
+    fn check(&mut self);
+}
+
+struct Node<'t, P: Policy> {
+    shard: Shard<Dense<P::Meta, Fixed<'t>>, P, Never>,
+    capacity: u64,
+    held: u64,
+}
+
+/// A tier for objects of these weights.
+pub(super) fn tier<'t>(
+    policy: &PolicySpec,
+    weights: &'t [u32],
+    capacity: u64,
+    seed: u64,
+) -> Box<dyn Tier + 't> {
+    policy.visit(Build {
+        weights,
+        capacity,
+        seed,
+    })
+}
+
+struct Build<'t> {
+    weights: &'t [u32],
+    capacity: u64,
+    seed: u64,
+}
+
+impl<'t> Visitor for Build<'t> {
+    type Output = Box<dyn Tier + 't>;
+
+    fn visit<P: Policy + 'static>(self, config: &P::Config) -> Self::Output {
+        let weights = Fixed::by_object(self.weights);
+        let entries = Dense::new(self.weights.len(), weights, false);
+        let policy = P::new(self.capacity, config, self.seed);
+        Box::new(Node {
+            shard: Shard::with_policy(entries, policy, Never),
+            capacity: self.capacity,
+            held: 0,
+        })
+    }
+}
+
+impl<P: Policy> Tier for Node<'_, P> {
+    fn holds(&self, slot: Slot) -> bool {
+        self.shard.entries.lives(slot)
+    }
+
+    fn hit(&mut self, slot: Slot, now: Tick) -> bool {
+        self.shard.entries.begin(now);
+        let is_changed = match P::ON_HIT {
+            OnHit::Ignore => false,
+            OnHit::Reorder => true,
+            OnHit::Mark => {
+                let meta = self.shard.entries.policy_cells(OWNER).get(slot);
+                let (policy, _) = self.shard.policy();
+                let entries = &self.shard.entries;
+                policy.is_some_and(|policy| policy.mark(entries, slot, meta).is_some())
+            }
+        };
+        self.shard.hit(slot);
+        is_changed
+    }
+
+    fn insert(&mut self, slot: Slot, now: Tick, gone: &mut Vec<Slot>) -> bool {
+        debug_assert!(!self.holds(slot));
+        self.shard.entries.begin(now);
+        let weight = self.shard.entries.weight(slot);
+        if u64::from(weight) > self.capacity
+            || self.shard.admit(hash_of(slot), weight, None) == Admit::No
+        {
+            return false;
+        }
+        let weight = u64::from(weight);
+        while self.held + weight > self.capacity {
+            match self.shard.evict(&mut Budget(STEPS)) {
+                Eviction::Victim(victim) => {
+                    self.held -= u64::from(self.shard.entries.weight(victim));
+                    self.shard.entries.take(victim);
+                    gone.push(victim);
+                }
+                Eviction::Again => {}
+                Eviction::Empty => panic!("the tier is full, and its policy knows of no entry"),
+            }
+        }
+        self.held += weight;
+        self.shard.entries.add(slot);
+        let shape = Shape {
+            deadline: None,
+            owner: OWNER,
+        };
+        self.shard.inserted(slot, shape);
+        true
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        debug_assert!(self.holds(slot));
+        self.shard.untell_policy(slot);
+        self.held -= u64::from(self.shard.entries.weight(slot));
+        self.shard.entries.take(slot);
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        self.shard.entries.slots().collect()
+    }
+
+    fn check(&mut self) {
+        let entries = &self.shard.entries;
+        let weights = entries.slots().map(|slot| entries.weight(slot));
+        assert_eq!(weights.map(u64::from).sum::<u64>(), self.held);
+        assert!(self.held <= self.capacity);
+        self.shard.check_algorithms();
+    }
+}

@@ -1,0 +1,601 @@
+//! Clusters against the plainest model of them, and against what must hold whatever the numbers are.
+
+use edge::placement::Placement;
+use edge::{BucketId, Change, Load, Map, ServerId};
+use policy::any::PolicySpec;
+use sim::cluster::{Coordination, Found, Rules, Scheme, Setup, Study, check, run};
+use sim::{Columns, Configuration, Interner, Interning, Unit};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use trace::{CDN_LARGEST_BYTES, Cdn, Content, Outage, Request};
+
+fn made(content: Content, requests: u64, seed: u64) -> Columns {
+    let trace = Cdn::new(content, requests, CDN_LARGEST_BYTES, seed).expect("it is large enough");
+    Interner::all("made", Interning::default(), trace.map(Ok)).expect("it is well-formed")
+}
+
+fn of_sizes(requests: &[(u64, u32)]) -> Columns {
+    let requests = requests.iter().enumerate();
+    let requests =
+        requests.map(|(at, (key, size))| Ok(Request::new(at as u64 * 1000, *key, *size)));
+    Interner::all("sizes", Interning::default(), requests).expect("it is well-formed")
+}
+
+fn setup(scheme: &str, servers: usize, capacity: u64) -> Setup {
+    Setup {
+        scheme: scheme.parse().expect("it is a scheme"),
+        policy: PolicySpec::Fifo(()),
+        weights: vec![1; servers],
+        capacity,
+        memory_share: 0.0,
+        coordination: Coordination::default(),
+        outages: Arc::new([]),
+        until: usize::MAX,
+        is_timed: false,
+    }
+}
+
+fn go(columns: &Columns, rules: &Rules, setup: &Setup) -> Found {
+    run(columns, rules, setup, &AtomicU64::new(0)).expect("it can be run")
+}
+
+fn share(columns: &Columns, percent: u64) -> u64 {
+    columns.footprint_bytes() * percent / 100
+}
+
+/// A FIFO of objects with the number of the chunk of each.
+#[derive(Default)]
+struct Queue {
+    order: VecDeque<u64>,
+    chunks: HashMap<u64, usize>,
+    held: u64,
+}
+
+/// A cluster of queues, as plain as can be: one request after the other, every look-up a search.
+struct Plain<'a> {
+    setup: &'a Setup,
+    map: Map,
+    before: Map,
+    queues: Vec<Queue>,
+    down: Vec<bool>,
+    sizes: HashMap<u64, u64>,
+    loads: Vec<Load>,
+    misses: u64,
+    partial: u64,
+    origin_bytes: u64,
+    written: Vec<u64>,
+}
+
+const CODED_FROM: u64 = 128 << 10;
+
+impl<'a> Plain<'a> {
+    fn new(setup: &'a Setup, rules: &Rules) -> Plain<'a> {
+        let count = setup.weights.len();
+        let (scheme, placement) = match setup.scheme {
+            Scheme::Coded {
+                data,
+                parity,
+                is_balanced: true,
+            } => (
+                edge::Scheme::coded(data as u8, parity as u8),
+                Placement::Greedy,
+            ),
+            Scheme::Coded { data, parity, .. } => (
+                edge::Scheme::coded(data as u8, parity as u8),
+                Placement::Ring,
+            ),
+            Scheme::Replicas(count) => (edge::Scheme::replicated(count as u8), Placement::Ring),
+            Scheme::Popular => unreachable!("it is not modelled"),
+        };
+        let config = edge::Config {
+            buckets: rules.buckets,
+            seed: rules.seed,
+            placement,
+            ..edge::Config::new(scheme)
+        };
+        let members: Vec<_> = (0..count as u32).map(|id| (ServerId(id), 1)).collect();
+        let map = Map::new(config, &members).expect("the cluster can be");
+        Plain {
+            setup,
+            before: map.clone(),
+            map,
+            queues: (0..count).map(|_| Queue::default()).collect(),
+            down: vec![false; count],
+            sizes: HashMap::new(),
+            loads: vec![Load::default(); rules.buckets as usize],
+            misses: 0,
+            partial: 0,
+            origin_bytes: 0,
+            written: vec![0; count],
+        }
+    }
+
+    fn weight(&self, object: u64) -> u64 {
+        match self.setup.scheme {
+            Scheme::Coded { data, .. } if self.sizes[&object] >= CODED_FROM => {
+                self.sizes[&object].div_ceil(data as u64)
+            }
+            _ => self.sizes[&object],
+        }
+    }
+
+    fn change(&mut self, changes: &[Change]) {
+        let is_loaded = self.loads.iter().any(|load| *load != Load::default());
+        let loads = if is_loaded {
+            self.loads.clone()
+        } else {
+            Vec::new()
+        };
+        let next = self
+            .map
+            .next(changes, &loads)
+            .expect("the servers are members");
+        self.before = std::mem::replace(&mut self.map, next);
+        for load in &mut self.loads {
+            load.chunk_bytes /= 2;
+            load.whole_bytes /= 2;
+        }
+    }
+
+    fn chunk(&self, server: ServerId, object: u64) -> Option<usize> {
+        let at = server.0 as usize;
+        let chunk = self.queues[at].chunks.get(&object).copied();
+        chunk.filter(|_| !self.down[at])
+    }
+
+    fn write(&mut self, server: ServerId, object: u64, chunk: usize) {
+        let at = server.0 as usize;
+        let capacity = self.setup.capacity / self.setup.weights.len() as u64;
+        let weight = self.weight(object);
+        if weight > capacity || self.queues[at].chunks.contains_key(&object) {
+            return;
+        }
+        while self.queues[at].held + weight > capacity {
+            let victim = self.queues[at].order.pop_front().expect("it is full");
+            let freed = self.weight(victim);
+            self.queues[at].chunks.remove(&victim);
+            self.queues[at].held -= freed;
+        }
+        let queue = &mut self.queues[at];
+        queue.order.push_back(object);
+        queue.chunks.insert(object, chunk);
+        queue.held += weight;
+        self.written[at] += weight;
+    }
+
+    fn request(&mut self, object: u64, size: u64, bucket: BucketId) {
+        self.sizes.insert(object, size);
+        if self.map.lead(bucket).is_none() {
+            self.misses += 1;
+            self.origin_bytes += size;
+            return;
+        }
+        match self.setup.scheme {
+            Scheme::Coded { data, .. } if size >= CODED_FROM => {
+                self.coded(object, size, bucket, data)
+            }
+            _ => self.whole(object, size, bucket),
+        }
+    }
+
+    fn whole(&mut self, object: u64, size: u64, bucket: BucketId) {
+        let row: Vec<ServerId> = self.map.replicas(bucket).collect();
+        let old: Vec<ServerId> = self.before.replicas(bucket).collect();
+        if row
+            .iter()
+            .chain(&old)
+            .any(|server| self.chunk(*server, object).is_some())
+        {
+            self.write(row[0], object, 0);
+            return;
+        }
+        self.misses += 1;
+        self.origin_bytes += size;
+        self.loads[bucket.0 as usize].whole_bytes += size;
+        row.into_iter()
+            .for_each(|server| self.write(server, object, 0));
+    }
+
+    fn coded(&mut self, object: u64, size: u64, bucket: BucketId, data: usize) {
+        let row = self.map.chunks(bucket).to_vec();
+        let old = self.before.chunks(bucket).to_vec();
+        if row.iter().flatten().count() < data {
+            self.misses += 1;
+            self.origin_bytes += size;
+            return;
+        }
+        let mut found: Vec<usize> = Vec::new();
+        for server in row.iter().chain(&old).flatten() {
+            if let Some(chunk) = self.chunk(*server, object)
+                && found.len() < data
+                && !found.contains(&chunk)
+            {
+                found.push(chunk);
+            }
+        }
+        let is_hit = found.len() == data;
+        if !is_hit {
+            self.misses += 1;
+            self.partial += u64::from(!found.is_empty());
+            let weight = self.weight(object);
+            self.origin_bytes += ((data - found.len()) as u64 * weight).min(size);
+            self.loads[bucket.0 as usize].chunk_bytes += weight;
+        }
+        let mut kept: Vec<usize> = row
+            .iter()
+            .flatten()
+            .filter_map(|s| self.chunk(*s, object))
+            .collect();
+        for (seat, server) in row.iter().enumerate() {
+            let is_mended = !is_hit || seat < data;
+            let Some(server) =
+                server.filter(|server| is_mended && self.chunk(*server, object).is_none())
+            else {
+                continue;
+            };
+            let free = (0..row.len()).find(|chunk| !kept.contains(chunk));
+            let chunk = if kept.contains(&seat) {
+                free.unwrap_or(seat)
+            } else {
+                seat
+            };
+            kept.push(chunk);
+            self.write(server, object, chunk);
+        }
+    }
+}
+
+/// Servers go and come while a made-up trace is replayed, at moments that the seed decides.
+fn against_the_plainest(scheme: &str, servers: usize, percent: u64, seed: u64) {
+    let columns = made(Content::Video, 6_000, seed);
+    let span_ms = columns.span_ms(None);
+    let mut chance = trace::Random::new(seed);
+    let outages: Vec<Outage> = (0..8)
+        .map(|number| {
+            let from_ms = chance.below(span_ms) / 8 * 8 + number % 8;
+            Outage {
+                from_ms,
+                until_ms: from_ms + 1 + chance.below(span_ms / 4),
+                server: number as u32 % servers as u32,
+            }
+        })
+        .collect();
+    let rules = Rules {
+        buckets: 40,
+        warm_up: 0,
+        seed,
+        ..Rules::default()
+    };
+    let setup = Setup {
+        outages: outages.clone().into(),
+        ..setup(scheme, servers, share(&columns, percent))
+    };
+    let found = go(&columns, &rules, &setup);
+    let mut plain = Plain::new(&setup, &rules);
+    if matches!(
+        setup.scheme,
+        Scheme::Coded {
+            is_balanced: true,
+            ..
+        }
+    ) {
+        // The end of the warm-up, which is the first request.
+        plain.change(&[]);
+    }
+    let down_at = |server: usize, now_ms: u64| {
+        let own = outages
+            .iter()
+            .filter(|outage| outage.server as usize == server);
+        own.into_iter()
+            .any(|outage| (outage.from_ms..outage.until_ms).contains(&now_ms))
+    };
+    let mut last = vec![false; servers];
+    let (mut ids, mut now_ms, mut first_ms) = (HashMap::new(), 0, None);
+    for request in Cdn::new(Content::Video, 6_000, CDN_LARGEST_BYTES, seed).expect("as before") {
+        let first_ms = *first_ms.get_or_insert(request.time_ms);
+        now_ms = now_ms.max(request.time_ms - first_ms);
+        let mut changes = Vec::new();
+        for (server, last) in last.iter_mut().enumerate() {
+            let is_down = down_at(server, now_ms);
+            if std::mem::replace(last, is_down) != is_down {
+                let id = ServerId(server as u32);
+                changes.push(if is_down {
+                    Change::Down(id)
+                } else {
+                    Change::Up(id)
+                });
+            }
+        }
+        plain.down.clone_from(&last);
+        if !changes.is_empty() {
+            plain.change(&changes);
+        }
+        let fresh = ids.len() as u32;
+        let id = *ids.entry(request.key).or_insert(fresh);
+        let bucket = sim::cluster::bucket_of(id, rules.buckets);
+        plain.request(request.key, u64::from(request.size), BucketId(bucket));
+    }
+    assert_eq!(
+        found.total.misses, plain.misses,
+        "{scheme} on {servers}, seed {seed}"
+    );
+    assert_eq!(found.total.partial_hits, plain.partial);
+    assert_eq!(found.total.origin_bytes, plain.origin_bytes);
+    assert_eq!(found.written_bytes, plain.written);
+}
+
+#[test]
+fn a_cluster_does_what_the_plainest_does_while_servers_come_and_go() {
+    for seed in 1..=3 {
+        for scheme in [
+            "none",
+            "replicas:2",
+            "norebal:3:1",
+            "c2dn:3:1",
+            "c2dn:2:2",
+            "c2dn:1:1",
+        ] {
+            against_the_plainest(scheme, 6, 20, seed);
+            against_the_plainest(scheme, 4, 60, seed);
+        }
+    }
+}
+
+#[test]
+fn one_server_without_copies_is_a_cache() {
+    let columns = made(Content::Web, 20_000, 1);
+    let capacity = share(&columns, 10);
+    for policy in ["fifo", "lru", "s3fifo", "sieve", "lhd"] {
+        let policy: PolicySpec = policy.parse().expect("it is a policy");
+        let own = Setup {
+            policy: policy.clone(),
+            ..setup("none", 1, capacity)
+        };
+        let found = go(&columns, &Rules::default(), &own);
+        let rules = sim::Rules {
+            unit: Unit::Bytes,
+            ..sim::Rules::default()
+        };
+        let configuration = [Configuration { policy, capacity }];
+        let alone = sim::sweep(&columns, &rules, &configuration, 1, &AtomicU64::new(0));
+        let alone = alone.expect("it can be replayed");
+        assert_eq!(found.total.misses, alone[0].counts.misses);
+        assert_eq!(found.total.origin_bytes, alone[0].counts.missed_weight);
+    }
+}
+
+#[test]
+fn told_of_evictions_chunks_leave_together() {
+    let columns = made(Content::Video, 20_000, 1);
+    for policy in ["fifo", "s3fifo", "sieve", "lru"] {
+        let apart = Setup {
+            policy: policy.parse().expect("it is a policy"),
+            ..setup("norebal:3:1", 10, share(&columns, 15))
+        };
+        let together = Setup {
+            coordination: Coordination {
+                tells_evictions: true,
+                ..Coordination::default()
+            },
+            ..apart.clone()
+        };
+        let rules = Rules::default();
+        let (apart, together) = (
+            go(&columns, &rules, &apart),
+            go(&columns, &rules, &together),
+        );
+        assert!(
+            apart.together < Some(0.99),
+            "{policy}: {:?}",
+            apart.together
+        );
+        // A chunk that its disk does not take is missing all the same.
+        assert!(
+            together.together > Some(0.999),
+            "{policy}: {:?}",
+            together.together
+        );
+        assert_eq!(together.total.partial_hits, 0);
+        assert!(together.messages > 0);
+    }
+}
+
+#[test]
+fn parity_placed_by_load_evens_out_what_is_written() {
+    let trace = Cdn::new(Content::Video, 100_000, 20_000_000, 1).expect("it is large enough");
+    let columns = Interner::all("made", Interning::default(), trace.map(Ok));
+    let columns = columns.expect("it is well-formed");
+    let rules = Rules {
+        warm_up: columns.len() / 3,
+        ..Rules::default()
+    };
+    let uneven = |scheme: &str, weights: &[u32]| {
+        let setup = Setup {
+            weights: weights.to_vec(),
+            ..setup(scheme, weights.len(), share(&columns, 15))
+        };
+        let found = go(&columns, &rules, &setup);
+        let total: u64 = found.written_bytes.iter().sum();
+        let weight: u32 = weights.iter().sum();
+        // By weight, of the mean.
+        let shares =
+            found.written_bytes.iter().zip(weights).map(|(bytes, own)| {
+                *bytes as f64 * f64::from(weight) / f64::from(*own) / total as f64
+            });
+        let ends = shares.fold((f64::MAX, 0.0f64), |(low, high), at| {
+            (low.min(at), high.max(at))
+        });
+        ends.1 / ends.0 - 1.0
+    };
+    let alike = [1; 10];
+    assert!(uneven("norebal:3:1", &alike) > 0.2);
+    assert!(uneven("c2dn:3:1", &alike) < 0.15);
+    let two_sizes = [1, 1, 1, 1, 1, 1, 2, 2, 2, 2];
+    assert!(uneven("c2dn:3:1", &two_sizes) < 0.2);
+}
+
+#[test]
+fn while_every_server_is_down_nothing_is_served() {
+    let columns = of_sizes(&[
+        (1, 500_000),
+        (1, 500_000),
+        (2, 10),
+        (1, 500_000),
+        (1, 500_000),
+    ]);
+    let down = |server| Outage {
+        from_ms: 2_000,
+        until_ms: 4_000,
+        server,
+    };
+    for scheme in ["none", "replicas:2", "popular", "c2dn:3:1"] {
+        let setup = Setup {
+            outages: (0..5).map(down).collect(),
+            memory_share: 0.1,
+            ..setup(scheme, 5, 10_000_000)
+        };
+        let found = go(&columns, &Rules::default(), &setup);
+        // The first request misses, two find nobody, and the last finds what was left.
+        assert_eq!(found.unserved, 2, "{scheme}");
+        assert_eq!(found.total.misses, 3, "{scheme}");
+    }
+}
+
+#[test]
+fn fewer_servers_than_data_chunks_keep_no_large_object_and_serve_on() {
+    let columns = of_sizes(&[(1, 500_000), (1, 500_000), (1, 500_000), (2, 10), (2, 10)]);
+    let down = |server| Outage {
+        from_ms: 0,
+        until_ms: 2_000,
+        server,
+    };
+    let setup = Setup {
+        outages: (0..2).map(down).collect(),
+        ..setup("c2dn:3:1", 4, 10_000_000)
+    };
+    let found = go(&columns, &Rules::default(), &setup);
+    // Two misses while two servers are up, the third fills the cluster, the small object hits.
+    assert_eq!((found.total.misses, found.unserved), (4, 0));
+}
+
+#[test]
+fn empty_and_huge_objects_are_served() {
+    let columns = of_sizes(&[(1, 0), (1, 0), (2, u32::MAX), (2, u32::MAX), (3, 1), (3, 1)]);
+    for scheme in ["replicas:2", "c2dn:3:1"] {
+        let found = go(&columns, &Rules::default(), &setup(scheme, 4, 1 << 30));
+        // The huge one fits no disk, and misses twice.
+        assert_eq!(found.total.misses, 4, "{scheme}");
+        assert!(found.refused > 0, "{scheme}");
+        let found = go(&columns, &Rules::default(), &setup(scheme, 4, 1 << 40));
+        assert_eq!((found.total.misses, found.refused), (3, 0), "{scheme}");
+    }
+}
+
+#[test]
+fn popular_objects_get_a_second_copy() {
+    let requests = [(1, 1_000); 8];
+    let columns = of_sizes(&requests);
+    let down = Outage {
+        from_ms: 6_000,
+        until_ms: u64::MAX,
+        server: 0,
+    };
+    for server in 0..3 {
+        let setup = Setup {
+            outages: [Outage { server, ..down }].into(),
+            ..setup("popular", 3, 1 << 20)
+        };
+        let found = go(&columns, &Rules::default(), &setup);
+        assert_eq!(found.total.misses, 1, "server {server} goes");
+        assert_eq!(
+            found
+                .written_bytes
+                .iter()
+                .filter(|bytes| **bytes > 0)
+                .count(),
+            2
+        );
+    }
+}
+
+fn study(columns: &Columns) -> Study {
+    Study {
+        rules: Rules {
+            warm_up: columns.len() / 3,
+            window_ms: 6 * 3_600_000,
+            ..Rules::default()
+        },
+        schemes: ["replicas:2", "norebal:3:1", "c2dn:3:1"]
+            .map(|s| s.parse().expect("known"))
+            .into(),
+        clusters: vec![vec![1; 10], vec![1; 5]],
+        sizes: vec![
+            ("5%".into(), share(columns, 5)),
+            ("18%".into(), share(columns, 18)),
+        ],
+        base: 1,
+        policy: PolicySpec::Fifo(()),
+        memory_share: 0.01,
+        policies: vec!["sieve".parse().expect("known")],
+        code: (3, 1),
+        has_failures: true,
+        outages: trace::draw_outages(10, columns.span_ms(None), 1),
+    }
+}
+
+#[test]
+fn a_study_is_the_same_on_any_number_of_threads_and_counts_its_requests() {
+    let columns = made(Content::Video, 10_000, 1);
+    let study = study(&columns);
+    let text = |jobs| {
+        let done = AtomicU64::new(0);
+        let mut findings = study.run(&columns, jobs, &done).expect("it can be run");
+        assert_eq!(done.into_inner(), study.request_count(&columns));
+        findings.requests_per_second = 0.0;
+        let html = findings.page().to_html();
+        assert!(html.contains("Do chunks leave together?"));
+        (
+            serde_json::to_string(&findings).expect("it is data"),
+            findings.text(),
+            html,
+        )
+    };
+    assert!(text(1) == text(3));
+}
+
+#[test]
+fn what_cannot_be_is_told_before_anything_is_run() {
+    let columns = made(Content::Web, 2_000, 1);
+    let unsized_trace = of_sizes(&[(1, 1), (2, 1)]);
+    let good = setup("c2dn:3:1", 10, 1 << 30);
+    let told = |columns: &Columns, rules: &Rules, setup: Setup| {
+        let error = check(columns, rules, &setup).expect_err("it cannot be");
+        error.to_string()
+    };
+    let rules = Rules::default();
+    assert!(check(&columns, &rules, &good).is_ok());
+    assert!(told(&unsized_trace, &rules, good.clone()).contains("tells no sizes"));
+    let few = setup("c2dn:3:1", 3, 1 << 30);
+    assert!(told(&columns, &rules, few).contains("over 4 servers, and there are 3"));
+    assert!(told(&columns, &rules, setup("none", 0, 1 << 30)).contains("0 servers"));
+    assert!(told(&columns, &rules, setup("none", 10, 9)).contains("leave one with nothing"));
+    let mut idle = good.clone();
+    idle.weights[3] = 0;
+    assert!(told(&columns, &rules, idle).contains("weight 0"));
+    let clairvoyant = Setup {
+        policy: "belady".parse().expect("known"),
+        ..good.clone()
+    };
+    assert!(told(&columns, &rules, clairvoyant).contains("must know the future"));
+    let no_bucket = Rules {
+        buckets: 0,
+        ..Rules::default()
+    };
+    assert!(told(&columns, &no_bucket, good.clone()).contains("0 buckets"));
+    let no_memory = Rules {
+        memory_limit: 1000,
+        ..Rules::default()
+    };
+    assert!(told(&columns, &no_memory, good).contains("--memory-limit"));
+}
