@@ -1,6 +1,7 @@
 //! `mayfly`: a cache and in-memory data server that forgets on time.
 #![forbid(unsafe_code)]
 
+mod edge;
 mod pages;
 mod serve;
 mod sim;
@@ -37,6 +38,8 @@ enum Command {
     Bench(bench::BenchCommand),
     /// Run eviction policies over traces.
     Sim(Box<sim::Arguments>),
+    /// Simulate clusters of edge caches that keep copies or coded chunks.
+    Edge(edge::Arguments),
     /// Look at traces, convert, cut, sample and make them.
     Trace(trace::Arguments),
 }
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Some(Command::Serve(arguments)) => serve::run(arguments),
         Some(Command::Bench(bench)) => bench.run().map_err(anyhow::Error::from),
         Some(Command::Sim(arguments)) => unless_broken_pipe(sim::run(&arguments)),
+        Some(Command::Edge(edge)) => unless_broken_pipe(edge::run(&edge)),
         Some(Command::Trace(trace)) => unless_broken_pipe(trace::run(trace)),
     };
     match result {

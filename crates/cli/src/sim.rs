@@ -4,7 +4,7 @@ mod advise;
 mod curve;
 mod flash;
 mod headlines;
-mod replaying;
+pub mod replaying;
 
 use crate::pages::Pages;
 use ::sim::report::{self, Row};

@@ -19,7 +19,7 @@ const MEMORY_PERCENT: u64 = 80;
 /// The limit where the system does not tell what is available.
 const MEMORY_UNKNOWN: u64 = 4 << 30;
 /// The rate of a trace without time, requests a second.
-const RATE_DEFAULT: f64 = 1000.0;
+pub const RATE_DEFAULT: f64 = 1000.0;
 
 /// The longest time that a rate may make of a trace, in milliseconds: deadlines fit behind it.
 const SPAN_MS_MAX: f64 = (1u64 << 47) as f64;
@@ -152,27 +152,37 @@ impl Replaying {
         requests: u64,
         replays: impl FnOnce(usize, &AtomicU64) -> Result<R, ::sim::Error> + Send,
     ) -> Result<R> {
-        let jobs = self.jobs.map(NonZeroUsize::get);
-        let jobs = jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
-        let bar = ProgressBar::new(requests)
-            .with_style(style("{msg} {bar:30} {percent} % [{elapsed} < {eta}]"));
-        bar.set_message(name.to_owned());
-        let done = AtomicU64::new(0);
-        let result = thread::scope(|scope| {
-            let drawer = scope.spawn(|| {
-                while !bar.is_finished() {
-                    bar.set_position(done.load(Ordering::Relaxed));
-                    thread::park_timeout(DRAWN_EVERY);
-                }
-            });
-            let _drawn = Drawn {
-                bar: &bar,
-                drawer: drawer.thread(),
-            };
-            replays(jobs, &done)
-        });
-        Ok(result?)
+        behind_bar(self.jobs, name, requests, replays)
     }
+}
+
+/// Runs replays of `requests` in all behind a progress bar; so many at a time, or one for each processor.
+pub fn behind_bar<R: Send>(
+    jobs: Option<NonZeroUsize>,
+    name: &str,
+    requests: u64,
+    replays: impl FnOnce(usize, &AtomicU64) -> Result<R, ::sim::Error> + Send,
+) -> Result<R> {
+    let jobs = jobs.map(NonZeroUsize::get);
+    let jobs = jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+    let bar = ProgressBar::new(requests)
+        .with_style(style("{msg} {bar:30} {percent} % [{elapsed} < {eta}]"));
+    bar.set_message(name.to_owned());
+    let done = AtomicU64::new(0);
+    let result = thread::scope(|scope| {
+        let drawer = scope.spawn(|| {
+            while !bar.is_finished() {
+                bar.set_position(done.load(Ordering::Relaxed));
+                thread::park_timeout(DRAWN_EVERY);
+            }
+        });
+        let _drawn = Drawn {
+            bar: &bar,
+            drawer: drawer.thread(),
+        };
+        replays(jobs, &done)
+    });
+    Ok(result?)
 }
 
 /// A bar that is finished, and its drawer woken to see it, however the replays end: the scope waits
@@ -202,7 +212,7 @@ pub fn stem(path: &str) -> &str {
 }
 
 /// The share of the memory available that may be used.
-fn memory_share() -> u64 {
+pub fn memory_share() -> u64 {
     available_memory().unwrap_or(MEMORY_UNKNOWN) / 100 * MEMORY_PERCENT
 }
 
