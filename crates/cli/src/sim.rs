@@ -10,8 +10,8 @@ use crate::pages::Pages;
 use ::sim::report::{self, Row};
 use ::sim::segments::{self, SegmentsSpec};
 use ::sim::{
-    Columns, Configuration, Found, Interner, Interning, Rules, Size, Unit, replay_count, scaled,
-    sweep,
+    Columns, Configuration, Contestant, Found, Interner, Interning, Rules, Size, Unit,
+    replay_count, scaled, sweep,
 };
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
@@ -181,28 +181,10 @@ fn write_table(rows: &[Row], file: File) -> Result<()> {
     Ok(report::parquet(rows, file)?)
 }
 
-/// Who is replayed: a policy in the shard, or the segment engine.
-enum Contestant {
-    Policy(PolicySpec),
-    Segments(SegmentsSpec),
-}
-
-impl Contestant {
-    fn read(text: &str) -> Result<Self> {
-        let context = || format!("--policy {text}");
-        Ok(match SegmentsSpec::is_named_by(text) {
-            true => Contestant::Segments(text.parse().with_context(context)?),
-            false => Contestant::Policy(text.parse().with_context(context)?),
-        })
-    }
-}
-
 impl Arguments {
     fn contestants(&self) -> Result<Vec<Contestant>> {
-        self.policy
-            .iter()
-            .map(|text| Contestant::read(text))
-            .collect()
+        let read = |text: &String| text.parse().with_context(|| format!("--policy {text}"));
+        self.policy.iter().map(read).collect()
     }
 
     fn read(&self, path: &Path) -> Result<Columns> {

@@ -15,9 +15,10 @@ mod ttl;
 mod words;
 
 pub use gather::{Gatherer, Material};
+pub use words::server_overhead;
 
 use crate::curve::{Named, Point};
-use crate::{Error, Rules, Unit};
+use crate::{Contestant, Error, Rules, Unit};
 use policy::any::PolicySpec;
 use search::{Chosen, Judge};
 use serde::Serialize;
@@ -159,17 +160,17 @@ impl Advice {
 pub fn advise(
     material: &Material,
     rules: &Rules,
-    policies: &[(String, PolicySpec)],
+    policies: &[(String, impl Into<Contestant> + Clone)],
     question: Question,
     jobs: usize,
     done: &AtomicU64,
 ) -> Result<Advice, Error> {
-    let mut policies = policies.to_vec();
-    if !policies
-        .iter()
-        .any(|(_, spec)| *spec == PolicySpec::Lru(()))
-    {
-        policies.push(("lru".into(), PolicySpec::Lru(())));
+    let policies = policies.iter().cloned();
+    let mut policies: Vec<(String, Contestant)> =
+        policies.map(|(name, spec)| (name, spec.into())).collect();
+    let lru = Contestant::Policy(PolicySpec::Lru(()));
+    if !policies.iter().any(|(_, one)| *one == lru) {
+        policies.push(("lru".into(), lru));
     }
     let judge = Judge {
         material,

@@ -203,7 +203,8 @@ impl Columns {
         let is_read_only = !self.has_writes() || rules.counts_writes && !self.has_deletes();
         let is_bare = rules.admission.is_none() && !rules.explains;
         let expires = self.has_ttls() && !rules.ignores_ttls;
-        keeps_weight && is_read_only && is_bare && !expires
+        let is_object_alone = rules.unit == Unit::Objects || rules.overhead == 0;
+        keeps_weight && is_read_only && is_bare && is_object_alone && !expires
     }
 
     /// Whether some request removes its object.

@@ -15,8 +15,10 @@ pub(crate) use page::add_sections;
 pub use page::{Named, page};
 pub use sample::{Sample, Sampler, Sampling};
 
+use crate::contestant::{apart, joined};
+use crate::segments::{self, SegmentsSpec};
 use crate::sweep::sweep;
-use crate::{Columns, Configuration, Error, Rules, Unit};
+use crate::{Columns, Configuration, Contestant, Error, Found, Rules, Unit};
 use policy::any::PolicySpec;
 use serde::Serialize;
 use std::sync::atomic::AtomicU64;
@@ -60,11 +62,81 @@ pub fn spread(footprint: u64, smallest_share: f64, count: usize) -> Vec<u64> {
     sizes
 }
 
-/// The curves of some policies over the whole trace, at sizes that ascend. `done` counts requests.
+/// The curves of some contestants over the whole trace, at sizes that ascend. `done` counts requests. In
+/// less memory than an engine starts with, everything misses.
 ///
 /// # Errors
-/// A policy that needs a future which the trace does not have; memory that does not do.
+/// A policy that needs a future which the trace does not have; memory that does not do; an engine where
+/// objects are counted.
 pub fn exact(
+    columns: &Columns,
+    rules: &Rules,
+    contestants: &[impl Into<Contestant> + Clone],
+    capacities: &[u64],
+    jobs: usize,
+    done: &AtomicU64,
+) -> Result<Vec<Curve>, Error> {
+    let contestants: Vec<Contestant> = contestants.iter().cloned().map(Into::into).collect();
+    let (policies, engines) = apart(&contestants);
+    let of_policies = exact_policies(columns, rules, &policies, capacities, jobs, done)?;
+    let of_engines = exact_engines(columns, rules, &engines, capacities, jobs, done)?;
+    Ok(joined(&contestants, of_policies, of_engines))
+}
+
+fn exact_engines(
+    columns: &Columns,
+    rules: &Rules,
+    engines: &[SegmentsSpec],
+    capacities: &[u64],
+    jobs: usize,
+    done: &AtomicU64,
+) -> Result<Vec<Curve>, Error> {
+    if engines.is_empty() {
+        return Ok(Vec::new());
+    }
+    let fitting = configurations_that_fit(engines, capacities, |capacity| capacity);
+    let found = segments::sweep(columns, rules, &fitting, jobs, done)?;
+    let mut found = found.iter();
+    let curve = |spec: &SegmentsSpec| {
+        let point = |&capacity: &u64| match spec.fits(capacity) {
+            true => found
+                .next()
+                .map(|found| exact_point(capacity, counts(found), rules.unit)),
+            false => Some(exact_point(capacity, (1, 1, 1, 1), rules.unit)),
+        };
+        Curve {
+            points: capacities.iter().filter_map(point).collect(),
+            is_exact: true,
+        }
+    };
+    Ok(engines.iter().map(curve).collect())
+}
+
+/// Every engine at every size that it can be had in.
+fn configurations_that_fit(
+    engines: &[SegmentsSpec],
+    capacities: &[u64],
+    scaled: impl Fn(u64) -> u64,
+) -> Vec<(SegmentsSpec, u64)> {
+    let mut all = Vec::new();
+    for &spec in engines {
+        let sizes = capacities.iter().map(|&capacity| scaled(capacity));
+        all.extend(
+            sizes
+                .filter(|&size| spec.fits(size))
+                .map(|size| (spec, size)),
+        );
+    }
+    all
+}
+
+/// Misses, requests and the same by weight.
+fn counts(found: &Found) -> (u64, u64, u64, u64) {
+    let c = found.counts;
+    (c.misses, c.requests, c.missed_weight, c.requested_weight)
+}
+
+fn exact_policies(
     columns: &Columns,
     rules: &Rules,
     policies: &[PolicySpec],
@@ -100,11 +172,8 @@ pub fn exact(
             true => refused,
             false => capacities.len(),
         };
-        let misses = found.by_ref().take(simulated).map(|found| {
-            let c = found.counts;
-            (c.misses, c.requests, c.missed_weight, c.requested_weight)
-        });
-        let mut counts: Vec<(u64, u64, u64, u64)> = misses.collect();
+        let of_policy = found.by_ref().take(simulated);
+        let mut counts: Vec<_> = of_policy.map(|found| counts(&found)).collect();
         if by_stack(policy) {
             counts.extend(stack_counts(columns, rules, &capacities[refused..]));
         }

@@ -13,6 +13,7 @@ pub mod advise;
 pub mod analyze;
 pub mod cluster;
 mod columns;
+mod contestant;
 mod cpu;
 pub mod curve;
 mod dense;
@@ -30,6 +31,7 @@ mod size;
 mod sweep;
 
 pub use columns::{Columns, REQUESTS_MAX};
+pub use contestant::{BadContestant, Contestant};
 pub use error::Error;
 pub use explain::{CLASSES, Explained, PARTS};
 pub use intern::{Interner, Interning};

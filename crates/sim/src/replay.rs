@@ -425,6 +425,7 @@ impl<P: Policy> Replay<'_, P, Varying, AnyExpiry> {
             return;
         }
         self.missed(slot, weight, counted);
+        let weight = self.held_weight_of(size);
         if u64::from(weight) > self.work.largest() || !self.is_admitted(slot, weight, next_deadline)
         {
             self.counts.refusals += 1;
@@ -446,6 +447,14 @@ impl<P: Policy> Replay<'_, P, Varying, AnyExpiry> {
         }
     }
 
+    /// The same with what the entry takes beside its object.
+    fn held_weight_of(&self, size: u32) -> u32 {
+        match self.work.rules.unit {
+            Unit::Objects => 1,
+            Unit::Bytes => size.saturating_add(self.work.rules.overhead),
+        }
+    }
+
     fn change_deadline(&mut self, slot: Slot, old: Option<Tick>, new: Option<Tick>) {
         if old == new {
             return;
@@ -460,7 +469,7 @@ impl<P: Policy> Replay<'_, P, Varying, AnyExpiry> {
     }
 
     fn change_weight(&mut self, slot: Slot, size: u32) {
-        let (old, new) = (self.shard.entries.weight(slot), self.weight_of(size));
+        let (old, new) = (self.shard.entries.weight(slot), self.held_weight_of(size));
         if old == new {
             return;
         }

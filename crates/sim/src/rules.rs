@@ -41,6 +41,9 @@ pub struct Rules {
     pub follows_sizes: bool,
     /// The share of the cache that an object may take; a larger one is not inserted.
     pub largest_share: f64,
+    /// Bytes that each entry of a policy takes beside its object, and that count against the size. The segment
+    /// engine counts its own.
+    pub overhead: u32,
     /// Whether nothing expires, whatever the trace tells.
     pub ignores_ttls: bool,
     /// Milliseconds from one request to the next, instead of what the trace tells.
@@ -63,6 +66,7 @@ impl Default for Rules {
             counts_writes: true,
             follows_sizes: false,
             largest_share: 1.0,
+            overhead: 0,
             ignores_ttls: false,
             gap_ms: None,
             explains: false,

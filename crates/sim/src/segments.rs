@@ -1,8 +1,8 @@
 //! The segment engine over a trace: the code that serves, over a heap of sizes.
 //!
 //! Its capacity is all the memory that it takes: segments with their tails and what is dead in them, the
-//! table, headers, directories. What a policy's capacity counts is the objects alone; so a size that both
-//! are given is kinder to the policy.
+//! table, headers, directories. What a policy's capacity counts is the objects alone, unless
+//! [`Rules::overhead`] says what each takes beside; so a size that both are given is kinder to the policy.
 
 use crate::columns::Columns;
 use crate::cpu::thread_cpu_time;
@@ -28,7 +28,10 @@ const METADATA: u32 = 5;
 const AHEAD: usize = 8;
 
 /// What may be chosen of the engine: `segcache`, and behind colons `merged=4`, `eviction=merge`,
-/// `segment=1mb`, `metadata=5`.
+/// `segment=1mb`, `metadata=5`, `expiry=proactive`.
+///
+/// `metadata` and `expiry=lazy` are there to tell what the engine's own are worth: with the latter all objects
+/// share one chain, dead ones take room until they are evicted, and are a miss all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentsSpec {
     eviction: Eviction,
@@ -36,6 +39,7 @@ pub struct SegmentsSpec {
     /// None: by the size of the cache.
     segment_bytes: Option<usize>,
     metadata: u32,
+    is_lazy: bool,
 }
 
 /// Why a specification was not understood.
@@ -61,13 +65,20 @@ impl SegmentsSpec {
 
     fn set(&mut self, knob: &str) -> Result<(), String> {
         let (name, value) = knob.split_once('=').ok_or_else(|| {
-            format!("'{knob}': expected eviction=, merged=, segment= or metadata=")
+            format!("'{knob}': expected eviction=, merged=, segment=, metadata= or expiry=")
         })?;
         let whole = || format!("'{value}' is no number that {name} can be");
         match name {
             "eviction" => self.eviction = value.parse().map_err(|e| format!("'{value}': {e}"))?,
             "merged" => self.merged = value.parse().map_err(|_| whole())?,
             "metadata" => self.metadata = value.parse().map_err(|_| whole())?,
+            "expiry" => {
+                self.is_lazy = match value {
+                    "proactive" => false,
+                    "lazy" => true,
+                    _ => return Err(format!("'{value}': expiry is proactive or lazy")),
+                }
+            }
             "segment" => {
                 let bytes = size::bytes(value).ok_or_else(whole)?;
                 self.segment_bytes = Some(usize::try_from(bytes).map_err(|_| whole())?);
@@ -75,6 +86,11 @@ impl SegmentsSpec {
             _ => return Err(format!("{} has no knob '{name}'", Self::NAME)),
         }
         Ok(())
+    }
+
+    /// Whether such an engine can be had in so much memory.
+    pub fn fits(&self, capacity: u64) -> bool {
+        Segcache::<Sizes>::new(&self.config(capacity, 0)).is_ok()
     }
 
     fn config(&self, capacity: u64, seed: u64) -> Config {
@@ -107,6 +123,7 @@ impl FromStr for SegmentsSpec {
             merged: segment::MERGED,
             segment_bytes: None,
             metadata: METADATA,
+            is_lazy: false,
         };
         let mut parts = text.split(':');
         if parts.next() != Some(Self::NAME) {
@@ -130,6 +147,18 @@ pub fn sweep(
     jobs: usize,
     done: &AtomicU64,
 ) -> Result<Vec<Found>, Error> {
+    let found = sweep_objects(columns, rules, configurations, jobs, done)?;
+    Ok(found.into_iter().map(|(found, _)| found).collect())
+}
+
+/// The same, with each object's misses after the warm-up.
+pub(crate) fn sweep_objects(
+    columns: &Columns,
+    rules: &Rules,
+    configurations: &[(SegmentsSpec, u64)],
+    jobs: usize,
+    done: &AtomicU64,
+) -> Result<Vec<(Found, Vec<u32>)>, Error> {
     let refused = |problem: String| Error::Segments { problem };
     if rules.unit == Unit::Objects {
         return Err(refused(
@@ -146,11 +175,11 @@ pub fn sweep(
         let config = spec.config(*capacity, rules.seed);
         let engine = Segcache::<Sizes>::new(&config);
         drop(engine.map_err(|error| refused(format!("a cache of {capacity} bytes: {error}")))?);
-        engines.push((config, spec.metadata));
+        engines.push((config, *spec));
     }
     Ok(in_turn(engines.len(), jobs, |index| {
-        let (config, metadata) = engines[index];
-        Replay::new(columns, rules, &config, metadata).run(done)
+        let (config, spec) = &engines[index];
+        Replay::new(columns, rules, config, spec).run(done)
     }))
 }
 
@@ -162,12 +191,16 @@ struct Replay<'a> {
     writer: Writer,
     /// Bytes of metadata that each object has beyond its own.
     extra: i64,
+    /// By object, where the engine does not know.
+    deadlines: Option<Vec<Tick>>,
     now: Tick,
     counts: Counts,
+    /// By object.
+    misses: Vec<u32>,
 }
 
 impl<'a> Replay<'a> {
-    fn new(columns: &'a Columns, rules: &'a Rules, config: &Config, metadata: u32) -> Self {
+    fn new(columns: &'a Columns, rules: &'a Rules, config: &Config, spec: &SegmentsSpec) -> Self {
         let cache = Segcache::new(config).expect("it was tried before");
         let writer = cache.writer().expect("the first");
         Replay {
@@ -175,13 +208,15 @@ impl<'a> Replay<'a> {
             rules,
             cache,
             writer,
-            extra: i64::from(metadata) - i64::from(METADATA),
+            extra: i64::from(spec.metadata) - i64::from(METADATA),
+            deadlines: spec.is_lazy.then(|| vec![Tick::MAX; columns.objects()]),
             now: Tick(0),
             counts: Counts::default(),
+            misses: vec![0; columns.objects()],
         }
     }
 
-    fn run(mut self, done: &AtomicU64) -> Found {
+    fn run(mut self, done: &AtomicU64) -> (Found, Vec<u32>) {
         let before = thread_cpu_time();
         let len = self.columns.len();
         let warm_up = self.rules.warm_up.min(len);
@@ -195,6 +230,7 @@ impl<'a> Replay<'a> {
             }
             done.fetch_add((to - from) as u64, Ordering::Relaxed);
             if to == warm_up {
+                self.misses.fill(0);
                 at_start = (self.counts, self.cache.stats());
             }
             from = to;
@@ -203,7 +239,8 @@ impl<'a> Replay<'a> {
         if cfg!(debug_assertions) {
             self.cache.check();
         }
-        self.found(at_start, cpu_time)
+        let misses = std::mem::take(&mut self.misses);
+        (self.found(at_start, cpu_time), misses)
     }
 
     fn found(self, (counts, before): (Counts, Stats), cpu_time: std::time::Duration) -> Found {
@@ -257,19 +294,31 @@ impl<'a> Replay<'a> {
         let counted = u64::from(op.is_read() || rules.counts_writes);
         self.counts.requests += counted;
         self.counts.requested_weight += counted * u64::from(size);
-        let is_hit = self.cache.contains(&key, self.now);
+        let is_dead = |deadlines: &Vec<Tick>| deadlines[id as usize] < self.now;
+        let is_known_dead = self.deadlines.as_ref().is_some_and(is_dead);
+        let is_hit = self.cache.contains(&key, self.now) && !is_known_dead;
         if is_hit && op.is_read() {
             return;
         }
         if !is_hit {
             self.counts.misses += counted;
             self.counts.missed_weight += counted * u64::from(size);
+            self.misses[id as usize] += counted as u32;
         }
         // What is written over is appended anew, as it is in a server.
         let bytes = u32::try_from((i64::from(size) + self.extra).max(0)).unwrap_or(u32::MAX);
         let largest = rules.largest_share * self.cache.memory_limit() as f64;
         let is_small = rules.largest_share == 1.0 || f64::from(size) <= largest;
-        let ttl_ms = columns.ttl_ms(index, id);
+        let mut ttl_ms = match rules.ignores_ttls {
+            true => None,
+            false => columns.ttl_ms(index, id),
+        };
+        if let Some(deadlines) = &mut self.deadlines {
+            let deadline = ttl_ms
+                .take()
+                .map_or(u64::MAX, |ttl| self.now.0.saturating_add(ttl));
+            deadlines[id as usize] = Tick(deadline.min(Tick::MAX.0));
+        }
         let stored = is_small.then(|| {
             let always = Condition::Always;
             self.cache

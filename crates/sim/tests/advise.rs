@@ -3,7 +3,7 @@
 use policy::any::PolicySpec;
 use sim::advise::{Advice, Gatherer, Material, Question, Statement, advise, settle};
 use sim::curve::Sampling;
-use sim::{Columns, Configuration, Error, Interner, Interning, Rules, Unit, sweep};
+use sim::{Columns, Configuration, Contestant, Error, Interner, Interning, Rules, Unit, sweep};
 use std::sync::atomic::AtomicU64;
 use trace::{Op, Random, Request, Zipf};
 
@@ -239,7 +239,12 @@ fn policies_that_the_survey_cannot_tell_apart_are_all_looked_at() {
     let requests: Vec<Request> = (0..40_000).map(|n| Request::new(n, n % 1000, 1)).collect();
     let material = gathered(&requests, true, 8192).expect("there is memory");
     let names = ["lru", "fifo", "clock", "lirs"];
-    let policies = names.map(|name| (name.to_owned(), name.parse().expect("a policy's name")));
+    let policies = names.map(|name| {
+        (
+            name.to_owned(),
+            name.parse::<PolicySpec>().expect("a policy's name"),
+        )
+    });
     let question = Question {
         memory: None,
         target: Some(0.2),
@@ -419,4 +424,40 @@ fn odd_traces_get_advice() {
 #[test]
 fn an_empty_trace_is_refused() {
     assert!(gathered(&[], true, 10).is_err());
+}
+
+/// Where the engine takes part, sizes hold everything: those of policies, too.
+#[test]
+fn the_engine_is_advised_where_it_needs_least() {
+    let mut requests = workload(60_000, 6_000);
+    // Small objects: what is taken beside them decides.
+    for request in &mut requests {
+        request.size = 10 + request.size % 20;
+    }
+    let material = gathered(&requests, true, 8192).expect("there is memory");
+    let names = ["lru", "segcache"];
+    let contestant = |name: &str| name.parse::<Contestant>().expect("a name");
+    let policies = names.map(|name| (name.to_owned(), contestant(name)));
+    let rules = Rules {
+        unit: Unit::Bytes,
+        overhead: 56,
+        ..Rules::default()
+    };
+    let done = AtomicU64::new(0);
+    let question = Question {
+        memory: Some(400_000),
+        target: None,
+    };
+    let advice = advise(&material, &rules, &policies, question, 1, &done).expect("it runs");
+    assert_eq!(advice.recommendation.policy, "segcache");
+    assert!(advice.recommendation.ratio.miss_ratio < advice.recommendation.lru.miss_ratio);
+    let server = advice.statements.iter().find(|s| s.topic == "server");
+    let text = &server.expect("it is said what to give a server").text;
+    assert!(text.contains("--engine segment"), "{text}");
+    let target = Question {
+        memory: None,
+        target: Some(0.4),
+    };
+    let advice = advise(&material, &rules, &policies, target, 1, &done).expect("it runs");
+    assert_eq!(advice.recommendation.reaches_target, Some(true));
 }

@@ -73,7 +73,8 @@ fn gathered(path: &Path, keeps_whole: bool, objects: usize) -> Result<Material, 
 }
 
 fn asked(material: &Material, rules: &Rules, question: Question) -> Result<Advice, Error> {
-    let policies = POLICIES.map(|name| (name.to_owned(), name.parse().expect("it is one")));
+    let policy = |name: &str| name.parse::<PolicySpec>().expect("it is one");
+    let policies = POLICIES.map(|name| (name.to_owned(), policy(name)));
     advise(material, rules, &policies, question, 2, &AtomicU64::new(0))
 }
 

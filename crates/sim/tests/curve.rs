@@ -2,7 +2,9 @@
 
 use policy::any::PolicySpec;
 use sim::curve::{Curve, Sampler, Sampling, exact, spread};
-use sim::{Columns, Configuration, Interner, Interning, Rules, Unit, sweep};
+use sim::{
+    Columns, Configuration, Contestant, Error, Interner, Interning, Rules, Unit, segments, sweep,
+};
 use std::sync::atomic::AtomicU64;
 use trace::{Random, Request, Zipf};
 
@@ -258,4 +260,120 @@ fn sizes_spread_evenly() {
     assert_eq!(spread(100_000, 0.001, 4), [100, 1000, 10_000, 100_000]);
     assert_eq!(spread(1, 0.001, 20), [1]);
     assert_eq!(spread(0, 0.5, 2), [1]);
+}
+
+fn contestants(names: &[&str]) -> Vec<Contestant> {
+    let named = names.iter().map(|name| name.parse());
+    named
+        .collect::<Result<_, _>>()
+        .expect("names of contestants")
+}
+
+#[test]
+fn the_engine_has_a_curve_among_policies() {
+    let trace = columns(&requests(60_000, 4000));
+    let names = ["lru", "segcache:segment=4kb", "fifo", "segcache"];
+    let sizes = [1000, 200_000, 400_000, 2_000_000];
+    let done = AtomicU64::new(0);
+    let curves = exact(
+        &trace,
+        &rules(Unit::Bytes),
+        &contestants(&names),
+        &sizes,
+        2,
+        &done,
+    );
+    let curves = curves.expect("it runs");
+    assert_eq!(curves.len(), 4);
+    for (name, curve) in names.iter().zip(&curves) {
+        let ratios: Vec<f64> = curve.points.iter().map(|point| point.miss_ratio).collect();
+        assert!(ratios.is_sorted_by(|a, b| a >= b), "{name}: {ratios:?}");
+        match name.parse().expect("a name") {
+            Contestant::Policy(_) => {
+                assert_eq!(
+                    ratios,
+                    replayed(&trace, Unit::Bytes, name, &sizes)
+                        .iter()
+                        .map(|r| r.0)
+                        .collect::<Vec<_>>()
+                );
+            }
+            // A thousand bytes are no engine: nothing is held.
+            Contestant::Segments(spec) => {
+                assert_eq!(ratios[0], 1.0);
+                let found =
+                    segments::sweep(&trace, &rules(Unit::Bytes), &[(spec, sizes[1])], 1, &done);
+                let counts = found.expect("it fits")[0].counts;
+                assert_eq!(ratios[1], counts.misses as f64 / counts.requests as f64);
+            }
+        }
+    }
+    let objects = exact(
+        &trace,
+        &rules(Unit::Objects),
+        &contestants(&names),
+        &sizes,
+        1,
+        &done,
+    );
+    assert!(matches!(objects, Err(Error::Segments { .. })));
+}
+
+#[test]
+fn a_sample_tells_the_engines_curve() {
+    let requests = requests(600_000, 60_000);
+    let whole = columns(&requests);
+    let footprint = whole.footprint_bytes();
+    let sizes = [footprint / 2000, footprint / 4, footprint / 2, footprint];
+    let names = contestants(&["segcache"]);
+    let done = AtomicU64::new(0);
+    let told = exact(&whole, &rules(Unit::Bytes), &names, &sizes, 2, &done).expect("it runs");
+    let sampling = Sampling {
+        rate: 0.1,
+        ..Sampling::default()
+    };
+    let mut sampler = Sampler::new("made", Interning::default(), sampling);
+    for request in &requests {
+        sampler.push(request).expect("there is memory");
+    }
+    let sample = sampler.finish().expect("it has requests");
+    let curves = sample.curves(&rules(Unit::Bytes), &names, &sizes, 2, &done);
+    let curve = &curves.expect("it runs")[0];
+    // Too small a sample for the smallest size, which says so.
+    assert!(!curve.points[0].is_trusted);
+    assert_eq!(
+        (curve.points[0].miss_ratio, curve.points[0].high),
+        (1.0, 1.0)
+    );
+    for (point, told) in curve.points.iter().zip(&told[0].points).skip(1) {
+        assert!(point.is_trusted, "{point:?}");
+        let off = (point.miss_ratio - told.miss_ratio).abs();
+        assert!(off < 0.02, "{point:?} of {told:?}");
+    }
+}
+
+#[test]
+fn what_entries_take_beside_their_objects_counts_against_the_size() {
+    let trace = columns(&requests(60_000, 4000));
+    let footprint = trace.footprint_bytes();
+    let objects = trace.objects() as u64;
+    let charged = Rules {
+        overhead: 56,
+        ..rules(Unit::Bytes)
+    };
+    let done = AtomicU64::new(0);
+    let curve = |rules: &Rules, sizes: &[u64]| {
+        let curves = exact(&trace, rules, &policies(&["lru"]), sizes, 1, &done);
+        curves.expect("it runs")[0].points.clone()
+    };
+    let free = curve(&rules(Unit::Bytes), &[footprint / 4, footprint]);
+    let held = curve(
+        &charged,
+        &[footprint / 4, footprint, footprint + 56 * objects],
+    );
+    assert!(held[0].miss_ratio > free[0].miss_ratio);
+    assert!(held[1].miss_ratio > free[1].miss_ratio);
+    // With room for that, too, only first requests miss, and bytes missed are those of objects.
+    assert_eq!(held[2].miss_ratio, free[1].miss_ratio);
+    assert_eq!(held[2].byte_miss_ratio, free[1].byte_miss_ratio);
 }

@@ -109,3 +109,46 @@ fn what_it_cannot_do_is_told() {
         assert!(text.parse::<SegmentsSpec>().is_err(), "{text}");
     }
 }
+
+#[test]
+fn without_proactive_expiry_the_dead_miss_and_take_room() {
+    // Of every two objects one lives for a short time.
+    let mut requests = requests(120_000, 20_000, 0);
+    for request in &mut requests {
+        request.ttl_ms = if request.key.is_multiple_of(2) {
+            10_000
+        } else {
+            0
+        };
+    }
+    let columns = columns(&requests);
+    let misses = |text: &str, capacity| replay(&columns, text, capacity).counts.misses;
+    let (roomy, tight) = (8 << 20, 600_000);
+    // Where there is room, lives alone decide; rounded down, they end a little earlier.
+    let proactive = misses("segcache:segment=8kb", roomy);
+    let lazy = misses("segcache:segment=8kb:expiry=lazy", roomy);
+    assert!(
+        lazy <= proactive && lazy * 10 > proactive * 9,
+        "{lazy} of {proactive}"
+    );
+    assert!(lazy > columns.objects() as u64);
+    // Where there is not, the dead push out the living.
+    let proactive = misses("segcache:segment=8kb", tight);
+    let lazy = misses("segcache:segment=8kb:expiry=lazy", tight);
+    assert!(lazy > proactive, "{lazy} of {proactive}");
+    assert!("segcache:expiry=never".parse::<SegmentsSpec>().is_err());
+}
+
+#[test]
+fn rules_that_ignore_lives_hold_for_the_engine_too() {
+    let columns = columns(&requests(30_000, 300, 2_000));
+    let rules = Rules {
+        unit: Unit::Bytes,
+        ignores_ttls: true,
+        ..Rules::default()
+    };
+    let engine = ("segcache".parse().expect("its name"), 4 << 20);
+    let found = sweep(&columns, &rules, &[engine], 1, &AtomicU64::new(0)).expect("it fits");
+    assert_eq!(found[0].counts.misses, columns.objects() as u64);
+    assert_eq!(found[0].counts.expirations, 0);
+}

@@ -6,10 +6,9 @@ use crate::trace::arguments::count;
 use crate::trace::input::Input;
 use ::sim::advise::{Advice, Gatherer, Material, Question, advise, settle};
 use ::sim::curve::Sampling;
-use ::sim::{Rules, Size, Unit};
+use ::sim::{Contestant, Rules, Size, Unit};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use policy::any::PolicySpec;
 use std::io::Write;
 
 /// Sizes that every policy is replayed at on the sample, about: for the progress bar.
@@ -26,7 +25,7 @@ pub struct Arguments {
     /// The miss ratio that is wanted, such as 5%
     #[arg(long, value_name = "SHARE", value_parser = read_share_above_0)]
     target_miss: Option<f64>,
-    /// The policies to choose from; LRU is compared with in any case
+    /// The policies to choose from, segcache for the segment engine among them; LRU is compared with in any case
     #[arg(
         long,
         short,
@@ -63,7 +62,7 @@ impl Arguments {
             self.sample_objects,
             u32::MAX
         );
-        let read = |text: &String| -> Result<(String, PolicySpec)> {
+        let read = |text: &String| -> Result<(String, Contestant)> {
             let spec = text.parse().with_context(|| format!("--policy {text}"))?;
             Ok((text.clone(), spec))
         };
@@ -84,13 +83,17 @@ impl Arguments {
         Ok(())
     }
 
-    fn advise(&self, policies: &[(String, PolicySpec)], objects: usize) -> Result<Advice> {
+    fn advise(&self, policies: &[(String, Contestant)], objects: usize) -> Result<Advice> {
         let material = self.gather(objects)?;
         let columns = material.sample.columns();
-        let rules = match &material.whole {
+        let mut rules = match &material.whole {
             Some(whole) => self.replaying.rules(whole)?,
             None => self.replaying.rules(columns)?,
         };
+        if policies.iter().any(|(_, one)| one.is_engine()) {
+            // Its size holds everything, and so do those of policies beside it.
+            rules = self.replaying.beside_engine(columns, rules);
+        }
         let question = self.question(&material, &rules)?;
         let requests = (columns.len() * SURVEYED * policies.len()) as u64;
         self.replaying.run(columns.name(), requests, |jobs, done| {

@@ -5,10 +5,9 @@ use crate::pages::Pages;
 use crate::trace::arguments::count;
 use crate::trace::input::Input;
 use ::sim::curve::{Curve, Named, Point, Sample, Sampler, Sampling, exact, page, spread};
-use ::sim::{Columns, Interner, Rules, Size, Unit};
+use ::sim::{Columns, Contestant, Interner, Rules, Size, Unit};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use policy::any::PolicySpec;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::Write;
@@ -24,7 +23,7 @@ const POINTS_MAX: u64 = 10_000;
 pub struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// Policies, knobs behind colons: lru,clock:2,s3fifo:small=0.05
+    /// Policies, knobs behind colons: lru,clock:2,s3fifo:small=0.05; segcache for the segment engine, by bytes
     #[arg(
         long,
         short,
@@ -101,7 +100,7 @@ impl Arguments {
             u32::MAX
         );
         let read = |text: &String| text.parse().with_context(|| format!("--policy {text}"));
-        let policies: Vec<PolicySpec> = self.policy.iter().map(read).collect::<Result<_>>()?;
+        let policies: Vec<Contestant> = self.policy.iter().map(read).collect::<Result<_>>()?;
         self.pages.prepare()?;
         let curves = match self.exact {
             true => self.exact(&policies)?,
@@ -118,7 +117,7 @@ impl Arguments {
         Ok(())
     }
 
-    fn exact(&self, policies: &[PolicySpec]) -> Result<Curves> {
+    fn exact(&self, policies: &[Contestant]) -> Result<Curves> {
         let name = self.input.name();
         let mut interner = Interner::new(stem(&name), self.replaying.interning());
         let mut opened = self.input.open()?;
@@ -127,7 +126,7 @@ impl Arguments {
         }
         opened.finish();
         let columns = interner.finish()?;
-        let rules = self.replaying.rules(&columns)?;
+        let rules = self.rules(&columns, policies)?;
         let footprint = columns.footprint(rules.unit);
         let sizes = self.sizes(rules.unit, footprint, columns.name())?;
         self.curves(&columns, &rules, policies, &sizes, |rules, jobs, done| {
@@ -135,7 +134,7 @@ impl Arguments {
         })
     }
 
-    fn estimated(&self, policies: &[PolicySpec]) -> Result<Curves> {
+    fn estimated(&self, policies: &[Contestant]) -> Result<Curves> {
         let sampling = Sampling {
             rate: self.sample,
             objects: self.sample_objects as usize,
@@ -144,11 +143,20 @@ impl Arguments {
         let name = self.input.name();
         let sample = read_sample(&self.input, stem(&name), &self.replaying, sampling)?;
         let columns = sample.columns();
-        let rules = self.replaying.rules(columns)?;
+        let rules = self.rules(columns, policies)?;
         let footprint = sample.footprint(rules.unit);
         let sizes = self.sizes(rules.unit, footprint, columns.name())?;
         self.curves(columns, &rules, policies, &sizes, |rules, jobs, done| {
             sample.curves(rules, policies, &sizes, jobs, done)
+        })
+    }
+
+    /// Beside the segment engine, whose size holds everything, so do those of policies.
+    fn rules(&self, columns: &Columns, policies: &[Contestant]) -> Result<Rules> {
+        let rules = self.replaying.rules(columns)?;
+        Ok(match policies.iter().any(Contestant::is_engine) {
+            true => self.replaying.beside_engine(columns, rules),
+            false => rules,
         })
     }
 
@@ -168,7 +176,7 @@ impl Arguments {
         &self,
         columns: &Columns,
         rules: &Rules,
-        policies: &[PolicySpec],
+        policies: &[Contestant],
         sizes: &[u64],
         curves: impl Fn(&Rules, usize, &AtomicU64) -> Result<Vec<Curve>, ::sim::Error> + Send + Sync,
     ) -> Result<Curves> {

@@ -1,6 +1,7 @@
 //! How a trace is read and replayed: what `sim`, `sim curve` and `sim advise` share.
 
 use crate::trace::arguments::ttl_mix;
+use ::sim::advise::server_overhead;
 use ::sim::{Columns, Interning, Rules, Unit};
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -45,6 +46,11 @@ pub struct Replaying {
     /// Count reads only; writes insert all the same
     #[arg(long)]
     reads_only: bool,
+    /// What each entry of a policy takes beside its object, in bytes, which counts against the size: 17 in this
+    /// server and 30 with a lifetime, 56 in memcached [default: 0; in curve and advise beside segcache what
+    /// this server takes]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(0..=4096))]
+    overhead: Option<u32>,
     /// Determines every decision by chance
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
@@ -138,11 +144,22 @@ impl Replaying {
             unit: self.unit(columns),
             expiry: self.expiry.clone(),
             counts_writes: !self.reads_only,
+            overhead: self.overhead.unwrap_or(0),
             gap_ms: rate.map(|rate| 1000.0 / rate),
             seed: self.seed,
             memory_limit: self.memory_limit.unwrap_or_else(beside),
             ..Rules::default()
         })
+    }
+
+    /// The same rules where policies are compared with the segment engine: unless told otherwise, an entry of
+    /// theirs counts with what it takes in this server.
+    pub fn beside_engine(&self, columns: &Columns, rules: Rules) -> Rules {
+        let has_ttls = columns.has_ttls() && !rules.ignores_ttls;
+        Rules {
+            overhead: self.overhead.unwrap_or(server_overhead(has_ttls)),
+            ..rules
+        }
     }
 
     /// Runs replays of `requests` in all, some at a time, behind a progress bar.

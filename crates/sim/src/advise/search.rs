@@ -2,7 +2,7 @@
 
 use super::Material;
 use crate::curve::{Curve, Named, Point, exact, spread};
-use crate::{Error, Rules};
+use crate::{Contestant, Error, Rules, Unit};
 use policy::any::PolicySpec;
 use std::sync::atomic::AtomicU64;
 
@@ -17,6 +17,10 @@ const STEP: usize = 6;
 const STEPS_MAX: usize = 16;
 /// A size is found when the next smaller one tried is within this of it.
 const NEAR: f64 = 1.02;
+/// What the segment engine takes beside an object: 5 of metadata, 12 of table, rounding.
+const ENGINE_BYTES: u32 = 22;
+/// And beside all, as a part of them: tails of segments, and a segment that is kept free.
+const ENGINE_RESERVE: u64 = 16;
 
 /// Bounds of a recommendation are so many times as wide as those of a point of a curve, three standard errors
 /// instead of two: of many policies and sizes the one is chosen that looks best, which chance has a part in.
@@ -26,7 +30,7 @@ const CHOSEN_WIDER: f64 = 1.5;
 pub(super) struct Judge<'a> {
     pub material: &'a Material,
     pub rules: &'a Rules,
-    pub policies: &'a [(String, PolicySpec)],
+    pub policies: &'a [(String, Contestant)],
     pub jobs: usize,
     pub done: &'a AtomicU64,
 }
@@ -91,8 +95,26 @@ impl Survey {
 }
 
 impl Judge<'_> {
+    /// What holds everything: all objects, and what is taken beside them where sizes hold that too.
     pub fn footprint(&self) -> u64 {
-        self.material.sample.footprint(self.rules.unit)
+        let sample = &self.material.sample;
+        let alone = sample.footprint(self.rules.unit);
+        if self.rules.unit == Unit::Objects {
+            return alone;
+        }
+        let (beside, reserve) = match self.has_engine() {
+            true => (
+                self.rules.overhead.max(ENGINE_BYTES),
+                alone / ENGINE_RESERVE,
+            ),
+            false => (self.rules.overhead, 0),
+        };
+        alone + sample.footprint(Unit::Objects) * u64::from(beside) + reserve
+    }
+
+    /// Whether the segment engine is among the policies.
+    pub fn has_engine(&self) -> bool {
+        self.policies.iter().any(|(_, one)| one.is_engine())
     }
 
     pub fn has_ttls(&self) -> bool {
@@ -101,7 +123,7 @@ impl Judge<'_> {
 
     pub fn lru(&self) -> usize {
         let mut specs = self.policies.iter();
-        let lru = specs.position(|(_, spec)| *spec == PolicySpec::Lru(()));
+        let lru = specs.position(|(_, one)| *one == PolicySpec::Lru(()).into());
         lru.expect("LRU joined the policies if it was missing")
     }
 
@@ -132,7 +154,7 @@ impl Judge<'_> {
         sample.curves(rules, &specs, sizes, self.jobs, self.done)
     }
 
-    fn specs(&self, policies: &[usize]) -> Vec<PolicySpec> {
+    fn specs(&self, policies: &[usize]) -> Vec<Contestant> {
         policies
             .iter()
             .map(|&at| self.policies[at].1.clone())

@@ -13,6 +13,12 @@ const ENTRY_BYTES: f64 = 17.0;
 /// And for its deadline: 8 in the entry, 4.5 in the wheel.
 const DEADLINE_BYTES: f64 = 12.5;
 
+/// Bytes that an entry takes in this server beside its object.
+pub fn server_overhead(has_ttls: bool) -> u32 {
+    let deadline = if has_ttls { DEADLINE_BYTES } else { 0.0 };
+    (ENTRY_BYTES + deadline).round() as u32
+}
+
 pub(super) fn figure(name: &'static str, value: f64) -> Figure {
     Figure { name, value }
 }
@@ -334,7 +340,9 @@ pub(super) fn of_costs(judge: &Judge<'_>, found: &Recommendation) -> Vec<Stateme
         },
         figures: vec![figure("first requests", first)],
     }];
-    if judge.rules.unit == Unit::Bytes {
+    if judge.rules.unit == Unit::Bytes && judge.rules.overhead > 0 {
+        all.push(everything_held(judge, found));
+    } else if judge.rules.unit == Unit::Bytes {
         let mean = (analysis.footprint_bytes / analysis.objects.max(1.0)).max(1.0);
         let held = found.cache_size.min(judge.footprint()) as f64;
         let entries = held / mean;
@@ -363,6 +371,35 @@ pub(super) fn of_costs(judge: &Judge<'_>, found: &Recommendation) -> Vec<Stateme
         });
     }
     all
+}
+
+/// Sizes that hold more than the objects are what a server is given.
+fn everything_held(judge: &Judge<'_>, found: &Recommendation) -> Statement {
+    let overhead = judge.rules.overhead;
+    let chosen = judge
+        .policies
+        .iter()
+        .find(|(name, _)| *name == found.policy);
+    let text = match chosen.is_some_and(|(_, one)| one.is_engine()) {
+        true => format!(
+            "The size of {} is all the memory that it takes: give it as maxmemory with --engine segment.",
+            found.policy
+        ),
+        false => format!(
+            "Sizes hold {overhead} bytes beside each object: this one is a server's maxmemory whose entries take so much."
+        ),
+    };
+    Statement {
+        topic: "server",
+        text,
+        certainty: format!(
+            "policies were charged {overhead} bytes an object; what they remember comes on top"
+        ),
+        figures: vec![
+            figure("bytes beside an object", f64::from(overhead)),
+            figure("maxmemory in bytes", found.cache_size as f64),
+        ],
+    }
 }
 
 /// What the trace does not tell, and what therefore is not said.

@@ -7,10 +7,12 @@
 //! after the first million are chosen by their hash: whether one of them is new could not be told without
 //! remembering all.
 
-use super::estimate::{Replayed, Strata};
-use super::{Curve, Point};
+use super::estimate::{Ratios, Replayed, Strata};
+use super::{Curve, Point, configurations_that_fit};
+use crate::contestant::{apart, joined};
+use crate::segments::{self, SegmentsSpec};
 use crate::sweep::sweep_objects;
-use crate::{Columns, Configuration, Error, Interner, Interning, Rules, Unit};
+use crate::{Columns, Configuration, Contestant, Error, Interner, Interning, Rules, Unit};
 use policy::any::PolicySpec;
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
@@ -28,6 +30,8 @@ const DIGIT_BITS: u32 = 4;
 const TRUSTED_OBJECTS: f64 = 32.0;
 /// The scaled cache must be this many times as large as the largest object.
 const TRUSTED_LARGEST: u64 = 4;
+/// An engine scaled down to less than this has too few segments to behave as a large one does.
+const ENGINE_TRUSTED: u64 = 64 * segment::SEGMENT_BYTES_MIN as u64;
 
 /// How much of a trace is replayed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -282,23 +286,50 @@ impl Sample {
         }
     }
 
-    /// The curves of some policies, at sizes of the whole trace that ascend. `done` counts requests of
+    /// The curves of some contestants, at sizes of the whole trace that ascend. `done` counts requests of
     /// the sample.
     ///
     /// # Errors
-    /// A policy that knows the future; memory that does not do.
+    /// A policy that knows the future; memory that does not do; an engine where objects are counted.
     pub fn curves(
         &self,
         rules: &Rules,
-        policies: &[PolicySpec],
+        contestants: &[impl Into<Contestant> + Clone],
         capacities: &[u64],
         jobs: usize,
         done: &AtomicU64,
     ) -> Result<Vec<Curve>, Error> {
         assert!(capacities.is_sorted());
         if self.is_whole() {
-            return super::exact(&self.columns, rules, policies, capacities, jobs, done);
+            return super::exact(&self.columns, rules, contestants, capacities, jobs, done);
         }
+        let contestants: Vec<Contestant> = contestants.iter().cloned().map(Into::into).collect();
+        let (policies, engines) = apart(&contestants);
+        let replayed = Replayed::new(&self.columns, &self.strata, self.seed);
+        let of_policies = self.of_policies(rules, &policies, capacities, jobs, done)?;
+        let of_policies = of_policies.chunks(capacities.len()).map(|found| {
+            let ratios = found.iter().map(|misses| Some(replayed.ratios(misses)));
+            self.curve(rules, None, capacities, &ratios.collect::<Vec<_>>())
+        });
+        let of_policies = of_policies.collect();
+        let of_engines = self.of_engines(rules, &engines, capacities, jobs, done)?;
+        let of_engines = of_engines.iter().zip(&engines).map(|(found, spec)| {
+            let ratios = found.iter();
+            let ratios = ratios.map(|misses| misses.as_ref().map(|misses| replayed.ratios(misses)));
+            self.curve(rules, Some(spec), capacities, &ratios.collect::<Vec<_>>())
+        });
+        Ok(joined(&contestants, of_policies, of_engines.collect()))
+    }
+
+    /// By policy and then by size, each object's misses.
+    fn of_policies(
+        &self,
+        rules: &Rules,
+        policies: &[PolicySpec],
+        capacities: &[u64],
+        jobs: usize,
+        done: &AtomicU64,
+    ) -> Result<Vec<Vec<u32>>, Error> {
         if policies.iter().any(PolicySpec::needs_future) {
             return Err(Error::NoFuture {
                 trace: self.columns.name().into(),
@@ -311,15 +342,33 @@ impl Sample {
                 capacity: self.scaled(capacity),
             }));
         }
-        let replayed = Replayed::new(&self.columns, &self.strata, self.seed);
         let found = sweep_objects(&self.columns, rules, &configurations, jobs, done)?;
-        let mut points = found.iter().map(|(_, misses)| replayed.ratios(misses));
-        let mut curves = Vec::new();
-        for _ in policies {
-            let estimates: Vec<_> = points.by_ref().take(capacities.len()).collect();
-            curves.push(self.curve(rules.unit, capacities, &estimates));
+        Ok(found.into_iter().map(|(_, misses)| misses).collect())
+    }
+
+    /// By engine, and by size where such an engine can be had for the sample, each object's misses.
+    fn of_engines(
+        &self,
+        rules: &Rules,
+        engines: &[SegmentsSpec],
+        capacities: &[u64],
+        jobs: usize,
+        done: &AtomicU64,
+    ) -> Result<Vec<Vec<Option<Vec<u32>>>>, Error> {
+        if engines.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(curves)
+        let fitting = configurations_that_fit(engines, capacities, |size| self.scaled(size));
+        let found = segments::sweep_objects(&self.columns, rules, &fitting, jobs, done)?;
+        let mut found = found.into_iter();
+        let mut of_spec = |spec: &SegmentsSpec| {
+            let of_size = |&capacity: &u64| match spec.fits(self.scaled(capacity)) {
+                true => found.next().map(|(_, misses)| misses),
+                false => None,
+            };
+            capacities.iter().map(of_size).collect()
+        };
+        Ok(engines.iter().map(&mut of_spec).collect())
     }
 
     fn scaled(&self, capacity: u64) -> u64 {
@@ -332,28 +381,49 @@ impl Sample {
     /// the scaled cache is to a request: between two uses of an object come c distinct ones of the sample on
     /// average where the cache holds c, but one standard deviation is √c; where the curve is steep, that
     /// moves the ratio by the slope times 1/√c of the size.
+    ///
+    /// Where the sample is too small for an engine (`None`) everything misses, and nothing is trusted.
     fn curve(
         &self,
-        unit: Unit,
+        rules: &Rules,
+        engine: Option<&SegmentsSpec>,
         capacities: &[u64],
-        estimates: &[super::estimate::Ratios],
+        estimates: &[Option<Ratios>],
     ) -> Curve {
+        let unit = rules.unit;
+        let overhead = match engine {
+            Some(_) => 0.0,
+            None => f64::from(rules.overhead),
+        };
         let mean_weight = match unit {
             Unit::Objects => 1.0,
-            Unit::Bytes => self.footprint_bytes / self.objects,
+            Unit::Bytes => self.footprint_bytes / self.objects + overhead,
         };
-        let largest = match unit {
-            Unit::Objects => 1,
-            Unit::Bytes => self.columns.sizes.iter().copied().max().unwrap_or(1).into(),
+        let largest = match (unit, engine) {
+            (Unit::Objects, _) => 1,
+            (Unit::Bytes, Some(_)) => ENGINE_TRUSTED / TRUSTED_LARGEST,
+            (Unit::Bytes, None) => {
+                let largest = self.columns.sizes.iter().copied().max();
+                u64::from(largest.unwrap_or(1)) + u64::from(rules.overhead)
+            }
         };
+        let is_estimate: Vec<bool> = estimates.iter().map(Option::is_some).collect();
+        let unknown = Ratios {
+            miss_ratio: 1.0,
+            byte_miss_ratio: 1.0,
+            error: 0.5,
+        };
+        let estimates = estimates.iter().map(|estimate| estimate.unwrap_or(unknown));
+        let estimates: Vec<Ratios> = estimates.collect();
         let slope = |from: usize, to: usize| {
             let sizes = capacities[to] as f64 / capacities[from] as f64;
             (estimates[from].miss_ratio - estimates[to].miss_ratio).abs() / sizes.ln()
         };
         let mut points = Vec::new();
-        for (at, (&capacity, estimate)) in capacities.iter().zip(estimates).enumerate() {
+        for (at, (&capacity, estimate)) in capacities.iter().zip(&estimates).enumerate() {
             let objects = capacity as f64 * self.share / mean_weight;
-            let before = if at > 0 { slope(at - 1, at) } else { 0.0 };
+            let is_first = at == 0 || !is_estimate[at - 1];
+            let before = if is_first { 0.0 } else { slope(at - 1, at) };
             let is_last = at + 1 == capacities.len();
             let after = if is_last { 0.0 } else { slope(at, at + 1) };
             let moved = before.max(after) * ((1.0 - self.share) / objects).sqrt();
@@ -365,7 +435,9 @@ impl Sample {
                 low: (estimate.miss_ratio - error).max(0.0),
                 high: (estimate.miss_ratio + error).min(1.0),
                 byte_miss_ratio: (unit == Unit::Bytes).then_some(estimate.byte_miss_ratio),
-                is_trusted: objects >= TRUSTED_OBJECTS && (unit == Unit::Objects || is_large),
+                is_trusted: is_estimate[at]
+                    && objects >= TRUSTED_OBJECTS
+                    && (unit == Unit::Objects || is_large),
             });
         }
         Curve {

@@ -1,0 +1,93 @@
+//! Who is compared: a policy in the shard, or the segment engine.
+
+use crate::segments::SegmentsSpec;
+use policy::any::PolicySpec;
+use std::fmt;
+use std::str::FromStr;
+
+/// What a cache is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Contestant {
+    /// A policy, whose size is that of its objects.
+    Policy(PolicySpec),
+    /// The segment engine, whose size is all that it takes.
+    Segments(SegmentsSpec),
+}
+
+impl From<PolicySpec> for Contestant {
+    fn from(spec: PolicySpec) -> Self {
+        Contestant::Policy(spec)
+    }
+}
+
+impl From<SegmentsSpec> for Contestant {
+    fn from(spec: SegmentsSpec) -> Self {
+        Contestant::Segments(spec)
+    }
+}
+
+/// Why a name was not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadContestant(String);
+
+impl fmt::Display for BadContestant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadContestant {}
+
+impl FromStr for Contestant {
+    type Err = BadContestant;
+
+    /// ```
+    /// use sim::Contestant;
+    /// assert!(matches!("clock:2".parse(), Ok(Contestant::Policy(_))));
+    /// assert!(matches!("segcache:merged=3".parse(), Ok(Contestant::Segments(_))));
+    /// assert!("segcache:bits=3".parse::<Contestant>().is_err());
+    /// ```
+    fn from_str(text: &str) -> Result<Self, BadContestant> {
+        if SegmentsSpec::is_named_by(text) {
+            let spec = text.parse().map(Contestant::Segments);
+            return spec.map_err(|error| BadContestant(error.to_string()));
+        }
+        let spec = text.parse().map(Contestant::Policy);
+        spec.map_err(|error: policy::any::SpecError| BadContestant(error.to_string()))
+    }
+}
+
+impl Contestant {
+    /// Whether it is the segment engine.
+    pub fn is_engine(&self) -> bool {
+        matches!(self, Contestant::Segments(_))
+    }
+}
+
+/// Policies and engines apart from each other, in their order.
+pub(crate) fn apart(contestants: &[Contestant]) -> (Vec<PolicySpec>, Vec<SegmentsSpec>) {
+    let (mut policies, mut engines) = (Vec::new(), Vec::new());
+    for contestant in contestants {
+        match contestant {
+            Contestant::Policy(spec) => policies.push(spec.clone()),
+            Contestant::Segments(spec) => engines.push(*spec),
+        }
+    }
+    (policies, engines)
+}
+
+/// What was found of both, in the order in which they were given.
+pub(crate) fn joined<T>(
+    contestants: &[Contestant],
+    of_policies: Vec<T>,
+    of_engines: Vec<T>,
+) -> Vec<T> {
+    let (mut of_policies, mut of_engines) = (of_policies.into_iter(), of_engines.into_iter());
+    let next = |contestant: &Contestant| match contestant {
+        Contestant::Policy(_) => of_policies.next(),
+        Contestant::Segments(_) => of_engines.next(),
+    };
+    let found: Vec<T> = contestants.iter().filter_map(next).collect();
+    assert_eq!(found.len(), contestants.len());
+    found
+}
