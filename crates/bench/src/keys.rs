@@ -3,6 +3,7 @@
 use crate::contestant::Server;
 use crate::error::{Error, Result};
 use crate::load::{Driver, Load, Next, Shape};
+use crate::protocol::{Answer, Protocol};
 use std::time::{Duration, Instant};
 use trace::Random;
 
@@ -15,6 +16,7 @@ const NUMBERED: [(&[u8], &[u8]); 2] = [
 /// One kind of request.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
+    protocol: Protocol,
     encoded: Vec<u8>,
     /// Where the number of key or element is to be put.
     key: Number,
@@ -39,9 +41,6 @@ impl Template {
         let filled: Vec<&[u8]> = filled.collect();
         let mut encoded = Vec::new();
         wire::encode_command(&mut encoded, &filled);
-        let at = find(&encoded, b"###").expect("every template has a key");
-        let rest = encoded[at..].iter();
-        let digits = rest.take_while(|byte| **byte == b'#').count();
         let is_number = |arg: &&&[u8]| arg.len() > 1 && arg.iter().all(|&byte| byte == b'0');
         let number = filled.iter().find(is_number).map(|arg| {
             let line = [b"\r\n", *arg, b"\r\n"].concat();
@@ -52,9 +51,31 @@ impl Template {
             }
         });
         Template {
+            number,
+            ..Template::encoded(Protocol::Resp, encoded)
+        }
+    }
+
+    /// A GET of a numbered key of 16 bytes, or, with a value, a SET without a lifetime.
+    pub(crate) fn of_key(protocol: Protocol, value: Option<&[u8]>) -> Template {
+        let (_, key) = NUMBERED[0];
+        let mut encoded = Vec::new();
+        match value {
+            Some(value) => protocol.set(&mut encoded, key, value, None),
+            None => protocol.get(&mut encoded, key),
+        }
+        Template::encoded(protocol, encoded)
+    }
+
+    fn encoded(protocol: Protocol, encoded: Vec<u8>) -> Template {
+        let at = find(&encoded, b"###").expect("every template has a key");
+        let rest = encoded[at..].iter();
+        let digits = rest.take_while(|byte| **byte == b'#').count();
+        Template {
+            protocol,
             encoded,
             key: Number { at, digits },
-            number,
+            number: None,
         }
     }
 
@@ -94,12 +115,13 @@ pub(crate) struct Tally {
 
 impl Tally {
     #[inline]
-    pub(crate) fn count(&mut self, reply: &[u8]) {
+    pub(crate) fn count(&mut self, protocol: Protocol, reply: &[u8]) {
         self.replies += 1;
-        if reply[0] == b'-' && self.error.is_none() {
+        let answer = protocol.answer(reply);
+        if answer == Answer::Refused && self.error.is_none() {
             self.error = Some(String::from_utf8_lossy(reply).trim_end().into());
         }
-        self.nils += u64::from(reply.starts_with(b"$-1") || reply[0] == b'_');
+        self.nils += u64::from(answer == Answer::Nothing);
     }
 
     fn check(&self, label: &str) -> Result<()> {
@@ -138,7 +160,7 @@ impl Driver for Timed<'_> {
     }
 
     fn reply(&mut self, (): (), reply: &[u8], _out: &mut Vec<u8>) -> Option<()> {
-        self.tally.count(reply);
+        self.tally.count(self.template.protocol, reply);
         None
     }
 }
@@ -188,7 +210,7 @@ impl<K: Iterator<Item = u64>, F: FnMut(u64) -> u64> Driver for Each<'_, K, F> {
     }
 
     fn reply(&mut self, (): (), reply: &[u8], _out: &mut Vec<u8>) -> Option<()> {
-        self.tally.count(reply);
+        self.tally.count(self.template.protocol, reply);
         None
     }
 }
@@ -207,7 +229,7 @@ pub(crate) fn send_each(
     keys: impl Iterator<Item = u64>,
     number: impl FnMut(u64) -> u64,
 ) -> Result<Tally> {
-    let mut load = Load::connect(&server.label, server.address, FILL_SHAPE)?;
+    let mut load = Load::speaking(server.protocol, &server.label, server.address, FILL_SHAPE)?;
     let mut driver = Each {
         template,
         keys,
@@ -236,6 +258,20 @@ mod tests {
         let wanted: &[&[u8]] = &[b"SET", b"key:000000000042", b"xxx", b"PX", b"0001234"];
         let mut encoded = Vec::new();
         wire::encode_command(&mut encoded, wanted);
+        assert_eq!(out, encoded);
+    }
+
+    #[test]
+    fn both_protocols_have_their_keys_patched() {
+        let mut out = Vec::new();
+        Template::of_key(Protocol::Memcached, Some(b"abc")).encode(&mut out, 42, 0);
+        Template::of_key(Protocol::Memcached, None).encode(&mut out, 7, 0);
+        let wanted = "set key:000000000042 0 0 3\r\nabc\r\nget key:000000000007\r\n";
+        assert_eq!(String::from_utf8_lossy(&out), wanted);
+        out.clear();
+        Template::of_key(Protocol::Resp, None).encode(&mut out, 7, 0);
+        let mut encoded = Vec::new();
+        wire::encode_command(&mut encoded, &["GET", "key:000000000007"]);
         assert_eq!(out, encoded);
     }
 

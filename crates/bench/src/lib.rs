@@ -27,8 +27,10 @@ mod noise;
 mod open_loop;
 mod process;
 mod progress;
+mod protocol;
 mod replay;
 mod report;
+mod segment;
 mod table;
 mod throughput;
 
@@ -42,6 +44,7 @@ pub use expiry_storm::ExpiryStorm;
 pub use memory::Memory;
 pub use process::Cpus;
 pub use replay::Replay;
+pub use segment::{Segment, Simulator};
 pub use throughput::{Threads, Throughput};
 
 /// `mayfly bench …`.
@@ -72,14 +75,16 @@ pub enum Experiment {
     Memory(Memory),
     /// A trace, cache-aside, with TTLs
     Replay(Replay),
+    /// The segment engine beside ours of slabs, memcached and Redis: misses, memory, CPU time, knobs
+    Segment(Box<Segment>),
 }
 
 impl BenchCommand {
-    /// Runs the experiment and prints its report.
+    /// Runs the experiment and prints its report. One round of one experiment asks a simulator.
     ///
     /// # Errors
     /// Arguments that cannot be met, a server that does not start or answers with an error.
-    pub fn run(&self) -> Result<(), Error> {
+    pub fn run(&self, simulator: Option<&dyn Simulator>) -> Result<(), Error> {
         match &self.experiment {
             Experiment::Throughput(throughput) => throughput.run(),
             Experiment::Threads(threads) => threads.run(),
@@ -90,6 +95,7 @@ impl BenchCommand {
             Experiment::ExpiryStorm(expiry_storm) => expiry_storm.run(),
             Experiment::Memory(memory) => memory.run(),
             Experiment::Replay(replay) => replay.run(),
+            Experiment::Segment(segment) => segment.run(simulator),
         }
     }
 }

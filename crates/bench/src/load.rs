@@ -8,6 +8,7 @@
 //! - *stream*: requests are sent as they fall due, up to `pipeline` in flight on each connection.
 
 use crate::error::{Error, Result};
+use crate::protocol::Protocol;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::VecDeque;
@@ -63,6 +64,7 @@ struct Connection<T> {
 /// Connections to one server.
 pub(crate) struct Load<T> {
     label: String,
+    protocol: Protocol,
     shape: Shape,
     poll: Poll,
     connections: Vec<Connection<T>>,
@@ -72,7 +74,17 @@ pub(crate) struct Load<T> {
 }
 
 impl<T> Load<T> {
+    /// To a server that speaks RESP.
     pub(crate) fn connect(label: &str, address: SocketAddr, shape: Shape) -> Result<Load<T>> {
+        Load::speaking(Protocol::Resp, label, address, shape)
+    }
+
+    pub(crate) fn speaking(
+        protocol: Protocol,
+        label: &str,
+        address: SocketAddr,
+        shape: Shape,
+    ) -> Result<Load<T>> {
         assert!(shape.connections > 0);
         assert!(shape.pipeline > 0);
         let failed = || Error::system(format!("{label}: cannot connect to {address}"));
@@ -98,6 +110,7 @@ impl<T> Load<T> {
         }
         Ok(Load {
             label: label.into(),
+            protocol,
             shape,
             poll,
             connections,
@@ -183,6 +196,18 @@ impl<T> Load<T> {
 
     /// Sends all that is due; tells how long to wait at most, and whether the driver has ended.
     fn send_due<D: Driver<Token = T>>(&mut self, driver: &mut D) -> Result<(Duration, bool)> {
+        let outcome = self.queue_due(driver);
+        // What fell due at once goes out in one write for each connection.
+        for index in 0..self.connections.len() {
+            if !self.connections[index].output.is_empty() {
+                self.write(index)?;
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// The same without sending.
+    fn queue_due<D: Driver<Token = T>>(&mut self, driver: &mut D) -> (Duration, bool) {
         let count = self.connections.len();
         let mut now = Instant::now();
         loop {
@@ -190,24 +215,23 @@ impl<T> Load<T> {
                 .map(|offset| (self.turn + offset) % count)
                 .find(|&index| self.connections[index].in_flight.len() < self.shape.pipeline);
             let Some(index) = free else {
-                return Ok((Duration::from_millis(100), false));
+                return (Duration::from_millis(100), false);
             };
             let connection = &mut self.connections[index];
             match driver.next(now, &mut connection.output) {
                 Next::Request(token) => {
                     connection.in_flight.push_back(token);
                     self.turn = index + 1;
-                    self.write(index)?;
                 }
                 Next::NotBefore(instant) => {
                     now = Instant::now();
                     let wait = instant.saturating_duration_since(now);
                     if wait > Duration::ZERO {
                         // The poll counts in whole milliseconds: the rest is spent polling.
-                        return Ok((Duration::from_millis(wait.as_millis() as u64), false));
+                        return (Duration::from_millis(wait.as_millis() as u64), false);
                     }
                 }
-                Next::End => return Ok((Duration::from_millis(100), true)),
+                Next::End => return (Duration::from_millis(100), true),
             }
         }
     }
@@ -228,7 +252,7 @@ impl<T> Load<T> {
                 }
             };
             has_replies |= connection
-                .take_replies(&self.scratch[..read], driver)
+                .take_replies(self.protocol, &self.scratch[..read], driver)
                 .map_err(|text| Error::server(&self.label, text))?;
             if read < self.scratch.len() {
                 return Ok(has_replies);
@@ -263,6 +287,7 @@ impl<T> Connection<T> {
     /// Hands over all complete replies in what was left before and `bytes`.
     fn take_replies<D: Driver<Token = T>>(
         &mut self,
+        protocol: Protocol,
         bytes: &[u8],
         driver: &mut D,
     ) -> std::result::Result<bool, &'static str> {
@@ -275,8 +300,7 @@ impl<T> Connection<T> {
         };
         let mut at = 0;
         while at < input.len() {
-            let len = wire::skip_reply(&input[at..]).map_err(|_| "its reply is not RESP")?;
-            let Some(len) = len else {
+            let Some(len) = protocol.skip(&input[at..])? else {
                 break;
             };
             let token = self

@@ -316,6 +316,85 @@ fn a_trace_is_replayed_in_closed_and_in_open_loop() {
     assert_eq!(number(&rows[0], "/requests"), 500.0);
 }
 
+/// Which of the engines' programs are there: ours is.
+fn engines() -> Vec<&'static str> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |name: &str| std::env::split_paths(&path).any(|f| f.join(name).is_file());
+    let mut all = vec!["segment", "slab"];
+    if is_there("memcached") {
+        all.extend(["memcached", "no-crawler"]);
+    }
+    if is_there("redis-server") {
+        all.push("redis");
+    }
+    all
+}
+
+/// 6,000 requests to 3,000 keys of some 4 kB in 60 s: more than the least that servers are given.
+fn large_trace_file(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let line = |i: u64| {
+        format!(
+            "{},{},{}\n",
+            i / 100,
+            i * i % 3001,
+            4000 + i * i % 3001 % 100
+        )
+    };
+    let text = String::from("time,key,size\n") + &(0..6000).map(line).collect::<String>();
+    std::fs::write(&path, text).expect("the folder is there");
+    path
+}
+
+#[test]
+fn engines_are_compared_by_misses_speed_and_knobs() {
+    let trace = large_trace_file("segment.csv");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("segment");
+    let (html, markdown) = (folder.join("report.html"), folder.join("report.md"));
+    let engines = engines();
+    let text = format!(
+        "segment --trace {} --engine {} --size 16mb --ttl-mix none,12s:1@2 --span 5s --keys 500 --connections 4 \
+         --rounds 1 --seconds 0.02 --merged 3,4 --segment-size 16kb,4mb --svg {} --html {} --markdown {}",
+        trace.display(),
+        engines.join(","),
+        folder.display(),
+        html.display(),
+        markdown.display()
+    );
+    let report = report(&text);
+    assert!(list(&report, "/left_out").is_empty());
+    let misses = list(&report, "/misses");
+    assert_eq!(misses.len(), 2 * engines.len());
+    for row in &misses {
+        assert_eq!(number(row, "/counts/reads"), 6000.0);
+        // Each key is missed once at least, and the second half of them are hits where there is room.
+        assert!((0.1..0.9).contains(&number(row, "/miss_ratio")), "{row}");
+        assert!(number(row, "/cpu_us_per_operation") > 0.0);
+    }
+    // What expires is missed more often than what does not.
+    let (endless, ending) = misses.split_at(misses.len() / 2);
+    for (endless, ending) in endless.iter().zip(ending) {
+        assert_eq!(endless["engine"], ending["engine"]);
+        assert!(
+            number(ending, "/miss_ratio") > number(endless, "/miss_ratio"),
+            "{ending}"
+        );
+    }
+    let speed = list(&report, "/speed");
+    assert_eq!(speed.len(), 2 * 2 * engines.len());
+    for row in &speed {
+        assert!(number(row, "/cpu_us_median") > 0.0);
+    }
+    let knobs = list(&report, "/knobs");
+    let of = |study: &str| knobs.iter().filter(|row| row["study"] == study).count();
+    assert_eq!([of("merged"), of("segment")], [2 * 2, 2 * 2]);
+    assert_eq!([of("engines"), of("ablation")], [2 * 4, 3 + 5]);
+    let page = std::fs::read_to_string(&html).expect("the page was written");
+    assert!(page.contains("no proactive expiry") && page.contains("mayfly slab"));
+    let tables = std::fs::read_to_string(&markdown).expect("the tables were written");
+    assert!(tables.contains("÷ memcached"), "{tables}");
+}
+
 #[test]
 fn mistakes_in_arguments_are_told_clearly() {
     let bad = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad.csv");
@@ -353,6 +432,21 @@ fn mistakes_in_arguments_are_told_clearly() {
         ("elements --rate 0", "--rate"),
         ("elements --type list", "list"),
         ("expiry in-process --keys 100 --runs 0", "--runs"),
+        ("segment --trace /nowhere.csv", "cannot read /nowhere.csv"),
+        ("segment --trace BAD", "bad.csv:3: expected as many columns"),
+        ("segment --limit 1k", "too few for a server"),
+        ("segment --ttl-mix cluster99", "built in are cluster4"),
+        ("segment --size 0%", "is no share"),
+        ("segment --rounds 0", "--rounds"),
+        ("segment --keys 0", "--keys"),
+        (
+            "segment --round misses --limit 100k --size 64mb --ttl-mix 1s:1",
+            "memcached counts whole seconds",
+        ),
+        (
+            "segment --round speed --engine redis --redis /nowhere",
+            "cannot start /nowhere",
+        ),
         ("expiry in-process --keys 100 --shape nonsense", "no shape"),
     ];
     for (text, wanted) in cases {

@@ -11,12 +11,14 @@
 mod line;
 pub mod meta;
 mod request;
+mod response;
 pub mod text;
 
 pub use line::decode_key;
 pub use request::{
     KEY_BYTES_MAX, LINE_BYTES_MAX, Limits, Meta, Mode, Parsed, Parser, Refusal, Request, Verb,
 };
+pub use response::{BadReply, skip_reply};
 
 /// Times up to here are spans from now, above it they are instants since 1970.
 pub const RELATIVE_SECONDS_MAX: i64 = 60 * 60 * 24 * 30;

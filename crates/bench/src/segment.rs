@@ -1,0 +1,395 @@
+//! `bench segment`: the evaluation of Segcache (section 4.3 of its source) on our traces.
+//!
+//! Servers are replayed a trace as caches are looked aside at, at several sizes; the CPU time that a get and a
+//! set take is measured; and a simulator tells, in the trace's own time, what the engine's parts and knobs are
+//! worth. What servers were given and what they took is told side by side: memcached's limit holds its items,
+//! Redis's and ours everything that they count.
+//!
+//! Source: J. Yang, Y. Yue, R. Vinayak, *Segcache*, NSDI 2021; chapter 4 of J. Yang's thesis, CMU 2024.
+
+mod cast;
+mod curve;
+mod knobs;
+mod look_aside;
+mod misses;
+mod page;
+mod speed;
+mod tables;
+mod workload;
+
+pub use knobs::Simulator;
+
+use crate::arguments;
+use crate::contestant::Hosting;
+use crate::error::{Error, Result};
+use crate::machine::{self, Machine};
+use crate::progress::Progress;
+use crate::report::Files;
+use cast::{Engine, Player, Programs, cast};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+use workload::{Lives, Size, Workload};
+
+/// The trace that is replayed.
+#[derive(clap::Args, Debug)]
+struct Source {
+    /// The trace, in any format that docs/traces.md lists [default: one that is made]
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// The format, where the name does not tell it
+    #[arg(long, value_name = "FORMAT", requires = "trace")]
+    format: Option<trace::Format>,
+}
+
+/// Arguments of `bench segment`.
+#[derive(clap::Args, Debug)]
+pub struct Segment {
+    #[command(flatten)]
+    hosting: Hosting,
+    #[command(flatten)]
+    programs: Programs,
+    #[command(flatten)]
+    source: Source,
+    /// What to measure
+    #[arg(long, value_delimiter = ',', default_value = "misses,speed,knobs")]
+    round: Vec<Round>,
+    /// Who takes part
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "segment,slab,memcached,no-crawler,redis"
+    )]
+    engine: Vec<Engine>,
+    /// The whole trace, more sizes, lives, rounds and data threads: an hour on two cores
+    #[arg(long)]
+    full: bool,
+    /// Stop after so many requests [default: 1m; with --full: never, 5m of a trace that is made]
+    #[arg(long, value_parser = arguments::count)]
+    limit: Option<u64>,
+    /// Memory that servers are given: shares of all objects' bytes, or whole MiB [default: 25%,50%,100%;
+    /// with --full: 10%,20%,40%,60%,80%,100%]
+    #[arg(long, value_delimiter = ',')]
+    size: Vec<Size>,
+    /// Lives of objects: none, own (as the trace tells), a published mix such as cluster4, or '60s:0.4 1h:0.6';
+    /// @FACTOR makes all of them longer [default: cluster52,cluster26@2; with --full: cluster52,cluster4@6,cluster26@6]
+    #[arg(long, value_delimiter = ',')]
+    ttl_mix: Vec<Lives>,
+    /// How long a replay takes in which objects expire: the trace's time and all lives are divided by one factor
+    /// [default: 20s; with --full: 120s]
+    #[arg(long, value_parser = arguments::span)]
+    span: Option<Duration>,
+    /// Take as long where nothing expires: what counts an object's requests once a second sees more of them
+    #[arg(long)]
+    paced: bool,
+    /// Connections of a replay
+    #[arg(long, default_value_t = 8)]
+    clients: usize,
+    /// Requests in flight on each of them
+    #[arg(long, default_value_t = 16)]
+    pipeline: usize,
+    /// Different keys of the round speed
+    #[arg(long, default_value = "1m", value_parser = arguments::count)]
+    keys: u64,
+    /// Bytes of their values
+    #[arg(long, default_value_t = 100)]
+    value_size: usize,
+    /// Connections of the round speed
+    #[arg(long, default_value_t = 50)]
+    connections: usize,
+    /// Requests in flight on each of them
+    #[arg(long, value_delimiter = ',', default_value = "1,32")]
+    depth: Vec<usize>,
+    /// Numbers of data threads [default: 1; with --full: 1 and each power of two up to the cores]
+    #[arg(long, value_delimiter = ',')]
+    threads: Vec<usize>,
+    /// Rounds of the round speed; the report takes their medians [default: 3; with --full: 7]
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Seconds of each of its measurements [default: 0.4; with --full: 1]
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Numbers of segments that become one, for the round knobs
+    #[arg(long, value_delimiter = ',', default_value = "2,3,4,6,8,12")]
+    merged: Vec<u8>,
+    /// Sizes of segments, for the round knobs
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "64kb,128kb,256kb,512kb,1mb,2mb",
+        value_parser = arguments::bytes
+    )]
+    segment_size: Vec<u64>,
+    /// Which life each key draws, and what is made
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON to stdout
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// One question.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Round {
+    /// Miss ratios at equal memory, and memory at equal miss ratios
+    Misses,
+    /// CPU time per get and set, by pipeline and data threads
+    Speed,
+    /// What parts and knobs of the engine are worth, simulated
+    Knobs,
+}
+
+impl Round {
+    const ALL: [Round; 3] = [Round::Misses, Round::Speed, Round::Knobs];
+
+    /// The name of its place in a document.
+    fn place(self) -> String {
+        format!("segment {self:?}").to_lowercase()
+    }
+}
+
+/// The trace, as reports tell it.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Told {
+    name: String,
+    requests: u64,
+    objects: u64,
+    footprint_bytes: u64,
+    span_seconds: f64,
+    /// Requests for objects of more than a million bytes, which not everybody takes.
+    left_out: u64,
+}
+
+impl Told {
+    fn line(&self) -> String {
+        let mib = self.footprint_bytes as f64 / f64::from(1 << 20);
+        format!(
+            "{}: {} requests in {:.0} s for {} objects of {mib:.0} MiB",
+            self.name, self.requests, self.span_seconds, self.objects
+        )
+    }
+}
+
+/// Everything that JSON and page tell.
+#[derive(Debug, Serialize)]
+struct Report {
+    command: String,
+    machine: Machine,
+    trace: Option<Told>,
+    /// Bytes of a value in the round speed, and different keys.
+    value_size: usize,
+    keys: u64,
+    replayed: Vec<misses::Replayed>,
+    misses: Vec<misses::Row>,
+    relative: Vec<misses::Relative>,
+    speed: Vec<speed::Row>,
+    knobs: Vec<knobs::Row>,
+    left_out: Vec<String>,
+}
+
+impl Segment {
+    /// Runs it and prints the report.
+    pub(crate) fn run(&self, simulator: Option<&dyn Simulator>) -> Result<()> {
+        self.check()?;
+        let simulator = simulator.filter(|_| self.has(Round::Knobs));
+        if self.has(Round::Knobs) && simulator.is_none() {
+            let text = "--round knobs: it takes a simulator, which this program lacks";
+            return Err(Error::Usage(text.into()));
+        }
+        let (players, left_out) = match self.has(Round::Misses) || self.has(Round::Speed) {
+            true => cast(&self.engine, &self.hosting, &self.programs)?,
+            false => (Vec::new(), Vec::new()),
+        };
+        let mut report = Report {
+            command: machine::command(),
+            machine: Machine::here(),
+            trace: None,
+            value_size: self.value_size,
+            keys: self.keys,
+            replayed: Vec::new(),
+            misses: Vec::new(),
+            relative: Vec::new(),
+            speed: Vec::new(),
+            knobs: Vec::new(),
+            left_out,
+        };
+        if self.has(Round::Misses) || self.has(Round::Knobs) {
+            self.replay(simulator, &players, &mut report)?;
+        }
+        if self.has(Round::Speed) {
+            self.race(&players, &mut report)?;
+        }
+        self.tell(&report)
+    }
+
+    fn has(&self, round: Round) -> bool {
+        self.round.contains(&round)
+    }
+
+    fn check(&self) -> Result<()> {
+        let spans = self.span().as_secs_f64();
+        let is_sound = self.clients > 0
+            && self.pipeline > 0
+            && self.connections > 0
+            && self.rounds() > 0
+            && self.depth.iter().all(|depth| (1..=1024).contains(depth))
+            && self
+                .threads()
+                .iter()
+                .all(|threads| (1..=64).contains(threads))
+            && self.limit.is_none_or(|limit| limit > 0)
+            && (0.5..=86_400.0).contains(&spans)
+            && (0.001..=600.0).contains(&self.seconds().as_secs_f64());
+        if !is_sound {
+            let text = "--clients, --pipeline, --connections, --rounds and --limit must be above 0, --depth from 1 to 1024, --threads from 1 to 64, --span from 0.5 s to a day, --seconds from 0.001 to 600";
+            return Err(Error::Usage(text.into()));
+        }
+        speed::check(self)
+    }
+
+    /// The rounds that look at a trace.
+    fn replay(
+        &self,
+        simulator: Option<&dyn Simulator>,
+        players: &[Player],
+        report: &mut Report,
+    ) -> Result<()> {
+        let workload = Workload::read(&self.source, self.limit(), self.seed)?;
+        report.trace = Some(Told {
+            name: workload.name.clone(),
+            requests: workload.requests.len() as u64,
+            objects: workload.objects,
+            footprint_bytes: workload.footprint,
+            span_seconds: workload.span_ms as f64 / 1e3,
+            left_out: workload.left_out,
+        });
+        let sizes = self
+            .sizes()
+            .into_iter()
+            .map(|size| size.resolve(workload.footprint));
+        let mut sizes: Vec<u64> = sizes.collect::<Result<_>>()?;
+        sizes.sort_unstable();
+        sizes.dedup();
+        let lives = self.lives()?;
+        if let Some(simulator) = simulator {
+            let progress = self.begin(knobs::Study::ALL.len() * lives.len());
+            for lives in &lives {
+                let rows = knobs::measure(self, simulator, &workload, lives, &sizes, &progress)?;
+                report.knobs.extend(rows);
+            }
+            progress.finish_and_clear();
+        }
+        if self.has(Round::Misses) {
+            self.hosting.pin_load()?;
+            let progress = self.begin(players.len() * lives.len() * sizes.len());
+            for lives in &lives {
+                let (replayed, rows) =
+                    misses::measure(self, players, &workload, lives, &sizes, &progress)?;
+                report.replayed.push(replayed);
+                report.misses.extend(rows);
+            }
+            report.relative = misses::relative(&report.misses);
+            progress.finish_and_clear();
+        }
+        Ok(())
+    }
+
+    /// The round speed.
+    fn race(&self, players: &[Player], report: &mut Report) -> Result<()> {
+        self.hosting.pin_load()?;
+        let threads = self.threads();
+        let tests = 2 * self.pipelines().len() * self.rounds();
+        let progress = self.begin(players.len() * threads.len() * tests);
+        for threads in threads {
+            report
+                .speed
+                .extend(speed::measure(self, players, threads, &progress)?);
+        }
+        progress.finish_and_clear();
+        Ok(())
+    }
+
+    fn begin(&self, steps: usize) -> Progress {
+        crate::progress::steps(steps as u64)
+    }
+
+    fn limit(&self) -> usize {
+        let default = match (self.full, self.source.trace.is_some()) {
+            (true, true) => u64::MAX,
+            (true, false) => 5_000_000,
+            (false, _) => 1_000_000,
+        };
+        usize::try_from(self.limit.unwrap_or(default)).unwrap_or(usize::MAX)
+    }
+
+    fn sizes(&self) -> Vec<Size> {
+        let shares: &[f64] = match self.full {
+            true => &[0.1, 0.2, 0.4, 0.6, 0.8, 1.0],
+            false => &[0.25, 0.5, 1.0],
+        };
+        match self.size.is_empty() {
+            true => shares.iter().map(|share| Size::Share(*share)).collect(),
+            false => self.size.clone(),
+        }
+    }
+
+    fn lives(&self) -> Result<Vec<Lives>> {
+        if !self.ttl_mix.is_empty() {
+            return Ok(self.ttl_mix.clone());
+        }
+        let names: &[&str] = match self.full {
+            true => &["cluster52", "cluster4@6", "cluster26@6"],
+            false => &["cluster52", "cluster26@2"],
+        };
+        let parsed = names.iter().map(|name| name.parse::<Lives>());
+        parsed.map(|lives| lives.map_err(Error::Usage)).collect()
+    }
+
+    fn span(&self) -> Duration {
+        let default = Duration::from_secs(if self.full { 120 } else { 20 });
+        self.span.unwrap_or(default)
+    }
+
+    fn pipelines(&self) -> Vec<usize> {
+        self.depth.clone()
+    }
+
+    fn threads(&self) -> Vec<usize> {
+        if !self.threads.is_empty() {
+            return self.threads.clone();
+        }
+        let cores = if self.full { Machine::here().cores } else { 1 };
+        let powers = std::iter::successors(Some(1), |threads| Some(threads * 2));
+        powers.take_while(|threads| *threads <= cores).collect()
+    }
+
+    fn rounds(&self) -> usize {
+        self.rounds.unwrap_or(if self.full { 7 } else { 3 })
+    }
+
+    fn seconds(&self) -> Duration {
+        let seconds = self.seconds.unwrap_or(if self.full { 1.0 } else { 0.4 });
+        Duration::from_secs_f64(seconds.clamp(0.0, 1e6))
+    }
+
+    fn tell(&self, report: &Report) -> Result<()> {
+        let heading = machine::heading(&report.machine, &report.command);
+        let parts = || {
+            let rounds = Round::ALL.into_iter().filter(|round| self.has(*round));
+            let part = |round: Round| {
+                let text = heading.clone() + &tables::markdown(report, round);
+                (round.place(), text)
+            };
+            rounds.map(part).collect()
+        };
+        self.files.save_parts(|| page::page(report), parts)?;
+        if self.json {
+            return crate::report::json(report);
+        }
+        print!("{}", tables::text(report));
+        Ok(())
+    }
+}

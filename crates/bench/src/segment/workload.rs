@@ -1,0 +1,359 @@
+//! The trace that is replayed, in memory, and the lives of its objects.
+
+use crate::error::{Error, Result};
+use crate::segment::Source;
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::File;
+use std::str::FromStr;
+use trace::{Generator, Mix, Op, Recipe, Request, Sizes, TtlMix};
+
+/// A key on the wire has at least so many bytes: its number in hexadecimal digits.
+const KEY_BYTES_MIN: u8 = 16;
+const KEY_BYTES_MAX: u8 = 250;
+/// Larger objects are left out: not everybody takes them.
+const OBJECT_BYTES_MAX: u32 = 1_000_000;
+/// A trace without time gets so many requests a second.
+const RATE_DEFAULT: u64 = 1000;
+
+/// The trace that is made where none is given: a popular part, and objects that come a few times at most.
+const MADE_MIX: &str = "zipf:0.9@9+scan:20@1";
+const MADE_OBJECTS: u64 = 200_000;
+/// Its sizes: the mean is near the 230 bytes of the source's workload c.
+const MADE_SIZES: Sizes = Sizes::Lognormal {
+    median: 170.0,
+    sigma: 0.8,
+};
+const MADE_SPAN_SECONDS: f64 = 600.0;
+
+/// One request, in 32 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub key: u64,
+    /// From the first request on.
+    pub time_ms: u64,
+    ttl_ms: u64,
+    /// Key and value, as they are on the wire.
+    pub size: u32,
+    key_size: u8,
+    pub op: Op,
+}
+
+impl Asked {
+    /// Puts the key's bytes into `key`.
+    pub(super) fn key(&self, key: &mut Vec<u8>) {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        key.clear();
+        key.resize(usize::from(self.key_size - KEY_BYTES_MIN), b'0');
+        let digits = (0..KEY_BYTES_MIN).rev();
+        key.extend(digits.map(|digit| DIGITS[(self.key >> (4 * digit) & 15) as usize]));
+    }
+
+    /// The bytes of the value.
+    pub(super) fn value_size(&self) -> usize {
+        self.size as usize - usize::from(self.key_size)
+    }
+}
+
+/// A trace in memory.
+#[derive(Debug, Default)]
+pub(super) struct Workload {
+    pub name: String,
+    pub requests: Vec<Asked>,
+    pub objects: u64,
+    /// Bytes of all objects, at their first size.
+    pub footprint: u64,
+    pub span_ms: u64,
+    /// Requests for objects that are too large.
+    pub left_out: u64,
+}
+
+impl Workload {
+    /// Reads the trace, or makes it.
+    pub(super) fn read(source: &Source, limit: usize, seed: u64) -> Result<Workload> {
+        let mut workload = Workload::default();
+        let mut sizes = HashMap::new();
+        match &source.trace {
+            Some(path) => {
+                let name = path.display().to_string();
+                let file =
+                    File::open(path).map_err(Error::system(format!("cannot read {name}")))?;
+                let options = trace::Options {
+                    format: source.format,
+                    ..trace::Options::default()
+                };
+                for request in trace::open_file(&name, file, &options)?.take(limit) {
+                    workload.push(&request?, &mut sizes);
+                }
+                workload.name = name;
+            }
+            None => {
+                let recipe = Recipe {
+                    mix: Mix::parse(MADE_MIX, MADE_OBJECTS).map_err(Error::Usage)?,
+                    sizes: MADE_SIZES,
+                    rate: limit as f64 / MADE_SPAN_SECONDS,
+                    seed,
+                    ..Recipe::default()
+                };
+                for request in Generator::new(recipe).take(limit) {
+                    workload.push(&request, &mut sizes);
+                }
+                workload.name = format!("made: {MADE_MIX}");
+            }
+        }
+        workload.objects = sizes.len() as u64;
+        workload.footprint = sizes.values().map(|size| u64::from(*size)).sum();
+        workload.settle_time();
+        if workload.requests.is_empty() {
+            return Err(Error::Usage(format!(
+                "{}: there is no request in it",
+                workload.name
+            )));
+        }
+        Ok(workload)
+    }
+
+    fn push(&mut self, request: &Request, sizes: &mut HashMap<u64, u32>) {
+        let key_size = request.key_size.min(u32::from(KEY_BYTES_MAX)) as u8;
+        let key_size = key_size.max(KEY_BYTES_MIN);
+        let size = request.size.max(u32::from(key_size));
+        if size > OBJECT_BYTES_MAX {
+            self.left_out += 1;
+            return;
+        }
+        sizes.entry(request.key).or_insert(size);
+        self.requests.push(Asked {
+            key: request.key,
+            time_ms: request.time_ms,
+            ttl_ms: request.ttl_ms,
+            size,
+            key_size,
+            op: request.op,
+        });
+    }
+
+    /// Time begins with the first request and never goes back.
+    fn settle_time(&mut self) {
+        let first = self.requests.first().map_or(0, |asked| asked.time_ms);
+        let has_time = self.requests.iter().any(|asked| asked.time_ms != first);
+        let mut now = 0;
+        for (index, asked) in self.requests.iter_mut().enumerate() {
+            let told = match has_time {
+                true => asked.time_ms.saturating_sub(first),
+                false => index as u64 * 1000 / RATE_DEFAULT,
+            };
+            now = told.max(now);
+            asked.time_ms = now;
+        }
+        self.span_ms = now.max(1);
+    }
+
+    /// The same requests as a simulator takes them, each object with `overhead` bytes more.
+    pub(super) fn told<'a>(
+        &'a self,
+        lives: &'a Lives,
+        seed: u64,
+        overhead: u32,
+    ) -> impl Iterator<Item = Request> + 'a {
+        self.requests.iter().map(move |asked| Request {
+            time_ms: asked.time_ms,
+            ttl_ms: lives.ttl_ms(asked, seed).unwrap_or(0),
+            op: asked.op,
+            ..Request::new(asked.time_ms, asked.key, asked.size + overhead)
+        })
+    }
+
+    /// The shortest life in the trace's time.
+    pub(super) fn shortest_ttl_ms(&self, lives: &Lives, seed: u64) -> Option<u64> {
+        let all = self.requests.iter();
+        all.filter_map(|asked| lives.ttl_ms(asked, seed)).min()
+    }
+}
+
+/// How long objects live: as the trace tells, as a mix does, or for ever.
+#[derive(Clone, Debug)]
+pub(super) struct Lives {
+    name: String,
+    kind: Kind,
+    factor: f64,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Endless,
+    Own,
+    Mix(TtlMix),
+}
+
+impl Lives {
+    /// The life of what a request stores.
+    pub(super) fn ttl_ms(&self, asked: &Asked, seed: u64) -> Option<u64> {
+        let ttl_ms = match &self.kind {
+            Kind::Endless => 0,
+            Kind::Own => asked.ttl_ms,
+            Kind::Mix(mix) => mix.ttl_ms(asked.key, seed),
+        };
+        let is_limited = ttl_ms > 0;
+        is_limited.then(|| ((ttl_ms as f64 * self.factor) as u64).max(1))
+    }
+}
+
+impl fmt::Display for Lives {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl FromStr for Lives {
+    type Err = String;
+
+    /// `none`, `own`, a published mix such as `cluster4`, or a mix; behind `@` a factor.
+    fn from_str(text: &str) -> std::result::Result<Lives, String> {
+        let (name, factor) = text.split_once('@').unwrap_or((text, "1"));
+        let factor: f64 = factor.parse().unwrap_or(0.0);
+        if !(factor > 0.0 && factor <= 1e6) {
+            return Err(format!("{text:?}: a factor above 0 stands behind @"));
+        }
+        let mix = match name.contains(':') {
+            true => TtlMix::parse(name),
+            false => TtlMix::published(name),
+        };
+        let kind = match name {
+            "none" => Kind::Endless,
+            "own" => Kind::Own,
+            _ => Kind::Mix(mix.map_err(|error| error.to_string())?),
+        };
+        Ok(Lives {
+            name: text.into(),
+            kind,
+            factor,
+        })
+    }
+}
+
+/// How much memory servers are given.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Size {
+    Bytes(u64),
+    /// Of the bytes of all objects.
+    Share(f64),
+}
+
+/// The least that every engine starts with.
+const SIZE_MIN: u64 = 8 << 20;
+/// memcached is told whole MiB.
+const SIZE_STEP: u64 = 1 << 20;
+
+impl Size {
+    /// In whole MiB, as memcached is told.
+    pub(super) fn resolve(self, footprint: u64) -> Result<u64> {
+        let bytes = match self {
+            Size::Bytes(bytes) => bytes,
+            Size::Share(share) => (footprint as f64 * share) as u64,
+        };
+        let rounded = (bytes + SIZE_STEP / 2) / SIZE_STEP * SIZE_STEP;
+        if rounded < SIZE_MIN {
+            let told = format!(
+                "--size: {bytes} bytes are too few for a server: it takes 8 MiB at least, and all objects of the trace are {footprint} bytes"
+            );
+            return Err(Error::Usage(told));
+        }
+        Ok(rounded)
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Size, String> {
+        let Some(percent) = text.strip_suffix('%') else {
+            return crate::arguments::bytes(text).map(Size::Bytes);
+        };
+        match percent.parse() {
+            Ok(percent) if (0.01..=1000.0).contains(&percent) => Ok(Size::Share(percent / 100.0)),
+            _ => Err(format!("{text:?} is no share such as 25%")),
+        }
+    }
+}
+
+/// A trace of these requests.
+#[cfg(test)]
+pub(super) fn toy(requests: &[Request]) -> Workload {
+    let (mut workload, mut sizes) = (Workload::default(), HashMap::new());
+    requests
+        .iter()
+        .for_each(|request| workload.push(request, &mut sizes));
+    workload.settle_time();
+    workload
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_as_large_on_the_wire_as_in_the_trace() {
+        let sized = |key_size, size| Request {
+            key_size,
+            ..Request::new(5, 0xabc, size)
+        };
+        let workload = toy(&[
+            sized(0, 100),
+            sized(20, 100),
+            sized(30, 7),
+            sized(0, 2_000_000),
+        ]);
+        let lens = |asked: &Asked| {
+            let mut key = Vec::new();
+            asked.key(&mut key);
+            assert!(key.ends_with(b"0000000000000abc"));
+            (key.len(), asked.value_size())
+        };
+        let all: Vec<_> = workload.requests.iter().map(lens).collect();
+        assert_eq!(all, [(16, 84), (20, 80), (30, 0)]);
+        assert_eq!(workload.left_out, 1);
+    }
+
+    #[test]
+    fn time_begins_at_nought_and_never_goes_back() {
+        let times = |requests: &[Request]| -> Vec<u64> {
+            let workload = toy(requests);
+            workload
+                .requests
+                .iter()
+                .map(|asked| asked.time_ms)
+                .collect()
+        };
+        let at = |time_ms| Request::new(time_ms, 1, 100);
+        assert_eq!(times(&[at(50), at(70), at(60), at(90)]), [0, 20, 20, 40]);
+        assert_eq!(times(&[at(0), at(0), at(0)]), [0, 1, 2]);
+    }
+
+    #[test]
+    fn lives_come_from_mixes_and_factors() {
+        let asked = toy(&[Request::new(0, 1, 100)]).requests[0];
+        let ttl = |text: &str| text.parse::<Lives>().map(|lives| lives.ttl_ms(&asked, 1));
+        assert_eq!(ttl("none"), Ok(None));
+        assert_eq!(ttl("own"), Ok(None));
+        assert_eq!(ttl("2s:1"), Ok(Some(2000)));
+        assert_eq!(ttl("2s:1@1.5"), Ok(Some(3000)));
+        assert_eq!(ttl("cluster12@2").map(|ttl| ttl > Some(590_000)), Ok(true));
+        for wrong in ["cluster99", "cluster4@", "cluster4@0", "1s", "2s:1@-1"] {
+            assert!(ttl(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_whole_mebibytes() {
+        let resolve = |text: &str| {
+            text.parse::<Size>()
+                .map(|size| size.resolve(100 << 20).ok())
+        };
+        assert_eq!(resolve("64mb"), Ok(Some(64 << 20)));
+        assert_eq!(resolve("33.4%"), Ok(Some(33 << 20)));
+        assert_eq!(resolve("1mb"), Ok(None));
+        for wrong in ["", "0%", "x%", "1q"] {
+            assert!(wrong.parse::<Size>().is_err(), "{wrong}");
+        }
+    }
+}
