@@ -109,3 +109,37 @@ fn a_transaction_is_asked_for_room_once() {
         ),
     ]);
 }
+
+#[test]
+fn what_waits_to_be_dropped_is_told() {
+    let mut bench = Bench::new();
+    let value = "v".repeat(100_000);
+    let elements: Vec<String> = (0..2000).map(|n| n.to_string()).collect();
+    bench.say(&format!("set large {value}"));
+    bench.say(&format!("rpush list {}", elements.join(" ")));
+    bench.say("set small v");
+    bench.say("del large list small");
+    let told = |bench: &mut Bench| {
+        let text = bench.say("info memory");
+        let number = |name: &str| -> u64 {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.expect("it is told").parse().expect("a number")
+        };
+        (
+            number("lazyfree_pending_objects:"),
+            number("lazyfreed_objects:"),
+        )
+    };
+    assert_eq!(told(&mut bench), (2, 0));
+    let space = &bench.server.keyspace;
+    for shard in 0..space.shard_count() {
+        while space.tend(shard, Tick(NOW), 100, &mut Vec::new()) {}
+    }
+    assert_eq!(told(&mut bench), (0, 2));
+    bench.table(&[
+        ("mset a 1 b 2", "+OK"),
+        ("flushall", "+OK"),
+        ("config resetstat", "+OK"),
+    ]);
+    assert_eq!(told(&mut bench), (2, 0));
+}

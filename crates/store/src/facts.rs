@@ -62,6 +62,8 @@ pub struct Counters {
     pub expired_elements: u64,
     /// Keys that left because memory was needed.
     pub evicted_keys: u64,
+    /// Large values, and keys of flushed databases, that were dropped in the background.
+    pub dropped_objects: u64,
 }
 
 impl Counters {
@@ -72,6 +74,7 @@ impl Counters {
         self.expired_keys += other.expired_keys;
         self.expired_elements += other.expired_elements;
         self.evicted_keys += other.evicted_keys;
+        self.dropped_objects += other.dropped_objects;
     }
 }
 
@@ -103,6 +106,9 @@ pub struct MemoryFacts {
     pub expiry_bytes: u64,
     /// Free room inside the arenas.
     pub arena_free_bytes: u64,
+    /// Large values that are no more part of any key and wait to be dropped, and the keys of flushed
+    /// databases that are not yet taken apart.
+    pub pending_objects: u64,
 }
 
 /// What the expiry indexes know.

@@ -490,7 +490,9 @@ impl Keyspace {
     pub fn memory_facts(&self) -> MemoryFacts {
         let mut facts = MemoryFacts::default();
         for shard in 0..self.cells.len() {
-            for db in self.guard(shard).dbs.iter().flatten() {
+            let locked = self.guard(shard);
+            facts.pending_objects += locked.pending_objects();
+            for db in locked.dbs.iter().flatten() {
                 let (policies, index) = db.algorithm_bytes();
                 facts.entry_bytes += db.entries.entry_bytes();
                 facts.table_bytes += db.entries.table_bytes();

@@ -295,7 +295,15 @@ impl Locked {
     /// Some of what waits to be dropped: the caller drops it when it no longer holds the lock.
     pub fn take_graves(&mut self) -> Vec<Object> {
         let keep = self.graves.len().saturating_sub(GRAVES_AT_ONCE);
-        self.graves.split_off(keep)
+        let taken = self.graves.split_off(keep);
+        self.counters.dropped_objects += taken.len() as u64;
+        taken
+    }
+
+    /// What waits to be dropped: values, and keys of flushed databases.
+    pub fn pending_objects(&self) -> u64 {
+        let keys: usize = self.flushed.iter().map(|db| db.entries.len()).sum();
+        (self.graves.len() + self.ruins.len() + keys) as u64
     }
 
     /// Panics when some structure contradicts itself.
@@ -334,11 +342,13 @@ impl Locked {
         if let Some(object) = self.ruins.last_mut() {
             if !object.dismantle(steps) {
                 self.ruins.pop();
+                self.counters.dropped_objects += 1;
             }
             more |= !self.ruins.is_empty();
         }
         if let Some(db) = self.flushed.last_mut() {
             if !db.entries.dismantle(steps) {
+                self.counters.dropped_objects += db.entries.len() as u64;
                 self.flushed.pop();
             }
             more |= !self.flushed.is_empty();

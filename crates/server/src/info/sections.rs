@@ -136,8 +136,9 @@ pub(super) fn memory(report: &mut Report<'_>) {
     report.field("mem_aof_buffer", 0);
     report.field("mem_allocator", "mimalloc");
     report.field("active_defrag_running", 0);
-    report.field("lazyfree_pending_objects", 0);
-    report.field("lazyfreed_objects", 0);
+    report.field("lazyfree_pending_objects", facts.pending_objects);
+    let dropped = server.counters().dropped_objects;
+    report.field("lazyfreed_objects", dropped);
 }
 
 pub(super) fn persistence(report: &mut Report<'_>) {

@@ -25,6 +25,7 @@ impl Segments {
             policy_bytes: 0,
             expiry_bytes: 0,
             arena_free_bytes: stats.memory_bytes.saturating_sub(stats.live_bytes + table),
+            pending_objects: 0,
         }
     }
 
