@@ -3,6 +3,7 @@
 use super::refusal::Refusal;
 use store::{NewDeadline, Tick};
 use wire::number::parse_i64;
+use wire::{Args, Reply};
 
 /// What a number of a deadline counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +66,79 @@ pub fn is_past(when: When, now: Tick) -> bool {
 /// The deadline for an instant to come; beyond 48 bits (the year 10889) it is cut to the last one.
 pub fn deadline(when: When) -> Tick {
     Tick(when.max(0) as u64).min(Tick::MAX)
+}
+
+/// When a deadline may be changed; said twice is said once. What has none lives for ever.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Conditions {
+    /// NX: there is none yet.
+    nx: bool,
+    /// XX: there is one.
+    xx: bool,
+    /// GT: it becomes later.
+    gt: bool,
+    /// LT: it becomes earlier.
+    lt: bool,
+}
+
+impl Conditions {
+    /// All of the options. Refused, with the reply already written, when they do not exist or do not go
+    /// together.
+    pub fn parse(reply: &mut Reply<'_>, options: Args<'_>) -> Option<Conditions> {
+        let mut conditions = Conditions::default();
+        for option in options.iter() {
+            if !conditions.take(option) {
+                reply.error_bytes(&[b"ERR Unsupported option ", option].concat());
+                return None;
+            }
+        }
+        match conditions.check() {
+            Ok(()) => Some(conditions),
+            Err(refusal) => {
+                refusal.write(reply);
+                None
+            }
+        }
+    }
+
+    /// Takes a word; false when it is none of these.
+    pub fn take(&mut self, word: &[u8]) -> bool {
+        let flag = match word {
+            _ if word.len() != 2 => return false,
+            _ if word.eq_ignore_ascii_case(b"NX") => &mut self.nx,
+            _ if word.eq_ignore_ascii_case(b"XX") => &mut self.xx,
+            _ if word.eq_ignore_ascii_case(b"GT") => &mut self.gt,
+            _ if word.eq_ignore_ascii_case(b"LT") => &mut self.lt,
+            _ => return false,
+        };
+        *flag = true;
+        true
+    }
+
+    /// Refused when they do not go together.
+    pub fn check(&self) -> Result<(), Refusal> {
+        if self.nx && (self.xx || self.gt || self.lt) {
+            return Err(Refusal::Says(
+                "ERR NX and XX, GT or LT options at the same time are not compatible",
+            ));
+        }
+        if self.gt && self.lt {
+            return Err(Refusal::Says(
+                "ERR GT and LT options at the same time are not compatible",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether a deadline may become another.
+    pub fn hold(&self, old: Option<Tick>, when: When) -> bool {
+        let is_later = old.is_some_and(|old| when > old.0 as i64);
+        let is_earlier = old.is_none_or(|old| when < old.0 as i64);
+        (!self.nx || old.is_none())
+            && (!self.xx || old.is_some())
+            && (!self.gt || is_later)
+            && (!self.lt || is_earlier)
+    }
 }
 
 /// What SET, GETEX and MSETEX are told about the deadline.

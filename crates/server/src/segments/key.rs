@@ -5,8 +5,8 @@
 
 use super::Edit;
 use super::command::{Ctx, refusal};
-use crate::command::key::expire::{Conditions, tell_time};
-use crate::command::lifetime::{Base, Unit, deadline, instant, is_past};
+use crate::command::key::expire::tell_time;
+use crate::command::lifetime::{Base, Conditions, Unit, deadline, instant, is_past};
 use crate::command::refusal::{Answer, Refusal};
 use segment::Condition;
 use store::Tick;

@@ -3,7 +3,7 @@
 
 use super::Timed;
 use crate::command::Ctx;
-use crate::command::lifetime::{Base, Unit, When, deadline, instant, is_past};
+use crate::command::lifetime::{Base, Conditions, Unit, When, deadline, instant, is_past};
 use crate::command::refusal::{Answer, Refusal};
 use store::{Key, Scene, Tick};
 use wire::Args;
@@ -19,42 +19,6 @@ const UNMET: i64 = 0;
 const DONE: i64 = 1;
 /// The deadline was past: the element is gone.
 const GONE: i64 = 2;
-
-/// When a deadline may be changed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Condition {
-    Always,
-    /// NX: there is none yet.
-    Absent,
-    /// XX: there is one.
-    Present,
-    /// GT: it becomes later; none is for ever.
-    Later,
-    /// LT: it becomes earlier.
-    Earlier,
-}
-
-impl Condition {
-    fn parse(word: &[u8]) -> Condition {
-        match word {
-            _ if word.eq_ignore_ascii_case(b"NX") => Condition::Absent,
-            _ if word.eq_ignore_ascii_case(b"XX") => Condition::Present,
-            _ if word.eq_ignore_ascii_case(b"GT") => Condition::Later,
-            _ if word.eq_ignore_ascii_case(b"LT") => Condition::Earlier,
-            _ => Condition::Always,
-        }
-    }
-
-    fn holds(self, old: Option<Tick>, when: When) -> bool {
-        match self {
-            Condition::Always => true,
-            Condition::Absent => old.is_none(),
-            Condition::Present => old.is_some(),
-            Condition::Later => old.is_some_and(|old| when > old.0 as i64),
-            Condition::Earlier => old.is_none_or(|old| when < old.0 as i64),
-        }
-    }
-}
 
 /// The instant that a number names, which is not negative.
 pub fn instant_of(
@@ -126,7 +90,8 @@ pub fn tell<C: Timed>(ctx: &mut Ctx<'_, '_>, key: &Key<'_>, outcome: Outcome) {
     }
 }
 
-/// `xEXPIRE key number [NX | XX | GT | LT] MEMBERS n member …`
+/// `xEXPIRE key number [NX | XX | GT | LT] MEMBERS n member …`: as Valkey has it, also several of these
+/// that go together.
 pub fn expire<C: Timed>(
     ctx: &mut Ctx<'_, '_>,
     args: Args<'_>,
@@ -141,8 +106,12 @@ pub fn expire<C: Timed>(
     }
     let now = ctx.view.now();
     let when = instant_of(&args[2], unit, base, now, command)?;
-    let condition = Condition::parse(&args[3]);
-    let names_at = if condition == Condition::Always { 3 } else { 4 };
+    let mut conditions = Conditions::default();
+    let mut names_at = 3;
+    while args.get(names_at).is_some_and(|word| conditions.take(word)) {
+        names_at += 1;
+    }
+    conditions.check()?;
     let words = C::WORDS;
     let names = args.from(names_at);
     let names = self::names(
@@ -162,7 +131,7 @@ pub fn expire<C: Timed>(
         for name in names.iter() {
             codes.push(match elements.deadline(name, scene) {
                 None => ABSENT,
-                Some(old) if !condition.holds(old, when) => UNMET,
+                Some(old) if !conditions.hold(old, when) => UNMET,
                 Some(_) => {
                     elements.set_deadline(name, Some(kept(when, now)), scene);
                     outcome.is_set |= !late;

@@ -7,7 +7,7 @@ use crate::command::element_ttl::Timed;
 use crate::command::element_ttl::family::{Outcome, instant_of, kept, tell};
 use crate::command::lifetime::{Lifetime, When, is_past};
 use crate::command::refusal::{Answer, Refusal};
-use store::{Class, Hash, Tick};
+use store::{Class, Hash, Scene, Tick};
 use wire::Args;
 use wire::number::parse_i64;
 
@@ -101,40 +101,45 @@ pub fn hgetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let now = ctx.view.now();
     let when = options.when(now, "hgetex")?;
     let key = ctx.key(&args[1]);
-    let start = ctx.reply.position();
     ctx.reply.array(options.names().len());
-    let reply = &mut ctx.reply;
-    let found = ctx.view.read_hash(&key, |hash, scene| {
-        for index in options.names() {
-            match hash.get(&args[index], scene) {
-                Some(value) => reply.bulk(value),
-                None => reply.null(),
-            }
+    let (reply, mut told) = (&mut ctx.reply, 0);
+    let mut tell_value = |hash: &Hash, field: &[u8], scene: &Scene<'_>| {
+        match hash.get(field, scene) {
+            Some(value) => reply.bulk(value),
+            None => reply.null(),
         }
-    })?;
-    if found.is_none() {
-        ctx.reply.truncate(start);
-        ctx.reply.array(options.names().len());
+        told += 1;
+    };
+    let changes = when.is_some() || options.lifetime == Lifetime::Persist;
+    let deadline = when.map(|when| kept(when, now));
+    let mut edited = None;
+    if changes {
+        // Counts the hit or the miss.
+        ctx.view.touch(&key);
+        // A field that is named twice and has died of the first time is not there the second time.
+        edited = ctx.view.edit_hash(&key, false, |hash, scene| {
+            let mut has_changed = false;
+            for field in options.names().map(|index| &args[index]) {
+                tell_value(hash, field, scene);
+                let old = hash.deadline(field, scene);
+                if old.is_some_and(|old| deadline.is_some() || old.is_some()) {
+                    hash.set_deadline(field, deadline, scene);
+                    has_changed = true;
+                }
+            }
+            has_changed.then_some(())
+        })?;
+    } else {
+        ctx.view.read_hash(&key, |hash, scene| {
+            for field in options.names().map(|index| &args[index]) {
+                tell_value(hash, field, scene);
+            }
+        })?;
+    }
+    if told == 0 {
         options.names().for_each(|_| ctx.reply.null());
         ctx.missed(&key);
-        return Ok(());
     }
-    if when.is_none() && options.lifetime != Lifetime::Persist {
-        return Ok(());
-    }
-    let deadline = when.map(|when| kept(when, now));
-    let edited = ctx.view.edit_hash(&key, false, |hash, scene| {
-        let mut has_changed = false;
-        for index in options.names() {
-            let field = &args[index];
-            let old = hash.deadline(field, scene);
-            if old.is_some_and(|old| deadline.is_some() || old.is_some()) {
-                hash.set_deadline(field, deadline, scene);
-                has_changed = true;
-            }
-        }
-        has_changed.then_some(())
-    })?;
     if edited.is_some() {
         match when {
             None => ctx.view.notify(Class::Hash, Hash::WORDS.persist, &key),

@@ -28,6 +28,9 @@ pub fn hincrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 /// `HINCRBYFLOAT key field increment`: as INCRBYFLOAT counts.
 pub fn hincrbyfloat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let increment = LongDouble::parse(&args[3]).ok_or(Refusal::NotFloat)?;
+    if increment.is_infinite() {
+        return Err(Refusal::Says("ERR value is NaN or Infinity"));
+    }
     let zero = LongDouble::parse(b"0").ok_or(Refusal::NotFloat)?;
     let text = replace(ctx, args, "hincrbyfloat", |old| {
         let old = match old {

@@ -2,10 +2,10 @@
 
 use crate::command::Ctx;
 use crate::command::element_ttl::member;
-use crate::command::lifetime::{Base, Unit, deadline, instant, is_past};
+use crate::command::lifetime::{Base, Conditions, Unit, deadline, instant, is_past};
 use crate::command::refusal::{Answer, Refusal};
 use store::{Class, Tick};
-use wire::{Args, Reply};
+use wire::Args;
 
 /// `EXPIRE key seconds [NX | XX | GT | LT]`
 ///
@@ -28,56 +28,6 @@ pub fn expireat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 /// `PEXPIREAT key milliseconds [NX | XX | GT | LT]`
 pub fn pexpireat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     set_deadline(ctx, args, Unit::Milliseconds, Base::Epoch, "pexpireat")
-}
-
-/// When the deadline may be changed. A key without one counts as one that lives for ever.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Conditions {
-    nx: bool,
-    xx: bool,
-    gt: bool,
-    lt: bool,
-}
-
-impl Conditions {
-    /// Refused, with the reply already written, when they do not exist or do not go together.
-    pub fn parse(reply: &mut Reply<'_>, options: Args<'_>) -> Option<Conditions> {
-        let mut conditions = Conditions::default();
-        for option in options.iter() {
-            let flag = match option {
-                _ if option.eq_ignore_ascii_case(b"NX") => &mut conditions.nx,
-                _ if option.eq_ignore_ascii_case(b"XX") => &mut conditions.xx,
-                _ if option.eq_ignore_ascii_case(b"GT") => &mut conditions.gt,
-                _ if option.eq_ignore_ascii_case(b"LT") => &mut conditions.lt,
-                _ => {
-                    let text = [b"ERR Unsupported option ", option].concat();
-                    reply.error_bytes(&text);
-                    return None;
-                }
-            };
-            *flag = true;
-        }
-        let Conditions { nx, xx, gt, lt } = conditions;
-        if nx && (xx || gt || lt) {
-            reply.error("ERR NX and XX, GT or LT options at the same time are not compatible");
-            return None;
-        }
-        if gt && lt {
-            reply.error("ERR GT and LT options at the same time are not compatible");
-            return None;
-        }
-        Some(conditions)
-    }
-
-    /// Whether they hold for a key with this deadline.
-    pub fn hold(&self, old: Option<Tick>, when: i64) -> bool {
-        let is_later = old.is_some_and(|old| when > old.0 as i64);
-        let is_earlier = old.is_none_or(|old| when < old.0 as i64);
-        (!self.nx || old.is_none())
-            && (!self.xx || old.is_some())
-            && (!self.gt || is_later)
-            && (!self.lt || is_earlier)
-    }
 }
 
 fn set_deadline(

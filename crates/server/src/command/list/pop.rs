@@ -92,13 +92,17 @@ impl<'a> Demand<'a> {
         let end = end(args.get(end_at).ok_or(Refusal::Syntax)?)?;
         let count = match args.get(end_at + 1) {
             None => 1,
-            Some(word) if word.eq_ignore_ascii_case(b"COUNT") && args.len() == end_at + 3 => {
+            Some(word) if word.eq_ignore_ascii_case(b"COUNT") && args.len() > end_at + 2 => {
                 parse_i64(&args[end_at + 2])
                     .filter(|count| *count > 0)
                     .ok_or(Refusal::Says("ERR count should be greater than 0"))?
             }
             Some(_) => return Err(Refusal::Syntax),
         };
+        // A number that is none is told before what is too much.
+        if args.len() > end_at + 3 {
+            return Err(Refusal::Syntax);
+        }
         Ok(Demand {
             keys: args.from(at + 1),
             key_count,
