@@ -2,6 +2,7 @@
 
     .venv/bin/python tests/e2e/run.py --server target/release/mayfly [PATTERN…]
     .venv/bin/python tests/e2e/run.py --threads 2
+    .venv/bin/python tests/e2e/run.py --seed 7 --count 100000 differential
     .venv/bin/python tests/e2e/run.py --server redis        the checks checked: the original must pass
 
 A check is a function `test_…(bench)` in one of the modules below.
@@ -15,6 +16,7 @@ import traceback
 import bad_input
 import clients
 import clock
+import differential
 import expiry
 import lifecycle
 import lists
@@ -24,14 +26,16 @@ import sorted_sets
 import tools
 from server import Server
 
-MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, memcached, policies, sorted_sets]
+MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, memcached, policies, sorted_sets, differential]
 
 
 class Bench:
     """What a check gets: a server that all share, and a way to start others."""
 
-    def __init__(self, binary: str, threads: str | None):
+    def __init__(self, binary: str, threads: str | None, seed: int, count: int):
         self.binary = binary
+        self.seed = seed
+        self.count = count
         self.is_redis = binary == "redis"
         self.threads = threads
         self.server = self.start()
@@ -55,6 +59,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", default="target/release/mayfly", help="path of mayfly, or `redis`")
     parser.add_argument("--threads", help="data threads of mayfly; its own default otherwise")
+    parser.add_argument("--seed", type=int, default=1, help="of the random commands of `differential`")
+    parser.add_argument("--count", type=int, default=1500, help="how many of them, for each type and protocol")
     parser.add_argument("pattern", nargs="*", help="run checks whose name contains one of these")
     chosen = parser.parse_args()
     checks = [
@@ -65,7 +71,7 @@ def main() -> int:
     ]
     if chosen.pattern:
         checks = [c for c in checks if any(pattern in c[0] for pattern in chosen.pattern)]
-    bench = Bench(chosen.server, chosen.threads)
+    bench = Bench(chosen.server, chosen.threads, chosen.seed, chosen.count)
     failed = 0
     for name, check in checks:
         started = time.monotonic()
