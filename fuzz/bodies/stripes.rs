@@ -1,7 +1,7 @@
 //! An object that is cut, coded, robbed of some chunks and damaged in others gives back the bytes of any range, or says that
 //! too few are left; damage is told by the checksum.
 
-use edge::{Code, CodeError, Layout, Place, Scheme, checksum, cut, join};
+use edge::{Code, CodeError, Joiner, Layout, Place, Scheme, checksum, cut};
 
 /// The first twelve bytes tell the code, the sub-chunk, the range and what becomes of the chunks; the rest is the object.
 pub fn run(data: &[u8]) {
@@ -17,6 +17,7 @@ pub fn run(data: &[u8]) {
         (Ok(()), Err(error)) => panic!("{error}"),
     };
     let layout = Layout::new(&scheme, object.len() as u64);
+    let mut joiner = Joiner::new(&code, layout);
     let begin = u64::from(u16::from_le_bytes([head[4], head[5]]));
     let range = begin..begin + u64::from(u16::from_le_bytes([head[6], head[7]]));
     let robbed = u16::from_le_bytes([head[8], head[9]]);
@@ -55,7 +56,7 @@ pub fn run(data: &[u8]) {
         }
         let wanted = layout.chunks_of(&range, stripe);
         let has_wanted = wanted.iter().all(|chunk| chunks[chunk].is_some());
-        let joined = join(&code, &layout, stripe, &chunks, &range, &mut served);
+        let joined = joiner.join(stripe, &chunks, &range, &mut served);
         match joined {
             Ok(()) => assert!(has_wanted || left >= usize::from(k)),
             Err(error) => {

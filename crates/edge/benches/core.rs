@@ -12,8 +12,8 @@
 
 use edge::placement::{Placement, Problem, greedy, max_flow};
 use edge::{
-    Change, Chunks, Code, Config, Event, Layout, Load, Map, Moment, Patience, Place, Read, Recipe,
-    SUB_CHUNK_BYTES, Scheme, ServerId, Step, checksum,
+    Change, Chunks, Code, Config, Event, Joiner, Layout, Load, Map, Moment, Patience, Place, Read,
+    Recipe, SUB_CHUNK_BYTES, Scheme, ServerId, Step, checksum, cut,
 };
 use std::hint::black_box;
 
@@ -99,6 +99,38 @@ fn sums((runs, calls): (usize, usize)) {
         black_box(checksum(black_box(place), black_box(&bytes)));
     });
     println!("checksum  {:7.1} GB/s", bytes.len() as f64 / ns);
+}
+
+/// A stripe from bytes to sub-chunks and back, and back with as many lost as the code bears.
+fn stripes((runs, calls): (usize, usize)) {
+    for (k, p) in [(3, 1), (3, 3)] {
+        let code = Code::new(k, p).expect("allowed");
+        let len = usize::from(k) * SUB_CHUNK_BYTES as usize;
+        let layout = Layout::new(&Scheme::coded(k, p), len as u64);
+        let bytes: Vec<u8> = (0..len as u64).map(|at| mix(at) as u8).collect();
+        let mut out = vec![];
+        let cut_ns = least_ns(runs, calls, || {
+            cut(&code, &layout, 0, black_box(&bytes), &mut out)
+        });
+        let mut chunks: Vec<Option<&[u8]>> =
+            out.chunks(SUB_CHUNK_BYTES as usize).map(Some).collect();
+        let mut joiner = Joiner::new(&code, layout);
+        let mut served = Vec::with_capacity(len);
+        let mut join = |chunks: &[Option<&[u8]>]| {
+            least_ns(runs, calls, || {
+                served.clear();
+                let joined = joiner.join(0, black_box(chunks), &(0..u64::MAX), &mut served);
+                joined.expect("enough");
+            })
+        };
+        let join_ns = join(&chunks);
+        chunks[..usize::from(p)].fill(None);
+        let make_ns = join(&chunks);
+        let [cut, join, make] = [cut_ns, join_ns, make_ns].map(|ns| len as f64 / ns);
+        println!(
+            "({k}, {p}) with copies: cut {cut:.1}, join {join:.1}, join with {p} lost {make:.1} GB/s"
+        );
+    }
 }
 
 /// Loads of buckets: between half and one and a half of the mean, or, with a tail, by Pareto's law with shape 2.
@@ -267,6 +299,7 @@ fn main() {
         let size = if is_bench { (9, 3_000) } else { (1, 2) };
         code(size);
         sums(size);
+        stripes(size);
     }
     if has("code") {
         return;

@@ -58,4 +58,4 @@ pub use ring::{BucketId, Ring, ServerId, Walk};
 pub use scheme::{
     CODED_FROM_BYTES, Class, SUB_CHUNK_BYTES, SUB_CHUNK_BYTES_MAX, Scheme, SchemeError,
 };
-pub use stripe::{cut, join};
+pub use stripe::{Joiner, cut};

@@ -1,7 +1,7 @@
 //! An object's bytes to the sub-chunks of a stripe, and back.
 
-use crate::chunks::Chunks;
-use crate::code::{Code, CodeError};
+use crate::chunks::{CHUNKS_MAX, Chunks};
+use crate::code::{Code, CodeError, Recipe};
 use crate::layout::Layout;
 use std::ops::Range;
 
@@ -26,49 +26,88 @@ pub fn cut(code: &Code, layout: &Layout, stripe: u64, bytes: &[u8], out: &mut Ve
     coded.expect("all are equally long, and as many as the code has");
 }
 
-/// Puts together the bytes of `range` that lie in a stripe, and adds them to `out`. `chunks` are its sub-chunks by number,
-/// as many as there are; those that are needed and missing are made of others.
-pub fn join(
-    code: &Code,
-    layout: &Layout,
-    stripe: u64,
-    chunks: &[Option<&[u8]>],
-    range: &Range<u64>,
-    out: &mut Vec<u8>,
-) -> Result<(), CodeError> {
-    assert_eq!(code.k(), layout.k(), "the code of the layout");
-    let len = layout.sub_chunk_bytes(stripe) as usize;
-    if chunks.iter().flatten().any(|bytes| bytes.len() != len) {
-        return Err(CodeError::Lengths);
+/// Puts together the stripes of one object. What it learns for one stripe serves the next, as long as the same chunks are
+/// missing.
+#[derive(Clone, Debug)]
+pub struct Joiner<'a> {
+    code: &'a Code,
+    layout: Layout,
+    recipe: Option<Recipe>,
+    made: Vec<u8>,
+}
+
+impl<'a> Joiner<'a> {
+    /// A joiner for an object.
+    pub fn new(code: &'a Code, layout: Layout) -> Joiner<'a> {
+        assert_eq!(code.k(), layout.k(), "the code of the layout");
+        Joiner {
+            code,
+            layout,
+            recipe: None,
+            made: vec![],
+        }
     }
-    let there = chunks
-        .iter()
-        .enumerate()
-        .filter(|(_, bytes)| bytes.is_some());
-    let present: Chunks = there.map(|(chunk, _)| chunk).collect();
-    let wanted = layout.chunks_of(range, stripe);
-    let lost = wanted.without(present);
-    let mut made = vec![0; lost.count() * len];
-    if !lost.is_empty() {
-        let recipe = code.recipe(present, lost)?;
-        let sources: Vec<&[u8]> = recipe
-            .from()
+
+    /// Adds the bytes of `range` that lie in a stripe to `out`. `chunks` are its sub-chunks by number, as many as there are;
+    /// those that are needed and missing are made of others. Nothing is added if too few are there.
+    pub fn join(
+        &mut self,
+        stripe: u64,
+        chunks: &[Option<&[u8]>],
+        range: &Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CodeError> {
+        let len = self.layout.sub_chunk_bytes(stripe) as usize;
+        if chunks.iter().flatten().any(|bytes| bytes.len() != len) {
+            return Err(CodeError::Lengths);
+        }
+        let wanted = self.layout.chunks_of(range, stripe);
+        self.make(chunks, wanted, len)?;
+        let range = self.layout.clip(range);
+        let mut made = self.made.chunks_exact(len);
+        for chunk in wanted.iter() {
+            let given = chunks.get(chunk).copied().flatten();
+            let bytes = given
+                .or_else(|| made.next())
+                .expect("what was lost was made");
+            let span = self.layout.sub_chunk(stripe, chunk);
+            let (begin, end) = (range.start.max(span.start), range.end.min(span.end));
+            out.extend_from_slice(
+                &bytes[(begin - span.start) as usize..(end - span.start) as usize],
+            );
+        }
+        Ok(())
+    }
+
+    /// Makes the wanted sub-chunks that are not there.
+    fn make(
+        &mut self,
+        chunks: &[Option<&[u8]>],
+        wanted: Chunks,
+        len: usize,
+    ) -> Result<(), CodeError> {
+        let there = chunks
             .iter()
-            .filter_map(|chunk| chunks[chunk])
-            .collect();
-        let mut made: Vec<&mut [u8]> = made.chunks_exact_mut(len).collect();
-        recipe.run(&sources, &mut made)?;
+            .enumerate()
+            .filter(|(_, bytes)| bytes.is_some());
+        let present: Chunks = there.map(|(chunk, _)| chunk).collect();
+        let lost = wanted.without(present);
+        self.made.resize(lost.count() * len, 0);
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let fits = |recipe: &&Recipe| recipe.makes() == lost && present.has_all(recipe.from());
+        if self.recipe.as_ref().filter(fits).is_none() {
+            self.recipe = Some(self.code.recipe(present, lost)?);
+        }
+        let recipe = self.recipe.as_ref().expect("it was just made, or it fits");
+        let mut sources: [&[u8]; CHUNKS_MAX] = [&[]; CHUNKS_MAX];
+        let taken = recipe.from().iter().filter_map(|chunk| chunks[chunk]);
+        sources
+            .iter_mut()
+            .zip(taken)
+            .for_each(|(source, bytes)| *source = bytes);
+        let mut made: Vec<&mut [u8]> = self.made.chunks_exact_mut(len).collect();
+        recipe.run(&sources[..self.code.k()], &mut made)
     }
-    let range = layout.clip(range);
-    let mut made = made.chunks_exact(len);
-    for chunk in wanted.iter() {
-        let given = chunks.get(chunk).copied().flatten();
-        let bytes = given
-            .or_else(|| made.next())
-            .expect("what was lost was made");
-        let span = layout.sub_chunk(stripe, chunk);
-        let (begin, end) = (range.start.max(span.start), range.end.min(span.end));
-        out.extend_from_slice(&bytes[(begin - span.start) as usize..(end - span.start) as usize]);
-    }
-    Ok(())
 }

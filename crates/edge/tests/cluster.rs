@@ -3,8 +3,8 @@
 //! the plainest model: an object is its bytes.
 
 use edge::{
-    Ask, BucketId, Change, Class, Code, Config, Event, Layout, Map, Maps, Moment, Part, Patience,
-    Place, Read, Scheme, ServerId, Step, checksum, cut, join,
+    Ask, BucketId, Change, Class, Code, Config, Event, Joiner, Layout, Map, Maps, Moment, Part,
+    Patience, Place, Read, Scheme, ServerId, Step, checksum, cut,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -197,6 +197,7 @@ impl Cluster {
             ..Patience::default()
         };
         let mut read = Read::new(layout, range.clone(), sources.clone(), patience);
+        let mut joiner = Joiner::new(&self.code, layout);
         let mut here: BTreeMap<(u64, usize), Vec<u8>> = BTreeMap::new();
         let mut coming: Vec<Ask> = vec![];
         let (mut now, mut served) = (Moment(0), vec![]);
@@ -233,7 +234,9 @@ impl Cluster {
                 }) => {
                     let part = |chunk| came.has(chunk).then(|| &here[&(stripe, chunk)][..]);
                     let parts: Vec<Option<&[u8]>> = (0..chunks).map(part).collect();
-                    join(&self.code, &layout, stripe, &parts, range, &mut served).expect("enough");
+                    joiner
+                        .join(stripe, &parts, range, &mut served)
+                        .expect("enough");
                 }
                 Step::Wait(until) => {
                     now = Moment(now.0 + 10);

@@ -3,8 +3,8 @@
 //! needs, and turns to the origin only when fewer than K sub-chunks of a stripe are left.
 
 use edge::{
-    Ask, Chunks, Code, Event, Layout, Moment, Part, Patience, Place, Read, Scheme, ServerId, Step,
-    checksum, cut, join,
+    Ask, Chunks, Code, Event, Joiner, Layout, Moment, Part, Patience, Place, Read, Scheme,
+    ServerId, Step, checksum, cut,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -283,14 +283,8 @@ impl<'a> Host<'a> {
         let wanted = self.layout.chunks_of(&self.world.range, part.stripe);
         assert_eq!(part.lost, wanted.without(part.here));
         let begin = self.served.len();
-        let joined = join(
-            &self.code,
-            &self.layout,
-            part.stripe,
-            &chunks,
-            &self.world.range,
-            &mut self.served,
-        );
+        let mut joiner = Joiner::new(&self.code, self.layout);
+        let joined = joiner.join(part.stripe, &chunks, &self.world.range, &mut self.served);
         joined.expect("what the plan says is enough");
         assert_eq!(
             (self.served.len() - begin) as u64,
