@@ -30,7 +30,7 @@ mod tier;
 pub use claims::Claim;
 pub use found::{Found, LATENCY_SHARES, Latencies, Window, imbalance};
 pub use places::bucket_of;
-pub use run::{Rules, SERVERS_MAX, Setup, check, run};
+pub use run::{Rules, SERVERS_MAX, Setup, check, check_sizes, run};
 pub use scheme::{BadScheme, PARTS_MAX, POPULAR_AT, Scheme};
 pub use servers::Coordination;
 pub use study::{Failure, Findings, Row, Study};

@@ -5,7 +5,7 @@ use crate::sim::replaying::{
     RATE_DEFAULT, behind_bar, memory_share, read_bytes, read_share, stem, style,
 };
 use crate::trace::arguments::{count, span_ms};
-use ::sim::cluster::{Rules, SERVERS_MAX, Scheme, Study};
+use ::sim::cluster::{Rules, SERVERS_MAX, Scheme, Study, check_sizes};
 use ::sim::{Columns, Interner, Interning, Size, Unit};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
@@ -214,6 +214,8 @@ impl Arguments {
     }
 
     fn study(&self, columns: &Columns, clusters: Vec<Vec<u32>>) -> Result<Study> {
+        // Before shares of a footprint in bytes that nobody told.
+        check_sizes(columns)?;
         ensure!(self.window > 0, "--window: expected more than no time");
         let rebalance_ms = self.rebalance;
         ensure!(

@@ -111,6 +111,23 @@ impl<'a> Clock<'a> {
     }
 }
 
+/// Whether the trace tells sizes.
+///
+/// # Errors
+/// It does not.
+pub fn check_sizes(columns: &Columns) -> Result<(), Error> {
+    match columns.has_sizes() {
+        true => Ok(()),
+        false => Err(Error::Cluster {
+            problem: format!(
+                "{} tells no sizes of objects, and a cluster's load is counted in bytes: give a \
+                 trace with sizes",
+                columns.name()
+            ),
+        }),
+    }
+}
+
 /// Whether this run can be, before any work is done.
 ///
 /// # Errors
@@ -120,13 +137,7 @@ pub fn check(columns: &Columns, rules: &Rules, setup: &Setup) -> Result<(), Erro
     let bad = |problem: String| Err(Error::Cluster { problem });
     let servers = setup.weights.len();
     let parts = setup.scheme.parts();
-    if !columns.has_sizes() {
-        return bad(format!(
-            "{} tells no sizes of objects, and a cluster's load is counted in bytes: give a trace \
-             with sizes",
-            columns.name()
-        ));
-    }
+    check_sizes(columns)?;
     if servers == 0 || servers > SERVERS_MAX {
         return bad(format!("{servers} servers: expected 1 to {SERVERS_MAX}"));
     }

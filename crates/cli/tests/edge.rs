@@ -1,0 +1,200 @@
+//! `mayfly edge simulate` from outside: what it prints, and what bad input is told.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// A file that goes when its test does.
+struct TemporaryFile(PathBuf);
+
+impl TemporaryFile {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mayfly-edge-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).expect("the folder for temporary files can be written");
+        TemporaryFile(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("the path is text")
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn simulate(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mayfly"));
+    let output = command.args(["edge", "simulate"]).args(arguments).output();
+    output.expect("the binary was built for this test")
+}
+
+fn stdout(output: &Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What a run says that must fail.
+fn refusal(arguments: &[&str]) -> String {
+    let output = simulate(arguments);
+    assert!(!output.status.success(), "{arguments:?} should be refused");
+    assert!(output.stdout.is_empty());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_made_up_trace_is_told_as_text_json_and_a_page() {
+    let page = TemporaryFile::new("page.html", "");
+    let small = [
+        "web",
+        "--requests",
+        "5k",
+        "--size",
+        "20%",
+        "--base",
+        "20%",
+        "--window",
+        "12h",
+    ];
+    let text = stdout(&simulate(&[&small[..], &["--html", page.path()]].concat()));
+    assert!(text.contains("c2dn:3:3"), "{text}");
+    assert!(
+        text.contains("c2dn:3:1 misses fewer bytes than replicas:2, by: at least 8 %."),
+        "{text}"
+    );
+    assert!(text.contains("What servers tell each other"), "{text}");
+    let html = std::fs::read_to_string(page.path()).expect("it was written");
+    for wanted in [
+        "Table 5.2",
+        "Table 5.3",
+        "5.8",
+        "5.9a",
+        "5.9b",
+        "5.10a",
+        "5.10b",
+        "5.11",
+        "5.12d",
+    ] {
+        assert!(html.contains(wanted), "{wanted}");
+    }
+    let json = stdout(&simulate(
+        &[
+            &small[..],
+            &["--json", "--sweep-only", "--scheme", "c2dn:4:2"],
+        ]
+        .concat(),
+    ));
+    let json: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!(json["sweep"][0]["scheme"], "c2dn:4:2");
+    assert_eq!(
+        json["sweep"][0]["written_bytes"].as_array().map(Vec::len),
+        Some(10)
+    );
+    assert_eq!(json["failures"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn equal_seeds_tell_the_same_whatever_the_number_of_jobs() {
+    let told = |seed, jobs| {
+        let arguments = [
+            "--requests",
+            "3k",
+            "--sweep-only",
+            "--json",
+            "--down",
+            "drawn",
+            "--seed",
+            seed,
+            "--jobs",
+            jobs,
+        ];
+        let text = stdout(&simulate(&arguments));
+        let mut json: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+        json["requests_per_second"] = 0.into();
+        json
+    };
+    assert_eq!(told("1", "1"), told("1", "4"));
+    assert_ne!(told("1", "1"), told("2", "1"));
+}
+
+#[test]
+fn outages_are_read_from_a_file_and_a_cluster_may_be_down_as_a_whole() {
+    let trace: String = (0..40)
+        .map(|at| format!("{},{},200000\n", at * 60, at % 4))
+        .collect();
+    let trace = TemporaryFile::new("t.csv", &format!("time,key,size\n{trace}"));
+    let down = TemporaryFile::new("down.txt", "\n\n0 1 2 3 4 5\n5 4 3 2 1 0\n");
+    let arguments = [
+        trace.path(),
+        "--servers",
+        "6",
+        "--size",
+        "100mb",
+        "--base",
+        "100mb",
+        "--warm-up",
+        "0%",
+        "--sweep-only",
+        "--json",
+    ];
+    let text = stdout(&simulate(
+        &[&arguments[..], &["--down", down.path()]].concat(),
+    ));
+    let json: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    for row in json["outages"].as_array().expect("it is there") {
+        // Ten minutes of a request a minute.
+        assert_eq!(row["unserved"], 10, "{}", row["scheme"]);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    let unsized_trace = TemporaryFile::new("ids.txt", "1\n2\n1\n");
+    let huge = TemporaryFile::new("huge.csv", "time,key,size\n0,1,100000000000\n");
+    let down = TemporaryFile::new("bad.txt", "1\nx\n");
+    let cases: &[(&[&str], &str)] = &[
+        (
+            &["--scheme", "c2dn:0:1"],
+            "K, the number of data chunks, is at least 1",
+        ),
+        (
+            &["--scheme", "c2dn:3:0"],
+            "P, the number of parity chunks, is at least 1",
+        ),
+        (&["--scheme", "replicas:0"], "at least one copy"),
+        (&["--scheme", "raid"], "expected none, replicas:COUNT"),
+        (
+            &["--servers", "3"],
+            "spreads an object over 4 servers, and there are 3",
+        ),
+        (&["--servers", "0", "--scheme", "none"], "0 servers"),
+        (&["--servers", "5000"], "at most 4096"),
+        (
+            &["--weights", "1,1,0,1,1,1,1"],
+            "a server of weight 0 keeps nothing",
+        ),
+        (&["--policy", "belady"], "must know the future"),
+        (&["--buckets", "0"], "0 buckets"),
+        (&["--requests", "10"], "a made-up trace has from 1000"),
+        (&["--largest", "1kb"], "the largest object has from"),
+        (&["--size", "0"], "a cache of no size holds nothing"),
+        (&["--window", "0"], "--window"),
+        (&["--rate", "0"], "more than 0 requests a second"),
+        (&["--coded-from", "5gb"], "below 4 GiB"),
+        (&["--memory-limit", "20kb"], "--memory-limit"),
+        (&["--down", "/nonexistent/down"], "is not the word drawn"),
+        (&["--down", down.path()], "expected numbers of servers"),
+        (&["/nonexistent/trace.csv"], "cannot open"),
+        (&[unsized_trace.path()], "tells no sizes"),
+        (&[huge.path()], "huge.csv:2: expected"),
+    ];
+    for (arguments, wanted) in cases {
+        let small = ["--requests", "2k"];
+        let is_given = arguments.contains(&"--requests");
+        let small = if is_given { &[][..] } else { &small[..] };
+        let told = refusal(&[arguments, small].concat());
+        assert!(told.contains(wanted), "{arguments:?}: {told}");
+    }
+}
