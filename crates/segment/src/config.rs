@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// The size of a segment unless another is given.
 pub const SEGMENT_BYTES: usize = 1 << 20;
 /// The smallest segment.
-pub const SEGMENT_BYTES_MIN: usize = 4 << 10;
+pub const SEGMENT_BYTES_MIN: usize = if cfg!(loom) { 64 } else { 4 << 10 };
 /// The largest segment.
 pub const SEGMENT_BYTES_MAX: usize = SEGMENT_WORDS_MAX as usize * WORD;
 /// Segments merged into one unless another number is given.

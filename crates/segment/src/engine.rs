@@ -16,7 +16,7 @@ use crate::sync::fence;
 use crate::sync::{Mutex, MutexGuard};
 use crate::table::{Cell, Search, Table};
 use crate::ttl::{BUCKETS, NEVER, TtlBucket};
-use crate::words::WORD;
+use crate::words::{LINE, WORD};
 use policy::{Budget, Tick};
 use std::sync::PoisonError;
 
@@ -121,7 +121,7 @@ impl<C: Objects> Segcache<C> {
     /// # Errors
     /// Sizes out of bounds, and memory that does not do for them.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
-        let capacity = (config.segment_bytes / WORD).max(64);
+        let capacity = (config.segment_bytes / WORD).max(LINE);
         let by_writer = BUCKETS * size_of::<SegmentId>() + size_of::<Writer>();
         let rows = Chains::new(0, 0, None).heap_bytes();
         let fixed = (by_writer * usize::from(config.writers) + rows + size_of::<Self>()) as u64;
@@ -619,22 +619,59 @@ mod tests {
         (cache, writer)
     }
 
-    /// Whoever took a lock here would wait for ever.
-    #[test]
-    fn a_reader_waits_for_no_lock() {
-        let (cache, mut writer) = engine();
-        let key = cache.key(b"key");
-        let value = Value::plain(b"value");
-        let stored = cache.set(&mut writer, &key, value, None, Condition::Always, Tick(9));
-        assert!(stored.is_ok());
-        let chain = cache.table.lock(&cache.heap, key.hash);
-        let chains = cache.heap.chains();
+    /// Which of these numbers a reader finds, each with its value.
+    fn found(cache: &Segcache, numbers: u32) -> Vec<u32> {
         let mut out = vec![];
-        assert!(cache.get(&key, Tick(9), &mut out).is_some());
-        assert!(cache.get(&key, Tick(9_000), &mut out).is_some());
-        assert!(cache.get(&cache.key(b"other"), Tick(9), &mut out).is_none());
-        drop(chains);
-        drop(chain);
+        let is_found = |number: &u32| {
+            out.clear();
+            let name = number.to_be_bytes();
+            let item = cache.get(&cache.key(&name), Tick(9), &mut out);
+            assert_eq!(item.is_some(), out == [*number as u8; 40]);
+            item.is_some()
+        };
+        (0..numbers).filter(is_found).collect()
+    }
+
+    /// Every lock that there is is held, an object is half written and a merge half done: whoever took a lock, or
+    /// waited for a writer, would do so for ever.
+    #[test]
+    fn readers_wait_for_nobody() {
+        const NUMBERS: u32 = if cfg!(miri) { 600 } else { 2_000 };
+        let config = Config {
+            memory_bytes: 256 << 10,
+            segment_bytes: 4 << 10,
+            writers: 2,
+            ..Config::default()
+        };
+        let cache: Segcache = Segcache::new(&config).expect("valid");
+        let mut merger = cache.writer().expect("the first");
+        let mut other = cache.writer().expect("the second");
+        for number in 0..NUMBERS {
+            let (name, bytes) = (number.to_be_bytes(), [number as u8; 40]);
+            let (key, value) = (cache.key(&name), Value::plain(&bytes));
+            let stored = cache.set(&mut merger, &key, value, None, Condition::Always, Tick(9));
+            assert!(stored.is_ok());
+        }
+        cache.finish_job(&mut merger);
+        merger.job = cache.begin_eviction(Tick(9), false);
+        assert!(merger.job.is_some());
+        assert!(!cache.step_job(&mut merger, &mut Budget(30), u64::MAX));
+        let place = cache.reserve(&mut other, TtlBucket::FOREVER, 8, Tick(9));
+        let place = place.expect("there is room");
+        let before = found(&cache, NUMBERS);
+        assert!(
+            before.len() > NUMBERS as usize / 2,
+            "{} found",
+            before.len()
+        );
+        let chains: Vec<_> = cache.table.locked_chains(&cache.heap).collect();
+        let extents = chains.iter().map(|chain| chain.extent().0);
+        assert!(extents.max() > Some(1), "chains of one line alone");
+        let locks = (cache.heap.chains(), cache.writer_ids(), cache.table.held());
+        assert_eq!(found(&cache, NUMBERS), before);
+        drop((locks, chains));
+        cache.heap.segment(place.segment).unreserve(8);
+        cache.finish_job(&mut merger);
         cache.check();
     }
 

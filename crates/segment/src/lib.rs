@@ -74,6 +74,8 @@ mod heap;
 mod hint;
 mod line;
 mod memory;
+#[cfg(all(loom, test))]
+mod model;
 mod ranked;
 mod sizes;
 mod stats;

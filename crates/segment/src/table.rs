@@ -450,6 +450,12 @@ impl Table {
         Table::chain_of(hash, self.chain_count())
     }
 
+    /// All locks but those of the chains.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> impl Sized + '_ {
+        (self.split.lock(), self.pool())
+    }
+
     /// Every chain, locked in turn: for checks.
     pub(crate) fn locked_chains<'t>(&'t self, heap: &'t Heap) -> impl Iterator<Item = Chain<'t>> {
         (0..self.chain_count()).map(move |number| self.lock_chain(heap, number))

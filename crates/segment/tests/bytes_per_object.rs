@@ -4,30 +4,29 @@
 use policy::Tick;
 use segment::{Condition, Config, Segcache, Value};
 
-const KEYS: u64 = 2_000_000;
-const STEP: u64 = 125_000;
-const FIRST: u64 = 1_000_000;
 /// 24 in the segment, 64 / 7 is what the table takes at least, and this is what we promise.
 const BYTES_MAX: f64 = 37.0;
 
-#[test]
-fn sixteen_and_three_bytes_take_37() {
+/// Objects up to a number, looked at between the powers of two, in memory that they nearly fill.
+fn fill(first: u64, last: u64, ttls: &[Option<u64>]) {
+    let step = (last - first) / 8;
     let config = Config {
-        memory_bytes: 128 << 20,
+        memory_bytes: last * 40,
         // A thousandth of what the test fills, as a megabyte is of a gigabyte: what is begun counts whole.
         segment_bytes: 64 << 10,
         ..Config::default()
     };
     let cache: Segcache = Segcache::new(&config).expect("valid");
     let mut writer = cache.writer().expect("the first");
-    for number in 1..=KEYS {
+    for number in 1..=last {
         let mut name = *b"key:000000000000";
         name[8..].copy_from_slice(&number.to_be_bytes());
         let value = Value::plain(b"abc");
         let key = cache.key(&name);
-        let stored = cache.set(&mut writer, &key, value, None, Condition::Always, Tick(1));
+        let ttl = ttls[number as usize % ttls.len()];
+        let stored = cache.set(&mut writer, &key, value, ttl, Condition::Always, Tick(1));
         assert!(stored.is_ok());
-        if number >= FIRST && number % STEP == 0 {
+        if number >= first && (number - first).is_multiple_of(step) {
             let stats = cache.stats();
             assert_eq!((stats.items, stats.live_bytes), (number, number * 24));
             let bytes = stats.memory_bytes as f64 / number as f64;
@@ -37,4 +36,17 @@ fn sixteen_and_three_bytes_take_37() {
         }
     }
     assert_eq!(cache.stats().crowded_out, 0);
+}
+
+#[test]
+fn sixteen_and_three_bytes_take_37() {
+    fill(1_000_000, 1_700_000, &[None]);
+}
+
+/// Of each TTL one segment is still being filled.
+#[test]
+fn and_no_more_with_deadlines() {
+    let seconds = [10, 60, 300, 3_600, 7_200, 86_400, 604_800];
+    let ttls = seconds.map(|seconds| Some(seconds * 1_000));
+    fill(1_100_000, 1_350_000, &ttls);
 }

@@ -118,3 +118,39 @@ fn a_scan_looks_at_the_heads_of_chains_alone() {
         stats.heads_read, stats.expiry_scans
     );
 }
+
+/// How far apart the TTLs of a bucket are.
+fn width_ms(ttl_ms: u64) -> u64 {
+    match ttl_ms {
+        0..500 => 32,
+        500..8_000 => 500,
+        8_000..2_048_000 => 8_000,
+        2_048_000..32_768_000 => 128_000,
+        _ => 2_048_000,
+    }
+}
+
+#[test]
+fn no_object_is_in_memory_a_width_and_a_second_after_its_deadline() {
+    let (cache, mut writer) = engine();
+    let mut now = NOW;
+    let mut latest = vec![];
+    for number in 0..6_000u64 {
+        now += number * 7_919 % 40_000;
+        drive(&cache, &mut writer, now);
+        let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let ttl_ms = (random >> 32) % [400, 8_000, 2_000_000, 30_000_000][(random >> 62) as usize];
+        set(&cache, &mut writer, number, ttl_ms, now);
+        latest.push(now + ttl_ms + width_ms(ttl_ms) + 1_000);
+        let held = cache.len();
+        let may_be = latest.iter().filter(|&&latest| now <= latest).count() as u64;
+        assert!(held <= may_be, "{held} are held, {may_be} may be");
+    }
+    assert!(cache.len() > 100, "{} at the end", cache.len());
+    let end = latest.iter().max().expect("there are some");
+    drive(&cache, &mut writer, *end);
+    let stats = cache.stats();
+    assert_eq!((stats.items, stats.segments_held), (0, 0));
+    assert_eq!(stats.evicted + stats.crowded_out, 0);
+    cache.check();
+}

@@ -2,13 +2,13 @@
 //! lost, and no addition is.
 
 use policy::{Budget, Tick};
-use segment::{Condition, Config, Eviction, Segcache, Unchanged, Value};
+use segment::{Condition, Config, Eviction, Segcache, Unchanged, Value, Writer};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 /// Rounds of each writer; enough for every segment to be given away many times.
 const ROUNDS: u64 = if cfg!(miri) { 150 } else { 60_000 };
-const KEYS: u64 = if cfg!(miri) { 40 } else { 700 };
+const KEYS: u64 = if cfg!(miri) { 40 } else { 2_000 };
 const READERS: u64 = 2;
 const WRITERS: u16 = 2;
 
@@ -74,6 +74,7 @@ fn write(cache: &Segcache, number: u64, clock: &AtomicU64) {
             2 => {
                 cache.maintain(&mut writer, now, &mut Budget(20));
             }
+            3 | 4 => add_one(cache, &mut writer, key, now),
             _ => {
                 let value = value_of(key, round << 1 | number);
                 let value = Value::plain(&value);
@@ -84,6 +85,34 @@ fn write(cache: &Segcache, number: u64, clock: &AtomicU64) {
         }
     }
     cache.close(writer);
+}
+
+/// The key of a number, which tells it in its high half.
+fn name_of_number(key: u64) -> Vec<u8> {
+    format!("number-{key}").into_bytes()
+}
+
+/// Adds to a key's number, or begins it.
+fn add_one(cache: &Segcache, writer: &mut Writer, key: u64, now: Tick) {
+    let name = name_of_number(key);
+    let hashed = cache.key(&name);
+    let change = |old: u64| {
+        assert_eq!(old >> 32, key, "another key's number");
+        old.checked_add(1)
+    };
+    let added = cache.update_number(writer, &hashed, now, segment::decimal, change);
+    match added {
+        Ok((number, _)) => assert_eq!(number >> 32, key),
+        Err(Unchanged::Absent) => {
+            let digits = (key << 32).to_string();
+            let value = Value::plain(digits.as_bytes());
+            let ttl = Some(3_000);
+            let stored = cache.set(writer, &hashed, value, ttl, Condition::Always, now);
+            assert!(stored.is_ok(), "{stored:?}");
+        }
+        Err(Unchanged::Refused(_)) => {}
+        Err(why) => panic!("{why:?}"),
+    }
 }
 
 fn read(cache: &Segcache, number: u64, clock: &AtomicU64, is_over: &AtomicBool) -> u64 {
@@ -101,6 +130,13 @@ fn read(cache: &Segcache, number: u64, clock: &AtomicU64, is_over: &AtomicBool) 
             assert_whole(key, &out);
             hits += 1;
         }
+        out.clear();
+        let name = name_of_number(key);
+        if cache.get(&cache.key(&name), now, &mut out).is_some() {
+            let digits = std::str::from_utf8(&out).expect("digits");
+            let number: u64 = digits.parse().expect("digits");
+            assert_eq!(number >> 32, key, "another key's number");
+        }
     }
     hits
 }
@@ -111,7 +147,7 @@ fn a_reader_never_sees_anothers_bytes_while_segments_change_hands() {
         if eviction == Eviction::None || cfg!(miri) && eviction != Eviction::Merge {
             continue;
         }
-        let cache = small(eviction, 24);
+        let cache = small(eviction, if cfg!(miri) { 24 } else { 64 });
         let clock = AtomicU64::new(1_700_000_000_000);
         let is_over = AtomicBool::new(false);
         let hits: u64 = thread::scope(|scope| {
@@ -134,6 +170,7 @@ fn a_reader_never_sees_anothers_bytes_while_segments_change_hands() {
         let stats = cache.stats();
         if !cfg!(miri) {
             assert!(hits > 1_000, "{hits} hits");
+            assert!(stats.table_chains > 64, "the table did not grow");
             assert!(
                 stats.segments_evicted + stats.segments_expired > 1_000,
                 "{stats:?}"
