@@ -192,9 +192,8 @@ impl Segcache<Stored> {
                 client_flags: item.client_flags,
                 marks: item.marks,
             };
-            let left_ms = item.deadline.map(|deadline| deadline.0 - now.0);
             let condition = Condition::Unchanged(item.cas);
-            match self.store(writer, key, payload, left_ms, condition, now) {
+            match self.store_until(writer, key, payload, item.deadline, condition, now) {
                 Ok(Receipt { cas, deadline }) => {
                     let len = decimal_len(number);
                     let item = Item {

@@ -85,6 +85,15 @@ pub struct Receipt {
     pub deadline: Option<Tick>,
 }
 
+/// How long an object is to live.
+#[derive(Clone, Copy, Debug)]
+enum Life {
+    /// As long as those of this bucket.
+    Of(TtlBucket),
+    /// Until then, or less.
+    Until(Tick),
+}
+
 /// What one writing thread keeps: which segments it fills, and the eviction that it has begun.
 #[derive(Debug)]
 pub struct Writer {
@@ -296,6 +305,38 @@ impl<C: Objects> Segcache<C> {
         condition: Condition,
         now: Tick,
     ) -> Result<Receipt, Refused> {
+        let life = Life::Of(TtlBucket::of(ttl_ms));
+        self.store_for(writer, key, value, life, condition, now)
+    }
+
+    /// Stores an object that is to keep a deadline: what is dead then lives no longer, and less only as far as no
+    /// segment of this writer ends between.
+    ///
+    /// # Errors
+    /// See [`Refused`]. Whatever was there stays then.
+    pub fn store_until(
+        &self,
+        writer: &mut Writer,
+        key: &Key<C::Key<'_>>,
+        value: C::Value<'_>,
+        deadline: Option<Tick>,
+        condition: Condition,
+        now: Tick,
+    ) -> Result<Receipt, Refused> {
+        let life = deadline.map_or(Life::Of(TtlBucket::FOREVER), Life::Until);
+        self.store_for(writer, key, value, life, condition, now)
+    }
+
+    #[inline]
+    fn store_for(
+        &self,
+        writer: &mut Writer,
+        key: &Key<C::Key<'_>>,
+        value: C::Value<'_>,
+        life: Life,
+        condition: Condition,
+        now: Tick,
+    ) -> Result<Receipt, Refused> {
         let words = C::words(key.key, value).filter(|&words| words <= self.heap.capacity);
         let words = words.ok_or(Refused::TooLarge)?;
         // Most refusals cost no room; those by a race are found below.
@@ -303,8 +344,10 @@ impl<C: Objects> Segcache<C> {
             let cas = self.read(key, now, false, |_, receipt| Some(receipt.cas));
             condition.judge(cas)?;
         }
-        let bucket = TtlBucket::of(ttl_ms);
-        let place = self.reserve(writer, bucket, words, now)?;
+        let place = match life {
+            Life::Of(bucket) => self.reserve(writer, bucket, words, now)?,
+            Life::Until(deadline) => self.reserve_until(writer, deadline, words, now)?,
+        };
         let segment = self.heap.segment(place.segment);
         self.content.write(&self.heap, place, words, key.key, value);
         segment.add_live(words);
@@ -413,6 +456,35 @@ impl<C: Objects> Segcache<C> {
         heap.counters.items.fetch_sub(1, Relaxed);
         self.release(left);
         Ok(live.is_some())
+    }
+
+    /// Room in a segment that ends at a deadline or before it. A segment of the next longer TTL ends later than any
+    /// of those that TTLs are rounded down to, but may have been opened long enough ago.
+    #[cold]
+    fn reserve_until(
+        &self,
+        writer: &mut Writer,
+        deadline: Tick,
+        words: u32,
+        now: Tick,
+    ) -> Result<Place, Refused> {
+        let bucket = TtlBucket::of(Some(deadline.0.saturating_sub(now.0)));
+        let longer = bucket.longer();
+        let active = writer.active[usize::from(longer.0)];
+        if active.is_some() {
+            let segment = self.heap.segment(active);
+            let ends = self.heap.deadline(active);
+            if ends <= deadline
+                && takes_at(ends, longer, now)
+                && let Some(offset) = segment.reserve(writer.id, longer, words, self.heap.capacity)
+            {
+                return Ok(Place {
+                    segment: active,
+                    offset,
+                });
+            }
+        }
+        self.reserve(writer, bucket, words, now)
     }
 
     /// Room in the segment that this writer fills for the bucket, or in a new one.

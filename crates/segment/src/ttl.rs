@@ -73,6 +73,12 @@ impl TtlBucket {
         }
     }
 
+    /// The bucket of the next longer lives; of the longest, the same.
+    pub(crate) fn longer(self) -> TtlBucket {
+        let ttl_ms = self.ttl_ms().map(|ttl_ms| ttl_ms + self.width_ms());
+        TtlBucket::of(ttl_ms)
+    }
+
     /// How far apart the shortest and the longest life in here are; a segment takes objects for as long.
     pub(crate) fn width_ms(self) -> u64 {
         let bucket = u64::from(self.0);
@@ -116,6 +122,22 @@ mod tests {
             );
             assert_eq!(TtlBucket::of(Some(shortest)), bucket, "{ttl_ms}");
         }
+    }
+
+    #[test]
+    fn the_next_longer_lives_begin_where_a_bucket_ends() {
+        let mut bucket = TtlBucket::of(Some(0));
+        let mut count = 1;
+        while bucket.longer() != bucket {
+            let longer = bucket.longer();
+            assert!(longer.ttl_ms() > bucket.ttl_ms());
+            let last = longer.ttl_ms().map(|ttl_ms| ttl_ms - 1);
+            assert_eq!(TtlBucket::of(last), bucket);
+            bucket = longer;
+            count += 1;
+        }
+        assert!(count > 900, "{count}");
+        assert_eq!(TtlBucket::FOREVER.longer(), TtlBucket::FOREVER);
     }
 
     #[test]

@@ -145,6 +145,8 @@ pub enum Life {
     Endless,
     /// So many milliseconds from now.
     For(u64),
+    /// Until then, as somebody else's was.
+    Until(Tick),
     /// It is over already.
     Over,
 }
@@ -368,20 +370,16 @@ impl<'s> Hand<'s> {
         put: &Put,
         condition: Condition,
     ) -> Result<u64, Refused> {
-        let ttl_ms = match put.life {
-            Life::Keep | Life::Endless => None,
-            Life::For(ttl_ms) => Some(ttl_ms),
-            Life::Over => {
-                self.cache.delete(key, condition, self.now)?;
-                return Ok(put.cas.unwrap_or(0));
-            }
-        };
+        if put.life == Life::Over {
+            self.cache.delete(key, condition, self.now)?;
+            return Ok(put.cas.unwrap_or(0));
+        }
         if let Some(cas) = put.cas {
             let bytes = [value, &cas.to_le_bytes()].concat();
-            self.store(key, &bytes, put, ttl_ms, condition)?;
+            self.store(key, &bytes, put, condition)?;
             return Ok(cas);
         }
-        self.store(key, value, put, ttl_ms, condition)
+        self.store(key, value, put, condition)
     }
 
     #[inline]
@@ -390,7 +388,6 @@ impl<'s> Hand<'s> {
         key: &Key<&[u8]>,
         bytes: &[u8],
         put: &Put,
-        ttl_ms: Option<u64>,
         condition: Condition,
     ) -> Result<u64, Refused> {
         let value = segment::Value {
@@ -399,6 +396,15 @@ impl<'s> Hand<'s> {
             marks: put.marks.bits(put.cas.is_some()),
         };
         let (cache, now) = (self.cache, self.now);
+        let ttl_ms = match put.life {
+            Life::For(ttl_ms) => Some(ttl_ms),
+            Life::Until(at) => {
+                let (value, at) = (Payload::Bytes(value), Some(at));
+                let receipt = cache.store_until(self.writer(), key, value, at, condition, now)?;
+                return Ok(u64::from(receipt.cas));
+            }
+            Life::Keep | Life::Endless | Life::Over => None,
+        };
         let receipt = cache.set(self.writer(), key, value, ttl_ms, condition, now)?;
         Ok(u64::from(receipt.cas))
     }
@@ -506,7 +512,7 @@ impl<'s> Hand<'s> {
                 Edit::Delete => self.cache.delete(key, condition, self.now).map(|_| 0),
                 Edit::Put(put) => {
                     let life = match (put.life, found.and_then(|found| found.deadline)) {
-                        (Life::Keep, Some(at)) => Life::For(at.0.saturating_sub(self.now.0)),
+                        (Life::Keep, Some(at)) => Life::Until(at),
                         (life, _) => life,
                     };
                     let put = Put { life, ..put };

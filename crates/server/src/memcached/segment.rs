@@ -184,7 +184,7 @@ impl Engine for &mut Hand<'_> {
                 };
             }
             Life::For(ttl_ms) => Some(ttl_ms),
-            Life::Keep | Life::Endless => None,
+            Life::Keep | Life::Endless | Life::Until(_) => None,
         };
         match self.relive(&hashed(key), |_| Some(ttl_ms)) {
             Ok(true) => Touched::Yes,
