@@ -22,11 +22,12 @@ import lifecycle
 import lists
 import memcached
 import policies
+import segment
 import sorted_sets
 import tools
 from server import Server
 
-MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, memcached, policies, sorted_sets, differential]
+MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, memcached, policies, segment, sorted_sets, differential]
 
 
 class Bench:

@@ -4,6 +4,7 @@
 
 use server::command::{self, Keys, Spec, flag};
 use server::config::{Kind, Param, TABLE};
+use server::segments;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -68,29 +69,32 @@ fn cell(text: &str) -> String {
 
 #[test]
 fn the_page_of_commands_is_the_table() {
-    let mut groups: BTreeMap<&str, Vec<&Spec>> = BTreeMap::new();
-    for spec in command::table() {
-        groups.entry(spec.group).or_default().push(spec);
+    let mut groups: BTreeMap<&str, Vec<(&Spec, bool)>> = BTreeMap::new();
+    for (index, spec) in (0..).zip(command::table()) {
+        let is_on_both = segments::command::is_served(index);
+        let group = groups.entry(spec.group).or_default();
+        group.push((spec, is_on_both));
     }
     let mut page = String::from(
         "# Commands\n\nGenerated from the table in `crates/server/src/command.rs`; a test compares them. \
          *Arity* counts the name itself, as in Redis; negative means at least. *Since* is the version of Redis that \
-         brought the command, or whose it is otherwise. Options are those of Redis 8.\n",
+         brought the command, or whose it is otherwise. Options are those of Redis 8. *Segment* says whether [the segment engine](segment.md) serves it, too.\n",
     );
     page.push_str(DIFFERENCES);
     for (group, mut specs) in groups {
-        specs.sort_by_key(|spec| spec.name);
+        specs.sort_by_key(|(spec, _)| spec.name);
         let _ = write!(
             page,
-            "\n## {group}\n\n| command | arity | keys | since | |\n|---|---:|---|---|---|\n"
+            "\n## {group}\n\n| command | arity | keys | segment | since | |\n|---|---:|---|---|---|---|\n"
         );
-        for spec in specs {
+        for (spec, is_on_both) in specs {
             let _ = writeln!(
                 page,
-                "| `{}` | {} | {} | {} | {} |",
+                "| `{}` | {} | {} | {} | {} | {} |",
                 spec.name.to_uppercase(),
                 spec.arity,
                 keys(spec),
+                if is_on_both { "yes" } else { "" },
                 spec.since,
                 cell(spec.summary)
             );

@@ -1,7 +1,9 @@
 //! COMMAND: the table of commands, as clients ask for it.
 
-use super::{Ctx, Keys, Spec, flag, help, lookup, refuse_subcommand, table};
+use super::{Ctx, Keys, Spec, SpecIndex, flag, help, lookup, refuse_subcommand, table};
 use crate::glob;
+use crate::segments;
+use crate::state::Server;
 use wire::{Args, Protocol};
 
 /// This family's commands.
@@ -37,17 +39,25 @@ const HELP: &[&str] = &[
 
 fn command(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let Some(word) = args.get(1).map(<[u8]>::to_ascii_lowercase) else {
-        return infos(ctx, table().iter().copied().map(Some).collect());
+        let specs = served(ctx.server).map(Some).collect();
+        return infos(ctx, specs);
     };
+    let server = ctx.server;
     match (&word[..], args.len()) {
-        (b"count", 2) => ctx.reply.integer(table().len() as i64),
+        (b"count", 2) => ctx.reply.integer(served(server).count() as i64),
         (b"list", 2) => names(ctx, |_| true),
         (b"list", 5) if args.is(2, "filterby") => filtered(ctx, args),
         (b"list", _) => ctx.reply.error("ERR syntax error"),
-        (b"info", 2) => infos(ctx, table().iter().copied().map(Some).collect()),
-        (b"info", _) => infos(ctx, args.from(2).iter().map(find).collect()),
-        (b"docs", 2) => docs(ctx, table().to_vec()),
-        (b"docs", _) => docs(ctx, args.from(2).iter().filter_map(find).collect()),
+        (b"info", 2) => infos(ctx, served(server).map(Some).collect()),
+        (b"info", _) => {
+            let names = args.from(2).iter();
+            infos(ctx, names.map(|name| find(server, name)).collect());
+        }
+        (b"docs", 2) => docs(ctx, served(server).collect()),
+        (b"docs", _) => {
+            let names = args.from(2).iter();
+            docs(ctx, names.filter_map(|name| find(server, name)).collect());
+        }
         (b"getkeys", 3..) => keys(ctx, args.from(2), false),
         (b"getkeysandflags", 3..) => keys(ctx, args.from(2), true),
         (b"help", 2) => help(ctx, "COMMAND", HELP),
@@ -55,14 +65,26 @@ fn command(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
 }
 
-fn find(name: &[u8]) -> Option<&'static Spec> {
+/// The commands that the engine serves.
+fn served(server: &Server) -> impl Iterator<Item = &'static Spec> {
+    let all = (0..).zip(table());
+    all.filter(|(index, _)| serves(server, *index))
+        .map(|(_, spec)| *spec)
+}
+
+fn serves(server: &Server, index: SpecIndex) -> bool {
+    server.segments.is_none() || segments::command::is_served(index)
+}
+
+fn find(server: &Server, name: &[u8]) -> Option<&'static Spec> {
     // A subcommand is told as its container.
     let end = name.iter().position(|byte| *byte == b'|');
-    lookup(&name[..end.unwrap_or(name.len())]).map(|index| table()[index as usize])
+    let index = lookup(&name[..end.unwrap_or(name.len())])?;
+    serves(server, index).then(|| table()[index as usize])
 }
 
 fn names(ctx: &mut Ctx<'_, '_>, is_wanted: impl Fn(&Spec) -> bool) {
-    let found: Vec<_> = table().iter().filter(|spec| is_wanted(spec)).collect();
+    let found: Vec<_> = served(ctx.server).filter(|spec| is_wanted(spec)).collect();
     ctx.reply.array(found.len());
     for spec in found {
         ctx.reply.bulk(spec.name.as_bytes());
@@ -227,7 +249,7 @@ fn docs(ctx: &mut Ctx<'_, '_>, specs: Vec<&Spec>) {
 }
 
 fn keys(ctx: &mut Ctx<'_, '_>, args: Args<'_>, with_flags: bool) {
-    let Some(spec) = find(args.name()) else {
+    let Some(spec) = find(ctx.server, args.name()) else {
         return ctx.reply.error("ERR Invalid command specified");
     };
     if !spec.accepts(args.len()) {

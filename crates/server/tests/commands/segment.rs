@@ -3,8 +3,12 @@
 use super::memcached::answers_at;
 use server::clock::Clock;
 use server::config::Config;
-use server::{Server, Session, config, exec};
+use server::dispatch::{Call, Executor};
+use server::expiry::Keeper;
+use server::{Server, Session, command, config, exec};
+use std::time::Duration;
 use store::Tick;
+use wire::Span;
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -167,11 +171,22 @@ fn deadlines_are_rounded_down_and_told_so() {
         ("SET k v PXAT 1", "+OK"),
         ("GET k", "$-1"),
     ]);
+    // What is rewritten under its deadline keeps it, while the segment of its TTL is open.
+    bench.script(&[("SET k v EX 100", "+OK"), ("SET n 5 EX 100", "+OK")]);
     bench.server.clock.set_ms(NOW + 1500);
+    bench.script(&[
+        ("APPEND k w", ":2"),
+        ("APPEND k x", ":3"),
+        ("INCR n", ":6"),
+        ("SET n -5 KEEPTTL", "+OK"),
+        ("INCR n", ":-4"),
+        ("PTTL k", ":94500"),
+        ("PTTL n", ":94500"),
+    ]);
     assert_eq!(bench.ask("EXISTS p"), ":1");
     bench.server.clock.set_ms(NOW + 1501);
     assert_eq!(bench.ask("EXISTS p"), ":0");
-    assert_eq!(bench.ask("DBSIZE"), ":0");
+    assert_eq!(bench.ask("DBSIZE"), ":2");
 }
 
 #[test]
@@ -192,6 +207,8 @@ fn what_is_not_served_names_the_engine() {
     }
     bench.script(&[
         ("PING", "+PONG"),
+        ("COMMAND INFO hset", "*1 *-1"),
+        ("COMMAND DOCS hset", "*0"),
         ("CONFIG GET engine", "*2 $6 engine $7 segment"),
         ("CONFIG GET maxmemory", "*2 $9 maxmemory $8 16777216"),
     ]);
@@ -382,4 +399,90 @@ fn a_batch_brings_its_keys_near_and_answers_in_order() {
     }
     assert_eq!(bench.memcached(&sets), "STORED\r\n".repeat(300));
     assert_eq!(bench.memcached(&gets), values);
+}
+
+/// What is over comes back when the worker looks, and until then it sleeps.
+#[test]
+fn a_worker_gives_back_what_is_over_when_it_is_due() {
+    let mut bench = Bench::new();
+    let mut keeper = Keeper::new(&bench.server, 0);
+    assert_eq!(keeper.earliest(&bench.server), None);
+    for number in 0..2000 {
+        assert_eq!(bench.ask(&format!("SET k{number} v PX 20000")), "+OK");
+    }
+    let due = keeper.earliest(&bench.server).expect("they end");
+    assert_eq!(due, Tick(NOW + 16_001));
+    bench.server.clock.set_ms(due.0 - 1);
+    assert!(!keeper.run(&bench.server, Duration::ZERO));
+    assert_eq!(bench.server.counters().expired_keys, 0);
+    bench.server.clock.set_ms(due.0);
+    while keeper.run(&bench.server, Duration::ZERO) {}
+    assert_eq!(bench.server.counters().expired_keys, 2000);
+    assert_eq!(keeper.earliest(&bench.server), None);
+    let info = bench.ask("INFO expiry");
+    for field in [
+        "expired_backlog_keys:0",
+        "keys_with_ttl:0",
+        "expired_keys:2000",
+    ] {
+        assert!(info.contains(field), "{field} in {info}");
+    }
+    // Another worker does not wake for it.
+    assert_eq!(Keeper::new(&bench.server, 1).earliest(&bench.server), None);
+}
+
+/// Each of several threads with a worker's hand of its own.
+#[test]
+fn nothing_that_several_workers_count_is_lost() {
+    const EACH: usize = 500;
+    let server = configured(&[("maxmemory", "16mb"), ("threads", "4")]).expect("valid settings");
+    let add = &|worker: usize| {
+        let mut executor = Executor::new(&server, worker, Tick(NOW));
+        let (mut session, mut out) = (Session::new(), vec![]);
+        for _ in 0..EACH {
+            for words in [&[&b"INCR"[..], b"n"][..], &[b"APPEND", b"s", b"x"]] {
+                run_words(&mut executor, &mut session, words, &mut out);
+            }
+            executor.finish();
+        }
+        assert!(!out.contains(&b'-'));
+    };
+    std::thread::scope(|scope| {
+        let adders: Vec<_> = (0..4)
+            .map(|worker| scope.spawn(move || add(worker)))
+            .collect();
+        for adder in adders {
+            adder.join().expect("it does not panic");
+        }
+    });
+    let mut out = vec![];
+    let (mut session, now) = (Session::new(), Tick(NOW));
+    exec(&server, &mut session, &[b"GET", b"n"], now, &mut out);
+    exec(&server, &mut session, &[b"STRLEN", b"s"], now, &mut out);
+    assert_eq!(String::from_utf8_lossy(&out), "$4\r\n2000\r\n:2000\r\n");
+}
+
+fn run_words(
+    executor: &mut Executor<'_>,
+    session: &mut Session,
+    words: &[&[u8]],
+    out: &mut Vec<u8>,
+) {
+    let (mut input, mut spans) = (vec![], vec![]);
+    for word in words {
+        spans.push(Span {
+            start: input.len() as u32,
+            len: word.len() as u32,
+        });
+        input.extend_from_slice(word);
+    }
+    let call = Call {
+        start: 0,
+        len: input.len(),
+        first: 0,
+        count: words.len(),
+        index: command::lookup(words[0]),
+        memo: None,
+    };
+    executor.run(session, call.args(&input, &spans), &call, out);
 }
