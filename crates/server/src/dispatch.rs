@@ -167,8 +167,30 @@ impl<'s> Executor<'s> {
                 }
             }
         }
-        if let Some(view) = &self.whole {
-            prefetch_elements(view, calls, input, spans);
+        match &self.whole {
+            Some(view) => prefetch_elements(view, calls, input, spans),
+            None => self.prefetch_elements_of_one(calls, input, spans),
+        }
+    }
+
+    /// Without all shards: brings the elements near that the batch names in the shard of the first key which
+    /// may be a collection's, if nobody else is in it. Where many commands are on elements, most are of
+    /// one key.
+    fn prefetch_elements_of_one(&self, calls: &[Call], input: &[u8], spans: &[Span]) {
+        let names_element = |call: &&Call| {
+            let spec = call.index.map(|index| command::table()[index as usize]);
+            spec.is_some_and(|spec| first_element(spec, call.args(input, spans)).is_some())
+        };
+        let mut calls_on_elements = calls.iter().filter(names_element);
+        let Some(memo) = calls_on_elements.next().and_then(|call| call.memo) else {
+            return;
+        };
+        let space = &self.server.keyspace;
+        let shard = space.shard_of(&memo.key(&[]));
+        if calls_on_elements.count() + 1 >= WHOLE_FROM_CALLS
+            && let Some(view) = space.try_lock_one(shard, self.now)
+        {
+            prefetch_elements(&view, calls, input, spans);
         }
     }
 

@@ -263,6 +263,12 @@ impl Keyspace {
         View::new(self, Guards::One(shard, self.guard(shard)), now)
     }
 
+    /// The same unless somebody else holds it.
+    pub fn try_lock_one(&self, shard: usize, now: Tick) -> Option<View<'_>> {
+        let locked = self.cells[shard].locked.try_lock().ok()?;
+        Some(View::new(self, Guards::One(shard, locked), now))
+    }
+
     /// Locks some shards; `shards` ascend without repeats.
     pub fn lock_many(&self, shards: &[usize], now: Tick) -> View<'_> {
         debug_assert!(shards.is_sorted_by(|a, b| a < b));
