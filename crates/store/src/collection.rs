@@ -59,6 +59,9 @@ impl Deadlines {
 /// Is told of elements that died at an instant: the instant, and how many.
 pub(crate) type Expired<'a> = &'a mut dyn FnMut(Tick, u32);
 
+/// Is told an element's deadline, and may choose another one or none.
+pub(crate) type Choose<'a> = &'a mut dyn FnMut(Option<Tick>) -> Option<Option<Tick>>;
+
 /// Gives back room for growth that is more than an eighth.
 pub(crate) fn trim_bytes(bytes: &mut Vec<u8>) {
     if bytes.capacity() - bytes.len() > bytes.len() / 8 {

@@ -12,7 +12,7 @@
 
 mod counts;
 
-use crate::collection::{Body, Deadlines, Expired, Scene};
+use crate::collection::{Body, Choose, Deadlines, Expired, Scene};
 use crate::elements::Elements;
 use crate::elements::packed::{Packed, Tail};
 use policy::expire::any::AnyExpiry;
@@ -251,6 +251,28 @@ impl Members {
         if self.times.is_some() && is_idle {
             self.times = None;
         }
+    }
+
+    /// Asks `choose`, which is told when a live member dies, for another deadline; `None` leaves it as it is.
+    /// False when there is no such member.
+    #[inline]
+    pub fn update_deadline(
+        &mut self,
+        member: &[u8],
+        scene: &Scene<'_>,
+        choose: Choose<'_>,
+    ) -> bool {
+        let Some(slot) = self.elements.find(member) else {
+            return false;
+        };
+        let old = self.elements.deadline(slot);
+        if old.is_some_and(|old| scene.now > old) {
+            return false;
+        }
+        if let Some(deadline) = choose(old) {
+            self.set_deadline(slot, deadline, scene);
+        }
+        true
     }
 
     /// Gives an element a deadline, another one, or takes it.

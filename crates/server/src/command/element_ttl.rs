@@ -76,8 +76,14 @@ pub trait Timed: Sized {
     /// When an element dies. `None`: there is none; `Some(None)`: it has no deadline.
     fn deadline(&self, name: &[u8], scene: &Scene<'_>) -> Option<Option<Tick>>;
 
-    /// Gives an element a deadline or takes it; whether there is such an element.
-    fn set_deadline(&mut self, name: &[u8], deadline: Option<Tick>, scene: &Scene<'_>) -> bool;
+    /// Asks `choose`, which is told when an element dies, for another deadline or none; `None` leaves it as it
+    /// is. False when there is no such element.
+    fn update_deadline(
+        &mut self,
+        name: &[u8],
+        scene: &Scene<'_>,
+        choose: impl FnMut(Option<Tick>) -> Option<Option<Tick>>,
+    ) -> bool;
 }
 
 /// Hands the trait's methods on to those of the same name of a type, and the verbs of the view for it.
@@ -108,13 +114,13 @@ macro_rules! timed {
                 $type::deadline(self, name, scene)
             }
 
-            fn set_deadline(
+            fn update_deadline(
                 &mut self,
                 name: &[u8],
-                deadline: Option<Tick>,
                 scene: &Scene<'_>,
+                choose: impl FnMut(Option<Tick>) -> Option<Option<Tick>>,
             ) -> bool {
-                $type::set_deadline(self, name, deadline, scene)
+                $type::update_deadline(self, name, scene, choose)
             }
         }
     };

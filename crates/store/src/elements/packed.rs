@@ -14,7 +14,7 @@
 //! Which of the two it is stands beside the bytes, in the tag of the entry that holds them: a
 //! collection none of whose elements ever had a deadline pays nothing for the possibility.
 
-use crate::collection::{Body, Deadlines, Expired, trim_bytes};
+use crate::collection::{Body, Choose, Deadlines, Expired, trim_bytes};
 use policy::{Budget, Tick};
 
 /// Bytes of a deadline.
@@ -294,6 +294,23 @@ impl Packed {
             count += 1;
         }
         Err(count)
+    }
+
+    /// Asks `choose`, which is told when a live element dies, for another deadline; `None` leaves it as it is.
+    /// False when there is no such element.
+    #[inline]
+    pub fn update_deadline(&mut self, member: &[u8], now: Tick, choose: Choose<'_>) -> bool {
+        let found = self.find(member).filter(|element| element.is_live(now));
+        let Some((at, old)) = found.map(|element| (element.at, element.deadline)) else {
+            return false;
+        };
+        if let Some(deadline) = choose(old) {
+            self.set_deadline(at, deadline);
+            if old.is_some() && deadline.is_none() {
+                self.settle();
+            }
+        }
+        true
     }
 
     /// Puts an element before the one at a byte, or at the end, which is [`Packed::end`].

@@ -154,6 +154,21 @@ impl Hash {
         }
     }
 
+    /// Asks `choose`, which is told when a field dies, for another deadline or none; `None` leaves it as it is.
+    /// False when there is no such field.
+    pub fn update_deadline(
+        &mut self,
+        field: &[u8],
+        scene: &Scene<'_>,
+        mut choose: impl FnMut(Option<Tick>) -> Option<Option<Tick>>,
+    ) -> bool {
+        let choose = &mut |old| Some(choose(old)?.map(|deadline| deadline.min(Tick::MAX)));
+        match &mut self.form {
+            Form::Packed(packed) => packed.update_deadline(field, scene.now, choose),
+            Form::Large(members) => members.update_deadline(field, scene, choose),
+        }
+    }
+
     /// Gives a field another deadline, or takes it; false when there is no such field.
     pub fn set_deadline(
         &mut self,
@@ -161,26 +176,7 @@ impl Hash {
         deadline: Option<Tick>,
         scene: &Scene<'_>,
     ) -> bool {
-        let deadline = deadline.map(|deadline| deadline.min(Tick::MAX));
-        match &mut self.form {
-            Form::Packed(packed) => {
-                let found = packed.find(field).filter(|e| e.is_live(scene.now));
-                let Some((at, old)) = found.map(|e| (e.at, e.deadline)) else {
-                    return false;
-                };
-                packed.set_deadline(at, deadline);
-                if old.is_some() && deadline.is_none() {
-                    packed.settle();
-                }
-            }
-            Form::Large(members) => {
-                let Some(slot) = members.find_live(field, scene.now) else {
-                    return false;
-                };
-                members.set_deadline(slot, deadline, scene);
-            }
-        }
-        true
+        self.update_deadline(field, scene, |_| Some(deadline))
     }
 
     /// Takes a live field's deadline, if it has one.

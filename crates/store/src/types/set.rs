@@ -319,35 +319,38 @@ impl Set {
         }
     }
 
-    /// Gives a member a deadline or takes it; whether there is such a member.
+    /// Asks `choose`, which is told when a member dies, for another deadline or none; `None` leaves it as it is.
+    /// False when there is no such member.
+    pub fn update_deadline(
+        &mut self,
+        member: &[u8],
+        scene: &Scene<'_>,
+        mut choose: impl FnMut(Option<Tick>) -> Option<Option<Tick>>,
+    ) -> bool {
+        let choose = &mut |old| Some(choose(old)?.map(|deadline| deadline.min(Tick::MAX)));
+        match &mut self.form {
+            Form::Packed(packed) => packed.update_deadline(member, scene.now, choose),
+            Form::Large(members) => members.update_deadline(member, scene, choose),
+            Form::Integers(integers) => {
+                let is_there = integer(member).is_some_and(|n| integers.find(n).is_ok());
+                let chosen = if is_there { choose(None) } else { None };
+                if let Some(Some(deadline)) = chosen {
+                    self.spell_out(scene);
+                    self.set_deadline(member, Some(deadline), scene);
+                }
+                is_there
+            }
+        }
+    }
+
+    /// Gives a member another deadline, or takes it; false when there is no such member.
     pub fn set_deadline(
         &mut self,
         member: &[u8],
         deadline: Option<Tick>,
         scene: &Scene<'_>,
     ) -> bool {
-        if !self.contains(member, scene) {
-            return false;
-        }
-        let deadline = deadline.map(|deadline| deadline.min(Tick::MAX));
-        if deadline.is_some() {
-            self.spell_out(scene);
-        }
-        match &mut self.form {
-            Form::Integers(_) => {}
-            Form::Packed(packed) => {
-                if let Some(at) = packed.find(member).map(|element| element.at) {
-                    packed.set_deadline(at, deadline);
-                    packed.settle();
-                }
-            }
-            Form::Large(members) => {
-                if let Some(slot) = members.find_live(member, scene.now) {
-                    members.set_deadline(slot, deadline, scene);
-                }
-            }
-        }
-        true
+        self.update_deadline(member, scene, |_| Some(deadline))
     }
 }
 

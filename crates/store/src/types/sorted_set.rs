@@ -194,6 +194,21 @@ impl SortedSet {
         }
     }
 
+    /// Asks `choose`, which is told when a member dies, for another deadline or none; `None` leaves it as it is.
+    /// False when there is no such member.
+    pub fn update_deadline(
+        &mut self,
+        member: &[u8],
+        scene: &Scene<'_>,
+        mut choose: impl FnMut(Option<Tick>) -> Option<Option<Tick>>,
+    ) -> bool {
+        let choose = &mut |old| Some(choose(old)?.map(|deadline| deadline.min(Tick::MAX)));
+        match &mut self.form {
+            Form::Packed(packed) => packed.update_deadline(member, scene.now, choose),
+            Form::Large(many) => many.members.update_deadline(member, scene, choose),
+        }
+    }
+
     /// Gives a member another deadline, or takes it; false when there is no such member.
     pub fn set_deadline(
         &mut self,
@@ -201,24 +216,7 @@ impl SortedSet {
         deadline: Option<Tick>,
         scene: &Scene<'_>,
     ) -> bool {
-        let deadline = deadline.map(|deadline| deadline.min(Tick::MAX));
-        match &mut self.form {
-            Form::Packed(packed) => {
-                let found = packed.find(member).filter(|e| e.is_live(scene.now));
-                let Some(at) = found.map(|element| element.at) else {
-                    return false;
-                };
-                packed.set_deadline(at, deadline);
-                packed.settle();
-            }
-            Form::Large(many) => {
-                let Some(slot) = many.members.find_live(member, scene.now) else {
-                    return false;
-                };
-                many.members.set_deadline(slot, deadline, scene);
-            }
-        }
-        true
+        self.update_deadline(member, scene, |_| Some(deadline))
     }
 
     /// Tells about `count` members from `cursor` on, and all when they are few; the next cursor, 0 at the

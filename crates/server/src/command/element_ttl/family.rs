@@ -99,52 +99,71 @@ pub fn expire<C: Timed>(
     base: Base,
     command: &'static str,
 ) -> Answer {
-    let key = ctx.key(&args[1]);
-    let kind = ctx.view.kind(&key);
-    if kind.is_some_and(|kind| kind != C::KIND) {
-        return Err(Refusal::WrongType);
-    }
-    let now = ctx.view.now();
-    let when = instant_of(&args[2], unit, base, now, command)?;
-    let mut conditions = Conditions::default();
-    let mut names_at = 3;
-    while args.get(names_at).is_some_and(|word| conditions.take(word)) {
-        names_at += 1;
-    }
-    conditions.check()?;
-    let words = C::WORDS;
-    let names = args.from(names_at);
-    let names = self::names(
-        names,
-        words.counted,
-        words.missing,
-        words.set_none,
-        words.uneven,
-    )?;
-    if kind.is_none() {
-        reply(ctx, &vec![ABSENT; names.len()]);
-        return Ok(());
-    }
-    let mut outcome = Outcome::default();
-    let (mut codes, late) = (Vec::with_capacity(names.len()), is_past(when, now));
+    let (key, now) = (ctx.key(&args[1]), ctx.view.now());
+    let asked = Asked::parse::<C>(args, unit, base, now, command);
+    let (mut outcome, mut codes) = (Outcome::default(), Vec::new());
     C::edit(ctx.view, &key, |elements, scene| {
-        for name in names.iter() {
-            codes.push(match elements.deadline(name, scene) {
-                None => ABSENT,
-                Some(old) if !conditions.hold(old, when) => UNMET,
-                Some(_) => {
-                    elements.set_deadline(name, Some(kept(when, now)), scene);
-                    outcome.is_set |= !late;
-                    outcome.is_past |= late;
-                    if late { GONE } else { DONE }
-                }
+        let asked = asked.as_ref().ok()?;
+        let is_late = is_past(asked.when, now);
+        codes.reserve(asked.names.len());
+        for name in asked.names.iter() {
+            let mut code = ABSENT;
+            elements.update_deadline(name, scene, |old| {
+                code = match asked.conditions.hold(old, asked.when) {
+                    false => UNMET,
+                    true if is_late => GONE,
+                    true => DONE,
+                };
+                (code != UNMET).then_some(Some(kept(asked.when, now)))
             });
+            outcome.is_set |= code == DONE;
+            outcome.is_past |= code == GONE;
+            codes.push(code);
         }
         (outcome.is_set || outcome.is_past).then_some(())
     })?;
+    codes.resize(asked?.names.len(), ABSENT);
     tell::<C>(ctx, &key, outcome);
     reply(ctx, &codes);
     Ok(())
+}
+
+/// What the arguments of xEXPIRE say.
+struct Asked<'a> {
+    when: When,
+    conditions: Conditions,
+    names: Args<'a>,
+}
+
+impl<'a> Asked<'a> {
+    fn parse<C: Timed>(
+        args: Args<'a>,
+        unit: Unit,
+        base: Base,
+        now: Tick,
+        command: &'static str,
+    ) -> Result<Asked<'a>, Refusal> {
+        let when = instant_of(&args[2], unit, base, now, command)?;
+        let mut conditions = Conditions::default();
+        let mut at = 3;
+        while args.get(at).is_some_and(|word| conditions.take(word)) {
+            at += 1;
+        }
+        conditions.check()?;
+        let words = C::WORDS;
+        let names = names(
+            args.from(at),
+            words.counted,
+            words.missing,
+            words.set_none,
+            words.uneven,
+        )?;
+        Ok(Asked {
+            when,
+            conditions,
+            names,
+        })
+    }
 }
 
 /// `xTTL key MEMBERS n member …`: what is left, or the instant, seconds rounded up.
@@ -217,15 +236,13 @@ pub fn persist<C: Timed>(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let edited = C::edit(ctx.view, &key, |elements, scene| {
         let mut has_changed = false;
         for name in names.ok()?.iter() {
-            codes.push(match elements.deadline(name, scene) {
-                None => ABSENT,
-                Some(None) => ENDLESS,
-                Some(Some(_)) => {
-                    elements.set_deadline(name, None, scene);
-                    has_changed = true;
-                    DONE
-                }
+            let mut code = ABSENT;
+            elements.update_deadline(name, scene, |old| {
+                code = if old.is_some() { DONE } else { ENDLESS };
+                old.is_some().then_some(None)
             });
+            has_changed |= code == DONE;
+            codes.push(code);
         }
         has_changed.then_some(())
     })?;

@@ -68,7 +68,7 @@ fn set_deadline<C: Timed>(
     let now = ctx.view.now();
     let edited = C::edit(ctx.view, key, |elements, scene| {
         elements
-            .set_deadline(member, Some(kept(when, now)), scene)
+            .update_deadline(member, scene, |_| Some(Some(kept(when, now))))
             .then_some(())
     })?;
     if edited.is_some() {
