@@ -27,8 +27,11 @@
 //!
 //! Insert and remove: two binary searches and a leaf's words. Every 32nd insertion or so looks at the 64
 //! deadlines of a leaf that is split. An entry that moves or changes its deadline within its leaf's
-//! bounds costs a search. `pop_expired` looks at the first leaf's deadlines once, then hands them out: a
-//! call looks at up to 64 entries more than its budget.
+//! bounds costs a search. Of a crowd on one deadline only the last leaf is looked at. `pop_expired`
+//! looks at the first leaf's deadlines once, then hands them out: a call looks at up to 64 entries more than
+//! its budget. In a hash of a million fields a first deadline costs some 500 ns more than in the wheel, one
+//! that moves 900, and taking out what has died at one instant a sixth (`cargo bench -p mayfly-store --bench
+//! elements -- 1000000 wheel`).
 //!
 //! # Knobs
 //!
@@ -105,13 +108,6 @@ fn place_of(facts: &impl Facts, slot: Slot) -> Place {
     (deadline.expect("an entry held has a deadline"), slot)
 }
 
-/// The places of a leaf's entries, in order.
-fn sorted(facts: &impl Facts, slots: &[Slot]) -> Vec<Place> {
-    let mut places: Vec<Place> = slots.iter().map(|&slot| place_of(facts, slot)).collect();
-    places.sort_unstable();
-    places
-}
-
 /// Makes room for one more, in steps.
 fn grow<T>(items: &mut Vec<T>, step: usize) {
     if items.len() == items.capacity() {
@@ -153,6 +149,25 @@ impl Ranked {
     /// Whether a place belongs to this leaf.
     fn is_within(&self, at: At, place: Place) -> bool {
         self.leaf(at).low <= place && self.next(at).is_none_or(|next| place < self.leaf(next).low)
+    }
+
+    /// The places of a leaf's entries. Where the next leaf begins at the same deadline all have that one, and
+    /// are not looked at.
+    fn places(&self, facts: &impl Facts, at: At) -> Vec<Place> {
+        let slots = self.leaf(at).slots.iter();
+        let deadline = self.leaf(at).low.0;
+        match self.next(at) {
+            Some(next) if self.leaf(next).low.0 == deadline => {
+                slots.map(|slot| (deadline, *slot)).collect()
+            }
+            _ => slots.map(|slot| place_of(facts, *slot)).collect(),
+        }
+    }
+
+    fn sorted_places(&self, facts: &impl Facts, at: At) -> Vec<Place> {
+        let mut places = self.places(facts, at);
+        places.sort_unstable();
+        places
     }
 
     /// Changes a leaf's entries and keeps the account.
@@ -246,12 +261,7 @@ impl Ranked {
     /// that is to come is the last of all. Where that place belongs.
     #[inline(never)]
     fn split(&mut self, facts: &impl Facts, at: At, place: Place) -> At {
-        let mut places: Vec<Place> = self
-            .leaf(at)
-            .slots
-            .iter()
-            .map(|&s| place_of(facts, s))
-            .collect();
+        let mut places = self.places(facts, at);
         let behind = (at.0, at.1 + 1);
         if self.next(at).is_none() && places.iter().all(|other| *other < place) {
             return self.add_leaf(behind, place);
@@ -365,17 +375,18 @@ impl Ranked {
     /// false. Of those on one deadline the lower slots come first. Looks at the leaves that it tells of.
     pub fn walk(&self, facts: &impl Facts, rank: usize, each: &mut dyn FnMut(Tick, Slot) -> bool) {
         let mut skip = rank;
-        for branch in &self.branches {
+        for (number, branch) in self.branches.iter().enumerate() {
             if skip >= branch.count {
                 skip -= branch.count;
                 continue;
             }
-            for leaf in &branch.leaves {
+            for (index, leaf) in branch.leaves.iter().enumerate() {
                 if skip >= leaf.slots.len() {
                     skip -= leaf.slots.len();
                     continue;
                 }
-                for (deadline, slot) in sorted(facts, &leaf.slots).into_iter().skip(skip) {
+                let places = self.sorted_places(facts, (number, index));
+                for (deadline, slot) in places.into_iter().skip(skip) {
                     if !each(deadline, slot) {
                         return;
                     }
@@ -442,13 +453,11 @@ impl ExpiryIndex for Ranked {
             return Due::Again;
         }
         if !self.is_front_sorted {
+            let places = self.sorted_places(cells, FRONT);
+            budget.0 = budget.0.saturating_sub(places.len() as u32).max(1);
             self.change(FRONT, |slots| {
-                budget.0 = budget.0.saturating_sub(slots.len() as u32).max(1);
-                let places = sorted(cells, slots).into_iter().rev();
-                slots
-                    .iter_mut()
-                    .zip(places)
-                    .for_each(|(slot, place)| *slot = place.1);
+                slots.clear();
+                slots.extend(places.iter().rev().map(|place| place.1));
             });
             self.is_front_sorted = true;
         }
