@@ -236,10 +236,12 @@ fn mixes(keys: u64, draws: usize, only: Option<Row>) {
 /// what one does alone.
 fn threads(keys: u64, draws: usize) {
     let value = [7; 79];
-    let cache = engine(keys * 150 + (64 << 20), 65, Eviction::Merge);
+    let most = thread::available_parallelism().map_or(1, |count| count.get().min(64));
+    // Each writer fills a segment, and may need one to merge into.
+    let room = (64 + 4 * most as u64) << 20;
+    let cache = engine(keys * 150 + room, most as u16 + 1, Eviction::Merge);
     let mut writer = cache.writer().expect("the first");
     fill(&cache, &mut writer, keys, &value);
-    let most = thread::available_parallelism().map_or(1, |count| count.get().min(64));
     let draws: Vec<Vec<u32>> = (0..most as u64)
         .map(|number| zipf(keys, draws, number * 77))
         .collect();
