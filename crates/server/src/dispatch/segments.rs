@@ -1,6 +1,7 @@
 //! The same walk on the segment engine, where nothing is locked.
 
-use super::{Call, Executor, WHOLE_FROM_CALLS, first_key};
+use super::near::first_key;
+use super::{Call, Executor, WHOLE_FROM_CALLS};
 use crate::command::{self, KeyMemo, Spec, SpecIndex};
 use crate::segments::Hand;
 use crate::segments::command::{self as own, Service};
