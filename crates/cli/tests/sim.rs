@@ -611,3 +611,59 @@ fn the_segment_engine_is_replayed_beside_policies() {
     ]);
     assert!(told.contains("objects are counted"), "{told}");
 }
+
+/// Beside the engine, whose size holds everything, an entry of a policy counts with what it takes here.
+#[test]
+fn curves_and_advice_compare_the_segment_engine_at_equal_memory() {
+    let file = TemporaryFile::new("engine.csv", TRACE);
+    let ratios = |more: &str| -> Vec<(String, String)> {
+        let head = [
+            "curve",
+            file.path(),
+            "--exact",
+            "--csv",
+            "--size",
+            "100,1mb",
+        ];
+        let text = stdout(&sim(
+            &[&head[..], &more.split(' ').collect::<Vec<_>>()].concat()
+        ));
+        let rows = text
+            .lines()
+            .skip(1)
+            .map(|row| row.split(',').collect::<Vec<_>>());
+        rows.map(|row| (row[1].to_owned(), row[4].to_owned()))
+            .collect()
+    };
+    let row = |policy: &str, ratio: &str| (policy.to_owned(), ratio.to_owned());
+    let alone = [row("lru", "0.500000"), row("lru", "0.500000")];
+    assert_eq!(ratios("--policy lru"), alone);
+    // A hundred bytes hold all four objects, but not 17 bytes beside each.
+    let charged = [row("lru", "0.625000"), row("lru", "0.500000")];
+    assert_eq!(ratios("--policy lru --overhead 17"), charged);
+    // And they are no engine.
+    let engine = [row("segcache", "1.000000"), row("segcache", "0.500000")];
+    assert_eq!(
+        ratios("--policy lru,segcache"),
+        [charged, engine.clone()].concat()
+    );
+    assert_eq!(
+        ratios("--policy segcache,lru --overhead 0"),
+        [engine, alone].concat()
+    );
+    let arguments = "--policy lru,segcache --memory 1mb --json";
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let text = stdout(&sim(&[&["advise", file.path()][..], &arguments].concat()));
+    assert!(
+        text.contains("policies were charged 17 bytes an object"),
+        "{text}"
+    );
+    let told = refusal(&[
+        "curve",
+        file.path(),
+        "--policy",
+        "segcache",
+        "--ignore-size",
+    ]);
+    assert!(told.contains("objects are counted"), "{told}");
+}
