@@ -2,10 +2,10 @@
 //! requests, and measures how late it is.
 //!
 //! A worker sleeps until the earliest deadline of its shards. What is due goes in slices of 0.2 ms;
-//! between two slices the sockets are asked. Under load the cycle gets at least a fifth of the time,
-//! so that a stream of requests cannot starve it, and more the later it is, up to half: writers whose keys
+//! between two slices the sockets are asked. Under load it works after each millisecond of requests, for a fifth of the
+//! time, so that a stream of requests cannot starve it, and for more the later it is, up to half: writers whose keys
 //! die faster than a fifth of the time can forget them are slowed down, or the backlog would grow for as long as
-//! they write. The lag is counted from the deadline itself: a key is dead from one millisecond after it on, so
+//! they write. A slice lasts a millisecond at most; only single commands that take several get away with less. The lag is counted from the deadline itself: a key is dead from one millisecond after it on, so
 //! no lag is below 1 ms.
 
 use crate::notify;

@@ -130,9 +130,9 @@ impl Worker {
         server.inboxes[self.index].plan(0);
         let start = Instant::now();
         executor.set_now(server.clock.now());
-        self.turn(events, executor, start);
+        let looked = self.turn(events, executor, start);
         executor.finish();
-        self.is_busy = self.tend_deadlines(executor, start);
+        self.is_busy = self.tend_deadlines(executor, start, looked);
         if start >= self.chores_at {
             self.chores(executor, start);
         }
@@ -194,14 +194,16 @@ impl Worker {
     }
 
     /// Serves what is ready.
-    fn turn(&mut self, events: &Events, executor: &mut Executor<'_>, start: Instant) {
+    /// Serves who is ready; when deadlines were last looked at.
+    fn turn(&mut self, events: &Events, executor: &mut Executor<'_>, start: Instant) -> Instant {
         let mut looked = start;
         let again = std::mem::take(&mut self.again);
-        for index in again {
+        for (number, index) in again.into_iter().enumerate() {
             if let Some(connection) = self.connection(index) {
                 connection.is_listed = false;
                 self.serve(index, executor);
             }
+            self.look(number, &mut looked, executor);
         }
         for (number, event) in events.iter().enumerate() {
             match event.token() {
@@ -211,13 +213,7 @@ impl Worker {
                 }
                 Token(index) => self.ready(index, event, executor),
             }
-            // A long turn keeps deadlines too.
-            if number % LOOK_EVERY == LOOK_EVERY - 1 && looked.elapsed() >= TURN_LOOK {
-                looked = Instant::now();
-                executor.finish();
-                executor.set_now(executor.server().clock.now());
-                self.keeper.run(executor.server(), TURN_LOOK);
-            }
+            self.look(number, &mut looked, executor);
         }
         if self.listeners.is_ready {
             self.accept(executor);
@@ -225,6 +221,22 @@ impl Worker {
         self.release_held(executor);
         self.end_waits(executor);
         self.deliver(executor);
+        looked
+    }
+
+    /// A long turn keeps deadlines too: after the connection of this number in it.
+    fn look(&mut self, number: usize, looked: &mut Instant, executor: &mut Executor<'_>) {
+        if number % LOOK_EVERY != LOOK_EVERY - 1 {
+            return;
+        }
+        let turn = looked.elapsed();
+        if turn < TURN_LOOK {
+            return;
+        }
+        executor.finish();
+        executor.set_now(executor.server().clock.now());
+        self.keeper.run(executor.server(), turn);
+        *looked = Instant::now();
     }
 
     fn ready(&mut self, index: usize, event: &Event, executor: &mut Executor<'_>) {
@@ -494,7 +506,12 @@ impl Worker {
     }
 
     /// A slice of expiry; whether more is due now.
-    fn tend_deadlines(&mut self, executor: &mut Executor<'_>, start: Instant) -> bool {
+    fn tend_deadlines(
+        &mut self,
+        executor: &mut Executor<'_>,
+        start: Instant,
+        looked: Instant,
+    ) -> bool {
         let server = executor.server();
         let may_be_due = executor.has_written
             || server.threads > 1
@@ -505,7 +522,7 @@ impl Worker {
         if start >= self.chores_at {
             self.keeper.ask_tending();
         }
-        let is_busy = self.keeper.run(server, start.elapsed());
+        let is_busy = self.keeper.run(server, looked.elapsed());
         executor.has_written = true;
         is_busy
     }
