@@ -353,7 +353,7 @@ impl World {
             &mut self.writers[index],
             &key_of,
             now,
-            segment::decimal,
+            |_, text| segment::decimal(text),
             add,
         );
         let known = self.known.get_mut(&key);

@@ -161,7 +161,7 @@ impl Segcache<Stored> {
     }
 
     /// Changes a value that is a number: in place, once it has been changed before. `number_of` tells which
-    /// bytes are one, as [`crate::decimal`] does. `change` tells the new one; it may be asked more than
+    /// items and bytes are one, as [`crate::decimal`] does for bytes alone. `change` tells the new one; it may be asked more than
     /// once, and is short: writers of the key's chain wait for it.
     ///
     /// # Errors
@@ -171,7 +171,7 @@ impl Segcache<Stored> {
         writer: &mut Writer,
         key: &Key<&[u8]>,
         now: Tick,
-        number_of: impl Fn(&[u8]) -> Option<u64>,
+        number_of: impl Fn(&Item, &[u8]) -> Option<u64>,
         change: impl Fn(u64) -> Option<u64>,
     ) -> Result<(u64, Item), Unchanged> {
         for _ in 0..TRIES {
@@ -182,7 +182,7 @@ impl Segcache<Stored> {
             let mut digits = std::mem::take(&mut writer.scratch);
             digits.clear();
             let item = self.get(key, now, &mut digits);
-            let number = number_of(&digits);
+            let number = item.and_then(|item| number_of(&item, &digits));
             writer.scratch = digits;
             let item = item.ok_or(Unchanged::Absent)?;
             let number = number.ok_or(Unchanged::NoNumber)?;

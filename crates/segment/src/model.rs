@@ -118,7 +118,7 @@ fn no_addition_is_lost_to_a_merge() {
         let add = |writer: &mut _| {
             let key = cache.key(b"n");
             let change = |old: u64| old.checked_add(1);
-            let updated = cache.update_number(writer, &key, NOW, decimal, change);
+            let updated = cache.update_number(writer, &key, NOW, |_, text| decimal(text), change);
             updated.expect("it is a number").0
         };
         let key = cache.key(b"n");

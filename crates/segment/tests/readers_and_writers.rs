@@ -2,7 +2,7 @@
 //! lost, and no addition is.
 
 use policy::{Budget, Tick};
-use segment::{Condition, Config, Eviction, Segcache, Unchanged, Value, Writer};
+use segment::{Condition, Config, Eviction, Item, Segcache, Unchanged, Value, Writer};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -100,7 +100,8 @@ fn add_one(cache: &Segcache, writer: &mut Writer, key: u64, now: Tick) {
         assert_eq!(old >> 32, key, "another key's number");
         old.checked_add(1)
     };
-    let added = cache.update_number(writer, &hashed, now, segment::decimal, change);
+    let number_of = |_: &Item, text: &[u8]| segment::decimal(text);
+    let added = cache.update_number(writer, &hashed, now, number_of, change);
     match added {
         Ok((number, _)) => assert_eq!(number >> 32, key),
         Err(Unchanged::Absent) => {
@@ -273,9 +274,8 @@ fn add_up(
         let name = name(counter);
         let key = cache.key(&name);
         let _seen = cache.contains(&key, now);
-        match cache.update_number(&mut writer, &key, now, segment::decimal, |old| {
-            old.checked_add(1)
-        }) {
+        let number_of = |_: &Item, text: &[u8]| segment::decimal(text);
+        match cache.update_number(&mut writer, &key, now, number_of, |old| old.checked_add(1)) {
             Ok((sum, _)) => sums.push((counter, sum)),
             Err(Unchanged::Absent) => {
                 let first = births.fetch_add(1, Ordering::Relaxed) << 32;

@@ -328,8 +328,9 @@ impl<'s> Hand<'s> {
     pub fn peek(&self, key: &Key<&[u8]>, out: &mut Vec<u8>) -> Option<Found> {
         let item = self.cache.peek(key, self.now, out)?;
         let chosen = Marks::of(item.marks).has_cas.then(|| {
-            let cas = split_cas(out).1;
-            out.truncate(out.len() - CAS_BYTES);
+            let (value, cas) = split_cas(out);
+            let len = value.len();
+            out.truncate(len);
             cas
         });
         Some(Found::of(&item, chosen))
@@ -409,7 +410,8 @@ impl<'s> Hand<'s> {
         Ok(u64::from(receipt.cas))
     }
 
-    /// Counts in place, as [`Segcache::update_number`].
+    /// Counts in place, as [`Segcache::update_number`]. What has a chosen cas number is no number here: its
+    /// bytes stand behind the digits, and a number has nothing behind it. [`Hand::edit`] changes that.
     ///
     /// # Errors
     /// See [`Unchanged`].
@@ -420,6 +422,10 @@ impl<'s> Hand<'s> {
         change: impl Fn(u64) -> Option<u64>,
     ) -> Result<(u64, Found), Unchanged> {
         let (cache, now) = (self.cache, self.now);
+        let number_of = |item: &Item, bytes: &[u8]| match Marks::of(item.marks).has_cas {
+            true => None,
+            false => number_of(bytes),
+        };
         let (number, item) = cache.update_number(self.writer(), key, now, number_of, change)?;
         Ok((number, Found::of(&item, None)))
     }

@@ -5,6 +5,7 @@ mod memcached;
 mod random;
 mod random_bits;
 mod random_dumps;
+mod random_items;
 mod random_lists;
 mod random_members;
 mod random_sets;
