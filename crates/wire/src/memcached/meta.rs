@@ -43,8 +43,7 @@ pub fn status(
     for (letter, word) in words(meta, input) {
         match letter {
             b'O' => spaced(out, word),
-            b'k' => named(out, b'k', key),
-            b'b' if meta.has(b'k') => spaced(out, b"b"),
+            b'k' => named(out, meta, key),
             b'c' if stores => counted(out, b'c', 0),
             _ => {}
         }
@@ -64,8 +63,7 @@ pub fn item(out: &mut Vec<u8>, meta: &Meta, input: &[u8], item: &Item<'_>) {
     for (letter, word) in words(meta, input) {
         match letter {
             b'O' => spaced(out, word),
-            b'k' => named(out, b'k', item.key),
-            b'b' if meta.has(b'k') => spaced(out, b"b"),
+            b'k' => named(out, meta, item.key),
             b'c' => counted(out, b'c', item.cas),
             b'f' => counted(out, b'f', u64::from(item.client_flags)),
             b'h' => counted(out, b'h', u64::from(item.was_hit)),
@@ -108,9 +106,13 @@ fn spaced(out: &mut Vec<u8>, word: &[u8]) {
     out.extend_from_slice(word);
 }
 
-fn named(out: &mut Vec<u8>, letter: u8, text: &[u8]) {
-    spaced(out, &[letter]);
-    out.extend_from_slice(text);
+/// The key as it was sent, and whether that is base64; wherever the flag that says so stood.
+fn named(out: &mut Vec<u8>, meta: &Meta, key: &[u8]) {
+    spaced(out, b"k");
+    out.extend_from_slice(key);
+    if meta.has(b'b') {
+        spaced(out, b"b");
+    }
 }
 
 fn counted(out: &mut Vec<u8>, letter: u8, number: u64) {

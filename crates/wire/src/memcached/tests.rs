@@ -260,7 +260,7 @@ fn meta_flags_are_read_and_repeated_in_their_order() {
     };
     out.clear();
     meta::item(&mut out, &request.meta, input, &item);
-    let wanted = "VA 2 t-1 ka2V5 f5 b c12 h1 l3 s2 O1 X W\r\n";
+    let wanted = "VA 2 t-1 ka2V5 b f5 c12 h1 l3 s2 O1 X W\r\n";
     assert_eq!(String::from_utf8_lossy(&out), wanted);
 }
 
