@@ -417,7 +417,7 @@ impl World {
                 let key_of = self.cache.key(&name);
                 let old = self
                     .cache
-                    .update_marks(&key_of, self.now, marks % 2 == 0, |_| Some(marks));
+                    .update_marks(&key_of, self.now, marks % 2 == 0, |_, _| Some(marks));
                 assert_eq!(old.is_some(), was_there);
                 if let Some(known) = self.known.get_mut(&key) {
                     assert_eq!(old, Some(known.marks));

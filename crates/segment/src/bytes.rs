@@ -244,14 +244,14 @@ impl Segcache<Stored> {
         Some(Ok((number, Item::of(&head, receipt))))
     }
 
-    /// Changes the host's marks of a key in place; tells them as they were. `change` declines by `None`;
-    /// `is_new` tells whether that is a change to those who compare.
+    /// Changes the host's marks of a key in place; tells them as they were. `change` is shown them and what
+    /// [`Condition::Unchanged`] compares, and declines by `None`; `is_new` tells whether that is a change to those who compare.
     pub fn update_marks(
         &self,
         key: &Key<&[u8]>,
         now: Tick,
         is_new: bool,
-        change: impl FnOnce(u8) -> Option<u8>,
+        change: impl FnOnce(u8, u32) -> Option<u8>,
     ) -> Option<u8> {
         let heap = &self.heap;
         let mut chain = self.table.lock(heap, key.hash);
@@ -261,7 +261,7 @@ impl Segcache<Stored> {
             return None;
         }
         let marks = Stored::head_at(heap, place).marks();
-        if let Some(next) = change(marks) {
+        if let Some(next) = change(marks, chain.cas()) {
             Stored::set_marks(heap, place, next);
             if is_new {
                 chain.changed();

@@ -26,7 +26,8 @@ use crate::config::{Config, Id, bytes_for_people};
 use crate::state::Server;
 use crate::stats::WorkerStats;
 use segment::{
-    Condition, ConfigError, Eviction, Item, Key, Payload, Refused, Segcache, Unchanged, Writer,
+    Condition, ConfigError, Eviction, Item, Key, Payload, Receipt, Refused, Segcache, Unchanged,
+    Writer,
 };
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -172,6 +173,24 @@ impl Put {
             client_flags: 0,
             marks: Marks::default(),
             cas: None,
+        }
+    }
+}
+
+/// What was stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// memcached's: of the client's choice, or the engine's.
+    pub cas: u64,
+    /// The deadline that counts.
+    pub deadline: Option<Tick>,
+}
+
+impl Kept {
+    fn of(receipt: Receipt, chosen: Option<u64>) -> Kept {
+        Kept {
+            cas: chosen.unwrap_or(u64::from(receipt.cas)),
+            deadline: receipt.deadline,
         }
     }
 }
@@ -359,7 +378,7 @@ impl<'s> Hand<'s> {
         is_there
     }
 
-    /// Stores a value; tells its cas number. What is over already is stored and gone.
+    /// Stores a value. What is over already is gone with what was there, and has no cas number but a chosen one.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -370,17 +389,22 @@ impl<'s> Hand<'s> {
         value: &[u8],
         put: &Put,
         condition: Condition,
-    ) -> Result<u64, Refused> {
+    ) -> Result<Kept, Refused> {
         if put.life == Life::Over {
             self.cache.delete(key, condition, self.now)?;
-            return Ok(put.cas.unwrap_or(0));
+            return Ok(Kept {
+                cas: put.cas.unwrap_or(0),
+                deadline: Some(self.now),
+            });
         }
-        if let Some(cas) = put.cas {
-            let bytes = [value, &cas.to_le_bytes()].concat();
-            self.store(key, &bytes, put, condition)?;
-            return Ok(cas);
-        }
-        self.store(key, value, put, condition)
+        let receipt = match put.cas {
+            Some(cas) => {
+                let bytes = [value, &cas.to_le_bytes()].concat();
+                self.store(key, &bytes, put, condition)?
+            }
+            None => self.store(key, value, put, condition)?,
+        };
+        Ok(Kept::of(receipt, put.cas))
     }
 
     #[inline]
@@ -390,7 +414,7 @@ impl<'s> Hand<'s> {
         bytes: &[u8],
         put: &Put,
         condition: Condition,
-    ) -> Result<u64, Refused> {
+    ) -> Result<Receipt, Refused> {
         let value = segment::Value {
             bytes,
             client_flags: put.client_flags,
@@ -401,13 +425,11 @@ impl<'s> Hand<'s> {
             Life::For(ttl_ms) => Some(ttl_ms),
             Life::Until(at) => {
                 let (value, at) = (Payload::Bytes(value), Some(at));
-                let receipt = cache.store_until(self.writer(), key, value, at, condition, now)?;
-                return Ok(u64::from(receipt.cas));
+                return cache.store_until(self.writer(), key, value, at, condition, now);
             }
             Life::Keep | Life::Endless | Life::Over => None,
         };
-        let receipt = cache.set(self.writer(), key, value, ttl_ms, condition, now)?;
-        Ok(u64::from(receipt.cas))
+        cache.set(self.writer(), key, value, ttl_ms, condition, now)
     }
 
     /// Counts in place, as [`Segcache::update_number`]. What has a chosen cas number is no number here: its
@@ -430,7 +452,7 @@ impl<'s> Hand<'s> {
         Ok((number, Found::of(&item, None)))
     }
 
-    /// Gives a key the life that `life` tells for its deadline, or none by `None`; whether it did.
+    /// Gives a key the life that `life` tells for its deadline; `None` when it declined by that, or the key is gone.
     ///
     /// # Errors
     /// No room.
@@ -438,15 +460,14 @@ impl<'s> Hand<'s> {
         &mut self,
         key: &Key<&[u8]>,
         life: impl Fn(Option<Tick>) -> Option<Option<u64>>,
-    ) -> Result<bool, Refused> {
+    ) -> Result<Option<Receipt>, Refused> {
         let (cache, now) = (self.cache, self.now);
         loop {
             match cache.touch_if(self.writer(), key, now, |item| life(item.deadline)) {
-                Ok(receipt) => return Ok(receipt.is_some()),
-                Err(Refused::IsAbsent) => return Ok(false),
+                Err(Refused::IsAbsent) => return Ok(None),
                 // Others were faster again and again.
                 Err(Refused::IsChanged) => {}
-                Err(why) => return Err(why),
+                done => return done,
             }
         }
     }
@@ -459,7 +480,7 @@ impl<'s> Hand<'s> {
         is_new: bool,
         change: impl FnOnce(Marks) -> Option<Marks>,
     ) -> Option<Marks> {
-        let change = |bits: u8| {
+        let change = |bits: u8, _| {
             let old = Marks::of(bits);
             change(old).map(|marks| marks.bits(old.has_cas))
         };
@@ -467,11 +488,16 @@ impl<'s> Hand<'s> {
         Some(Marks::of(old))
     }
 
-    /// Exchanges a key's marks for others if they are still these; false when they are not. A key that is gone
-    /// needs none.
-    pub fn replace_marks(&self, key: &Key<&[u8]>, old: Marks, new: Marks) -> bool {
-        let found = self.change_marks(key, false, |now| (now == old).then_some(new));
-        found.is_none_or(|found| found == old)
+    /// Gives what was found other marks; false when it has changed since, or a neighbour that shares its number.
+    /// A key that is gone needs none.
+    pub fn mark_if_unchanged(&self, key: &Key<&[u8]>, found: &Found, marks: Marks) -> bool {
+        let mut is_same = true;
+        let change = |bits: u8, version: u32| {
+            is_same = version == found.version && Marks::of(bits) == found.marks;
+            is_same.then(|| marks.bits(found.marks.has_cas))
+        };
+        self.cache.update_marks(key, self.now, false, change);
+        is_same
     }
 
     /// Stores a number that was not there, to be counted in place.
@@ -483,20 +509,19 @@ impl<'s> Hand<'s> {
         key: &Key<&[u8]>,
         number: u64,
         ttl_ms: Option<u64>,
-    ) -> Result<u64, Refused> {
+    ) -> Result<Receipt, Refused> {
         let number = Payload::Number {
             number,
             client_flags: 0,
             marks: 0,
         };
         let (cache, now) = (self.cache, self.now);
-        let receipt = cache.store(self.writer(), key, number, ttl_ms, Condition::Absent, now)?;
-        Ok(u64::from(receipt.cas))
+        cache.store(self.writer(), key, number, ttl_ms, Condition::Absent, now)
     }
 
     /// Changes a key by what is there, in one step for everybody else. `edit` is shown that and an empty buffer for
     /// the new value, and asked again when another was faster: each time that is somebody's progress. Tells what
-    /// `edit` told, and the cas number of what was stored.
+    /// `edit` told, and what was stored.
     ///
     /// # Errors
     /// Too large, or no room.
@@ -504,7 +529,7 @@ impl<'s> Hand<'s> {
         &mut self,
         key: &Key<&[u8]>,
         mut edit: impl FnMut(Option<(&Found, &[u8])>, &mut Vec<u8>) -> (Edit, R),
-    ) -> Result<(R, u64), Refused> {
+    ) -> Result<(R, Kept), Refused> {
         let (mut old, mut new) = (std::mem::take(&mut self.old), std::mem::take(&mut self.new));
         let result = loop {
             old.clear();
@@ -514,8 +539,11 @@ impl<'s> Hand<'s> {
             let (edit, result) = edit(shown, &mut new);
             let condition = found.map_or(Condition::Absent, |found| found.unchanged());
             let done = match edit {
-                Edit::Leave => Ok(0),
-                Edit::Delete => self.cache.delete(key, condition, self.now).map(|_| 0),
+                Edit::Leave => Ok(Kept::default()),
+                Edit::Delete => {
+                    let deleted = self.cache.delete(key, condition, self.now);
+                    deleted.map(|_| Kept::default())
+                }
                 Edit::Put(put) => {
                     let life = match (put.life, found.and_then(|found| found.deadline)) {
                         (Life::Keep, Some(at)) => Life::Until(at),
@@ -526,7 +554,7 @@ impl<'s> Hand<'s> {
                 }
             };
             match done {
-                Ok(cas) => break Ok((result, cas)),
+                Ok(kept) => break Ok((result, kept)),
                 Err(Refused::IsChanged | Refused::IsAbsent | Refused::IsPresent) => {}
                 Err(refused) => break Err(refused),
             }

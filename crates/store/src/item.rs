@@ -7,7 +7,7 @@
 //!
 //! Redis's commands read the value and know nothing of the head; what they write is a plain string again.
 //! A plain string has a head for memcached's clients, too: no flags, and for its cas number the hash of
-//! its bytes, so that whatever changes them is noticed.
+//! its bytes, so that whatever changes them is noticed. It counts as asked for: there is no room to mark that.
 
 use crate::keyspace::{Db, Keyspace};
 use crate::object::{Object, TAG_ITEM};
@@ -103,6 +103,7 @@ fn read<'v>(
     let bytes = string_of(value)?;
     let head = ItemHead {
         cas: space.key(db, bytes).hash.max(1),
+        is_fetched: true,
         ..ItemHead::default()
     };
     Ok((head, bytes))

@@ -5,11 +5,11 @@
 //! that it is out of date (`X`) and that somebody has won (`Z`). `mg … N` makes an empty item on a miss and
 //! lets its asker win; `mg … R` does when less than so many seconds are left.
 
-use super::Turn;
 use super::storing::{
     Asks, Counting, Engine, NO_NUMBER, NoCount, OUT_OF_MEMORY, Removed, Removing, Seen, Stored,
-    Storing, TOO_LARGE, WRONG_TYPE,
+    Storing, TOO_LARGE, Touched, WRONG_TYPE, seconds_until,
 };
+use super::{Fate, Turn};
 use store::{ItemHead, Key, Tick};
 use wire::memcached::meta::{Item, item, letters, status};
 use wire::memcached::text::line;
@@ -39,6 +39,8 @@ struct Flags<'a> {
     request: &'a Request,
     input: &'a [u8],
     now: Tick,
+    /// The flag that has set a deadline, and the one that is kept: it may be earlier than was asked for.
+    kept: Option<(u8, Option<Tick>)>,
 }
 
 impl<'a> Flags<'a> {
@@ -47,7 +49,14 @@ impl<'a> Flags<'a> {
             request: turn.request,
             input: turn.input,
             now: turn.engine.now(),
+            kept: None,
         }
+    }
+
+    /// The same, after a flag has set a deadline.
+    fn kept(self, by: u8, deadline: Option<Tick>) -> Flags<'a> {
+        let kept = Some((by, deadline));
+        Flags { kept, ..self }
     }
 
     /// The seconds that an exptime leaves; `None`: it stays.
@@ -65,26 +74,36 @@ impl<'a> Flags<'a> {
         let meta = &self.request.meta;
         let mut left = was;
         for letter in letters(meta, self.input) {
-            match letter {
+            let wish = match letter {
                 letter if letter == flag => break,
-                b'T' => left = self.seconds(self.request.exptime),
-                b'N' if is_new => left = self.seconds(meta.vivify),
-                _ => {}
-            }
+                b'T' => self.seconds(self.request.exptime),
+                b'N' if is_new => self.seconds(meta.vivify),
+                _ => continue,
+            };
+            left = match self.kept {
+                Some((by, deadline)) if by == letter => seconds_until(deadline, self.now),
+                _ => wish,
+            };
         }
         left
     }
 
-    /// The exptime of what is made for a miss: that of N or of T, whichever comes later.
-    fn new_exptime(&self) -> i64 {
+    /// The flag that says how long what is made for a miss lives, and its exptime: N or T, whichever comes later.
+    fn new_exptime(&self) -> (u8, i64) {
         let meta = &self.request.meta;
         let last = letters(meta, self.input)
             .filter(|letter| b"NT".contains(letter))
             .last();
         match last {
-            Some(b'T') => self.request.exptime,
-            _ => meta.vivify,
+            Some(b'T') => (b'T', self.request.exptime),
+            _ => (b'N', meta.vivify),
         }
+    }
+
+    /// The seconds that t tells of what was made for a miss and is kept until then.
+    fn told_of_new(self, deadline: Option<Tick>) -> Option<u64> {
+        let by = self.new_exptime().0;
+        self.kept(by, deadline).seen_by(b't', None, true)
     }
 }
 
@@ -93,8 +112,9 @@ pub(super) fn get<E: Engine>(turn: &mut Turn<'_, E>) {
     let key = turn.meant(&mut room);
     let meta = turn.request.meta;
     turn.add(|counts| &counts.gets);
+    let touched = touch_to_tell(turn, &key);
     loop {
-        let read = read(turn, &key);
+        let read = read(turn, &key, touched);
         if read == Ok(true) {
             break;
         }
@@ -112,15 +132,47 @@ pub(super) fn get<E: Engine>(turn: &mut Turn<'_, E>) {
         turn.out.extend_from_slice(b"\r\n");
     }
     if meta.has(b'T') {
-        let fate = turn.fate(turn.request.exptime);
         turn.add(|counts| &counts.touches);
-        turn.engine.touch(&key, fate);
+        if touched.is_none() {
+            let fate = turn.fate(turn.request.exptime);
+            turn.engine.touch(&key, fate);
+        }
     }
 }
 
+/// Two deadlines of an item: before it was touched, and since.
+#[derive(Clone, Copy)]
+struct Deadlines {
+    before: Option<Tick>,
+    since: Option<Tick>,
+}
+
+/// Who asks for a lifetime and is to be told of it gets it first, so that what is told is what is kept. What is over
+/// by that is read before.
+fn touch_to_tell<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> Option<Deadlines> {
+    let (meta, fate) = (turn.request.meta, turn.fate(turn.request.exptime));
+    if !meta.has(b'T') || !meta.has(b't') || fate == Fate::IsOver {
+        return None;
+    }
+    let before = turn.engine.describe(key)?.0.deadline;
+    let since = match turn.engine.touch(key, fate) {
+        Touched::Yes(since) => since,
+        Touched::Full => before,
+        Touched::NotFound => return None,
+    };
+    Some(Deadlines { before, since })
+}
+
 /// Reads and marks: that it was asked for, and that this client has won.
-fn read<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> Result<bool, store::WrongType> {
-    let (flags, sent) = (Flags::of(turn), turn.sent_key(0));
+fn read<E: Engine>(
+    turn: &mut Turn<'_, E>,
+    key: &Key<'_>,
+    touched: Option<Deadlines>,
+) -> Result<bool, store::WrongType> {
+    let (mut flags, sent) = (Flags::of(turn), turn.sent_key(0));
+    if let Some(touched) = touched {
+        flags = flags.kept(b'T', touched.since);
+    }
     let meta = turn.request.meta;
     let asks = Asks {
         value: meta.has(b'v'),
@@ -129,7 +181,10 @@ fn read<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> Result<bool, store:
     };
     turn.engine.read(key, asks, turn.out, |out, seen| {
         let head = seen.head;
-        let was = seen.seconds_left(flags.now);
+        let was = match touched {
+            Some(touched) => seconds_until(touched.before, flags.now),
+            None => seen.seconds_left(flags.now),
+        };
         let is_late = |left: u64| (left as i64) < meta.recache;
         let recaches = meta.has(b'R') && flags.seen_by(b'R', was, false).is_some_and(is_late);
         let has_won = (recaches || head.is_stale) && !head.has_winner;
@@ -172,11 +227,11 @@ fn miss<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> bool {
     }
     let made = make(turn, key, b"", true);
     match made {
-        Stored::Yes(cas) => {
+        Stored::Yes(cas, deadline) => {
             let told = Item {
                 key: turn.sent_key(0),
                 cas,
-                ttl_seconds: Flags::of(turn).seen_by(b't', None, true),
+                ttl_seconds: Flags::of(turn).told_of_new(deadline),
                 has_won: true,
                 ..Item::default()
             };
@@ -201,7 +256,7 @@ fn make<E: Engine>(
         mode: Mode::Add,
         value,
         client_flags: 0,
-        fate: turn.fate(Flags::of(turn).new_exptime()),
+        fate: turn.fate(Flags::of(turn).new_exptime().1),
         cas: None,
         new_cas: new_cas(&turn.request.meta),
         may_be_stale: false,
@@ -234,8 +289,8 @@ pub(super) fn set<E: Engine>(turn: &mut Turn<'_, E>) {
         has_winner: false,
     };
     let word = match turn.engine.store(&key, &what) {
-        Stored::Yes(_) if meta.has(b'q') => return,
-        Stored::Yes(cas) => {
+        Stored::Yes(..) if meta.has(b'q') => return,
+        Stored::Yes(cas, _) => {
             let told = Item {
                 key: turn.sent_key(0),
                 len: what.value.len(),
@@ -318,12 +373,16 @@ pub(super) fn arithmetic<E: Engine>(turn: &mut Turn<'_, E>) {
 fn counted<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>, number: u64, seen: &Seen) {
     let meta = turn.request.meta;
     turn.add(|counts| &counts.count_hits);
+    let mut flags = Flags::of(turn);
     if meta.has(b'T') {
         let fate = turn.fate(turn.request.exptime);
-        turn.engine.touch(key, fate);
+        flags = match turn.engine.touch(key, fate) {
+            Touched::Yes(deadline) => flags.kept(b'T', deadline),
+            Touched::Full => flags.kept(b'T', seen.deadline),
+            Touched::NotFound => flags,
+        };
     }
     if !meta.has(b'q') {
-        let flags = Flags::of(turn);
         let left = flags.seen_by(b't', seen.seconds_left(flags.now), false);
         told_count(turn, number, &seen.head, left);
     }
@@ -339,12 +398,12 @@ fn begin_count<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> bool {
     }
     let text = Text::unsigned(meta.initial);
     match make(turn, key, text.as_bytes(), false) {
-        Stored::Yes(cas) => {
+        Stored::Yes(cas, deadline) => {
             let head = ItemHead {
                 cas,
                 ..ItemHead::default()
             };
-            let left = Flags::of(turn).seen_by(b't', None, true);
+            let left = Flags::of(turn).told_of_new(deadline);
             told_count(turn, meta.initial, &head, left);
         }
         Stored::Full => line(turn.out, OUT_OF_MEMORY),

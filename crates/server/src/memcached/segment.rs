@@ -101,7 +101,7 @@ impl Engine for &mut Hand<'_> {
             _ => return self.store_by_what_is_there(&key, what, &put),
         };
         match self.put(&key, what.value, &put, condition) {
-            Ok(cas) => Stored::Yes(cas),
+            Ok(kept) => Stored::Yes(kept.cas, kept.deadline),
             Err(Refused::IsPresent) => {
                 // It counts as used, as in memcached.
                 let _used = self.cache.contains(&key, self.now);
@@ -179,7 +179,7 @@ impl Engine for &mut Hand<'_> {
         let ttl_ms = match life(fate, self.now) {
             Life::Over => {
                 return match self.delete(key) {
-                    true => Touched::Yes,
+                    true => Touched::Yes(Some(self.now)),
                     false => Touched::NotFound,
                 };
             }
@@ -187,10 +187,17 @@ impl Engine for &mut Hand<'_> {
             Life::Keep | Life::Endless | Life::Until(_) => None,
         };
         match self.relive(&hashed(key), |_| Some(ttl_ms)) {
-            Ok(true) => Touched::Yes,
-            Ok(false) => Touched::NotFound,
+            Ok(Some(receipt)) => Touched::Yes(receipt.deadline),
+            Ok(None) => Touched::NotFound,
             Err(_) => Touched::Full,
         }
+    }
+
+    fn mark_fetched(&mut self, key: &Key<'_>) {
+        let fetched = |old: Marks| Marks::new(old.is_stale, old.has_winner, true);
+        self.change_marks(&hashed(key), false, |old| {
+            (!old.is_fetched).then(|| fetched(old))
+        });
     }
 
     fn flush(&mut self) {
@@ -215,7 +222,7 @@ impl Hand<'_> {
     fn mark(&mut self, key: &segment::Key<&[u8]>, found: &Found, marked: &ItemHead) -> bool {
         let marks = marks_of(marked);
         if marked.cas == found.cas {
-            return self.replace_marks(key, found.marks, marks);
+            return self.mark_if_unchanged(key, found, marks);
         }
         // A number of the client's choice takes the place of the one that was there.
         let edited = self.edit(key, |there, new| match there {
@@ -282,10 +289,10 @@ impl Hand<'_> {
                     }
                 }
             };
-            (Edit::Put(put), Stored::Yes(0))
+            (Edit::Put(put), Stored::Yes(0, None))
         });
         match edited {
-            Ok((Stored::Yes(_), cas)) => Stored::Yes(cas),
+            Ok((Stored::Yes(..), kept)) => Stored::Yes(kept.cas, kept.deadline),
             Ok((stored, _)) => stored,
             Err(why) => self.store_in_vain(key, what, why),
         }
@@ -328,14 +335,15 @@ impl Hand<'_> {
             let seen = Seen {
                 head,
                 len: new.len(),
-                deadline: found.and_then(|(found, _)| found.deadline),
+                deadline: None,
                 idle_ms: None,
             };
             (Edit::Put(put), Ok((number, seen)))
         });
-        let (counted, cas) = edited.map_err(|_| NoCount::Full)?;
+        let (counted, kept) = edited.map_err(|_| NoCount::Full)?;
         let (number, mut seen) = counted?;
-        seen.head.cas = cas;
+        seen.head.cas = kept.cas;
+        seen.deadline = kept.deadline;
         Ok((number, seen))
     }
 }

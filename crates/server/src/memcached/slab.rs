@@ -176,8 +176,20 @@ impl Engine for Slab<'_, '_> {
             self.view.notify(Class::Generic, "expire", key);
         }
         match is_there {
-            true => Touched::Yes,
+            true => Touched::Yes(ends(fate, self.view.now())),
             false => Touched::NotFound,
+        }
+    }
+
+    fn mark_fetched(&mut self, key: &Key<'_>) {
+        if let Ok(Some((head, _))) = self.view.peek_item(key)
+            && !head.is_fetched
+        {
+            let head = ItemHead {
+                is_fetched: true,
+                ..head
+            };
+            self.view.mark_item(key, &head);
         }
     }
 
@@ -198,6 +210,15 @@ impl Engine for Slab<'_, '_> {
             idle_ms: facts.idle_ms,
         };
         Some((seen, facts.bytes))
+    }
+}
+
+/// When a fate's life ends. One that is kept is not looked up: nobody asks for it.
+fn ends(fate: Fate, now: Tick) -> Option<Tick> {
+    match fate {
+        Fate::Lives(NewDeadline::At(at)) => Some(at),
+        Fate::Lives(NewDeadline::Clear | NewDeadline::Keep) => None,
+        Fate::IsOver => Some(now),
     }
 }
 
@@ -238,7 +259,7 @@ impl Slab<'_, '_> {
             what.fate
         };
         self.put(key, &head, value, fate);
-        Stored::Yes(cas)
+        Stored::Yes(cas, ends(fate, self.view.now()))
     }
 
     /// Writes an item and tells listeners; one whose time is past expires at once.

@@ -1,7 +1,9 @@
 //! What memcached's commands ask of an engine, and what is decided alike on both.
 //!
 //! Each verb of [`Engine`] is one step for everybody else: the slab engine does it with the key's shard
-//! locked, the segment engine by trying again when another was faster. What may happen is decided by
+//! locked, the segment engine by trying again when another was faster. Requests that take two verbs (`gat`, and T of
+//! `mg` and `ma`, which read or count and then touch) are one step on the slab engine alone; where the new lifetime
+//! finds no room, the old one stays. What may happen is decided by
 //! functions of what is there ([`judge`], [`counted`], [`Removing::judge`]), so that an engine may ask again.
 
 use store::{ItemHead, Key, NewDeadline, Tick, WrongType};
@@ -47,6 +49,9 @@ pub(crate) trait Engine {
     /// Gives a live key another lifetime.
     fn touch(&mut self, key: &Key<'_>, fate: Fate) -> Touched;
 
+    /// Marks an item as asked for.
+    fn mark_fetched(&mut self, key: &Key<'_>);
+
     /// Everything goes.
     fn flush(&mut self);
 
@@ -77,9 +82,13 @@ pub(crate) struct Seen {
 impl Seen {
     /// Seconds that it has left, the begun one included; `None`: it stays.
     pub fn seconds_left(&self, now: Tick) -> Option<u64> {
-        let deadline = self.deadline?;
-        Some(deadline.0.saturating_sub(now.0).div_ceil(1000))
+        seconds_until(self.deadline, now)
     }
+}
+
+/// Seconds until a deadline, the begun one included; `None`: it stays.
+pub(super) fn seconds_until(deadline: Option<Tick>, now: Tick) -> Option<u64> {
+    Some(deadline?.0.saturating_sub(now.0).div_ceil(1000))
 }
 
 /// What becomes of an item's deadline.
@@ -123,8 +132,8 @@ impl Storing<'_> {
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stored {
-    /// It is there, under this cas number.
-    Yes(u64),
+    /// It is there, under this cas number, and until then.
+    Yes(u64, Option<Tick>),
     /// The condition did not hold.
     No,
     /// Another cas number is there.
@@ -234,14 +243,16 @@ pub(super) fn counted(
     Ok((how.after(number), head))
 }
 
-/// The number at the front of a value: digits up to its end or to a blank.
+/// The number at the front of a value: blanks, a plus, and digits up to its end or to a blank.
 pub(super) fn number_of(text: &[u8]) -> Option<u64> {
+    // As C counts them: with the vertical tab.
+    let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
+    let begin = text.iter().position(|byte| !is_blank(byte))?;
+    let text = &text[begin..];
+    let text = text.strip_prefix(b"+").unwrap_or(text);
     let is_digit = |byte: &u8| byte.is_ascii_digit();
     let len = text.iter().take_while(|byte| is_digit(byte)).count();
-    if text
-        .get(len)
-        .is_some_and(|byte| !byte.is_ascii_whitespace())
-    {
+    if text.get(len).is_some_and(|byte| !is_blank(byte)) {
         return None;
     }
     std::str::from_utf8(&text[..len]).ok()?.parse().ok()
@@ -310,7 +321,8 @@ pub(crate) enum Removed {
 /// What became of a lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Touched {
-    Yes,
+    /// It lives until then, which may be earlier than was asked for.
+    Yes(Option<Tick>),
     /// Nothing is there.
     NotFound,
     /// There is no room for it where such lifetimes are.

@@ -6,7 +6,7 @@ use super::storing::{
 };
 use super::{Fate, Turn};
 use std::sync::atomic::Ordering::Relaxed;
-use store::NewDeadline;
+use store::{ItemHead, NewDeadline};
 use wire::memcached::text::{line, number, value_head};
 use wire::memcached::{Mode, Verb};
 
@@ -50,7 +50,10 @@ fn get<E: Engine>(turn: &mut Turn<'_, E>, fate: Option<Fate>) {
         let read = turn.engine.read(&key, asks, turn.out, |out, seen| {
             let cas = wants_cas.then_some(seen.head.cas);
             value_head(out, key.bytes, seen.head.client_flags, seen.len, cas);
-            seen.head
+            ItemHead {
+                is_fetched: true,
+                ..seen.head
+            }
         });
         if read != Ok(true) {
             turn.add(|counts| &counts.get_misses);
@@ -80,7 +83,7 @@ fn set<E: Engine>(turn: &mut Turn<'_, E>, mode: Mode, cas: Option<u64>) {
         has_winner: false,
     };
     let answer = match turn.engine.store(&key, &what) {
-        Stored::Yes(_) => "STORED",
+        Stored::Yes(..) => "STORED",
         Stored::No => "NOT_STORED",
         Stored::Exists => "EXISTS",
         Stored::NotFound => "NOT_FOUND",
@@ -140,7 +143,8 @@ fn touching<E: Engine>(turn: &mut Turn<'_, E>) {
     let key = turn.key(0);
     let fate = turn.fate(turn.request.exptime);
     let answer = match turn.engine.touch(&key, fate) {
-        Touched::Yes => {
+        Touched::Yes(_) => {
+            turn.engine.mark_fetched(&key);
             turn.add(|counts| &counts.touch_hits);
             "TOUCHED"
         }

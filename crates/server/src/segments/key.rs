@@ -85,7 +85,7 @@ fn set_deadline(
         let ttl_ms = deadline(when).0 - now.0;
         let life = |old| may_change(old).then_some(Some(ttl_ms));
         let done = ctx.hand.relive(&key, life);
-        done.map_err(|why| refusal(&args[1], why))?
+        done.map_err(|why| refusal(&args[1], why))?.is_some()
     };
     ctx.reply.integer(i64::from(is_changed));
     Ok(())
@@ -94,7 +94,7 @@ fn set_deadline(
 /// `PERSIST key`
 pub(super) fn persist(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let done = ctx.hand.relive(&ctx.key(&args[1]), |old| old.map(|_| None));
-    let had_deadline = done.map_err(|why| refusal(&args[1], why))?;
+    let had_deadline = done.map_err(|why| refusal(&args[1], why))?.is_some();
     ctx.reply.integer(i64::from(had_deadline));
     Ok(())
 }

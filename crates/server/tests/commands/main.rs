@@ -1,11 +1,11 @@
 //! Commands on keys, table by table: without a socket at a simulated time, and beside Redis.
 
 mod crowded;
+mod items;
 mod memcached;
 mod random;
 mod random_bits;
 mod random_dumps;
-mod random_items;
 mod random_lists;
 mod random_members;
 mod random_sets;

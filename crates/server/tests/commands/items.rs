@@ -1,5 +1,5 @@
-//! Random requests of memcached's clients, with cas numbers of their own choice, on both engines at a simulated
-//! time: the answers are the same, and Redis's clients see the same values.
+//! memcached's items on both engines at a simulated time: what memcached 1.6.18 answers, and random requests with cas
+//! numbers of the clients' own choice, whose answers are the same and whose values Redis's clients see.
 
 use crate::memcached::answers_at;
 use crate::random::Chance;
@@ -92,6 +92,123 @@ fn request(chance: &mut Chance) -> String {
             chance.of(&["incr", "decr"]),
             chance.of(&["1", "9"])
         ),
+    }
+}
+
+/// Each script's answers are memcached's own.
+const ANSWERS: &[(&str, &str)] = &[
+    // Reads in any language mark what was asked for; counting in place keeps the mark, and joining does not.
+    (
+        "set h 0 0 1\r\n5\r\nmg h h\r\nmg h h\r\n",
+        "STORED\r\nHD h0\r\nHD h1\r\n",
+    ),
+    (
+        "set h 0 0 1\r\n5\r\nget h\r\nmg h h\r\n",
+        "STORED\r\nVALUE h 0 1\r\n5\r\nEND\r\nHD h1\r\n",
+    ),
+    (
+        "set h 0 0 1\r\n5\r\ngat 96 h\r\nmg h h\r\n",
+        "STORED\r\nVALUE h 0 1\r\n5\r\nEND\r\nHD h1\r\n",
+    ),
+    (
+        "set h 0 0 1\r\n5\r\ntouch h 96\r\nmg h h\r\n",
+        "STORED\r\nTOUCHED\r\nHD h1\r\n",
+    ),
+    (
+        "set h 0 0 1\r\n5\r\nincr h 1\r\nmg h h\r\n",
+        "STORED\r\n6\r\nHD h0\r\n",
+    ),
+    (
+        "set h 0 0 1\r\n5\r\ntouch h 0\r\nincr h 1\r\nmg h h\r\n",
+        "STORED\r\nTOUCHED\r\n6\r\nHD h1\r\n",
+    ),
+    ("append h 0 0 1\r\n5\r\nmg h h\r\n", "STORED\r\nHD h0\r\n"),
+    // Blanks before a number, and a plus.
+    ("set n 0 0 2\r\n 5\r\nincr n 1\r\n", "STORED\r\n6\r\n"),
+    ("set n 0 0 5\r\n\t +5 \r\nincr n 1\r\n", "STORED\r\n6\r\n"),
+    ("set n 0 0 3\r\n010\r\nincr n 1\r\n", "STORED\r\n11\r\n"),
+    (
+        "set n 0 0 2\r\n-5\r\nincr n 1\r\n",
+        "STORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
+    ),
+    (
+        "set n 0 0 1\r\n \r\nincr n 1\r\n",
+        "STORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
+    ),
+    (
+        "set n 0 0 2\r\n5x\r\nincr n 1\r\n",
+        "STORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
+    ),
+    // An encoded key is told to be one behind it, wherever that was said.
+    (
+        "mg AA== b v k\r\nms AA== 1 b k Oq\r\nx\r\n",
+        "EN kAA== b\r\nHD kAA== b Oq\r\n",
+    ),
+    (
+        "mg AA== b v k Oq\r\nmg AA== k s b\r\n",
+        "VA 1 kAA== b Oq\r\nx\r\nHD kAA== b s1\r\n",
+    ),
+    (
+        "mg AA== b s\r\nmd AA== Oq b k\r\n",
+        "HD s1\r\nHD Oq kAA== b\r\n",
+    ),
+    ("ma AA== N0 b Oq k v\r\n", "VA 1 Oq kAA== b\r\n0\r\n"),
+];
+
+#[test]
+fn items_are_answered_for_as_by_memcached() {
+    for engine in ["slab", "segment"] {
+        let server = server(engine);
+        for (script, wanted) in ANSWERS {
+            let answers = answers_at(&server, script.as_bytes(), NOW);
+            assert_eq!(answers, *wanted, "{engine}: {script}");
+        }
+        // What a client of Redis stored may have no room for marks.
+        ask(&server, &[b"SET", b"plain", b"1"]);
+        assert_eq!(
+            answers_at(&server, b"get plain\r\nmg plain h\r\n", NOW),
+            "VALUE plain 0 1\r\n1\r\nEND\r\nHD h1\r\n"
+        );
+    }
+}
+
+/// The lifetime that was wished for was once told, where a shorter one was kept.
+#[test]
+fn the_lifetime_that_is_told_is_the_one_that_is_kept() {
+    for engine in ["slab", "segment"] {
+        let server = server(engine);
+        for (index, seconds) in [3, 10, 31, 100, 333, 3001].into_iter().enumerate() {
+            // Segments that were opened a while ago end earlier.
+            let now = Tick(NOW.0 + 900 * index as u64);
+            server.clock.set_ms(now.0);
+            let ask = |request: &str| answers_at(&server, request.as_bytes(), now);
+            for request in [
+                format!("mg a{index} q N{seconds} t v\r\n"),
+                format!("mg a{index} T{seconds} t v\r\n"),
+                format!("ma b{index} N{seconds} t v\r\n"),
+                format!("ma b{index} T{seconds} t v\r\n"),
+                format!("ma b{index} t v\r\n"),
+            ] {
+                let told = ask(&request);
+                let key = &request[3..5];
+                let kept = ask(&format!("mg {key} t\r\n"));
+                let left = |text: &str| {
+                    let word = text
+                        .split_ascii_whitespace()
+                        .find(|word| word.starts_with('t'));
+                    word.map(str::to_owned)
+                };
+                assert_eq!(left(&told), left(&kept), "{engine}: {request}");
+                assert_ne!(left(&told), Some("t-1".to_owned()), "{engine}: {request}");
+            }
+            // Flags before T see the lifetime that was.
+            let told = ask(&format!(
+                "ms c{index} 1 T0\r\nx\r\nmg c{index} t T{seconds}\r\n"
+            ));
+            assert_eq!(told, "HD\r\nHD t-1\r\n");
+            let told = ask(&format!("mg c{index} s T-1 t\r\nmg c{index}\r\n"));
+            assert_eq!(told, "HD s1 t0\r\nEN\r\n");
+        }
     }
 }
 
