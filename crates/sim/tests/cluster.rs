@@ -76,7 +76,7 @@ impl<'a> Plain<'a> {
             Scheme::Coded {
                 data,
                 parity,
-                is_balanced: true,
+                placement: Placement::Greedy,
             } => (
                 edge::Scheme::coded(data as u8, parity as u8),
                 Placement::Greedy,
@@ -276,7 +276,7 @@ fn against_the_plainest(scheme: &str, servers: usize, percent: u64, seed: u64) {
     if matches!(
         setup.scheme,
         Scheme::Coded {
-            is_balanced: true,
+            placement: Placement::Greedy,
             ..
         }
     ) {

@@ -78,7 +78,8 @@ pub struct Arguments {
     /// The size of failures, latency and coordination [default: 50% for web, else 18%]
     #[arg(long, value_name = "SIZE")]
     base: Option<Size>,
-    /// How objects are kept: none, replicas:COUNT, popular, c2dn:K:P, norebal:K:P
+    /// How objects are kept: none, replicas:COUNT, popular, c2dn:K:P (c2dn-flow:K:P: parity by
+    /// max-flow), norebal:K:P
     #[arg(long, value_name = "SCHEMES", value_delimiter = ',', default_value = SCHEMES)]
     scheme: Vec<Scheme>,
     /// The policy of each disk

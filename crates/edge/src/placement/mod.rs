@@ -50,7 +50,7 @@ pub struct Problem {
 pub type Placed = Vec<Option<u32>>;
 
 /// How parity is placed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Placement {
     /// The longest first on the least loaded, then exchanges until all is even.
     #[default]

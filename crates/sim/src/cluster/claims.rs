@@ -3,6 +3,7 @@
 use super::found::Found;
 use super::scheme::Scheme;
 use super::study::Findings;
+use edge::placement::Placement;
 use serde::Serialize;
 
 /// A claim and whether it holds.
@@ -30,8 +31,8 @@ const UNPROTECTED_CODED: f64 = 0.02;
 const UNPROTECTED_OTHERS: f64 = 0.15;
 
 const COPIES: Scheme = Scheme::Replicas(2);
-const CODED: Scheme = Scheme::coded(3, 1, true);
-const UNBALANCED: Scheme = Scheme::coded(3, 1, false);
+const CODED: Scheme = Scheme::coded(3, 1, Placement::Greedy);
+const UNBALANCED: Scheme = Scheme::coded(3, 1, Placement::Ring);
 
 /// The claims about schemes that are among the findings, at the base size.
 pub(super) fn claims(findings: &Findings, servers: usize) -> Vec<Claim> {

@@ -2,7 +2,6 @@
 
 use super::scheme::Scheme;
 use crate::dense::hash_of;
-use edge::placement::Placement;
 use edge::{BucketId, Map, ServerId};
 use policy::Slot;
 use std::sync::Arc;
@@ -106,10 +105,7 @@ pub(super) fn config(scheme: Scheme, buckets: u32, coded_from: u32, seed: u64) -
     edge::Config {
         buckets,
         seed,
-        placement: match scheme.is_balanced() {
-            true => Placement::Greedy,
-            false => Placement::Ring,
-        },
+        placement: scheme.placement(),
         ..edge::Config::new(code)
     }
 }

@@ -1,5 +1,6 @@
 //! How a cluster keeps its objects: copies, or chunks of which some may be missing.
 
+use edge::placement::Placement;
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,9 +22,9 @@ pub enum Scheme {
         data: usize,
         /// Parity chunks.
         parity: usize,
-        /// Whether parity is placed so that servers are written to evenly; else it follows on the
-        /// ring.
-        is_balanced: bool,
+        /// Who keeps parity: servers chosen so that all are written to evenly, one way or another,
+        /// or the next on the ring.
+        placement: Placement,
     },
 }
 
@@ -46,17 +47,17 @@ impl Scheme {
         Scheme::Replicas(2),
         Scheme::Replicas(3),
         Scheme::Popular,
-        Scheme::coded(3, 1, false),
-        Scheme::coded(3, 1, true),
-        Scheme::coded(3, 2, true),
-        Scheme::coded(3, 3, true),
+        Scheme::coded(3, 1, Placement::Ring),
+        Scheme::coded(3, 1, Placement::Greedy),
+        Scheme::coded(3, 2, Placement::Greedy),
+        Scheme::coded(3, 3, Placement::Greedy),
     ];
 
-    pub(super) const fn coded(data: usize, parity: usize, is_balanced: bool) -> Scheme {
+    pub(super) const fn coded(data: usize, parity: usize, placement: Placement) -> Scheme {
         Scheme::Coded {
             data,
             parity,
-            is_balanced,
+            placement,
         }
     }
 
@@ -86,15 +87,17 @@ impl Scheme {
         }
     }
 
+    /// Who keeps parity; nothing is coded where it does not matter.
+    pub(super) fn placement(self) -> Placement {
+        match self {
+            Scheme::Coded { placement, .. } => placement,
+            _ => Placement::Ring,
+        }
+    }
+
     /// Whether parity is placed by load.
     pub(super) fn is_balanced(self) -> bool {
-        matches!(
-            self,
-            Scheme::Coded {
-                is_balanced: true,
-                ..
-            }
-        )
+        self.placement() != Placement::Ring
     }
 
     /// The unavailable servers at once that it is made for.
@@ -116,9 +119,13 @@ impl fmt::Display for Scheme {
             Scheme::Coded {
                 data,
                 parity,
-                is_balanced,
+                placement,
             } => {
-                let name = if is_balanced { "c2dn" } else { "norebal" };
+                let name = match placement {
+                    Placement::Greedy => "c2dn",
+                    Placement::MaxFlow => "c2dn-flow",
+                    Placement::Ring => "norebal",
+                };
                 write!(f, "{name}:{data}:{parity}")
             }
         }
@@ -146,7 +153,7 @@ impl FromStr for Scheme {
             ("replicas", [0]) => return Err(bad("an object has at least one copy")),
             ("replicas", &[count]) => Scheme::Replicas(count),
             ("popular", []) => Scheme::Popular,
-            ("c2dn" | "norebal", &[data, parity]) => {
+            ("c2dn" | "c2dn-flow" | "norebal", &[data, parity]) => {
                 if data == 0 {
                     return Err(bad("K, the number of data chunks, is at least 1"));
                 }
@@ -159,12 +166,17 @@ impl FromStr for Scheme {
                 Scheme::Coded {
                     data,
                     parity,
-                    is_balanced: name == "c2dn",
+                    placement: match name {
+                        "c2dn" => Placement::Greedy,
+                        "c2dn-flow" => Placement::MaxFlow,
+                        _ => Placement::Ring,
+                    },
                 }
             }
             _ => {
                 return Err(bad(
-                    "expected none, replicas:COUNT, popular, c2dn:K:P or norebal:K:P",
+                    "expected none, replicas:COUNT, popular, c2dn:K:P, c2dn-flow:K:P or \
+                     norebal:K:P",
                 ));
             }
         };
@@ -185,7 +197,8 @@ mod tests {
 
     #[test]
     fn schemes_are_read_as_they_are_shown() {
-        for scheme in Scheme::COMPARED {
+        let flow = Scheme::coded(3, 1, Placement::MaxFlow);
+        for scheme in Scheme::COMPARED.into_iter().chain([flow]) {
             assert_eq!(scheme.to_string().parse(), Ok(scheme));
         }
     }

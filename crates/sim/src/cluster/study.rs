@@ -18,6 +18,7 @@ use super::servers::Coordination;
 use crate::Error;
 use crate::columns::Columns;
 use crate::sweep::in_turn;
+use edge::placement::Placement;
 use policy::any::PolicySpec;
 use serde::Serialize;
 use std::sync::Arc;
@@ -343,7 +344,7 @@ impl Study {
         let (data, parity) = self.code;
         for policy in &self.policies {
             for size in 0..self.sizes.len() {
-                for is_balanced in [true, false] {
+                for placement in [Placement::Greedy, Placement::Ring] {
                     let setup = Setup {
                         policy: policy.clone(),
                         memory_share: 0.0,
@@ -351,7 +352,7 @@ impl Study {
                             tells_hits: true,
                             tells_evictions: false,
                         },
-                        ..self.setup(Scheme::coded(data, parity, is_balanced), size)
+                        ..self.setup(Scheme::coded(data, parity, placement), size)
                     };
                     add(Part::Together, size, setup);
                 }
@@ -366,7 +367,7 @@ impl Study {
                         tells_hits,
                         tells_evictions,
                     },
-                    ..self.setup(Scheme::coded(data, parity, true), self.base)
+                    ..self.setup(Scheme::coded(data, parity, Placement::Greedy), self.base)
                 };
                 add(Part::Coordination, self.base, setup);
             }
