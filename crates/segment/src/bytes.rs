@@ -11,6 +11,8 @@ use policy::Tick;
 
 /// Times that a change by reading and writing is tried while others change the same bucket.
 const TRIES: u32 = 64;
+/// Bytes that a writer keeps for the next value.
+const SCRATCH_MAX: usize = 64 << 10;
 
 /// An object that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,14 @@ pub enum Unchanged {
     Refused(Refused),
 }
 
+impl Writer {
+    fn keep_scratch(&mut self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        bytes.shrink_to(SCRATCH_MAX);
+        self.scratch = bytes;
+    }
+}
+
 impl Segcache<Stored> {
     /// Appends the value of a key.
     ///
@@ -63,13 +73,13 @@ impl Segcache<Stored> {
     /// let mut writer = cache.writer().expect("the first");
     /// let key = cache.key(b"name");
     /// let now = Tick(1_000);
-    /// cache.set(&mut writer, &key, Value::plain(b"value"), Some(20_000), Condition::Always, now)?;
+    /// cache.set(&mut writer, &key, Value::plain(b"value"), Some(100_000), Condition::Always, now)?;
     /// let mut out = vec![];
     /// let item = cache.get(&key, now, &mut out).expect("it is there");
     /// assert_eq!(out, b"value");
-    /// // Lives are rounded down, here to 16 seconds.
-    /// assert_eq!(item.deadline, Some(Tick(17_000)));
-    /// assert!(cache.get(&key, Tick(17_001), &mut out).is_none());
+    /// // Lives are rounded down, here to 96 seconds.
+    /// assert_eq!(item.deadline, Some(Tick(97_000)));
+    /// assert!(cache.get(&key, Tick(97_001), &mut out).is_none());
     /// # Ok::<(), segment::Refused>(())
     /// ```
     #[inline]
@@ -183,7 +193,7 @@ impl Segcache<Stored> {
             digits.clear();
             let item = self.get(key, now, &mut digits);
             let number = item.and_then(|item| number_of(&item, &digits));
-            writer.scratch = digits;
+            writer.keep_scratch(digits);
             let item = item.ok_or(Unchanged::Absent)?;
             let number = number.ok_or(Unchanged::NoNumber)?;
             let number = change(number).ok_or(Unchanged::Declined)?;
@@ -336,8 +346,7 @@ impl Segcache<Stored> {
                 break;
             }
         }
-        bytes.clear();
-        writer.scratch = bytes;
+        writer.keep_scratch(bytes);
         answer
     }
 

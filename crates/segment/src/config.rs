@@ -1,6 +1,7 @@
 //! What an engine is made with.
 
 use crate::line::{SEGMENT_WORDS_MAX, SEGMENTS_MAX};
+use crate::open::OPEN_MAX;
 use crate::words::WORD;
 use policy::any::PolicySpec;
 use std::fmt;
@@ -178,6 +179,13 @@ impl Config {
             Eviction::Merge => u32::from(self.writers),
             _ => 0,
         }
+    }
+
+    /// How many segments a writer may have open: its share of half of them.
+    pub(crate) fn open_most(&self) -> usize {
+        let writers = 2 * u64::from(self.writers.max(1));
+        let share = self.memory_bytes / self.segment_bytes.max(1) as u64 / writers;
+        share.clamp(2, OPEN_MAX as u64) as usize
     }
 
     /// How many segments there is memory for, of what one costs and what they cost together.

@@ -9,13 +9,14 @@ use crate::heap::{HEADER_BYTES, Heap, Place, SegmentId};
 use crate::hint::prefetch;
 use crate::line::Slot;
 use crate::memory::Memory;
+use crate::open::{Aim, Life, OpenSegments};
 use crate::ranked::Ranked;
 use crate::stored::Stored;
 use crate::sync::Ordering::{Acquire, Relaxed};
 use crate::sync::fence;
 use crate::sync::{Mutex, MutexGuard};
 use crate::table::{Cell, Search, Table};
-use crate::ttl::{BUCKETS, NEVER, TtlBucket};
+use crate::ttl::{FLUSHED, NEVER};
 use crate::words::{LINE, WORD};
 use policy::{Budget, Tick};
 use std::sync::PoisonError;
@@ -85,20 +86,11 @@ pub struct Receipt {
     pub deadline: Option<Tick>,
 }
 
-/// How long an object is to live.
-#[derive(Clone, Copy, Debug)]
-enum Life {
-    /// As long as those of this bucket.
-    Of(TtlBucket),
-    /// Until then, or less.
-    Until(Tick),
-}
-
 /// What one writing thread keeps: which segments it fills, and the eviction that it has begun.
 #[derive(Debug)]
 pub struct Writer {
     pub(crate) id: u16,
-    active: Box<[SegmentId]>,
+    open: OpenSegments,
     pub(crate) job: Option<Job>,
     /// For values that are read to be written again.
     pub(crate) scratch: Vec<u8>,
@@ -131,7 +123,7 @@ impl<C: Objects> Segcache<C> {
     /// Sizes out of bounds, and memory that does not do for them.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         let capacity = (config.segment_bytes / WORD).max(LINE);
-        let by_writer = BUCKETS * size_of::<SegmentId>() + size_of::<Writer>();
+        let by_writer = OpenSegments::bytes(config.open_most()) + size_of::<Writer>();
         let rows = Chains::new(0, 0, None).heap_bytes();
         let fixed = (by_writer * usize::from(config.writers) + rows + size_of::<Self>()) as u64;
         let links = Chains::new(1, 0, None).heap_bytes() - rows;
@@ -184,7 +176,7 @@ impl<C: Objects> Segcache<C> {
         let id = self.writer_ids().pop()?;
         Some(Writer {
             id,
-            active: vec![SegmentId::NONE; BUCKETS].into(),
+            open: OpenSegments::new(self.config.open_most()),
             job: None,
             scratch: Vec::new(),
             in_vain_at: None,
@@ -198,8 +190,8 @@ impl<C: Objects> Segcache<C> {
     /// Ends a writer: what it fills is sealed, what it evicts is finished.
     pub fn close(&self, mut writer: Writer) {
         self.finish_job(&mut writer);
-        for bucket in 0..BUCKETS {
-            self.leave(&mut writer, TtlBucket(bucket as u16));
+        while !writer.open.is_empty() {
+            self.leave(&mut writer, 0);
         }
         self.writer_ids().push(writer.id);
     }
@@ -305,12 +297,12 @@ impl<C: Objects> Segcache<C> {
         condition: Condition,
         now: Tick,
     ) -> Result<Receipt, Refused> {
-        let life = Life::Of(TtlBucket::of(ttl_ms));
+        let life = ttl_ms.map_or(Life::Endless, Life::For);
         self.store_for(writer, key, value, life, condition, now)
     }
 
-    /// Stores an object that is to keep a deadline: what is dead then lives no longer, and less only as far as no
-    /// segment of this writer ends between.
+    /// Stores an object that is to keep a deadline, as it was told before. Deadlines of the one that are kept
+    /// again and again become earlier once, and by less than a width.
     ///
     /// # Errors
     /// See [`Refused`]. Whatever was there stays then.
@@ -323,7 +315,7 @@ impl<C: Objects> Segcache<C> {
         condition: Condition,
         now: Tick,
     ) -> Result<Receipt, Refused> {
-        let life = deadline.map_or(Life::Of(TtlBucket::FOREVER), Life::Until);
+        let life = deadline.map_or(Life::Endless, Life::Until);
         self.store_for(writer, key, value, life, condition, now)
     }
 
@@ -344,10 +336,7 @@ impl<C: Objects> Segcache<C> {
             let cas = self.read(key, now, false, |_, receipt| Some(receipt.cas));
             condition.judge(cas)?;
         }
-        let place = match life {
-            Life::Of(bucket) => self.reserve(writer, bucket, words, now)?,
-            Life::Until(deadline) => self.reserve_until(writer, deadline, words, now)?,
-        };
+        let place = self.reserve(writer, life, words, now)?;
         let segment = self.heap.segment(place.segment);
         self.content.write(&self.heap, place, words, key.key, value);
         segment.add_live(words);
@@ -458,82 +447,49 @@ impl<C: Objects> Segcache<C> {
         Ok(live.is_some())
     }
 
-    /// Room in a segment that ends at a deadline or before it. A segment of the next longer TTL ends later than any
-    /// of those that TTLs are rounded down to, but may have been opened long enough ago.
-    #[cold]
-    fn reserve_until(
-        &self,
-        writer: &mut Writer,
-        deadline: Tick,
-        words: u32,
-        now: Tick,
-    ) -> Result<Place, Refused> {
-        let bucket = TtlBucket::of(Some(deadline.0.saturating_sub(now.0)));
-        let longer = bucket.longer();
-        let active = writer.active[usize::from(longer.0)];
-        if active.is_some() {
-            let segment = self.heap.segment(active);
-            let ends = self.heap.deadline(active);
-            if ends <= deadline
-                && takes_at(ends, longer, now)
-                && let Some(offset) = segment.reserve(writer.id, longer, words, self.heap.capacity)
-            {
-                return Ok(Place {
-                    segment: active,
-                    offset,
-                });
-            }
-        }
-        self.reserve(writer, bucket, words, now)
-    }
-
-    /// Room in the segment that this writer fills for the bucket, or in a new one.
+    /// Room in the best of the segments that this writer fills, or in a new one.
     #[inline]
     fn reserve(
         &self,
         writer: &mut Writer,
-        bucket: TtlBucket,
+        life: Life,
         words: u32,
         now: Tick,
     ) -> Result<Place, Refused> {
-        let index = usize::from(bucket.0);
+        let aim = Aim::new(life, writer.open.crowding(), now);
         loop {
-            let active = writer.active[index];
-            if active.is_some() {
-                let segment = self.heap.segment(active);
-                let reserved = if takes_at(self.heap.deadline(active), bucket, now) {
-                    segment.reserve(writer.id, bucket, words, self.heap.capacity)
-                } else {
-                    None
-                };
+            while let Some(index) = writer.open.best(&aim) {
+                let open = writer.open.at(index);
+                let segment = self.heap.segment(open.id);
+                let reserved = segment.reserve(writer.id, open.row, words, self.heap.capacity);
                 if let Some(offset) = reserved {
+                    writer.open.use_at(index, now);
                     return Ok(Place {
-                        segment: active,
+                        segment: open.id,
                         offset,
                     });
                 }
-                self.leave(writer, bucket);
+                self.leave(writer, index);
             }
-            writer.active[index] = self.open(writer, bucket, now)?;
+            self.open(writer, &aim, now)?;
         }
     }
 
-    /// This writer fills a bucket's segment no further.
-    fn leave(&self, writer: &mut Writer, bucket: TtlBucket) {
-        let active = std::mem::take(&mut writer.active[usize::from(bucket.0)]);
-        if active.is_some() && self.heap.segment(active).is_open_for(writer.id, bucket) {
-            self.heap.segment(active).seal();
-            self.release(active);
+    /// This writer fills a segment no further.
+    fn leave(&self, writer: &mut Writer, index: usize) {
+        let open = writer.open.remove(index);
+        let segment = self.heap.segment(open.id);
+        if segment.is_open_for(writer.id, open.row) {
+            segment.seal();
+            self.release(open.id);
         }
     }
 
     #[cold]
-    fn open(
-        &self,
-        writer: &mut Writer,
-        bucket: TtlBucket,
-        now: Tick,
-    ) -> Result<SegmentId, Refused> {
+    fn open(&self, writer: &mut Writer, aim: &Aim, now: Tick) -> Result<(), Refused> {
+        while let Some(index) = writer.open.to_leave(aim, now) {
+            self.leave(writer, index);
+        }
         for _ in 0..TRIES {
             let taken = {
                 let mut chains = self.heap.chains();
@@ -546,12 +502,13 @@ impl<C: Objects> Segcache<C> {
                 continue;
             };
             self.content.taken(&self.heap, id);
-            let deadline = bucket.deadline(now);
-            self.heap.open(id, writer.id, bucket, deadline);
+            self.heap.open(id, writer.id, aim.row, aim.deadline);
             let mut chains = self.heap.chains();
-            chains.link(id, bucket, now);
-            self.heap.falls_due(deadline);
-            return Ok(id);
+            chains.link(id, aim.row, aim.created(now));
+            self.heap.falls_due(aim.deadline);
+            drop(chains);
+            writer.open.insert(id, aim, now);
+            return Ok(());
         }
         Err(Refused::Full)
     }
@@ -624,10 +581,12 @@ impl<C: Objects> Segcache<C> {
         }
     }
 
-    /// The earliest moment at which [`Segcache::maintain`] may find something that is over.
+    /// The earliest moment at which [`Segcache::maintain`] may find something that is over; 0 where something
+    /// was flushed.
     pub fn next_due(&self) -> Option<Tick> {
         match self.heap.next_due.load(Relaxed) {
             u64::MAX => None,
+            deadline if deadline == FLUSHED.0 => Some(FLUSHED),
             deadline => Some(Tick(deadline.saturating_add(1))),
         }
     }
@@ -638,10 +597,10 @@ impl<C: Objects> Segcache<C> {
         for row in chains.rows_from(0) {
             for id in chains.row(chains.head(row)) {
                 self.heap.segment(id).seal();
-                self.heap.stamp(id).set_deadline(Tick(0));
+                self.heap.stamp(id).set_deadline(FLUSHED);
             }
         }
-        self.heap.next_due.store(0, Relaxed);
+        self.heap.next_due.store(FLUSHED.0, Relaxed);
     }
 
     /// Bytes of everything that is not in segments.
@@ -650,17 +609,6 @@ impl<C: Objects> Segcache<C> {
         let table = self.table.directory_bytes();
         self.writer_bytes + (size_of::<Self>() + self.heap.header_bytes() + chains + table) as u64
     }
-}
-
-/// Whether a segment with this deadline still takes objects: its width has not passed, and the clock did not
-/// go back to before it was created.
-#[inline]
-pub(crate) fn takes_at(deadline: Tick, bucket: TtlBucket, now: Tick) -> bool {
-    let Some(ttl_ms) = bucket.ttl_ms() else {
-        return deadline == NEVER;
-    };
-    let created = deadline.0.saturating_sub(ttl_ms);
-    created <= now.0 && now.0 - created < bucket.width_ms()
 }
 
 impl Condition {
@@ -728,7 +676,7 @@ mod tests {
         merger.job = cache.begin_eviction(Tick(9), false);
         assert!(merger.job.is_some());
         assert!(!cache.step_job(&mut merger, &mut Budget(30), u64::MAX));
-        let place = cache.reserve(&mut other, TtlBucket::FOREVER, 8, Tick(9));
+        let place = cache.reserve(&mut other, Life::Endless, 8, Tick(9));
         let place = place.expect("there is room");
         let before = found(&cache, NUMBERS);
         assert!(
@@ -753,17 +701,5 @@ mod tests {
         assert!(cache.writer().is_none());
         cache.close(writer);
         assert!(cache.writer().is_some());
-    }
-
-    #[test]
-    fn a_segment_takes_objects_for_its_width() {
-        let bucket = TtlBucket::of(Some(20_000));
-        let deadline = bucket.deadline(Tick(50_000));
-        assert!(takes_at(deadline, bucket, Tick(50_000)));
-        assert!(takes_at(deadline, bucket, Tick(57_999)));
-        assert!(!takes_at(deadline, bucket, Tick(58_000)));
-        assert!(!takes_at(deadline, bucket, Tick(49_999)));
-        assert!(takes_at(NEVER, TtlBucket::FOREVER, Tick(u64::MAX)));
-        assert!(!takes_at(Tick(0), TtlBucket::FOREVER, Tick(7)));
     }
 }

@@ -8,8 +8,9 @@
 //! A merge of N segments keeps 1/N of a segment's bytes of each. What an object is worth is its frequency, and a
 //! little chance, by its size. What is worth less than the threshold goes; after every tenth of a segment the threshold
 //! moves up or down by the ratio of what was kept to what should have been. A segment whose live objects fit
-//! into its part altogether keeps them all, and while there is room left after N segments the following ones of
-//! the chain are taken too, if they fit altogether. What is kept starts again with a frequency of 0.
+//! into its part altogether keeps them all, as do N segments whose objects fit into one; and while there is room left
+//! after N segments the following ones of the chain are taken too, if they fit altogether. What is kept starts again
+//! with a frequency of 0.
 
 use crate::chains::{Chains, State};
 use crate::config::{Eviction, MERGED_MAX};
@@ -23,6 +24,7 @@ use crate::ranked::Ranked;
 use crate::sync::Ordering::Relaxed;
 use crate::sync::spin_loop;
 use crate::table::Search;
+use crate::ttl::FLUSHED;
 use policy::{Budget, Tick};
 
 /// Objects whose cache lines of the table are asked for together.
@@ -41,6 +43,7 @@ const SOURCES_MAX: u8 = 2 * MERGED_MAX;
 enum Cause {
     Expiry,
     Eviction,
+    Flush,
 }
 
 /// Segments whose objects are being gone through.
@@ -52,9 +55,13 @@ pub(crate) struct Job {
     offset: u32,
     /// How many have come before.
     done: u8,
-    /// How many are to be taken, but for those that fit altogether; and which.
+    /// How many share the room of one; 1 where all fit altogether.
     wanted: u8,
+    /// Whether the next ones of the chain may be taken, too.
+    goes_on: bool,
+    /// Which are to be taken, but for those that fit altogether.
     sources: [SegmentId; MERGED_MAX as usize],
+    listed: u8,
     merge: Option<Merge>,
 }
 
@@ -107,6 +114,9 @@ impl<C: Objects> Segcache<C> {
             next_due = next_due.min(deadline.0);
             if now > deadline && segment.seal() {
                 chains.set_state(head, State::Leaving);
+                if deadline == FLUSHED {
+                    return Some(Job::of(Cause::Flush, head));
+                }
                 counters.segments_expired.fetch_add(1, Relaxed);
                 return Some(Job::of(Cause::Expiry, head));
             }
@@ -123,7 +133,10 @@ impl<C: Objects> Segcache<C> {
         }
         let mut chains = self.heap.chains();
         let job = match self.config.eviction {
-            Eviction::Merge => self.begin_merge(&mut chains, now),
+            Eviction::Merge => {
+                let job = self.begin_merge(&mut chains, now);
+                job.or_else(|| self.begin_compaction(&mut chains, now))
+            }
             _ => None,
         };
         if job.is_some() {
@@ -136,7 +149,7 @@ impl<C: Objects> Segcache<C> {
     }
 
     /// Whether a segment can be given up as it is.
-    fn can_leave(&self, chains: &Chains, id: SegmentId) -> bool {
+    pub(crate) fn can_leave(&self, chains: &Chains, id: SegmentId) -> bool {
         chains.state(id) == State::Chained && self.heap.segment(id).is_sealed()
     }
 
@@ -252,6 +265,27 @@ impl<C: Objects> Segcache<C> {
         wanted: u8,
         now: Tick,
     ) -> Option<Job> {
+        let sources: Vec<_> = chains.row(first).take(usize::from(wanted)).collect();
+        let last = sources.last().copied().unwrap_or(first);
+        let mut job = self.merge_of(chains, &sources, now)?;
+        let live = |id: &SegmentId| self.heap.segment(*id).live().1;
+        if sources.iter().map(live).sum::<u32>() > self.heap.capacity {
+            job.wanted = wanted;
+        }
+        job.goes_on = true;
+        chains.set_merge_from(row, chains.next(last));
+        self.enter(&mut job);
+        Some(job)
+    }
+
+    /// A merge of sealed segments, the one that ends first before the others, which takes that one's place.
+    pub(crate) fn merge_of(
+        &self,
+        chains: &mut Chains,
+        sources: &[SegmentId],
+        now: Tick,
+    ) -> Option<Job> {
+        let first = *sources.first()?;
         let target = chains.take_reserved()?;
         self.content.taken(&self.heap, target);
         // Nobody appends here: the job fills it, and seals it with the length that it has then.
@@ -259,15 +293,13 @@ impl<C: Objects> Segcache<C> {
         self.heap.open(target, u16::MAX, bucket, deadline);
         chains.link_before(target, first);
         let mut job = Job::of(Cause::Eviction, first);
-        job.wanted = wanted;
-        let mut next = first;
-        for source in &mut job.sources[..usize::from(wanted)] {
-            *source = next;
-            chains.set_state(next, State::Leaving);
-            next = chains.next(next);
+        job.listed = sources.len() as u8;
+        for (slot, &source) in job.sources.iter_mut().zip(sources) {
+            *slot = source;
+            chains.set_state(source, State::Leaving);
         }
-        chains.set_merge_from(row, next);
         self.heap.counters.merges.fetch_add(1, Relaxed);
+        let row = usize::from(bucket.0);
         let threshold = match chains.threshold(row) {
             0.0 => {
                 let (objects, words) = self.heap.segment(first).live();
@@ -411,6 +443,7 @@ impl<C: Objects> Segcache<C> {
         let count = match cause {
             Cause::Expiry => &counters.expired,
             Cause::Eviction => &counters.evicted,
+            Cause::Flush => &counters.flushed,
         };
         count.fetch_add(1, Relaxed);
     }
@@ -454,12 +487,13 @@ impl<C: Objects> Segcache<C> {
         let Some(merge) = &job.merge else {
             return false;
         };
-        if job.done < job.wanted {
+        if job.done < job.listed {
             job.source = job.sources[usize::from(job.done)];
             self.enter(job);
             return true;
         }
-        if job.done < SOURCES_MAX && self.fits(&chains, next, merge) {
+        let goes_on = job.goes_on && job.done < SOURCES_MAX;
+        if goes_on && self.fits(&chains, next, merge) {
             chains.set_state(next, State::Leaving);
             let after = chains.next(next);
             chains.set_merge_from(merge.row, after);
@@ -510,7 +544,9 @@ impl Job {
             offset: 0,
             done: 0,
             wanted: 1,
+            goes_on: false,
             sources: [SegmentId::NONE; MERGED_MAX as usize],
+            listed: 1,
             merge: None,
         }
     }

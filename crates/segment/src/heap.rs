@@ -222,6 +222,7 @@ pub(crate) struct Counters {
     pub(crate) items: AtomicU64,
     pub(crate) expired: AtomicU64,
     pub(crate) evicted: AtomicU64,
+    pub(crate) flushed: AtomicU64,
     pub(crate) kept: AtomicU64,
     pub(crate) crowded_out: AtomicU64,
     pub(crate) merges: AtomicU64,

@@ -9,11 +9,12 @@
 //! ```text
 //! engine.rs   what a request does                 heap.rs     segments: generations, seals, live counts
 //! bytes.rs    values, numbers, marks              chains.rs   which are free, and in which TTL's chain
-//! evict.rs    expiry and eviction, in jobs        ttl.rs      the 1,057 TTL buckets
+//! evict.rs    expiry and eviction, in jobs        ttl.rs      the 1,313 TTL buckets
 //! table.rs    the table: readers, growth          stored.rs   an object as bytes, as in a server
 //! chain.rs    a chain of lines under its lock     sizes.rs    an object as a size, as in the simulator
 //! line.rs     a line, bit by bit                  memory.rs   the segments' memory, in chunks
 //! counter.rs  how often an object was asked for   words.rs    bytes in words that any thread may read
+//! open.rs     which segment an object goes to     compact.rs  merges of several TTLs' nearly empty segments
 //! ```
 //! Start reading with `heap.rs`, whose text proves that a reader never sees another key's bytes.
 //!
@@ -57,7 +58,12 @@
 //!   for a whole line alone, a popular key would keep its neighbours from ever being counted.
 //! - Readers keep no reference count of a segment; they copy, and look whether it was given away.
 //! - Values that are changed by `incr` become numbers of 64 bits, so that a change in place is one store.
-//! - A merge of segments that are nearly empty takes further ones of the chain as long as they fit altogether.
+//! - A merge of segments that are nearly empty takes further ones of the chain as long as they fit altogether; where
+//!   no chain has two to merge, those of several TTLs that fit altogether go together.
+//! - Short lives have finer TTL buckets, of 25 and 500 ms, so that lives are not halved by rounding. An object goes to
+//!   any open segment that ends as it should, not to that of its bucket alone, and a writer with many open segments
+//!   opens fewer: else TTLs spread wide would fill memory with nearly empty segments.
+//! - A deadline that is kept when an object is written anew is rounded itself, not what is left of it: once.
 //!
 //! Deliberately absent: a clock, threads, protocols, data types.
 #![deny(unsafe_code)]
@@ -65,6 +71,7 @@
 mod bytes;
 mod chain;
 mod chains;
+mod compact;
 mod config;
 mod content;
 mod counter;
@@ -76,6 +83,7 @@ mod line;
 mod memory;
 #[cfg(all(loom, test))]
 mod model;
+mod open;
 mod ranked;
 mod sizes;
 mod stats;

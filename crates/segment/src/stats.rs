@@ -38,6 +38,8 @@ pub struct Stats {
     pub expired: u64,
     /// Objects evicted.
     pub evicted: u64,
+    /// Objects removed because all were.
+    pub flushed: u64,
     /// Objects that merges kept.
     pub kept: u64,
     /// Objects that lost their place in a full chain of the table to another.
@@ -108,6 +110,7 @@ impl<C: Objects> Segcache<C> {
             memory_bytes: directory_bytes + heap.taken_bytes(chains.taken_count()) as u64,
             expired: counters.expired.load(Relaxed),
             evicted: counters.evicted.load(Relaxed),
+            flushed: counters.flushed.load(Relaxed),
             kept: counters.kept.load(Relaxed),
             crowded_out: counters.crowded_out.load(Relaxed),
             merges: counters.merges.load(Relaxed),

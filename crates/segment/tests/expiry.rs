@@ -89,25 +89,25 @@ fn a_scan_looks_at_the_heads_of_chains_alone() {
             &cache,
             &mut writer,
             number,
-            10_000 + number % 50 * 8_000,
+            66_000 + number % 50 * 8_000,
             NOW,
         );
     }
     let held = cache.stats().segments_held;
     assert!(held > 500, "{held} segments");
     // Before the first is over, nothing is looked at.
-    while cache.maintain(&mut writer, Tick(NOW + 8_000), &mut Budget(1_000)) {}
+    while cache.maintain(&mut writer, Tick(NOW + 64_000), &mut Budget(1_000)) {}
     assert_eq!(cache.stats().heads_read, 0);
     // One millisecond later the first chain is over: one scan for each of its segments, and one that finds
     // no more; none looks at more than one segment a chain.
-    while cache.maintain(&mut writer, Tick(NOW + 8_001), &mut Budget(1_000)) {}
+    while cache.maintain(&mut writer, Tick(NOW + 64_001), &mut Budget(1_000)) {}
     let stats = cache.stats();
     assert_eq!(stats.expired, 400);
     assert_eq!(stats.expiry_scans, stats.segments_expired + 1);
     assert!(stats.heads_read <= stats.expiry_scans * 50);
     // The last scan, which found nothing: 49 heads for more than 500 segments.
     let first = stats.heads_read;
-    while cache.maintain(&mut writer, Tick(NOW + 8_001), &mut Budget(1_000)) {}
+    while cache.maintain(&mut writer, Tick(NOW + 64_001), &mut Budget(1_000)) {}
     assert_eq!(
         cache.stats().heads_read,
         first,
@@ -122,9 +122,9 @@ fn a_scan_looks_at_the_heads_of_chains_alone() {
 /// How far apart the TTLs of a bucket are.
 fn width_ms(ttl_ms: u64) -> u64 {
     match ttl_ms {
-        0..500 => 32,
-        500..8_000 => 500,
-        8_000..2_048_000 => 8_000,
+        0..4_000 => 25,
+        4_000..64_000 => 500,
+        64_000..2_048_000 => 8_000,
         2_048_000..32_768_000 => 128_000,
         _ => 2_048_000,
     }

@@ -125,6 +125,9 @@ fn tell(server: &Server, addresses: &[SocketAddr]) {
         if server.threads == 1 { "" } else { "s" },
         engine,
     );
+    if let Some(warning) = crate::segments::warning(server) {
+        log::warn!("{warning}");
+    }
     let is_open = addresses.iter().any(|address| {
         let ip = address.parse::<SocketAddr>().map(|address| address.ip());
         ip.is_ok_and(|ip| !ip.is_loopback())

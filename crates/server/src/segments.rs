@@ -19,7 +19,7 @@ mod string;
 mod whole;
 
 pub use expiry::Cycle;
-pub use facts::{eviction, expiry as tell_expiry, section, tell};
+pub use facts::{eviction, expiry as tell_expiry, section, tell, warning};
 pub use marks::Marks;
 
 use crate::config::{Config, Id, bytes_for_people};

@@ -54,6 +54,8 @@ impl Cycle {
             return false;
         }
         let start = Instant::now();
+        // What was flushed is due at once, and late after nothing.
+        let due = due.filter(|due| due.0 > 0);
         let late_ms = due.map_or(0, |due| now.0.saturating_sub(due.0));
         let limit = slice(turn, late_ms);
         let mut writer = segments.writer(self.worker);

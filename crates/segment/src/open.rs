@@ -1,0 +1,362 @@
+//! The segments that a writer fills, and which of them an object goes to: by its deadline.
+//!
+//! It goes to the one that ends last of those that do not end after it, if that is not too early; else a segment is
+//! opened for it. What is too early:
+//!
+//! - For a life that begins: what ends before a segment of its TTL's bucket that was opened a span ago
+//!   ([`TtlBucket::span_ms`]). So it loses less than what TTLs are rounded down by, and a span.
+//! - For a deadline that is kept: what ends before the last multiple of the width of the bucket of what is left. Each
+//!   width divides the next, so what ends at such a multiple does so for good: however often an object is
+//!   written again, it loses less than one width in all.
+//!
+//! Where TTLs are spread wide and segments are few, a segment for each TTL would leave memory nearly empty and taken
+//! at once. A writer may have its share of half of all segments open. From a half of that on, it rounds lives down to
+//! wider steps the more it has, and goes on with a segment for longer; in the last eighth it knows powers of two
+//! alone, so that for any TTLs there are soon as many as it needs. What nobody has used for as long as
+//! it would have taken objects is sealed when another is opened; and where there are too many all the same, one that
+//! would not be opened any more, or the one that was used longest ago.
+
+use crate::heap::SegmentId;
+use crate::ttl::{NEVER, TtlBucket};
+use policy::Tick;
+
+/// The most segments that a writer has open.
+pub(crate) const OPEN_MAX: usize = 256;
+/// How crowded it can be, by how much of its share a writer has open.
+const CROWDED_MOST: u8 = 3;
+
+/// How long an object is to live.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Life {
+    /// For ever.
+    Endless,
+    /// So many milliseconds.
+    For(u64),
+    /// Until then, as it was told before.
+    Until(Tick),
+}
+
+/// A segment that takes objects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    deadline: Tick,
+    used: Tick,
+    pub(crate) id: SegmentId,
+    pub(crate) row: TtlBucket,
+    /// Opened for a deadline that is kept.
+    keeps: bool,
+}
+
+/// Which segments will do for an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Aim {
+    earliest: Tick,
+    latest: Tick,
+    /// When a segment that is opened for it ends; and in which bucket's chain.
+    pub(crate) deadline: Tick,
+    pub(crate) row: TtlBucket,
+    keeps: bool,
+}
+
+impl Aim {
+    #[inline]
+    pub(crate) fn new(life: Life, crowding: u8, now: Tick) -> Aim {
+        match life {
+            Life::For(ttl_ms) => Aim::begun(ttl_ms, crowding, now),
+            Life::Until(deadline) => Aim::kept(deadline, crowding, now),
+            Life::Endless => Aim {
+                earliest: NEVER,
+                latest: NEVER,
+                deadline: NEVER,
+                row: TtlBucket::FOREVER,
+                keeps: false,
+            },
+        }
+    }
+
+    #[inline]
+    fn begun(ttl_ms: u64, crowding: u8, now: Tick) -> Aim {
+        let row = TtlBucket::of(Some(rounded_ms(ttl_ms, crowding)));
+        let deadline = row.deadline(now);
+        let span_ms = span_ms(row, crowding);
+        Aim {
+            earliest: Tick((deadline.0 + 1).saturating_sub(span_ms)),
+            latest: Tick(now.0.saturating_add(ttl_ms).min(Tick::MAX.0)),
+            deadline,
+            row,
+            keeps: false,
+        }
+    }
+
+    fn kept(latest: Tick, crowding: u8, now: Tick) -> Aim {
+        let left_ms = latest.0.saturating_sub(now.0);
+        let grid_ms = TtlBucket::of(Some(left_ms)).grid_ms(slack_ms(left_ms, crowding));
+        let deadline = Tick(latest.0 - latest.0 % grid_ms);
+        Aim {
+            earliest: deadline,
+            latest,
+            deadline,
+            row: TtlBucket::of(Some(deadline.0.saturating_sub(now.0))),
+            keeps: true,
+        }
+    }
+
+    /// The moment at which a segment of its row's TTL would have been opened to end then.
+    pub(crate) fn created(&self, now: Tick) -> Tick {
+        match self.row.ttl_ms() {
+            Some(ttl_ms) => Tick(self.deadline.0.saturating_sub(ttl_ms)),
+            None => now,
+        }
+    }
+}
+
+/// The milliseconds of what is left of a life that are given up for fewer deadlines.
+fn slack_ms(left_ms: u64, crowding: u8) -> u64 {
+    match crowding {
+        0 => 0,
+        crowding => left_ms >> (CROWDED_MOST + 1 - crowding),
+    }
+}
+
+/// A TTL that lives are rounded down to, of eight between a power of two and the next, of four, or of one.
+#[inline]
+fn rounded_ms(ttl_ms: u64, crowding: u8) -> u64 {
+    let octave = ttl_ms.checked_ilog2().unwrap_or(0);
+    match crowding {
+        0 => ttl_ms,
+        1 => ttl_ms & u64::MAX << octave.saturating_sub(3),
+        2 => ttl_ms & u64::MAX << octave.saturating_sub(2),
+        _ => ttl_ms & u64::MAX << octave,
+    }
+}
+
+/// Whether segments of a row are opened when it is so crowded.
+fn is_opened(row: TtlBucket, crowding: u8) -> bool {
+    let ttl_ms = row.ttl_ms();
+    ttl_ms.is_none_or(|ttl_ms| TtlBucket::of(Some(rounded_ms(ttl_ms, crowding))) == row)
+}
+
+/// For how long a segment takes objects.
+#[inline]
+fn span_ms(row: TtlBucket, crowding: u8) -> u64 {
+    let ttl_ms = row.ttl_ms().unwrap_or(0);
+    row.span_ms().max(match crowding {
+        0 => 0,
+        CROWDED_MOST => ttl_ms / 4,
+        _ => ttl_ms / 8,
+    })
+}
+
+/// The segments that one writer fills. See the module text.
+#[derive(Debug)]
+pub(crate) struct OpenSegments {
+    /// By deadline; of equal ones the one opened last is the last.
+    list: Vec<Open>,
+    most: usize,
+    crowding: u8,
+}
+
+impl OpenSegments {
+    /// At most `most` of them.
+    pub(crate) fn new(most: usize) -> Self {
+        OpenSegments {
+            list: Vec::with_capacity(most),
+            most,
+            crowding: 0,
+        }
+    }
+
+    /// Bytes on the heap of one with at most `most` segments.
+    pub(crate) fn bytes(most: usize) -> usize {
+        most * size_of::<Open>()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(crate) fn crowding(&self) -> u8 {
+        self.crowding
+    }
+
+    /// The best for an object, if any will do.
+    #[inline]
+    pub(crate) fn best(&self, aim: &Aim) -> Option<usize> {
+        let count = self
+            .list
+            .partition_point(|open| open.deadline <= aim.latest);
+        let index = count.checked_sub(1)?;
+        (self.list[index].deadline >= aim.earliest).then_some(index)
+    }
+
+    pub(crate) fn at(&self, index: usize) -> Open {
+        self.list[index]
+    }
+
+    /// An object has gone there.
+    #[inline]
+    pub(crate) fn use_at(&mut self, index: usize, now: Tick) {
+        self.list[index].used = now;
+    }
+
+    /// One more, which was opened for an object; there is room, after [`OpenSegments::to_leave`] has told none.
+    pub(crate) fn insert(&mut self, id: SegmentId, aim: &Aim, now: Tick) {
+        debug_assert!(self.list.len() < self.most);
+        // What was this segment before was taken from this writer meanwhile.
+        self.list.retain(|open| open.id != id);
+        let index = self
+            .list
+            .partition_point(|open| open.deadline <= aim.deadline);
+        let open = Open {
+            deadline: aim.deadline,
+            used: now,
+            id,
+            row: aim.row,
+            keeps: aim.keeps,
+        };
+        self.list.insert(index, open);
+        self.count();
+    }
+
+    pub(crate) fn remove(&mut self, index: usize) -> Open {
+        let open = self.list.remove(index);
+        self.count();
+        open
+    }
+
+    fn count(&mut self) {
+        let eighths = self.list.len() * 8 / self.most;
+        self.crowding = match eighths {
+            ..4 => 0,
+            4..6 => 1,
+            6 => 2,
+            _ => CROWDED_MOST,
+        };
+    }
+
+    /// One that is to be sealed before another is opened.
+    pub(crate) fn to_leave(&self, aim: &Aim, now: Tick) -> Option<usize> {
+        let is_useless = |open: &Open| {
+            let is_replaced = open.row == aim.row && !open.keeps && !aim.keeps;
+            is_replaced || open.deadline < now || self.is_idle(open, now)
+        };
+        let useless = self.list.iter().position(is_useless);
+        if useless.is_some() || self.list.len() < self.most {
+            return useless;
+        }
+        // Those that would not be opened now are not missed.
+        let order = |&index: &usize| {
+            let open = self.list[index];
+            (!open.keeps && is_opened(open.row, self.crowding), open.used)
+        };
+        (0..self.list.len()).min_by_key(order)
+    }
+
+    fn is_idle(&self, open: &Open, now: Tick) -> bool {
+        now.0.saturating_sub(open.used.0) >= span_ms(open.row, self.crowding)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Tick = Tick(1_700_000_000_123);
+
+    fn spans() -> impl Iterator<Item = u64> {
+        let step = if cfg!(miri) { 7_777_777 } else { 77_777 };
+        let fine = if cfg!(miri) { 500 } else { 100_000 };
+        (0..fine).chain((fine..8_388_608_000).step_by(step))
+    }
+
+    #[test]
+    fn a_life_that_begins_loses_no_more_than_its_row_of_the_table_says() {
+        for ttl_ms in spans() {
+            let aim = Aim::new(Life::For(ttl_ms), 0, NOW);
+            assert_eq!(aim.latest.0, NOW.0 + ttl_ms);
+            assert!(aim.earliest <= aim.deadline && aim.deadline <= aim.latest);
+            let lost = aim.latest.0 - aim.earliest.0;
+            let most = match ttl_ms {
+                ..25 => 50,
+                25..200 => ttl_ms * 57 / 100,
+                200..2_048_000 => ttl_ms * 23 / 100,
+                _ => ttl_ms * 12 / 100,
+            };
+            assert!(lost <= most, "{ttl_ms} loses {lost}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_that_is_kept_is_rounded_once() {
+        for crowding in 0..=CROWDED_MOST {
+            for ttl_ms in spans().step_by(7) {
+                let asked = Tick(NOW.0 + ttl_ms);
+                let first = Aim::new(Life::Until(asked), crowding, NOW).deadline;
+                let most = TtlBucket::of(Some(ttl_ms)).width_ms();
+                let most = most.max(slack_ms(ttl_ms, crowding) + 1);
+                assert!(first <= asked && asked.0 - first.0 < most, "{ttl_ms}");
+                for part in 0..20 {
+                    let later = Tick(NOW.0 + ttl_ms * part / 20);
+                    if later > first {
+                        break;
+                    }
+                    let again = Aim::new(Life::Until(first), crowding, later);
+                    assert_eq!(again.deadline, first, "{ttl_ms} after {part} parts");
+                    assert!(again.row.deadline(again.created(later)) == first);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_best_ends_last_of_those_that_end_in_time() {
+        let mut open = OpenSegments::new(100);
+        for (number, ttl_ms) in [100_000, 90_000, 70_000, 110_000].into_iter().enumerate() {
+            let aim = Aim::new(Life::For(ttl_ms), 0, NOW);
+            open.insert(SegmentId(number as u32 + 1), &aim, NOW);
+        }
+        let best = |life: Life, now: Tick| {
+            let index = open.best(&Aim::new(life, 0, now))?;
+            Some(open.at(index).id.0)
+        };
+        assert_eq!(best(Life::For(100_000), NOW), Some(1));
+        assert_eq!(best(Life::For(103_999), NOW), Some(1));
+        assert_eq!(best(Life::For(95_999), NOW), Some(2));
+        // As good as one of its own bucket that was opened seven seconds ago.
+        assert_eq!(best(Life::For(96_500), Tick(NOW.0 + 7_000)), Some(1));
+        assert_eq!(best(Life::For(97_000), Tick(NOW.0 + 7_000)), Some(4));
+        assert_eq!(best(Life::For(103_999), Tick(NOW.0 + 8_000)), Some(4));
+        assert_eq!(best(Life::For(60_000), NOW), None);
+        assert_eq!(best(Life::For(120_000), NOW), None);
+        assert_eq!(best(Life::Endless, NOW), None);
+    }
+
+    #[test]
+    fn the_more_are_open_the_fewer_are_opened() {
+        let mut open = OpenSegments::new(32);
+        for number in 0..5_000u64 {
+            let ttl_ms = 60_000 + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 1_940_000;
+            let aim = Aim::new(Life::For(ttl_ms), open.crowding(), NOW);
+            if open.best(&aim).is_none() {
+                assert_eq!(open.to_leave(&aim, NOW), None, "{ttl_ms}");
+                open.insert(SegmentId(number as u32 + 1), &aim, NOW);
+            }
+        }
+        assert!(open.list.len() < 32, "{}", open.list.len());
+    }
+
+    #[test]
+    fn what_is_idle_over_or_replaced_is_left() {
+        let mut open = OpenSegments::new(8);
+        let begun = Aim::new(Life::For(100_000), 0, NOW);
+        open.insert(SegmentId(1), &begun, NOW);
+        let other = Aim::new(Life::For(200_000), 0, NOW);
+        assert_eq!(open.to_leave(&other, NOW), None);
+        assert_eq!(open.to_leave(&begun, NOW), Some(0));
+        assert_eq!(open.to_leave(&other, Tick(NOW.0 + 7_999)), None);
+        assert_eq!(open.to_leave(&other, Tick(NOW.0 + 8_000)), Some(0));
+        open.use_at(0, Tick(NOW.0 + 96_000));
+        assert_eq!(open.to_leave(&other, Tick(NOW.0 + 96_000)), None);
+        assert_eq!(open.to_leave(&other, Tick(NOW.0 + 96_001)), Some(0));
+    }
+}
