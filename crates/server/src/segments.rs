@@ -31,7 +31,7 @@ use segment::{
 };
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use store::Tick;
+use store::{NewDeadline, Tick};
 
 /// The memory where none is given: as much as memcached takes.
 const MEMORY_BYTES: i64 = 64 << 20;
@@ -150,6 +150,17 @@ pub enum Life {
     Until(Tick),
     /// It is over already.
     Over,
+}
+
+impl Life {
+    /// What such a deadline means.
+    pub fn of(deadline: NewDeadline, now: Tick) -> Life {
+        match deadline {
+            NewDeadline::Keep => Life::Keep,
+            NewDeadline::Clear => Life::Endless,
+            NewDeadline::At(at) => Life::For(at.0.saturating_sub(now.0)),
+        }
+    }
 }
 
 /// What is stored, beside the value.

@@ -165,6 +165,22 @@ pub enum Fate {
 }
 
 impl<'a> Lifetime<'a> {
+    /// All of GETEX's options; KEEPTTL is none of them.
+    pub fn of_getex(options: Args<'a>) -> Result<Lifetime<'a>, Refusal> {
+        let mut lifetime = Lifetime::default();
+        let mut index = 0;
+        while let Some(option) = options.get(index) {
+            match lifetime.take(option, options.get(index + 1))? {
+                0 => return Err(Refusal::Syntax),
+                taken => index += taken,
+            }
+        }
+        match lifetime {
+            Lifetime::Keep => Err(Refusal::Syntax),
+            lifetime => Ok(lifetime),
+        }
+    }
+
     /// Takes one option, with `next` behind it: how many arguments it took, 0 when it is none of
     /// these. Another kind of lifetime before it is refused; the same kind again wins.
     pub fn take(&mut self, option: &[u8], next: Option<&'a [u8]>) -> Result<usize, Refusal> {

@@ -6,7 +6,7 @@ mod get;
 mod increx;
 mod lcs;
 mod multi;
-mod number;
+pub mod number;
 pub mod set;
 
 use super::refusal::settle;

@@ -10,7 +10,7 @@ use super::storing::{
 };
 use crate::segments::{Edit, Found, Hand, Life, Marks, Put};
 use segment::{Condition, Refused, Segcache, Unchanged, Value};
-use store::{ItemHead, Key, NewDeadline, Tick, WrongType};
+use store::{ItemHead, Key, Tick, WrongType};
 use wire::memcached::Mode;
 use wire::number::Text;
 
@@ -44,9 +44,7 @@ fn marks_of(head: &ItemHead) -> Marks {
 fn life(fate: Fate, now: Tick) -> Life {
     match fate {
         Fate::IsOver => Life::Over,
-        Fate::Lives(NewDeadline::Keep) => Life::Keep,
-        Fate::Lives(NewDeadline::Clear) => Life::Endless,
-        Fate::Lives(NewDeadline::At(at)) => Life::For(at.0.saturating_sub(now.0)),
+        Fate::Lives(deadline) => Life::of(deadline, now),
     }
 }
 

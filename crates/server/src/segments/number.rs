@@ -6,6 +6,7 @@
 use super::command::{Ctx, refusal};
 use super::{Edit, Life, Put};
 use crate::command::refusal::{Answer, Refusal};
+use crate::command::string::number::{negated, sum};
 use segment::{Refused, Unchanged};
 use wire::Args;
 use wire::number::{Text, parse_i64};
@@ -28,11 +29,7 @@ pub(super) fn incrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 
 /// `DECRBY key decrement`
 pub(super) fn decrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    let decrement = parse_i64(&args[2]).ok_or(Refusal::NotInteger)?;
-    let increment = decrement
-        .checked_neg()
-        .ok_or(Refusal::Says("ERR decrement would overflow"))?;
-    add(ctx, &args[1], increment)
+    add(ctx, &args[1], negated(&args[2])?)
 }
 
 /// A number that can be counted in place.
@@ -79,9 +76,9 @@ fn add_digits(ctx: &mut Ctx<'_, '_>, name: &[u8], increment: i64) -> Answer {
             },
             None => 0,
         };
-        let Some(number) = old.checked_add(increment) else {
-            let why = "ERR increment or decrement would overflow";
-            return (Edit::Leave, Err(Refusal::Says(why)));
+        let number = match sum(old, increment) {
+            Ok(number) => number,
+            Err(why) => return (Edit::Leave, Err(why)),
         };
         new.extend_from_slice(Text::integer(number).as_bytes());
         (Edit::Put(Put::plain(Life::Keep)), Ok(number))

@@ -67,9 +67,7 @@ pub(super) fn strlen(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 fn life(fate: Fate, now: Tick) -> Life {
     match fate {
         Fate::IsDead => Life::Over,
-        Fate::Lives(NewDeadline::Keep) => Life::Keep,
-        Fate::Lives(NewDeadline::Clear) => Life::Endless,
-        Fate::Lives(NewDeadline::At(at)) => Life::For(at.0.saturating_sub(now.0)),
+        Fate::Lives(deadline) => Life::of(deadline, now),
     }
 }
 
@@ -252,17 +250,7 @@ pub(super) fn getset(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 
 /// `GETEX key [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | PERSIST]`
 pub(super) fn getex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    let mut lifetime = Lifetime::default();
-    let mut index = 2;
-    while let Some(option) = args.get(index) {
-        match lifetime.take(option, args.get(index + 1))? {
-            0 => return Err(Refusal::Syntax),
-            taken => index += taken,
-        }
-    }
-    if lifetime == Lifetime::Keep {
-        return Err(Refusal::Syntax);
-    }
+    let lifetime = Lifetime::of_getex(args.from(2))?;
     // Without the key, no number is looked at.
     if ctx.hand.look(&ctx.key(&args[1])).is_none() {
         ctx.hand.count(false);

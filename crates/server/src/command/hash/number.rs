@@ -2,6 +2,7 @@
 
 use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::command::string::number::sum;
 use store::Class;
 use wire::Args;
 use wire::number::{LongDouble, Text, parse_i64};
@@ -16,9 +17,7 @@ pub fn hincrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
             }
             None => 0,
         };
-        let sum = old
-            .checked_add(increment)
-            .ok_or(Refusal::Says("ERR increment or decrement would overflow"))?;
+        let sum = sum(old, increment)?;
         Ok((sum, Text::integer(sum).as_bytes().to_vec()))
     })?;
     ctx.reply.integer(sum);

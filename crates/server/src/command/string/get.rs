@@ -110,17 +110,7 @@ pub fn getdel(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 ///
 /// A deadline in the past deletes the key and says `expired`.
 pub fn getex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    let mut lifetime = Lifetime::default();
-    let mut index = 2;
-    while let Some(option) = args.get(index) {
-        match lifetime.take(option, args.get(index + 1))? {
-            0 => return Err(Refusal::Syntax),
-            taken => index += taken,
-        }
-    }
-    if lifetime == Lifetime::Keep {
-        return Err(Refusal::Syntax);
-    }
+    let lifetime = Lifetime::of_getex(args.from(2))?;
     let key = ctx.key(&args[1]);
     if !reply_value(ctx, &key)? {
         return Ok(());

@@ -24,11 +24,20 @@ pub fn incrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 
 /// `DECRBY key decrement`
 pub fn decrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    let decrement = parse_i64(&args[2]).ok_or(Refusal::NotInteger)?;
-    let increment = decrement
-        .checked_neg()
-        .ok_or(Refusal::Says("ERR decrement would overflow"))?;
-    add(ctx, &args[1], increment)
+    add(ctx, &args[1], negated(&args[2])?)
+}
+
+/// A decrement as an increment.
+pub fn negated(decrement: &[u8]) -> Result<i64, Refusal> {
+    let decrement = parse_i64(decrement).ok_or(Refusal::NotInteger)?;
+    let overflow = Refusal::Says("ERR decrement would overflow");
+    decrement.checked_neg().ok_or(overflow)
+}
+
+/// The sum that INCR and its kin store.
+pub fn sum(number: i64, increment: i64) -> Result<i64, Refusal> {
+    let overflow = Refusal::Says("ERR increment or decrement would overflow");
+    number.checked_add(increment).ok_or(overflow)
 }
 
 fn add(ctx: &mut Ctx<'_, '_>, name: &[u8], increment: i64) -> Answer {
@@ -37,10 +46,7 @@ fn add(ctx: &mut Ctx<'_, '_>, name: &[u8], increment: i64) -> Answer {
         Some(value) => Some(parse_i64(value).ok_or(Refusal::NotInteger)?),
         None => None,
     };
-    let new = old
-        .unwrap_or(0)
-        .checked_add(increment)
-        .ok_or(Refusal::Says("ERR increment or decrement would overflow"))?;
+    let new = sum(old.unwrap_or(0), increment)?;
     write(
         ctx,
         &key,
