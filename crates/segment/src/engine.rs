@@ -123,7 +123,7 @@ impl<C: Objects> Segcache<C> {
     /// Sizes out of bounds, and memory that does not do for them.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         let capacity = (config.segment_bytes / WORD).max(LINE);
-        let by_writer = OpenSegments::bytes(config.open_most()) + size_of::<Writer>();
+        let by_writer = OpenSegments::BYTES_MAX + size_of::<Writer>();
         let rows = Chains::new(0, 0, None).heap_bytes();
         let fixed = (by_writer * usize::from(config.writers) + rows + size_of::<Self>()) as u64;
         let links = Chains::new(1, 0, None).heap_bytes() - rows;

@@ -157,6 +157,9 @@ pub(crate) struct OpenSegments {
 }
 
 impl OpenSegments {
+    /// The most bytes on the heap; what is told to be needed does not depend on what was given.
+    pub(crate) const BYTES_MAX: usize = OPEN_MAX * size_of::<Open>();
+
     /// At most `most` of them.
     pub(crate) fn new(most: usize) -> Self {
         OpenSegments {
@@ -164,11 +167,6 @@ impl OpenSegments {
             most,
             crowding: 0,
         }
-    }
-
-    /// Bytes on the heap of one with at most `most` segments.
-    pub(crate) fn bytes(most: usize) -> usize {
-        most * size_of::<Open>()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
