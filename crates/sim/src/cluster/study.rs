@@ -273,7 +273,10 @@ impl Study {
                         until_ms: u64::MAX,
                         server: (server % servers) as u32,
                     };
-                    let outages: Vec<Outage> = (first..first + down).map(outage).collect();
+                    // Two that go together are no neighbours by number.
+                    let apart = (servers / down).max(1);
+                    let outages = (0..down).map(|at| outage(first + at * apart));
+                    let outages: Vec<Outage> = outages.collect();
                     let setup = Setup {
                         outages: outages.into(),
                         ..setup.clone()
