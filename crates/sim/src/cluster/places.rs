@@ -15,6 +15,7 @@ pub(super) type Row<'a> = &'a [u16];
 /// See the module text.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
+    count: u32,
     /// By object.
     buckets: Arc<[u32]>,
     copies: Vec<u16>,
@@ -43,6 +44,7 @@ impl Places {
         let copies_each = map.replicas(BucketId(0)).count();
         let chunks_each = map.chunks(BucketId(0)).len();
         let mut places = Places {
+            count,
             buckets: Arc::clone(buckets),
             copies: Vec::with_capacity(count as usize * copies_each),
             copies_each,
@@ -58,6 +60,11 @@ impl Places {
         }
         assert_eq!(places.copies.len(), count as usize * copies_each);
         places
+    }
+
+    /// How many there are.
+    pub(super) fn buckets(&self) -> u32 {
+        self.count
     }
 
     pub(super) fn bucket_of(&self, object: u32) -> u32 {

@@ -2,16 +2,32 @@
 
 use super::scheme::PARTS_MAX;
 
-/// A histogram reaches so far; an object with more parts, after its servers changed, counts there.
+/// A histogram reaches so far; an object with more copies, after its servers changed, counts there.
 const PARTS_COUNTED: usize = PARTS_MAX + 1;
 
 /// Objects by the number of their parts: `[0]` is not kept.
 pub(super) type Histogram = [u64; PARTS_COUNTED + 1];
 
-/// See the module text. Parts are counted by the servers that hold them: two servers that hold the
-/// same chunk, as after an outage, count as two.
+/// Servers that hold something of an object, and the numbers of its chunks that they hold.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    servers: u16,
+    numbers: u16,
+}
+
+impl Held {
+    fn parts(self, is_coded: bool) -> usize {
+        match is_coded {
+            true => self.numbers.count_ones() as usize,
+            false => usize::from(self.servers),
+        }
+    }
+}
+
+/// See the module text. Copies count by server, chunks by number: two servers that hold the same chunk, as
+/// after an outage, count as one. Who tells of a part tells of those alone that would be found.
 pub(super) struct Presence {
-    by_object: Vec<u16>,
+    by_object: Vec<Held>,
     /// Of objects that are kept whole.
     pub(super) whole: Histogram,
     /// Of objects that are coded.
@@ -21,44 +37,54 @@ pub(super) struct Presence {
 impl Presence {
     pub(super) fn new(objects: usize) -> Presence {
         Presence {
-            by_object: vec![0; objects],
+            by_object: vec![Held::default(); objects],
             whole: [0; PARTS_COUNTED + 1],
             coded: [0; PARTS_COUNTED + 1],
         }
     }
 
-    fn of(&mut self, is_coded: bool) -> &mut Histogram {
-        match is_coded {
+    fn change(&mut self, object: u32, is_coded: bool, held: Held) {
+        let before = std::mem::replace(&mut self.by_object[object as usize], held);
+        let histogram = match is_coded {
             true => &mut self.coded,
             false => &mut self.whole,
-        }
-    }
-
-    fn change(&mut self, object: u32, is_coded: bool, parts: u16) {
-        let before = std::mem::replace(&mut self.by_object[object as usize], parts);
-        let histogram = self.of(is_coded);
+        };
+        let (before, now) = (before.parts(is_coded), held.parts(is_coded));
         if before > 0 {
-            histogram[usize::from(before).min(PARTS_COUNTED)] -= 1;
+            histogram[before.min(PARTS_COUNTED)] -= 1;
         }
-        if parts > 0 {
-            histogram[usize::from(parts).min(PARTS_COUNTED)] += 1;
+        if now > 0 {
+            histogram[now.min(PARTS_COUNTED)] += 1;
         }
     }
 
-    /// A server holds a part of it, one more.
-    pub(super) fn came(&mut self, object: u32, is_coded: bool) {
-        let parts = self.by_object[object as usize] + 1;
-        self.change(object, is_coded, parts);
+    /// One more server holds a copy, or the chunk of this number.
+    pub(super) fn came(&mut self, object: u32, is_coded: bool, number: u8) {
+        let mut held = self.by_object[object as usize];
+        held.servers += 1;
+        held.numbers |= 1 << number;
+        self.change(object, is_coded, held);
     }
 
-    /// A server holds none of it any more.
-    pub(super) fn went(&mut self, object: u32, is_coded: bool) {
-        let parts = self.by_object[object as usize].checked_sub(1);
-        self.change(object, is_coded, parts.expect("what goes was there"));
+    /// Whether some chunk may be on more than one server.
+    pub(super) fn has_twins(&self, object: u32) -> bool {
+        let held = self.by_object[object as usize];
+        u32::from(held.servers) > held.numbers.count_ones()
     }
 
-    pub(super) fn parts(&self, object: u32) -> u16 {
-        self.by_object[object as usize]
+    /// A server holds it no more; another may hold the chunk of the same number.
+    pub(super) fn went(&mut self, object: u32, is_coded: bool, number: u8, has_twin: bool) {
+        let mut held = self.by_object[object as usize];
+        let servers = held.servers.checked_sub(1);
+        held.servers = servers.expect("what goes was there");
+        if !has_twin {
+            held.numbers &= !(1 << number);
+        }
+        self.change(object, is_coded, held);
+    }
+
+    pub(super) fn parts(&self, object: u32, is_coded: bool) -> usize {
+        self.by_object[object as usize].parts(is_coded)
     }
 }
 
@@ -69,15 +95,30 @@ mod tests {
     #[test]
     fn objects_are_counted_by_their_parts() {
         let mut presence = Presence::new(3);
-        (0..3).for_each(|_| presence.came(0, true));
-        presence.came(1, false);
-        presence.went(0, true);
+        (0..3).for_each(|number| presence.came(0, true, number));
+        presence.came(1, false, 0);
+        presence.went(0, true, 2, false);
         assert_eq!(presence.coded[..4], [0, 0, 1, 0]);
         assert_eq!(presence.whole[..2], [0, 1]);
-        (0..40).for_each(|_| presence.came(2, true));
-        assert_eq!(presence.coded[PARTS_COUNTED], 1);
-        (0..40).for_each(|_| presence.went(2, true));
-        assert_eq!(presence.parts(2), 0);
-        assert_eq!(presence.coded.iter().sum::<u64>(), 1);
+        (0..40).for_each(|_| presence.came(2, false, 0));
+        assert_eq!(presence.whole[PARTS_COUNTED], 1);
+        (0..40).for_each(|_| presence.went(2, false, 0, false));
+        assert_eq!(presence.parts(2, false), 0);
+        assert_eq!(presence.whole.iter().sum::<u64>(), 1);
+    }
+
+    #[test]
+    fn a_chunk_on_two_servers_counts_once() {
+        let mut presence = Presence::new(1);
+        presence.came(0, true, 0);
+        presence.came(0, true, 1);
+        assert!(!presence.has_twins(0));
+        presence.came(0, true, 1);
+        assert!(presence.has_twins(0));
+        assert_eq!(presence.parts(0, true), 2);
+        presence.went(0, true, 1, true);
+        assert_eq!(presence.parts(0, true), 2);
+        presence.went(0, true, 1, false);
+        assert_eq!(presence.parts(0, true), 1);
     }
 }

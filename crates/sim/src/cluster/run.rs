@@ -1,16 +1,18 @@
 //! One run: a trace through a cluster under one scheme, one policy, one size.
 
-use super::found::{Found, Window, ratio};
-use super::latency::{Source, Stopwatch};
+use super::found::Found;
+use super::history::History;
+use super::latency::Stopwatch;
+use super::meter::{Meter, events};
 use super::places::{self, Places, buckets_of};
 use super::scheme::Scheme;
-use super::servers::{Answer, Asked, Coordination, Objects, Servers, Work};
+use super::servers::{Asked, Coordination, Objects, Servers, Work};
 use super::tier::tier;
 use crate::Error;
 use crate::columns::Columns;
 use crate::cpu::thread_cpu_time;
 use crate::replay::BytesPerObject;
-use edge::{Change, Load, Map, ServerId};
+use edge::{Change, Map, ServerId};
 use policy::Tick;
 use policy::any::PolicySpec;
 use std::sync::Arc;
@@ -19,8 +21,8 @@ use trace::Outage;
 
 /// The most servers of a cluster: as many as a trace of outages can name.
 pub const SERVERS_MAX: usize = trace::SERVER_MAX as usize + 1;
-/// Windows of a run; the last holds what would make more.
-const WINDOWS_MAX: usize = 20_000;
+/// The longest trace, a hundred years: above it, times are a mistake.
+const SPAN_MAX_MS: u64 = 100 * 366 * 24 * 3_600_000;
 /// Requests between two reports of progress.
 const STRIDE: usize = 1 << 16;
 /// Bytes by object: queues and ghosts of all disks together, weight, bucket, parts.
@@ -163,6 +165,15 @@ pub fn check(columns: &Columns, rules: &Rules, setup: &Setup) -> Result<(), Erro
             setup.capacity
         ));
     }
+    let span_ms = columns.span_ms(rules.gap_ms);
+    if span_ms > SPAN_MAX_MS {
+        return bad(format!(
+            "{} takes {} years from the first request to the last, and 100 are the most: its times are no \
+             milliseconds, or the rate is too low",
+            columns.name(),
+            span_ms / (SPAN_MAX_MS / 100)
+        ));
+    }
     new_map(rules, setup)?;
     let needed = bytes_needed(columns, setup);
     if needed > rules.memory_limit {
@@ -252,7 +263,7 @@ pub fn run(
     run.replay(done);
     let cpu_time = thread_cpu_time().saturating_sub(before);
     if cfg!(debug_assertions) {
-        run.servers.check();
+        run.servers.check(&run.history);
     }
     Ok(Found {
         cpu_time,
@@ -268,8 +279,7 @@ struct Run<'a> {
     servers: Servers<'a>,
     map: Map,
     buckets: Arc<[u32]>,
-    now: Places,
-    before: Places,
+    history: History,
     /// Time, server, whether it comes; in the order of time.
     events: Vec<(u64, u32, bool)>,
     next_event: usize,
@@ -277,24 +287,6 @@ struct Run<'a> {
     meter: Meter,
     maps: u64,
     moved: u64,
-}
-
-/// Counts what follows the warm-up.
-struct Meter {
-    window: Window,
-    window_ends_ms: u64,
-    windows: Vec<Window>,
-    total: Window,
-    memory_hits: u64,
-    peer_hits: u64,
-    decoded_hits: u64,
-    unserved: u64,
-    /// Over the windows that held anything: how many, and sums of what [`Found`] has the means of.
-    shares: (u64, f64),
-    pairs: (f64, f64),
-    /// What had been done when counting began.
-    start: Option<Work>,
-    stopwatch: Option<Stopwatch>,
 }
 
 impl<'a> Run<'a> {
@@ -338,8 +330,7 @@ impl<'a> Run<'a> {
             servers: Servers::new(objects, how, disks, memories, rules.buckets as usize),
             map,
             buckets,
-            before: places.clone(),
-            now: places,
+            history: History::new(places),
             events: events(&setup.outages, setup.weights.len()),
             next_event: 0,
             rebalance_at: u64::MAX,
@@ -361,10 +352,11 @@ impl<'a> Run<'a> {
             let object = self.columns.ids[index];
             let asked = Asked {
                 object,
-                bucket: self.now.bucket_of(object),
+                bucket: self.history.now().bucket_of(object),
                 now: Tick(now_ms),
+                is_timed: self.meter.is_timed(index as u64),
             };
-            let answer = self.servers.serve(asked, &self.now, &self.before);
+            let answer = self.servers.serve(asked, &self.history);
             if index >= self.rules.warm_up {
                 let size = self.columns.sizes[object as usize];
                 self.meter.count(
@@ -386,69 +378,66 @@ impl<'a> Run<'a> {
     fn start_counting(&mut self, now_ms: u64) {
         self.change_map(&[]);
         self.meter.start = Some(self.servers.work.clone());
-        self.meter.window_ends_ms = now_ms.saturating_add(self.rules.window_ms);
+        self.meter.window_ends_ms = now_ms.checked_add(self.rules.window_ms);
         if let Some(rebalance_ms) = self.rules.rebalance_ms {
             self.rebalance_at = now_ms.saturating_add(rebalance_ms);
         }
     }
 
-    /// Windows end, servers come and go, parity is placed anew.
+    /// Windows end and servers come and go, in the order of time; then parity is placed anew.
     fn pass_time(&mut self, now_ms: u64) {
-        while now_ms >= self.meter.window_ends_ms {
-            self.close_window();
-            // The last window is as long as it gets.
-            self.meter.window_ends_ms = match self.meter.windows.len() < WINDOWS_MAX {
-                true => self
-                    .meter
-                    .window_ends_ms
-                    .saturating_add(self.rules.window_ms),
-                false => u64::MAX,
-            };
+        let maps = self.maps;
+        loop {
+            let window_ends = self.meter.window_ends_ms.filter(|at| *at <= now_ms);
+            let event = self.events.get(self.next_event);
+            let event_at = event.map(|event| event.0).filter(|at| *at <= now_ms);
+            match (window_ends, event_at) {
+                // What happens at the end of a window belongs to the next.
+                (Some(end), at) if at.is_none_or(|at| end <= at) => {
+                    self.close_window();
+                    self.meter.open_window(self.rules.window_ms);
+                }
+                (_, Some(at)) => self.come_and_go(at),
+                (_, None) => break,
+            }
         }
-        let mut changes = Vec::new();
-        while let Some(&(at_ms, server, is_up)) = self.events.get(self.next_event)
-            && at_ms <= now_ms
-        {
-            self.next_event += 1;
-            self.servers.set_up(server as usize, is_up);
-            let id = ServerId(server);
-            changes.push(if is_up {
-                Change::Up(id)
-            } else {
-                Change::Down(id)
-            });
-        }
-        if !changes.is_empty() {
-            self.change_map(&changes);
-        } else if now_ms >= self.rebalance_at {
+        if now_ms >= self.rebalance_at && self.maps == maps {
             self.change_map(&[]);
             let rebalance_ms = self.rules.rebalance_ms.unwrap_or(u64::MAX);
             self.rebalance_at = now_ms.saturating_add(rebalance_ms);
         }
     }
 
+    /// All that happens at one moment makes one map.
+    fn come_and_go(&mut self, now_ms: u64) {
+        let mut changes = Vec::new();
+        while let Some(&(at_ms, server, is_up)) = self.events.get(self.next_event)
+            && at_ms <= now_ms
+        {
+            self.next_event += 1;
+            self.servers.set_up(server as u16, is_up, &self.history);
+            let id = ServerId(server);
+            changes.push(match is_up {
+                true => Change::Up(id),
+                false => Change::Down(id),
+            });
+        }
+        self.change_map(&changes);
+    }
+
     fn change_map(&mut self, changes: &[Change]) {
         if changes.is_empty() && !self.setup.scheme.is_balanced() {
             return;
         }
-        let is_loaded = self
-            .servers
-            .loads
-            .iter()
-            .any(|load| *load != Load::default());
-        let loads: &[Load] = if is_loaded { &self.servers.loads } else { &[] };
-        let next = self.map.next(changes, loads);
+        let next = self.map.next(changes, &self.servers.loads());
         self.map = next.expect("the cluster has these servers and buckets");
         let places = Places::of(&self.map, &self.buckets);
-        self.before = std::mem::replace(&mut self.now, places);
         let data = self.setup.scheme.code().map_or(0, |(data, _)| data);
-        self.moved += self.now.moved(&self.before, data);
+        self.moved += places.moved(self.history.now(), data);
         self.maps += 1;
-        // Older loads keep a say: of two events in a row, the second would know nothing.
-        for load in &mut self.servers.loads {
-            load.chunk_bytes /= 2;
-            load.whole_bytes /= 2;
-        }
+        let reach = self.history.push(places);
+        self.servers.reach(&reach, &self.history);
+        self.servers.halve_loads();
     }
 
     fn close_window(&mut self) {
@@ -506,109 +495,5 @@ impl<'a> Run<'a> {
             replayed: self.setup.until.min(self.columns.len()) as u64,
             cpu_time: std::time::Duration::ZERO,
         }
-    }
-}
-
-impl Meter {
-    fn new(stopwatch: Option<Stopwatch>) -> Meter {
-        Meter {
-            window: Window::default(),
-            window_ends_ms: u64::MAX,
-            windows: Vec::new(),
-            total: Window::default(),
-            memory_hits: 0,
-            peer_hits: 0,
-            decoded_hits: 0,
-            unserved: 0,
-            shares: (0, 0.0),
-            pairs: (0.0, 0.0),
-            start: None,
-            stopwatch,
-        }
-    }
-
-    fn count(&mut self, number: u64, answer: Answer, size: u32, large_from: u32, scheme: Scheme) {
-        for window in [&mut self.window, &mut self.total] {
-            window.requests += 1;
-            window.bytes += u64::from(size);
-            window.origin_bytes += answer.origin_bytes;
-            window.misses += u64::from(answer.source == Source::Origin);
-            window.partial_hits += u64::from(answer.is_partial);
-        }
-        self.unserved += u64::from(answer.is_unserved);
-        match answer.source {
-            Source::Memory => self.memory_hits += 1,
-            Source::Peer => self.peer_hits += 1,
-            Source::Chunks {
-                is_decoded: true, ..
-            } => self.decoded_hits += 1,
-            Source::Chunks { .. } | Source::Local | Source::Origin => {}
-        }
-        if let Some(stopwatch) = &mut self.stopwatch
-            && stopwatch.wants(number)
-        {
-            let data = scheme.code().map_or(1, |(data, _)| data);
-            stopwatch.time(number, answer.source, size, size >= large_from, data);
-        }
-    }
-
-    fn close_window(&mut self) {
-        let window = std::mem::take(&mut self.window);
-        if window.held > 0 {
-            self.shares.0 += 1;
-            self.shares.1 += ratio(window.unprotected, window.held);
-        }
-        (self.total.held, self.total.unprotected) = (window.held, window.unprotected);
-        self.total.down = window.down;
-        self.windows.push(window);
-    }
-}
-
-/// Outages as what happens, in the order of time; of servers below `servers`. Where one of them begins
-/// within another of the same server, the two are one.
-fn events(outages: &[Outage], servers: usize) -> Vec<(u64, u32, bool)> {
-    let mut events = Vec::new();
-    for server in 0..servers as u32 {
-        let mut own: Vec<&Outage> = outages
-            .iter()
-            .filter(|outage| outage.server == server)
-            .collect();
-        own.sort_unstable();
-        let mut until_ms = None;
-        for outage in own {
-            match until_ms {
-                Some(end) if outage.from_ms <= end => until_ms = Some(outage.until_ms.max(end)),
-                _ => {
-                    events.extend(until_ms.map(|end| (end, server, true)));
-                    events.push((outage.from_ms, server, false));
-                    until_ms = Some(outage.until_ms);
-                }
-            }
-        }
-        events.extend(until_ms.map(|end| (end, server, true)));
-    }
-    events.sort_unstable();
-    events
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn outages_that_overlap_are_one() {
-        let outage = |server, from_ms, until_ms| Outage {
-            from_ms,
-            until_ms,
-            server,
-        };
-        let outages = [
-            outage(1, 5, 20),
-            outage(1, 10, 30),
-            outage(0, 7, 9),
-            outage(7, 1, 2),
-        ];
-        let wanted = vec![(5, 1, false), (7, 0, false), (9, 0, true), (30, 1, true)];
-        assert_eq!(events(&outages, 2), wanted);
     }
 }

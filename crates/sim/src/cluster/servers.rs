@@ -1,23 +1,28 @@
 //! The servers of a cluster at work: where a request looks, what is read, written and given up.
 //!
 //! ```text
-//! lead's memory ── lead's disk ── other servers of the map ── those of the map before ── origin
+//! lead's memory ── lead's disk ── other servers of the map ── those of older maps ── origin
 //!                    └ a copy, or K chunks: the data chunks first, parity for what is missing
 //! ```
 //! - Who found too little at a server that should have had it writes there what was missing. A server that
 //!   was not asked is not mended: parity is looked at only where data is missing.
 //! - Of an object of which too few chunks are left, only those missing come from the origin.
-//! - What memory answers, disks do not hear of.
+//! - What memory answers, disks do not hear of. A server that goes loses its memory and keeps its disk.
+//! - Parity is placed by the bytes that were written, not by those that were asked for. Each change of the map
+//!   halves what was recorded until then: of two changes in a row, the second would know nothing if it
+//!   counted from the first, as the thesis has it.
 //! - An object has the size of its first request, an empty one weighs a byte. A large object is not kept
 //!   while fewer than K servers are up.
 
+use super::history::{History, Reach};
 use super::latency::Source;
-use super::places::{NONE, Places, Row};
+use super::places::{NONE, Row};
 use super::presence::Presence;
 use super::scheme::{PARTS_MAX, POPULAR_AT, Scheme};
 use super::tier::Tier;
 use edge::Load;
 use policy::{Slot, Tick};
+use std::collections::HashSet;
 
 /// What servers tell each other beyond the data, so that chunks of an object leave together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -35,6 +40,8 @@ pub(super) struct Asked {
     pub(super) object: u32,
     pub(super) bucket: u32,
     pub(super) now: Tick,
+    /// Whether it is asked how long it takes.
+    pub(super) is_timed: bool,
 }
 
 /// What came of a request.
@@ -93,7 +100,7 @@ impl Objects<'_> {
 }
 
 /// Chunks of one object that were found, each number once.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Chunks {
     mask: u32,
     count: usize,
@@ -129,8 +136,8 @@ pub(super) struct Servers<'t> {
     pub(super) presence: Presence,
     /// Requests by object since it came, for [`Scheme::Popular`].
     asked: Vec<u8>,
-    /// By bucket, since the last change of the map.
-    pub(super) loads: Vec<Load>,
+    /// By bucket, bytes written to all disks together: of whole objects, and of chunks.
+    written: Vec<[u64; 2]>,
     pub(super) work: Work,
     gone: Vec<Slot>,
 }
@@ -159,7 +166,7 @@ impl<'t> Servers<'t> {
             is_up: vec![true; count],
             presence: Presence::new(object_count),
             asked: vec![0; by_object(scheme == Scheme::Popular)],
-            loads: vec![Load::default(); buckets],
+            written: vec![[0; 2]; buckets],
             work: Work {
                 read_bytes: vec![0; count],
                 written_bytes: vec![0; count],
@@ -171,25 +178,113 @@ impl<'t> Servers<'t> {
         }
     }
 
-    /// A server goes or comes back, with what it held.
-    pub(super) fn set_up(&mut self, server: usize, is_up: bool) {
-        if std::mem::replace(&mut self.is_up[server], is_up) == is_up {
+    /// A server goes or comes back, with what its disk held.
+    pub(super) fn set_up(&mut self, server: u16, is_up: bool, history: &History) {
+        let at = usize::from(server);
+        if std::mem::replace(&mut self.is_up[at], is_up) == is_up {
             return;
         }
-        for slot in self.disks[server].slots() {
-            let is_coded = self.objects.is_coded(slot.0);
+        for slot in self.disks[at].slots() {
             match is_up {
-                true => self.presence.came(slot.0, is_coded),
-                false => self.presence.went(slot.0, is_coded),
+                true => self.came(slot.0, server, history),
+                false => self.went(slot.0, server, history),
+            }
+        }
+        if let Some(memory) = self.memories.get_mut(at) {
+            memory
+                .slots()
+                .into_iter()
+                .for_each(|slot| memory.remove(slot));
+        }
+    }
+
+    /// The map has changed, and these servers count otherwise than before.
+    pub(super) fn reach(&mut self, changes: &[Reach], history: &History) {
+        for own in changes.chunk_by(|one, other| one.server == other.server) {
+            let server = own[0].server;
+            if !self.is_up[usize::from(server)] {
+                continue;
+            }
+            for slot in self.disks[usize::from(server)].slots() {
+                let is_coded = self.objects.is_coded(slot.0);
+                let key = (is_coded, history.now().bucket_of(slot.0));
+                let at = own.binary_search_by_key(&key, |one| (one.is_coded, one.bucket));
+                match at.map(|at| own[at].is_reached) {
+                    Ok(true) => self.came(slot.0, server, history),
+                    Ok(false) => self.forget(slot.0, server, history),
+                    Err(_) => {}
+                }
             }
         }
     }
 
-    /// Answers a request under this map; `before` is the one before.
-    pub(super) fn serve(&mut self, asked: Asked, map: &Places, before: &Places) -> Answer {
+    /// What was written of each bucket lately; none where that is nothing.
+    pub(super) fn loads(&self) -> Vec<Load> {
+        if self.written.iter().all(|written| *written == [0; 2]) {
+            return Vec::new();
+        }
+        let chunks = self.scheme.code().map_or(1, |(_, all)| all) as u64;
+        let copies = self.scheme.copies() as u64;
+        let load = |written: &[u64; 2]| Load {
+            whole_bytes: written[0] / copies,
+            chunk_bytes: written[1] / chunks,
+        };
+        self.written.iter().map(load).collect()
+    }
+
+    /// What was written until now counts half from now on.
+    pub(super) fn halve_loads(&mut self) {
+        self.written
+            .iter_mut()
+            .flatten()
+            .for_each(|bytes| *bytes /= 2);
+    }
+
+    fn number(&self, server: u16, object: u32) -> u8 {
+        let numbers = self.numbers.get(usize::from(server));
+        numbers.map_or(0, |numbers| numbers[object as usize])
+    }
+
+    fn is_counted(&self, object: u32, server: u16, history: &History) -> bool {
+        let bucket = history.now().bucket_of(object);
+        let mut servers = history.lasting(self.objects.is_coded(object), bucket);
+        servers.any(|one| one == server)
+    }
+
+    /// A server holds it from now on.
+    fn came(&mut self, object: u32, server: u16, history: &History) {
+        if self.is_counted(object, server, history) {
+            let number = self.number(server, object);
+            let is_coded = self.objects.is_coded(object);
+            self.presence.came(object, is_coded, number);
+        }
+    }
+
+    /// A server holds it no more.
+    fn went(&mut self, object: u32, server: u16, history: &History) {
+        if self.is_counted(object, server, history) {
+            self.forget(object, server, history);
+        }
+    }
+
+    /// A server's part, which was counted, is not any more.
+    fn forget(&mut self, object: u32, server: u16, history: &History) {
+        let is_coded = self.objects.is_coded(object);
+        let number = self.number(server, object);
+        let bucket = history.now().bucket_of(object);
+        let is_twin = |other: u16| {
+            other != server && self.holds(other, object) && self.number(other, object) == number
+        };
+        let has_twin =
+            self.presence.has_twins(object) && history.lasting(is_coded, bucket).any(is_twin);
+        self.presence.went(object, is_coded, number, has_twin);
+    }
+
+    /// Answers a request.
+    pub(super) fn serve(&mut self, asked: Asked, history: &History) -> Answer {
         let slot = Slot(asked.object);
         let size = u64::from(self.objects.sizes[asked.object as usize]);
-        let Some(lead) = map.lead(asked.bucket) else {
+        let Some(lead) = history.now().lead(asked.bucket) else {
             return Answer {
                 is_unserved: true,
                 ..Answer::origin(size)
@@ -199,17 +294,14 @@ impl<'t> Servers<'t> {
             && memory.holds(slot)
         {
             memory.hit(slot, asked.now);
+            self.spread_popular(asked, lead, history);
             return Answer::of(Source::Memory);
         }
         let answer = match self.scheme.code() {
             Some(code) if self.objects.is_coded(asked.object) => {
-                let rows = (map.chunks(asked.bucket), before.chunks(asked.bucket));
-                self.serve_chunks(asked, code, lead, rows, (map, before))
+                self.serve_chunks(asked, code, lead, history)
             }
-            _ => {
-                let rows = (map.copies(asked.bucket), before.copies(asked.bucket));
-                self.serve_copy(asked, lead, rows, (map, before))
-            }
+            _ => self.serve_copy(asked, lead, history),
         };
         if let Some(memory) = self.memories.get_mut(usize::from(lead)) {
             memory.insert(slot, asked.now, &mut self.gone);
@@ -225,16 +317,12 @@ impl<'t> Servers<'t> {
     }
 
     /// An object that is kept whole.
-    fn serve_copy(
-        &mut self,
-        asked: Asked,
-        lead: u16,
-        (row, old): (Row<'_>, Row<'_>),
-        maps: (&Places, &Places),
-    ) -> Answer {
+    fn serve_copy(&mut self, asked: Asked, lead: u16, history: &History) -> Answer {
         let object = asked.object as usize;
         let size = u64::from(self.objects.sizes[object]);
-        let mut places = row.iter().chain(old).copied();
+        let row = history.row(false, asked.bucket);
+        let older = history.elsewhere(false, asked.bucket);
+        let mut places = row.iter().chain(older).copied();
         let found = places.find(|&server| self.holds(server, asked.object));
         let Some(server) = found else {
             let is_popular = self.scheme == Scheme::Popular;
@@ -242,9 +330,8 @@ impl<'t> Servers<'t> {
                 self.asked[object] = 0;
             }
             let copies = if is_popular { 1 } else { row.len() };
-            self.loads[asked.bucket as usize].whole_bytes += size;
             for &server in &row[..copies] {
-                self.write(asked, server, 0, lead, maps);
+                self.write(asked, server, 0, lead, history);
             }
             return Answer::origin(size);
         };
@@ -252,21 +339,26 @@ impl<'t> Servers<'t> {
             self.tell_hit(asked, row, &[server]);
         }
         if server != lead {
-            self.write(asked, lead, 0, lead, maps);
+            self.write(asked, lead, 0, lead, history);
         }
-        if let Some(times) = self.asked.get_mut(object) {
-            *times = times.saturating_add(1);
-            if *times == POPULAR_AT
-                && let Some(&second) = row.get(1)
-                && !self.holds(second, asked.object)
-            {
-                self.write(asked, second, 0, lead, maps);
-            }
-        }
+        self.spread_popular(asked, lead, history);
         Answer::of(match server == lead {
             true => Source::Local,
             false => Source::Peer,
         })
+    }
+
+    /// Counts a hit, and writes the second copy of what has become popular by it.
+    fn spread_popular(&mut self, asked: Asked, lead: u16, history: &History) {
+        let Some(times) = self.asked.get_mut(asked.object as usize) else {
+            return;
+        };
+        *times = times.saturating_add(1);
+        if *times == POPULAR_AT
+            && let Some(&second) = history.row(false, asked.bucket).get(1)
+        {
+            self.write(asked, second, 0, lead, history);
+        }
     }
 
     /// An object that is coded.
@@ -275,10 +367,10 @@ impl<'t> Servers<'t> {
         asked: Asked,
         (data, all): (usize, usize),
         lead: u16,
-        (row, old): (Row<'_>, Row<'_>),
-        maps: (&Places, &Places),
+        history: &History,
     ) -> Answer {
         let size = u64::from(self.objects.sizes[asked.object as usize]);
+        let row = history.row(true, asked.bucket);
         if row.iter().filter(|&&server| server != NONE).count() < data {
             return Answer::origin(size);
         }
@@ -286,7 +378,8 @@ impl<'t> Servers<'t> {
         self.look(asked.object, &row[..data], data, &mut found);
         let is_direct = found.count == data;
         self.look(asked.object, &row[data..], data, &mut found);
-        self.look(asked.object, old, data, &mut found);
+        let older = history.elsewhere(true, asked.bucket);
+        self.look(asked.object, older, data, &mut found);
         let mut is_changed = false;
         for &server in found.servers() {
             is_changed |= self.read(asked, server, lead);
@@ -295,28 +388,32 @@ impl<'t> Servers<'t> {
         if is_hit && is_changed && self.coordination.tells_hits {
             self.tell_hit(asked, row, found.servers());
         }
-        if is_direct {
+        if is_hit {
+            let spare = self.spare(asked, row, &found);
+            if !is_direct {
+                self.mend(asked, &row[..data], row, lead, history);
+            }
             let is_decoded = found.mask != (1 << data) - 1;
-            let spare = all - data;
             return Answer::of(Source::Chunks { spare, is_decoded });
         }
-        let weight = self.objects.weights[asked.object as usize];
-        if !is_hit {
-            self.loads[asked.bucket as usize].chunk_bytes += u64::from(weight);
-        }
-        let reach = if is_hit { data } else { all };
-        self.mend(asked, &row[..reach], row, lead, maps);
-        if is_hit {
-            return Answer::of(Source::Chunks {
-                spare: 0,
-                is_decoded: true,
-            });
-        }
-        let missing = (data - found.count) as u64 * u64::from(weight);
+        let weight = u64::from(self.objects.weights[asked.object as usize]);
+        self.mend(asked, &row[..all], row, lead, history);
+        let missing = (data - found.count) as u64 * weight;
         Answer {
             is_partial: found.count > 0,
             ..Answer::origin(missing.min(size))
         }
+    }
+
+    /// Chunks on the servers of the row that a late one of those found can be made up for with. Looked for
+    /// only where somebody asks for the time.
+    fn spare(&self, asked: Asked, row: Row<'_>, found: &Chunks) -> usize {
+        if !asked.is_timed {
+            return 0;
+        }
+        let mut all = found.clone();
+        self.look(asked.object, row, usize::MAX, &mut all);
+        all.count - found.count
     }
 
     /// Collects chunks on these servers until there are enough.
@@ -333,14 +430,7 @@ impl<'t> Servers<'t> {
 
     /// Writes the chunks that these seats of a row lack. A seat gets the chunk of its number unless
     /// that is elsewhere in the row; then one that is nowhere.
-    fn mend(
-        &mut self,
-        asked: Asked,
-        seats: &[u16],
-        row: Row<'_>,
-        lead: u16,
-        maps: (&Places, &Places),
-    ) {
+    fn mend(&mut self, asked: Asked, seats: &[u16], row: Row<'_>, lead: u16, history: &History) {
         let mut kept = Chunks::default();
         self.look(asked.object, row, usize::MAX, &mut kept);
         for (number, &server) in seats.iter().enumerate() {
@@ -355,7 +445,7 @@ impl<'t> Servers<'t> {
                 }
             }
             kept.mask |= 1 << number;
-            self.write(asked, server, number, lead, maps);
+            self.write(asked, server, number, lead, history);
         }
     }
 
@@ -379,14 +469,7 @@ impl<'t> Servers<'t> {
         }
     }
 
-    fn write(
-        &mut self,
-        asked: Asked,
-        server: u16,
-        number: u8,
-        lead: u16,
-        (map, before): (&Places, &Places),
-    ) {
+    fn write(&mut self, asked: Asked, server: u16, number: u8, lead: u16, history: &History) {
         let at = usize::from(server);
         let object = asked.object;
         if self.holds(server, object) {
@@ -397,11 +480,12 @@ impl<'t> Servers<'t> {
         if is_kept {
             let weight = u64::from(self.objects.weights[object as usize]);
             let is_coded = self.objects.is_coded(object);
-            self.presence.came(object, is_coded);
-            self.work.written_bytes[at] += weight;
             if is_coded {
                 self.numbers[at][object as usize] = number;
             }
+            self.came(object, server, history);
+            self.written[asked.bucket as usize][usize::from(is_coded)] += weight;
+            self.work.written_bytes[at] += weight;
             if server != lead {
                 self.work.between_bytes += weight;
             }
@@ -409,49 +493,45 @@ impl<'t> Servers<'t> {
             self.work.refused += 1;
         }
         for victim in gone.drain(..) {
-            let is_coded = self.objects.is_coded(victim.0);
-            self.presence.went(victim.0, is_coded);
+            self.went(victim.0, server, history);
             if self.coordination.tells_evictions {
-                self.tell_eviction(victim, is_coded, map);
-                self.tell_eviction(victim, is_coded, before);
+                self.tell_eviction(victim, history);
             }
         }
         self.gone = gone;
     }
 
     /// The other servers of an object that one has given up give it up, too.
-    fn tell_eviction(&mut self, victim: Slot, is_coded: bool, map: &Places) {
-        if self.presence.parts(victim.0) == 0 {
-            return;
-        }
-        let bucket = map.bucket_of(victim.0);
-        let row = if is_coded {
-            map.chunks(bucket)
-        } else {
-            map.copies(bucket)
-        };
-        for &server in row {
+    fn tell_eviction(&mut self, victim: Slot, history: &History) {
+        let is_coded = self.objects.is_coded(victim.0);
+        let bucket = history.now().bucket_of(victim.0);
+        let older = history.elsewhere(is_coded, bucket);
+        for &server in history.row(is_coded, bucket).iter().chain(older) {
             if self.holds(server, victim.0) {
                 self.disks[usize::from(server)].remove(victim);
-                self.presence.went(victim.0, is_coded);
+                self.went(victim.0, server, history);
                 self.work.messages += 1;
             }
         }
     }
 
-    /// Panics where the parts counted are not those that available disks hold. Walks everything.
-    pub(super) fn check(&mut self) {
-        let mut parts = vec![0u16; self.objects.sizes.len()];
-        for (disk, is_up) in self.disks.iter_mut().zip(&self.is_up) {
-            disk.check();
-            if *is_up {
-                disk.slots()
-                    .iter()
-                    .for_each(|slot| parts[slot.0 as usize] += 1);
-            }
-        }
-        for (object, &counted) in parts.iter().enumerate() {
-            assert_eq!(counted, self.presence.parts(object as u32));
+    /// Panics where the parts counted are not those that would be found. Walks everything.
+    pub(super) fn check(&mut self, history: &History) {
+        self.disks.iter_mut().for_each(|disk| disk.check());
+        for object in 0..self.objects.sizes.len() as u32 {
+            let is_coded = self.objects.is_coded(object);
+            let servers = history.lasting(is_coded, history.now().bucket_of(object));
+            let servers: Vec<u16> = servers.filter(|&one| self.holds(one, object)).collect();
+            let numbers: HashSet<u8> = servers
+                .iter()
+                .map(|&one| self.number(one, object))
+                .collect();
+            let found = if is_coded {
+                numbers.len()
+            } else {
+                servers.len()
+            };
+            assert_eq!(found, self.presence.parts(object, is_coded));
         }
     }
 }

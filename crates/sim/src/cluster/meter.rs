@@ -1,0 +1,154 @@
+//! What is counted of a run, by windows of time.
+
+use super::found::{Window, ratio};
+use super::latency::{Source, Stopwatch};
+use super::scheme::Scheme;
+use super::servers::{Answer, Work};
+use trace::Outage;
+
+/// Windows of a run; the last holds what would make more.
+const WINDOWS_MAX: usize = 20_000;
+
+/// Counts what follows the warm-up.
+pub(super) struct Meter {
+    pub(super) window: Window,
+    /// None: the window is as long as it gets.
+    pub(super) window_ends_ms: Option<u64>,
+    pub(super) windows: Vec<Window>,
+    pub(super) total: Window,
+    pub(super) memory_hits: u64,
+    pub(super) peer_hits: u64,
+    pub(super) decoded_hits: u64,
+    pub(super) unserved: u64,
+    /// Over the windows that held anything: how many, and sums of what [`Found`] has the means of.
+    pub(super) shares: (u64, f64),
+    pub(super) pairs: (f64, f64),
+    /// What had been done when counting began.
+    pub(super) start: Option<Work>,
+    pub(super) stopwatch: Option<Stopwatch>,
+}
+
+impl Meter {
+    pub(super) fn new(stopwatch: Option<Stopwatch>) -> Meter {
+        Meter {
+            window: Window::default(),
+            window_ends_ms: None,
+            windows: Vec::new(),
+            total: Window::default(),
+            memory_hits: 0,
+            peer_hits: 0,
+            decoded_hits: 0,
+            unserved: 0,
+            shares: (0, 0.0),
+            pairs: (0.0, 0.0),
+            start: None,
+            stopwatch,
+        }
+    }
+
+    pub(super) fn count(
+        &mut self,
+        number: u64,
+        answer: Answer,
+        size: u32,
+        large_from: u32,
+        scheme: Scheme,
+    ) {
+        for window in [&mut self.window, &mut self.total] {
+            window.requests += 1;
+            window.bytes += u64::from(size);
+            window.origin_bytes += answer.origin_bytes;
+            window.misses += u64::from(answer.source == Source::Origin);
+            window.partial_hits += u64::from(answer.is_partial);
+        }
+        self.unserved += u64::from(answer.is_unserved);
+        match answer.source {
+            Source::Memory => self.memory_hits += 1,
+            Source::Peer => self.peer_hits += 1,
+            Source::Chunks {
+                is_decoded: true, ..
+            } => self.decoded_hits += 1,
+            Source::Chunks { .. } | Source::Local | Source::Origin => {}
+        }
+        if let Some(stopwatch) = &mut self.stopwatch
+            && stopwatch.wants(number)
+        {
+            let data = scheme.code().map_or(1, |(data, _)| data);
+            stopwatch.time(number, answer.source, size, size >= large_from, data);
+        }
+    }
+
+    /// Whether the request of this number is timed.
+    pub(super) fn is_timed(&self, number: u64) -> bool {
+        let stopwatch = self.stopwatch.as_ref();
+        stopwatch.is_some_and(|stopwatch| stopwatch.wants(number))
+    }
+
+    /// The next window ends so long after the last.
+    pub(super) fn open_window(&mut self, window_ms: u64) {
+        let end = self
+            .window_ends_ms
+            .filter(|_| self.windows.len() < WINDOWS_MAX);
+        self.window_ends_ms = end.and_then(|end| end.checked_add(window_ms));
+    }
+
+    pub(super) fn close_window(&mut self) {
+        let window = std::mem::take(&mut self.window);
+        if window.held > 0 {
+            self.shares.0 += 1;
+            self.shares.1 += ratio(window.unprotected, window.held);
+        }
+        (self.total.held, self.total.unprotected) = (window.held, window.unprotected);
+        self.total.down = window.down;
+        self.windows.push(window);
+    }
+}
+
+/// Outages as what happens, in the order of time; of servers below `servers`. Where one of them begins
+/// within another of the same server, the two are one.
+pub(super) fn events(outages: &[Outage], servers: usize) -> Vec<(u64, u32, bool)> {
+    let mut events = Vec::new();
+    for server in 0..servers as u32 {
+        let mut own: Vec<&Outage> = outages
+            .iter()
+            .filter(|outage| outage.server == server)
+            .collect();
+        own.sort_unstable();
+        let mut until_ms = None;
+        for outage in own {
+            match until_ms {
+                Some(end) if outage.from_ms <= end => until_ms = Some(outage.until_ms.max(end)),
+                _ => {
+                    events.extend(until_ms.map(|end| (end, server, true)));
+                    events.push((outage.from_ms, server, false));
+                    until_ms = Some(outage.until_ms);
+                }
+            }
+        }
+        events.extend(until_ms.map(|end| (end, server, true)));
+    }
+    events.sort_unstable();
+    events
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outages_that_overlap_are_one() {
+        let outage = |server, from_ms, until_ms| Outage {
+            from_ms,
+            until_ms,
+            server,
+        };
+        let outages = [
+            outage(1, 5, 20),
+            outage(1, 10, 30),
+            outage(0, 7, 9),
+            outage(7, 1, 2),
+        ];
+        let wanted = vec![(5, 1, false), (7, 0, false), (9, 0, true), (30, 1, true)];
+        assert_eq!(events(&outages, 2), wanted);
+    }
+}

@@ -1,0 +1,173 @@
+//! What must hold of a cluster whatever its rules are in detail: nothing here knows how it looks for chunks.
+
+use edge::OLDER;
+use policy::any::PolicySpec;
+use sim::cluster::{Coordination, Found, Rules, Setup, run};
+use sim::{Columns, Interner, Interning};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use trace::{Outage, Random, Request};
+
+const SERVERS: usize = 8;
+
+/// Redundant schemes, and how many servers may be down at once.
+const SCHEMES: [(&str, u64); 7] = [
+    ("replicas:2", 1),
+    ("replicas:3", 2),
+    ("norebal:3:1", 1),
+    ("norebal:2:2", 2),
+    ("c2dn:3:1", 1),
+    ("c2dn:3:2", 2),
+    ("c2dn:1:1", 1),
+];
+
+/// One request a second.
+fn of_sizes(requests: &[(u64, u32)]) -> Columns {
+    let requests = requests.iter().enumerate();
+    let requests =
+        requests.map(|(at, (key, size))| Ok(Request::new(at as u64 * 1000, *key, *size)));
+    Interner::all("sizes", Interning::default(), requests).expect("it is well-formed")
+}
+
+/// Small and large objects.
+fn size_of(key: u64) -> u32 {
+    match key % 3 {
+        0 => 10_000 + key as u32,
+        _ => 200_000 + (key * 7_919 % 1_800_000) as u32,
+    }
+}
+
+/// All objects in turn, so often.
+fn rounds(objects: u64, rounds: usize) -> Vec<(u64, u32)> {
+    let round = (0..objects).map(|key| (key, size_of(key)));
+    std::iter::repeat_n(round, rounds).flatten().collect()
+}
+
+fn setup(scheme: &str, servers: usize, capacity: u64, outages: &[Outage]) -> Setup {
+    Setup {
+        scheme: scheme.parse().expect("it is a scheme"),
+        policy: PolicySpec::Fifo(()),
+        weights: vec![1; servers],
+        capacity,
+        memory_share: 0.0,
+        coordination: Coordination::default(),
+        outages: Arc::from(outages),
+        until: usize::MAX,
+        is_timed: false,
+    }
+}
+
+fn go(columns: &Columns, rules: &Rules, setup: &Setup) -> Found {
+    run(columns, rules, setup, &AtomicU64::new(0)).expect("it can be run")
+}
+
+fn rules(warm_up: usize, seed: u64) -> Rules {
+    Rules {
+        buckets: 40,
+        warm_up,
+        seed,
+        window_ms: 60_000,
+        ..Rules::default()
+    }
+}
+
+/// Groups of servers that go and come back together, one group after the other.
+fn in_turn(groups: u64, down: u64, from_ms: u64, to_ms: u64, seed: u64) -> Vec<Outage> {
+    let mut chance = Random::new(seed);
+    let each = (to_ms - from_ms) / groups;
+    let mut outages = Vec::new();
+    for group in 0..groups {
+        let first = chance.below(SERVERS as u64);
+        for server in first..first + down {
+            outages.push(Outage {
+                from_ms: from_ms + group * each + 500,
+                until_ms: from_ms + group * each + 500 + each / 2,
+                server: (server % SERVERS as u64) as u32,
+            });
+        }
+    }
+    outages
+}
+
+#[test]
+fn where_everything_is_kept_no_failure_that_the_scheme_bears_makes_a_miss() {
+    let objects = 120;
+    let columns = of_sizes(&rounds(objects, 5));
+    let (warm_up, span_ms) = (objects as usize, objects * 5_000);
+    for (scheme, down) in SCHEMES {
+        for seed in 1..=4 {
+            // The end of the warm-up makes a map, and each group two.
+            let groups = (OLDER as u64 - 1) / 2;
+            let outages = in_turn(groups, down, objects * 1_000, span_ms, seed);
+            let own = setup(scheme, SERVERS, 1 << 40, &outages);
+            let found = go(&columns, &rules(warm_up, seed), &own);
+            assert!(found.maps >= groups * 2);
+            assert_eq!(found.total.misses, 0, "{scheme}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn what_counts_as_protected_survives_the_loss_of_any_server() {
+    let objects = 90;
+    let before = rounds(objects, 5);
+    let all = rounds(objects, 6);
+    let (columns, span_ms) = (of_sizes(&all), before.len() as u64 * 1_000);
+    let (mut unprotected, mut lost) = (0, 0);
+    for (scheme, down) in SCHEMES {
+        // Few maps, and more than are kept.
+        for (groups, seed) in [(2, 1), (8, 2), (12, 3)] {
+            let outages = in_turn(groups, down, objects * 1_000, span_ms - 2_000, seed);
+            let rules = rules(objects as usize, seed);
+            let until = Setup {
+                until: before.len(),
+                ..setup(scheme, SERVERS, 1 << 40, &outages)
+            };
+            let then = go(&columns, &rules, &until).total;
+            assert_eq!((then.held, then.down), (objects, 0));
+            unprotected += then.unprotected;
+            for server in 0..SERVERS as u32 {
+                let mut outages = outages.clone();
+                outages.push(Outage {
+                    from_ms: span_ms,
+                    until_ms: u64::MAX,
+                    server,
+                });
+                let own = setup(scheme, SERVERS, 1 << 40, &outages);
+                let after = go(&columns, &rules, &own).total;
+                let misses = after.misses - then.misses;
+                assert!(
+                    misses <= then.unprotected,
+                    "{scheme}, {groups} outages, without {server}: {misses} misses, {} unprotected",
+                    then.unprotected
+                );
+                lost += misses;
+            }
+        }
+    }
+    assert!(unprotected > 0 && lost > 0, "nothing was at stake");
+}
+
+#[test]
+fn of_what_always_comes_alike_all_servers_write_as_much() {
+    let objects = 1_500;
+    let plain = rounds(objects, 6);
+    // An object that no disk takes comes every twenty requests.
+    let with_huge: Vec<(u64, u32)> = plain
+        .chunks(20)
+        .flat_map(|some| some.iter().copied().chain([(objects, 3_000_000_000)]))
+        .collect();
+    for requests in [plain, with_huge] {
+        let columns = of_sizes(&requests);
+        let warm_up = requests.len() / 3;
+        let rules = Rules {
+            warm_up,
+            window_ms: 600_000,
+            ..Rules::default()
+        };
+        let own = setup("c2dn:3:1", 10, 600_000_000, &[]);
+        let found = go(&columns, &rules, &own);
+        let imbalance = found.write_imbalance().expect("all are written to");
+        assert!(imbalance <= 0.005, "{imbalance}");
+    }
+}
