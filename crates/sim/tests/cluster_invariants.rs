@@ -2,7 +2,7 @@
 
 use edge::OLDER;
 use policy::any::PolicySpec;
-use sim::cluster::{Coordination, Found, Rules, Setup, run};
+use sim::cluster::{Coordination, Found, Rules, Setup, check, run};
 use sim::{Columns, Interner, Interning};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -170,4 +170,68 @@ fn of_what_always_comes_alike_all_servers_write_as_much() {
         let imbalance = found.write_imbalance().expect("all are written to");
         assert!(imbalance <= 0.005, "{imbalance}");
     }
+}
+
+#[test]
+fn what_memory_answers_becomes_popular_and_a_server_that_goes_loses_its_memory() {
+    let columns = of_sizes(&[(1, 1_000); 10]);
+    for server in 0..3 {
+        let down = Outage {
+            from_ms: 6_000,
+            until_ms: 8_000,
+            server,
+        };
+        let popular = Setup {
+            memory_share: 0.5,
+            ..setup("popular", 3, 1 << 20, &[down])
+        };
+        let found = go(&columns, &Rules::default(), &popular);
+        assert_eq!(found.total.misses, 1, "server {server} goes");
+        let alone = Setup {
+            scheme: "none".parse().expect("it is a scheme"),
+            ..popular
+        };
+        let found = go(&columns, &Rules::default(), &alone);
+        // The server of the object: another takes over, and it finds it on its disk when it is back.
+        let went = u64::from(found.total.misses == 2);
+        assert_eq!(found.memory_hits, 9 - 2 * went, "server {server} goes");
+    }
+}
+
+#[test]
+fn a_failure_between_two_requests_is_in_the_window_of_its_time() {
+    let times = [0, 1_000, 100_000];
+    let requests = times.map(|at| Ok(Request::new(at, 1, 1_000)));
+    let columns = Interner::all("gap", Interning::default(), requests);
+    let columns = columns.expect("it is well-formed");
+    let down = Outage {
+        from_ms: 25_000,
+        until_ms: 45_000,
+        server: 1,
+    };
+    let rules = Rules {
+        window_ms: 10_000,
+        ..Rules::default()
+    };
+    let found = go(&columns, &rules, &setup("none", 3, 1 << 20, &[down]));
+    let down: Vec<u32> = found.windows.iter().map(|window| window.down).collect();
+    assert_eq!(down, [0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn times_that_cannot_be_are_refused() {
+    let requests = [0, u64::MAX].map(|at| Ok(Request::new(at, 1, 1_000)));
+    let columns = Interner::all("far", Interning::default(), requests);
+    let columns = columns.expect("it is well-formed");
+    let own = setup("none", 3, 1 << 20, &[]);
+    let told = |rules: &Rules| match check(&columns, rules, &own) {
+        Err(error) => error.to_string(),
+        Ok(()) => String::new(),
+    };
+    assert!(told(&Rules::default()).contains("100 are the most"));
+    let slow = Rules {
+        gap_ms: Some(1e303),
+        ..Rules::default()
+    };
+    assert!(told(&slow).contains("100 are the most"));
 }

@@ -21,6 +21,9 @@ pub struct Latencies {
     pub large_first_ms: Vec<f64>,
     /// Until the last byte of a large object.
     pub large_full_ms: Vec<f64>,
+    /// Bytes of parity asked for in the place of late chunks, per byte that clients asked for. Other figures do not
+    /// count them.
+    pub hedged: f64,
 }
 
 /// What happened in one stretch of time.

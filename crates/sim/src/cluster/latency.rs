@@ -7,7 +7,7 @@
 //! origin   a round trip over the wide area, half fixed, half exponential, + size / wide area
 //! coded    K reads at once; what is missing 20 % after the first has come is made up for by parity
 //! ```
-//! There are no queues: load does not lengthen anything. The first byte of a coded object goes out when
+//! As many parity chunks are asked for as data chunks are late, and no more than are there. There are no queues: load does not lengthen anything. The first byte of a coded object goes out when
 //! K first sub-chunks are there; what follows streams. All that chance decides hangs from the seed and
 //! the number of the request, so the same request meets the same origin under every scheme.
 
@@ -64,6 +64,8 @@ pub(super) enum Source {
 pub(super) struct Timing {
     pub(super) first_ms: f64,
     pub(super) full_ms: f64,
+    /// Bytes of parity that were asked for in the place of late chunks.
+    pub(super) hedged_bytes: f64,
 }
 
 fn exponential(random: &mut Random, mean: f64) -> f64 {
@@ -82,13 +84,15 @@ fn disk_ms(random: &mut Random) -> f64 {
 pub(super) fn timing(source: Source, size: u32, data: usize, random: &mut Random) -> Timing {
     let size = f64::from(size);
     let origin_ms = ORIGIN_MS / 2.0 + exponential(random, ORIGIN_MS / 2.0);
+    let mut hedged_bytes = 0.0;
     let (first_ms, speed) = match source {
         Source::Memory => (0.0, CLIENT_SPEED),
         Source::Local => (disk_ms(random), DISK_SPEED.min(CLIENT_SPEED)),
         Source::Peer => (PEER_MS + disk_ms(random), PEER_SPEED.min(DISK_SPEED)),
         Source::Chunks { spare, is_decoded } => {
             let sub_chunk = SUB_CHUNK_BYTES.min(size / data as f64);
-            let (ready_ms, has_late) = chunks_ms(data, spare, sub_chunk, random);
+            let (ready_ms, hedged, has_late) = chunks_ms(data, spare, sub_chunk, random);
+            hedged_bytes = hedged as f64 * sub_chunk;
             let decoding_ms = match is_decoded || has_late {
                 true => sub_chunk * data as f64 / DECODE_SPEED,
                 false => 0.0,
@@ -102,11 +106,13 @@ pub(super) fn timing(source: Source, size: u32, data: usize, random: &mut Random
     Timing {
         first_ms,
         full_ms: first_ms + size / speed,
+        hedged_bytes,
     }
 }
 
-/// When the first sub-chunks of any `data` chunks are there, and whether parity was asked for.
-fn chunks_ms(data: usize, spare: usize, sub_chunk: f64, random: &mut Random) -> (f64, bool) {
+/// When the first sub-chunks of any `data` chunks are there, how many were asked for in the place of late ones, and
+/// whether one of these was sooner.
+fn chunks_ms(data: usize, spare: usize, sub_chunk: f64, random: &mut Random) -> (f64, usize, bool) {
     let mut arrival = |index: usize| {
         let network = if index == 0 {
             0.0
@@ -120,18 +126,22 @@ fn chunks_ms(data: usize, spare: usize, sub_chunk: f64, random: &mut Random) -> 
     let (first, last) = (arrivals[0], arrivals[data - 1]);
     let asked = first * PATIENCE;
     if last <= asked || spare == 0 {
-        return (last, false);
+        return (last, 0, false);
     }
-    arrivals.extend((0..spare).map(|_| asked + arrival(1)));
+    let late = arrivals.iter().filter(|at| **at > asked).count();
+    let hedged = late.min(spare);
+    arrivals.extend((0..hedged).map(|_| asked + arrival(1)));
     arrivals.sort_by(f64::total_cmp);
     let ready = arrivals[data - 1];
-    (ready, ready < last)
+    (ready, hedged, ready < last)
 }
 
 /// Distributions of first and last bytes, of objects below and from the size of coding on.
 pub(super) struct Stopwatch {
     /// Small first, small full, large first, large full.
     histograms: [Histogram<u32>; 4],
+    /// Bytes of parity asked for in the place of late chunks, and bytes that clients asked for.
+    hedged: (f64, f64),
     seed: u64,
 }
 
@@ -141,6 +151,7 @@ impl Stopwatch {
         let made = || histogram().expect("the bounds are well-formed");
         Stopwatch {
             histograms: [made(), made(), made(), made()],
+            hedged: (0.0, 0.0),
             seed,
         }
     }
@@ -160,6 +171,8 @@ impl Stopwatch {
     ) {
         let mut random = Random::of_key(self.seed, number);
         let timing = timing(source, size, data, &mut random);
+        self.hedged.0 += timing.hedged_bytes;
+        self.hedged.1 += f64::from(size);
         let at = if is_large { 2 } else { 0 };
         for (histogram, ms) in self.histograms[at..]
             .iter_mut()
@@ -184,6 +197,7 @@ impl Stopwatch {
             small_full_ms: curve(small_full),
             large_first_ms: curve(large_first),
             large_full_ms: curve(large_full),
+            hedged: self.hedged.0 / self.hedged.1.max(1.0),
         }
     }
 }
@@ -209,5 +223,21 @@ mod tests {
         let (alone, spared) = (mean_first_ms(chunks(0)), mean_first_ms(chunks(1)));
         let origin = mean_first_ms(Source::Origin);
         assert!(memory < local && local < spared && spared < alone && alone < origin);
+    }
+
+    #[test]
+    fn no_more_parity_is_asked_for_than_chunks_are_late() {
+        let mut random = Random::new(1);
+        let source = Source::Chunks {
+            spare: 9,
+            is_decoded: false,
+        };
+        let hedged = (0..2_000).map(|_| timing(source, 300_000, 3, &mut random).hedged_bytes);
+        let (most, sum) = hedged.fold((0.0f64, 0.0), |(most, sum), bytes| {
+            (most.max(bytes), sum + bytes)
+        });
+        // One of three is the first, and is not late.
+        assert_eq!(most, 2.0 * SUB_CHUNK_BYTES);
+        assert!(sum > 0.0);
     }
 }
