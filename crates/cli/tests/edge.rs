@@ -82,7 +82,12 @@ fn a_made_up_trace_is_told_as_text_json_and_a_page() {
     let json = stdout(&simulate(
         &[
             &small[..],
-            &["--json", "--sweep-only", "--scheme", "c2dn:4:2"],
+            &[
+                "--json",
+                "--sweep-only",
+                "--scheme",
+                "c2dn:4:2,c2dn-flow:4:2",
+            ],
         ]
         .concat(),
     ));
@@ -91,6 +96,12 @@ fn a_made_up_trace_is_told_as_text_json_and_a_page() {
     assert_eq!(
         json["sweep"][0]["written_bytes"].as_array().map(Vec::len),
         Some(10)
+    );
+    // Both place by load, each its own way.
+    assert_eq!(json["sweep"][1]["scheme"], "c2dn-flow:4:2");
+    assert_ne!(
+        json["sweep"][0]["written_bytes"],
+        json["sweep"][1]["written_bytes"]
     );
     assert_eq!(json["failures"].as_array().map(Vec::len), Some(0));
 }
@@ -135,7 +146,7 @@ fn outages_are_read_from_a_file_and_a_cluster_may_be_down_as_a_whole() {
         "--base",
         "100mb",
         "--warm-up",
-        "0%",
+        "20%",
         "--sweep-only",
         "--json",
     ];
@@ -144,8 +155,9 @@ fn outages_are_read_from_a_file_and_a_cluster_may_be_down_as_a_whole() {
     ));
     let json: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
     for row in json["outages"].as_array().expect("it is there") {
-        // Ten minutes of a request a minute.
+        // Ten minutes of a request a minute, ten minutes after the eight of the warm-up.
         assert_eq!(row["unserved"], 10, "{}", row["scheme"]);
+        assert_eq!(row["total"]["requests"], 32);
     }
 }
 
@@ -164,6 +176,9 @@ fn what_cannot_be_is_told() {
             "P, the number of parity chunks, is at least 1",
         ),
         (&["--scheme", "replicas:0"], "at least one copy"),
+        (&["--scheme", "none,none"], "none is given twice"),
+        (&["--size", "18%,18%"], "18% is given twice"),
+        (&["--servers", "10,10"], "10 is given twice"),
         (&["--scheme", "raid"], "expected none, replicas:COUNT"),
         (
             &["--servers", "3"],
@@ -182,6 +197,10 @@ fn what_cannot_be_is_told() {
         (&["--size", "0"], "a cache of no size holds nothing"),
         (&["--window", "0"], "--window"),
         (&["--rate", "0"], "more than 0 requests a second"),
+        (
+            &["--rate", "1e-12", "--down", "drawn"],
+            "outages are drawn for at most 95 years",
+        ),
         (&["--coded-from", "5gb"], "below 4 GiB"),
         (&["--memory-limit", "20kb"], "--memory-limit"),
         (&["--down", "/nonexistent/down"], "is not the word drawn"),
@@ -197,4 +216,22 @@ fn what_cannot_be_is_told() {
         let told = refusal(&[arguments, small].concat());
         assert!(told.contains(wanted), "{arguments:?}: {told}");
     }
+}
+
+#[test]
+fn a_failure_that_the_trace_does_not_reach_is_told_as_such() {
+    let arguments = [
+        "web",
+        "--requests",
+        "2k",
+        "--size",
+        "50%",
+        "--scheme",
+        "none",
+        "--window",
+        "3d",
+    ];
+    let text = stdout(&simulate(&arguments));
+    assert!(text.contains("Nothing is told of failures"), "{text}");
+    assert!(text.contains("the trace ends before"), "{text}");
 }

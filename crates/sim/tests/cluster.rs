@@ -557,7 +557,7 @@ fn study(columns: &Columns) -> Study {
         policies: vec!["sieve".parse().expect("known")],
         code: (3, 1),
         has_failures: true,
-        outages: trace::draw_outages(10, columns.span_ms(None), 1),
+        outages: trace::draw_outages(10, columns.span_ms(None), 1).expect("a short span"),
     }
 }
 

@@ -8,7 +8,8 @@
 //! sizes from bytes to gigabytes, of which objects below 1 MB make 15 % (web) and 12 % (video) of the
 //! bytes, and of the web's requests 95 %; 22 and 4.6 requests an object, about half of all objects
 //! asked for once. What it does not tell is chosen here: counts above one follow a bounded power law,
-//! small sizes a lognormal, large ones 1 MB and a lognormal; half of the objects are asked for evenly,
+//! small sizes a lognormal, large ones 1 MB and a lognormal, of which a million requests for video reach
+//! some hundred megabytes, and only longer traces gigabytes; half of the objects are asked for evenly,
 //! the others mostly when they are young; the more popular a video, the likelier it is large.
 
 use crate::sizes::normal;
@@ -372,8 +373,13 @@ mod tests {
                     Content::Video => assert!((0.5..0.75).contains(&share), "{share}"),
                 }
                 assert!(found.sizes.0 < 2_000, "{:?}", found.sizes);
-                assert!(found.sizes.1 >= 50_000_000, "{:?}", found.sizes);
-                assert!(found.sizes.1 <= largest, "{:?}", found.sizes);
+                // At this length the tail of sizes ends by itself below a gigabyte; a lower limit
+                // is met and not passed.
+                let met = match largest {
+                    CDN_LARGEST_BYTES => 80_000_000..1_000_000_000,
+                    _ => largest..largest + 1,
+                };
+                assert!(met.contains(&found.sizes.1), "{:?}", found.sizes);
             }
         }
     }

@@ -27,6 +27,7 @@ const SHORTEST_MINUTES: f64 = 20.0;
 const LONGEST_MINUTES: f64 = 31.0 * DAY_MINUTES;
 /// The share of time in which some of ten servers is down.
 const ANY_OF_TEN: f64 = 0.305;
+
 /// A server is down for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Outage {
@@ -97,9 +98,18 @@ fn windows(input: impl Read, window_ms: u64) -> Result<Vec<Outage>, Fault> {
 /// Draws outages of `servers` servers within `span_ms`, each on its own: of ten, one is down in 30.5 %
 /// of the time; half of the outages are longer than 200 minutes, 16 % than a day. So it is told of the
 /// clusters of a content delivery network in section 5.2.2 of J. Yang, *Designing efficient and scalable
-/// key-value cache management systems*, Carnegie Mellon University 2024. In the order of their
-/// beginnings.
-pub fn draw_outages(servers: u32, span_ms: u64, seed: u64) -> Vec<Outage> {
+/// key-value cache management systems*, Carnegie Mellon University 2024. The beginning is a moment like
+/// any other: servers may be down already. In the order of their beginnings.
+///
+/// # Errors
+/// A span of more than ten million windows of [`WINDOW_MS`], in words.
+pub fn draw_outages(servers: u32, span_ms: u64, seed: u64) -> Result<Vec<Outage>, String> {
+    if span_ms > WINDOWS_MAX * WINDOW_MS {
+        return Err(format!(
+            "outages are drawn for at most 95 years, and the trace spans {} days",
+            span_ms / 86_400_000
+        ));
+    }
     // Each is down for the q of its time of which (1 − q)^10 leaves the others' share.
     let down = 1.0 - (1.0 - ANY_OF_TEN).powf(0.1);
     let mean_up_minutes = MEAN_MINUTES * (1.0 - down) / down;
@@ -107,12 +117,19 @@ pub fn draw_outages(servers: u32, span_ms: u64, seed: u64) -> Vec<Outage> {
     for server in 0..servers {
         let mut random = Random::of_key(seed, u64::from(server));
         let mut now = 0.0;
+        let mut left = (random.fraction() < down).then(|| minutes_left(&mut random));
         loop {
-            now -= (1.0 - random.fraction()).ln() * mean_up_minutes * MINUTE_MS;
+            let lasts = match left.take() {
+                Some(minutes) => minutes,
+                None => {
+                    now -= (1.0 - random.fraction()).ln() * mean_up_minutes * MINUTE_MS;
+                    minutes(&mut random)
+                }
+            };
             if now >= span_ms as f64 {
                 break;
             }
-            let until = now + minutes(&mut random) * MINUTE_MS;
+            let until = now + lasts * MINUTE_MS;
             outages.push(Outage {
                 from_ms: now as u64,
                 until_ms: until as u64,
@@ -122,7 +139,18 @@ pub fn draw_outages(servers: u32, span_ms: u64, seed: u64) -> Vec<Outage> {
         }
     }
     outages.sort_unstable();
-    outages
+    Ok(outages)
+}
+
+/// How long an outage still lasts that is met at a moment: the longer it is, the likelier it is met, and
+/// at any point of it.
+fn minutes_left(random: &mut Random) -> f64 {
+    loop {
+        let whole = minutes(random);
+        if random.fraction() * LONGEST_MINUTES < whole {
+            return random.fraction() * whole;
+        }
+    }
 }
 
 fn sigma() -> f64 {
@@ -138,30 +166,58 @@ fn minutes(random: &mut Random) -> f64 {
 mod tests {
     use super::*;
 
+    const DAY_MS: u64 = 86_400_000;
+
+    /// The share of time, looked at every hour, in which any server is down.
+    fn any_down(outages: &[Outage], span_ms: u64) -> f64 {
+        let hours = span_ms / 3_600_000;
+        let mut is_any_down = vec![false; hours as usize];
+        for outage in outages {
+            let first = outage.from_ms.div_ceil(3_600_000).min(hours);
+            let end = outage.until_ms.div_ceil(3_600_000).min(hours);
+            is_any_down[first as usize..end as usize].fill(true);
+        }
+        is_any_down.iter().filter(|down| **down).count() as f64 / hours as f64
+    }
+
     #[test]
     fn drawn_outages_last_and_come_as_published() {
-        let year_ms = 365 * 86_400_000;
-        let span_ms = 300 * year_ms;
-        let outages = draw_outages(10, span_ms, 3);
-        let mut spans: Vec<u64> = outages.iter().map(|o| o.until_ms - o.from_ms).collect();
+        let span_ms = 90 * 365 * DAY_MS;
+        let (mut spans, mut shares) = (Vec::new(), 0.0);
+        for seed in 0..4 {
+            let outages = draw_outages(10, span_ms, seed).expect("below 95 years");
+            spans.extend(outages.iter().map(|o| o.until_ms - o.from_ms));
+            shares += any_down(&outages, span_ms);
+        }
         spans.sort_unstable();
         let median = spans[spans.len() / 2] as f64 / MINUTE_MS;
         assert!((median / 200.0 - 1.0).abs() < 0.1, "{median}");
-        let over = spans.iter().filter(|span| **span > 86_400_000).count();
+        let over = spans.iter().filter(|span| **span > DAY_MS).count();
         let over = over as f64 / spans.len() as f64;
         assert!((over - 0.16).abs() < 0.02, "{over}");
-        // Looked at every hour.
-        let hours = span_ms / 3_600_000;
-        let mut is_any_down = vec![false; hours as usize];
-        for outage in &outages {
-            let first = outage.from_ms.div_ceil(3_600_000);
-            let end = outage.until_ms.div_ceil(3_600_000).min(hours);
-            is_any_down[first.min(end) as usize..end as usize].fill(true);
+        assert!((shares / 4.0 - ANY_OF_TEN).abs() < 0.02, "{shares}");
+        let drawn = |seed| draw_outages(10, span_ms, seed);
+        assert_eq!(drawn(3), drawn(3));
+        assert_ne!(drawn(3), drawn(4));
+    }
+
+    #[test]
+    fn a_short_span_has_as_many_outages_as_a_long_one() {
+        for days in [7, 18] {
+            let span_ms = days * DAY_MS;
+            let shares: f64 = (0..3_000)
+                .map(|seed| any_down(&draw_outages(10, span_ms, seed).expect("short"), span_ms))
+                .sum();
+            let share = shares / 3_000.0;
+            assert!((share - ANY_OF_TEN).abs() < 0.03, "{days} days: {share}");
         }
-        let share = is_any_down.iter().filter(|down| **down).count() as f64 / hours as f64;
-        assert!((share - ANY_OF_TEN).abs() < 0.02, "{share}");
-        assert_eq!(outages, draw_outages(10, span_ms, 3));
-        assert_ne!(outages, draw_outages(10, span_ms, 4));
+    }
+
+    #[test]
+    fn a_span_beyond_a_century_is_refused() {
+        assert!(draw_outages(10, u64::MAX, 1).is_err());
+        assert!(draw_outages(1, WINDOWS_MAX * WINDOW_MS + 1, 1).is_err());
+        assert!(draw_outages(1, WINDOWS_MAX * WINDOW_MS, 1).is_ok());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use indicatif::ProgressBar;
 use policy::any::PolicySpec;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
@@ -114,7 +115,8 @@ pub struct Arguments {
     /// Place parity anew so often, also while no server comes or goes
     #[arg(long, value_name = "SPAN", value_parser = span_ms)]
     rebalance: Option<u64>,
-    /// Servers that are down: drawn, or a file with a line of their numbers for every five minutes
+    /// Servers that are down: drawn, or a file with a line of their numbers for every five minutes; both
+    /// begin when the warm-up ends
     #[arg(long, value_name = "WHAT")]
     down: Option<String>,
     /// Determines all that chance decides
@@ -136,6 +138,8 @@ pub struct Arguments {
 impl Arguments {
     /// Simulates and prints.
     pub fn run(&self) -> Result<()> {
+        ensure_each_once("--scheme", &self.scheme)?;
+        ensure_each_once("--policies", &self.policies)?;
         let clusters = self.clusters()?;
         self.pages.prepare()?;
         let columns = self.read()?;
@@ -158,6 +162,7 @@ impl Arguments {
         if !self.weights.is_empty() {
             return Ok(vec![self.weights.clone()]);
         }
+        ensure_each_once("--servers", &self.servers)?;
         let too_many = self.servers.iter().find(|count| **count > SERVERS_MAX);
         if let Some(count) = too_many {
             bail!("--servers {count}: a cluster has at most {SERVERS_MAX}");
@@ -291,6 +296,7 @@ impl Arguments {
             Ok((size.to_string(), bytes))
         };
         let mut sizes: Vec<_> = self.size.iter().map(resolve).collect::<Result<_>>()?;
+        ensure_each_once("--size", sizes.iter().map(|(name, _)| name))?;
         let base = resolve(&base)?;
         let known = sizes.iter().position(|size| *size == base);
         let at = known.unwrap_or_else(|| {
@@ -303,7 +309,8 @@ impl Arguments {
     fn outages(&self, servers: u32, span_ms: u64) -> Result<Vec<Outage>> {
         match self.down.as_deref() {
             None => Ok(Vec::new()),
-            Some("drawn") => Ok(draw_outages(servers, span_ms, self.seed)),
+            Some("drawn") => draw_outages(servers, span_ms, self.seed)
+                .map_err(|reason| anyhow!("--down: {reason}")),
             Some(path) => {
                 let path = PathBuf::from(path);
                 let name = path.to_string_lossy();
@@ -314,4 +321,15 @@ impl Arguments {
             }
         }
     }
+}
+
+/// What is given twice would be told twice, and as lines of a plot, one upon the other.
+fn ensure_each_once<T: ToString>(option: &str, given: impl IntoIterator<Item = T>) -> Result<()> {
+    let mut seen = HashSet::new();
+    for one in given {
+        let one = one.to_string();
+        ensure!(!seen.contains(&one), "{option}: {one} is given twice");
+        seen.insert(one);
+    }
+    Ok(())
 }

@@ -52,6 +52,16 @@ impl Window {
     pub fn miss_ratio(&self) -> f64 {
         ratio(self.misses, self.requests)
     }
+
+    /// The share of bytes that came from the origin.
+    pub fn byte_miss_ratio(&self) -> f64 {
+        ratio(self.origin_bytes, self.bytes)
+    }
+
+    /// The share of requests that found some chunks, but too few.
+    pub fn partial_hit_ratio(&self) -> f64 {
+        ratio(self.partial_hits, self.requests)
+    }
 }
 
 /// A quotient, 0 where there is nothing to divide by.
@@ -65,6 +75,8 @@ pub struct Found {
     /// How objects were kept.
     #[serde(serialize_with = "shown")]
     pub scheme: Scheme,
+    /// How large servers are, in proportion to each other.
+    pub weights: Vec<u32>,
     /// All windows together; the last two fields as at the end.
     pub total: Window,
     /// Requests answered from memory, by another server's disk, and by decoding.
@@ -119,33 +131,46 @@ impl Found {
 
     /// The share of bytes that came from the origin.
     pub fn byte_miss_ratio(&self) -> f64 {
-        ratio(self.total.origin_bytes, self.total.bytes)
+        self.total.byte_miss_ratio()
     }
 
-    /// Bytes per byte asked for that came from the origin or another server.
+    /// Bytes between the cluster and the origin, by byte asked for: the byte miss ratio under the name
+    /// that it is paid by.
     pub fn midgress(&self) -> f64 {
-        ratio(
-            self.total.origin_bytes + self.between_bytes,
-            self.total.bytes,
-        )
+        self.byte_miss_ratio()
+    }
+
+    /// Bytes between servers of the cluster, by byte asked for.
+    pub fn between(&self) -> f64 {
+        ratio(self.between_bytes, self.total.bytes)
+    }
+
+    /// Whether anything was asked for and kept: what ratios tell of a run in which nothing was, is no
+    /// finding.
+    pub(super) fn is_telling(&self) -> bool {
+        self.total.requests > 0 && self.windows.iter().any(|window| window.held > 0)
     }
 
     /// How unevenly servers are written to: see [`imbalance`].
     pub fn write_imbalance(&self) -> Option<f64> {
-        imbalance(&self.written_bytes)
+        imbalance(&self.written_bytes, &self.weights)
     }
 
     /// How unevenly servers are read from.
     pub fn read_imbalance(&self) -> Option<f64> {
-        imbalance(&self.read_bytes)
+        imbalance(&self.read_bytes, &self.weights)
     }
 }
 
-/// What the most loaded server has more than the least loaded, of the latter's load. None where that is
-/// nothing.
-pub fn imbalance(loads: &[u64]) -> Option<f64> {
-    let (least, most) = (*loads.iter().min()?, *loads.iter().max()?);
-    (least > 0).then(|| (most - least) as f64 / least as f64)
+/// What the most loaded server has more than the least loaded, of the latter's load, each by its weight:
+/// a server of twice the size shall have twice the load. None where the least is nothing.
+pub fn imbalance(loads: &[u64], weights: &[u32]) -> Option<f64> {
+    let by_weight = loads.iter().zip(weights);
+    let by_weight = by_weight.map(|(load, weight)| *load as f64 / f64::from(*weight));
+    let (least, most) = by_weight.fold((f64::INFINITY, 0.0f64), |(least, most), load| {
+        (least.min(load), most.max(load))
+    });
+    (least > 0.0 && least.is_finite()).then(|| (most - least) / least)
 }
 
 #[cfg(test)]
@@ -154,9 +179,15 @@ mod tests {
 
     #[test]
     fn imbalance_is_told_of_the_least_loaded() {
-        assert_eq!(imbalance(&[20, 10, 15]), Some(1.0));
-        assert_eq!(imbalance(&[5, 5]), Some(0.0));
-        assert_eq!(imbalance(&[0, 5]), None);
-        assert_eq!(imbalance(&[]), None);
+        assert_eq!(imbalance(&[20, 10, 15], &[1; 3]), Some(1.0));
+        assert_eq!(imbalance(&[5, 5], &[1; 2]), Some(0.0));
+        assert_eq!(imbalance(&[0, 5], &[1; 2]), None);
+        assert_eq!(imbalance(&[], &[]), None);
+    }
+
+    #[test]
+    fn a_server_of_twice_the_size_may_have_twice_the_load() {
+        assert_eq!(imbalance(&[20, 10], &[2, 1]), Some(0.0));
+        assert_eq!(imbalance(&[10, 10], &[2, 1]), Some(1.0));
     }
 }

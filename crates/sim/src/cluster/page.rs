@@ -1,7 +1,7 @@
 //! A study's findings as a page: the tables and figures of chapter 5, and what lies beyond it.
 
-use super::claims::percent;
-use super::found::{Found, LATENCY_SHARES, Window, imbalance};
+use super::claims::{percent, saved};
+use super::found::{Found, LATENCY_SHARES, Window, ratio};
 use super::scheme::Scheme;
 use super::study::{Findings, Row};
 use super::text::{messages, told};
@@ -21,6 +21,7 @@ impl Findings {
             bytes(self.footprint_bytes as f64)
         );
         page.fact("trace", &of);
+        page.fact("largest object", &bytes(self.largest_bytes as f64));
         page.fact("servers", &self.servers().to_string());
         page.fact("base size", &self.base);
         if !self.claims.is_empty() {
@@ -100,37 +101,39 @@ impl Findings {
             "byte miss ratio",
             "bytes saved against replicas:2, %",
             "midgress, % of bytes",
+            "between servers, % of bytes",
         ];
         let mut table = Table::new(&header);
         for row in self.base_rows() {
             let found = &row.found;
-            let saved =
-                copies.map(|copies| 1.0 - found.byte_miss_ratio() / copies.byte_miss_ratio());
+            let saved = copies.and_then(|of| saved(found.byte_miss_ratio(), of.byte_miss_ratio()));
             table.row(vec![
                 found.scheme.to_string().as_str().into(),
                 share(found.miss_ratio()),
                 share(found.byte_miss_ratio()),
                 saved.map_or(Cell::Empty, in_percent),
                 in_percent(found.midgress()),
+                in_percent(found.between()),
             ]);
         }
         section.text(
             "A miss is a request that needed the origin. Where some chunks were left, only those \
              missing were fetched, and the byte miss ratio counts what was fetched. Midgress: what \
-             came from the origin or another server.",
+             crosses the wide area, between cluster and origin. What servers send each other stays \
+             within the cluster.",
         );
         section.table(table.with_caption(&format!("Table 5.2, at {}", self.base)));
-        let ratio = |title: &str, value: fn(&Found) -> f64| {
+        let over_sizes = |title: &str, value: fn(&Found) -> f64| {
             self.over_sizes(title, Axis::linear("ratio"), |found| Some(value(found)))
         };
-        section.plot(ratio(
+        section.plot(over_sizes(
             "Byte miss ratio (figure 5.8)",
             Found::byte_miss_ratio,
         ));
-        section.plot(ratio("Object miss ratio", Found::miss_ratio));
+        section.plot(over_sizes("Object miss ratio", Found::miss_ratio));
         section.plot(
-            self.over_sizes("Midgress", Axis::linear("% of bytes"), |found| {
-                Some(found.midgress() * 100.0)
+            self.over_sizes("Between servers", Axis::linear("% of bytes"), |found| {
+                Some(found.between() * 100.0)
             }),
         );
         if self.sweep.iter().any(|row| row.servers != self.servers()) {
@@ -159,6 +162,10 @@ impl Findings {
              servers go.",
             2.0 * hours
         ));
+        if let Some(reason) = self.failures_untold() {
+            section.text(&reason);
+        }
+        let first = |rise: Option<f64>| rise.map_or(Cell::Empty, in_percent);
         let mut table = Table::new(&[
             "scheme",
             "servers that go",
@@ -173,17 +180,15 @@ impl Findings {
             let mut lines = Vec::new();
             for failure in self.failures.iter().filter(|failure| failure.down == down) {
                 let points = failure.rises.iter().enumerate();
-                let points = points.map(|(at, rise)| (at as f64 * hours, rise * 100.0));
+                let points =
+                    points.filter_map(|(at, rise)| Some((at as f64 * hours, (*rise)? * 100.0)));
                 lines.push(Line::new(&failure.scheme, points.collect()));
                 table.row(vec![
                     failure.scheme.as_str().into(),
                     (down as f64).into(),
-                    failure
-                        .rises
-                        .first()
-                        .map_or(Cell::Empty, |rise| in_percent(*rise)),
-                    in_percent(failure.first_range.0),
-                    in_percent(failure.first_range.1),
+                    first(failure.rises.first().copied().flatten()),
+                    first(failure.first_range.map(|(least, _)| least)),
+                    first(failure.first_range.map(|(_, most)| most)),
                 ]);
             }
             let (x, y) = (Axis::linear("hours since"), Axis::linear("more misses, %"));
@@ -220,7 +225,7 @@ impl Findings {
         for row in self.base_rows() {
             let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
             let written = &row.found.written_bytes;
-            let quotient = |bytes: &[u64]| match imbalance(bytes) {
+            let quotient = |imbalance: Option<f64>| match imbalance {
                 Some(more) => Cell::Shown(more, format!("{:.4}", more + 1.0)),
                 None => Cell::Empty,
             };
@@ -230,11 +235,14 @@ impl Findings {
             for bytes in ends.into_iter().flatten().chain([&mean]) {
                 cells.push(Cell::Shown(gib(*bytes), format!("{:.2}", gib(*bytes))));
             }
-            cells.extend([quotient(written), quotient(&row.found.read_bytes)]);
+            cells.extend([
+                quotient(row.found.write_imbalance()),
+                quotient(row.found.read_imbalance()),
+            ]);
             table.row(cells);
         }
         section.table(table.with_caption(&format!(
-            "Table 5.3: bytes written by server, at {}",
+            "Table 5.3: bytes written by server, at {}; most / least by weight",
             self.base
         )));
         for (title, value) in [
@@ -284,6 +292,10 @@ impl Findings {
 
     fn outage_section(&self, section: &mut Section) {
         let hours = self.window_ms as f64 / 3_600_000.0;
+        section.text(
+            "Outages begin with the end of the warm-up, at hour 0; when the last of those given is \
+             over, all servers are up.",
+        );
         let plot = |title: &str, label: &str, value: fn(&Window) -> f64| {
             let line = |row: &Row| {
                 let windows = row.found.windows.iter().enumerate();
@@ -298,8 +310,18 @@ impl Findings {
             "ratio",
             Window::miss_ratio,
         ));
+        section.plot(plot(
+            "Byte miss ratio over time",
+            "ratio",
+            Window::byte_miss_ratio,
+        ));
+        section.plot(plot(
+            "Partial hits over time",
+            "share of requests",
+            Window::partial_hit_ratio,
+        ));
         section.plot(plot("Unprotected objects over time", "share", |window| {
-            super::found::ratio(window.unprotected, window.held)
+            ratio(window.unprotected, window.held)
         }));
         let mut table = Table::new(&[
             "scheme",
@@ -316,10 +338,7 @@ impl Findings {
                 found.scheme.to_string().as_str().into(),
                 share(found.miss_ratio()),
                 share(found.byte_miss_ratio()),
-                in_percent(super::found::ratio(
-                    found.total.partial_hits,
-                    found.total.requests,
-                )),
+                in_percent(ratio(found.total.partial_hits, found.total.requests)),
                 (found.unserved as f64).into(),
                 (found.maps as f64).into(),
                 (found.moved as f64).into(),
@@ -380,10 +399,7 @@ impl Findings {
                 told(row).into(),
                 share(found.miss_ratio()),
                 share(found.byte_miss_ratio()),
-                in_percent(super::found::ratio(
-                    found.total.partial_hits,
-                    found.total.requests,
-                )),
+                in_percent(ratio(found.total.partial_hits, found.total.requests)),
                 found.together.map_or(Cell::Empty, share),
                 in_percent(found.unprotected),
                 Cell::Shown(messages(found), format!("{:.3}", messages(found))),
@@ -432,9 +448,8 @@ impl Findings {
         let mut table = Table::new(&header);
         for row in &self.sweep {
             let found = &row.found;
-            let of_requests =
-                |part: u64| in_percent(super::found::ratio(part, found.total.requests));
-            let uneven = |bytes: &[u64]| imbalance(bytes).map_or(Cell::Empty, in_percent);
+            let of_requests = |part: u64| in_percent(ratio(part, found.total.requests));
+            let uneven = |share: Option<f64>| share.map_or(Cell::Empty, in_percent);
             table.row(vec![
                 found.scheme.to_string().as_str().into(),
                 (row.servers as f64).into(),
@@ -445,8 +460,8 @@ impl Findings {
                 of_requests(found.decoded_hits),
                 of_requests(found.memory_hits),
                 in_percent(found.unprotected),
-                uneven(&found.written_bytes),
-                uneven(&found.read_bytes),
+                uneven(found.write_imbalance()),
+                uneven(found.read_imbalance()),
                 (found.refused as f64).into(),
             ]);
         }

@@ -475,6 +475,7 @@ impl<'a> Run<'a> {
         };
         Found {
             scheme: self.setup.scheme,
+            weights: self.setup.weights.clone(),
             total: meter.total,
             memory_hits: meter.memory_hits,
             peer_hits: meter.peer_hits,

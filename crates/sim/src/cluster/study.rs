@@ -11,7 +11,7 @@
 //! All but the sweep are of the first number of servers and of one size, the base.
 
 use super::claims::{Claim, claims};
-use super::found::{Found, ratio};
+use super::found::{Found, Window, ratio};
 use super::run::{Clock, Rules, Setup, bytes_needed, check, run};
 use super::scheme::Scheme;
 use super::servers::Coordination;
@@ -54,7 +54,7 @@ pub struct Study {
     pub code: (usize, usize),
     /// Whether servers fail.
     pub has_failures: bool,
-    /// Outages under which schemes are run.
+    /// Outages under which schemes are run, counted from the end of the warm-up.
     pub outages: Vec<Outage>,
 }
 
@@ -86,10 +86,11 @@ pub struct Failure {
     /// How many servers went at once.
     pub down: usize,
     /// By window from the failure on: how much more was missed, of what was missed without it; the mean
-    /// over runs in which different servers went.
-    pub rises: Vec<f64>,
+    /// over runs in which different servers went. None where nothing is missed without; empty where the
+    /// trace ends before.
+    pub rises: Vec<Option<f64>>,
     /// The least and the most of the first window.
-    pub first_range: (f64, f64),
+    pub first_range: Option<(f64, f64)>,
 }
 
 /// What a study found.
@@ -103,6 +104,8 @@ pub struct Findings {
     pub objects: u64,
     /// See above.
     pub footprint_bytes: u64,
+    /// The largest object.
+    pub largest_bytes: u64,
     /// The size of the runs that have one only.
     pub base: String,
     /// How long a window is.
@@ -174,6 +177,7 @@ impl Study {
             requests: columns.len() as u64,
             objects: columns.objects() as u64,
             footprint_bytes: columns.footprint_bytes(),
+            largest_bytes: columns.sizes.iter().copied().max().unwrap_or(0).into(),
             base: self.sizes[self.base].0.clone(),
             window_ms: self.rules.window_ms,
             sweep: rows(Part::Sweep),
@@ -228,9 +232,10 @@ impl Study {
             self.plan_failures(columns, &mut add);
         }
         if !self.outages.is_empty() {
+            let outages = self.counted_outages(columns);
             for &scheme in &self.schemes {
                 let setup = Setup {
-                    outages: self.outages.clone().into(),
+                    outages: Arc::clone(&outages),
                     ..self.setup(scheme, self.base)
                 };
                 add(Part::Outages, self.base, setup);
@@ -287,6 +292,24 @@ impl Study {
         }
     }
 
+    /// The outages given, by the trace's clock: what comes within the warm-up would count for nothing.
+    fn counted_outages(&self, columns: &Columns) -> Arc<[Outage]> {
+        let start_ms = self.counted_from(columns);
+        let moved = self.outages.iter().map(|outage| Outage {
+            from_ms: outage.from_ms.saturating_add(start_ms),
+            until_ms: outage.until_ms.saturating_add(start_ms),
+            server: outage.server,
+        });
+        moved.collect()
+    }
+
+    /// When the warm-up ends; never, where all of the trace is warm-up.
+    fn counted_from(&self, columns: &Columns) -> u64 {
+        let mut clock = Clock::new(columns, &self.rules);
+        let mut times = (0..columns.len()).map(|index| clock.at(index));
+        times.nth(self.rules.warm_up).unwrap_or(u64::MAX)
+    }
+
     /// When servers fail, and how many requests have come when nobody looks any more.
     fn failure(&self, columns: &Columns) -> (u64, usize) {
         let mut clock = Clock::new(columns, &self.rules);
@@ -314,29 +337,11 @@ impl Study {
             let Some(undisturbed) = runs(Part::Undisturbed, scheme).next() else {
                 continue;
             };
-            let base = undisturbed.windows.iter().skip(FAILS_AFTER as usize);
-            let base: Vec<u64> = base.map(|window| window.misses).collect();
+            let base = watched(&undisturbed.windows);
             for down in [1, 2] {
-                let rises = |found: &Found| -> Vec<f64> {
-                    let windows = found.windows.iter().skip(FAILS_AFTER as usize);
-                    let pairs = windows.zip(&base);
-                    pairs
-                        .map(|(window, base)| ratio(window.misses, *base) - 1.0)
-                        .collect()
-                };
-                let all: Vec<Vec<f64>> = runs(Part::Failure(down), scheme).map(rises).collect();
-                let mean =
-                    |at: usize| all.iter().map(|rises| rises[at]).sum::<f64>() / all.len() as f64;
-                let length = all.iter().map(Vec::len).min().unwrap_or(0);
-                let first = all.iter().filter_map(|rises| rises.first().copied());
-                failures.push(Failure {
-                    scheme: scheme.to_string(),
-                    down,
-                    rises: (0..length).map(mean).collect(),
-                    first_range: first.fold((f64::INFINITY, f64::NEG_INFINITY), |range, rise| {
-                        (range.0.min(rise), range.1.max(rise))
-                    }),
-                });
+                let own = runs(Part::Failure(down), scheme);
+                let own: Vec<&[Window]> = own.map(|found| watched(&found.windows)).collect();
+                failures.push(failure_of(scheme, down, &own, base));
             }
         }
         failures
@@ -375,5 +380,68 @@ impl Study {
                 add(Part::Coordination, self.base, setup);
             }
         }
+    }
+}
+
+/// The windows from the failure on.
+fn watched(windows: &[Window]) -> &[Window] {
+    windows.get(FAILS_AFTER as usize..).unwrap_or_default()
+}
+
+/// What runs in which `down` servers went tell against one in which none did, from the failure on.
+fn failure_of(scheme: Scheme, down: usize, runs: &[&[Window]], base: &[Window]) -> Failure {
+    let rise = |run: &[Window], at: usize| -> Option<f64> {
+        let base = base[at].misses;
+        (base > 0).then(|| Some(ratio(run.get(at)?.misses, base) - 1.0))?
+    };
+    let all = |at: usize| -> Option<Vec<f64>> {
+        (at < base.len()).then_some(())?;
+        runs.iter().map(|run| rise(run, at)).collect()
+    };
+    let mean = |at: usize| {
+        let rises = all(at).filter(|rises| !rises.is_empty())?;
+        Some(rises.iter().sum::<f64>() / rises.len() as f64)
+    };
+    let first = all(0).unwrap_or_default();
+    let first_range = first.iter().fold(None, |range, &rise| match range {
+        None => Some((rise, rise)),
+        Some((least, most)) => Some((rise.min(least), rise.max(most))),
+    });
+    Failure {
+        scheme: scheme.to_string(),
+        down,
+        rises: (0..base.len()).map(mean).collect(),
+        first_range,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missed(misses: &[u64]) -> Vec<Window> {
+        let window = |&misses: &u64| Window {
+            misses,
+            ..Window::default()
+        };
+        misses.iter().map(window).collect()
+    }
+
+    #[test]
+    fn a_rise_is_told_of_what_was_missed_without_the_failure() {
+        let (one, other) = (missed(&[12, 7, 0]), missed(&[18, 7, 0]));
+        let base = missed(&[10, 0, 5]);
+        let failure = failure_of(Scheme::Popular, 1, &[&one, &other], &base);
+        assert_eq!(failure.rises, [Some(0.5), None, Some(-1.0)]);
+        let (least, most) = failure.first_range.expect("something was missed");
+        assert!((least - 0.2).abs() < 1e-9 && (most - 0.8).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_failure_beyond_the_trace_tells_nothing() {
+        let before = missed(&[9, 9]);
+        assert!(watched(&before).is_empty() && watched(&[]).is_empty());
+        let failure = failure_of(Scheme::Popular, 2, &[watched(&before)], watched(&before));
+        assert_eq!((failure.rises.len(), failure.first_range), (0, None));
     }
 }

@@ -1,7 +1,7 @@
 //! A study's findings as text for a terminal.
 
 use super::claims::percent;
-use super::found::{Found, imbalance};
+use super::found::Found;
 use super::study::{Findings, Row};
 use std::fmt::Write;
 
@@ -11,11 +11,12 @@ impl Findings {
         let mut out = String::new();
         let _ = writeln!(
             out,
-            "{}: {} requests, {} objects, {} MiB\n",
+            "{}: {} requests, {} objects, {} MiB, the largest object {} MiB\n",
             self.trace,
             self.requests,
             self.objects,
-            self.footprint_bytes >> 20
+            self.footprint_bytes >> 20,
+            self.largest_bytes >> 20
         );
         table(
             &mut out,
@@ -38,6 +39,9 @@ impl Findings {
                 let _ = writeln!(out, "  {}. Found: {}; {verdict}.", claim.claim, claim.shown);
             }
         }
+        if let Some(reason) = self.failures_untold() {
+            let _ = writeln!(out, "\n{reason}");
+        }
         let speed = self.requests_per_second / 1e6;
         let _ = writeln!(
             out,
@@ -45,15 +49,35 @@ impl Findings {
         );
         out
     }
+
+    /// Why nothing is told of failures that were asked for.
+    pub(super) fn failures_untold(&self) -> Option<String> {
+        let is_told = self.failures.iter().any(|one| one.first_range.is_some());
+        if self.failures.is_empty() || is_told {
+            return None;
+        }
+        let is_beyond = self.failures.iter().all(|one| one.rises.is_empty());
+        Some(match is_beyond {
+            true => {
+                "Nothing is told of failures: servers go two windows after the warm-up, and the \
+                     trace ends before. Give a shorter --window or --warm-up"
+                    .into()
+            }
+            false => "Nothing is told of failures: no scheme misses anything in the first window \
+                      after servers go"
+                .into(),
+        })
+    }
 }
 
-const HEADER: [&str; 9] = [
+const HEADER: [&str; 10] = [
     "scheme",
     "servers",
     "size",
     "miss %",
     "byte miss %",
     "midgress %",
+    "between servers %",
     "write imbalance %",
     "read imbalance %",
     "unprotected %",
@@ -61,7 +85,7 @@ const HEADER: [&str; 9] = [
 
 fn cells(row: &Row) -> Vec<String> {
     let found = &row.found;
-    let uneven = |bytes: &[u64]| imbalance(bytes).map_or("-".into(), percent);
+    let uneven = |share: Option<f64>| share.map_or("-".into(), percent);
     vec![
         found.scheme.to_string(),
         row.servers.to_string(),
@@ -69,8 +93,9 @@ fn cells(row: &Row) -> Vec<String> {
         percent(found.miss_ratio()),
         percent(found.byte_miss_ratio()),
         percent(found.midgress()),
-        uneven(&found.written_bytes),
-        uneven(&found.read_bytes),
+        percent(found.between()),
+        uneven(found.write_imbalance()),
+        uneven(found.read_imbalance()),
         percent(found.unprotected),
     ]
 }
