@@ -134,8 +134,8 @@ impl Cdn {
     ///
     /// ```
     /// use trace::{CDN_LARGEST_BYTES, Cdn, Content};
-    /// let trace = Cdn::new(Content::Web, 10_000, CDN_LARGEST_BYTES, 1).unwrap();
-    /// assert!(trace.count().abs_diff(10_000) < 500);
+    /// let trace = Cdn::new(Content::Web, 100_000, CDN_LARGEST_BYTES, 1).unwrap();
+    /// assert!(trace.count().abs_diff(100_000) < 20_000);
     /// ```
     pub fn new(content: Content, requests: u64, largest: u32, seed: u64) -> Result<Cdn, String> {
         if !(2 * LARGE_BYTES..=CDN_LARGEST_BYTES).contains(&largest) {

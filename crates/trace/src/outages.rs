@@ -41,7 +41,7 @@ pub struct Outage {
 
 /// Reads a line for each window of `window_ms`, which has the numbers of the servers that are down,
 /// apart by blanks. A server that is down in windows next to each other is so without a break.
-/// In the order of their beginnings.
+/// In the order of their beginnings, then of their ends.
 ///
 /// # Errors
 /// A stream that cannot be read, numbers that are none or above [`SERVER_MAX`], more than ten million
@@ -49,8 +49,8 @@ pub struct Outage {
 ///
 /// ```
 /// let outages = trace::read_outages("down.txt", "\n3 7\n3\n".as_bytes(), 1_000).unwrap();
-/// assert_eq!((outages[0].server, outages[0].from_ms, outages[0].until_ms), (3, 1_000, 3_000));
-/// assert_eq!((outages[1].server, outages[1].from_ms, outages[1].until_ms), (7, 1_000, 2_000));
+/// assert_eq!((outages[0].server, outages[0].from_ms, outages[0].until_ms), (7, 1_000, 2_000));
+/// assert_eq!((outages[1].server, outages[1].from_ms, outages[1].until_ms), (3, 1_000, 3_000));
 /// ```
 pub fn read_outages(name: &str, input: impl Read, window_ms: u64) -> Result<Vec<Outage>, Error> {
     assert!(window_ms > 0);

@@ -83,7 +83,7 @@ pub const LOG_LEVELS: &[&str] = &["debug", "verbose", "notice", "warning", "noth
 
 /// What may hold the keys.
 const ENGINES: &[&str] = &["slab", "segment"];
-/// The place of the segment engine among [`ENGINES`].
+/// The place of the segment engine among `ENGINES`.
 pub const SEGMENT_ENGINE: i64 = 1;
 
 const MAX: i64 = i64::MAX;
