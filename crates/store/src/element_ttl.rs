@@ -335,7 +335,9 @@ impl Members {
     ) {
         if self.is_dead(now) {
             if let Some(times) = &self.times {
-                expired(times.latest, self.elements.len() as u32);
+                // The latest deadline ever given may be that of one that went alive.
+                let latest = times.latest.min(Tick(now.0 - 1));
+                expired(latest, self.elements.len() as u32);
             }
             self.is_void = true;
             return;

@@ -367,6 +367,19 @@ proptest! {
 }
 
 #[test]
+fn a_member_that_went_alive_does_not_tell_when_the_others_died() {
+    let mut pair = Pair::new(0, "ranked");
+    for (key, ttl) in [(1, 10), (2, 20), (3, 1000)] {
+        pair.apply(Op::Set(key, 0));
+        pair.apply(Op::SetDeadline(key, Some(ttl)));
+    }
+    pair.apply(Op::Remove(3));
+    pair.apply(Op::Advance(21));
+    pair.apply(Op::Purge(100));
+    assert!(pair.set.is_void());
+}
+
+#[test]
 fn many_members_are_dismantled_in_steps() {
     let mut pair = Pair::new(0, "ranked");
     for number in 0..20_000u32 {
