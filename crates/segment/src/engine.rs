@@ -9,7 +9,7 @@ use crate::heap::{HEADER_BYTES, Heap, Place, SegmentId};
 use crate::hint::prefetch;
 use crate::line::Slot;
 use crate::memory::Memory;
-use crate::open::{Aim, Life, OpenSegments};
+use crate::open::{Life, OpenSegments};
 use crate::ranked::Ranked;
 use crate::stored::Stored;
 use crate::sync::Ordering::{Acquire, Relaxed};
@@ -18,11 +18,9 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::table::{Cell, Search, Table};
 use crate::ttl::{FLUSHED, NEVER};
 use crate::words::{LINE, WORD};
-use policy::{Budget, Tick};
+use policy::Tick;
 use std::sync::PoisonError;
 
-/// Times that a writer makes room before it gives up: others may take what it freed.
-const TRIES: u32 = 16;
 /// Heaps of fewer segments evict only when they must: a segment kept free would be a large share.
 const AHEAD_FROM: u32 = 32;
 /// Chains that one insertion splits at most.
@@ -90,12 +88,12 @@ pub struct Receipt {
 #[derive(Debug)]
 pub struct Writer {
     pub(crate) id: u16,
-    open: OpenSegments,
+    pub(crate) open: OpenSegments,
     pub(crate) job: Option<Job>,
     /// For values that are read to be written again.
     pub(crate) scratch: Vec<u8>,
     /// The heap's changes when nothing could be evicted ahead: until there are more, nothing can.
-    in_vain_at: Option<u32>,
+    pub(crate) in_vain_at: Option<u32>,
 }
 
 /// A cache of segments. Reads take no lock; any thread may read, and write with a [`Writer`] of its own.
@@ -107,7 +105,7 @@ pub struct Segcache<C = Stored> {
     pub(crate) config: Config,
     writers: Mutex<Vec<u16>>,
     /// Eviction begins when no more segments are free.
-    low_water: u32,
+    pub(crate) low_water: u32,
     writer_bytes: u64,
 }
 
@@ -447,150 +445,6 @@ impl<C: Objects> Segcache<C> {
         Ok(live.is_some())
     }
 
-    /// Room in the best of the segments that this writer fills, or in a new one.
-    #[inline]
-    fn reserve(
-        &self,
-        writer: &mut Writer,
-        life: Life,
-        words: u32,
-        now: Tick,
-    ) -> Result<Place, Refused> {
-        let aim = Aim::new(life, writer.open.crowding(), now);
-        loop {
-            while let Some(index) = writer.open.best(&aim) {
-                let open = writer.open.at(index);
-                let segment = self.heap.segment(open.id);
-                let reserved = segment.reserve(writer.id, open.row, words, self.heap.capacity);
-                if let Some(offset) = reserved {
-                    writer.open.use_at(index, now);
-                    return Ok(Place {
-                        segment: open.id,
-                        offset,
-                    });
-                }
-                self.leave(writer, index);
-            }
-            self.open(writer, &aim, now)?;
-        }
-    }
-
-    /// This writer fills a segment no further.
-    fn leave(&self, writer: &mut Writer, index: usize) {
-        let open = writer.open.remove(index);
-        let segment = self.heap.segment(open.id);
-        if segment.is_open_for(writer.id, open.row) {
-            segment.seal();
-            self.release(open.id);
-        }
-    }
-
-    #[cold]
-    fn open(&self, writer: &mut Writer, aim: &Aim, now: Tick) -> Result<(), Refused> {
-        while let Some(index) = writer.open.to_leave(aim, now) {
-            self.leave(writer, index);
-        }
-        for _ in 0..TRIES {
-            let taken = {
-                let mut chains = self.heap.chains();
-                let taken = chains.take_free();
-                self.heap.tell_free(&chains);
-                taken
-            };
-            let Some(id) = taken else {
-                self.make_room(writer, now)?;
-                continue;
-            };
-            self.content.taken(&self.heap, id);
-            self.heap.open(id, writer.id, aim.row, aim.deadline);
-            let mut chains = self.heap.chains();
-            chains.link(id, aim.row, aim.created(now));
-            self.heap.falls_due(aim.deadline);
-            drop(chains);
-            writer.open.insert(id, aim, now);
-            return Ok(());
-        }
-        Err(Refused::Full)
-    }
-
-    /// A sealed segment without a live object is free at once.
-    pub(crate) fn release(&self, id: SegmentId) {
-        let segment = self.heap.segment(id);
-        if segment.live().0 > 0 || !segment.is_sealed() {
-            return;
-        }
-        self.release_empty(id);
-    }
-
-    /// A little of the eviction or expiry that will be needed, so that no request has to do all of it.
-    #[inline]
-    fn work_ahead(&self, writer: &mut Writer, words: u32, now: Tick) {
-        let is_low = self.heap.free_count.load(Relaxed) <= self.low_water;
-        let is_due = now.0 > self.heap.next_due.load(Relaxed);
-        if writer.job.is_some() || is_due || is_low && self.low_water > self.config.reserve() {
-            self.step_ahead(writer, words, now, is_due);
-        }
-    }
-
-    #[cold]
-    fn step_ahead(&self, writer: &mut Writer, words: u32, now: Tick, is_due: bool) {
-        if writer.job.is_none() && is_due {
-            writer.job = self.begin_expiry(now);
-        }
-        let changes = Some(self.heap.changes.load(Relaxed));
-        let is_low = self.heap.free_count.load(Relaxed) <= self.low_water;
-        if writer.job.is_none() && is_low && writer.in_vain_at != changes {
-            writer.job = self.begin_eviction(now, false);
-            writer.in_vain_at = match writer.job {
-                Some(_) => None,
-                None => changes,
-            };
-        }
-        // So much that a merge ends before what was free is full.
-        let words = u64::from(words) * 2 * u64::from(self.config.merged);
-        self.step_job(writer, &mut Budget(u32::MAX), words);
-    }
-
-    fn make_room(&self, writer: &mut Writer, now: Tick) -> Result<(), Refused> {
-        if writer.job.is_none() {
-            writer.job = self.begin_expiry(now);
-        }
-        if writer.job.is_none() {
-            writer.job = self.begin_eviction(now, true);
-        }
-        if writer.job.is_none() {
-            return Err(Refused::Full);
-        }
-        self.finish_job(writer);
-        Ok(())
-    }
-
-    /// Removes what is over and goes on with what this writer has begun, within a budget of objects; tells
-    /// whether there is more. Each writing thread calls this now and then, also when it writes nothing.
-    pub fn maintain(&self, writer: &mut Writer, now: Tick, budget: &mut Budget) -> bool {
-        loop {
-            if writer.job.is_none() {
-                writer.job = self.begin_expiry(now);
-            }
-            if writer.job.is_none() {
-                return false;
-            }
-            if !self.step_job(writer, budget, u64::MAX) {
-                return true;
-            }
-        }
-    }
-
-    /// The earliest moment at which [`Segcache::maintain`] may find something that is over; 0 where something
-    /// was flushed.
-    pub fn next_due(&self) -> Option<Tick> {
-        match self.heap.next_due.load(Relaxed) {
-            u64::MAX => None,
-            deadline if deadline == FLUSHED.0 => Some(FLUSHED),
-            deadline => Some(Tick(deadline.saturating_add(1))),
-        }
-    }
-
     /// Everything that is here now is over; its memory comes back by [`Segcache::maintain`].
     pub fn clear(&self) {
         let chains = self.heap.chains();
@@ -627,6 +481,7 @@ impl Condition {
 mod tests {
     use super::*;
     use crate::stored::Value;
+    use policy::Budget;
 
     fn engine() -> (Segcache, Writer) {
         let config = Config {

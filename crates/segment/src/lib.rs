@@ -15,6 +15,7 @@
 //! line.rs     a line, bit by bit                  memory.rs   the segments' memory, in chunks
 //! counter.rs  how often an object was asked for   words.rs    bytes in words that any thread may read
 //! open.rs     which segment an object goes to     compact.rs  merges of several TTLs' nearly empty segments
+//! room.rs     room for what is written, and work ahead
 //! ```
 //! Start reading with `heap.rs`, whose text proves that a reader never sees another key's bytes.
 //!
@@ -85,6 +86,7 @@ mod memory;
 mod model;
 mod open;
 mod ranked;
+mod room;
 mod sizes;
 mod stats;
 mod stored;

@@ -39,7 +39,7 @@ pub(crate) enum Life {
 /// A segment that takes objects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
-    deadline: Tick,
+    pub(crate) deadline: Tick,
     used: Tick,
     pub(crate) id: SegmentId,
     pub(crate) row: TtlBucket,

@@ -483,6 +483,12 @@ impl<'s> Hand<'s> {
         }
     }
 
+    /// The deadline that a TTL would become now.
+    pub fn would_end(&mut self, ttl_ms: u64) -> Tick {
+        let (cache, now) = (self.cache, self.now);
+        cache.would_end(self.writer(), ttl_ms, now)
+    }
+
     /// Changes a key's marks in place, unless `change` declines; tells them as they were. `is_new` tells whether
     /// the cas number changes with them.
     pub fn change_marks(

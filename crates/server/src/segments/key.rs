@@ -9,7 +9,6 @@ use crate::command::key::expire::tell_time;
 use crate::command::lifetime::{Base, Conditions, Unit, deadline, instant, is_past};
 use crate::command::refusal::{Answer, Refusal};
 use segment::Condition;
-use store::Tick;
 use wire::Args;
 
 /// `DEL key [key …]`, and `UNLINK`: each key for itself.
@@ -60,7 +59,8 @@ pub(super) fn pexpireat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     set_deadline(ctx, args, Unit::Milliseconds, Base::Epoch, "pexpireat")
 }
 
-/// The conditions compare what is asked for with the deadline that is kept.
+/// The conditions compare deadlines as they are kept: what is asked for with the old one when the key goes, what it
+/// would become otherwise.
 fn set_deadline(
     ctx: &mut Ctx<'_, '_>,
     args: Args<'_>,
@@ -74,16 +74,16 @@ fn set_deadline(
     let now = ctx.hand.now;
     let when = instant(&args[2], unit, base, now, command)?;
     let key = ctx.key(&args[1]);
-    let may_change = |old: Option<Tick>| conditions.hold(old, when);
     let is_changed = if is_past(when, now) {
         let edited = ctx.hand.edit(&key, |found, _| match found {
-            Some((found, _)) if may_change(found.deadline) => (Edit::Delete, true),
+            Some((found, _)) if conditions.hold(found.deadline, when) => (Edit::Delete, true),
             _ => (Edit::Leave, false),
         });
         edited.map_err(|why| refusal(&args[1], why))?.0
     } else {
         let ttl_ms = deadline(when).0 - now.0;
-        let life = |old| may_change(old).then_some(Some(ttl_ms));
+        let end = ctx.hand.would_end(ttl_ms).0 as i64;
+        let life = |old| conditions.hold(old, end).then_some(Some(ttl_ms));
         let done = ctx.hand.relive(&key, life);
         done.map_err(|why| refusal(&args[1], why))?.is_some()
     };

@@ -159,6 +159,9 @@ fn deadlines_are_rounded_down_and_told_so() {
         ("EXPIRE k 200 LT", ":0"),
         ("EXPIRE k 200 GT", ":1"),
         ("TTL k", ":200"),
+        // What would be kept is no later, though what is asked for is.
+        ("EXPIRE k 207 GT", ":0"),
+        ("EXPIRE k 207 LT", ":0"),
         ("PERSIST k", ":1"),
         ("PERSIST k", ":0"),
         ("TTL k", ":-1"),
