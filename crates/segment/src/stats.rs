@@ -95,10 +95,17 @@ impl<C: Objects> Segcache<C> {
         self.heap.counters.expired.load(Relaxed)
     }
 
-    /// Sizes and counts.
+    /// Bytes of memory that are taken, segments and all besides them; without a look at each segment.
+    pub fn memory_bytes(&self) -> u64 {
+        let taken = self.heap.chains().taken_count();
+        self.directory_bytes() + self.heap.taken_bytes(taken) as u64
+    }
+
+    /// Sizes and counts, by one look at each segment.
     pub fn stats(&self) -> Stats {
         let (heap, counters) = (&self.heap, &self.heap.counters);
         let directory_bytes = self.directory_bytes();
+        let memory_bytes = self.memory_bytes();
         let chains = heap.chains();
         let is_held = |id: &SegmentId| !matches!(chains.state(*id), State::Free | State::Table);
         let mut stats = Stats {
@@ -107,7 +114,7 @@ impl<C: Objects> Segcache<C> {
             segment_bytes: heap.segment_bytes() as u64,
             table_chains: self.table.chain_count(),
             directory_bytes,
-            memory_bytes: directory_bytes + heap.taken_bytes(chains.taken_count()) as u64,
+            memory_bytes,
             expired: counters.expired.load(Relaxed),
             evicted: counters.evicted.load(Relaxed),
             flushed: counters.flushed.load(Relaxed),

@@ -14,6 +14,14 @@ impl Server {
         }
     }
 
+    /// Bytes of the keys and all that finds them; cheap enough to be asked often.
+    pub fn engine_bytes(&self) -> u64 {
+        match &self.segments {
+            Some(segments) => segments.cache.memory_bytes(),
+            None => self.keyspace.memory_facts().used_bytes,
+        }
+    }
+
     /// The keys of a database.
     pub fn db_facts(&self, db: u8, now: Tick) -> DbFacts {
         match &self.segments {

@@ -229,7 +229,7 @@ impl Server {
     /// Bytes in use: keys, their indexes, clients' buffers.
     pub fn used_bytes(&self) -> u64 {
         let buffers = self.stats.sum(|worker| &worker.buffer_bytes);
-        let used = self.memory_facts().used_bytes + buffers;
+        let used = self.engine_bytes() + buffers;
         self.stats.peak_bytes.fetch_max(used, Relaxed);
         used
     }

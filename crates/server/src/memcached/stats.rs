@@ -88,7 +88,7 @@ fn general(server: &Server, out: &mut Vec<u8>) {
         ),
         ("limit_maxbytes", server.config.number(Id::MaxMemory) as u64),
         ("threads", server.threads as u64),
-        ("bytes", server.memory_facts().used_bytes),
+        ("bytes", server.engine_bytes()),
         ("curr_items", facts.keys),
         ("evictions", counters.evicted_keys),
         ("reclaimed", counters.expired_keys),
@@ -123,7 +123,7 @@ fn items(server: &Server, out: &mut Vec<u8>) {
 }
 
 fn slabs(server: &Server, out: &mut Vec<u8>) {
-    let bytes = server.memory_facts().used_bytes;
+    let bytes = server.engine_bytes();
     stat(out, "active_slabs", "1");
     stat(out, "total_malloced", &bytes.to_string());
 }
