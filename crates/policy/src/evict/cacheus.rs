@@ -51,9 +51,9 @@
 
 use crate::any::Knobs;
 use crate::parts::chance::Chance;
-use crate::parts::frequencies::{BY_FREQUENCY, Counted, Frequencies};
+use crate::parts::frequencies::{Frequencies, counted};
 use crate::parts::history::History;
-use crate::parts::pool::{Chain, Chained, Links, Pool};
+use crate::parts::pool::{Chain, Links, Pool};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 /// Where newcomers and the demoted are.
@@ -98,38 +98,7 @@ struct Node {
     is_demoted: bool,
 }
 
-impl Chained for Node {
-    #[inline]
-    fn links(&self) -> Links {
-        self.recency
-    }
-    #[inline]
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.recency
-    }
-}
-
-impl Chained<BY_FREQUENCY> for Node {
-    #[inline]
-    fn links(&self) -> Links {
-        self.frequency
-    }
-    #[inline]
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.frequency
-    }
-}
-
-impl Counted for Node {
-    #[inline]
-    fn group(&self) -> u32 {
-        self.group
-    }
-    #[inline]
-    fn group_mut(&mut self) -> &mut u32 {
-        &mut self.group
-    }
-}
+counted!(Node);
 
 /// What is remembered of an entry that left.
 #[derive(Clone, Copy, Debug)]

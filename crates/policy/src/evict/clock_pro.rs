@@ -38,8 +38,8 @@
 //! # Avoid when
 //! Memory per entry matters; one mark per round tells less than LIRS sees.
 
-use crate::parts::lookup::{Keyed, Lookup};
-use crate::parts::pool::{Chain, Chained, Links, Pool};
+use crate::parts::lookup::{Lookup, keyed};
+use crate::parts::pool::{Chain, Links, Pool, chained};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 /// The list number of hot entries, and of those in their test period.
@@ -88,42 +88,9 @@ struct Node {
     is_tested: bool,
 }
 
-impl Chained<CLOCK> for Node {
-    #[inline]
-    fn links(&self) -> Links {
-        self.clock
-    }
-    #[inline]
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.clock
-    }
-}
-
-impl Chained<QUEUE> for Node {
-    #[inline]
-    fn links(&self) -> Links {
-        self.queue
-    }
-    #[inline]
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.queue
-    }
-}
-
-impl Keyed for Node {
-    #[inline]
-    fn key_hash(&self) -> u64 {
-        self.key_hash
-    }
-    #[inline]
-    fn chain(&self) -> u32 {
-        self.chain
-    }
-    #[inline]
-    fn chain_mut(&mut self) -> &mut u32 {
-        &mut self.chain
-    }
-}
+chained!(Node, CLOCK => clock);
+chained!(Node, QUEUE => queue);
+keyed!(Node);
 
 /// CLOCK-Pro.
 #[derive(Clone, Debug)]

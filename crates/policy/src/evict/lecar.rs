@@ -31,9 +31,9 @@
 
 use crate::any::Knobs;
 use crate::parts::chance::Chance;
-use crate::parts::frequencies::{BY_FREQUENCY, Counted, Frequencies};
+use crate::parts::frequencies::{Frequencies, counted};
 use crate::parts::history::History;
-use crate::parts::pool::{Chain, Chained, Links, Pool};
+use crate::parts::pool::{Chain, Links, Pool};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 /// What a ghost's regret is after as many requests as there are entries.
@@ -62,38 +62,7 @@ pub struct Node {
     pub(super) is_visited: bool,
 }
 
-impl Chained for Node {
-    #[inline]
-    fn links(&self) -> Links {
-        self.recency
-    }
-    #[inline]
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.recency
-    }
-}
-
-impl Chained<BY_FREQUENCY> for Node {
-    #[inline]
-    fn links(&self) -> Links {
-        self.frequency
-    }
-    #[inline]
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.frequency
-    }
-}
-
-impl Counted for Node {
-    #[inline]
-    fn group(&self) -> u32 {
-        self.group
-    }
-    #[inline]
-    fn group_mut(&mut self) -> &mut u32 {
-        &mut self.group
-    }
-}
+counted!(Node);
 
 /// The expert for recency: nodes in a list, of which it names one.
 pub trait Recency: Default + Send {

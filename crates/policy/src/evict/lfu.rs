@@ -26,7 +26,7 @@
 //! # Avoid when
 //! Popularity moves: what was popular once is never given up (`lfuda` ages, `s3fifo` forgets).
 
-use crate::parts::pool::{Chain, Chained, Links, NONE, Pool};
+use crate::parts::pool::{Chain, Links, NONE, Pool, chained};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 /// What is kept of an entry beside it.
@@ -47,27 +47,8 @@ struct Group {
     queue: Chain,
 }
 
-impl Chained for Node {
-    #[inline]
-    fn links(&self) -> Links {
-        self.links
-    }
-    #[inline]
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.links
-    }
-}
-
-impl Chained for Group {
-    #[inline]
-    fn links(&self) -> Links {
-        self.links
-    }
-    #[inline]
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.links
-    }
-}
+chained!(Node: links);
+chained!(Group: links);
 
 /// Least frequently used.
 #[derive(Clone, Debug)]

@@ -38,8 +38,8 @@
 //! Memory per entry or hits on several threads matter, or popularity moves quickly.
 
 use crate::any::Knobs;
-use crate::parts::lookup::{Keyed, Lookup};
-use crate::parts::pool::{Chain, Chained, Links, Pool};
+use crate::parts::lookup::{Lookup, keyed};
+use crate::parts::pool::{Chain, Links, Pool, chained};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 /// The list number of the stack's two lists.
@@ -86,42 +86,9 @@ struct Node {
     is_stacked: bool,
 }
 
-impl Chained<STACK> for Node {
-    #[inline]
-    fn links(&self) -> Links {
-        self.stack
-    }
-    #[inline]
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.stack
-    }
-}
-
-impl Chained<QUEUE> for Node {
-    #[inline]
-    fn links(&self) -> Links {
-        self.queue
-    }
-    #[inline]
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.queue
-    }
-}
-
-impl Keyed for Node {
-    #[inline]
-    fn key_hash(&self) -> u64 {
-        self.key_hash
-    }
-    #[inline]
-    fn chain(&self) -> u32 {
-        self.chain
-    }
-    #[inline]
-    fn chain_mut(&mut self) -> &mut u32 {
-        &mut self.chain
-    }
-}
+chained!(Node, STACK => stack);
+chained!(Node, QUEUE => queue);
+keyed!(Node);
 
 /// LIRS.
 #[derive(Clone, Debug)]

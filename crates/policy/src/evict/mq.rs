@@ -31,7 +31,7 @@
 
 use crate::any::Knobs;
 use crate::parts::history::History;
-use crate::parts::pool::{Chain, Chained, Links, Pool};
+use crate::parts::pool::{Chain, Links, Pool, chained};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 crate::knobs! {
@@ -56,16 +56,7 @@ struct Node {
     queue: u8,
 }
 
-impl Chained for Node {
-    #[inline]
-    fn links(&self) -> Links {
-        self.links
-    }
-    #[inline]
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.links
-    }
-}
+chained!(Node: links);
 
 /// MQ.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 //! The queues are groups in a list by rising frequency; none is empty. Source: K. Shah, A. Mitra,
 //! D. Matani, *An O(1) algorithm for implementing the LFU cache eviction scheme*, 2010.
 
-use super::pool::{Chain, Chained, Links, NONE, Pool};
+use super::pool::{Chain, Chained, Links, NONE, Pool, chained};
 
 /// The list of a node that runs through its group.
 pub const BY_FREQUENCY: usize = 1;
@@ -17,6 +17,26 @@ pub trait Counted: Chained + Chained<BY_FREQUENCY> {
     fn group_mut(&mut self) -> &mut u32;
 }
 
+/// A node keeps its links in `recency` and `frequency`, and its group in `group`.
+macro_rules! counted {
+    ($node:ty) => {
+        $crate::parts::pool::chained!($node: recency);
+        $crate::parts::pool::chained!($node, $crate::parts::frequencies::BY_FREQUENCY => frequency);
+
+        impl $crate::parts::frequencies::Counted for $node {
+            #[inline]
+            fn group(&self) -> u32 {
+                self.group
+            }
+            #[inline]
+            fn group_mut(&mut self) -> &mut u32 {
+                &mut self.group
+            }
+        }
+    };
+}
+pub(crate) use counted;
+
 #[derive(Clone, Copy, Debug)]
 struct Group {
     frequency: u32,
@@ -26,16 +46,7 @@ struct Group {
     queue: Chain<BY_FREQUENCY>,
 }
 
-impl Chained for Group {
-    #[inline]
-    fn links(&self) -> Links {
-        self.links
-    }
-    #[inline]
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.links
-    }
-}
+chained!(Group: links);
 
 /// The groups.
 #[derive(Clone, Debug)]

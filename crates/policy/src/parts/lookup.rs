@@ -17,6 +17,27 @@ pub trait Keyed: Chained {
     fn chain_mut(&mut self) -> &mut u32;
 }
 
+/// A node's fields `key_hash` and `chain` are what they are called.
+macro_rules! keyed {
+    ($node:ty) => {
+        impl $crate::parts::lookup::Keyed for $node {
+            #[inline]
+            fn key_hash(&self) -> u64 {
+                self.key_hash
+            }
+            #[inline]
+            fn chain(&self) -> u32 {
+                self.chain
+            }
+            #[inline]
+            fn chain_mut(&mut self) -> &mut u32 {
+                &mut self.chain
+            }
+        }
+    };
+}
+pub(crate) use keyed;
+
 /// The table.
 #[derive(Clone, Debug)]
 pub struct Lookup {

@@ -34,6 +34,26 @@ pub trait Chained<const LIST: usize = 0>: Copy {
     fn links_mut(&mut self) -> &mut Links;
 }
 
+/// Tells in which field a node keeps its links of a list: of the only one, or of the one that is named.
+macro_rules! chained {
+    ($node:ty: $links:ident) => {
+        $crate::parts::pool::chained!($node, 0 => $links);
+    };
+    ($node:ty, $list:expr => $links:ident) => {
+        impl $crate::parts::pool::Chained<{ $list }> for $node {
+            #[inline]
+            fn links(&self) -> $crate::parts::pool::Links {
+                self.$links
+            }
+            #[inline]
+            fn links_mut(&mut self) -> &mut $crate::parts::pool::Links {
+                &mut self.$links
+            }
+        }
+    };
+}
+pub(crate) use chained;
+
 /// Nodes that are born and die one by one; numbers are reused. A vacant node's links in list 0 chain
 /// the vacant ones.
 #[derive(Clone, Debug)]
