@@ -11,7 +11,11 @@
 //! | `decay:ALPHA:EVERY[:OBJECTS]` | an object is born every EVERY requests of the pattern; of the youngest OBJECTS, the k-th youngest is asked for with probability proportional to k^−ALPHA |
 //! | `scan[:LENGTH]` | runs of LENGTH objects that never came and never come again |
 //! | `loop:OBJECTS` | objects in order, over and over, one at a time |
+//!
+//! Or the whole trace is one of days, `days[:KNOB=VALUE…]`, whose rate and popularity follow the clock: see
+//! `days.rs`.
 
+use crate::days::{Days, DaysStream};
 use crate::sizes::decimal;
 use crate::{Op, Random, Request, Sizes, TtlMix, Zipf};
 
@@ -31,7 +35,7 @@ pub struct Recipe {
     pub sizes: Sizes,
     /// How long objects live [default: for ever].
     pub ttl_mix: Option<TtlMix>,
-    /// Requests per second, evenly spaced.
+    /// Requests per second, evenly spaced; of days, on the mean.
     pub rate: f64,
     /// The share of requests that write.
     pub writes: f64,
@@ -43,7 +47,7 @@ impl Default for Recipe {
     fn default() -> Self {
         let zipf = (Pattern::Zipf(1.0, OBJECTS_DEFAULT), 1.0);
         Recipe {
-            mix: Mix(vec![zipf]),
+            mix: Mix(Kind::Patterns(vec![zipf])),
             sizes: Sizes::Fixed { key: 0, value: 1 },
             ttl_mix: None,
             rate: 1_000.0,
@@ -53,9 +57,15 @@ impl Default for Recipe {
     }
 }
 
-/// Patterns and their weights.
+/// Patterns and their weights, or days.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mix(Vec<(Pattern, f64)>);
+pub struct Mix(Kind);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Kind {
+    Patterns(Vec<(Pattern, f64)>),
+    Days(Days),
+}
 
 #[derive(Clone, Debug, PartialEq)]
 enum Pattern {
@@ -76,11 +86,22 @@ impl Mix {
     /// assert!(trace::Mix::parse("loop", 10_000).is_err());
     /// ```
     pub fn parse(text: &str, objects: u64) -> Result<Mix, String> {
+        if text.starts_with("days") {
+            let wrong = || {
+                format!(
+                    "{text:?} is no trace of days such as days or days:once=0.2:half=0.5; the knobs are swing, \
+                     alpha, turn, fading, half, births, once and scan, and the shares fading, once and scan are at \
+                     most 1 together"
+                )
+            };
+            let days = Days::parse(text, objects).ok_or_else(wrong)?;
+            return Ok(Mix(Kind::Days(days)));
+        }
         let parts = text.split('+').map(|part| {
             let wrong = || {
                 format!(
                     "{part:?} is no pattern such as zipf:0.9, uniform, decay:1:10, scan:1000 or \
-                     loop:5000, each with or without @WEIGHT"
+                     loop:5000, each with or without @WEIGHT, and days stand alone"
                 )
             };
             let (pattern, weight) = part.split_once('@').unwrap_or((part, "1"));
@@ -93,7 +114,7 @@ impl Mix {
         if !total.is_finite() {
             return Err(format!("the weights of {text:?} are too large"));
         }
-        Ok(Mix(parts))
+        Ok(Mix(Kind::Patterns(parts)))
     }
 }
 
@@ -124,12 +145,22 @@ fn pattern_of(text: &str, objects: u64) -> Option<Pattern> {
 
 /// Makes requests without end, in one order of time.
 pub struct Generator {
-    parts: Vec<Part>,
-    /// The part that has a run to end, and how many requests of it are left.
-    run: (usize, u64),
+    source: Source,
     recipe: Recipe,
     random: Random,
     number: u64,
+}
+
+enum Source {
+    Patterns(Turns),
+    Days(Box<DaysStream>),
+}
+
+/// Patterns that take turns.
+struct Turns {
+    parts: Vec<Part>,
+    /// The part that has a run to end, and how many requests of it are left.
+    run: (usize, u64),
 }
 
 /// A pattern at work.
@@ -157,14 +188,10 @@ enum Stream {
     },
 }
 
-impl Generator {
-    /// Begins a trace. The rate must be above 0, the share of writes from 0 to 1.
-    pub fn new(recipe: Recipe) -> Self {
-        assert!(recipe.rate > 0.0 && recipe.rate.is_finite());
-        assert!((0.0..=1.0).contains(&recipe.writes));
-        let mut random = Random::new(recipe.seed);
+impl Turns {
+    fn new(patterns: &[(Pattern, f64)], random: &mut Random) -> Self {
         let mut turns = 0.0;
-        let parts = recipe.mix.0.iter().map(|(pattern, weight)| {
+        let parts = patterns.iter().map(|(pattern, weight)| {
             let stream = Stream::new(pattern, random.bits());
             // A turn of a long run is as many requests, and comes as much more seldom.
             turns += weight / stream.run_length() as f64;
@@ -174,18 +201,12 @@ impl Generator {
         for part in &mut parts {
             part.turns /= turns;
         }
-        Generator {
-            parts,
-            run: (0, 0),
-            random,
-            recipe,
-            number: 0,
-        }
+        Turns { parts, run: (0, 0) }
     }
 
-    fn key(&mut self) -> u64 {
+    fn key(&mut self, random: &mut Random) -> u64 {
         if self.run.1 == 0 {
-            let turn = self.random.fraction();
+            let turn = random.fraction();
             let chosen = self.parts.iter().position(|part| turn < part.turns);
             // Rounding may leave the last sum just below 1.
             let chosen = chosen.unwrap_or(self.parts.len() - 1);
@@ -197,17 +218,50 @@ impl Generator {
     }
 }
 
+impl Generator {
+    /// Begins a trace. The rate must be above 0, the share of writes from 0 to 1.
+    pub fn new(recipe: Recipe) -> Self {
+        assert!(recipe.rate > 0.0 && recipe.rate.is_finite());
+        assert!((0.0..=1.0).contains(&recipe.writes));
+        let mut random = Random::new(recipe.seed);
+        let source = match &recipe.mix.0 {
+            Kind::Patterns(patterns) => Source::Patterns(Turns::new(patterns, &mut random)),
+            Kind::Days(days) => {
+                let stream = DaysStream::new(days, recipe.rate, random.bits());
+                Source::Days(Box::new(stream))
+            }
+        };
+        Generator {
+            source,
+            random,
+            recipe,
+            number: 0,
+        }
+    }
+
+    /// When, in milliseconds, and for what.
+    fn time_and_key(&mut self) -> (u64, u64) {
+        match &mut self.source {
+            Source::Patterns(turns) => {
+                let time_ms = self.number as f64 * 1000.0 / self.recipe.rate;
+                (time_ms as u64, turns.key(&mut self.random))
+            }
+            Source::Days(stream) => stream.next().expect("it has no end"),
+        }
+    }
+}
+
 impl Iterator for Generator {
     type Item = Request;
 
     fn next(&mut self) -> Option<Request> {
-        let key = self.key();
+        let (time_ms, key) = self.time_and_key();
         let seed = self.recipe.seed;
         let (key_size, value_size) = self.recipe.sizes.of_key(key, seed);
         let is_write = self.random.fraction() < self.recipe.writes;
         let ttl_mix = self.recipe.ttl_mix.as_ref();
         let request = Request {
-            time_ms: (self.number as f64 * 1000.0 / self.recipe.rate) as u64,
+            time_ms,
             key,
             ttl_ms: ttl_mix.map_or(0, |mix| mix.ttl_ms(key, seed)),
             size: key_size.saturating_add(value_size),
@@ -370,6 +424,22 @@ mod tests {
     }
 
     #[test]
+    fn days_have_sizes_and_operations_like_other_patterns() {
+        let recipe = Recipe {
+            mix: Mix::parse("days:once=0.2", 500).expect("well-formed"),
+            sizes: Sizes::Uniform { first: 5, last: 9 },
+            rate: 0.1,
+            writes: 0.5,
+            ..Recipe::default()
+        };
+        let requests: Vec<Request> = Generator::new(recipe).take(8_640).collect();
+        assert!(requests.iter().all(|r| (5..=9).contains(&r.size)));
+        assert!(requests.iter().any(|r| r.op == Op::Set));
+        let last = requests.last().map_or(0, |request| request.time_ms);
+        assert!((86_000_000..86_400_000).contains(&last), "a day: {last}");
+    }
+
+    #[test]
     fn malformed_mixes_are_refused() {
         for mix in [
             "",
@@ -389,6 +459,9 @@ mod tests {
             "zipf:1++scan",
             "zipf:1,scan",
             "loop:99999999999999",
+            "days@1+scan",
+            "zipf:1+days",
+            "days:scan=2",
         ] {
             assert!(Mix::parse(mix, 1_000).is_err(), "{mix}");
         }

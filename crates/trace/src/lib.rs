@@ -10,6 +10,7 @@
 mod cdn;
 mod compression;
 mod csv;
+mod days;
 mod error;
 mod format;
 mod generate;

@@ -15,7 +15,9 @@ const REQUESTS_A_STEP: u64 = 4096;
 #[command(
     after_help = "Patterns: zipf:ALPHA[:OBJECTS], uniform[:OBJECTS], scan[:LENGTH] (objects that never come again, \
 LENGTH in a row), loop:OBJECTS, decay:ALPHA:EVERY[:OBJECTS] (an object is born every EVERY requests; the \
-younger, the more popular). Example: zipf:0.9@80+scan:1000@20"
+younger, the more popular). Example: zipf:0.9@80+scan:1000@20. Or the whole trace is days[:KNOB=VALUE...], with a rate \
+and popularity that follow the clock, objects that fade, one-hit wonders and a daily scan (knobs: swing, alpha, turn, \
+fading, half, births, once, scan). Example: days:once=0.2 with --requests 6m --rate 10, about a week"
 )]
 pub struct Arguments {
     #[command(flatten)]
@@ -26,7 +28,7 @@ pub struct Arguments {
     /// How many objects a pattern has that does not say
     #[arg(long, value_name = "COUNT", default_value_t = OBJECTS_DEFAULT, value_parser = arguments::count)]
     objects: u64,
-    /// Patterns apart by +, each with @WEIGHT, its share of the requests
+    /// Patterns apart by +, each with @WEIGHT, its share of the requests; or days
     #[arg(long, value_name = "MIX", default_value = "zipf:1")]
     pattern: String,
     /// Sizes of objects: fixed:BYTES, uniform:FIRST:LAST, lognormal:MEDIAN:SIGMA, pareto:SMALLEST:ALPHA, or
@@ -36,7 +38,7 @@ pub struct Arguments {
     /// Lifetimes: a built-in mix such as cluster4, CLUSTER:FILE for a table with the columns cluster and ttl_mix, or none
     #[arg(long, value_name = "MIX", default_value = "none")]
     ttl_mix: String,
-    /// Requests per second of the trace's clock
+    /// Requests per second of the trace's clock; of days, on the mean
     #[arg(long, default_value_t = 1000.0)]
     rate: f64,
     /// The share of requests that write
