@@ -21,13 +21,14 @@ const fn room(level: u8, name: &'static str, imports: &'static [&'static str]) -
 }
 
 /// The arrows, as ARCHITECTURE.md draws them. A new crate starts with a line here.
-pub const ROOMS: [Room; 13] = [
+pub const ROOMS: [Room; 14] = [
     room(0, "policy", &[]),
     room(0, "wire", &[]),
     room(0, "trace", &[]),
     room(0, "report", &[]),
     room(1, "cache", &["policy"]),
     room(1, "segment", &["policy"]),
+    room(1, "learn", &["policy"]),
     room(2, "store", &["cache", "policy"]),
     room(2, "edge", &[]),
     room(3, "server", &["segment", "store", "wire"]),

@@ -1,0 +1,400 @@
+//! Regression by gradient-boosted trees: grown by a library, asked here.
+//!
+//! The library is `forust-ml`. It takes its sums in one fixed order, in arithmetic that is the same on every
+//! machine, and is kept on the caller's thread; so are the questions. It is asked through its trees and not
+//! through its own `predict`, which wants the rows turned into columns of `f64` each time and walks pointers:
+//! an inference every few thousand requests would cost more than all else that a policy does.
+
+use crate::{Regressor, Rows, Untrained};
+use forust_ml::objective::ObjectiveType;
+use forust_ml::{GradientBooster, Matrix};
+
+/// How trees are grown. The defaults are those of XGBoost, which the papers use, but for the number of trees.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Boosting {
+    /// How many trees are grown one after the other.
+    pub trees: usize,
+    /// How many decisions lead to a leaf, at most.
+    pub depth: usize,
+    /// How many leaves a tree has, at most.
+    pub leaves: usize,
+    /// The share of what is left to explain that each tree explains.
+    pub learning_rate: f32,
+    /// Rows in a leaf, at least.
+    pub leaf_rows: usize,
+}
+
+impl Default for Boosting {
+    fn default() -> Self {
+        Boosting {
+            trees: 16,
+            depth: 6,
+            leaves: usize::MAX,
+            learning_rate: 0.3,
+            leaf_rows: 1,
+        }
+    }
+}
+
+/// Values of a feature told apart, at most.
+const BINS: u16 = 256;
+
+/// A decision, or a leaf: one that leads to itself, because no feature reaches its threshold. So a walk takes
+/// as many steps as the tree is deep and never branches, and several walks can be taken at once.
+/// ```text
+/// threshold 4 | feature 4 | below 4      from the threshold on, the way leads to below + 1
+/// ```
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    threshold: f32,
+    feature: u32,
+    below: u32,
+}
+
+const _: () = assert!(size_of::<Node>() == 12);
+
+#[derive(Clone, Copy, Debug)]
+struct Tree {
+    root: u32,
+    depth: u32,
+}
+
+/// Gradient-boosted trees.
+#[derive(Clone, Debug)]
+pub struct Boosted {
+    boosting: Boosting,
+    trees: Vec<Tree>,
+    nodes: Vec<Node>,
+    /// What the leaf of the same number adds.
+    leaves: Vec<f64>,
+    /// Predictions are in units of `scale` above `mean`.
+    mean: f64,
+    scale: f64,
+    /// Features in a row, 0 before the first training.
+    width: usize,
+}
+
+/// Rows that walk at once: enough to hide that each step waits for the one before.
+const AT_ONCE: usize = 8;
+
+impl Boosted {
+    /// A model that has learned nothing yet.
+    pub fn new(boosting: Boosting) -> Boosted {
+        assert!(boosting.trees > 0);
+        assert!(boosting.learning_rate > 0.0);
+        Boosted {
+            boosting,
+            trees: Vec::new(),
+            nodes: Vec::new(),
+            leaves: Vec::new(),
+            mean: 0.0,
+            scale: 0.0,
+            width: 0,
+        }
+    }
+
+    fn library(&self) -> GradientBooster {
+        let mut library = GradientBooster::default();
+        library.objective_type = ObjectiveType::SquaredLoss;
+        library.iterations = self.boosting.trees;
+        library.learning_rate = self.boosting.learning_rate;
+        library.max_depth = self.boosting.depth;
+        library.max_leaves = self.boosting.leaves;
+        library.min_leaf_weight = self.boosting.leaf_rows as f32;
+        library.base_score = 0.0;
+        library.initialize_base_score = false;
+        library.nbins = BINS;
+        library.parallel = false;
+        library.allow_missing_splits = false;
+        library
+    }
+
+    /// Takes the library's trees over. A tree that is one leaf adds the same to all rows.
+    fn take(&mut self, grown: &[forust_ml::tree::Tree]) {
+        self.trees.clear();
+        self.nodes.clear();
+        self.leaves.clear();
+        for tree in grown {
+            let root = self.room(1);
+            // Where a node of theirs is to stand, and how many decisions lead to it.
+            let mut ahead = vec![(0, root, 0)];
+            let mut deepest = 0;
+            while let Some((theirs, ours, depth)) = ahead.pop() {
+                let node = &tree.nodes[theirs];
+                deepest = deepest.max(depth);
+                if node.is_leaf {
+                    self.nodes[ours as usize].below = ours;
+                    self.leaves[ours as usize] = f64::from(node.weight_value);
+                    continue;
+                }
+                let below = self.room(2);
+                self.nodes[ours as usize] = Node {
+                    // Cuts are values of rows, and so `f32`.
+                    threshold: node.split_value as f32,
+                    feature: node.split_feature as u32,
+                    below,
+                };
+                ahead.push((node.right_child, below + 1, depth + 1));
+                ahead.push((node.left_child, below, depth + 1));
+            }
+            self.trees.push(Tree {
+                root,
+                depth: deepest,
+            });
+        }
+    }
+
+    /// Room for so many nodes behind each other; the first one's number.
+    fn room(&mut self, count: usize) -> u32 {
+        let first = self.nodes.len();
+        let leaf = Node {
+            threshold: f32::INFINITY,
+            feature: 0,
+            below: 0,
+        };
+        self.nodes.resize(first + count, leaf);
+        self.leaves.resize(first + count, 0.0);
+        u32::try_from(first).expect("trees have fewer than 2^32 nodes")
+    }
+
+    /// What the trees add up to for up to [`AT_ONCE`] rows.
+    #[inline]
+    fn walk(&self, rows: [&[f32]; AT_ONCE]) -> [f64; AT_ONCE] {
+        let mut sums = [0.0; AT_ONCE];
+        for tree in &self.trees {
+            let mut at = [tree.root as usize; AT_ONCE];
+            for _ in 0..tree.depth {
+                for (at, row) in at.iter_mut().zip(rows) {
+                    let node = self.nodes[*at];
+                    let is_above = row[node.feature as usize] >= node.threshold;
+                    *at = node.below as usize + usize::from(is_above);
+                }
+            }
+            for (sum, at) in sums.iter_mut().zip(at) {
+                *sum += self.leaves[at];
+            }
+        }
+        sums
+    }
+}
+
+/// Mean and standard deviation. Targets may be as small as one over a day times a megabyte, and the library
+/// takes their squares in `f32`: it gets them in units of their own spread.
+fn mean_and_spread(targets: &[f32]) -> (f64, f64) {
+    let count = targets.len() as f64;
+    let mean = targets.iter().map(|&target| f64::from(target)).sum::<f64>() / count;
+    let squares = targets
+        .iter()
+        .map(|&target| (f64::from(target) - mean).powi(2));
+    (mean, (squares.sum::<f64>() / count).sqrt())
+}
+
+impl Regressor for Boosted {
+    fn train(&mut self, rows: &Rows, targets: &[f32]) -> Result<(), Untrained> {
+        assert_eq!(rows.len(), targets.len());
+        if rows.len() < 2 {
+            return Err(Untrained::TooFew);
+        }
+        if !targets.iter().all(|target| target.is_finite()) {
+            return Err(Untrained::NotANumber);
+        }
+        let (mean, spread) = mean_and_spread(targets);
+        if spread <= 0.0 || targets.iter().all(|&target| target == targets[0]) {
+            return Err(Untrained::AllAlike);
+        }
+        let wanted: Vec<f64> = targets
+            .iter()
+            .map(|&target| (f64::from(target) - mean) / spread)
+            .collect();
+        let columns: Vec<f64> = (0..rows.width())
+            .flat_map(|column| rows.iter().map(move |row| f64::from(row[column])))
+            .collect();
+        let matrix = Matrix::new(&columns, rows.len(), rows.width());
+        let mut library = self.library();
+        library
+            .fit_unweighted(&matrix, &wanted, None)
+            .map_err(|_| Untrained::Refused)?;
+        if library.trees.iter().all(|tree| tree.nodes.len() < 2) {
+            return Err(Untrained::AllAlike);
+        }
+        self.take(&library.trees);
+        (self.mean, self.scale, self.width) = (mean, spread, rows.width());
+        Ok(())
+    }
+
+    fn is_trained(&self) -> bool {
+        self.width > 0
+    }
+
+    fn predict(&self, rows: &Rows, predictions: &mut Vec<f32>) {
+        if !self.is_trained() {
+            predictions.resize(predictions.len() + rows.len(), 0.0);
+            return;
+        }
+        assert_eq!(rows.width(), self.width, "it was trained on such rows");
+        for first in (0..rows.len()).step_by(AT_ONCE) {
+            let count = AT_ONCE.min(rows.len() - first);
+            // The last few are asked together with the last of them again.
+            let sums = self.walk(std::array::from_fn(|n| rows.row(first + n.min(count - 1))));
+            let told = sums[..count].iter();
+            predictions.extend(told.map(|sum| (self.mean + sum * self.scale) as f32));
+        }
+    }
+
+    fn importances(&self) -> Vec<f32> {
+        let mut shares = vec![0.0; self.width];
+        let is_decision = |(_, node): &(usize, &Node)| node.threshold < f32::INFINITY;
+        let decisions = self.nodes.iter().enumerate().filter(is_decision);
+        let mut count = 0.0;
+        for (_, node) in decisions {
+            shares[node.feature as usize] += 1.0;
+            count += 1.0;
+        }
+        shares.iter_mut().for_each(|share| *share /= count);
+        shares
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.trees.capacity() * size_of::<Tree>()
+            + self.nodes.capacity() * size_of::<Node>()
+            + self.leaves.capacity() * size_of::<f64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that look random, from a seed.
+    fn rows_of(count: usize, width: usize, mut seed: u64) -> Rows {
+        let mut rows = Rows::new(width);
+        for _ in 0..count {
+            let row: Vec<f32> = (0..width)
+                .map(|_| {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    (seed >> 40) as f32 / 1e4
+                })
+                .collect();
+            rows.push(&row);
+        }
+        rows
+    }
+
+    fn targets_of(rows: &Rows) -> Vec<f32> {
+        rows.iter()
+            .map(|row| if row[0] > 800.0 { row[1] } else { row[2] / 7.0 } * 1e-9)
+            .collect()
+    }
+
+    #[test]
+    fn a_dependence_is_learned_and_told_of_rows_never_seen() {
+        let rows = rows_of(2_000, 4, 1);
+        let mut model = Boosted::new(Boosting::default());
+        assert!(!model.is_trained());
+        assert_eq!(model.train(&rows, &targets_of(&rows)), Ok(()));
+        assert!(model.is_trained());
+
+        let others = rows_of(1_003, 4, 2);
+        let (mut told, expected) = (vec![], targets_of(&others));
+        model.predict(&others, &mut told);
+        assert_eq!(told.len(), others.len());
+        let left: f32 = told.iter().zip(&expected).map(|(a, b)| (a - b).abs()).sum();
+        let all: f32 = expected.iter().map(|target| target.abs()).sum();
+        assert!(left < all / 10.0, "{left} of {all}");
+
+        let importances = model.importances();
+        assert!((importances.iter().sum::<f32>() - 1.0).abs() < 1e-5);
+        assert!(importances[3] < 0.2, "it decides nothing: {importances:?}");
+    }
+
+    #[test]
+    fn the_trees_tell_what_the_library_would_tell() {
+        let rows = rows_of(700, 3, 3);
+        let targets = targets_of(&rows);
+        let mut model = Boosted::new(Boosting::default());
+        model.train(&rows, &targets).expect("they differ");
+
+        let (mean, spread) = mean_and_spread(&targets);
+        let wanted: Vec<f64> = targets
+            .iter()
+            .map(|&target| (f64::from(target) - mean) / spread)
+            .collect();
+        let columns = |rows: &Rows| -> Vec<f64> {
+            (0..3)
+                .flat_map(|column| rows.iter().map(move |row| f64::from(row[column])))
+                .collect()
+        };
+        let mut library = model.library();
+        let data = columns(&rows);
+        library
+            .fit_unweighted(&Matrix::new(&data, 700, 3), &wanted, None)
+            .expect("they differ");
+        for seed in [3, 4] {
+            let asked = rows_of(701, 3, seed);
+            let data = columns(&asked);
+            let theirs = library.predict(&Matrix::new(&data, 701, 3), false);
+            let mut ours = vec![];
+            model.predict(&asked, &mut ours);
+            let theirs = theirs.iter().map(|sum| (mean + sum * spread) as f32);
+            assert!(ours.iter().copied().eq(theirs));
+        }
+    }
+
+    #[test]
+    fn equal_rows_give_an_equal_model() {
+        let rows = rows_of(500, 5, 5);
+        let told = [(), ()].map(|()| {
+            let mut model = Boosted::new(Boosting::default());
+            model.train(&rows, &targets_of(&rows)).expect("they differ");
+            let mut told = vec![];
+            model.predict(&rows, &mut told);
+            told
+        });
+        assert_eq!(told[0], told[1]);
+    }
+
+    #[test]
+    fn what_teaches_nothing_leaves_the_model_as_it_was() {
+        let rows = rows_of(100, 2, 6);
+        let targets: Vec<f32> = rows.iter().map(|row| row[0]).collect();
+        let mut model = Boosted::new(Boosting::default());
+        let mut told = vec![];
+        model.predict(&rows, &mut told);
+        assert_eq!(told, vec![0.0; 100]);
+        assert!(model.importances().is_empty());
+
+        model.train(&rows, &targets).expect("they differ");
+        let mut before = vec![];
+        model.predict(&rows, &mut before);
+        let mut constant = Rows::new(2);
+        (0..100).for_each(|_| constant.push(&[f32::NAN, 3.0]));
+        assert_eq!(model.train(&constant, &targets), Err(Untrained::AllAlike));
+        assert_eq!(model.train(&rows, &[0.5; 100]), Err(Untrained::AllAlike));
+        assert_eq!(
+            model.train(&rows, &[f32::NAN; 100]),
+            Err(Untrained::NotANumber)
+        );
+        assert_eq!(model.train(&Rows::new(2), &[]), Err(Untrained::TooFew));
+        let mut after = vec![];
+        model.predict(&rows, &mut after);
+        assert_eq!(before, after);
+    }
+
+    #[test]
+    fn a_feature_that_is_constant_or_enormous_does_no_harm() {
+        let mut rows = Rows::new(4);
+        for n in 0..200u16 {
+            let wild = if n % 2 == 0 { f32::INFINITY } else { f32::NAN };
+            rows.push(&[1.0, wild, f32::from(n), f32::NEG_INFINITY]);
+        }
+        let targets: Vec<f32> = (0..200u16).map(|n| f32::from(n / 100)).collect();
+        let mut model = Boosted::new(Boosting::default());
+        assert_eq!(model.train(&rows, &targets), Ok(()));
+        let mut told = vec![];
+        model.predict(&rows, &mut told);
+        for (told, target) in told.iter().zip(&targets) {
+            assert!((told - target).abs() < 0.1, "{told} for {target}");
+        }
+        assert_eq!(model.importances()[0], 0.0);
+    }
+}

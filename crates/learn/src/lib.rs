@@ -1,0 +1,18 @@
+//! Eviction policies that learn, and what they learn with.
+//!
+//! Each stands behind the contract of `policy`, so that the host which runs all others runs it, too. They
+//! live in a room of their own because regression comes from a library, and `policy` takes nothing from
+//! outside.
+//!
+//! Deliberately absent, as there: a clock, chance, threads and files. A policy that learns trains in
+//! [`policy::Policy::evict`], in the thread of its host, and counts what it did; whoever has a clock tells
+//! what that took.
+//!
+//! Start reading with `regressor.rs`, the seam between policies and what they learn with.
+#![forbid(unsafe_code)]
+
+mod boosted;
+mod regressor;
+
+pub use boosted::{Boosted, Boosting};
+pub use regressor::{Regressor, Rows, Untrained};
