@@ -5,6 +5,8 @@
 //! deliver messages of other workers, spend a slice on expiry. The time is read once a turn, and again
 //! when a turn takes longer than a millisecond.
 
+mod waits;
+
 use crate::clock::Moment;
 use crate::config::Id;
 use crate::dispatch::Executor;
@@ -24,7 +26,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use store::Tick;
-use wire::Reply;
 
 /// The inbox's token; listeners count down from the one below, connections up from 0.
 const WAKER: Token = Token(usize::MAX - 1);
@@ -404,48 +405,6 @@ impl Worker {
         for index in std::mem::take(&mut self.held) {
             self.serve(index, executor);
         }
-    }
-
-    /// No longer looks at a client's time to wait.
-    fn forget_wait(&mut self, index: usize, session: &Session) {
-        if let Some(deadline) = session.waiter().and_then(|waiter| waiter.deadline) {
-            self.waits.remove(&(deadline, index, session.info.id));
-        }
-    }
-
-    /// Tells those that they have got nothing whose time to wait is up.
-    fn end_waits(&mut self, executor: &mut Executor<'_>) {
-        // Later than the deadline, whose milliseconds are rounded down.
-        while let Some(&(deadline, index, id)) = self.waits.first()
-            && deadline < executor.server().clock.moment()
-        {
-            self.waits.pop_first();
-            let Some(connection) = self.client(index, id) else {
-                continue;
-            };
-            // Who was served in the meantime finds the reply in the inbox.
-            if executor.end_wait(&connection.session) {
-                let mut nothing = Vec::new();
-                Reply::new(&mut nothing, connection.session.protocol).null_array();
-                self.answer(index, id, &nothing, executor);
-            }
-        }
-    }
-
-    /// Sends the reply of a command that has waited, and lets its client go on.
-    fn answer(&mut self, index: usize, id: u64, reply: &[u8], executor: &mut Executor<'_>) {
-        let Some(connection) = self.client(index, id) else {
-            return;
-        };
-        let deadline = connection
-            .session
-            .waiter()
-            .and_then(|waiter| waiter.deadline);
-        connection.answer(reply, executor);
-        if let Some(deadline) = deadline {
-            self.waits.remove(&(deadline, index, id));
-        }
-        self.serve(index, executor);
     }
 
     /// Does what other workers have asked for, and this one's own commands.

@@ -1,0 +1,72 @@
+//! Elements one after the other, or by chance.
+
+use super::{Elements, depth_of, page_of, slot_of};
+use policy::Slot;
+
+/// Tries to find an element by chance before the pages are walked from there on.
+const SAMPLE_TRIES: u32 = 256;
+
+impl Elements {
+    /// All elements, page by page.
+    pub fn iter(&self) -> impl Iterator<Item = Slot> {
+        (0..self.pages.len()).flat_map(|number| self.iter_page(number))
+    }
+
+    pub(super) fn iter_page(&self, number: usize) -> impl Iterator<Item = Slot> {
+        let page = self.pages.at(number);
+        (0..page.indexes())
+            .filter(|index| page.tag(*index) != 0)
+            .map(move |index| slot_of(number, index))
+    }
+
+    /// Tells `each` about some elements from a cursor on, whole pages until there are `count`; the next
+    /// cursor, 0 at the end. Every element that is there throughout a scan is told at least once: the
+    /// cursor is a place in the order of the reversed hashes, in which a page is a range, its two halves
+    /// are when it is split, and the two are one when they are merged.
+    pub fn scan(&self, cursor: u64, count: usize, each: &mut dyn FnMut(Slot)) -> u64 {
+        let (mut at, mut told) = (cursor, 0);
+        while told < count.max(1) {
+            let Ok(reversed) = u32::try_from(at) else {
+                return 0;
+            };
+            let number = page_of(u64::from(reversed.reverse_bits()), self.pages.len());
+            for slot in self.iter_page(number) {
+                told += 1;
+                each(slot);
+            }
+            let depth = depth_of(number, self.pages.len());
+            let start = u64::from((number as u32).reverse_bits());
+            at = start + (1 << (32 - depth));
+        }
+        if at >= 1 << 32 { 0 } else { at }
+    }
+
+    /// An element that `is_wanted`, uniformly by the random bits; where few are, `None` if a bounded search
+    /// finds none.
+    pub fn sample_where(&self, random: u64, is_wanted: impl Fn(Slot) -> bool) -> Option<Slot> {
+        if self.len == 0 {
+            return None;
+        }
+        let below =
+            |random: u64, bound: usize| ((u128::from(random) * bound as u128) >> 64) as usize;
+        let mut state = random;
+        for _ in 0..SAMPLE_TRIES {
+            let page = below(state, self.pages.len());
+            // The step of a 64-bit linear congruential generator (Knuth's MMIX constants).
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let slot = slot_of(page, below(state.rotate_left(32), self.indexes_max));
+            state ^= state >> 32;
+            if self.is_live(slot) && is_wanted(slot) {
+                return Some(slot);
+            }
+        }
+        let start = below(state, self.pages.len());
+        let pages = (start..self.pages.len()).chain(0..start);
+        pages
+            .take(SAMPLE_TRIES as usize)
+            .flat_map(|page| self.iter_page(page))
+            .find(|slot| is_wanted(*slot))
+    }
+}
