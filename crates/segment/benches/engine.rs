@@ -1,5 +1,6 @@
 //! Nanoseconds of processor time of gets and sets in the engine alone, and its bytes by object.
-//! `cargo bench -p mayfly-segment [-- KEYS…] [ROW]`; as a test it runs with few keys.
+//! `cargo bench -p mayfly-segment [-- KEYS…] [ROW] [draws=N]`; as a test it runs with few keys. Instructions are counted
+//! by `valgrind --tool=callgrind --toggle-collect='*engine::run*' BENCH 100000 gets draws=200000`, over five rounds.
 //!
 //! The mix is 95 gets and 5 sets of a hundred, keys by Zipf 0.99, objects of 16 + 79 bytes and the header; one by one, and in
 //! batches of 32 whose cache lines are asked for first, as a server does with a pipeline. What the loop takes without the
@@ -312,7 +313,11 @@ fn main() {
     }
     let named = |row: &(&str, Row)| arguments.iter().any(|argument| argument == row.0);
     let only = ROWS.into_iter().find(named).map(|row| row.1);
+    let told = arguments
+        .iter()
+        .find_map(|argument| argument.strip_prefix("draws="));
     let draws = if is_bench { 2_000_000 } else { 20_000 };
+    let draws = told.map_or(draws, |told| told.parse().expect("a number of draws"));
     for keys in sizes {
         mixes(keys, draws, only);
         if only.is_none() {

@@ -65,7 +65,7 @@ impl<'t> Chain<'t> {
         for line in self.lines() {
             for index in slots_of(likely(line, hash)) {
                 let slot = Slot(line[index].load(Acquire));
-                if slot.is_object() && is_it(slot) {
+                if slot.has_tag_of(hash) && is_it(slot) {
                     return Some(Cell { line, index, slot });
                 }
             }

@@ -3,7 +3,6 @@
 use crate::chains::Chains;
 use crate::config::{Config, ConfigError, Eviction};
 use crate::content::Objects;
-use crate::counter;
 use crate::evict::Job;
 use crate::heap::{HEADER_BYTES, Heap, Place, SegmentId};
 use crate::hint::prefetch;
@@ -12,10 +11,9 @@ use crate::memory::Memory;
 use crate::open::{Life, OpenSegments};
 use crate::ranked::Ranked;
 use crate::stored::Stored;
-use crate::sync::Ordering::{Acquire, Relaxed};
-use crate::sync::fence;
+use crate::sync::Ordering::Relaxed;
 use crate::sync::{Mutex, MutexGuard};
-use crate::table::{Cell, Search, Table};
+use crate::table::{Cell, Table};
 use crate::ttl::{FLUSHED, NEVER};
 use crate::words::{LINE, WORD};
 use policy::Tick;
@@ -210,76 +208,11 @@ impl<C: Objects> Segcache<C> {
         prefetch(self.table.line_of(&self.heap, key.hash));
     }
 
-    /// Looks for a live object without a lock. `take` reads what it wants at a place that may be given away
-    /// meanwhile, and is then asked again: it begins by dropping what it took before. `counts` tells whether
-    /// that is a request for the object.
-    #[inline(always)]
-    pub(crate) fn read<R>(
-        &self,
-        key: &Key<C::Key<'_>>,
-        now: Tick,
-        counts: bool,
-        mut take: impl FnMut(C::View<'_>, Receipt) -> Option<R>,
-    ) -> Option<R> {
-        let mut search = Search::new(&self.table, &self.heap, key.hash);
-        while let Some(cell) = search.next() {
-            let place = cell.slot.place();
-            let stamp = self.heap.stamp(place.segment);
-            // The order of these four is what the text of `heap.rs` proves.
-            let generation = stamp.generation.load(Acquire);
-            if !cell.reload().is_same(cell.slot) {
-                search.again(&cell);
-                continue;
-            }
-            let deadline = stamp.deadline();
-            let view = self.content.view(&self.heap, place);
-            let view = view.filter(|&view| self.content.has_key(view, key.key));
-            let receipt = Receipt {
-                cas: search.cas,
-                deadline: told(deadline),
-            };
-            let taken = match view {
-                Some(view) if now <= deadline => take(view, receipt),
-                _ => None,
-            };
-            fence(Acquire);
-            if stamp.generation.load(Relaxed) != generation {
-                search.again(&cell);
-            } else if view.is_some() {
-                if counts && taken.is_some() {
-                    self.count(&cell, key.hash, now);
-                }
-                return taken;
-            }
-        }
-        None
-    }
-
     /// Whether a slot of a chain that is locked names the object of a key.
     #[inline(always)]
     pub(crate) fn has_key(&self, slot: Slot, key: &Key<C::Key<'_>>) -> bool {
         let view = self.content.view(&self.heap, slot.place());
         view.is_some_and(|view| self.content.has_key(view, key.key))
-    }
-
-    /// Counts a request for an object, at most once a second.
-    #[inline(always)]
-    fn count(&self, cell: &Cell<'_>, hash: u64, now: Tick) {
-        let second = now.0 / 1000;
-        let seed = self.config.seed;
-        let is_counted = cell.count(second, |frequency| {
-            counter::counted(frequency, counter::draw(hash, second, seed))
-        });
-        if is_counted {
-            let segment = self.heap.segment(cell.slot.place().segment);
-            segment.uses.fetch_add(1, Relaxed);
-        }
-    }
-
-    /// Whether a key is there; that counts as a request.
-    #[inline]
-    pub fn contains(&self, key: &Key<C::Key<'_>>, now: Tick) -> bool {
-        self.read(key, now, true, |_, _| Some(())).is_some()
     }
 
     /// Stores an object under a condition, for `ttl_ms` milliseconds or for ever.

@@ -7,7 +7,8 @@
 //!
 //! # The parts
 //! ```text
-//! engine.rs   what a request does                 heap.rs     segments: generations, seals, live counts
+//! engine.rs   what a write does                   heap.rs     segments: generations, seals, live counts
+//! read.rs     what a read does                    hash.rs     the keys' hash
 //! bytes.rs    values, numbers, marks              chains.rs   which are free, and in which TTL's chain
 //! evict.rs    expiry and eviction, in jobs        ttl.rs      the 1,313 TTL buckets
 //! table.rs    the table: readers, growth          stored.rs   an object as bytes, as in a server
@@ -78,6 +79,7 @@ mod content;
 mod counter;
 mod engine;
 mod evict;
+mod hash;
 mod heap;
 mod hint;
 mod line;
@@ -86,6 +88,7 @@ mod memory;
 mod model;
 mod open;
 mod ranked;
+mod read;
 mod room;
 mod sizes;
 mod stats;

@@ -130,9 +130,11 @@ impl Slot {
         hash | u64::from(hash >> TAG_SHIFT == 0) << TAG_SHIFT
     }
 
+    /// Whether this is an object whose key may have this hash.
     #[inline(always)]
     pub(crate) fn has_tag_of(self, hash: u64) -> bool {
-        (self.0 ^ hash) >> TAG_SHIFT == 0
+        debug_assert!(hash >> TAG_SHIFT != 0);
+        self.0 ^ hash < 1 << TAG_SHIFT && self.0 & CHAINED != CHAINED
     }
 
     #[inline(always)]

@@ -13,11 +13,11 @@
 //! locked.
 
 use crate::content::{Content, Objects};
+use crate::hash::KeyHash;
 use crate::heap::{Heap, Place, SegmentId};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::Relaxed;
 use crate::words::{Filler, WORD, append_to, copy, equals, four_at, word_of};
-use siphasher::sip::SipHasher13;
 
 /// Bytes of metadata in front of each key.
 pub(crate) const HEADER: usize = 5;
@@ -188,7 +188,7 @@ impl Readable<'_> {
 /// See the module text.
 #[derive(Clone, Debug)]
 pub struct Stored {
-    hasher: SipHasher13,
+    hash: KeyHash,
 }
 
 impl Content for Stored {
@@ -199,13 +199,13 @@ impl Content for Stored {
 
     fn new(_segments: u32, hash_key: [u64; 2]) -> Self {
         Stored {
-            hasher: SipHasher13::new_with_keys(hash_key[0], hash_key[1]),
+            hash: KeyHash::new(hash_key),
         }
     }
 
     #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
-        self.hasher.hash(key)
+        self.hash.of(key)
     }
 
     fn words(key: &[u8], value: Payload<'_>) -> Option<u32> {
@@ -258,7 +258,7 @@ impl Objects for Stored {
         for (chunk, word) in chunks.iter_mut().zip(&words[..len.div_ceil(WORD)]) {
             *chunk = word.load(Relaxed).to_le_bytes();
         }
-        self.hasher.hash(&key[HEADER..len])
+        self.hash.of(&key[HEADER..len])
     }
 
     #[inline(always)]
@@ -269,7 +269,7 @@ impl Objects for Stored {
     #[inline(always)]
     fn has_key(&self, words: &[AtomicU64], key: &[u8]) -> bool {
         let head = Head(words[0].load(Relaxed));
-        head.key_len() == key.len() && equals(words, HEADER, key)
+        head.key_len() == key.len() && equals::<HEADER>(words, key)
     }
 
     fn copy(&self, heap: &Heap, from: Place, to: Place, words: u32) {

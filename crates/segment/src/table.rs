@@ -122,7 +122,7 @@ impl<'h> Search<'h> {
     }
 
     /// Comes to the next line with a slot to look at; false at the end.
-    #[inline(never)]
+    #[inline]
     fn advance(&mut self) -> bool {
         while self.likely == 0 {
             let next = Slot(self.line[LAST].load(Acquire)).next_line();
@@ -159,7 +159,7 @@ impl<'h> Iterator for Search<'h> {
             let (line, index) = (self.line, first_of(self.likely));
             self.likely &= self.likely - 1;
             let slot = Slot(line[index].load(Acquire));
-            if slot.has_tag_of(self.hash) && slot.is_object() {
+            if slot.has_tag_of(self.hash) {
                 return Some(Cell { line, index, slot });
             }
         }
@@ -253,12 +253,12 @@ impl Table {
     /// The chain of a hash when there are this many.
     #[inline(always)]
     fn chain_of(hash: u64, chains: u64) -> u64 {
-        let low = 1u64 << chains.ilog2();
-        let chain = hash & (2 * low - 1);
+        let mask = u64::MAX >> (chains | 1).leading_zeros();
+        let chain = hash & mask;
         if chain < chains {
             chain
         } else {
-            chain & (low - 1)
+            chain & (mask >> 1)
         }
     }
 
@@ -287,7 +287,7 @@ impl Table {
     #[inline(always)]
     pub(crate) fn likely_in(line: &Line, hash: u64) -> Option<Place> {
         let mut slots = slots_of(likely(line, hash)).map(|index| Slot(line[index].load(Relaxed)));
-        slots.find(|slot| slot.is_object()).map(Slot::place)
+        slots.find(|slot| slot.has_tag_of(hash)).map(Slot::place)
     }
 
     /// The next line of the chain of which this is one, where there is one: to ask for it early.

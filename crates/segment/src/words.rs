@@ -111,33 +111,38 @@ impl<'w> Filler<'w> {
     }
 }
 
-/// Whether the bytes from number `from` on are these.
-#[inline(always)]
-pub(crate) fn equals(words: &[AtomicU64], from: usize, bytes: &[u8]) -> bool {
-    let Some(words) = words.get(from / WORD..(from + bytes.len()).div_ceil(WORD)) else {
+/// Whether the bytes from number `FROM` on are these. By itself: what is known of a key before its object is found
+/// would take a reader's registers from the beginning.
+#[inline(never)]
+pub(crate) fn equals<const FROM: usize>(words: &[AtomicU64], bytes: &[u8]) -> bool {
+    const { assert!(FROM < WORD) };
+    let Some((head, rest)) = words.split_first() else {
         return false;
     };
     let (Some(first), Some(last)) = (bytes.first_chunk::<WORD>(), bytes.last_chunk::<WORD>())
     else {
-        return few(words, from, bytes.len()) == word_of(bytes);
+        let words = words.get(..(FROM + bytes.len()).div_ceil(WORD));
+        return words.is_some_and(|words| few(words, FROM, bytes.len()) == word_of(bytes));
     };
-    // Word by word, of which the first and the last hold others' bytes besides. Keys with the same tag are nearly
-    // always the same: all is compared before the one branch.
-    let Some((head, rest)) = words.split_first() else {
+    // Word by word, of which the first and the last hold others' bytes besides. A loop that may be left early
+    // is not unrolled, which for the few words of a key would cost more than it spares.
+    let differs = head.load(Relaxed) ^ u64::from_le_bytes(*first) << (FROM * 8);
+    let (chunks, tail) = bytes[WORD - FROM..].as_chunks::<WORD>();
+    if differs >> (FROM * 8) != 0 || rest.len() < chunks.len() {
         return false;
-    };
-    let shift = (from % WORD) as u32 * 8;
-    let mut differs = (head.load(Relaxed) ^ u64::from_le_bytes(*first) << shift) >> shift;
-    let (chunks, tail) = bytes[WORD - from % WORD..].as_chunks::<WORD>();
-    let (body, end) = rest.split_at(chunks.len());
+    }
+    let (body, rest) = rest.split_at(chunks.len());
     for (word, chunk) in body.iter().zip(chunks) {
-        differs |= word.load(Relaxed) ^ u64::from_le_bytes(*chunk);
+        if word.load(Relaxed) != u64::from_le_bytes(*chunk) {
+            return false;
+        }
     }
-    if let Some(word) = end.first() {
-        let above = (WORD - tail.len()) as u32 * 8;
-        differs |= (word.load(Relaxed) ^ u64::from_le_bytes(*last) >> above) << above;
+    if tail.is_empty() {
+        return true;
     }
-    differs == 0
+    let above = (WORD - tail.len()) as u32 * 8;
+    let differs = |word: &AtomicU64| word.load(Relaxed) ^ u64::from_le_bytes(*last) >> above;
+    rest.first().is_some_and(|word| differs(word) << above == 0)
 }
 
 /// Fewer than eight bytes as a word, which may lie in two.
@@ -206,6 +211,7 @@ pub(crate) fn copy(from: &[AtomicU64], to: &[AtomicU64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stored::HEADER;
     use crate::sync::zeroed;
 
     #[test]
@@ -225,16 +231,27 @@ mod tests {
                 out.clear();
                 assert!(append_to(&mut out, &words, first, second));
                 assert_eq!(out, source[first..len]);
-                assert!(equals(&words, first, &out));
-                if let Some(byte) = out.last_mut() {
-                    *byte ^= 1;
-                    assert!(!equals(&words, first, &out));
-                }
-                if let Some(byte) = out.first_mut() {
-                    *byte ^= 2;
-                    assert!(!equals(&words, first, &out));
-                }
             }
+        }
+    }
+
+    #[test]
+    fn bytes_equal_themselves_and_no_others() {
+        let source: Vec<u8> = (1..=200).collect();
+        for len in 0..=source.len() - HEADER {
+            let words = zeroed((HEADER + len).div_ceil(WORD));
+            let mut filler = Filler::new(&words);
+            filler.push(&source[..HEADER + len]);
+            filler.finish();
+            let mut key = source[HEADER..HEADER + len].to_vec();
+            assert!(equals::<HEADER>(&words, &key));
+            for index in 0..len {
+                key[index] ^= 0x80;
+                assert!(!equals::<HEADER>(&words, &key), "{index} of {len}");
+                key[index] ^= 0x80;
+            }
+            let shorter = &words[..words.len() - 1];
+            assert!(!equals::<HEADER>(shorter, &key) || HEADER + len <= shorter.len() * WORD);
         }
     }
 
@@ -244,7 +261,8 @@ mod tests {
         let mut out = vec![];
         assert!(!append_to(&mut out, &words, 0, 33));
         assert!(!append_to(&mut out, &words, 40, 1));
-        assert!(!equals(&words, 30, b"abc"));
+        assert!(!equals::<HEADER>(&words, &[0; 28]));
+        assert!(!equals::<HEADER>(&[], b""));
         assert!(out.is_empty());
     }
 }
