@@ -8,11 +8,14 @@
 //! [`policy::Policy::evict`], in the thread of its host, and counts what it did; whoever has a clock tells
 //! what that took.
 //!
-//! Start reading with `regressor.rs`, the seam between policies and what they learn with.
+//! Start reading with `regressor.rs`, the seam between policies and what they learn with; `any.rs` is the list
+//! of the policies' names.
 #![forbid(unsafe_code)]
 
+pub mod any;
 mod boosted;
+pub mod evict;
 mod regressor;
 
 pub use boosted::{Boosted, Boosting};
-pub use regressor::{Regressor, Rows, Untrained};
+pub use regressor::{Maker, Regressor, Rows, Untrained};

@@ -3,6 +3,7 @@
 //! Deliberately narrow: no classes, weights, missing values or validation. What does the regression can be
 //! exchanged without a policy noticing, and a test can put a model of its own in.
 
+use crate::{Boosted, Boosting};
 use std::fmt;
 
 /// A table of features, row after row. Every number in it is finite.
@@ -120,4 +121,27 @@ pub trait Regressor: Send {
     fn importances(&self) -> Vec<f32>;
     /// Bytes on the heap.
     fn heap_bytes(&self) -> usize;
+}
+
+/// How a policy comes by its regressor. A host that has a clock puts one in that measures.
+#[derive(Clone, Copy)]
+pub struct Maker(pub fn(&Boosting) -> Box<dyn Regressor>);
+
+impl Default for Maker {
+    fn default() -> Self {
+        Maker(|boosting| Box::new(Boosted::new(*boosting)))
+    }
+}
+
+/// Who makes it is not told by a policy's name: all makers are equal.
+impl PartialEq for Maker {
+    fn eq(&self, _other: &Maker) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Maker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Maker")
+    }
 }

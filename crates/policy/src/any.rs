@@ -272,7 +272,7 @@ impl fmt::Display for SpecError {
 impl core::error::Error for SpecError {}
 
 /// Sets knobs from the parts that follow the name, `value` or `knob=value`.
-pub(crate) fn read_knobs<C: Knobs>(
+pub fn read_knobs<C: Knobs>(
     policy: &'static str,
     parts: core::str::Split<'_, char>,
 ) -> Result<C, SpecError> {
@@ -310,7 +310,7 @@ pub(crate) fn read_knobs<C: Knobs>(
 }
 
 /// Writes the knobs that are not at their default.
-pub(crate) fn write_knobs<C: Knobs>(f: &mut fmt::Formatter<'_>, config: &C) -> fmt::Result {
+pub fn write_knobs<C: Knobs>(f: &mut fmt::Formatter<'_>, config: &C) -> fmt::Result {
     let default = C::default();
     for knob in C::KNOBS {
         let value = config.show(knob.name);

@@ -172,6 +172,23 @@ pub enum Eviction {
     Empty,
 }
 
+/// What a policy that learns has done so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lessons {
+    /// Models learned, each in place of the one before.
+    pub trainings: u64,
+    /// Trainings that taught nothing.
+    pub failures: u64,
+    /// Rows of features learned from, in all trainings.
+    pub training_rows: u64,
+    /// How often the model was asked.
+    pub inferences: u64,
+    /// Rows of features that it was asked about.
+    pub inference_rows: u64,
+    /// How much each feature counts in the last model, as shares of one; empty before there is one.
+    pub importances: Vec<(&'static str, f32)>,
+}
+
 /// An eviction policy.
 ///
 /// The host's order of calls. Hit: `mark` or `reorder`, as `ON_HIT` says. Miss that inserts: `miss`
@@ -225,6 +242,10 @@ pub trait Policy: Sized + Send {
     /// where it keeps no such thing. For OBJECT IDLETIME and FREQ.
     fn usage(&self, _cells: &impl Cells<Self::Meta>, _slot: Slot) -> (Option<u64>, Option<u32>) {
         (None, None)
+    }
+    /// What it has learned; `None` where it does not learn.
+    fn lessons(&self) -> Option<Lessons> {
+        None
     }
     /// Bytes on the heap: queues, ghosts, sketches.
     fn heap_bytes(&self) -> usize;

@@ -3,7 +3,8 @@
 use super::{Finding, House};
 
 /// The folders whose files are algorithms, one each.
-const FOLDERS: [&str; 3] = [
+const FOLDERS: [&str; 4] = [
+    "crates/learn/src/evict/",
     "crates/policy/src/admit/",
     "crates/policy/src/evict/",
     "crates/policy/src/expire/",
@@ -26,13 +27,22 @@ const HEADINGS: [&str; 7] = [
 const WHY: &str = "whoever chooses or changes an algorithm reads its card first";
 const WHY_LIST: &str = "one file and one line in the list are all that an algorithm takes";
 
+/// Whether a file is one of the lists of algorithms.
+fn is_list(path: &str) -> bool {
+    let is_of_algorithms = ["crates/policy/src/", "crates/learn/src/"];
+    is_of_algorithms
+        .iter()
+        .any(|folder| path.starts_with(folder))
+        && path.ends_with("any.rs")
+}
+
 /// Runs this check.
 pub fn check(house: &House) -> Vec<Finding> {
     let mut findings = vec![];
     let lists: String = house
         .texts
         .iter()
-        .filter(|(path, _)| path.starts_with("crates/policy/src/") && path.ends_with("any.rs"))
+        .filter(|(path, _)| is_list(path))
         .map(|(_, text)| text.as_str())
         .collect();
     for (path, source) in &house.sources {

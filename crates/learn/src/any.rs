@@ -1,0 +1,217 @@
+//! The one list of policies that learn, and any policy by its name.
+//!
+//! A policy is a file in `evict/` and a line in `learned_policies!` below. From the line come its name in
+//! [`LearnedSpec`] and so in [`Spec`] (`--policy`), its turn in [`Spec::visit`], and its row in [`POLICIES`].
+
+use crate::evict;
+use crate::regressor::Maker;
+use policy::any::{About, Knobs, PolicySpec, SpecError, Visitor, read_knobs, write_knobs};
+use policy::{Meta, Policy};
+use std::fmt;
+use std::str::FromStr;
+
+/// Hands the list to another macro.
+macro_rules! learned_policies {
+    ($use:ident) => {
+        $use! {
+            GlCache = evict::gl_cache::GlCache,
+            GlOracle = evict::gl_cache::GlCache<true>,
+        }
+    };
+}
+
+macro_rules! define_any {
+    ($($name:ident = $policy:ty,)+) => {
+        /// Every policy that learns.
+        pub const POLICIES: &[About] = &[$(About {
+            name: <$policy as Policy>::NAME,
+            on_hit: <$policy as Policy>::ON_HIT,
+            meta_bits: Some(<<$policy as Policy>::Meta as Meta>::BITS),
+            knobs: <<$policy as Policy>::Config as Knobs>::KNOBS,
+        },)+];
+
+        /// A policy that learns and its knobs.
+        #[derive(Clone, Debug, PartialEq)]
+        #[expect(missing_docs, reason = "the variants are the policies, whose files tell about them")]
+        pub enum LearnedSpec {
+            $($name(<$policy as Policy>::Config),)+
+        }
+
+        impl LearnedSpec {
+            /// The same with regressors of this maker.
+            pub fn with_maker(&self, maker: Maker) -> LearnedSpec {
+                let mut spec = self.clone();
+                match &mut spec {
+                    $(LearnedSpec::$name(config) => config.maker = maker,)+
+                }
+                spec
+            }
+
+            /// The policy's name, without its knobs.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(LearnedSpec::$name(_) => <$policy as Policy>::NAME,)+
+                }
+            }
+
+            /// Whether it runs only where the future is known.
+            pub fn needs_future(&self) -> bool {
+                match self {
+                    $(LearnedSpec::$name(_) => <$policy as Policy>::NEEDS_FUTURE,)+
+                }
+            }
+
+            /// Does the work with the policy's own type.
+            pub fn visit<V: Visitor>(&self, visitor: V) -> V::Output {
+                match self {
+                    $(LearnedSpec::$name(config) => visitor.visit::<$policy>(config),)+
+                }
+            }
+        }
+
+        impl FromStr for LearnedSpec {
+            type Err = SpecError;
+
+            fn from_str(text: &str) -> Result<Self, SpecError> {
+                let mut parts = text.split(':');
+                let name = parts.next().unwrap_or_default();
+                $(if name == <$policy as Policy>::NAME {
+                    return read_knobs(<$policy as Policy>::NAME, parts).map(LearnedSpec::$name);
+                })+
+                Err(SpecError::UnknownPolicy(name.to_owned()))
+            }
+        }
+
+        impl fmt::Display for LearnedSpec {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())?;
+                match self {
+                    $(LearnedSpec::$name(config) => write_knobs(f, config),)+
+                }
+            }
+        }
+    };
+}
+learned_policies!(define_any);
+
+/// Any policy, whether it learns or not, as named by a person.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Spec {
+    /// One that does not learn.
+    Plain(PolicySpec),
+    /// One that does.
+    Learned(LearnedSpec),
+}
+
+impl Spec {
+    /// The policy's name, without its knobs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Spec::Plain(spec) => spec.name(),
+            Spec::Learned(spec) => spec.name(),
+        }
+    }
+
+    /// Whether it runs only where the future is known.
+    pub fn needs_future(&self) -> bool {
+        match self {
+            Spec::Plain(spec) => spec.needs_future(),
+            Spec::Learned(spec) => spec.needs_future(),
+        }
+    }
+
+    /// The same; if it learns, with regressors of this maker.
+    pub fn with_maker(&self, maker: Maker) -> Spec {
+        match self {
+            Spec::Plain(spec) => Spec::Plain(spec.clone()),
+            Spec::Learned(spec) => Spec::Learned(spec.with_maker(maker)),
+        }
+    }
+
+    /// Does the work with the policy's own type.
+    pub fn visit<V: Visitor>(&self, visitor: V) -> V::Output {
+        match self {
+            Spec::Plain(spec) => spec.visit(visitor),
+            Spec::Learned(spec) => spec.visit(visitor),
+        }
+    }
+}
+
+impl From<PolicySpec> for Spec {
+    fn from(spec: PolicySpec) -> Self {
+        Spec::Plain(spec)
+    }
+}
+
+impl From<LearnedSpec> for Spec {
+    fn from(spec: LearnedSpec) -> Self {
+        Spec::Learned(spec)
+    }
+}
+
+impl FromStr for Spec {
+    type Err = SpecError;
+
+    /// ```
+    /// use learn::any::Spec;
+    /// assert!(matches!("clock:2".parse(), Ok(Spec::Plain(_))));
+    /// let spec: Spec = "gl-cache:t:group=100".parse().expect("it is well formed");
+    /// assert_eq!(spec.to_string(), "gl-cache:mode=t:group=100");
+    /// ```
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let name = text.split(':').next();
+        if POLICIES.iter().any(|about| Some(about.name) == name) {
+            return text.parse().map(Spec::Learned);
+        }
+        text.parse().map(Spec::Plain)
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Spec::Plain(spec) => spec.fmt(f),
+            Spec::Learned(spec) => spec.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_differ_from_all_others_and_lead_back_to_their_policies() {
+        for (index, about) in POLICIES.iter().enumerate() {
+            let others = POLICIES[..index].iter().chain(policy::any::POLICIES);
+            assert!(others.into_iter().all(|other| other.name != about.name));
+            let spec: Spec = about.name.parse().expect("a name alone is a specification");
+            assert_eq!(spec.to_string(), about.name);
+            assert!(matches!(spec, Spec::Learned(_)));
+            for knob in about.knobs {
+                let given = format!("{}:{}={}", about.name, knob.name, knob.default);
+                let given: Spec = given.parse().expect("a knob takes its default");
+                assert_eq!(given, spec);
+            }
+        }
+    }
+
+    #[test]
+    fn modes_set_what_is_not_given() {
+        let parse = |text: &str| text.parse::<Spec>().map(|spec| spec.to_string());
+        assert_eq!(parse("gl-cache:e").as_deref(), Ok("gl-cache"));
+        assert_eq!(parse("gl-cache:t").as_deref(), Ok("gl-cache:mode=t"));
+        assert_eq!(
+            parse("gl-cache:group=7:mode=t:interval=daily").as_deref(),
+            Ok("gl-cache:mode=t:group=7:interval=daily")
+        );
+        for wrong in [
+            "gl-cache:x",
+            "gl-cache:merged=1",
+            "gl-cache:interval=0",
+            "gl-cache:e:e",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

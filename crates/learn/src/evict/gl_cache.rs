@@ -1,0 +1,388 @@
+//! GL-Cache: whole groups of entries are ranked by what a model, trained on the way, predicts of them.
+//!
+//! # Idea
+//! To learn about each entry is dear, and most entries are asked for too seldom to learn from. Entries
+//! written one after the other behave alike: they form a group, features are kept and utility is learned
+//! by group. The group that is worth least is merged with its neighbours in age: their best entries
+//! stay as a new group, all others go.
+//!
+//! # Source
+//! J. Yang, Z. Mao, Y. Yue, K. V. Rashmi, *GL-Cache: Group-level learning for efficient and
+//! high-performance caching*, FAST 2023, <https://www.usenix.org/conference/fast23/presentation/yang-juncheng>;
+//! chapter 6 of J. Yang, *Designing efficient and scalable key-value cache management systems*, Carnegie
+//! Mellon University 2024, which this follows. With the oracle of its figure 6.6 in the model's place it is
+//! `gl-oracle`.
+//!
+//! # State
+//! Per entry: 64 bits (last request, group, marks) and a 4-byte reference in its group. A group of 60: some
+//! 100 bytes, 33 of them for learning, half a byte an entry. Besides: up to `samples` samples of 48 bytes,
+//! ghosts of 17 bytes of sampled groups' entries, at most as many as entries are held, and the model.
+//!
+//! # Cost
+//! hit: one write of the entry's 64 bits and of its group's counters · miss: a look at the ghosts · insert
+//! O(1) · remove, relocate: a look through the group · evict: a step for each entry of the merged groups,
+//! for each that stays and for each that goes; before every `fraction` of the groups have gone, a step for
+//! each group and a prediction of all; once an interval a training. Prediction and training are
+//! bounded by the number of groups and of samples, and not cut by the budget.
+//!
+//! # Knobs
+//! `mode` (`e`; `t` for throughput): the defaults of the next three. `group` (60; `t` 200): entries in a
+//! group. `merged` (2; `t` 5): groups merged at an eviction. `fraction` (0.02; `t` 0.1): of the groups that
+//! go before they are ranked anew. `interval` (`auto`, `daily`, or a number): when it trains: each day, or
+//! when there were so many requests for each entry held; `auto` is 8, and daily once the clock has run for
+//! three days. `samples` (8192): groups to learn from. `trees` (16) and `depth` (6): of the model.
+//!
+//! # Departures
+//! Until first trained, groups go in the order of their age, round after round, and are merged all the
+//! same. The time until the next request is counted in requests, because clocks of traces tell whole
+//! seconds; rates and ages are by the clock, ages in requests where it stands still. Rates and the miss
+//! ratio at creation are means over the last groups written, each half as heavy as that eight before. A
+//! sample is learned from once it has collected for half an interval. Entries that stay in a merge collect on
+//! for the group that was sampled. Small caches have smaller groups, so that there are four times as many as
+//! are merged. What is planned to go is not rescued by a hit; the least goes first.
+//! The reference code's untrained phase that may never end, its three more features, and its abort at
+//! removals are not followed.
+//!
+//! # Avoid when
+//! The trace is too short to train three times on; a call must be short: training takes tens of milliseconds.
+
+mod examine;
+mod features;
+mod groups;
+mod knobs;
+mod note;
+mod samples;
+#[cfg(test)]
+mod tests;
+
+pub use knobs::{GlConfig, Interval, Mode};
+
+use crate::{Regressor, Rows};
+use examine::{Examined, Ranked, Stage};
+use features::{FEATURES, Window};
+use groups::{Groups, NONE};
+use note::{GHOSTED, LEAVING, Note};
+use policy::any::Knobs;
+use policy::parts::chance::Chance;
+use policy::{Admit, Budget, Cells, Eviction, Facts, Lessons, OnHit, Policy, Slot, Tick};
+use samples::Samples;
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+/// How long the clock runs before `auto` trusts that it goes on for days.
+const DAYS_BEFORE_DAILY: u64 = 3;
+/// What `auto` takes before that: the entries of a cache have been exchanged about once by then.
+const REQUESTS_PER_ENTRY: u64 = 8;
+/// Fewer samples teach nothing.
+const SAMPLES_MIN: usize = 32;
+/// Groups drawn as samples whenever one has been written full.
+const DRAWS: usize = 2;
+/// There are so many times as many groups as are merged, if need be by making them small.
+const GROUPS_PER_MERGED: usize = 4;
+
+/// GL-Cache; with `ORACLE`, utility is not predicted but known.
+pub struct GlCache<const ORACLE: bool = false> {
+    groups: Groups,
+    /// The group being written, or [`NONE`].
+    open: u32,
+    /// Where the next round by age goes on.
+    hand: u32,
+    held: usize,
+    stage: Stage,
+    /// Neighbours that are being merged, the oldest first.
+    merging: Vec<u32>,
+    /// Entries taken out of them; once examined, the worth most last, and then the victims, the next one last.
+    examined: Vec<Examined>,
+    /// Groups by utility, the least useful last.
+    ranked: Vec<Ranked>,
+    rows: Rows,
+    predictions: Vec<f32>,
+    /// Groups that may go before they are ranked anew.
+    quota: usize,
+    window: Window,
+    samples: Samples,
+    regressor: Box<dyn Regressor>,
+    /// The clock and the count of requests when it was last trained, or began.
+    trained_at: (Tick, u64),
+    began_at: Tick,
+    /// Groups written since then, and after how many of them samples are drawn.
+    closed: usize,
+    stride: usize,
+    lessons: Lessons,
+    chance: Chance,
+    group_size: usize,
+    merged: usize,
+    fraction: f32,
+    interval: Interval,
+}
+
+impl<const ORACLE: bool> GlCache<ORACLE> {
+    /// Entries in a group: fewer in a cache that would not have groups enough.
+    fn group_size(&self) -> usize {
+        let most = self.held / (GROUPS_PER_MERGED * self.merged);
+        self.group_size.min(most).max(1)
+    }
+
+    fn has_closed_group(&self) -> bool {
+        self.groups.len() > usize::from(self.open != NONE)
+    }
+
+    /// The group that is written, opened where there is none.
+    fn open(&mut self, facts: &impl Facts) -> u32 {
+        if self.open == NONE {
+            self.open = self.groups.add(NONE, self.group_size);
+        }
+        let group = self.groups.at_mut(self.open);
+        if group.members.is_empty() {
+            group.birth = self.window.birth(facts);
+        }
+        self.open
+    }
+
+    /// The group that was written is full.
+    fn close(&mut self, facts: &impl Facts) {
+        self.window.turn(facts);
+        self.open = NONE;
+        self.closed += 1;
+        if !ORACLE && self.closed.is_multiple_of(self.stride) {
+            (0..DRAWS).for_each(|_| self.draw(facts));
+        }
+    }
+
+    /// Samples a group, unless chance hits one that cannot be or already is.
+    fn draw(&mut self, facts: &impl Facts) {
+        let id = self.chance.below(self.groups.ids() as u64) as u32;
+        let Some(group) = self.groups.get_mut(id) else {
+            return;
+        };
+        let is_taken = self.samples.is_collecting(group.sample) || group.is_merging;
+        if is_taken || group.members.is_empty() || self.samples.is_full() {
+            return;
+        }
+        let features = self.window.features(group, facts);
+        group.sample = self.samples.add(features, facts.requests());
+        group.tag = note::tag_after(group.tag);
+    }
+
+    fn free(&mut self, id: u32) {
+        if self.hand == id {
+            self.hand = self.groups.at(id).next;
+        }
+        self.groups.remove(id);
+    }
+
+    /// Whether it is time to train.
+    fn is_due(&mut self, facts: &impl Facts) -> bool {
+        if self.samples.len() < SAMPLES_MIN {
+            return false;
+        }
+        let now = facts.now();
+        if now < self.trained_at.0 {
+            self.trained_at.0 = now; // The clock went back: the day begins again.
+        }
+        let requests = facts.requests() - self.trained_at.1;
+        let by_requests = |each: u64| requests >= each.saturating_mul(self.held as u64);
+        let daily = now.0 - self.trained_at.0.0 >= DAY_MS;
+        let is_due = match self.interval {
+            Interval::Daily => daily,
+            Interval::Requests(each) => by_requests(u64::from(each)),
+            Interval::Auto
+                if now.0.saturating_sub(self.began_at.0) < DAYS_BEFORE_DAILY * DAY_MS =>
+            {
+                by_requests(REQUESTS_PER_ENTRY)
+            }
+            Interval::Auto => daily,
+        };
+        is_due && self.samples.older_than(facts.requests() - requests / 2) >= SAMPLES_MIN
+    }
+
+    /// Learns from the samples that have collected for half an interval, and forgets them.
+    fn train(&mut self, facts: &impl Facts) {
+        let middle = facts.requests() - (facts.requests() - self.trained_at.1) / 2;
+        let mut targets = Vec::new();
+        self.rows.clear();
+        self.samples.take_older_than(middle, |features, utility| {
+            self.rows.push(features);
+            targets.push(utility as f32);
+        });
+        match self.regressor.train(&self.rows, &targets) {
+            Ok(()) => self.lessons.trainings += 1,
+            Err(_) => self.lessons.failures += 1,
+        }
+        self.lessons.training_rows += targets.len() as u64;
+        self.trained_at = (facts.now(), facts.requests());
+        let wanted = self.samples.limit().max(1);
+        self.stride = (self.closed * DRAWS).div_ceil(wanted).max(1);
+        self.closed = 0;
+        self.quota = 0;
+    }
+}
+
+impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
+    type Meta = Note;
+    type Config = GlConfig;
+    const NAME: &'static str = if ORACLE { "gl-oracle" } else { "gl-cache" };
+    const ON_HIT: OnHit = OnHit::Reorder;
+    const NEEDS_FUTURE: bool = ORACLE;
+
+    fn new(_capacity: u64, config: &GlConfig, seed: u64) -> Self {
+        assert!(config.is_valid(), "knobs are checked where they are read");
+        GlCache {
+            groups: Groups::new(),
+            open: NONE,
+            hand: NONE,
+            held: 0,
+            stage: Stage::Idle,
+            merging: Vec::new(),
+            examined: Vec::new(),
+            ranked: Vec::new(),
+            rows: Rows::new(FEATURES.len()),
+            predictions: Vec::new(),
+            quota: 0,
+            window: Window::default(),
+            samples: Samples::new(config.samples.into()),
+            regressor: config.regressor(),
+            trained_at: (Tick(0), 0),
+            began_at: Tick(0),
+            closed: 0,
+            stride: 1,
+            lessons: Lessons::default(),
+            chance: Chance::new(seed),
+            group_size: config.group(),
+            merged: config.merged(),
+            fraction: config.fraction(),
+            interval: config.interval,
+        }
+    }
+
+    fn resize(&mut self, _capacity: u64) {}
+
+    fn miss(&mut self, facts: &impl Facts, key_hash: u64, _weight: u32) -> Admit {
+        self.window.missed();
+        self.samples.settle(key_hash, facts.requests());
+        Admit::Yes
+    }
+
+    fn insert(&mut self, cells: &mut impl Cells<Note>, slot: Slot) {
+        if self.window.begin(cells) {
+            self.began_at = cells.now();
+            self.trained_at = (cells.now(), cells.requests());
+        }
+        let id = self.open(cells);
+        self.groups.push(id, slot, cells.weight(slot));
+        cells.set(slot, Note::new(cells.requests(), id));
+        self.held += 1;
+        self.window.wrote();
+        if self.groups.at(id).members.len() >= self.group_size() && self.groups.has_room() {
+            self.close(cells);
+        }
+    }
+
+    #[inline]
+    fn reorder(&mut self, cells: &mut impl Cells<Note>, slot: Slot) {
+        let now = cells.requests();
+        let mut note = cells.get(slot).requested_at(now);
+        if note.tag() == GHOSTED {
+            self.samples.settle(cells.key_hash(slot), now);
+            note = note.with_tag(0);
+        }
+        if note.group() != LEAVING {
+            let group = self.groups.at_mut(note.group());
+            group.requests += 1.0;
+            if !note.was_requested() {
+                group.requested += 1.0;
+            }
+            if note.tag() != group.tag {
+                self.samples
+                    .add_utility(group.sample, now, cells.weight(slot));
+                note = note.with_tag(group.tag);
+            }
+            note = note.marked_requested();
+        }
+        cells.set(slot, note);
+    }
+
+    fn reweigh(&mut self, cells: &mut impl Cells<Note>, slot: Slot, old_weight: u32) {
+        let id = cells.get(slot).group();
+        if id != LEAVING {
+            let group = self.groups.at_mut(id);
+            group.weight = group.weight - u64::from(old_weight) + u64::from(cells.weight(slot));
+        }
+    }
+
+    fn moved(&mut self, cells: &mut impl Cells<Note>, old: Slot, new: Slot) {
+        match cells.get(new).group() {
+            LEAVING => {
+                let examined = self.examined.iter_mut().find(|one| one.slot == old);
+                examined.expect("what leaves was examined").slot = new;
+            }
+            id => {
+                let members = &mut self.groups.at_mut(id).members;
+                let member = members.iter_mut().find(|member| **member == old);
+                *member.expect("an entry is a member of its group") = new;
+            }
+        }
+    }
+
+    fn remove(&mut self, cells: &mut impl Cells<Note>, slot: Slot) {
+        match cells.get(slot).group() {
+            LEAVING => self.forget_examined(slot),
+            id => {
+                self.groups.take(id, slot, cells.weight(slot));
+                let group = self.groups.at(id);
+                if group.members.is_empty() && id != self.open && !group.is_merging {
+                    self.free(id);
+                }
+            }
+        }
+        self.held -= 1;
+    }
+
+    fn evict(&mut self, cells: &mut impl Cells<Note>, budget: &mut Budget) -> Eviction {
+        while self.held > 0 {
+            if !budget.spend() {
+                return Eviction::Again;
+            }
+            if let Some(victim) = self.step(cells) {
+                self.held -= 1;
+                return Eviction::Victim(victim);
+            }
+        }
+        Eviction::Empty
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.groups.heap_bytes()
+            + self.merging.capacity() * size_of::<u32>()
+            + self.examined.capacity() * size_of::<Examined>()
+            + self.ranked.capacity() * size_of::<Ranked>()
+            + self.rows.heap_bytes()
+            + self.predictions.capacity() * size_of::<f32>()
+            + self.samples.heap_bytes()
+            + self.regressor.heap_bytes()
+    }
+
+    fn lessons(&self) -> Option<Lessons> {
+        let shares = self.regressor.importances();
+        let mut lessons = self.lessons.clone();
+        lessons.importances = FEATURES.into_iter().zip(shares).collect();
+        (!ORACLE).then_some(lessons)
+    }
+
+    fn check(&self, cells: &impl Cells<Note>) {
+        self.groups.check(cells);
+        self.samples.check();
+        let members: usize = self.groups.lens().sum();
+        assert_eq!(members + self.examined.len(), self.held);
+        for one in &self.examined {
+            assert!(cells.is_live(one.slot));
+            assert_eq!(cells.get(one.slot).group(), LEAVING);
+        }
+        let is_open = self.open == NONE || self.groups.at(self.open).next == NONE;
+        assert!(is_open, "the group that is written is the youngest");
+        assert!(self.hand == NONE || self.groups.get(self.hand).is_some());
+        for &id in &self.merging {
+            assert!(self.groups.at(id).is_merging);
+            assert_ne!(id, self.open);
+        }
+    }
+}

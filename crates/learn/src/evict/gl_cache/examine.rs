@@ -1,0 +1,303 @@
+//! How victims are found: groups are ranked, the least useful merged with its neighbours, step by step.
+
+use super::features::Birth;
+use super::groups::NONE;
+use super::note::{GHOSTED, LEAVING};
+use super::{GlCache, Note};
+use policy::{Cells, Facts, Slot};
+
+/// What the next step of an eviction does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Stage {
+    /// Chooses groups to be merged.
+    Idle,
+    /// Looks at the group of this number, and with an oracle at one member of it.
+    Ranking { id: u32, member: usize, sum: f64 },
+    /// Looks at a member of the groups that are merged.
+    Examining,
+    /// Gives the best that is left a place in the new group, while there are some to be kept.
+    Keeping { group: u32, left: usize },
+    /// Hands out a victim.
+    Leaving,
+}
+
+/// An entry of groups that are merged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Examined {
+    pub(super) slot: Slot,
+    /// One over size and age.
+    worth: f32,
+    /// Its age, which decides between equals.
+    time: f32,
+}
+
+/// A group at the time when all were ranked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ranked {
+    utility: f32,
+    id: u32,
+    serial: u64,
+}
+
+/// The distance to a request that never comes, in requests: farther than any that does, and near enough
+/// that sizes still count.
+const NEVER: u64 = 1 << 40;
+
+/// Requests until the next one for the entry.
+fn time_left(facts: &impl Facts, slot: Slot) -> u64 {
+    let next = facts.next_access(slot);
+    let next = next.expect("the oracle is asked where the future is known");
+    next.saturating_sub(facts.requests()).clamp(1, NEVER)
+}
+
+impl<const ORACLE: bool> GlCache<ORACLE> {
+    /// Takes a step, which may give a victim. At least one entry is held.
+    pub(super) fn step(&mut self, cells: &mut impl Cells<Note>) -> Option<Slot> {
+        match self.stage {
+            Stage::Idle => self.choose(cells),
+            Stage::Ranking { id, member, sum } => self.rank_next(cells, id, member, sum),
+            Stage::Examining => self.examine_next(cells),
+            Stage::Keeping { group, left } => self.keep_next(cells, group, left),
+            Stage::Leaving => {
+                let victim = self.examined.pop();
+                if victim.is_none() {
+                    self.stage = Stage::Idle;
+                }
+                return victim.map(|one| one.slot);
+            }
+        }
+        None
+    }
+
+    fn choose(&mut self, facts: &impl Facts) {
+        if !self.has_closed_group() {
+            self.close(facts);
+        }
+        if !ORACLE && self.is_due(facts) {
+            self.train(facts);
+        }
+        if !ORACLE && !self.regressor.is_trained() {
+            let id = self.next_by_age();
+            self.begin_merge(id);
+        } else if self.quota > 0
+            && let Some(id) = self.next_ranked()
+        {
+            self.begin_merge(id);
+            self.quota = self.quota.saturating_sub(self.merging.len());
+        } else {
+            self.ranked.clear();
+            self.rows.clear();
+            self.stage = Stage::Ranking {
+                id: 0,
+                member: 0,
+                sum: 0.0,
+            };
+        }
+    }
+
+    /// The least useful group that is still there.
+    fn next_ranked(&mut self) -> Option<u32> {
+        while let Some(ranked) = self.ranked.pop() {
+            let group = self.groups.get(ranked.id);
+            if group.is_some_and(|group| group.serial == ranked.serial) {
+                return Some(ranked.id);
+            }
+        }
+        None
+    }
+
+    /// The oldest group that this round has not come to yet.
+    fn next_by_age(&mut self) -> u32 {
+        if self.hand == NONE || self.hand == self.open {
+            self.hand = self.groups.oldest();
+        }
+        assert_ne!(
+            self.hand, self.open,
+            "there is a group that was written full"
+        );
+        self.hand
+    }
+
+    /// Merges a group with those written after it, or where these are too few, before it.
+    fn begin_merge(&mut self, id: u32) {
+        assert!(self.merging.is_empty());
+        self.merging.push(id);
+        let mut next = self.groups.at(id).next;
+        let mut previous = self.groups.at(id).previous;
+        while self.merging.len() < self.merged {
+            if next != NONE && next != self.open {
+                self.merging.push(next);
+                next = self.groups.at(next).next;
+            } else if previous != NONE {
+                self.merging.insert(0, previous);
+                previous = self.groups.at(previous).previous;
+            } else {
+                break;
+            }
+        }
+        for &id in &self.merging {
+            self.groups.at_mut(id).is_merging = true;
+        }
+        self.stage = Stage::Examining;
+    }
+
+    fn rank_next(&mut self, facts: &impl Facts, id: u32, member: usize, mut sum: f64) {
+        if id as usize >= self.groups.ids() {
+            self.rank();
+            self.stage = Stage::Idle;
+            return;
+        }
+        let mut next = (id + 1, 0);
+        let is_written = id == self.open;
+        if let Some(group) = self.groups.get(id).filter(|_| !is_written) {
+            if ORACLE && let Some(&slot) = group.members.get(member) {
+                let weight = f64::from(facts.weight(slot).max(1));
+                sum += 1.0 / (time_left(facts, slot) as f64 * weight);
+                next = (id, member + 1);
+            } else {
+                self.ranked.push(Ranked {
+                    utility: sum as f32,
+                    id,
+                    serial: group.serial,
+                });
+                if !ORACLE {
+                    self.rows.push(&self.window.features(group, facts));
+                }
+                sum = 0.0;
+            }
+        }
+        let (id, member) = next;
+        self.stage = Stage::Ranking { id, member, sum };
+    }
+
+    /// All groups were looked at. Equals leave in the order in which they were made.
+    fn rank(&mut self) {
+        if !ORACLE {
+            self.predictions.clear();
+            self.regressor.predict(&self.rows, &mut self.predictions);
+            for (ranked, &utility) in self.ranked.iter_mut().zip(&self.predictions) {
+                ranked.utility = utility;
+            }
+            self.lessons.inferences += 1;
+            self.lessons.inference_rows += self.rows.len() as u64;
+        }
+        self.ranked.sort_unstable_by(|a, b| {
+            let by_utility = b.utility.total_cmp(&a.utility);
+            by_utility.then(b.serial.cmp(&a.serial))
+        });
+        self.quota = ((self.ranked.len() as f32 * self.fraction) as usize).max(1);
+    }
+
+    fn examine_next(&mut self, cells: &mut impl Cells<Note>) {
+        let mut groups = self.merging.iter().rev();
+        let Some(&id) = groups.find(|id| !self.groups.at(**id).members.is_empty()) else {
+            self.merge(cells);
+            return;
+        };
+        let slot = self
+            .groups
+            .pop(id)
+            .expect("it was just seen not to be empty");
+        let mut note = cells.get(slot);
+        let weight = cells.weight(slot);
+        let time = match ORACLE {
+            true => time_left(cells, slot),
+            false => note.age(cells.requests()),
+        };
+        let group = self.groups.at(id);
+        if note.tag() != group.tag && self.samples.is_collecting(group.sample) {
+            let key_hash = cells.key_hash(slot);
+            let is_haunted = self
+                .samples
+                .haunt(group.sample, key_hash, weight, self.held);
+            note = note.with_tag(if is_haunted { GHOSTED } else { 0 });
+        } else if note.tag() != GHOSTED {
+            note = note.with_tag(0);
+        }
+        cells.set(slot, note.in_group(LEAVING));
+        self.examined.push(Examined {
+            slot,
+            worth: 1.0 / (time as f32 * weight.max(1) as f32),
+            time: time as f32,
+        });
+    }
+
+    /// All members were examined: the best go into a group in their groups' place.
+    fn merge(&mut self, cells: &impl Facts) {
+        let size = self.group_size();
+        let kept = match self.merging.len() {
+            1 => self.examined.len() / self.merged,
+            _ => self.examined.len().min(size),
+        };
+        self.examined.sort_unstable_by(|a, b| {
+            let by_worth = a.worth.total_cmp(&b.worth);
+            let by_time = by_worth.then(b.time.total_cmp(&a.time));
+            by_time.then(a.slot.cmp(&b.slot))
+        });
+        let group = match kept {
+            0 => NONE,
+            _ => self.heir(kept),
+        };
+        for id in core::mem::take(&mut self.merging) {
+            self.free(id);
+        }
+        if group != NONE {
+            self.hand = self.groups.at(group).next;
+        }
+        debug_assert!(cells.len() >= self.held);
+        self.stage = Stage::Keeping { group, left: kept };
+    }
+
+    /// The group that takes the place of those that are merged, with the means of their features.
+    fn heir(&mut self, room: usize) -> u32 {
+        let heir = self.groups.add(self.merging[0], room);
+        let births: Vec<Birth> = self
+            .merging
+            .iter()
+            .map(|&id| self.groups.at(id).birth)
+            .collect();
+        let mean = |of: fn(&super::groups::Group) -> f32| {
+            let sum: f32 = self.merging.iter().map(|&id| of(self.groups.at(id))).sum();
+            sum / self.merging.len() as f32
+        };
+        let requests = mean(|group| group.requests);
+        let requested = mean(|group| group.requested);
+        let group = self.groups.at_mut(heir);
+        group.birth = Birth::mean(&births);
+        (group.requests, group.requested) = (requests, requested);
+        group.is_merging = true;
+        heir
+    }
+
+    fn keep_next(&mut self, cells: &mut impl Cells<Note>, group: u32, left: usize) {
+        if left > 0
+            && let Some(Examined { slot, .. }) = self.examined.pop()
+        {
+            self.groups.push(group, slot, cells.weight(slot));
+            cells.set(slot, cells.get(slot).in_group(group));
+            let left = left - 1;
+            self.stage = Stage::Keeping { group, left };
+            return;
+        }
+        if group != NONE {
+            self.groups.at_mut(group).is_merging = false;
+            if self.groups.at(group).members.is_empty() {
+                self.free(group);
+            }
+        }
+        self.examined.reverse();
+        self.stage = Stage::Leaving;
+    }
+
+    /// An entry leaves by itself that was examined or is about to go.
+    pub(super) fn forget_examined(&mut self, slot: Slot) {
+        let at = self.examined.iter().position(|one| one.slot == slot);
+        let at = at.expect("what leaves was examined");
+        if let Stage::Keeping { left, .. } = &mut self.stage
+            && at >= self.examined.len() - *left
+        {
+            *left -= 1;
+        }
+        self.examined.remove(at);
+    }
+}

@@ -1,0 +1,208 @@
+//! Groups of entries, in the order in which they were written.
+
+use super::features::Birth;
+use super::note::{LEAVING, Note};
+use policy::{Cells, Slot};
+
+/// No group.
+pub(super) const NONE: u32 = LEAVING;
+
+/// A group. It is vacant when its serial is 0.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    pub(super) members: Vec<Slot>,
+    /// What they weigh together.
+    pub(super) weight: u64,
+    /// Tells it from all groups before it under its number.
+    pub(super) serial: u64,
+    pub(super) previous: u32,
+    pub(super) next: u32,
+    pub(super) birth: Birth,
+    /// Requests for members, and members asked for, both as features; they stop at 16 million.
+    pub(super) requests: f32,
+    pub(super) requested: f32,
+    /// The number of its last sample, and the tag of entries that this sample has counted; 0 before any.
+    pub(super) sample: u64,
+    pub(super) tag: u8,
+    /// Neither ranked nor removed: it is being merged, or made of those that are.
+    pub(super) is_merging: bool,
+}
+
+/// All groups of a cache.
+#[derive(Clone, Debug)]
+pub(super) struct Groups {
+    all: Vec<Group>,
+    vacant: Vec<u32>,
+    oldest: u32,
+    youngest: u32,
+    serial: u64,
+    /// Room for references in all of them.
+    references: usize,
+}
+
+impl Groups {
+    pub(super) fn new() -> Groups {
+        Groups {
+            all: Vec::new(),
+            vacant: Vec::new(),
+            oldest: NONE,
+            youngest: NONE,
+            serial: 0,
+            references: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len() - self.vacant.len()
+    }
+
+    /// Every number of a group is below this.
+    pub(super) fn ids(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether another group can be numbered, and one into which some are merged, too.
+    pub(super) fn has_room(&self) -> bool {
+        self.len() + 2 < NONE as usize
+    }
+
+    pub(super) fn oldest(&self) -> u32 {
+        self.oldest
+    }
+
+    pub(super) fn at(&self, id: u32) -> &Group {
+        &self.all[id as usize]
+    }
+
+    #[inline]
+    pub(super) fn at_mut(&mut self, id: u32) -> &mut Group {
+        &mut self.all[id as usize]
+    }
+
+    /// The group, if there is one under this number.
+    pub(super) fn get(&self, id: u32) -> Option<&Group> {
+        self.all.get(id as usize).filter(|group| group.serial > 0)
+    }
+
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Group> {
+        let group = self.all.get_mut(id as usize);
+        group.filter(|group| group.serial > 0)
+    }
+
+    /// How many members each group has.
+    pub(super) fn lens(&self) -> impl Iterator<Item = usize> {
+        self.all.iter().map(|group| group.members.len())
+    }
+
+    /// Makes an empty group, older than `next` and younger than all before it; the youngest of all where
+    /// that is [`NONE`].
+    pub(super) fn add(&mut self, next: u32, room: usize) -> u32 {
+        assert!(self.len() < NONE as usize);
+        let id = self.vacant.pop().unwrap_or_else(|| {
+            self.all.push(Group::default());
+            self.all.len() as u32 - 1
+        });
+        let previous = match next {
+            NONE => self.youngest,
+            next => self.at(next).previous,
+        };
+        self.serial += 1;
+        *self.at_mut(id) = Group {
+            members: Vec::with_capacity(room),
+            serial: self.serial,
+            previous,
+            next,
+            sample: u64::MAX,
+            ..Group::default()
+        };
+        self.references += self.at(id).members.capacity();
+        self.link(previous, id, next);
+        id
+    }
+
+    fn link(&mut self, previous: u32, id: u32, next: u32) {
+        match previous {
+            NONE => self.oldest = id,
+            previous => self.at_mut(previous).next = id,
+        }
+        match next {
+            NONE => self.youngest = id,
+            next => self.at_mut(next).previous = id,
+        }
+    }
+
+    /// Removes an empty group.
+    pub(super) fn remove(&mut self, id: u32) {
+        let group = core::mem::take(self.at_mut(id));
+        assert!(group.members.is_empty());
+        self.references -= group.members.capacity();
+        match group.previous {
+            NONE => self.oldest = group.next,
+            previous => self.at_mut(previous).next = group.next,
+        }
+        match group.next {
+            NONE => self.youngest = group.previous,
+            next => self.at_mut(next).previous = group.previous,
+        }
+        self.vacant.push(id);
+    }
+
+    pub(super) fn push(&mut self, id: u32, slot: Slot, weight: u32) {
+        self.resize(id, |members| members.push(slot));
+        self.at_mut(id).weight += u64::from(weight);
+    }
+
+    /// Takes a member out; a group that has lost most of them gives room back.
+    pub(super) fn take(&mut self, id: u32, slot: Slot, weight: u32) {
+        self.resize(id, |members| {
+            let at = members.iter().position(|member| *member == slot);
+            members.swap_remove(at.expect("an entry is a member of its group"));
+            if members.len() * 4 < members.capacity() {
+                members.shrink_to(members.len() * 2);
+            }
+        });
+        self.at_mut(id).weight -= u64::from(weight);
+    }
+
+    /// Takes the youngest member out.
+    pub(super) fn pop(&mut self, id: u32) -> Option<Slot> {
+        self.at_mut(id).members.pop()
+    }
+
+    fn resize(&mut self, id: u32, change: impl FnOnce(&mut Vec<Slot>)) {
+        let members = &mut self.all[id as usize].members;
+        let before = members.capacity();
+        change(members);
+        self.references = self.references - before + members.capacity();
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.all.capacity() * size_of::<Group>()
+            + self.vacant.capacity() * size_of::<u32>()
+            + self.references * size_of::<Slot>()
+    }
+
+    pub(super) fn check(&self, cells: &impl Cells<Note>) {
+        let mut previous = NONE;
+        let mut id = self.oldest;
+        let mut count = 0;
+        while id != NONE {
+            let group = self.at(id);
+            assert!(group.serial > 0);
+            assert_eq!(group.previous, previous);
+            let weights = group.members.iter().map(|slot| {
+                assert!(cells.is_live(*slot));
+                assert_eq!(cells.get(*slot).group(), id, "{slot:?}");
+                u64::from(cells.weight(*slot))
+            });
+            let weight: u64 = weights.sum();
+            assert!(group.is_merging || weight == group.weight);
+            count += 1;
+            (previous, id) = (id, group.next);
+        }
+        assert_eq!(previous, self.youngest);
+        assert_eq!(count, self.len());
+        let references: usize = self.all.iter().map(|group| group.members.capacity()).sum();
+        assert_eq!(references, self.references);
+    }
+}

@@ -1,0 +1,200 @@
+//! The knobs, whose defaults a mode gives.
+
+use crate::{Boosting, Maker, Regressor};
+use policy::any::{Knob, Knobs};
+use std::str::FromStr;
+
+/// Which of the paper's two settings holds where a knob is not given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// GL-Cache-E: fewer misses.
+    #[default]
+    Efficiency,
+    /// GL-Cache-T: less work.
+    Throughput,
+}
+
+/// When the model is trained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Interval {
+    /// By requests, and daily once the clock has run for some days.
+    #[default]
+    Auto,
+    /// Each day of the clock.
+    Daily,
+    /// When there were so many requests for each entry held.
+    Requests(u32),
+}
+
+/// The knobs of [`GlCache`](super::GlCache).
+#[derive(Clone, Debug, PartialEq)]
+pub struct GlConfig {
+    /// What holds for the next three where they are not given.
+    pub mode: Mode,
+    /// Entries in a group.
+    pub group: Option<u16>,
+    /// Groups merged at an eviction.
+    pub merged: Option<u16>,
+    /// The share of groups that go before they are ranked anew.
+    pub fraction: Option<f32>,
+    /// When the model is trained.
+    pub interval: Interval,
+    /// Groups to learn from, at most.
+    pub samples: u16,
+    /// Trees of the model.
+    pub trees: u16,
+    /// Their depth.
+    pub depth: u16,
+    /// What makes the model.
+    pub maker: Maker,
+}
+
+impl Default for GlConfig {
+    fn default() -> Self {
+        GlConfig {
+            mode: Mode::default(),
+            group: None,
+            merged: None,
+            fraction: None,
+            interval: Interval::default(),
+            samples: 8192,
+            trees: 16,
+            depth: 6,
+            maker: Maker::default(),
+        }
+    }
+}
+
+impl GlConfig {
+    pub(super) fn group(&self) -> usize {
+        let by_mode = [60, 200][self.mode as usize];
+        self.group.unwrap_or(by_mode).into()
+    }
+
+    pub(super) fn merged(&self) -> usize {
+        let by_mode = [2, 5][self.mode as usize];
+        self.merged.unwrap_or(by_mode).into()
+    }
+
+    pub(super) fn fraction(&self) -> f32 {
+        let by_mode = [0.02, 0.1][self.mode as usize];
+        self.fraction.unwrap_or(by_mode)
+    }
+
+    pub(super) fn regressor(&self) -> Box<dyn Regressor> {
+        (self.maker.0)(&Boosting {
+            trees: self.trees.into(),
+            depth: self.depth.into(),
+            ..Boosting::default()
+        })
+    }
+}
+
+const fn knob(name: &'static str, default: &'static str, range: &'static str) -> Knob {
+    Knob {
+        name,
+        default,
+        range,
+    }
+}
+
+/// The value that leaves a knob to the mode.
+const BY_MODE: &str = "mode";
+
+/// Reads a number into its place, if it is in its range.
+fn put<T: FromStr + PartialOrd>(place: &mut T, value: &str, low: T, high: T) -> bool {
+    match value.parse() {
+        Ok(value) if value >= low && value <= high => {
+            *place = value;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// The same for a knob that may be left to the mode.
+fn put_or_leave<T>(place: &mut Option<T>, value: &str, low: T, high: T) -> bool
+where
+    T: FromStr + PartialOrd + Copy,
+{
+    if value == BY_MODE {
+        *place = None;
+        return true;
+    }
+    let mut given = low;
+    let is_fine = put(&mut given, value, low, high);
+    if is_fine {
+        *place = Some(given);
+    }
+    is_fine
+}
+
+fn show<T: ToString>(value: Option<T>) -> String {
+    value.map_or(BY_MODE.into(), |value| value.to_string())
+}
+
+impl Knobs for GlConfig {
+    const KNOBS: &'static [Knob] = &[
+        knob("mode", "e", "e or t"),
+        knob("group", BY_MODE, "mode, or a number from 1 to 10000"),
+        knob("merged", BY_MODE, "mode, or a number from 2 to 100"),
+        knob("fraction", BY_MODE, "mode, or a number from 0.001 to 1"),
+        knob(
+            "interval",
+            "auto",
+            "auto, daily, or requests from 1 to 1000000 for each entry held",
+        ),
+        knob("samples", "8192", "32 to 65535"),
+        knob("trees", "16", "1 to 1000"),
+        knob("depth", "6", "1 to 12"),
+    ];
+
+    fn set(&mut self, name: &str, value: &str) -> bool {
+        match (name, value) {
+            ("mode", "e") => self.mode = Mode::Efficiency,
+            ("mode", "t") => self.mode = Mode::Throughput,
+            ("group", _) => return put_or_leave(&mut self.group, value, 1, 10_000),
+            ("merged", _) => return put_or_leave(&mut self.merged, value, 2, 100),
+            ("fraction", _) => return put_or_leave(&mut self.fraction, value, 0.001, 1.0),
+            ("interval", "auto") => self.interval = Interval::Auto,
+            ("interval", "daily") => self.interval = Interval::Daily,
+            ("interval", _) => {
+                let mut each = 0;
+                if !put(&mut each, value, 1, 1_000_000) {
+                    return false;
+                }
+                self.interval = Interval::Requests(each);
+            }
+            ("samples", _) => return put(&mut self.samples, value, 32, u16::MAX),
+            ("trees", _) => return put(&mut self.trees, value, 1, 1000),
+            ("depth", _) => return put(&mut self.depth, value, 1, 12),
+            _ => return false,
+        }
+        true
+    }
+
+    fn show(&self, name: &str) -> String {
+        match name {
+            "mode" => ["e", "t"][self.mode as usize].into(),
+            "group" => show(self.group),
+            "merged" => show(self.merged),
+            "fraction" => show(self.fraction),
+            "interval" => match self.interval {
+                Interval::Auto => "auto".into(),
+                Interval::Daily => "daily".into(),
+                Interval::Requests(each) => each.to_string(),
+            },
+            "samples" => self.samples.to_string(),
+            "trees" => self.trees.to_string(),
+            "depth" => self.depth.to_string(),
+            _ => String::new(),
+        }
+    }
+
+    fn is_valid(&self) -> bool {
+        let mut other = self.clone();
+        Self::KNOBS
+            .iter()
+            .all(|knob| other.set(knob.name, &self.show(knob.name)))
+    }
+}

@@ -1,0 +1,440 @@
+//! Against the plainest model of itself, and on traces that a model can or cannot learn from.
+
+use super::*;
+use crate::{Maker, Untrained};
+use policy::suite::policy::{NaivePolicy, Trial, agrees_with_model};
+
+/// Knows what a group is worth from the start: requests, and a little for size.
+struct Told;
+
+fn told_utility(mean_size: f32, requests: f32, requested: f32) -> f32 {
+    requests + requested * 0.5 + mean_size * 0.25
+}
+
+impl Regressor for Told {
+    fn train(&mut self, _rows: &Rows, _targets: &[f32]) -> Result<(), Untrained> {
+        Ok(())
+    }
+    fn is_trained(&self) -> bool {
+        true
+    }
+    fn predict(&self, rows: &Rows, predictions: &mut Vec<f32>) {
+        predictions.extend(rows.iter().map(|row| told_utility(row[3], row[5], row[6])));
+    }
+    fn importances(&self) -> Vec<f32> {
+        vec![0.0; FEATURES.len()]
+    }
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// Never learns.
+struct Dull;
+
+impl Regressor for Dull {
+    fn train(&mut self, _rows: &Rows, _targets: &[f32]) -> Result<(), Untrained> {
+        Err(Untrained::AllAlike)
+    }
+    fn is_trained(&self) -> bool {
+        false
+    }
+    fn predict(&self, _rows: &Rows, _predictions: &mut Vec<f32>) {}
+    fn importances(&self) -> Vec<f32> {
+        Vec::new()
+    }
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+
+fn config(group: u16, merged: u16, maker: Maker) -> GlConfig {
+    GlConfig {
+        group: Some(group),
+        merged: Some(merged),
+        fraction: Some(0.3),
+        interval: Interval::Requests(1),
+        samples: 64,
+        trees: 2,
+        maker,
+        ..GlConfig::default()
+    }
+}
+
+fn told() -> Maker {
+    Maker(|_| Box::new(Told))
+}
+
+fn dull() -> Maker {
+    Maker(|_| Box::new(Dull))
+}
+
+policy::policy_suite!(by_default, GlCache);
+policy::policy_suite!(that_trains_often, GlCache, config(3, 2, Maker::default()));
+policy::policy_suite!(that_knows, GlCache, config(4, 5, told()));
+policy::policy_suite!(that_never_learns, GlCache, config(2, 3, dull()));
+policy::policy_suite!(by_oracle, GlCache<true>, config(5, 2, told()));
+
+#[derive(Clone, Default)]
+struct Member {
+    key: u64,
+    weight: u32,
+    last: u64,
+    was_requested: bool,
+}
+
+#[derive(Clone, Default)]
+struct NaiveGroup {
+    members: Vec<Member>,
+    serial: u64,
+    requests: f32,
+    requested: f32,
+}
+
+/// The policy as plainly as possible, for a model that knows or one that never does.
+struct Naive {
+    knows: bool,
+    size: usize,
+    merged: usize,
+    fraction: f32,
+    groups: Vec<NaiveGroup>,
+    /// Whether the last group is being written.
+    is_open: bool,
+    hand: u64,
+    leaving: Vec<Member>,
+    ranked: Vec<u64>,
+    quota: usize,
+    requests: u64,
+    serial: u64,
+}
+
+impl Naive {
+    fn new(config: &GlConfig, knows: bool) -> Naive {
+        Naive {
+            knows,
+            size: config.group(),
+            merged: config.merged(),
+            fraction: config.fraction(),
+            groups: Vec::new(),
+            is_open: false,
+            hand: 0,
+            leaving: Vec::new(),
+            ranked: Vec::new(),
+            quota: 0,
+            requests: 0,
+            serial: 0,
+        }
+    }
+
+    fn held(&self) -> usize {
+        let members: usize = self.groups.iter().map(|group| group.members.len()).sum();
+        members + self.leaving.len()
+    }
+
+    fn group_size(&self) -> usize {
+        self.size.min(self.held() / (4 * self.merged)).max(1)
+    }
+
+    fn closed(&self) -> usize {
+        self.groups.len() - usize::from(self.is_open)
+    }
+
+    fn place(&self, serial: u64) -> Option<usize> {
+        self.groups.iter().position(|group| group.serial == serial)
+    }
+
+    fn rank(&mut self) {
+        let mut by_utility: Vec<(f32, u64)> = self.groups[..self.closed()]
+            .iter()
+            .map(|group| {
+                let weight: u64 = group.members.iter().map(|one| u64::from(one.weight)).sum();
+                let mean_size = weight as f32 / group.members.len() as f32;
+                let utility = told_utility(mean_size, group.requests, group.requested);
+                (utility, group.serial)
+            })
+            .collect();
+        by_utility.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        self.quota = ((by_utility.len() as f32 * self.fraction) as usize).max(1);
+        self.ranked = by_utility.into_iter().map(|(_, serial)| serial).collect();
+    }
+
+    /// The place of the group to be merged next.
+    fn choose(&mut self) -> usize {
+        if !self.knows {
+            return match self.place(self.hand) {
+                Some(place) if place < self.closed() => place,
+                _ => 0,
+            };
+        }
+        loop {
+            while self.quota > 0 && !self.ranked.is_empty() {
+                let serial = self.ranked.remove(0);
+                if let Some(place) = self.place(serial) {
+                    return place;
+                }
+            }
+            self.rank();
+        }
+    }
+
+    fn merge(&mut self) {
+        if self.closed() == 0 {
+            self.is_open = false;
+        }
+        let place = self.choose();
+        let to = self.closed().min(place + self.merged);
+        let from = to.saturating_sub(self.merged).min(place);
+        let count = to - from;
+        self.quota = self.quota.saturating_sub(count);
+        let size = self.group_size();
+        let groups: Vec<NaiveGroup> = self.groups.drain(from..to).collect();
+        let (requests, held) = (self.requests, groups.iter());
+        let mut members: Vec<Member> = held.flat_map(|group| group.members.clone()).collect();
+        let age = |one: &Member| requests - one.last + 1;
+        let worth = |one: &Member| 1.0 / (age(one) as f32 * one.weight as f32);
+        members.sort_by(|a, b| worth(b).total_cmp(&worth(a)).then(age(a).cmp(&age(b))));
+        let kept = match count {
+            1 => members.len() / self.merged,
+            _ => members.len().min(size),
+        };
+        self.leaving = members.split_off(kept);
+        self.hand = self.groups.get(from).map_or(0, |group| group.serial);
+        if kept > 0 {
+            self.serial += 1;
+            members.iter_mut().for_each(|one| one.was_requested = false);
+            let sum = |of: fn(&NaiveGroup) -> f32| groups.iter().map(of).sum::<f32>();
+            let heir = NaiveGroup {
+                members,
+                serial: self.serial,
+                requests: sum(|group| group.requests) / count as f32,
+                requested: sum(|group| group.requested) / count as f32,
+            };
+            self.groups.insert(from, heir);
+        }
+    }
+}
+
+impl NaivePolicy for Naive {
+    fn hit(&mut self, key: u64) {
+        self.requests += 1;
+        let last = self.requests;
+        let mut leaving = self.leaving.iter_mut();
+        if let Some(one) = leaving.find(|one| one.key == key) {
+            one.last = last;
+            return;
+        }
+        for group in &mut self.groups {
+            let Some(one) = group.members.iter_mut().find(|one| one.key == key) else {
+                continue;
+            };
+            group.requests += 1.0;
+            group.requested += f32::from(u8::from(!one.was_requested));
+            (one.last, one.was_requested) = (last, true);
+        }
+    }
+
+    fn miss(&mut self, _key: u64) {
+        self.requests += 1;
+    }
+
+    fn insert(&mut self, key: u64, weight: u32) {
+        if !self.is_open {
+            self.serial += 1;
+            self.groups.push(NaiveGroup {
+                serial: self.serial,
+                ..NaiveGroup::default()
+            });
+            self.is_open = true;
+        }
+        let last = self.requests;
+        let group = self.groups.last_mut().expect("it was just made");
+        group.members.push(Member {
+            key,
+            weight,
+            last,
+            was_requested: false,
+        });
+        let len = group.members.len();
+        if len >= self.group_size() {
+            self.is_open = false;
+        }
+    }
+
+    fn remove(&mut self, key: u64) {
+        self.leaving.retain(|one| one.key != key);
+        for group in &mut self.groups {
+            group.members.retain(|one| one.key != key);
+        }
+        let open = self.is_open.then_some(self.serial_of_open());
+        let hand = self.place(self.hand);
+        let next = hand.map(|place| {
+            let mut after = self.groups[place..].iter();
+            let stays =
+                |group: &&NaiveGroup| !group.members.is_empty() || Some(group.serial) == open;
+            after.find(stays).map_or(0, |group| group.serial)
+        });
+        self.hand = next.unwrap_or(0);
+        self.groups
+            .retain(|group| !group.members.is_empty() || Some(group.serial) == open);
+    }
+
+    fn evict(&mut self) -> Option<u64> {
+        while self.leaving.is_empty() {
+            if self.held() == 0 {
+                return None;
+            }
+            self.merge();
+        }
+        self.leaving.pop().map(|one| one.key)
+    }
+}
+
+impl Naive {
+    fn serial_of_open(&self) -> u64 {
+        self.groups.last().map_or(0, |group| group.serial)
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn it_evicts_what_the_plain_model_evicts(
+        steps in proptest::collection::vec(proptest::prelude::any::<(u8, u16, u16)>(), 0..600),
+        group in 1u16..6,
+        merged in 2u16..5,
+        leave in proptest::prelude::any::<bool>(),
+    ) {
+        for (maker, knows) in [(told(), true), (dull(), false)] {
+            let config = GlConfig {
+                interval: Interval::Requests(1_000_000), // A training would rank anew.
+                ..config(group, merged, maker)
+            };
+            let model = Naive::new(&config, knows);
+            agrees_with_model::<GlCache>(&config, model, 120, &steps, leave);
+        }
+    }
+}
+
+/// A few keys that are asked for again and again, in bursts of new ones that never are: what a group's miss
+/// ratio at birth and its requests tell.
+fn with_scans(trial: &mut Trial<GlCache>, requests: u64) -> u64 {
+    let mut hits = 0;
+    for n in 0..requests {
+        let key = match n / 500 % 2 {
+            0 => policy::parts::chance::scramble(n) % 600,
+            _ => 1_000_000 + n,
+        };
+        hits += u64::from(trial.table.contains_key(&key));
+        trial.request(key, 1, 1000);
+    }
+    hits
+}
+
+#[test]
+fn what_it_learns_of_scans_saves_misses() {
+    let run = |maker: Maker| {
+        let config = GlConfig {
+            group: Some(20),
+            trees: 8,
+            maker,
+            ..GlConfig::default()
+        };
+        let mut trial = Trial::<GlCache>::new(800, &config, 1);
+        let hits = with_scans(&mut trial, 60_000);
+        trial.policy.check(&trial.host);
+        (hits, trial.policy.lessons().expect("it learns"))
+    };
+    let (untrained_hits, untrained) = run(dull());
+    let (hits, lessons) = run(Maker::default());
+    assert_eq!(untrained.trainings, 0);
+    assert!(untrained.failures > 3, "it was tried: {untrained:?}");
+    assert!(lessons.trainings > 3, "{lessons:?}");
+    assert!(lessons.inference_rows > lessons.inferences);
+    assert!(hits > untrained_hits, "{hits} over {untrained_hits}");
+    let shares: f32 = lessons.importances.iter().map(|(_, share)| share).sum();
+    assert!((shares - 1.0).abs() < 1e-4);
+}
+
+#[test]
+fn a_short_trace_leaves_it_untrained_and_one_group_does() {
+    let mut trial = Trial::<GlCache>::new(30, &GlConfig::default(), 1);
+    (0..40).for_each(|key| trial.request(key, 1, 5));
+    assert_eq!(trial.policy.lessons().map(|told| told.trainings), Some(0));
+    for key in 0..40 {
+        trial.remove(key); // All have expired, say.
+    }
+    trial.policy.check(&trial.host);
+    assert!(!trial.evict_one(3));
+
+    let one_group = config(10_000, 2, Maker::default());
+    let mut trial = Trial::<GlCache>::new(3, &one_group, 1);
+    (0..400).for_each(|key| trial.request(key % 7, 1, 5));
+    trial.policy.check(&trial.host);
+    assert_eq!(trial.host.len(), 3);
+}
+
+#[test]
+fn it_trains_daily_by_a_clock_that_jumps() {
+    let daily = GlConfig {
+        interval: Interval::Daily,
+        ..config(4, 2, Maker::default())
+    };
+    let mut trial = Trial::<GlCache>::new(100, &daily, 1);
+    let trainings = |trial: &Trial<GlCache>| {
+        let lessons = trial.policy.lessons().expect("it learns");
+        lessons.trainings + lessons.failures
+    };
+    with_scans(&mut trial, 3000);
+    assert_eq!(trainings(&trial), 0, "the day is long");
+    trial.host.set_now(Tick(trial.host.now().0 + 400 * DAY_MS));
+    with_scans(&mut trial, 3000);
+    assert_eq!(trainings(&trial), 1, "however many days have passed");
+    trial.host.set_now(Tick(5));
+    with_scans(&mut trial, 3000);
+    assert_eq!(trainings(&trial), 1, "a day begins again");
+    trial.host.set_now(Tick(trial.host.now().0 + DAY_MS));
+    with_scans(&mut trial, 3000);
+    assert_eq!(trainings(&trial), 2);
+    trial.policy.check(&trial.host);
+}
+
+#[test]
+fn samples_count_each_entry_once_and_ghosts_tell_of_those_gone() {
+    let mut samples = Samples::new(64);
+    let sample = samples.add([0.0; 7], 100);
+    samples.add_utility(sample, 110, 5);
+    assert!(samples.haunt(sample, 77, 2, 10));
+    samples.settle(77, 150);
+    samples.settle(77, 151);
+    samples.settle(78, 151);
+    let later = samples.add([1.0; 7], 160);
+    assert!(samples.haunt(later, 79, 0, 10));
+    assert!(!samples.haunt(later, 80, 1, 1), "there are enough of them");
+    let mut told = Vec::new();
+    samples.take_older_than(160, |features, utility| told.push((features[0], utility)));
+    assert_eq!(told, [(0.0, 1.0 / 50.0 + 1.0 / 100.0)]);
+    samples.add_utility(sample, 170, 1); // It was learned from already.
+    samples.settle(79, 160); // No time has passed, and nothing is weighed: finite all the same.
+    samples.check();
+    samples.take_older_than(161, |features, utility| told.push((features[0], utility)));
+    assert_eq!(told[1], (1.0, 1.0));
+}
+
+#[test]
+fn notes_keep_their_parts_apart() {
+    let note = Note::new(u64::MAX, LEAVING - 1).with_tag(GHOSTED);
+    assert_eq!((note.group(), note.tag()), (LEAVING - 1, GHOSTED));
+    assert!(!note.was_requested());
+    let note = note.marked_requested().requested_at(7);
+    assert!(note.was_requested());
+    assert_eq!((note.age(7), note.age(10)), (1, 4));
+    let note = note.in_group(0);
+    assert_eq!((note.group(), note.tag()), (0, GHOSTED));
+    assert!(!note.was_requested());
+    let mut tag = 0;
+    for _ in 0..300 {
+        tag = note::tag_after(tag);
+        assert!((1..GHOSTED).contains(&tag));
+    }
+}

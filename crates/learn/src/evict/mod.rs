@@ -1,0 +1,3 @@
+//! Eviction policies that learn, one a file; [`crate::any`] is the list of their names.
+
+pub mod gl_cache;
