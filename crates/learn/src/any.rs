@@ -16,6 +16,7 @@ macro_rules! learned_policies {
         $use! {
             GlCache = evict::gl_cache::GlCache,
             GlOracle = evict::gl_cache::GlCache<true>,
+            Lrb = evict::lrb::Lrb,
         }
     };
 }

@@ -1,0 +1,592 @@
+//! LRB: learning relaxed Belady.
+//!
+//! # Idea
+//! Belady evicts what is asked for furthest in the future. Whatever comes back later than a *Belady
+//! boundary* is as good a victim, so it is enough to tell far from near. Objects asked for within a *memory
+//! window* are remembered, cached or not; some are sampled all the time, and labelled with how long it then
+//! took until they were asked for, or with twice the window when it passed without a request. From a batch of
+//! labels regression learns the distance of the next request. An eviction draws a few entries and gives up
+//! the one predicted to come furthest in the future.
+//!
+//! # Source
+//! Z. Song, D. S. Berger, K. Li, W. Lloyd, *Learning Relaxed Belady for Content Distribution Network
+//! Caching*, NSDI 2020, <https://www.usenix.org/conference/nsdi20/presentation/song>; with the parameters of
+//! the authors' code in their fork of webcachesim.
+//!
+//! # State
+//! Per object of the memory window, cached or not: some 190 bytes, 4 more for each gap between its requests
+//! (31 at most), 8 for each sample that waits. Besides, 176 bytes a row of the batch: 23 MB, and the trees. In
+//! the simulator only.
+//!
+//! # Cost
+//! hit, insert O(log n) and a sample · evict: one step per entry drawn, and their rows through 32 trees; some
+//! evictions find the batch full and train, which no budget cuts.
+//!
+//! # Knobs
+//! `window` (0; 0 to 1,000,000,000,000): the memory window in requests; 0 chooses `turns` times the requests that it took to
+//! fill the cache. `turns` (4; 0.1 to 1000): see there. `batch` (131072; 64 to 16777216): labels that train a
+//! model. `candidates` (64; 1 to 256): entries drawn for an eviction. `size` (1; 0 to 1): whether the distance
+//! is multiplied by the weight, for the sake of objects missed, or counts alone, for the sake of bytes.
+//!
+//! # Departures
+//! The source finds the memory window by simulating the first part of a trace with several; here it is given,
+//! or follows the time that a cache takes to fill. Its type of content is no feature, for traces do not tell
+//! it. An absent gap counts as infinitely long, as the paper says; the code leaves it out of a sparse row.
+//! Trees are grown by level, up to 32 leaves in a depth of 6, from all rows and all features: LightGBM grows
+//! them by leaf, and draws four fifths of the rows and of the features for each. Counters decay in whole half-lives, as in
+//! the code, which keeps results the same on every machine. Until the first model is trained the victim is
+//! the least recently used, and so is, as in the code, whoever was not asked for for a whole memory window.
+//!
+//! # Avoid when
+//! Speed matters: an eviction costs a thousand times what it does under S3-FIFO. The trace is short: before
+//! some hundred thousand labels nothing is learned.
+
+use crate::{Boosting, Maker, Regressor, Rows};
+use policy::any::{Knob, Knobs};
+use policy::parts::chance::Chance;
+use policy::{Admit, Budget, Cells, Eviction, Facts, Lessons, OnHit, Policy, Slot};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+policy::knobs! {
+    /// The numbers among the knobs of [`Lrb`].
+    pub struct LrbKnobs {
+        /// The memory window in requests; 0 chooses by `turns`.
+        window: u64 = 0, 0 => 1_000_000_000_000;
+        /// A chosen window, in requests that it took to fill the cache.
+        turns: f64 = 4.0, 0.1 => 1000.0;
+        /// Labels that train a model.
+        batch: u32 = 131_072, 64 => 16_777_216;
+        /// Entries drawn for an eviction.
+        candidates: u16 = 64, 1 => 256;
+        /// Whether the distance is multiplied by the weight.
+        size: u8 = 1, 0 => 1;
+    }
+}
+
+/// Requests of an object that are remembered: the last, and so many gaps before it less one.
+const PAST: usize = 32;
+/// Counters that decay with the distance; the first halves in 2^10 requests, each other in twice as many.
+const COUNTERS: usize = 10;
+const FIRST_HALVING_LOG: u32 = 10;
+/// Age, gaps, weight, requests within the window, counters.
+const WIDTH: usize = PAST + 2 + COUNTERS;
+/// A chosen window is no shorter.
+const WINDOW_MIN: u64 = 64;
+/// Objects past the window that one request forgets at most.
+const FORGOTTEN_MAX: usize = 4;
+
+const _: () = assert!(WIDTH == 44, "as many features as the source has");
+
+/// The source's parameters of LightGBM, as far as they have a counterpart.
+const BOOSTING: Boosting = Boosting {
+    trees: 32,
+    depth: 6,
+    leaves: 32,
+    learning_rate: 0.1,
+    leaf_rows: 20,
+};
+
+/// The names of the features that are no gaps; gaps are told together.
+const FEATURES: [&str; 1 + 1 + 2 + COUNTERS] = [
+    "age",
+    "gaps",
+    "size",
+    "requests within the window",
+    "counter 2^10",
+    "counter 2^11",
+    "counter 2^12",
+    "counter 2^13",
+    "counter 2^14",
+    "counter 2^15",
+    "counter 2^16",
+    "counter 2^17",
+    "counter 2^18",
+    "counter 2^19",
+];
+
+/// The knobs of [`Lrb`], and what it learns with.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LrbConfig {
+    /// What may be given by name.
+    pub knobs: LrbKnobs,
+    /// Who makes the regressor.
+    pub maker: Maker,
+}
+
+impl Knobs for LrbConfig {
+    const KNOBS: &'static [Knob] = LrbKnobs::KNOBS;
+    fn set(&mut self, name: &str, value: &str) -> bool {
+        self.knobs.set(name, value)
+    }
+    fn show(&self, name: &str) -> String {
+        self.knobs.show(name)
+    }
+    fn is_valid(&self) -> bool {
+        self.knobs.is_valid()
+    }
+}
+
+/// Key hashes have 64 good bits already.
+#[derive(Clone, Copy, Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("keys are u64");
+    }
+    fn write_u64(&mut self, key_hash: u64) {
+        self.0 = key_hash;
+    }
+}
+
+/// What is remembered of an object.
+#[derive(Clone, Debug)]
+struct Object {
+    key_hash: u64,
+    /// The number of its last request.
+    last: u64,
+    weight: u32,
+    /// Where its entry lives, while it is cached.
+    slot: Option<Slot>,
+    /// Its place among those that samples are drawn from.
+    place: u32,
+    /// Requests between its requests, the youngest gap first.
+    gaps: VecDeque<u32>,
+    counters: [f32; COUNTERS],
+    /// When it was sampled since its last request.
+    samples: Vec<u64>,
+}
+
+impl Object {
+    fn new(key_hash: u64) -> Self {
+        Object {
+            key_hash,
+            last: 0,
+            weight: 0,
+            slot: None,
+            place: 0,
+            gaps: VecDeque::new(),
+            counters: [0.0; COUNTERS],
+            samples: Vec::new(),
+        }
+    }
+
+    /// The request of number `now`.
+    fn request(&mut self, now: u64) {
+        let gap = now - self.last;
+        for (log, counter) in (FIRST_HALVING_LOG..).zip(&mut self.counters) {
+            *counter = 1.0 + *counter * halved(gap >> log);
+        }
+        if self.last > 0 {
+            self.gaps.truncate(PAST - 2);
+            self.gaps.push_front(gap.min(u64::from(u32::MAX)) as u32);
+        }
+        self.last = now;
+    }
+
+    /// The features at the request of number `at`, which is not before the last.
+    fn features(&self, at: u64, window: u64) -> [f32; WIDTH] {
+        let mut row = [f32::INFINITY; WIDTH];
+        let age = at - self.last;
+        row[0] = age as f32;
+        let (mut distance, mut within) = (0, 0u8);
+        for (feature, &gap) in row[1..PAST].iter_mut().zip(&self.gaps) {
+            *feature = gap as f32;
+            distance += u64::from(gap);
+            within += u8::from(distance < window);
+        }
+        row[PAST] = self.weight as f32;
+        row[PAST + 1] = f32::from(within);
+        for (log, (feature, counter)) in
+            (FIRST_HALVING_LOG..).zip(row[PAST + 2..].iter_mut().zip(self.counters))
+        {
+            *feature = counter * halved(age >> log);
+        }
+        row
+    }
+}
+
+/// One, halved so often.
+fn halved(times: u64) -> f32 {
+    match times {
+        0..=126 => f32::from_bits((127 - times as u32) << 23),
+        _ => 0.0,
+    }
+}
+
+/// The natural logarithm of a number of at least 1, by sums and products alone: those of the standard
+/// library may differ in the last bit from machine to machine.
+fn logarithm(number: u64) -> f32 {
+    debug_assert!(number > 0);
+    let exponent = number.ilog2();
+    let mantissa = number as f64 / (1u64 << exponent) as f64;
+    // ln m = 2 artanh((m − 1) / (m + 1)), and the quotient is at most a third.
+    let quotient = (mantissa - 1.0) / (mantissa + 1.0);
+    let square = quotient * quotient;
+    let series = (0..12)
+        .rev()
+        .fold(0.0, |sum, n| sum * square + 1.0 / f64::from(2 * n + 1));
+    (f64::from(exponent) * std::f64::consts::LN_2 + 2.0 * quotient * series) as f32
+}
+
+/// LRB.
+pub struct Lrb {
+    model: Box<dyn Regressor>,
+    /// Every object remembered, by a number that stays; vacant ones are listed in `vacant`.
+    objects: Vec<Object>,
+    vacant: Vec<u32>,
+    numbers: HashMap<u64, u32, BuildHasherDefault<AsIs>>,
+    /// What samples are drawn from.
+    known: Vec<u32>,
+    /// By the number of the last request: who is cached, and who is only remembered.
+    cached: BTreeMap<u64, u32>,
+    gone: BTreeMap<u64, u32>,
+    /// Requests so far.
+    now: u64,
+    /// The memory window, once something was evicted.
+    window: Option<u64>,
+    /// Labelled samples.
+    rows: Rows,
+    labels: Vec<f32>,
+    /// The rows of those drawn, and what was predicted.
+    asked: Rows,
+    told: Vec<f32>,
+    lessons: Lessons,
+    /// Who was drawn for the eviction under way, and how many draws are left.
+    drawn: Vec<u32>,
+    undrawn: u16,
+    chance: Chance,
+    config: LrbKnobs,
+}
+
+impl Lrb {
+    fn is_past(&self, last: u64) -> bool {
+        self.window.is_some_and(|window| self.now - last >= window)
+    }
+
+    fn number_of(cells: &impl Cells<u32>, slot: Slot) -> u32 {
+        let meta = cells.get(slot);
+        assert!(meta > 0, "the policy was told of the entry");
+        meta - 1
+    }
+
+    /// Room for an object that is not remembered.
+    fn add(&mut self, key_hash: u64) -> u32 {
+        let mut object = Object::new(key_hash);
+        object.place = self.known.len() as u32;
+        let number = match self.vacant.pop() {
+            Some(number) => {
+                self.objects[number as usize] = object;
+                number
+            }
+            None => {
+                self.objects.push(object);
+                self.objects.len() as u32 - 1
+            }
+        };
+        self.known.push(number);
+        self.numbers.insert(key_hash, number);
+        number
+    }
+
+    /// Forgets an object that is in neither order any more.
+    fn drop_object(&mut self, number: u32) {
+        let object = &mut self.objects[number as usize];
+        let (key_hash, place) = (object.key_hash, object.place);
+        *object = Object::new(key_hash);
+        if self.numbers.get(&key_hash) == Some(&number) {
+            self.numbers.remove(&key_hash);
+        }
+        self.known.swap_remove(place as usize);
+        if let Some(&moved) = self.known.get(place as usize) {
+            self.objects[moved as usize].place = place;
+        }
+        self.vacant.push(number);
+    }
+
+    /// The object is asked for: its samples learn how long that took, and one more object is sampled.
+    fn request(&mut self, number: u32) {
+        self.now += 1;
+        let now = self.now;
+        if self.objects[number as usize].last > 0 {
+            self.label(number, |sampled_at| now - sampled_at);
+        }
+        self.objects[number as usize].request(now);
+        self.cached.insert(now, number);
+        if self.window.is_some() {
+            let place = self.chance.below(self.known.len() as u64);
+            let sampled = self.known[place as usize];
+            self.objects[sampled as usize].samples.push(now);
+            self.forget_past();
+        }
+    }
+
+    /// Labels what was sampled of the object with the distance that a sample of that moment has.
+    fn label(&mut self, number: u32, distance: impl Fn(u64) -> u64) {
+        let Some(window) = self.window else {
+            return;
+        };
+        let object = &mut self.objects[number as usize];
+        for at in std::mem::take(&mut object.samples) {
+            // What exceeds the batch waits for no training: the batch is of one stretch of time.
+            if self.labels.len() < self.config.batch as usize {
+                self.rows.push(&object.features(at, window));
+                self.labels.push(logarithm(distance(at)));
+            }
+        }
+    }
+
+    /// The window has passed for those who are only remembered and were asked for longest ago.
+    fn forget_past(&mut self) {
+        for _ in 0..FORGOTTEN_MAX {
+            match self.gone.first_key_value() {
+                Some((&last, &number)) if self.is_past(last) => {
+                    self.gone.pop_first();
+                    self.give_up(number);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// The window passed without a request.
+    fn give_up(&mut self, number: u32) {
+        let window = self.window.expect("something was evicted");
+        self.label(number, |_| 2 * window);
+        self.drop_object(number);
+    }
+
+    /// Learns from a full batch. What teaches nothing is forgotten, and the model before goes on.
+    fn train(&mut self) {
+        match self.model.train(&self.rows, &self.labels) {
+            Ok(()) => self.lessons.trainings += 1,
+            Err(_) => self.lessons.failures += 1,
+        }
+        self.lessons.training_rows += self.labels.len() as u64;
+        self.rows.clear();
+        self.labels.clear();
+    }
+
+    /// The entry leaves the cache and is remembered until the window has passed.
+    fn evict_object(&mut self, cells: &mut impl Cells<u32>, number: u32) -> Eviction {
+        self.drawn.clear();
+        self.undrawn = self.config.candidates;
+        let object = &mut self.objects[number as usize];
+        let slot = object.slot.take().expect("it is cached");
+        let last = object.last;
+        self.cached.remove(&last);
+        cells.set(slot, 0);
+        match self.is_past(last) {
+            true => self.give_up(number),
+            false => {
+                self.gone.insert(last, number);
+            }
+        }
+        Eviction::Victim(slot)
+    }
+
+    /// Whoever of those drawn is predicted to come furthest in the future.
+    fn furthest(&mut self) -> Option<u32> {
+        let window = self.window.expect("settled when the eviction began");
+        self.asked.clear();
+        self.told.clear();
+        for &number in &self.drawn {
+            let object = &self.objects[number as usize];
+            self.asked.push(&object.features(self.now, window));
+        }
+        self.model.predict(&self.asked, &mut self.told);
+        self.lessons.inferences += 1;
+        self.lessons.inference_rows += self.drawn.len() as u64;
+        let mut furthest: Option<(f32, u32)> = None;
+        for (&number, &distance) in self.drawn.iter().zip(&self.told) {
+            let weight = self.objects[number as usize].weight;
+            let score = match self.config.size {
+                0 => distance,
+                _ => distance + logarithm(u64::from(weight.max(1))),
+            };
+            if furthest.is_none_or(|(most, _)| score > most) {
+                furthest = Some((score, number));
+            }
+        }
+        furthest.map(|(_, number)| number)
+    }
+}
+
+impl Policy for Lrb {
+    type Meta = u32;
+    type Config = LrbConfig;
+    const NAME: &'static str = "lrb";
+    const ON_HIT: OnHit = OnHit::Reorder;
+
+    fn new(_capacity: u64, config: &LrbConfig, seed: u64) -> Self {
+        assert!(config.is_valid(), "knobs are checked where they are read");
+        Lrb {
+            model: (config.maker.0)(&BOOSTING),
+            objects: Vec::new(),
+            vacant: Vec::new(),
+            numbers: HashMap::default(),
+            known: Vec::new(),
+            cached: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            now: 0,
+            window: None,
+            rows: Rows::new(WIDTH),
+            labels: Vec::new(),
+            asked: Rows::new(WIDTH),
+            told: Vec::new(),
+            lessons: Lessons::default(),
+            drawn: Vec::new(),
+            undrawn: config.knobs.candidates,
+            chance: Chance::new(seed),
+            config: config.knobs.clone(),
+        }
+    }
+
+    fn resize(&mut self, _capacity: u64) {}
+
+    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
+        Admit::Yes
+    }
+
+    fn insert(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
+        let key_hash = cells.key_hash(slot);
+        let remembered = self.numbers.get(&key_hash).copied();
+        // Two keys of one hash: the later is the one that is found again.
+        let is_gone = |&number: &u32| self.objects[number as usize].slot.is_none();
+        let number = match remembered.filter(is_gone) {
+            Some(number) => {
+                self.gone.remove(&self.objects[number as usize].last);
+                number
+            }
+            None => self.add(key_hash),
+        };
+        let object = &mut self.objects[number as usize];
+        object.slot = Some(slot);
+        object.weight = cells.weight(slot);
+        cells.set(slot, number + 1);
+        self.request(number);
+    }
+
+    fn reorder(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
+        let number = Self::number_of(cells, slot);
+        self.cached.remove(&self.objects[number as usize].last);
+        self.request(number);
+    }
+
+    fn reweigh(&mut self, cells: &mut impl Cells<u32>, slot: Slot, _old_weight: u32) {
+        let number = Self::number_of(cells, slot);
+        self.objects[number as usize].weight = cells.weight(slot);
+    }
+
+    fn moved(&mut self, cells: &mut impl Cells<u32>, _old: Slot, new: Slot) {
+        let number = Self::number_of(cells, new);
+        self.objects[number as usize].slot = Some(new);
+    }
+
+    fn remove(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
+        let number = Self::number_of(cells, slot);
+        cells.set(slot, 0);
+        self.drawn.retain(|&drawn| drawn != number);
+        self.cached.remove(&self.objects[number as usize].last);
+        self.drop_object(number);
+    }
+
+    fn evict(&mut self, cells: &mut impl Cells<u32>, budget: &mut Budget) -> Eviction {
+        let chosen = ((self.now as f64 * self.config.turns) as u64).max(WINDOW_MIN);
+        let given = Some(self.config.window).filter(|&window| window > 0);
+        self.window.get_or_insert(given.unwrap_or(chosen));
+        if self.labels.len() >= self.config.batch as usize {
+            self.train();
+        }
+        while let Some((&last, &oldest)) = self.cached.first_key_value() {
+            if !budget.spend() {
+                return Eviction::Again;
+            }
+            if !self.model.is_trained() || self.is_past(last) {
+                return self.evict_object(cells, oldest);
+            }
+            if self.undrawn > 0 {
+                if let Some(slot) = cells.sample(self.chance.bits()) {
+                    self.undrawn -= 1;
+                    self.drawn.push(Self::number_of(cells, slot));
+                }
+                continue;
+            }
+            match self.furthest() {
+                Some(number) => return self.evict_object(cells, number),
+                // All who were drawn have left by themselves.
+                None => self.undrawn = self.config.candidates,
+            }
+        }
+        Eviction::Empty
+    }
+
+    fn lessons(&self) -> Option<Lessons> {
+        let shares = self.model.importances();
+        let mut lessons = self.lessons.clone();
+        if let [age, rest @ ..] = &shares[..] {
+            let (gaps, others) = rest.split_at(PAST - 1);
+            let told = [*age, gaps.iter().sum()]
+                .into_iter()
+                .chain(others.iter().copied());
+            lessons.importances = FEATURES.into_iter().zip(told).collect();
+        }
+        Some(lessons)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let own = |object: &Object| object.gaps.capacity() * 4 + object.samples.capacity() * 8;
+        let objects: usize = self.objects.iter().map(own).sum();
+        // A table has a byte beside each place, of which seven in eight are taken; a tree's nodes are
+        // two thirds full.
+        let tables =
+            self.numbers.capacity() * 8 / 7 * 17 + (self.cached.len() + self.gone.len()) * 18;
+        objects
+            + tables
+            + self.objects.capacity() * size_of::<Object>()
+            + (self.vacant.capacity() + self.known.capacity() + self.drawn.capacity()) * 4
+            + self.rows.heap_bytes()
+            + self.asked.heap_bytes()
+            + (self.labels.capacity() + self.told.capacity()) * 4
+            + self.model.heap_bytes()
+    }
+
+    fn check(&self, cells: &impl Cells<u32>) {
+        assert_eq!(self.cached.len(), cells.len());
+        assert_eq!(self.known.len(), self.cached.len() + self.gone.len());
+        assert_eq!(self.known.len() + self.vacant.len(), self.objects.len());
+        assert!(self.numbers.len() <= self.known.len());
+        assert!(self.labels.len() <= self.config.batch as usize);
+        assert_eq!(self.labels.len(), self.rows.len());
+        for (place, &number) in self.known.iter().enumerate() {
+            assert_eq!(self.objects[number as usize].place as usize, place);
+        }
+        for (&last, &number) in &self.cached {
+            let object = &self.objects[number as usize];
+            let slot = object.slot.expect("it is cached");
+            assert_eq!(object.last, last);
+            assert_eq!(cells.get(slot), number + 1);
+            assert_eq!(cells.key_hash(slot), object.key_hash);
+            assert_eq!(cells.weight(slot), object.weight);
+        }
+        for (&last, &number) in &self.gone {
+            let object = &self.objects[number as usize];
+            assert_eq!(object.last, last);
+            assert_eq!(object.slot, None);
+            assert_eq!(self.numbers.get(&object.key_hash), Some(&number));
+        }
+        for &number in &self.drawn {
+            assert!(
+                self.objects[number as usize].slot.is_some(),
+                "who leaves is not drawn"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

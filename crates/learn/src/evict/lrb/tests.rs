@@ -1,0 +1,275 @@
+use super::*;
+use crate::Untrained;
+use policy::evict::lru::Lru;
+use policy::suite::policy::Trial;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashSet};
+
+fn small() -> LrbKnobs {
+    LrbKnobs {
+        window: 200,
+        batch: 64,
+        candidates: 5,
+        ..LrbKnobs::default()
+    }
+}
+
+fn boosted(knobs: LrbKnobs) -> LrbConfig {
+    let maker = Maker::default();
+    LrbConfig { knobs, maker }
+}
+
+fn recorded(knobs: LrbKnobs) -> LrbConfig {
+    let maker = Maker(|_| Box::new(Recorder { is_trained: false }));
+    LrbConfig { knobs, maker }
+}
+
+thread_local! {
+    /// What recorders of this test were taught: rows and targets as bits.
+    static TAUGHT: RefCell<Vec<(Vec<u32>, u32)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps what it was taught, and says of every row that it comes as late as it is old.
+struct Recorder {
+    is_trained: bool,
+}
+
+impl Regressor for Recorder {
+    fn train(&mut self, rows: &Rows, targets: &[f32]) -> Result<(), Untrained> {
+        let bits = |row: &[f32]| row.iter().map(|value| value.to_bits()).collect();
+        let told = rows.iter().zip(targets);
+        let told = told.map(|(row, target)| (bits(row), target.to_bits()));
+        TAUGHT.with_borrow_mut(|taught| taught.extend(told));
+        self.is_trained = true;
+        Ok(())
+    }
+    fn is_trained(&self) -> bool {
+        self.is_trained
+    }
+    fn predict(&self, rows: &Rows, predictions: &mut Vec<f32>) {
+        predictions.extend(rows.iter().map(|row| row[0]));
+    }
+    fn importances(&self) -> Vec<f32> {
+        Vec::new()
+    }
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+
+policy::policy_suite!(suite_of_lrb, Lrb, boosted(small()));
+policy::policy_suite!(
+    suite_of_lrb_that_chooses_its_window,
+    Lrb,
+    boosted(LrbKnobs {
+        window: 0,
+        turns: 2.0,
+        size: 0,
+        ..small()
+    })
+);
+policy::policy_suite!(suite_of_lrb_that_always_knows, Lrb, recorded(small()));
+
+/// Keys that look random and have ranks of popularity.
+fn key_of(chance: &mut Chance) -> u64 {
+    (chance.unit() * chance.unit() * 60.0) as u64
+}
+
+/// Features as the source defines them, from all times at which the object was asked for up to `at`.
+fn naive_features(times: &[u64], weight: u32, at: u64, window: u64) -> Vec<f32> {
+    let last = times.len() - 1;
+    let gap = |back: usize| times[last - back + 1] - times[last - back];
+    let mut row = vec![(at - times[last]) as f32];
+    for back in 1..32 {
+        row.push(if back <= last {
+            gap(back) as f32
+        } else {
+            f32::MAX
+        });
+    }
+    row.push(weight as f32);
+    let is_within = |back: &usize| times[last] - times[last - back] < window;
+    row.push((1..=last.min(31)).filter(is_within).count() as f32);
+    for log in 10..20 {
+        let decayed = |counter: f32, gap: u64| counter * 0.5f32.powi((gap >> log) as i32);
+        let mut counter = 1.0;
+        for pair in times.windows(2) {
+            counter = 1.0 + decayed(counter, pair[1] - pair[0]);
+        }
+        row.push(decayed(counter, at - times[last]));
+    }
+    row
+}
+
+#[test]
+fn what_is_taught_is_what_happened() {
+    let (window, weight) = (200, 1);
+    let mut trial = Trial::<Lrb>::new(20, &recorded(small()), 1);
+    let mut chance = Chance::new(7);
+    let requested: Vec<u64> = (0..2_500).map(|_| key_of(&mut chance)).collect();
+    for &key in &requested {
+        trial.request(key, weight, 3);
+    }
+    // Every object at every moment of the trace, and what came of it. It is forgotten, and begins anew,
+    // when the window has passed; how soon after depends on what is evicted, so both are allowed.
+    let mut possible = HashSet::new();
+    let mut past_labels = 0;
+    let label_past = logarithm(2 * window).to_bits();
+    for key in 0..60 {
+        let times: Vec<u64> = (1..)
+            .zip(&requested)
+            .filter(|(_, other)| **other == key)
+            .map(|(at, _)| at)
+            .collect();
+        for (index, &time) in times.iter().enumerate() {
+            let next = times.get(index + 1).copied().unwrap_or(u64::MAX);
+            let starts: Vec<usize> = (0..=index)
+                .filter(|&start| start == 0 || times[start] - times[start - 1] >= window)
+                .collect();
+            for at in time..next.min(time + window + 20) {
+                for &start in &starts {
+                    let row = naive_features(&times[start..=index], weight, at, window);
+                    let row: Vec<u32> = row.iter().map(|value| value.to_bits()).collect();
+                    if next < u64::MAX {
+                        possible.insert((row.clone(), logarithm(next - at).to_bits()));
+                    }
+                    if next - time >= window {
+                        possible.insert((row, label_past));
+                    }
+                }
+            }
+        }
+    }
+    let taught = TAUGHT.take();
+    assert!(taught.len() > 500, "{}", taught.len());
+    for (row, label) in &taught {
+        assert!(possible.contains(&(row.clone(), *label)), "{row:?} {label}");
+        past_labels += usize::from(*label == label_past);
+    }
+    assert!(past_labels > 10, "{past_labels}");
+}
+
+#[test]
+fn it_is_lru_until_it_is_trained() {
+    let knobs = LrbKnobs {
+        batch: 100_000,
+        ..small()
+    };
+    let mut lrb = Trial::<Lrb>::new(20, &boosted(knobs), 1);
+    let mut lru = Trial::<Lru>::new(20, &(), 1);
+    let mut chance = Chance::new(3);
+    for _ in 0..5_000 {
+        let key = key_of(&mut chance);
+        lrb.request(key, 1, 2);
+        lru.request(key, 1, 2);
+    }
+    assert_eq!(lrb.victims, lru.victims);
+    assert_eq!(lrb.policy.lessons.trainings, 0);
+}
+
+#[test]
+fn the_victim_is_the_furthest_of_those_drawn() {
+    let knobs = LrbKnobs {
+        window: 1_000_000,
+        candidates: 9,
+        ..small()
+    };
+    let capacity = 500;
+    let mut trial = Trial::<Lrb>::new(capacity, &recorded(knobs), 2);
+    let (mut sum, mut count) = (0.0, 0);
+    for key in 0..12_000u64 {
+        // Some come twice, which is what labels are made from.
+        trial.request(if key % 8 == 0 { key / 16 } else { key }, 1, 100);
+        if let Some(victim) = trial.victims.pop()
+            && trial.policy.lessons.trainings > 0
+        {
+            let older = trial.policy.cached.values();
+            let older = older.map(|&number| trial.policy.objects[number as usize].last);
+            let number = trial.policy.numbers[&policy::parts::chance::scramble(victim)];
+            let last = trial.policy.objects[number as usize].last;
+            sum += 1.0 - older.filter(|other| *other < last).count() as f64 / capacity as f64;
+            count += 1;
+        }
+    }
+    assert!(count > 5_000);
+    // The best of nine from a uniform draw is nine tenths of the way.
+    let mean = sum / f64::from(count);
+    assert!((mean - 0.9).abs() < 0.01, "{mean}");
+}
+
+/// The share of hits in the last fifth, and how often it was trained.
+fn hits<P: Policy>(config: &P::Config, keys: &[u64], capacity: u64) -> (f64, Trial<P>) {
+    let mut trial = Trial::<P>::new(capacity, config, 1);
+    let tail = keys.len() / 5 * 4;
+    let mut hits = 0;
+    for (index, &key) in keys.iter().enumerate() {
+        let is_hit = trial.table.contains_key(&key);
+        hits += u32::from(is_hit && index >= tail);
+        trial.request(key, 1, 100);
+    }
+    (f64::from(hits) / (keys.len() - tail) as f64, trial)
+}
+
+#[test]
+fn a_trained_model_keeps_what_comes_back_and_not_what_passes() {
+    // Half of the requests go to 80 objects, the others to such as never come again.
+    let mut chance = Chance::new(5);
+    let keys: Vec<u64> = (0..20_000)
+        .map(|index| match chance.below(2) {
+            0 => chance.below(80),
+            _ => 1_000 + index,
+        })
+        .collect();
+    let knobs = LrbKnobs {
+        window: 1_000,
+        batch: 2_000,
+        candidates: 32,
+        ..LrbKnobs::default()
+    };
+    let (lru, _) = hits::<Lru>(&(), &keys, 90);
+    let (lrb, trial) = hits::<Lrb>(&boosted(knobs), &keys, 90);
+    assert!(trial.policy.lessons.trainings >= 3);
+    let importances = trial.policy.lessons().expect("it learns").importances;
+    assert_eq!(importances.len(), FEATURES.len());
+    let sum: f32 = importances.iter().map(|(_, share)| share).sum();
+    assert!((sum - 1.0).abs() < 1e-4, "{sum}");
+    assert!(lrb > lru + 0.1, "{lrb} {lru}");
+    assert!(lrb > 0.45, "{lrb} of 0.5");
+}
+
+#[test]
+fn what_teaches_nothing_does_no_harm() {
+    // Nobody comes back: every label is the same.
+    let keys: Vec<u64> = (0..5_000).collect();
+    let (_, trial) = hits::<Lrb>(&boosted(small()), &keys, 20);
+    assert_eq!(trial.policy.lessons.trainings, 0);
+    assert!(trial.victims.is_sorted(), "first in, first out");
+}
+
+#[test]
+fn memory_is_bounded_by_the_window() {
+    let mut trial = Trial::<Lrb>::new(20, &boosted(small()), 1);
+    for key in 0..5_000 {
+        trial.request(key, 1, 10);
+        assert!(trial.policy.known.len() <= 200 + FORGOTTEN_MAX);
+    }
+    let numbers: BTreeSet<u32> = trial.policy.known.iter().copied().collect();
+    assert_eq!(numbers.len(), trial.policy.known.len());
+}
+
+#[test]
+fn logarithms_are_right() {
+    for number in (1..1_000).chain([
+        1 << 20,
+        (1 << 33) - 1,
+        1 << 33,
+        u64::from(u32::MAX),
+        1 << 52,
+    ]) {
+        let wanted = (number as f64).ln();
+        assert!(
+            (f64::from(logarithm(number)) - wanted).abs() <= wanted * 1e-6 + 1e-9,
+            "{number}"
+        );
+    }
+}
