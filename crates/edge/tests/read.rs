@@ -477,6 +477,35 @@ fn empty_ranges_and_objects_are_done_at_once() {
     }
 }
 
+#[test]
+fn a_range_at_the_end_of_a_hundred_gigabytes_asks_for_what_it_overlaps() {
+    let bytes = 100_000_000_000;
+    let layout = Layout::new(&Scheme::coded(3, 1), bytes);
+    let sources = (0..4).map(|chunk| vec![server(chunk, 0)]).collect();
+    // From the last byte but one of the last whole stripe to beyond the end.
+    let last = layout.stripes() - 1;
+    let from = layout.stripe(last).start - 2;
+    let mut read = Read::new(layout, from..u64::MAX, sources, Patience::default());
+    let (mut asked, mut served) = (vec![], vec![]);
+    loop {
+        match read.step(Moment(0)) {
+            Step::Ask(ask) => {
+                asked.push((ask.stripe, ask.chunk));
+                read.hear(Moment(0), Event::Came(ask));
+            }
+            Step::Serve(part) => served.push(part.bytes),
+            Step::Done => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    let wanted = (0..3).map(|chunk| (last, chunk));
+    let wanted: Vec<_> = wanted
+        .filter(|at| !layout.sub_chunk(last, at.1).is_empty())
+        .collect();
+    assert_eq!(asked, [vec![(last - 1, 2)], wanted].concat());
+    assert_eq!(served, [from..from + 2, from + 2..bytes]);
+}
+
 fn answer() -> impl Strategy<Value = Answer> {
     prop_oneof![
         5 => (0u64..400).prop_map(Answer::After),
