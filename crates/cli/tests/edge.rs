@@ -207,7 +207,10 @@ fn what_cannot_be_is_told() {
         (&["--down", down.path()], "expected numbers of servers"),
         (&["/nonexistent/trace.csv"], "cannot open"),
         (&[unsized_trace.path()], "tells no sizes"),
-        (&[huge.path()], "huge.csv:2: expected"),
+        (
+            &[huge.path()],
+            "huge.csv:2: expected a whole number below 2^32 as size",
+        ),
     ];
     for (arguments, wanted) in cases {
         let small = ["--requests", "2k"];

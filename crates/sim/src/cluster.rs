@@ -15,6 +15,7 @@
 //! makes of many runs.
 
 mod claims;
+mod coordination;
 mod found;
 mod history;
 mod latency;
@@ -22,6 +23,7 @@ mod meter;
 mod page;
 mod places;
 mod presence;
+mod ring;
 mod run;
 mod scheme;
 mod servers;
@@ -30,9 +32,9 @@ mod text;
 mod tier;
 
 pub use claims::Claim;
+pub use coordination::{Coordination, Order, Telling};
 pub use found::{Found, LATENCY_SHARES, Latencies, Window, imbalance};
 pub use places::bucket_of;
 pub use run::{Rules, SERVERS_MAX, Setup, check, check_sizes, run};
 pub use scheme::{BadScheme, PARTS_MAX, POPULAR_AT, Scheme};
-pub use servers::Coordination;
 pub use study::{Failure, Findings, Row, Study};

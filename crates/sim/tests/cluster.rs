@@ -3,7 +3,7 @@
 use edge::placement::Placement;
 use edge::{BucketId, Change, Load, Map, ServerId};
 use policy::any::PolicySpec;
-use sim::cluster::{Coordination, Found, Rules, Scheme, Setup, Study, check, run};
+use sim::cluster::{Coordination, Found, Rules, Scheme, Setup, Study, Telling, check, run};
 use sim::{Columns, Configuration, Interner, Interning, Unit};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -30,6 +30,7 @@ fn setup(scheme: &str, servers: usize, capacity: u64) -> Setup {
         capacity,
         memory_share: 0.0,
         coordination: Coordination::default(),
+        watched: 0..0,
         outages: Arc::new([]),
         until: usize::MAX,
         is_timed: false,
@@ -390,7 +391,7 @@ fn told_of_evictions_chunks_leave_together() {
         };
         let together = Setup {
             coordination: Coordination {
-                tells_evictions: true,
+                telling: Telling::Evictions,
                 ..Coordination::default()
             },
             ..apart.clone()
@@ -557,6 +558,7 @@ fn study(columns: &Columns) -> Study {
         policies: vec!["sieve".parse().expect("known")],
         code: (3, 1),
         has_failures: true,
+        coordination: Coordination::default(),
         outages: trace::draw_outages(10, columns.span_ms(None), 1).expect("a short span"),
     }
 }
@@ -572,6 +574,14 @@ fn a_study_is_the_same_on_any_number_of_threads_and_counts_its_requests() {
         findings.requests_per_second = 0.0;
         let html = findings.page().to_html();
         assert!(html.contains("Do chunks leave together?"));
+        let text = findings.text();
+        for part in [
+            "after servers went",
+            "Under the outages given",
+            "by hash, one hand",
+        ] {
+            assert!(text.contains(part), "{part}");
+        }
         (
             serde_json::to_string(&findings).expect("it is data"),
             findings.text(),

@@ -2,7 +2,7 @@
 
 use edge::OLDER;
 use policy::any::PolicySpec;
-use sim::cluster::{Coordination, Found, Rules, Setup, check, run};
+use sim::cluster::{Coordination, Found, Order, Rules, Setup, Telling, check, run};
 use sim::{Columns, Interner, Interning};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -51,6 +51,7 @@ fn setup(scheme: &str, servers: usize, capacity: u64, outages: &[Outage]) -> Set
         capacity,
         memory_share: 0.0,
         coordination: Coordination::default(),
+        watched: 0..0,
         outages: Arc::from(outages),
         until: usize::MAX,
         is_timed: false,
@@ -105,6 +106,75 @@ fn where_everything_is_kept_no_failure_that_the_scheme_bears_makes_a_miss() {
             assert_eq!(found.total.misses, 0, "{scheme}, seed {seed}");
         }
     }
+}
+
+#[test]
+fn however_servers_work_together_what_all_have_room_for_is_found() {
+    let objects = 120;
+    let columns = of_sizes(&rounds(objects, 5));
+    let (warm_up, span_ms) = (objects as usize, objects * 5_000);
+    let outages = in_turn(3, 1, objects * 1_000, span_ms, 1);
+    for order in [Order::Policy, Order::Hash, Order::SharedHash] {
+        for (telling, reads_in_turn) in [(Telling::Both, false), (Telling::Nothing, true)] {
+            let own = Setup {
+                coordination: Coordination {
+                    telling,
+                    reads_in_turn,
+                    order,
+                    lead_alone: false,
+                },
+                ..setup("c2dn:3:1", SERVERS, 1 << 40, &outages)
+            };
+            let found = go(&columns, &rules(warm_up, 1), &own);
+            assert_eq!(found.total.misses, 0, "{:?}", own.coordination);
+            assert!(found.decoded_hits > 0 && found.mended_bytes > 0);
+            // In turn, every chunk is read of, and every fourth read does without one of the data.
+            let decoded = found.decoded_hits as f64 / found.total.requests as f64;
+            assert_eq!(reads_in_turn, decoded > 0.25, "{decoded}");
+        }
+    }
+}
+
+#[test]
+fn a_lead_alone_does_not_ask_who_else_has_it() {
+    let columns = of_sizes(&[
+        (1, 1_000),
+        (2, 200_000),
+        (1, 1_000),
+        (2, 200_000),
+        (1, 1_000),
+        (2, 200_000),
+    ]);
+    let (mut alone, mut together) = (0, 0);
+    for server in 0..SERVERS as u32 {
+        // It comes when the others have both objects, and leads perhaps one of them.
+        let down = Outage {
+            from_ms: 0,
+            until_ms: 2_000,
+            server,
+        };
+        for (lead_alone, misses) in [(true, &mut alone), (false, &mut together)] {
+            let own = Setup {
+                coordination: Coordination {
+                    lead_alone,
+                    ..Coordination::default()
+                },
+                ..setup("norebal:3:1", SERVERS, 1 << 30, &[down])
+            };
+            let found = go(&columns, &rules(0, 1), &own);
+            *misses += found.total.misses;
+            let watched = Setup {
+                watched: 0..2_000,
+                ..own
+            };
+            let by_home = go(&columns, &rules(0, 1), &watched).missed_by_home;
+            assert_eq!(by_home.iter().sum::<u64>(), 2, "the first two requests");
+        }
+    }
+    let servers = SERVERS as u64;
+    assert_eq!(together, 2 * servers);
+    // Each object has one home, which misses it once more.
+    assert_eq!(alone, 2 * servers + 2);
 }
 
 #[test]

@@ -5,7 +5,9 @@ use crate::sim::replaying::{
     RATE_DEFAULT, behind_bar, memory_share, read_bytes, read_share, stem, style,
 };
 use crate::trace::arguments::{count, span_ms};
-use ::sim::cluster::{Rules, SERVERS_MAX, Scheme, Study, check_sizes};
+use ::sim::cluster::{
+    Coordination, Order, Rules, SERVERS_MAX, Scheme, Study, Telling, check_sizes,
+};
 use ::sim::{Columns, Interner, Interning, Size, Unit};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
@@ -97,6 +99,17 @@ pub struct Arguments {
     /// Only sweep schemes and sizes: no failures, nothing about chunks that leave together
     #[arg(long)]
     sweep_only: bool,
+    /// Sweep and let servers fail, but nothing about chunks that leave together
+    #[arg(long)]
+    no_policies: bool,
+    /// Servers that are asked first and have nothing of an object ask the origin at once, instead of its other
+    /// servers
+    #[arg(long)]
+    lead_alone: bool,
+    /// Whatever the policy, disks give up in the order of a hash that an object's chunks share, as far as the
+    /// furthest of all servers has come, and parity's servers are told of hits
+    #[arg(long)]
+    one_hand: bool,
     /// The share of its disk that each server has as memory before it
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = read_share)]
     memory: f64,
@@ -255,14 +268,31 @@ impl Arguments {
             base,
             policy: self.policy.clone(),
             memory_share: self.memory,
-            policies: match self.sweep_only || coded.is_none() {
+            policies: match self.sweep_only || self.no_policies || coded.is_none() {
                 true => Vec::new(),
                 false => self.policies.clone(),
             },
             code: coded.unwrap_or((3, 1)),
             has_failures: !self.sweep_only,
+            coordination: self.coordination(),
             outages: self.outages(servers, span_ms)?,
         })
+    }
+
+    fn coordination(&self) -> Coordination {
+        let lead_alone = self.lead_alone;
+        match self.one_hand {
+            true => Coordination {
+                telling: Telling::Hits,
+                order: Order::SharedHash,
+                lead_alone,
+                ..Coordination::default()
+            },
+            false => Coordination {
+                lead_alone,
+                ..Coordination::default()
+            },
+        }
     }
 
     fn gap_ms(&self, columns: &Columns) -> Result<Option<f64>> {

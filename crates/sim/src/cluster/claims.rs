@@ -43,74 +43,101 @@ fn telling(findings: &Findings, servers: usize, scheme: Scheme) -> Option<&Found
     Some(&row.found).filter(|found| found.is_telling())
 }
 
+/// A claim that something is at least, or at most, a share; none where nothing was found.
+fn claim(about: String, found: Option<f64>, limit: f64, is_least: bool) -> Option<Claim> {
+    let found = found?;
+    let word = if is_least { "at least" } else { "at most" };
+    Some(Claim {
+        claim: format!("{about}: {word} {} %", percent(limit)),
+        found,
+        shown: format!("{} %", percent(found)),
+        holds: (found >= limit) == is_least || found == limit,
+    })
+}
+
 /// The claims about schemes that are among the findings, at the base size.
 pub(super) fn claims(findings: &Findings, servers: usize) -> Vec<Claim> {
-    let at_base = |scheme| telling(findings, servers, scheme);
-    let rise = |scheme: Scheme| -> Option<f64> {
-        let mut failures = findings.failures.iter();
-        let own = failures.find(|one| one.down == 1 && one.scheme == scheme.to_string());
-        own?.rises.first().copied().flatten()
-    };
-    let mut claims = Vec::new();
-    let mut add = |claim: String, found: Option<f64>, limit: f64, is_least: bool| {
-        let Some(found) = found else { return };
-        let word = if is_least { "at least" } else { "at most" };
-        claims.push(Claim {
-            claim: format!("{claim}: {word} {} %", percent(limit)),
-            found,
-            shown: format!("{} %", percent(found)),
-            holds: (found >= limit) == is_least || found == limit,
-        });
-    };
-    let (copies, coded, unbalanced) = (at_base(COPIES), at_base(CODED), at_base(UNBALANCED));
-    let saved_bytes = |of: Option<&Found>| {
-        let (of, coded) = of.zip(coded)?;
-        saved(coded.byte_miss_ratio(), of.byte_miss_ratio())
-    };
-    let (fewer_bytes, fewer) = ("misses fewer bytes than", "misses less often than");
-    add(
-        format!("{CODED} {fewer_bytes} {COPIES}, by"),
-        saved_bytes(copies),
-        SAVED,
-        true,
-    );
-    add(
-        format!("{CODED} {fewer_bytes} {UNBALANCED}, by"),
-        saved_bytes(unbalanced),
-        0.0,
-        true,
-    );
-    let pair = unbalanced.zip(coded);
-    add(
-        format!("{CODED} {fewer} {UNBALANCED}, by"),
-        pair.and_then(|(of, coded)| saved(coded.miss_ratio(), of.miss_ratio())),
-        0.0,
-        true,
-    );
-    let uneven = coded.and_then(Found::write_imbalance);
-    add(
-        format!("{CODED}: write imbalance (max − min) / min"),
-        uneven,
-        UNEVEN,
-        false,
-    );
-    let first = "misses more in the first window after a server went, by";
-    add(format!("{CODED} {first}"), rise(CODED), RISE_CODED, false);
-    add(format!("{COPIES} {first}"), rise(COPIES), RISE_COPIES, true);
+    let mut claims = undisturbed(findings, servers);
+    claims.extend(after_a_failure(findings));
     for (scheme, limit, is_least) in [
         (COPIES, UNPROTECTED_OTHERS, true),
         (UNBALANCED, UNPROTECTED_OTHERS, true),
         (CODED, UNPROTECTED_CODED, false),
     ] {
-        let share = at_base(scheme).map(|found| found.unprotected);
-        add(
-            format!("{scheme}: objects that could not lose a server"),
-            share,
-            limit,
-            is_least,
-        );
+        let about = format!("{scheme}: objects that could not lose a server");
+        let share = telling(findings, servers, scheme).map(|found| found.unprotected);
+        claims.extend(claim(about, share, limit, is_least));
     }
     claims
+}
+
+/// What is missed and written while all servers are up.
+fn undisturbed(findings: &Findings, servers: usize) -> Vec<Claim> {
+    let at_base = |scheme| telling(findings, servers, scheme);
+    let (copies, coded, unbalanced) = (at_base(COPIES), at_base(CODED), at_base(UNBALANCED));
+    let saved_of = |of: Option<&Found>, ratio: fn(&Found) -> f64| {
+        let (of, coded) = of.zip(coded)?;
+        saved(ratio(coded), ratio(of))
+    };
+    let (bytes, requests) = (Found::byte_miss_ratio, Found::miss_ratio);
+    let (fewer_bytes, fewer) = ("misses fewer bytes than", "misses less often than");
+    let against = |what: &str, scheme: Scheme| format!("{CODED} {what} {scheme}, by");
+    let claims = [
+        claim(
+            against(fewer_bytes, COPIES),
+            saved_of(copies, bytes),
+            SAVED,
+            true,
+        ),
+        claim(
+            against(fewer_bytes, UNBALANCED),
+            saved_of(unbalanced, bytes),
+            0.0,
+            true,
+        ),
+        claim(
+            against(fewer, UNBALANCED),
+            saved_of(unbalanced, requests),
+            0.0,
+            true,
+        ),
+        claim(
+            format!("{CODED}: write imbalance (max − min) / min"),
+            coded.and_then(Found::write_imbalance),
+            UNEVEN,
+            false,
+        ),
+    ];
+    claims.into_iter().flatten().collect()
+}
+
+/// What the first window without a server costs: all requests, and those that it would have been asked first.
+fn after_a_failure(findings: &Findings) -> Vec<Claim> {
+    let failure = |scheme: Scheme| {
+        let mut failures = findings.failures.iter();
+        failures.find(|one| one.down == 1 && one.scheme == scheme.to_string())
+    };
+    let rise = |scheme| failure(scheme)?.rises.first().copied().flatten();
+    let rise_of_own = |scheme| failure(scheme)?.first_of_own;
+    let first = "misses more in the first window after a server went, by";
+    let own = "the same, of the requests that the server would have been asked first, by";
+    let claims = [
+        claim(format!("{CODED} {first}"), rise(CODED), RISE_CODED, false),
+        claim(format!("{COPIES} {first}"), rise(COPIES), RISE_COPIES, true),
+        claim(
+            format!("{CODED}: {own}"),
+            rise_of_own(CODED),
+            RISE_CODED,
+            false,
+        ),
+        claim(
+            format!("{COPIES}: {own}"),
+            rise_of_own(COPIES),
+            RISE_COPIES,
+            true,
+        ),
+    ];
+    claims.into_iter().flatten().collect()
 }
 
 /// What is missed less, of what the other misses; none where that is nothing.

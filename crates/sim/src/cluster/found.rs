@@ -48,6 +48,20 @@ pub struct Window {
 }
 
 impl Window {
+    /// Several that follow each other, as one: servers that are down are those at the end.
+    pub(super) fn sum(windows: &[Window]) -> Window {
+        windows.iter().fold(Window::default(), |sum, one| Window {
+            requests: sum.requests + one.requests,
+            misses: sum.misses + one.misses,
+            partial_hits: sum.partial_hits + one.partial_hits,
+            bytes: sum.bytes + one.bytes,
+            origin_bytes: sum.origin_bytes + one.origin_bytes,
+            held: sum.held + one.held,
+            unprotected: sum.unprotected + one.unprotected,
+            down: one.down,
+        })
+    }
+
     /// The share of requests that needed the origin.
     pub fn miss_ratio(&self) -> f64 {
         ratio(self.misses, self.requests)
@@ -91,6 +105,12 @@ pub struct Found {
     pub refused: u64,
     /// Bytes between servers.
     pub between_bytes: u64,
+    /// Of the bytes written to disks, those of parts that were missing from what was a hit all the same.
+    pub mended_bytes: u64,
+    /// Bytes of objects that needed the origin, which partial hits found in the cluster.
+    pub salvaged_bytes: u64,
+    /// Misses in the time watched, by the server that is asked first while all are up.
+    pub missed_by_home: Vec<u64>,
     /// Messages that coordination took.
     pub messages: u64,
     /// Bytes read from each server's disk.
@@ -140,9 +160,28 @@ impl Found {
         self.byte_miss_ratio()
     }
 
+    /// The byte miss ratio if a partial hit fetched all of its object.
+    pub fn byte_miss_ratio_whole(&self) -> f64 {
+        ratio(
+            self.total.origin_bytes + self.salvaged_bytes,
+            self.total.bytes,
+        )
+    }
+
+    /// The share of the bytes written to disks that the origin did not have to send.
+    pub fn mended(&self) -> f64 {
+        ratio(self.mended_bytes, self.written_bytes.iter().sum())
+    }
+
     /// Bytes between servers of the cluster, by byte asked for.
     pub fn between(&self) -> f64 {
         ratio(self.between_bytes, self.total.bytes)
+    }
+
+    /// Bytes of parity between servers in the place of late chunks, which [`Found::between`] does not count, by
+    /// byte asked for; where requests were timed.
+    pub fn hedged(&self) -> Option<f64> {
+        self.latencies.as_ref().map(|latencies| latencies.hedged)
     }
 
     /// Whether anything was asked for and kept: what ratios tell of a run in which nothing was, is no
@@ -183,6 +222,24 @@ mod tests {
         assert_eq!(imbalance(&[5, 5], &[1; 2]), Some(0.0));
         assert_eq!(imbalance(&[0, 5], &[1; 2]), None);
         assert_eq!(imbalance(&[], &[]), None);
+    }
+
+    #[test]
+    fn windows_add_up_and_end_as_the_last_does() {
+        let one = Window {
+            requests: 10,
+            misses: 4,
+            held: 8,
+            unprotected: 2,
+            down: 3,
+            ..Window::default()
+        };
+        let sum = Window::sum(&[one, one, Window { down: 1, ..one }]);
+        assert_eq!((sum.requests, sum.down), (30, 1));
+        assert_eq!(
+            (sum.miss_ratio(), ratio(sum.unprotected, sum.held)),
+            (0.4, 0.25)
+        );
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub(super) struct Meter {
     pub(super) peer_hits: u64,
     pub(super) decoded_hits: u64,
     pub(super) unserved: u64,
+    /// See [`Found`](super::found::Found).
+    pub(super) salvaged_bytes: u64,
+    pub(super) missed_by_home: Vec<u64>,
     /// Over the windows that held anything: how many, and sums of what [`Found`] has the means of.
     pub(super) shares: (u64, f64),
     pub(super) pairs: (f64, f64),
@@ -29,7 +32,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(stopwatch: Option<Stopwatch>) -> Meter {
+    pub(super) fn new(servers: usize, stopwatch: Option<Stopwatch>) -> Meter {
         Meter {
             window: Window::default(),
             window_ends_ms: None,
@@ -39,6 +42,8 @@ impl Meter {
             peer_hits: 0,
             decoded_hits: 0,
             unserved: 0,
+            salvaged_bytes: 0,
+            missed_by_home: vec![0; servers],
             shares: (0, 0.0),
             pairs: (0.0, 0.0),
             start: None,
@@ -58,10 +63,13 @@ impl Meter {
             window.requests += 1;
             window.bytes += u64::from(size);
             window.origin_bytes += answer.origin_bytes;
-            window.misses += u64::from(answer.source == Source::Origin);
+            window.misses += u64::from(answer.is_miss());
             window.partial_hits += u64::from(answer.is_partial);
         }
         self.unserved += u64::from(answer.is_unserved);
+        if answer.is_partial {
+            self.salvaged_bytes += u64::from(size).saturating_sub(answer.origin_bytes);
+        }
         match answer.source {
             Source::Memory => self.memory_hits += 1,
             Source::Peer => self.peer_hits += 1,

@@ -4,11 +4,14 @@ use super::claims::{percent, saved};
 use super::found::{Found, LATENCY_SHARES, Window, ratio};
 use super::scheme::Scheme;
 use super::study::{Findings, Row};
-use super::text::{messages, told};
+use super::text::messages;
 use crate::Unit;
 use crate::analyze::findings::{bytes, count};
 use crate::report::size_axis;
 use report::{Axis, Bars, Cell, Line, Page, Plot, Section, Table};
+
+/// Points of a line over time, at most: what is told by the hour hides itself in its noise.
+const POINTS_MAX: usize = 80;
 
 impl Findings {
     /// The page.
@@ -72,19 +75,20 @@ impl Findings {
             let own = self.rows().filter(|row| row.found.scheme == scheme);
             let points =
                 own.filter_map(|row| Some((row.capacity as f64 / scale, value(&row.found)?)));
-            Line::new(&scheme.to_string(), in_order(points.collect()))
+            let points = in_order(points.collect());
+            (!points.is_empty()).then(|| Line::new(&scheme.to_string(), points))
         };
-        let lines = self.schemes().into_iter().map(line).collect();
+        let lines = self.schemes().into_iter().filter_map(line).collect();
         Plot::lines(title, Axis::log(label), y, lines)
     }
 
     fn claims_section(&self, section: &mut Section) {
-        let mut table = Table::new(&["claim", "found", "holds"]);
+        let mut table = Table::new(&["holds", "found", "claim"]);
         for claim in &self.claims {
             table.row(vec![
-                claim.claim.as_str().into(),
-                Cell::Shown(claim.found, claim.shown.clone()),
                 if claim.holds { "yes" } else { "no" }.into(),
+                Cell::Shown(claim.found, claim.shown.clone()),
+                claim.claim.as_str().into(),
             ]);
         }
         section.table(table.with_caption(&format!("At {}", self.base)));
@@ -102,6 +106,7 @@ impl Findings {
             "bytes saved against replicas:2, %",
             "midgress, % of bytes",
             "between servers, % of bytes",
+            "and hedged, % of bytes",
         ];
         let mut table = Table::new(&header);
         for row in self.base_rows() {
@@ -114,13 +119,14 @@ impl Findings {
                 saved.map_or(Cell::Empty, in_percent),
                 in_percent(found.midgress()),
                 in_percent(found.between()),
+                found.hedged().map_or(Cell::Empty, in_percent),
             ]);
         }
         section.text(
             "A miss is a request that needed the origin. Where some chunks were left, only those \
              missing were fetched, and the byte miss ratio counts what was fetched. Midgress: what \
              crosses the wide area, between cluster and origin. What servers send each other stays \
-             within the cluster.",
+             within the cluster. Hedged: parity that was asked for besides, in the place of late chunks.",
         );
         section.table(table.with_caption(&format!("Table 5.2, at {}", self.base)));
         let over_sizes = |title: &str, value: fn(&Found) -> f64| {
@@ -157,10 +163,11 @@ impl Findings {
     fn failure_section(&self, section: &mut Section) {
         let hours = self.window_ms as f64 / 3_600_000.0;
         section.text(&format!(
-            "Servers go {} hours after the warm-up and stay away. How much more is missed than in the same \
-             run without a failure, by window of {hours} hours; the mean of runs in which different \
+            "Servers go {} after the warm-up and stay away. How much more is missed than in the same \
+             run without a failure, by the window of {} that follows; the mean of runs in which different \
              servers go.",
-            2.0 * hours
+            in_hours(2.0 * hours),
+            in_hours(hours)
         ));
         if let Some(reason) = self.failures_untold() {
             section.text(&reason);
@@ -172,6 +179,7 @@ impl Findings {
             "first window, %",
             "least, %",
             "most, %",
+            "of the requests of who went, %",
         ]);
         for (down, title) in [
             (1, "One server goes (figure 5.9a)"),
@@ -189,6 +197,7 @@ impl Findings {
                     first(failure.rises.first().copied().flatten()),
                     first(failure.first_range.map(|(least, _)| least)),
                     first(failure.first_range.map(|(_, most)| most)),
+                    first(failure.first_of_own),
                 ]);
             }
             let (x, y) = (Axis::linear("hours since"), Axis::linear("more misses, %"));
@@ -291,15 +300,18 @@ impl Findings {
     }
 
     fn outage_section(&self, section: &mut Section) {
-        let hours = self.window_ms as f64 / 3_600_000.0;
-        section.text(
+        let windows = self.outages.iter().map(|row| row.found.windows.len());
+        let each = windows.max().unwrap_or(0).div_ceil(POINTS_MAX).max(1);
+        let hours = self.window_ms as f64 * each as f64 / 3_600_000.0;
+        section.text(&format!(
             "Outages begin with the end of the warm-up, at hour 0; when the last of those given is \
-             over, all servers are up.",
-        );
+             over, all servers are up. A point tells of {}.",
+            in_hours(hours)
+        ));
         let plot = |title: &str, label: &str, value: fn(&Window) -> f64| {
             let line = |row: &Row| {
-                let windows = row.found.windows.iter().enumerate();
-                let points = windows.map(|(at, window)| (at as f64 * hours, value(window)));
+                let stretches = row.found.windows.chunks(each).map(Window::sum).enumerate();
+                let points = stretches.map(|(at, sum)| (at as f64 * hours, value(&sum)));
                 Line::new(&row.found.scheme.to_string(), points.collect())
             };
             let lines = self.outages.iter().map(line).collect();
@@ -379,7 +391,10 @@ impl Findings {
     fn coordination_section(&self, section: &mut Section) {
         section.text(
             "Hits: servers that were not read, which keep parity, are told of a hit that changed what a \
-             policy keeps. Evictions: who gives up a chunk tells the others, and they do, too.",
+             policy keeps. Evictions: who gives up a chunk tells the others, and they do, too. Reads in turn: any K \
+             chunks are read, not the data alone. By hash: whatever the policy, a hand goes round the objects in the order \
+             of a hash, which chunks share, and spares those asked for since; with one hand, servers know how \
+             far the others' are.",
         );
         let header = [
             "policy",
@@ -396,7 +411,7 @@ impl Findings {
             let found = &row.found;
             table.row(vec![
                 row.policy.as_str().into(),
-                told(row).into(),
+                row.told.into(),
                 share(found.miss_ratio()),
                 share(found.byte_miss_ratio()),
                 in_percent(ratio(found.total.partial_hits, found.total.requests)),
@@ -412,15 +427,21 @@ impl Findings {
             .map(|row| row.policy.clone())
             .collect();
         policies.dedup();
-        let bars = |name: &str| {
-            let rows = self.coordination.iter().filter(|row| told(row) == name);
-            Bars::new(
-                name,
-                rows.map(|row| Some(row.found.unprotected * 100.0))
-                    .collect(),
-            )
+        let mut names: Vec<&str> = Vec::new();
+        for row in &self.coordination {
+            if !names.contains(&row.told) {
+                names.push(row.told);
+            }
+        }
+        let bars = |name: &&str| {
+            let value = |policy: &String| {
+                let mut rows = self.coordination.iter();
+                let row = rows.find(|row| row.policy == *policy && row.told == *name)?;
+                Some(row.found.unprotected * 100.0)
+            };
+            Bars::new(name, policies.iter().map(value).collect())
         };
-        let series = ["nothing", "hits", "evictions", "both"].map(bars).into();
+        let series = names.iter().map(bars).collect();
         let axis = Axis::linear("unprotected objects, %");
         section.plot(Plot::bars(
             "Unprotected objects by what is told",
@@ -438,7 +459,9 @@ impl Findings {
             "object miss ratio",
             "byte miss ratio",
             "partial hits, %",
+            "byte miss ratio, whole",
             "decoded, %",
+            "mended, %",
             "from memory, %",
             "unprotected, %",
             "write imbalance, %",
@@ -457,7 +480,9 @@ impl Findings {
                 share(found.miss_ratio()),
                 share(found.byte_miss_ratio()),
                 of_requests(found.total.partial_hits),
+                share(found.byte_miss_ratio_whole()),
                 of_requests(found.decoded_hits),
+                in_percent(found.mended()),
                 of_requests(found.memory_hits),
                 in_percent(found.unprotected),
                 uneven(found.write_imbalance()),
@@ -466,6 +491,15 @@ impl Findings {
             ]);
         }
         section.table(table);
+    }
+}
+
+/// Some hours, in words.
+fn in_hours(hours: f64) -> String {
+    let hours_shown = format!("{hours:.1}");
+    match hours_shown.trim_end_matches(".0") {
+        "1" => "an hour".into(),
+        shown => format!("{shown} hours"),
     }
 }
 

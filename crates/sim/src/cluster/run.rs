@@ -1,13 +1,15 @@
 //! One run: a trace through a cluster under one scheme, one policy, one size.
 
+use super::coordination::{Coordination, Order};
 use super::found::Found;
 use super::history::History;
 use super::latency::Stopwatch;
 use super::meter::{Meter, events};
-use super::places::{self, Places, buckets_of};
+use super::places::{self, NONE, Places, buckets_of};
+use super::ring::{Furthest, Ring};
 use super::scheme::Scheme;
-use super::servers::{Asked, Coordination, Objects, Servers, Work};
-use super::tier::tier;
+use super::servers::{Asked, Objects, Servers, Work};
+use super::tier::{Tier, tier};
 use crate::Error;
 use crate::columns::Columns;
 use crate::cpu::thread_cpu_time;
@@ -15,6 +17,8 @@ use crate::replay::BytesPerObject;
 use edge::{Change, Map, ServerId};
 use policy::Tick;
 use policy::any::PolicySpec;
+use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use trace::Outage;
@@ -77,8 +81,10 @@ pub struct Setup {
     pub capacity: u64,
     /// The share of its disk that each server has as memory besides.
     pub memory_share: f64,
-    /// What servers tell each other.
+    /// How servers work together.
     pub coordination: Coordination,
+    /// The milliseconds of which is told whose requests were missed.
+    pub watched: Range<u64>,
     /// When servers are down; of servers that the cluster does not have, nothing.
     pub outages: Arc<[Outage]>,
     /// The number of requests that are replayed.
@@ -196,7 +202,11 @@ pub(super) fn bytes_needed(columns: &Columns, setup: &Setup) -> u64 {
         true => by_policy(&PolicySpec::Lru(())),
         false => 0,
     };
-    let each = by_policy(&setup.policy) + memory + 1;
+    let disk = match setup.coordination.order {
+        Order::Policy => by_policy(&setup.policy),
+        Order::Hash | Order::SharedHash => Ring::OBJECT_BYTES,
+    };
+    let each = disk + memory + 1;
     (setup.weights.len() as u64 * each + OBJECT_BYTES) * columns.objects() as u64
 }
 
@@ -220,6 +230,26 @@ fn capacities(setup: &Setup) -> Vec<u64> {
         .weights
         .iter()
         .map(|weight| share(weight) as u64)
+        .collect()
+}
+
+/// The servers' disks, in the order of their numbers.
+fn disks<'t>(setup: &Setup, weights: &'t [u32], seed: u64) -> Vec<Box<dyn Tier + 't>> {
+    let furthest = (setup.coordination.order == Order::SharedHash).then(Furthest::default);
+    let disk = |(at, capacity): (usize, u64)| -> Box<dyn Tier + 't> {
+        match setup.coordination.order {
+            Order::Policy => tier(&setup.policy, weights, capacity, seed ^ at as u64),
+            Order::Hash | Order::SharedHash => Box::new(Ring::new(
+                weights,
+                capacity,
+                furthest.as_ref().map(Rc::clone),
+            )),
+        }
+    };
+    capacities(setup)
+        .into_iter()
+        .enumerate()
+        .map(disk)
         .collect()
 }
 
@@ -279,6 +309,8 @@ struct Run<'a> {
     servers: Servers<'a>,
     map: Map,
     buckets: Arc<[u32]>,
+    /// By bucket, who leads it while all servers are up.
+    homes: Vec<u16>,
     history: History,
     /// Time, server, whether it comes; in the order of time.
     events: Vec<(u64, u32, bool)>,
@@ -297,15 +329,7 @@ impl<'a> Run<'a> {
         objects: Objects<'a>,
     ) -> Result<Self, Error> {
         let capacities = capacities(setup);
-        let disk = |(at, &capacity): (usize, &u64)| {
-            tier(
-                &setup.policy,
-                objects.weights,
-                capacity,
-                rules.seed ^ at as u64,
-            )
-        };
-        let disks = capacities.iter().enumerate().map(disk).collect();
+        let disks = disks(setup, objects.weights, rules.seed);
         let memory = |(at, &capacity): (usize, &u64)| {
             let capacity = (capacity as f64 * setup.memory_share) as u64;
             tier(
@@ -322,6 +346,7 @@ impl<'a> Run<'a> {
         let map = new_map(rules, setup)?;
         let buckets = buckets_of(columns.objects(), rules.buckets);
         let places = Places::of(&map, &buckets);
+        let homes = (0..rules.buckets).map(|bucket| places.lead(bucket).unwrap_or(NONE));
         let how = (setup.scheme, setup.coordination);
         Ok(Run {
             columns,
@@ -330,11 +355,15 @@ impl<'a> Run<'a> {
             servers: Servers::new(objects, how, disks, memories, rules.buckets as usize),
             map,
             buckets,
+            homes: homes.collect(),
             history: History::new(places),
             events: events(&setup.outages, setup.weights.len()),
             next_event: 0,
             rebalance_at: u64::MAX,
-            meter: Meter::new(setup.is_timed.then(|| Stopwatch::new(rules.seed))),
+            meter: Meter::new(
+                setup.weights.len(),
+                setup.is_timed.then(|| Stopwatch::new(rules.seed)),
+            ),
             maps: 0,
             moved: 0,
         })
@@ -357,6 +386,10 @@ impl<'a> Run<'a> {
                 is_timed: self.meter.is_timed(index as u64),
             };
             let answer = self.servers.serve(asked, &self.history);
+            if self.setup.watched.contains(&now_ms) && answer.is_miss() {
+                let home = self.homes[asked.bucket as usize];
+                self.meter.missed_by_home[usize::from(home)] += 1;
+            }
             if index >= self.rules.warm_up {
                 let size = self.columns.sizes[object as usize];
                 self.meter.count(
@@ -466,6 +499,7 @@ impl<'a> Run<'a> {
             read_bytes: vec![0; work.read_bytes.len()],
             written_bytes: vec![0; work.read_bytes.len()],
             between_bytes: 0,
+            mended_bytes: 0,
             messages: 0,
             refused: 0,
         };
@@ -483,6 +517,9 @@ impl<'a> Run<'a> {
             unserved: meter.unserved,
             refused: work.refused - start.refused,
             between_bytes: work.between_bytes - start.between_bytes,
+            mended_bytes: work.mended_bytes - start.mended_bytes,
+            salvaged_bytes: meter.salvaged_bytes,
+            missed_by_home: meter.missed_by_home.clone(),
             messages: work.messages - start.messages,
             read_bytes: since(&work.read_bytes, &start.read_bytes),
             written_bytes: since(&work.written_bytes, &start.written_bytes),

@@ -14,25 +14,17 @@
 //! - An object has the size of its first request, an empty one weighs a byte. A large object is not kept
 //!   while fewer than K servers are up.
 
+use super::coordination::Coordination;
 use super::history::{History, Reach};
 use super::latency::Source;
 use super::places::{NONE, Row};
 use super::presence::Presence;
 use super::scheme::{PARTS_MAX, POPULAR_AT, Scheme};
 use super::tier::Tier;
+use crate::dense::hash_of;
 use edge::Load;
 use policy::{Slot, Tick};
 use std::collections::HashSet;
-
-/// What servers tell each other beyond the data, so that chunks of an object leave together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Coordination {
-    /// Servers that keep a part which a hit did not need are told of the hit, if it changed anything
-    /// for the policy of one that was read: SIEVE hears of the first hit, S3-FIFO of the first three.
-    pub tells_hits: bool,
-    /// A server that gives up a chunk or a copy tells the others, which give up theirs.
-    pub tells_evictions: bool,
-}
 
 /// A request, interned.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +56,10 @@ impl Answer {
         }
     }
 
+    pub(super) fn is_miss(&self) -> bool {
+        self.source == Source::Origin
+    }
+
     fn origin(bytes: u64) -> Answer {
         Answer {
             origin_bytes: bytes,
@@ -78,6 +74,8 @@ pub(super) struct Work {
     pub(super) read_bytes: Vec<u64>,
     pub(super) written_bytes: Vec<u64>,
     pub(super) between_bytes: u64,
+    /// Of the bytes written, those that the origin did not have to send: parts missing from what was a hit.
+    pub(super) mended_bytes: u64,
     pub(super) messages: u64,
     pub(super) refused: u64,
 }
@@ -139,6 +137,8 @@ pub(super) struct Servers<'t> {
     /// By bucket, bytes written to all disks together: of whole objects, and of chunks.
     written: Vec<[u64; 2]>,
     pub(super) work: Work,
+    /// Reads of coded objects, for who is left out in turn.
+    reads: u32,
     gone: Vec<Slot>,
 }
 
@@ -171,9 +171,11 @@ impl<'t> Servers<'t> {
                 read_bytes: vec![0; count],
                 written_bytes: vec![0; count],
                 between_bytes: 0,
+                mended_bytes: 0,
                 messages: 0,
                 refused: 0,
             },
+            reads: 0,
             gone: Vec::new(),
         }
     }
@@ -261,7 +263,7 @@ impl<'t> Servers<'t> {
     }
 
     /// A server holds it no more.
-    fn went(&mut self, object: u32, server: u16, history: &History) {
+    pub(super) fn went(&mut self, object: u32, server: u16, history: &History) {
         if self.is_counted(object, server, history) {
             self.forget(object, server, history);
         }
@@ -310,7 +312,7 @@ impl<'t> Servers<'t> {
         answer
     }
 
-    fn holds(&self, server: u16, object: u32) -> bool {
+    pub(super) fn holds(&self, server: u16, object: u32) -> bool {
         server != NONE
             && self.is_up[usize::from(server)]
             && self.disks[usize::from(server)].holds(Slot(object))
@@ -322,7 +324,11 @@ impl<'t> Servers<'t> {
         let size = u64::from(self.objects.sizes[object]);
         let row = history.row(false, asked.bucket);
         let older = history.elsewhere(false, asked.bucket);
-        let mut places = row.iter().chain(older).copied();
+        let asked_first = match self.coordination.lead_alone {
+            true => 1,
+            false => usize::MAX,
+        };
+        let mut places = row.iter().chain(older).copied().take(asked_first);
         let found = places.find(|&server| self.holds(server, asked.object));
         let Some(server) = found else {
             let is_popular = self.scheme == Scheme::Popular;
@@ -335,11 +341,11 @@ impl<'t> Servers<'t> {
             }
             return Answer::origin(size);
         };
-        if self.read(asked, server, lead) && self.coordination.tells_hits {
+        if self.read(asked, server, lead) && self.coordination.telling.has_hits() {
             self.tell_hit(asked, row, &[server]);
         }
         if server != lead {
-            self.write(asked, lead, 0, lead, history);
+            self.work.mended_bytes += self.write(asked, lead, 0, lead, history);
         }
         self.spread_popular(asked, lead, history);
         Answer::of(match server == lead {
@@ -375,34 +381,54 @@ impl<'t> Servers<'t> {
             return Answer::origin(size);
         }
         let mut found = Chunks::default();
-        self.look(asked.object, &row[..data], data, &mut found);
-        let is_direct = found.count == data;
-        self.look(asked.object, &row[data..], data, &mut found);
-        let older = history.elsewhere(true, asked.bucket);
-        self.look(asked.object, older, data, &mut found);
+        let mut lacking = 0;
+        if !self.coordination.lead_alone || self.holds(lead, asked.object) {
+            let (first, mendable) = self.turn(data, all);
+            for seat in (0..all).map(|at| (first + at) % all) {
+                if found.count == data {
+                    break;
+                }
+                let server = row[seat];
+                match self.holds(server, asked.object) {
+                    true => found.add(self.number(server, asked.object), server),
+                    false => lacking |= 1 << seat & mendable,
+                }
+            }
+            let older = history.elsewhere(true, asked.bucket);
+            self.look(asked.object, older, data, &mut found);
+        }
         let mut is_changed = false;
         for &server in found.servers() {
             is_changed |= self.read(asked, server, lead);
         }
-        let is_hit = found.count == data;
-        if is_hit && is_changed && self.coordination.tells_hits {
-            self.tell_hit(asked, row, found.servers());
-        }
-        if is_hit {
+        if found.count == data {
+            if is_changed && self.coordination.telling.has_hits() {
+                self.tell_hit(asked, row, found.servers());
+            }
             let spare = self.spare(asked, row, &found);
-            if !is_direct {
-                self.mend(asked, &row[..data], row, lead, history);
+            if lacking != 0 {
+                self.work.mended_bytes += self.mend(asked, lacking, row, lead, history);
             }
             let is_decoded = found.mask != (1 << data) - 1;
             return Answer::of(Source::Chunks { spare, is_decoded });
         }
         let weight = u64::from(self.objects.weights[asked.object as usize]);
-        self.mend(asked, &row[..all], row, lead, history);
+        self.mend(asked, u32::MAX, row, lead, history);
         let missing = (data - found.count) as u64 * weight;
         Answer {
             is_partial: found.count > 0,
             ..Answer::origin(missing.min(size))
         }
+    }
+
+    /// The seat that is asked first, and those that are mended if they are asked for nothing.
+    fn turn(&mut self, data: usize, all: usize) -> (usize, u32) {
+        if !self.coordination.reads_in_turn {
+            return (0, (1 << data) - 1);
+        }
+        self.reads = self.reads.wrapping_add(1);
+        let first = hash_of(Slot(self.reads)) % all as u64;
+        (first as usize, u32::MAX)
     }
 
     /// Chunks on the servers of the row that a late one of those found can be made up for with. Looked for
@@ -428,13 +454,22 @@ impl<'t> Servers<'t> {
         }
     }
 
-    /// Writes the chunks that these seats of a row lack. A seat gets the chunk of its number unless
-    /// that is elsewhere in the row; then one that is nowhere.
-    fn mend(&mut self, asked: Asked, seats: &[u16], row: Row<'_>, lead: u16, history: &History) {
+    /// Writes the chunks that these seats of a row lack, a bit each, and tells how many bytes that were. A seat
+    /// gets the chunk of its number unless that is elsewhere in the row; then one that is nowhere.
+    fn mend(
+        &mut self,
+        asked: Asked,
+        seats: u32,
+        row: Row<'_>,
+        lead: u16,
+        history: &History,
+    ) -> u64 {
         let mut kept = Chunks::default();
         self.look(asked.object, row, usize::MAX, &mut kept);
-        for (number, &server) in seats.iter().enumerate() {
-            if server == NONE || self.holds(server, asked.object) {
+        let mut written = 0;
+        for (number, &server) in row.iter().enumerate() {
+            let is_meant = seats >> number & 1 != 0;
+            if !is_meant || server == NONE || self.holds(server, asked.object) {
                 continue;
             }
             let mut number = number as u8;
@@ -445,8 +480,9 @@ impl<'t> Servers<'t> {
                 }
             }
             kept.mask |= 1 << number;
-            self.write(asked, server, number, lead, history);
+            written += self.write(asked, server, number, lead, history);
         }
+        written
     }
 
     /// True if the server's policy keeps something of it.
@@ -460,25 +496,26 @@ impl<'t> Servers<'t> {
         is_changed
     }
 
-    fn tell_hit(&mut self, asked: Asked, row: Row<'_>, known: &[u16]) {
-        for &server in row {
-            if !known.contains(&server) && self.holds(server, asked.object) {
-                self.disks[usize::from(server)].hit(Slot(asked.object), asked.now);
-                self.work.messages += 1;
-            }
-        }
-    }
-
-    fn write(&mut self, asked: Asked, server: u16, number: u8, lead: u16, history: &History) {
+    /// The bytes that the server took.
+    fn write(
+        &mut self,
+        asked: Asked,
+        server: u16,
+        number: u8,
+        lead: u16,
+        history: &History,
+    ) -> u64 {
         let at = usize::from(server);
         let object = asked.object;
         if self.holds(server, object) {
-            return;
+            return 0;
         }
+        let mut written = 0;
         let mut gone = std::mem::take(&mut self.gone);
         let is_kept = self.disks[at].insert(Slot(object), asked.now, &mut gone);
         if is_kept {
             let weight = u64::from(self.objects.weights[object as usize]);
+            written = weight;
             let is_coded = self.objects.is_coded(object);
             if is_coded {
                 self.numbers[at][object as usize] = number;
@@ -494,25 +531,12 @@ impl<'t> Servers<'t> {
         }
         for victim in gone.drain(..) {
             self.went(victim.0, server, history);
-            if self.coordination.tells_evictions {
+            if self.coordination.telling.has_evictions() {
                 self.tell_eviction(victim, history);
             }
         }
         self.gone = gone;
-    }
-
-    /// The other servers of an object that one has given up give it up, too.
-    fn tell_eviction(&mut self, victim: Slot, history: &History) {
-        let is_coded = self.objects.is_coded(victim.0);
-        let bucket = history.now().bucket_of(victim.0);
-        let older = history.elsewhere(is_coded, bucket);
-        for &server in history.row(is_coded, bucket).iter().chain(older) {
-            if self.holds(server, victim.0) {
-                self.disks[usize::from(server)].remove(victim);
-                self.went(victim.0, server, history);
-                self.work.messages += 1;
-            }
-        }
+        written
     }
 
     /// Panics where the parts counted are not those that would be found. Walks everything.

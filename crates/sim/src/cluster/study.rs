@@ -11,10 +11,10 @@
 //! All but the sweep are of the first number of servers and of one size, the base.
 
 use super::claims::{Claim, claims};
+use super::coordination::{Coordination, Order, Telling};
 use super::found::{Found, Window, ratio};
 use super::run::{Clock, Rules, Setup, bytes_needed, check, run};
 use super::scheme::Scheme;
-use super::servers::Coordination;
 use crate::Error;
 use crate::columns::Columns;
 use crate::sweep::in_turn;
@@ -54,6 +54,8 @@ pub struct Study {
     pub code: (usize, usize),
     /// Whether servers fail.
     pub has_failures: bool,
+    /// How servers work together in sweep, failures and outages.
+    pub coordination: Coordination,
     /// Outages under which schemes are run, counted from the end of the warm-up.
     pub outages: Vec<Outage>,
 }
@@ -67,12 +69,10 @@ pub struct Row {
     pub size: String,
     /// The same in bytes.
     pub capacity: u64,
-    /// Each disk's policy.
+    /// Each disk's policy, or in what order it gives up instead.
     pub policy: String,
-    /// Whether hits are told to servers that were not read.
-    pub tells_hits: bool,
-    /// Whether evictions are told to an object's other servers.
-    pub tells_evictions: bool,
+    /// What servers tell each other.
+    pub told: &'static str,
     /// What came of it.
     #[serde(flatten)]
     pub found: Found,
@@ -91,6 +91,9 @@ pub struct Failure {
     pub rises: Vec<Option<f64>>,
     /// The least and the most of the first window.
     pub first_range: Option<(f64, f64)>,
+    /// The rise in the first window of the requests alone that the servers that went would have been asked
+    /// first; the mean.
+    pub first_of_own: Option<f64>,
 }
 
 /// What a study found.
@@ -206,9 +209,12 @@ impl Study {
             servers: run.setup.weights.len(),
             size: self.sizes[run.size].0.clone(),
             capacity: run.setup.capacity,
-            policy: run.setup.policy.to_string(),
-            tells_hits: run.setup.coordination.tells_hits,
-            tells_evictions: run.setup.coordination.tells_evictions,
+            policy: match run.setup.coordination.order {
+                Order::Policy => run.setup.policy.to_string(),
+                Order::Hash => "by hash".into(),
+                Order::SharedHash => "by hash, one hand".into(),
+            },
+            told: run.setup.coordination.name(),
             found: found.clone(),
         }
     }
@@ -252,7 +258,8 @@ impl Study {
             weights: self.clusters[0].clone(),
             capacity: self.sizes[size].1,
             memory_share: self.memory_share,
-            coordination: Coordination::default(),
+            coordination: self.coordination,
+            watched: 0..0,
             outages: Arc::new([]),
             until: usize::MAX,
             is_timed: false,
@@ -267,6 +274,7 @@ impl Study {
         for &scheme in &self.schemes {
             let setup = Setup {
                 until,
+                watched: from_ms..from_ms.saturating_add(self.rules.window_ms),
                 ..self.setup(scheme, self.base)
             };
             add(Part::Undisturbed, self.base, setup.clone());
@@ -330,18 +338,32 @@ impl Study {
         let runs = |part: Part, scheme: Scheme| {
             let both = planned.iter().zip(found);
             both.filter(move |(run, _)| run.part == part && run.setup.scheme == scheme)
-                .map(|(_, found)| found)
         };
         let mut failures = Vec::new();
         for &scheme in &self.schemes {
-            let Some(undisturbed) = runs(Part::Undisturbed, scheme).next() else {
+            let Some((_, undisturbed)) = runs(Part::Undisturbed, scheme).next() else {
                 continue;
             };
             let base = watched(&undisturbed.windows);
             for down in [1, 2] {
                 let own = runs(Part::Failure(down), scheme);
-                let own: Vec<&[Window]> = own.map(|found| watched(&found.windows)).collect();
-                failures.push(failure_of(scheme, down, &own, base));
+                let own: Vec<&[Window]> = own.map(|(_, found)| watched(&found.windows)).collect();
+                let by_home = runs(Part::Failure(down), scheme).map(|(run, found)| {
+                    let gone = run
+                        .setup
+                        .outages
+                        .iter()
+                        .map(|outage| outage.server as usize);
+                    let pairs = gone.map(|server| {
+                        let missed = |found: &Found| found.missed_by_home[server];
+                        (missed(found), missed(undisturbed))
+                    });
+                    pairs.collect()
+                });
+                failures.push(Failure {
+                    first_of_own: rise_of_own(by_home.collect()),
+                    ..failure_of(scheme, down, &own, base)
+                });
             }
         }
         failures
@@ -350,42 +372,82 @@ impl Study {
     /// Without memory before the disks: what it answers, they would not hear of.
     fn plan_policies(&self, add: &mut impl FnMut(Part, usize, Setup)) {
         let (data, parity) = self.code;
+        let setup = |policy: &PolicySpec, placement, size, coordination| Setup {
+            policy: policy.clone(),
+            memory_share: 0.0,
+            coordination,
+            ..self.setup(Scheme::coded(data, parity, placement), size)
+        };
+        let hits = Coordination {
+            telling: Telling::Hits,
+            ..Coordination::default()
+        };
         for policy in &self.policies {
             for size in 0..self.sizes.len() {
                 for placement in [Placement::Greedy, Placement::Ring] {
-                    let setup = Setup {
-                        policy: policy.clone(),
-                        memory_share: 0.0,
-                        coordination: Coordination {
-                            tells_hits: true,
-                            tells_evictions: false,
-                        },
-                        ..self.setup(Scheme::coded(data, parity, placement), size)
-                    };
-                    add(Part::Together, size, setup);
+                    add(Part::Together, size, setup(policy, placement, size, hits));
                 }
             }
-            for (tells_hits, tells_evictions) in
-                [(false, false), (true, false), (false, true), (true, true)]
-            {
-                let setup = Setup {
-                    policy: policy.clone(),
-                    memory_share: 0.0,
-                    coordination: Coordination {
-                        tells_hits,
-                        tells_evictions,
-                    },
-                    ..self.setup(Scheme::coded(data, parity, Placement::Greedy), self.base)
-                };
-                add(Part::Coordination, self.base, setup);
+        }
+        for (policy, coordination) in self.coordinations() {
+            let setup = setup(policy, Placement::Greedy, self.base, coordination);
+            add(Part::Coordination, self.base, setup);
+        }
+    }
+
+    /// Each policy under all that can be told; then, whatever the policy, the order of a hash.
+    fn coordinations(&self) -> Vec<(&PolicySpec, Coordination)> {
+        let told = |telling| Coordination {
+            telling,
+            ..Coordination::default()
+        };
+        let in_turn = Coordination {
+            reads_in_turn: true,
+            ..Coordination::default()
+        };
+        let all = [
+            told(Telling::Nothing),
+            told(Telling::Hits),
+            told(Telling::Evictions),
+            told(Telling::Both),
+            in_turn,
+        ];
+        let own = |policy| all.map(|coordination| (policy, coordination));
+        let mut runs: Vec<_> = self.policies.iter().flat_map(own).collect();
+        for order in [Order::Hash, Order::SharedHash] {
+            for coordination in [told(Telling::Nothing), told(Telling::Hits), in_turn] {
+                let first = self.policies.first();
+                runs.extend(first.map(|policy| {
+                    (
+                        policy,
+                        Coordination {
+                            order,
+                            ..coordination
+                        },
+                    )
+                }));
             }
         }
+        runs
     }
 }
 
 /// The windows from the failure on.
 fn watched(windows: &[Window]) -> &[Window] {
     windows.get(FAILS_AFTER as usize..).unwrap_or_default()
+}
+
+/// By run, and by server that went in it, misses with and without; the mean of the runs' rises.
+fn rise_of_own(runs: Vec<Vec<(u64, u64)>>) -> Option<f64> {
+    let rise = |run: &Vec<(u64, u64)>| {
+        let sum = run
+            .iter()
+            .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        (sum.1 > 0).then(|| ratio(sum.0, sum.1) - 1.0)
+    };
+    let rises: Option<Vec<f64>> = runs.iter().map(rise).collect();
+    let rises = rises.filter(|rises| !rises.is_empty())?;
+    Some(rises.iter().sum::<f64>() / rises.len() as f64)
 }
 
 /// What runs in which `down` servers went tell against one in which none did, from the failure on.
@@ -412,6 +474,7 @@ fn failure_of(scheme: Scheme, down: usize, runs: &[&[Window]], base: &[Window]) 
         down,
         rises: (0..base.len()).map(mean).collect(),
         first_range,
+        first_of_own: None,
     }
 }
 
@@ -435,6 +498,14 @@ mod tests {
         assert_eq!(failure.rises, [Some(0.5), None, Some(-1.0)]);
         let (least, most) = failure.first_range.expect("something was missed");
         assert!((least - 0.2).abs() < 1e-9 && (most - 0.8).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_rise_of_their_own_is_of_all_that_went_together() {
+        let two = vec![vec![(12, 6), (3, 4)], vec![(10, 10), (0, 0)]];
+        assert_eq!(rise_of_own(two), Some(0.25));
+        assert_eq!(rise_of_own(vec![vec![(5, 0)], vec![(1, 1)]]), None);
+        assert_eq!(rise_of_own(vec![]), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::claims::percent;
 use super::found::Found;
-use super::study::{Findings, Row};
+use super::study::{Failure, Findings, Row};
 use std::fmt::Write;
 
 impl Findings {
@@ -23,6 +23,28 @@ impl Findings {
             &HEADER,
             &self.sweep.iter().map(cells).collect::<Vec<_>>(),
         );
+        if self.failures.iter().any(|one| one.first_range.is_some()) {
+            let _ = writeln!(
+                out,
+                "\nMore misses in the first window after servers went, at {}, and of the requests that they \
+                 would have been asked first:",
+                self.base
+            );
+            let rows: Vec<_> = self.failures.iter().map(failure).collect();
+            table(&mut out, &FAILURES, &rows);
+        }
+        if !self.outages.is_empty() {
+            let _ = writeln!(out, "\nUnder the outages given, at {}:", self.base);
+            let rows: Vec<_> = self.outages.iter().map(outage).collect();
+            table(&mut out, &OUTAGES, &rows);
+        }
+        if !self.together.is_empty() {
+            let _ = writeln!(
+                out,
+                "\nThe chance in % that a chunk is held if another of its object is, by size:"
+            );
+            self.together_table(&mut out);
+        }
         if !self.coordination.is_empty() {
             let _ = writeln!(out, "\nWhat servers tell each other, at {}:", self.base);
             let rows: Vec<_> = self.coordination.iter().map(coordination).collect();
@@ -50,6 +72,30 @@ impl Findings {
         out
     }
 
+    /// A row by policy and by who keeps parity, a column by size.
+    fn together_table(&self, out: &mut String) {
+        let mut header = vec!["policy", "parity"];
+        let mut rows: Vec<Vec<String>> = Vec::new();
+        for row in &self.together {
+            let parity = match row.found.scheme.is_balanced() {
+                true => "by load",
+                false => "on the ring",
+            };
+            let own = rows
+                .iter()
+                .position(|own| own[0] == row.policy && own[1] == parity);
+            let own = own.unwrap_or_else(|| {
+                rows.push(vec![row.policy.clone(), parity.into()]);
+                rows.len() - 1
+            });
+            rows[own].push(row.found.together.map_or("-".into(), percent));
+            if !header.contains(&row.size.as_str()) {
+                header.push(&row.size);
+            }
+        }
+        table(out, &header, &rows);
+    }
+
     /// Why nothing is told of failures that were asked for.
     pub(super) fn failures_untold(&self) -> Option<String> {
         let is_told = self.failures.iter().any(|one| one.first_range.is_some());
@@ -70,7 +116,7 @@ impl Findings {
     }
 }
 
-const HEADER: [&str; 10] = [
+const HEADER: [&str; 11] = [
     "scheme",
     "servers",
     "size",
@@ -78,6 +124,7 @@ const HEADER: [&str; 10] = [
     "byte miss %",
     "midgress %",
     "between servers %",
+    "and hedged %",
     "write imbalance %",
     "read imbalance %",
     "unprotected %",
@@ -94,30 +141,69 @@ fn cells(row: &Row) -> Vec<String> {
         percent(found.byte_miss_ratio()),
         percent(found.midgress()),
         percent(found.between()),
+        uneven(found.hedged()),
         uneven(found.write_imbalance()),
         uneven(found.read_imbalance()),
         percent(found.unprotected),
     ]
 }
 
-const COORDINATION: [&str; 6] = [
+const FAILURES: [&str; 6] = [
+    "scheme",
+    "went",
+    "more %",
+    "least %",
+    "most %",
+    "of their own %",
+];
+
+fn failure(one: &Failure) -> Vec<String> {
+    let told = |rise: Option<f64>| rise.map_or("-".into(), percent);
+    vec![
+        one.scheme.clone(),
+        one.down.to_string(),
+        told(one.rises.first().copied().flatten()),
+        told(one.first_range.map(|range| range.0)),
+        told(one.first_range.map(|range| range.1)),
+        told(one.first_of_own),
+    ]
+}
+
+const OUTAGES: [&str; 8] = [
+    "scheme",
+    "miss %",
+    "byte miss %",
+    "partial hits %",
+    "unprotected %",
+    "unserved",
+    "maps",
+    "parity moved",
+];
+
+fn outage(row: &Row) -> Vec<String> {
+    let found = &row.found;
+    vec![
+        found.scheme.to_string(),
+        percent(found.miss_ratio()),
+        percent(found.byte_miss_ratio()),
+        percent(found.total.partial_hit_ratio()),
+        percent(found.unprotected),
+        found.unserved.to_string(),
+        found.maps.to_string(),
+        found.moved.to_string(),
+    ]
+}
+
+const COORDINATION: [&str; 8] = [
     "policy",
     "tells",
+    "miss %",
     "byte miss %",
+    "partial hits %",
     "together %",
     "unprotected %",
     "messages a request",
 ];
-
-/// What a run's servers tell each other, in words.
-pub(super) fn told(row: &Row) -> &'static str {
-    match (row.tells_hits, row.tells_evictions) {
-        (false, false) => "nothing",
-        (true, false) => "hits",
-        (false, true) => "evictions",
-        (true, true) => "both",
-    }
-}
 
 /// Messages of coordination for each request that counts.
 pub(super) fn messages(found: &Found) -> f64 {
@@ -127,8 +213,10 @@ pub(super) fn messages(found: &Found) -> f64 {
 fn coordination(row: &Row) -> Vec<String> {
     vec![
         row.policy.clone(),
-        told(row).into(),
+        row.told.into(),
+        percent(row.found.miss_ratio()),
         percent(row.found.byte_miss_ratio()),
+        percent(row.found.total.partial_hit_ratio()),
         row.found.together.map_or("-".into(), percent),
         percent(row.found.unprotected),
         format!("{:.3}", messages(&row.found)),
