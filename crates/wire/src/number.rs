@@ -281,7 +281,15 @@ pub fn push_i64(out: &mut Vec<u8>, number: i64) {
 /// Appends an unsigned integer in decimal.
 #[inline]
 pub fn push_u64(out: &mut Vec<u8>, number: u64) {
-    out.extend_from_slice(Text::unsigned(number).as_bytes());
+    // Most numbers in replies are small, and need no room to be turned round in.
+    match number {
+        0..10 => out.push(b'0' + number as u8),
+        10..100 => {
+            let pair = number as usize * 2;
+            out.extend_from_slice(&[DIGIT_PAIRS[pair], DIGIT_PAIRS[pair + 1]]);
+        }
+        _ => out.extend_from_slice(Text::unsigned(number).as_bytes()),
+    }
 }
 
 #[cfg(test)]

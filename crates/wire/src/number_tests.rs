@@ -54,6 +54,15 @@ fn unsigned_integers_go_up_to_their_bound() {
 }
 
 #[test]
+fn unsigned_integers_are_written_with_all_their_digits() {
+    for number in [0, 9, 10, 11, 99, 100, 101, 12_345, u64::MAX] {
+        let mut out = b":".to_vec();
+        push_u64(&mut out, number);
+        assert_eq!(out, format!(":{number}").into_bytes());
+    }
+}
+
+#[test]
 fn doubles_are_read_as_redis_reads_them() {
     let valid = [
         ("0", 0.0),

@@ -57,11 +57,28 @@ fn spans_of(line: &[u8], from: usize) -> impl Iterator<Item = Span> + '_ {
             at += 1;
         }
         let start = at;
-        while line.get(at).is_some_and(|&byte| byte != b' ') {
-            at += 1;
-        }
+        at = find(line, start, b' ').unwrap_or(line.len());
         (at > start).then(|| Span::new(start, at - start))
     })
+}
+
+/// Where the next such byte is, from a place on, which may be the end.
+#[inline(always)]
+pub(super) fn find(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 0xff;
+    let rest = bytes.get(from..)?;
+    // Eight at once. Of the bytes that are 0, the subtraction borrows from the lowest one first: what it marks above that may
+    // be wrong, the lowest mark never is.
+    let (chunks, tail) = rest.as_chunks::<8>();
+    for (index, chunk) in chunks.iter().enumerate() {
+        let differs = u64::from_le_bytes(*chunk) ^ (ONES * u64::from(wanted));
+        let equal = differs.wrapping_sub(ONES) & !differs & (ONES << 7);
+        if equal != 0 {
+            return Some(from + index * 8 + equal.trailing_zeros() as usize / 8);
+        }
+    }
+    let found = tail.iter().position(|&byte| byte == wanted)?;
+    Some(bytes.len() - tail.len() + found)
 }
 
 /// Whether a word may name an item. As in memcached, control characters may be in it, blanks are not:
@@ -147,7 +164,12 @@ fn listed(
     first: usize,
     spans: &mut Vec<Span>,
 ) -> Result<Request, &'static str> {
-    for span in spans_of(line, words.spans[first].start as usize) {
+    let kept = &words.spans[first..words.count.min(Words::KEPT)];
+    let behind = match words.count > Words::KEPT {
+        true => words.spans[Words::KEPT - 1].range().end,
+        false => line.len(),
+    };
+    for span in kept.iter().copied().chain(spans_of(line, behind)) {
         if !is_key(&line[span.range()]) {
             return Err(BAD_FORMAT);
         }

@@ -1,7 +1,7 @@
 //! Requests: one line, and for storage commands a data block behind it.
 
 use super::line::{
-    BAD_FORMAT, NO_SUCH_COMMAND, Words, is_key, meta_line, signed, simple, unsigned,
+    BAD_FORMAT, NO_SUCH_COMMAND, Words, find, is_key, meta_line, signed, simple, unsigned,
 };
 use crate::Span;
 
@@ -239,7 +239,7 @@ impl Parser {
         if input.len() < self.needed.max(1) {
             return Parsed::Incomplete;
         }
-        let found = find_line_feed(input, self.searched);
+        let found = find(input, self.searched, b'\n');
         if found.unwrap_or(input.len()) > line_bytes_max(input) {
             return Parsed::Refused {
                 consumed: input.len(),
@@ -462,10 +462,4 @@ fn line_bytes_max(input: &[u8]) -> usize {
     } else {
         LINE_BYTES_MAX
     }
-}
-
-#[inline]
-fn find_line_feed(input: &[u8], from: usize) -> Option<usize> {
-    let found = input[from..].iter().position(|&byte| byte == b'\n')?;
-    Some(from + found)
 }

@@ -224,6 +224,49 @@ fn a_line_without_end_closes_the_connection_and_a_long_list_of_keys_does_not() {
 }
 
 #[test]
+fn any_number_of_keys_is_listed() {
+    for count in 1..30 {
+        let keys: Vec<String> = (0..count).map(|key| "k".repeat(key % 20 + 1)).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let input = format!("gets  {} \r\n", keys.join(" "));
+        let wanted = vec![request(Verb::Gets, &keys, "", (0, 0, 0))];
+        for piece in [1, 8, input.len()] {
+            assert_eq!(
+                tell(input.as_bytes(), piece),
+                wanted,
+                "{count} in pieces of {piece}"
+            );
+        }
+    }
+    let long = format!("get {} {}\r\n", "k ".repeat(9), "k".repeat(251));
+    assert!(matches!(tell(long.as_bytes(), 99)[..], [Told::Refused(..)]));
+}
+
+#[test]
+fn a_byte_is_found_where_it_is() {
+    // What is one above or below, or the same but for the highest bit, is not it.
+    let others = [0, b' ' - 1, b' ' + 1, b' ' | 0x80, 0xff];
+    for len in 0..30 {
+        for (first, from) in (0..=len).flat_map(|first| (0..=len).map(move |from| (first, from))) {
+            for other in others {
+                let mut bytes = vec![other; len];
+                bytes[first..]
+                    .iter_mut()
+                    .step_by(3)
+                    .for_each(|byte| *byte = b' ');
+                let found = (from..len).find(|&at| bytes[at] == b' ');
+                assert_eq!(
+                    line::find(&bytes, from, b' '),
+                    found,
+                    "{bytes:?} from {from}"
+                );
+            }
+        }
+    }
+    assert_eq!(line::find(b" ", 2, b' '), None);
+}
+
+#[test]
 fn meta_flags_are_read_and_repeated_in_their_order() {
     let input = b"ms k 2 T60 F9 C3 E4 I ME q Oabc\r\nhi\r\n";
     let mut spans = Vec::new();
