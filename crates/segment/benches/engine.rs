@@ -133,16 +133,19 @@ enum Row {
     Hash,
     /// 100 gets of a hundred.
     Gets,
+    /// 100 sets of a hundred.
+    Sets,
     /// The mix, one by one.
     Mix,
     /// The same, asked for in batches.
     Batches,
 }
 
-const ROWS: [(&str, Row); 5] = [
+const ROWS: [(&str, Row); 6] = [
     ("loop", Row::Loop),
     ("hash", Row::Hash),
     ("gets", Row::Gets),
+    ("sets", Row::Sets),
     ("95/5", Row::Mix),
     ("95/5-batches", Row::Batches),
 ];
@@ -180,7 +183,12 @@ fn run(
             keys.iter().for_each(|key| cache.prefetch_object(key));
         }
         for (index, key) in keys.iter().enumerate() {
-            if row != Row::Gets && (number * BATCH + index).is_multiple_of(20) {
+            let is_set = match row {
+                Row::Gets => false,
+                Row::Sets => true,
+                _ => (number * BATCH + index).is_multiple_of(20),
+            };
+            if is_set {
                 let value = Value::plain(value);
                 let _full = cache.set(writer, key, value, None, Condition::Always, now);
                 continue;

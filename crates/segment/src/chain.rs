@@ -62,15 +62,16 @@ impl<'t> Chain<'t> {
     /// The object with the tag of this hash that `is_it`.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(Slot) -> bool) -> Option<Cell<'t>> {
-        for line in self.lines() {
+        let mut line = self.first;
+        loop {
             for index in slots_of(likely(line, hash)) {
                 let slot = Slot(line[index].load(Acquire));
                 if slot.has_tag_of(hash) && is_it(slot) {
                     return Some(Cell { line, index, slot });
                 }
             }
+            line = self.table.line_after(self.heap, line)?;
         }
-        None
     }
 
     /// The value that `cas` has until the next change.

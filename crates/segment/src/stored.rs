@@ -17,7 +17,7 @@ use crate::hash::KeyHash;
 use crate::heap::{Heap, Place, SegmentId};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::Relaxed;
-use crate::words::{Filler, WORD, append_to, copy, equals, four_at, word_of};
+use crate::words::{Filler, WORD, append_to, copy, equals, four_at};
 
 /// Bytes of metadata in front of each key.
 pub(crate) const HEADER: usize = 5;
@@ -80,26 +80,21 @@ impl Payload<'_> {
         }
     }
 
-    fn header(&self, key_len: usize) -> [u8; HEADER] {
+    #[inline]
+    fn header(&self, key_len: usize) -> Head {
         let (len, marks, is_number) = match self {
             Payload::Bytes(value) => (value.bytes.len(), value.marks, 0),
             Payload::Number { marks, .. } => (WORD, *marks, IS_NUMBER),
         };
+        debug_assert!(key_len <= KEY_MAX);
         debug_assert!(len <= VALUE_MAX);
         debug_assert!(marks <= MARKS_MAX);
         let wide = match self.client_flags() {
             0 => 0,
             _ => HAS_CLIENT_FLAGS,
         };
-        let len = len as u32;
-        let flags = is_number | wide | marks << MARKS_SHIFT;
-        [
-            key_len as u8,
-            len as u8,
-            (len >> 8) as u8,
-            (len >> 16) as u8,
-            flags,
-        ]
+        let flags = u64::from(is_number | wide | marks << MARKS_SHIFT);
+        Head(key_len as u64 | (len as u64) << VALUE_SHIFT | flags << FLAGS_SHIFT)
     }
 }
 
@@ -216,7 +211,7 @@ impl Content for Stored {
         if key.len() > KEY_MAX || value_len > VALUE_MAX {
             return None;
         }
-        Some(Head(word_of(&value.header(key.len()))).words())
+        Some(value.header(key.len()).words())
     }
 
     fn heap_bytes(&self) -> usize {
@@ -228,8 +223,8 @@ impl Objects for Stored {
     type View<'h> = &'h [AtomicU64];
 
     fn write(&self, heap: &Heap, place: Place, words: u32, key: &[u8], value: Payload<'_>) {
-        let mut filler = Filler::new(&Stored::at(heap, place)[..words as usize]);
-        filler.push(&value.header(key.len()));
+        let words = &Stored::at(heap, place)[..words as usize];
+        let mut filler = Filler::new(words, value.header(key.len()).0, HEADER);
         filler.push(key);
         if value.client_flags() != 0 {
             filler.push(&value.client_flags().to_le_bytes());

@@ -20,6 +20,7 @@
 
 use crate::chain::{CHAIN_MAX, Chain};
 use crate::heap::{Heap, Place};
+use crate::hint::prefetch;
 use crate::line::{
     ACCESS_MASK, ACCESS_SHIFT, CAS_SHIFT, COUNTED, LAST, LOCK, Line, SLOTS, Slot, first_of, likely,
     slots_of,
@@ -352,6 +353,9 @@ impl Table {
         let cas = u64::from(old.cas().wrapping_add(1));
         new_first[0].store(cas << CAS_SHIFT | LOCK, Release);
         let mut new = Chain::locked(self, heap, new_first);
+        // All objects are asked for before the first key is hashed again: none is waited for by itself.
+        let objects = old.cells().filter_map(|cell| heap.words(cell.slot.place()));
+        objects.for_each(|words| prefetch(&words[0]));
         let mut moving = [None; CHAIN_MAX * SLOTS.end];
         let mut count = 0;
         let mut is_whole = true;

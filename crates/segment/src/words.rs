@@ -40,58 +40,59 @@ pub(crate) fn word_of(bytes: &[u8]) -> u64 {
 
 /// Writes bytes one behind the other, whatever their boundaries.
 pub(crate) struct Filler<'w> {
-    words: std::slice::Iter<'w, AtomicU64>,
-    /// Bytes that wait for their word to be full, and how many bits they are.
+    words: &'w [AtomicU64],
+    /// Bytes that wait for their word to be full, and how many bits they are: fewer than 64.
     pending: u64,
     bits: u32,
 }
 
 impl<'w> Filler<'w> {
+    /// Begins with up to seven bytes, all that `begin` holds.
     #[inline(always)]
-    pub(crate) fn new(words: &'w [AtomicU64]) -> Self {
+    pub(crate) fn new(words: &'w [AtomicU64], begin: u64, len: usize) -> Self {
+        debug_assert!(len < WORD && begin >> (len * 8) == 0);
         Filler {
-            words: words.iter(),
-            pending: 0,
-            bits: 0,
-        }
-    }
-
-    /// Up to seven bytes.
-    #[inline(always)]
-    fn push_few(&mut self, word: u64, bits: u32) {
-        debug_assert!(bits < 64);
-        self.pending |= word << self.bits;
-        self.bits += bits;
-        if self.bits >= 64 {
-            self.put(self.pending);
-            self.bits -= 64;
-            self.pending = match self.bits {
-                0 => 0,
-                rest => word >> (bits - rest),
-            };
+            words,
+            pending: begin,
+            bits: len as u32 * 8,
         }
     }
 
     #[inline(always)]
     fn put(&mut self, word: u64) {
-        let cell = self.words.next().expect("the object was measured first");
+        let (cell, rest) = self
+            .words
+            .split_first()
+            .expect("the object was measured first");
         cell.store(word, Relaxed);
+        self.words = rest;
     }
 
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        let (chunks, rest) = bytes.as_chunks::<WORD>();
-        match self.bits {
-            0 => chunks
-                .iter()
-                .for_each(|chunk| self.put(u64::from_le_bytes(*chunk))),
-            bits => chunks.iter().for_each(|chunk| {
-                let word = u64::from_le_bytes(*chunk);
-                self.put(self.pending | word << bits);
-                self.pending = word >> (64 - bits);
-            }),
+        let mut bytes = bytes;
+        if self.bits > 0 {
+            let missing = WORD - self.bits as usize / 8;
+            self.pending |= word_of(bytes) << self.bits;
+            let Some(rest) = bytes.get(missing..) else {
+                self.bits += bytes.len() as u32 * 8;
+                return;
+            };
+            self.put(self.pending);
+            bytes = rest;
         }
-        self.push_few(word_of(rest), rest.len() as u32 * 8);
+        let (chunks, tail) = bytes.as_chunks::<WORD>();
+        let (cells, rest) = self.words.split_at(chunks.len());
+        for (cell, chunk) in cells.iter().zip(chunks) {
+            cell.store(u64::from_le_bytes(*chunk), Relaxed);
+        }
+        self.words = rest;
+        self.bits = tail.len() as u32 * 8;
+        self.pending = match bytes.last_chunk::<WORD>() {
+            Some(_) if tail.is_empty() => 0,
+            Some(last) => u64::from_le_bytes(*last) >> (64 - self.bits),
+            None => word_of(tail),
+        };
     }
 
     /// Ends the word that was begun.
@@ -220,8 +221,9 @@ mod tests {
         for first in 0..20 {
             for second in [0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 64, 100] {
                 let words = zeroed(20);
-                let mut filler = Filler::new(&words);
-                filler.push(&source[..first]);
+                let begin = first.min(second % WORD);
+                let mut filler = Filler::new(&words, word_of(&source[..begin]), begin);
+                filler.push(&source[begin..first]);
                 filler.push(&source[first..first + second]);
                 filler.finish();
                 let len = first + second;
@@ -240,7 +242,7 @@ mod tests {
         let source: Vec<u8> = (1..=200).collect();
         for len in 0..=source.len() - HEADER {
             let words = zeroed((HEADER + len).div_ceil(WORD));
-            let mut filler = Filler::new(&words);
+            let mut filler = Filler::new(&words, 0, 0);
             filler.push(&source[..HEADER + len]);
             filler.finish();
             let mut key = source[HEADER..HEADER + len].to_vec();
