@@ -165,9 +165,18 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
 
     fn free(&mut self, id: u32) {
         if self.hand == id {
-            self.hand = self.groups.at(id).next;
+            self.hand = self.closed_after(id);
         }
         self.groups.remove(id);
+    }
+
+    /// The next younger group. A round ends before the one that is being written: it would never leave the
+    /// young end again, and evict what is new and nothing else.
+    fn closed_after(&self, id: u32) -> u32 {
+        match self.groups.at(id).next {
+            next if next == self.open => NONE,
+            next => next,
+        }
     }
 
     /// Whether it is time to train.

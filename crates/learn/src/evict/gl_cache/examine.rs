@@ -108,7 +108,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
 
     /// The oldest group that this round has not come to yet.
     fn next_by_age(&mut self) -> u32 {
-        if self.hand == NONE || self.hand == self.open {
+        if self.hand == NONE {
             self.hand = self.groups.oldest();
         }
         assert_ne!(
@@ -242,7 +242,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
             self.free(id);
         }
         if group != NONE {
-            self.hand = self.groups.at(group).next;
+            self.hand = self.closed_after(group);
         }
         debug_assert!(cells.len() >= self.held);
         self.stage = Stage::Keeping { group, left: kept };

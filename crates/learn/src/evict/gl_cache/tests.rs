@@ -198,7 +198,8 @@ impl Naive {
             _ => members.len().min(size),
         };
         self.leaving = members.split_off(kept);
-        self.hand = self.groups.get(from).map_or(0, |group| group.serial);
+        let after = self.groups[..self.closed()].get(from);
+        self.hand = after.map_or(0, |group| group.serial);
         if kept > 0 {
             self.serial += 1;
             members.iter_mut().for_each(|one| one.was_requested = false);
@@ -267,13 +268,11 @@ impl NaivePolicy for Naive {
         }
         let open = self.is_open.then_some(self.serial_of_open());
         let hand = self.place(self.hand);
-        let next = hand.map(|place| {
-            let mut after = self.groups[place..].iter();
-            let stays =
-                |group: &&NaiveGroup| !group.members.is_empty() || Some(group.serial) == open;
-            after.find(stays).map_or(0, |group| group.serial)
+        let next = hand.and_then(|place| {
+            let mut after = self.groups[place..self.closed()].iter();
+            after.find(|group| !group.members.is_empty())
         });
-        self.hand = next.unwrap_or(0);
+        self.hand = next.map_or(0, |group| group.serial);
         self.groups
             .retain(|group| !group.members.is_empty() || Some(group.serial) == open);
     }
