@@ -10,14 +10,13 @@ use crate::pages::Pages;
 use ::sim::report::{self, Row};
 use ::sim::segments::{self, SegmentsSpec};
 use ::sim::{
-    Columns, Configuration, Contestant, Found, Interner, Interning, Rules, Size, Unit,
+    Columns, Configuration, Contestant, Found, Interner, Interning, Rules, Size, Spec, Unit,
     replay_count, scaled, sweep,
 };
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use policy::admit::any::AdmitSpec;
-use policy::any::PolicySpec;
 use replaying::{Replaying, read_share, read_share_above_0, stem, style};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -45,7 +44,8 @@ pub struct Arguments {
     /// Pass over malformed lines and records, and tell how many there were
     #[arg(long)]
     skip_bad: bool,
-    /// Policies, knobs behind colons: lru,clock:2,s3fifo:small=0.05; segcache for the segment engine, by bytes
+    /// Policies, knobs behind colons: lru,clock:2,s3fifo:small=0.05; gl-cache learns; segcache for the
+    /// segment engine, by bytes
     #[arg(
         long,
         short,
@@ -309,7 +309,7 @@ impl Arguments {
     fn replay_sizes(
         &self,
         columns: &Columns,
-        policies: &[(&str, &PolicySpec)],
+        policies: &[(&str, &Spec)],
         unit: Unit,
         sizes: &[(String, u64)],
     ) -> Result<Vec<Row>> {

@@ -2,7 +2,7 @@
 
 use ::sim::segments::{self, SegmentsSpec};
 use ::sim::{Columns, Configuration, Found, Interner, Interning, Rules, Unit, sweep};
-use policy::any::PolicySpec;
+use sim::Spec;
 use std::sync::atomic::AtomicU64;
 use std::thread;
 use trace::Request;
@@ -42,7 +42,7 @@ fn of_cache(
     let jobs = thread::available_parallelism().map_or(1, usize::from);
     let done = AtomicU64::new(0);
     if !SegmentsSpec::is_named_by(cache) {
-        let policy: PolicySpec = cache.parse().map_err(|error| told(&error))?;
+        let policy: Spec = cache.parse().map_err(|error| told(&error))?;
         let configuration = |&capacity: &u64| Configuration {
             policy: policy.clone(),
             capacity,

@@ -168,7 +168,7 @@ pub fn advise(
     let policies = policies.iter().cloned();
     let mut policies: Vec<(String, Contestant)> =
         policies.map(|(name, spec)| (name, spec.into())).collect();
-    let lru = Contestant::Policy(PolicySpec::Lru(()));
+    let lru = Contestant::from(PolicySpec::Lru(()));
     if !policies.iter().any(|(_, one)| *one == lru) {
         policies.push(("lru".into(), lru));
     }

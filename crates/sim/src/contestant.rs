@@ -1,7 +1,8 @@
 //! Who is compared: a policy in the shard, or the segment engine.
 
 use crate::segments::SegmentsSpec;
-use policy::any::PolicySpec;
+use learn::any::{POLICIES, Spec};
+use policy::any::{PolicySpec, SpecError};
 use std::fmt;
 use std::str::FromStr;
 
@@ -9,14 +10,20 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Contestant {
     /// A policy, whose size is that of its objects.
-    Policy(PolicySpec),
+    Policy(Spec),
     /// The segment engine, whose size is all that it takes.
     Segments(SegmentsSpec),
 }
 
+impl From<Spec> for Contestant {
+    fn from(spec: Spec) -> Self {
+        Contestant::Policy(spec)
+    }
+}
+
 impl From<PolicySpec> for Contestant {
     fn from(spec: PolicySpec) -> Self {
-        Contestant::Policy(spec)
+        Contestant::Policy(spec.into())
     }
 }
 
@@ -44,6 +51,7 @@ impl FromStr for Contestant {
     /// ```
     /// use sim::Contestant;
     /// assert!(matches!("clock:2".parse(), Ok(Contestant::Policy(_))));
+    /// assert!(matches!("gl-cache:t".parse(), Ok(Contestant::Policy(_))));
     /// assert!(matches!("segcache:merged=3".parse(), Ok(Contestant::Segments(_))));
     /// assert!("segcache:bits=3".parse::<Contestant>().is_err());
     /// ```
@@ -52,8 +60,16 @@ impl FromStr for Contestant {
             let spec = text.parse().map(Contestant::Segments);
             return spec.map_err(|error| BadContestant(error.to_string()));
         }
-        let spec = text.parse().map(Contestant::Policy);
-        spec.map_err(|error: policy::any::SpecError| BadContestant(error.to_string()))
+        text.parse().map(Contestant::Policy).map_err(|error| {
+            let mut told = format!("{error}");
+            if matches!(error, SpecError::UnknownPolicy(_)) {
+                POLICIES
+                    .iter()
+                    .for_each(|about| told += &format!(" {}", about.name));
+                told += " segcache";
+            }
+            BadContestant(told)
+        })
     }
 }
 
@@ -65,7 +81,7 @@ impl Contestant {
 }
 
 /// Policies and engines apart from each other, in their order.
-pub(crate) fn apart(contestants: &[Contestant]) -> (Vec<PolicySpec>, Vec<SegmentsSpec>) {
+pub(crate) fn apart(contestants: &[Contestant]) -> (Vec<Spec>, Vec<SegmentsSpec>) {
     let (mut policies, mut engines) = (Vec::new(), Vec::new());
     for contestant in contestants {
         match contestant {

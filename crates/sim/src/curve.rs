@@ -19,7 +19,7 @@ use crate::contestant::{apart, joined};
 use crate::segments::{self, SegmentsSpec};
 use crate::sweep::sweep;
 use crate::{Columns, Configuration, Contestant, Error, Found, Rules, Unit};
-use policy::any::PolicySpec;
+use learn::any::Spec;
 use serde::Serialize;
 use std::sync::atomic::AtomicU64;
 
@@ -139,7 +139,7 @@ fn counts(found: &Found) -> (u64, u64, u64, u64) {
 fn exact_policies(
     columns: &Columns,
     rules: &Rules,
-    policies: &[PolicySpec],
+    policies: &[Spec],
     capacities: &[u64],
     jobs: usize,
     done: &AtomicU64,
@@ -148,7 +148,7 @@ fn exact_policies(
     let weight = heaviest(columns, rules);
     // A cache that is smaller than an object refuses it, which the stack does not know.
     let refused = capacities.partition_point(|capacity| *capacity < weight);
-    let by_stack = |policy: &PolicySpec| {
+    let by_stack = |policy: &Spec| {
         policy.to_string() == "lru"
             && columns.is_plain(rules)
             && rules.largest_share == 1.0

@@ -300,5 +300,6 @@ where
         cpu_time: thread_cpu_time().saturating_sub(before),
         flash_written: Some(host.flash.taken_in),
         explained: None,
+        learned: None,
     }
 }

@@ -20,7 +20,7 @@ pub use sheet::Sheet;
 use crate::Unit;
 use crate::report::Row;
 use claims::{CLAIMS, FIELD};
-use policy::any::PolicySpec;
+use learn::any::Spec;
 use report::{Axis, Boxed, Cloud, Page, Plot};
 use sheet::{Entry, percent};
 use std::cmp::Ordering;
@@ -330,9 +330,7 @@ fn told(values: &[Option<f64>]) -> Vec<f64> {
 }
 
 fn knows_the_future(policy: &str) -> bool {
-    policy
-        .parse()
-        .is_ok_and(|spec: PolicySpec| spec.needs_future())
+    policy.parse().is_ok_and(|spec: Spec| spec.needs_future())
 }
 
 /// Where `wanted` stands in the list; at its end from now on, if it did not.

@@ -8,6 +8,7 @@ use crate::columns::Columns;
 use crate::cpu::thread_cpu_time;
 use crate::dense::{self, Dense, Fixed, OWNER, Traits, Varying, hash_of};
 use crate::explain::Observer;
+use crate::learned::Learned;
 use crate::never::Never;
 use crate::rules::{Counts, Found, Rules, Unit};
 use cache::{Entries, Shape, Shard};
@@ -210,6 +211,10 @@ where
             flash_written: None,
             cpu_time,
             explained,
+            learned: self
+                .shard
+                .lessons()
+                .map(|lessons| Box::new(Learned::of(lessons))),
         }
     }
 

@@ -3,7 +3,7 @@
 mod page;
 mod parquet_file;
 
-use crate::{Explained, Found, Unit};
+use crate::{Explained, Found, Learned, Unit};
 use Kind::{Count, Real, Reals, Text};
 pub use page::page;
 pub(crate) use page::size_axis;
@@ -72,6 +72,8 @@ enum Cell {
     Of(fn(&Row) -> Value),
     /// What explains a row; the column is left out where no row is explained.
     Explained(fn(&Explained) -> Value),
+    /// What a policy learned; the column is left out where none does.
+    Learned(fn(&Learned) -> Value),
 }
 
 impl Column {
@@ -79,16 +81,19 @@ impl Column {
         match self.cell {
             Cell::Of(_) => true,
             Cell::Explained(_) => rows.iter().any(|row| row.found.explained.is_some()),
+            Cell::Learned(_) => rows.iter().any(|row| row.found.learned.is_some()),
         }
     }
 
     /// The cell of a row.
     pub fn value(&self, row: &Row) -> Value {
-        match (self.cell, &row.found.explained) {
-            (Cell::Of(value), _) => value(row),
-            (Cell::Explained(value), Some(explained)) => value(explained),
-            (Cell::Explained(_), None) => Value::None,
-        }
+        let (explained, learned) = (&row.found.explained, &row.found.learned);
+        let value = match self.cell {
+            Cell::Of(value) => Some(value(row)),
+            Cell::Explained(value) => explained.as_deref().map(value),
+            Cell::Learned(value) => learned.as_deref().map(value),
+        };
+        value.unwrap_or(Value::None)
     }
 }
 
@@ -103,6 +108,20 @@ const fn explained(
         heading,
         kind,
         cell: Cell::Explained(value),
+    }
+}
+
+const fn learned(
+    name: &'static str,
+    heading: Option<&'static str>,
+    kind: Kind,
+    value: fn(&Learned) -> Value,
+) -> Column {
+    Column {
+        name,
+        heading,
+        kind,
+        cell: Cell::Learned(value),
     }
 }
 
@@ -225,6 +244,32 @@ pub const COLUMNS: &[Column] = &[
     ),
     explained("miss_ratio_over_time", None, Reals, |explained| {
         Value::Reals(explained.over_time.clone(), 6)
+    }),
+    learned("trainings", Some("trainings"), Count, |learned| {
+        Value::Count(learned.lessons.trainings)
+    }),
+    learned("is_trained", Some("trained"), Text, |learned| {
+        Value::Text(["no", "yes"][usize::from(learned.is_trained())].into())
+    }),
+    learned("training_rows", None, Count, |learned| {
+        Value::Count(learned.lessons.training_rows)
+    }),
+    learned("training_seconds", Some("training s"), Real, |learned| {
+        Value::Real(learned.training_time.as_secs_f64(), 4)
+    }),
+    learned("inferences", None, Count, |learned| {
+        Value::Count(learned.lessons.inferences)
+    }),
+    learned("inference_rows", None, Count, |learned| {
+        Value::Count(learned.lessons.inference_rows)
+    }),
+    learned("inference_seconds", Some("inference s"), Real, |learned| {
+        Value::Real(learned.inference_time.as_secs_f64(), 4)
+    }),
+    learned("feature_importances", None, Text, |learned| {
+        let shares = learned.lessons.importances.iter();
+        let shares = shares.map(|(name, share)| format!("{name} {share:.3}"));
+        Value::Text(shares.collect::<Vec<_>>().join("; "))
     }),
 ];
 

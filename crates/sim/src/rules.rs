@@ -1,6 +1,7 @@
 //! How a trace is replayed, and what comes of it.
 
 use crate::explain::Explained;
+use crate::learned::Learned;
 use policy::admit::any::AdmitSpec;
 use policy::expire::any::ExpirySpec;
 use std::time::Duration;
@@ -133,4 +134,6 @@ pub struct Found {
     pub flash_written: Option<u64>,
     /// Where the rules ask for it.
     pub explained: Option<Box<Explained>>,
+    /// Where the policy learns.
+    pub learned: Option<Box<Learned>>,
 }

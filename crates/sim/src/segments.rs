@@ -264,6 +264,7 @@ impl<'a> Replay<'a> {
             cpu_time,
             flash_written: None,
             explained: None,
+            learned: None,
         }
     }
 

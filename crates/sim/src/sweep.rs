@@ -1,8 +1,10 @@
 //! Many replays of one trace, some at a time.
 
+use crate::learned;
 use crate::replay::{BytesPerObject, Work};
 use crate::rules::{Found, Rules};
 use crate::{Columns, Error, Unit};
+use learn::any::Spec;
 use policy::any::PolicySpec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -13,7 +15,7 @@ use std::thread;
 #[derive(Clone, Debug)]
 pub struct Configuration {
     /// The policy.
-    pub policy: PolicySpec,
+    pub policy: Spec,
     /// In the unit of the rules.
     pub capacity: u64,
 }
@@ -23,7 +25,7 @@ fn baselines(rules: &Rules, configurations: &[Configuration]) -> Vec<Configurati
     if !rules.explains {
         return Vec::new();
     }
-    let is_lru = |other: &&Configuration| other.policy == PolicySpec::Lru(());
+    let is_lru = |other: &&Configuration| other.policy == PolicySpec::Lru(()).into();
     let has: BTreeSet<u64> = configurations
         .iter()
         .filter(is_lru)
@@ -31,7 +33,7 @@ fn baselines(rules: &Rules, configurations: &[Configuration]) -> Vec<Configurati
         .collect();
     let all: BTreeSet<u64> = configurations.iter().map(|c| c.capacity).collect();
     let missing = all.difference(&has).map(|&capacity| Configuration {
-        policy: PolicySpec::Lru(()),
+        policy: PolicySpec::Lru(()).into(),
         capacity,
     });
     missing.collect()
@@ -62,7 +64,7 @@ pub fn sweep(
     let ages: BTreeMap<u64, f64> = all
         .iter()
         .zip(&found)
-        .filter(|(configuration, _)| configuration.policy == PolicySpec::Lru(()))
+        .filter(|(configuration, _)| configuration.policy == PolicySpec::Lru(()).into())
         .filter_map(|(configuration, found)| {
             let age = found.explained.as_ref()?.idle_age?;
             Some((configuration.capacity, age))
@@ -112,7 +114,9 @@ fn run(
     };
     Ok(in_turn(configurations.len(), jobs, |index| {
         let configuration = &configurations[index];
-        configuration.policy.visit(Work {
+        learned::begin();
+        let policy = configuration.policy.with_maker(learned::maker());
+        policy.visit(Work {
             columns,
             rules,
             capacity: configuration.capacity,

@@ -1,13 +1,13 @@
 //! Advice on made traces: against full simulation, and on odd ones.
 
-use policy::any::PolicySpec;
+use sim::Spec;
 use sim::advise::{Advice, Gatherer, Material, Question, Statement, advise, settle};
 use sim::curve::Sampling;
 use sim::{Columns, Configuration, Contestant, Error, Interner, Interning, Rules, Unit, sweep};
 use std::sync::atomic::AtomicU64;
 use trace::{Op, Random, Request, Zipf};
 
-fn policies() -> Vec<(String, PolicySpec)> {
+fn policies() -> Vec<(String, Spec)> {
     let names = ["lru", "clock", "sieve", "s3fifo"];
     let named = names.map(|name| (name.to_owned(), name.parse().expect("a policy's name")));
     named.into()
@@ -242,7 +242,7 @@ fn policies_that_the_survey_cannot_tell_apart_are_all_looked_at() {
     let policies = names.map(|name| {
         (
             name.to_owned(),
-            name.parse::<PolicySpec>().expect("a policy's name"),
+            name.parse::<Spec>().expect("a policy's name"),
         )
     });
     let question = Question {

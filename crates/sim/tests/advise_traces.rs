@@ -4,7 +4,7 @@
 //! passes. It looks at the small ones; `MAYFLY_TRACES=all`, or parts of their names apart by commas,
 //! chooses others (`./test --full` runs all, in release mode).
 
-use policy::any::PolicySpec;
+use sim::Spec;
 use sim::advise::{Advice, BOUND_MAX, Gatherer, Material, Question, advise, settle};
 use sim::curve::Sampling;
 use sim::{Columns, Configuration, Error, Interner, Interning, Rules, Unit, sweep};
@@ -73,7 +73,7 @@ fn gathered(path: &Path, keeps_whole: bool, objects: usize) -> Result<Material, 
 }
 
 fn asked(material: &Material, rules: &Rules, question: Question) -> Result<Advice, Error> {
-    let policy = |name: &str| name.parse::<PolicySpec>().expect("it is one");
+    let policy = |name: &str| name.parse::<Spec>().expect("it is one");
     let policies = POLICIES.map(|name| (name.to_owned(), policy(name)));
     advise(material, rules, &policies, question, 2, &AtomicU64::new(0))
 }
@@ -83,7 +83,7 @@ fn simulated(whole: &Columns, rules: &Rules, advice: &Advice) -> f64 {
         policy: advice
             .recommendation
             .policy
-            .parse::<PolicySpec>()
+            .parse::<Spec>()
             .expect("it is one"),
         capacity: advice.recommendation.cache_size,
     };

@@ -373,7 +373,10 @@ fn one_server_without_copies_is_a_cache() {
             unit: Unit::Bytes,
             ..sim::Rules::default()
         };
-        let configuration = [Configuration { policy, capacity }];
+        let configuration = [Configuration {
+            policy: policy.into(),
+            capacity,
+        }];
         let alone = sim::sweep(&columns, &rules, &configuration, 1, &AtomicU64::new(0));
         let alone = alone.expect("it can be replayed");
         assert_eq!(found.total.misses, alone[0].counts.misses);

@@ -1,6 +1,6 @@
 //! Curves against plain simulation, estimates against the exact.
 
-use policy::any::PolicySpec;
+use sim::Spec;
 use sim::curve::{Curve, Sampler, Sampling, exact, spread};
 use sim::{
     Columns, Configuration, Contestant, Error, Interner, Interning, Rules, Unit, segments, sweep,
@@ -8,7 +8,7 @@ use sim::{
 use std::sync::atomic::AtomicU64;
 use trace::{Random, Request, Zipf};
 
-fn policies(names: &[&str]) -> Vec<PolicySpec> {
+fn policies(names: &[&str]) -> Vec<Spec> {
     let read = |name: &&str| name.parse().expect("a policy's name");
     names.iter().map(read).collect()
 }

@@ -1,6 +1,6 @@
 //! The headlines over a tiny sweep, whose ratios are counted by hand.
 
-use policy::any::PolicySpec;
+use sim::Spec;
 use sim::headlines::{Headlines, Kind, Measured};
 use sim::report::Row;
 use sim::{Configuration, Interner, Interning, Rules, Unit, sweep};
@@ -13,7 +13,7 @@ fn measured(trace: &str, kind: Kind, keys: &[u64]) -> Vec<Measured> {
     let columns = Interner::all(trace, Interning::default(), requests).expect("a trace in memory");
     let names = ["fifo", "lru", "clock", "belady"];
     let of_name = |name: &&str| Configuration {
-        policy: name.parse::<PolicySpec>().expect("a policy of the list"),
+        policy: name.parse::<Spec>().expect("a policy of the list"),
         capacity: 2,
     };
     let configurations: Vec<Configuration> = names.iter().map(of_name).collect();

@@ -1,7 +1,8 @@
 //! Replays against the plainest model there is: an LRU list of entries with weights and deadlines.
 
-use policy::any::{POLICIES, PolicySpec};
+use policy::any::POLICIES;
 use proptest::prelude::*;
+use sim::Spec;
 use sim::{Columns, Configuration, Found, Interner, Interning, Rules, Unit, sweep};
 use std::sync::atomic::AtomicU64;
 use trace::{Op, Request};
@@ -12,7 +13,7 @@ fn intern(requests: &[Request]) -> Columns {
 }
 
 fn replay(columns: &Columns, rules: &Rules, policy: &str, capacity: u64) -> Found {
-    let policy: PolicySpec = policy.parse().expect("a policy of the list");
+    let policy: Spec = policy.parse().expect("a policy of the list");
     let configuration = Configuration { policy, capacity };
     let found = sweep(columns, rules, &[configuration], 1, &AtomicU64::new(0));
     found.expect("the future is known").remove(0)

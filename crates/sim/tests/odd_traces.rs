@@ -1,7 +1,7 @@
 //! Traces that lack something, or are odd: what cannot be said is left out and named, and the rest stands.
 
-use policy::any::PolicySpec;
 use serde_json::Value;
+use sim::Spec;
 use sim::analyze::{Analysis, Analyzer};
 use sim::curve::{Curve, Sampler, Sampling, spread};
 use sim::{Interning, Rules, Unit};
@@ -27,7 +27,7 @@ fn curves(requests: &[Request]) -> Vec<Curve> {
         sampler.push(request).expect("there is memory");
     }
     let sample = sampler.finish().expect("it has requests");
-    let policies = ["lru", "sieve", "s3fifo"].map(|name| name.parse::<PolicySpec>());
+    let policies = ["lru", "sieve", "s3fifo"].map(|name| name.parse::<Spec>());
     let policies = policies.map(|spec| spec.expect("a policy's name"));
     let mut curves = Vec::new();
     for unit in [Unit::Objects, Unit::Bytes] {

@@ -4,7 +4,7 @@
 //! It takes the small ones, and all with `MAYFLY_TRACES=all`:
 //! `MAYFLY_TRACES=all cargo test --release -p mayfly-sim --test open_traces -- --nocapture`.
 
-use policy::any::PolicySpec;
+use sim::Spec;
 use sim::curve::{Curve, Sampler, Sampling, exact};
 use sim::{Columns, Interner, Interning, Rules, Unit};
 use std::fs::File;
@@ -93,7 +93,7 @@ fn samples_of_the_default_rate_are_within_a_hundredth() {
     if std::env::var("MAYFLY_TRACES").is_ok_and(|which| which == "all") {
         files.extend(LARGE);
     }
-    let lru: PolicySpec = "lru".parse().expect("a policy's name");
+    let lru: Spec = "lru".parse().expect("a policy's name");
     let (mut far, mut inside, mut compared) = (Vec::new(), 0, 0);
     println!("| trace | unit | 1 % | 2 % | 5 % | 10 % | 20 % | 40 % |");
     println!("|---|---|---:|---:|---:|---:|---:|---:|");

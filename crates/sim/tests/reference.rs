@@ -4,7 +4,7 @@
 //! test says so and passes. It runs the small traces and the policies that must agree exactly;
 //! how close the others are, and why, is tested where the policies are.
 
-use policy::any::PolicySpec;
+use sim::Spec;
 use sim::{Columns, Configuration, Interner, Interning, Rules, Unit, sweep};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -100,10 +100,7 @@ fn exact_policies_miss_as_often_as_in_the_reference() {
                 continue;
             }
             let configuration = Configuration {
-                policy: row
-                    .policy
-                    .parse::<PolicySpec>()
-                    .expect("a policy of the list"),
+                policy: row.policy.parse::<Spec>().expect("a policy of the list"),
                 capacity: row.capacity,
             };
             let rules = Rules {

@@ -2,9 +2,8 @@
 
 use super::{Arguments, resolve};
 use ::sim::headlines::{self, Headlines, Kind, Measured, OBJECTS_MIN};
-use ::sim::{Columns, Unit};
+use ::sim::{Columns, Spec, Unit};
 use anyhow::{Context, Result};
-use policy::any::PolicySpec;
 use std::io::Write;
 use trace::Format;
 
@@ -37,7 +36,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Policies with the names that they were given.
-fn policies(arguments: &Arguments) -> Result<Vec<(String, PolicySpec)>> {
+fn policies(arguments: &Arguments) -> Result<Vec<(String, Spec)>> {
     let given = arguments.policy.iter().map(String::as_str);
     let names = given.flat_map(|name| match name {
         CLAIMS => headlines::policies(),
@@ -61,7 +60,7 @@ fn kind(name: &str, format: Option<Format>) -> Kind {
 fn measure(
     arguments: &Arguments,
     columns: &Columns,
-    policies: &[(String, PolicySpec)],
+    policies: &[(String, Spec)],
     unit: Unit,
     kind: Kind,
 ) -> Result<Vec<Measured>> {

@@ -123,7 +123,7 @@ impl Judge<'_> {
 
     pub fn lru(&self) -> usize {
         let mut specs = self.policies.iter();
-        let lru = specs.position(|(_, one)| *one == PolicySpec::Lru(()).into());
+        let lru = specs.position(|(_, one)| *one == Contestant::from(PolicySpec::Lru(())));
         lru.expect("LRU joined the policies if it was missing")
     }
 

@@ -13,7 +13,7 @@ use crate::contestant::{apart, joined};
 use crate::segments::{self, SegmentsSpec};
 use crate::sweep::sweep_objects;
 use crate::{Columns, Configuration, Contestant, Error, Interner, Interning, Rules, Unit};
-use policy::any::PolicySpec;
+use learn::any::Spec;
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use trace::{Keyed, Random, Request};
@@ -325,12 +325,12 @@ impl Sample {
     fn of_policies(
         &self,
         rules: &Rules,
-        policies: &[PolicySpec],
+        policies: &[Spec],
         capacities: &[u64],
         jobs: usize,
         done: &AtomicU64,
     ) -> Result<Vec<Vec<u32>>, Error> {
-        if policies.iter().any(PolicySpec::needs_future) {
+        if policies.iter().any(Spec::needs_future) {
             return Err(Error::NoFuture {
                 trace: self.columns.name().into(),
             });

@@ -36,7 +36,9 @@ pub const ROOMS: [Room; 14] = [
     room(
         3,
         "sim",
-        &["cache", "segment", "edge", "policy", "report", "trace"],
+        &[
+            "cache", "segment", "edge", "learn", "policy", "report", "trace",
+        ],
     ),
     room(
         4,

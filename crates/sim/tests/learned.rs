@@ -1,0 +1,123 @@
+//! Policies that learn, in the simulator: what their results tell, and that nothing but time changes them.
+
+use policy::parts::chance::scramble;
+use sim::report::{self, Row};
+use sim::{Columns, Configuration, Found, Interner, Interning, Rules, Unit, sweep};
+use std::sync::atomic::AtomicU64;
+use trace::Request;
+
+/// Keys that come back, some more often than others, between bursts of keys that never do.
+fn columns(requests: u64, time_ms: impl Fn(u64) -> u64) -> Columns {
+    let request = |n: u64| {
+        let random = scramble(n);
+        let key = match n / 700 % 3 {
+            0 => 1_000_000 + n,
+            _ => (random % 4_000).min(random / 4_000 % 4_000),
+        };
+        let size = 1 + (scramble(key) % 100) as u32;
+        Ok(Request::new(time_ms(n), key, size))
+    };
+    let requests = (0..requests).map(request);
+    Interner::all("made up", Interning::default(), requests).expect("a trace in memory")
+}
+
+fn run(columns: &Columns, unit: Unit, capacity: u64, names: &[&str], jobs: usize) -> Vec<Found> {
+    let of_name = |name: &&str| Configuration {
+        policy: name.parse().expect("a policy of the list"),
+        capacity,
+    };
+    let configurations: Vec<Configuration> = names.iter().map(of_name).collect();
+    let rules = Rules {
+        unit,
+        ..Rules::default()
+    };
+    let found = sweep(columns, &rules, &configurations, jobs, &AtomicU64::new(0));
+    found.expect("the future is known")
+}
+
+const NAMES: [&str; 5] = [
+    "gl-cache",
+    "gl-cache:t:group=20",
+    "gl-cache:e:interval=daily",
+    "gl-oracle",
+    "fifo-merge",
+];
+
+#[test]
+fn learning_is_the_same_whatever_else_runs() {
+    let columns = columns(60_000, |n| n * 10);
+    let all = |jobs| {
+        let found = run(&columns, Unit::Bytes, 60_000, &NAMES, jobs);
+        let told = found.into_iter().map(|found| {
+            let lessons = found.learned.map(|learned| learned.lessons);
+            (found.counts, lessons)
+        });
+        told.collect::<Vec<_>>()
+    };
+    let alone = all(1);
+    assert_eq!(alone, all(3));
+    let trainings = alone.iter().map(|(_, lessons)| {
+        let lessons = lessons.as_ref();
+        lessons.map(|lessons| lessons.trainings)
+    });
+    let trainings: Vec<Option<u64>> = trainings.collect();
+    assert!(trainings[0] > Some(2), "{trainings:?}");
+    assert!(trainings[1] > Some(2), "{trainings:?}");
+    // The trace takes ten minutes of its clock.
+    assert_eq!(trainings[2..], [Some(0), None, None]);
+    let misses: Vec<u64> = alone.iter().map(|(counts, _)| counts.misses).collect();
+    assert!(
+        misses[3] < misses[0],
+        "the oracle is the ceiling: {misses:?}"
+    );
+}
+
+#[test]
+fn days_of_a_clock_train_by_day() {
+    let day_ms = 24 * 60 * 60 * 1000;
+    let columns = columns(40_000, |n| n * day_ms / 4_000);
+    let found = run(
+        &columns,
+        Unit::Objects,
+        800,
+        &["gl-cache:interval=daily:group=5"],
+        1,
+    );
+    let learned = found[0].learned.as_ref().expect("it learns");
+    assert!((8..10).contains(&learned.lessons.trainings), "{learned:?}");
+    assert!(learned.is_trained());
+}
+
+#[test]
+fn rows_say_how_often_and_whether_that_is_enough() {
+    let row = |columns: &Columns, name: &str, capacity: u64| {
+        let mut found = run(columns, Unit::Objects, capacity, &[name], 1);
+        Row {
+            trace: columns.name().into(),
+            policy: name.into(),
+            unit: Unit::Objects,
+            cache_size: capacity,
+            size: capacity.to_string(),
+            found: found.remove(0),
+        }
+    };
+    let long = columns(40_000, |_| 0);
+    let short = columns(3_000, |_| 0);
+    let rows = [
+        row(&long, "gl-cache", 500),
+        row(&short, "gl-cache", 500),
+        row(&short, "lru", 500),
+    ];
+    let json = report::json(&rows);
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json[0]["is_trained"], "yes");
+    assert!(json[0]["trainings"].as_u64() > Some(2));
+    assert!(json[0]["training_seconds"].as_f64() > Some(0.0));
+    let importances = json[0]["feature_importances"].as_str();
+    assert!(importances.is_some_and(|told| told.starts_with("request rate 0.000; ")));
+    assert_eq!(json[1]["is_trained"], "no");
+    assert!(json[1]["trainings"].as_u64() < Some(3));
+    assert!(json[2]["trainings"].is_null());
+    assert!(report::table(&rows).contains("trained"));
+    assert!(!report::table(&rows[2..]).contains("trained"));
+}
