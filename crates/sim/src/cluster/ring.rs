@@ -187,6 +187,88 @@ mod tests {
         assert_ne!(gone[0], objects[1]);
     }
 
+    /// A ring as plain as can be: objects in the order of their places with their marks, every step a search.
+    #[derive(Default)]
+    struct Plain {
+        held: Vec<(u64, u32, bool)>,
+        hand: Hand,
+    }
+
+    impl Plain {
+        fn used(&self, weights: &[u32]) -> u32 {
+            let objects = self.held.iter().map(|one| weights[one.1 as usize]);
+            objects.sum()
+        }
+
+        fn insert(
+            &mut self,
+            object: u32,
+            weights: &[u32],
+            capacity: u32,
+            furthest: Option<Hand>,
+        ) -> Vec<u32> {
+            let mut gone = vec![];
+            loop {
+                let place = |one: &(u64, u32, bool)| (one.0, one.1);
+                let (turn, at) = (self.hand.0, (self.hand.1, self.hand.2));
+                let ahead = self.held.iter().position(|one| place(one) > at);
+                let turn = turn + u64::from(ahead.is_none());
+                let Some(index) = ahead.or((!self.held.is_empty()).then_some(0)) else {
+                    break;
+                };
+                let next = (turn, self.held[index].0, self.held[index].1);
+                let is_full = self.used(weights) + weights[object as usize] > capacity;
+                if !is_full && furthest.is_none_or(|furthest| next > furthest) {
+                    break;
+                }
+                self.hand = next;
+                match std::mem::take(&mut self.held[index].2) {
+                    true => {}
+                    false => gone.push(self.held.remove(index).1),
+                }
+            }
+            self.hand = self.hand.max(furthest.unwrap_or_default());
+            let (hash, _) = place(Slot(object));
+            self.held.push((hash, object, true));
+            self.held.sort_unstable();
+            gone
+        }
+    }
+
+    #[test]
+    fn any_operations_do_what_the_plainest_does() {
+        for seed in 1..=20 {
+            let mut chance = trace::Random::new(seed);
+            let weights: Vec<u32> = (0..60).map(|_| 1 + chance.below(9) as u32).collect();
+            let furthest = (seed % 2 == 0).then(Furthest::default);
+            let mut pairs = [70, 90].map(|capacity| {
+                let ring = Ring::new(&weights, capacity, furthest.clone());
+                (ring, Plain::default(), capacity as u32)
+            });
+            for _ in 0..2_000 {
+                let (ring, plain, capacity) = &mut pairs[chance.below(2) as usize];
+                let object = chance.below(60) as u32;
+                let at = plain.held.iter().position(|one| one.1 == object);
+                assert_eq!(ring.holds(Slot(object)), at.is_some());
+                match at {
+                    Some(at) if chance.below(4) == 0 => {
+                        ring.remove(Slot(object));
+                        plain.held.remove(at);
+                    }
+                    Some(at) => {
+                        let was_marked = std::mem::replace(&mut plain.held[at].2, true);
+                        assert_eq!(ring.hit(Slot(object), Tick(0)), !was_marked);
+                    }
+                    None => {
+                        let told = furthest.as_ref().map(|furthest| furthest.get());
+                        let gone = plain.insert(object, &weights, *capacity, told);
+                        assert_eq!(insert(ring, object), gone, "seed {seed}");
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_hand_that_is_told_of_another_gives_up_what_that_one_passed() {
         let weights = [1; 200];
