@@ -388,7 +388,7 @@ fn engines_are_compared_by_misses_speed_and_knobs() {
     let knobs = list(&report, "/knobs");
     let of = |study: &str| knobs.iter().filter(|row| row["study"] == study).count();
     assert_eq!([of("merged"), of("segment")], [2 * 2, 2 * 2]);
-    assert_eq!([of("engines"), of("ablation")], [2 * 4, 3 + 5]);
+    assert_eq!([of("engines"), of("ablation")], [2 * 4, 4 + 6]);
     let page = std::fs::read_to_string(&html).expect("the page was written");
     assert!(page.contains("no proactive expiry") && page.contains("mayfly slab"));
     let tables = std::fs::read_to_string(&markdown).expect("the tables were written");

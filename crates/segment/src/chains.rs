@@ -2,6 +2,7 @@
 //!
 //! Behind the one lock of the engine, which is held for what a segment needs once in its life.
 
+use crate::ages::{Age, Ages};
 use crate::heap::{Heap, SegmentId};
 use crate::ranked::Ranked;
 use crate::ttl::{BUCKETS, TtlBucket};
@@ -35,10 +36,10 @@ struct Link {
 struct Row {
     head: SegmentId,
     tail: SegmentId,
-    /// Where the next merge begins; none: at the head, in a new round.
+    /// Where the next merge begins; none: at the head.
     merge_from: SegmentId,
-    /// The threshold that the last merge ended with.
-    threshold: f32,
+    /// The thresholds that the last merges ended with, by the age of what they merged.
+    thresholds: [f32; 2],
 }
 
 /// All of it.
@@ -47,6 +48,7 @@ pub(crate) struct Chains {
     /// By segment; the first stands for none.
     links: Box<[Link]>,
     rows: Box<[Row]>,
+    pub(crate) ages: Ages,
     /// Which rows have segments.
     occupied: [u64; BUCKETS.div_ceil(64)],
     /// Taken from the end, where those are that were taken before.
@@ -57,6 +59,8 @@ pub(crate) struct Chains {
     reserve: usize,
     /// The row whose turn it is.
     pub(crate) turn: usize,
+    /// When this round of merges began: what was created since then waits for the next one.
+    pub(crate) round_began: Tick,
     /// The policy that chooses segments, where one does.
     pub(crate) ranked: Option<Ranked>,
 }
@@ -73,11 +77,13 @@ impl Chains {
         Chains {
             links: vec![vacant; count as usize + 1].into(),
             rows: vec![Row::default(); BUCKETS].into(),
+            ages: Ages::new(count),
             occupied: [0; BUCKETS.div_ceil(64)],
             free: (1..=count).rev().map(SegmentId).collect(),
             taken_count: 0,
             reserve: reserve as usize,
             turn: 0,
+            round_began: Tick(0),
             ranked,
         }
     }
@@ -86,6 +92,7 @@ impl Chains {
     pub(crate) fn heap_bytes(&self) -> usize {
         self.links.len() * size_of::<Link>()
             + self.rows.len() * size_of::<Row>()
+            + self.ages.heap_bytes()
             + self.free.capacity() * size_of::<SegmentId>()
             + self.ranked.as_ref().map_or(0, Ranked::heap_bytes)
     }
@@ -139,12 +146,12 @@ impl Chains {
         self.rows[row].merge_from = from;
     }
 
-    pub(crate) fn threshold(&self, row: usize) -> f32 {
-        self.rows[row].threshold
+    pub(crate) fn threshold(&self, row: usize, age: Age) -> f32 {
+        self.rows[row].thresholds[age as usize]
     }
 
-    pub(crate) fn set_threshold(&mut self, row: usize, threshold: f32) {
-        self.rows[row].threshold = threshold;
+    pub(crate) fn set_threshold(&mut self, row: usize, age: Age, threshold: f32) {
+        self.rows[row].thresholds[age as usize] = threshold;
     }
 
     /// The rows that have segments, from this one on and round.
@@ -191,6 +198,7 @@ impl Chains {
             after = self.links[after.0 as usize].previous;
         }
         self.link_after(id, after, bucket, created, State::Chained);
+        self.ages.push(id, Age::Young);
         if let Some(ranked) = &mut self.ranked {
             ranked.linked(id);
         }
@@ -205,6 +213,7 @@ impl Chains {
             ..
         } = self.links[other.0 as usize];
         self.link_after(id, previous, bucket, created, State::Filling);
+        self.ages.push(id, Age::Old);
     }
 
     fn link_after(
@@ -258,6 +267,7 @@ impl Chains {
             head => heap.falls_due(heap.deadline(head)),
         }
         self.links[id.0 as usize].state = State::Free;
+        self.ages.remove(id);
         if let Some(ranked) = &mut self.ranked {
             ranked.unlinked(id);
         }
@@ -287,6 +297,7 @@ impl Chains {
             }
         }
         assert!(self.rows_from(0).eq(occupied), "rows and their bits differ");
+        assert_eq!(self.ages.check(), linked);
         for &id in &self.free {
             assert_eq!(self.state(id), State::Free);
             assert_eq!(heap.segment(id).live(), (0, 0));

@@ -11,6 +11,7 @@ use crate::content::Objects;
 use crate::engine::Segcache;
 use crate::evict::Job;
 use crate::heap::SegmentId;
+use crate::merge::Share;
 use policy::Tick;
 
 /// What is left of a life is cut by at most one part of so many.
@@ -62,7 +63,7 @@ impl<C: Objects> Segcache<C> {
             .map(|(_, part)| part.id)
             .take(usize::from(MERGED_MAX))
             .collect();
-        self.merge_of(chains, &sources, now)
+        self.merge_of(chains, &sources, Share::All, now)
     }
 }
 

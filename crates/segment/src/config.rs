@@ -21,8 +21,12 @@ pub const MERGED_MAX: u8 = 16;
 /// Which segments go when memory is short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Eviction {
-    /// Consecutive segments of one TTL bucket become one, with the objects that are asked for most by size.
+    /// Consecutive segments of one TTL bucket that wait longest become fewer, with the objects that are asked for most
+    /// by size.
     #[default]
+    Rent,
+    /// As the source has it: consecutive segments of the TTL bucket whose turn it is become one, with the objects that
+    /// are asked for most by size.
     Merge,
     /// The one that was opened first.
     Fifo,
@@ -42,7 +46,8 @@ pub enum Eviction {
 
 impl Eviction {
     /// All of them, in the order of the docs.
-    pub const ALL: [Eviction; 8] = [
+    pub const ALL: [Eviction; 9] = [
+        Eviction::Rent,
         Eviction::Merge,
         Eviction::Fifo,
         Eviction::Random,
@@ -56,6 +61,7 @@ impl Eviction {
     /// Its name in options.
     pub fn name(self) -> &'static str {
         match self {
+            Eviction::Rent => "rent",
             Eviction::Merge => "merge",
             Eviction::Fifo => "fifo",
             Eviction::Random => "random",
@@ -67,6 +73,11 @@ impl Eviction {
         }
     }
 
+    /// Whether segments are merged.
+    pub(crate) fn merges(self) -> bool {
+        matches!(self, Eviction::Rent | Eviction::Merge)
+    }
+
     /// The policy that chooses segments, where one does.
     pub(crate) fn policy(self) -> Option<PolicySpec> {
         match self {
@@ -75,7 +86,9 @@ impl Eviction {
                     .parse()
                     .expect("the policies of these names exist"),
             ),
-            Eviction::Merge | Eviction::Cte | Eviction::Util | Eviction::None => None,
+            Eviction::Rent | Eviction::Merge | Eviction::Cte | Eviction::Util | Eviction::None => {
+                None
+            }
         }
     }
 }
@@ -127,7 +140,7 @@ impl Default for Config {
             memory_bytes: 64 << 20,
             segment_bytes: SEGMENT_BYTES,
             writers: 1,
-            eviction: Eviction::Merge,
+            eviction: Eviction::Rent,
             merged: MERGED,
             seed: 1,
             hash_key: [1, 2],
@@ -175,9 +188,9 @@ impl std::error::Error for ConfigError {}
 impl Config {
     /// Free segments that only a merge may take: each writer can always merge.
     pub(crate) fn reserve(&self) -> u32 {
-        match self.eviction {
-            Eviction::Merge => u32::from(self.writers),
-            _ => 0,
+        match self.eviction.merges() {
+            true => u32::from(self.writers),
+            false => 0,
         }
     }
 

@@ -16,7 +16,8 @@
 //! line.rs     a line, bit by bit                  memory.rs   the segments' memory, in chunks
 //! counter.rs  how often an object was asked for   words.rs    bytes in words that any thread may read
 //! open.rs     which segment an object goes to     compact.rs  merges of several TTLs' nearly empty segments
-//! room.rs     room for what is written, and work ahead
+//! merge.rs    merges: what is kept, and where         rent.rs     which segments are merged by default
+//! ages.rs     how long segments wait for that         room.rs     room for what is written, and work ahead
 //! ```
 //! Start reading with `heap.rs`, whose text proves that a reader never sees another key's bytes.
 //!
@@ -60,6 +61,9 @@
 //!   for a whole line alone, a popular key would keep its neighbours from ever being counted.
 //! - Readers keep no reference count of a segment; they copy, and look whether it was given away.
 //! - Values that are changed by `incr` become numbers of 64 bits, so that a change in place is one store.
+//! - Evicted by default is by age and by rent (`rent.rs`) instead of in turn: the buckets' segments wait in one order, and a
+//!   frequency pays for room instead of being set to 0.
+//! - Merges in turn go round in rounds that all buckets share: what was created in this one waits for the next.
 //! - A merge of segments that are nearly empty takes further ones of the chain as long as they fit altogether; where
 //!   no chain has two to merge, those of several TTLs that fit altogether go together.
 //! - Short lives have finer TTL buckets, of 25 and 500 ms, so that lives are not halved by rounding. An object goes to
@@ -70,6 +74,7 @@
 //! Deliberately absent: a clock, threads, protocols, data types.
 #![deny(unsafe_code)]
 
+mod ages;
 mod bytes;
 mod chain;
 mod chains;
@@ -84,11 +89,13 @@ mod heap;
 mod hint;
 mod line;
 mod memory;
+mod merge;
 #[cfg(all(loom, test))]
 mod model;
 mod open;
 mod ranked;
 mod read;
+mod rent;
 mod room;
 mod sizes;
 mod stats;

@@ -47,7 +47,7 @@ fn assert_whole(key: u64, value: &[u8]) {
 
 fn small(eviction: Eviction, segments: u64) -> Segcache {
     let config = Config {
-        memory_bytes: segments * 4_500 + 80_000,
+        memory_bytes: segments * 4_500 + 96_000,
         segment_bytes: 4 << 10,
         writers: WRITERS,
         eviction,
@@ -149,7 +149,7 @@ fn read(cache: &Segcache, number: u64, clock: &AtomicU64, is_over: &AtomicBool, 
 #[test]
 fn a_reader_never_sees_anothers_bytes_while_segments_change_hands() {
     for eviction in Eviction::ALL {
-        if eviction == Eviction::None || cfg!(miri) && eviction != Eviction::Merge {
+        if eviction == Eviction::None || cfg!(miri) && eviction != Eviction::Rent {
             continue;
         }
         let cache = small(eviction, if cfg!(miri) { 24 } else { 64 });
@@ -231,7 +231,7 @@ fn nothing_is_missed_while_the_table_grows() {
 fn no_addition_is_lost() {
     const COUNTERS: u64 = 40;
     let rounds = if cfg!(miri) { 200 } else { 60_000u64 };
-    let cache = small(Eviction::Merge, 24);
+    let cache = small(Eviction::Rent, 24);
     let clock = AtomicU64::new(1);
     let births = AtomicU64::new(1);
     let sums = thread::scope(|scope| {

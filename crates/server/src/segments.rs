@@ -37,7 +37,7 @@ use store::{NewDeadline, Tick};
 const MEMORY_BYTES: i64 = 64 << 20;
 /// The names of `segment-eviction`, in the order of [`Eviction::ALL`].
 pub const EVICTIONS: &[&str] = &[
-    "merge", "fifo", "random", "cte", "util", "s3fifo", "sieve", "none",
+    "rent", "merge", "fifo", "random", "cte", "util", "s3fifo", "sieve", "none",
 ];
 /// Settings of the slab engine that say what this one cannot do, and what to use instead.
 const FOREIGN: [(Id, &str, &str); 3] = [

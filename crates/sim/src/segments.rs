@@ -27,7 +27,7 @@ const METADATA: u32 = 5;
 /// Requests ahead of which the table's lines are asked for.
 const AHEAD: usize = 8;
 
-/// What may be chosen of the engine: `segcache`, and behind colons `merged=4`, `eviction=merge`,
+/// What may be chosen of the engine: `segcache`, and behind colons `merged=4`, `eviction=rent`,
 /// `segment=1mb`, `metadata=5`, `expiry=proactive`.
 ///
 /// `metadata` and `expiry=lazy` are there to tell what the engine's own are worth: with the latter all objects
@@ -119,7 +119,7 @@ impl FromStr for SegmentsSpec {
     /// ```
     fn from_str(text: &str) -> Result<Self, BadSegments> {
         let mut spec = SegmentsSpec {
-            eviction: Eviction::Merge,
+            eviction: Eviction::Rent,
             merged: segment::MERGED,
             segment_bytes: None,
             metadata: METADATA,

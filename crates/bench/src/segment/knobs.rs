@@ -148,6 +148,7 @@ fn caches(options: &Segment, study: Study, expires: bool) -> Vec<Cache> {
         Study::Ablation => {
             let mut all = vec![
                 knob("as it is", ""),
+                knob("the source's merges in turn", ":eviction=merge"),
                 knob("nothing kept at eviction (fifo)", ":eviction=fifo"),
                 knob("56 bytes of metadata", ":metadata=56"),
             ];

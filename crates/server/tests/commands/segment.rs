@@ -245,7 +245,7 @@ fn what_is_not_served_names_the_engine() {
     for field in [
         "engine:segment",
         "expiry_index:segments",
-        "maxmemory_policy:merge",
+        "maxmemory_policy:rent",
     ] {
         assert!(info.contains(field), "{field}");
     }
