@@ -444,7 +444,7 @@ mod tests {
     /// waited for a writer, would do so for ever.
     #[test]
     fn readers_wait_for_nobody() {
-        const NUMBERS: u32 = if cfg!(miri) { 600 } else { 2_000 };
+        const NUMBERS: u32 = if cfg!(miri) { 400 } else { 2_000 };
         let config = Config {
             memory_bytes: 256 << 10,
             segment_bytes: 4 << 10,

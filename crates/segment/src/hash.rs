@@ -70,7 +70,7 @@ mod tests {
     use policy::parts::chance::scramble;
     use std::collections::HashSet;
 
-    const KEYS: u64 = if cfg!(miri) { 300 } else { 60_000 };
+    const KEYS: u64 = if cfg!(miri) { 50 } else { 60_000 };
 
     /// Names as they are given: by number, decimal or binary, behind something long or short.
     fn names() -> impl Iterator<Item = Vec<u8>> {

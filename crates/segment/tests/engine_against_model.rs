@@ -44,14 +44,32 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Operations of a case, and bytes of one.
+const OPS: usize = if cfg!(miri) { 60 } else { 400 };
+const BYTES: usize = if cfg!(miri) { 60 } else { 1_500 };
+
+/// As everywhere; as many as Miri finishes in minutes, which lets nobody look for files.
+fn cases() -> ProptestConfig {
+    match cfg!(miri) {
+        false => ProptestConfig::default(),
+        true => ProptestConfig {
+            cases: 6,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        },
+    }
+}
+
 proptest! {
+    #![proptest_config(cases())]
+
     #[test]
     fn nothing_dead_and_nothing_wrong_is_read(
         eviction in (0..Eviction::ALL.len()).prop_map(|index| Eviction::ALL[index]),
         segments in 10u64..60,
         writers in 1u16..3,
         seed in any::<u64>(),
-        ops in proptest::collection::vec(op(), 1..400),
+        ops in proptest::collection::vec(op(), 1..OPS),
     ) {
         check(eviction, segments, writers, seed, &ops);
     }
@@ -59,7 +77,7 @@ proptest! {
     #[test]
     fn without_eviction_nothing_goes_before_its_time(
         seed in any::<u64>(),
-        ops in proptest::collection::vec(op(), 1..400),
+        ops in proptest::collection::vec(op(), 1..OPS),
     ) {
         check(Eviction::None, 700, 1, seed, &ops);
     }
@@ -70,14 +88,14 @@ fn no_bytes_bring_engine_and_model_apart() {
     let mut random = mutate::Random::new(0x5EED_0020);
     let sample: Vec<Vec<u8>> = (0..16u8)
         .map(|number| {
-            let bytes = (0..1_500).map(|_| random.next() as u8);
+            let bytes = (0..BYTES).map(|_| random.next() as u8);
             [number].into_iter().chain(bytes).collect()
         })
         .collect();
     let samples: Vec<&[u8]> = sample.iter().map(Vec::as_slice).collect();
     mutate::run(
         0x5EED_0021,
-        200,
+        if cfg!(miri) { 10 } else { 200 },
         &samples,
         &[&[0; 4], &[0xFF; 4]],
         model::run,

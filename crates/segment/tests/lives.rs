@@ -1,4 +1,6 @@
 //! How long objects live: as long as asked for, but for what the docs tell, whatever else is stored.
+// One thread and many thousands of objects, which would take Miri hours: `engine_against_model` is what it runs of that.
+#![cfg(not(miri))]
 
 use policy::{Budget, Tick};
 use segment::{Condition, Config, Payload, Segcache, Value, Writer};
