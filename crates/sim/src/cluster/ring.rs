@@ -13,99 +13,128 @@ use crate::dense::hash_of;
 use policy::parts::chance::scramble;
 use policy::{Slot, Tick};
 use std::cell::Cell;
-use std::collections::BTreeSet;
-use std::ops::Bound;
 use std::rc::Rc;
 
-/// Where a hand is: how often it has been round, a hash, an object.
-pub(super) type Hand = (u64, u64, u32);
+/// How far the furthest hand of a cluster has come: places passed since the beginning, turn after turn.
+pub(super) type Furthest = Rc<Cell<u64>>;
 
-/// The furthest hand of a cluster.
-pub(super) type Furthest = Rc<Cell<Hand>>;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Gone,
-    Held,
-    Marked,
+/// All objects in the order of a hash.
+pub(super) struct HashOrder {
+    objects: Vec<u32>,
+    /// By object, its place.
+    places: Vec<u32>,
 }
 
-/// An object's place on the ring: not by the hash that its bucket is chosen by, or a hand would meet one
-/// bucket after the other.
-fn place(slot: Slot) -> (u64, u32) {
-    (scramble(hash_of(slot)), slot.0)
+impl HashOrder {
+    pub(super) fn new(count: usize) -> Self {
+        let mut objects: Vec<u32> = (0..count as u32).collect();
+        // Not by the hash that buckets are chosen by, or a hand would meet one bucket after the other.
+        objects.sort_unstable_by_key(|&object| (scramble(hash_of(Slot(object))), object));
+        let mut places = vec![0; count];
+        for (place, &object) in objects.iter().enumerate() {
+            places[object as usize] = place as u32;
+        }
+        HashOrder { objects, places }
+    }
 }
 
 /// See the module text.
 pub(super) struct Ring<'t> {
+    order: Rc<HashOrder>,
     weights: &'t [u32],
     capacity: u64,
     held_bytes: u64,
-    /// Hashes and objects.
-    held: BTreeSet<(u64, u32)>,
-    /// By object.
-    states: Vec<State>,
-    hand: Hand,
+    /// By place, a bit each: whether the object there is held, and marked.
+    held: Vec<u64>,
+    marked: Vec<u64>,
+    /// HashOrder passed since the beginning.
+    hand: u64,
     furthest: Option<Furthest>,
+}
+
+/// Whether the bit was set.
+fn set(bits: &mut [u64], place: usize, to: bool) -> bool {
+    let (word, bit) = (&mut bits[place / 64], 1 << (place % 64));
+    let was_set = *word & bit != 0;
+    *word = if to { *word | bit } else { *word & !bit };
+    was_set
+}
+
+/// The first bit set from this place on.
+fn next_set(bits: &[u64], from: usize) -> Option<usize> {
+    let first = bits.get(from / 64)? & u64::MAX << (from % 64);
+    let mut words = std::iter::once(first).chain(bits[from / 64 + 1..].iter().copied());
+    let (skipped, word) = (words.by_ref().enumerate()).find(|(_, word)| *word != 0)?;
+    Some((from / 64 + skipped) * 64 + word.trailing_zeros() as usize)
 }
 
 impl<'t> Ring<'t> {
     /// For objects of these weights; `furthest` is shared by servers that are told of it.
-    pub(super) fn new(weights: &'t [u32], capacity: u64, furthest: Option<Furthest>) -> Self {
+    pub(super) fn new(
+        order: Rc<HashOrder>,
+        weights: &'t [u32],
+        capacity: u64,
+        furthest: Option<Furthest>,
+    ) -> Self {
+        assert_eq!(order.objects.len(), weights.len());
+        let words = weights.len().div_ceil(64);
         Ring {
+            order,
             weights,
             capacity,
             held_bytes: 0,
-            held: BTreeSet::new(),
-            states: vec![State::Gone; weights.len()],
-            hand: (0, 0, 0),
+            held: vec![0; words],
+            marked: vec![0; words],
+            hand: 0,
             furthest,
         }
     }
 
-    /// Bytes by object.
-    pub(super) const OBJECT_BYTES: u64 = 40;
+    /// Bytes by object, at most.
+    pub(super) const OBJECT_BYTES: u64 = 1;
 
     fn weight(&self, slot: Slot) -> u64 {
         u64::from(self.weights[slot.0 as usize])
     }
 
-    /// Where the hand meets the next object; none if there is no object.
-    fn next(&self) -> Option<Hand> {
-        let (turn, hash, object) = self.hand;
-        let ahead = (Bound::Excluded((hash, object)), Bound::Unbounded);
-        if let Some(&(hash, object)) = self.held.range(ahead).next() {
-            return Some((turn, hash, object));
-        }
-        let &(hash, object) = self.held.first()?;
-        Some((turn + 1, hash, object))
+    fn place(&self, slot: Slot) -> usize {
+        self.order.places[slot.0 as usize] as usize
     }
 
-    /// Moves the hand to the object that it meets next.
-    fn pass(&mut self, next: Hand, gone: &mut Vec<Slot>) {
-        assert!(next > self.hand, "the hand goes forward");
-        self.hand = next;
-        let slot = Slot(next.2);
-        match self.states[next.2 as usize] {
-            State::Marked => self.states[next.2 as usize] = State::Held,
-            State::Held => {
-                self.remove(slot);
-                gone.push(slot);
-            }
-            State::Gone => unreachable!("what the hand meets is held"),
+    /// How many places the hand has passed when it meets the next object; none if there is no object.
+    fn next(&self) -> Option<u64> {
+        let count = self.weights.len() as u64;
+        let at = self.hand % count;
+        if let Some(place) = next_set(&self.held, at as usize) {
+            return Some(self.hand - at + place as u64);
+        }
+        let place = next_set(&self.held, 0)?;
+        Some(self.hand - at + count + place as u64)
+    }
+
+    /// Moves the hand past the object that it meets next.
+    fn pass(&mut self, next: u64, gone: &mut Vec<Slot>) {
+        assert!(next >= self.hand, "the hand goes forward");
+        self.hand = next + 1;
+        let place = (next % self.weights.len() as u64) as usize;
+        if !set(&mut self.marked, place, false) {
+            let slot = Slot(self.order.objects[place]);
+            self.remove(slot);
+            gone.push(slot);
         }
     }
 }
 
 impl Tier for Ring<'_> {
     fn holds(&self, slot: Slot) -> bool {
-        self.states[slot.0 as usize] != State::Gone
+        let place = self.place(slot);
+        self.held[place / 64] >> (place % 64) & 1 != 0
     }
 
     fn hit(&mut self, slot: Slot, _: Tick) -> bool {
         debug_assert!(self.holds(slot));
-        let state = &mut self.states[slot.0 as usize];
-        std::mem::replace(state, State::Marked) == State::Held
+        let place = self.place(slot);
+        !set(&mut self.marked, place, true)
     }
 
     fn insert(&mut self, slot: Slot, _: Tick, gone: &mut Vec<Slot>) -> bool {
@@ -114,13 +143,11 @@ impl Tier for Ring<'_> {
         if weight > self.capacity {
             return false;
         }
-        let furthest = self.furthest.as_ref().map(|furthest| furthest.get());
-        while let Some(furthest) = furthest
-            && let Some(next) = self.next().filter(|next| *next <= furthest)
-        {
+        let furthest = self.furthest.as_ref().map_or(0, |furthest| furthest.get());
+        while let Some(next) = self.next().filter(|next| *next < furthest) {
             self.pass(next, gone);
         }
-        self.hand = self.hand.max(furthest.unwrap_or_default());
+        self.hand = self.hand.max(furthest);
         while self.held_bytes + weight > self.capacity {
             let next = self.next().expect("what is full holds something");
             self.pass(next, gone);
@@ -129,38 +156,53 @@ impl Tier for Ring<'_> {
             furthest.set(self.hand);
         }
         self.held_bytes += weight;
-        self.held.insert(place(slot));
-        self.states[slot.0 as usize] = State::Marked;
+        let place = self.place(slot);
+        set(&mut self.held, place, true);
+        set(&mut self.marked, place, true);
         true
     }
 
     fn remove(&mut self, slot: Slot) {
         debug_assert!(self.holds(slot));
         self.held_bytes -= self.weight(slot);
-        self.held.remove(&place(slot));
-        self.states[slot.0 as usize] = State::Gone;
+        let place = self.place(slot);
+        set(&mut self.held, place, false);
+        set(&mut self.marked, place, false);
     }
 
     fn slots(&self) -> Vec<Slot> {
-        self.held.iter().map(|(_, object)| Slot(*object)).collect()
+        let mut slots = Vec::new();
+        let mut from = 0;
+        while let Some(place) = next_set(&self.held, from) {
+            slots.push(Slot(self.order.objects[place]));
+            from = place + 1;
+        }
+        slots
     }
 
     fn check(&mut self) {
-        let weights = self
-            .held
-            .iter()
-            .map(|(_, object)| self.weight(Slot(*object)));
+        let weights = self.slots().into_iter().map(|slot| self.weight(slot));
         assert_eq!(weights.sum::<u64>(), self.held_bytes);
         assert!(self.held_bytes <= self.capacity);
-        let states = self.states.iter();
-        let held = states.filter(|state| **state != State::Gone).count();
-        assert_eq!(held, self.held.len());
+        let mut both = self.held.iter().zip(&self.marked);
+        assert!(both.all(|(held, marked)| marked & !held == 0));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
+
+    type Hand = (u64, u64, u32);
+
+    fn place(object: u32) -> (u64, u32) {
+        (scramble(hash_of(Slot(object))), object)
+    }
+
+    fn order(weights: &[u32]) -> Rc<HashOrder> {
+        Rc::new(HashOrder::new(weights.len()))
+    }
 
     fn insert(ring: &mut Ring<'_>, object: u32) -> Vec<u32> {
         let mut gone = Vec::new();
@@ -172,12 +214,12 @@ mod tests {
     #[test]
     fn who_was_asked_for_stays_and_others_go_by_their_hash() {
         let weights = [1; 9];
-        let mut ring = Ring::new(&weights, 4, None);
+        let mut ring = Ring::new(order(&weights), &weights, 4, None);
         let mut objects: Vec<u32> = (0..4).collect();
         objects
             .iter()
             .for_each(|&object| assert!(insert(&mut ring, object).is_empty()));
-        objects.sort_by_key(|&object| place(Slot(object)));
+        objects.sort_by_key(|&object| place(object));
         // The first turn takes the marks off, the second gives up the first without one.
         assert_eq!(insert(&mut ring, 4), [objects[0]]);
         assert!(ring.hit(Slot(objects[1]), Tick(0)));
@@ -228,7 +270,7 @@ mod tests {
                 }
             }
             self.hand = self.hand.max(furthest.unwrap_or_default());
-            let (hash, _) = place(Slot(object));
+            let (hash, _) = place(object);
             self.held.push((hash, object, true));
             self.held.sort_unstable();
             gone
@@ -242,9 +284,10 @@ mod tests {
             let weights: Vec<u32> = (0..60).map(|_| 1 + chance.below(9) as u32).collect();
             let furthest = (seed % 2 == 0).then(Furthest::default);
             let mut pairs = [70, 90].map(|capacity| {
-                let ring = Ring::new(&weights, capacity, furthest.clone());
+                let ring = Ring::new(order(&weights), &weights, capacity, furthest.clone());
                 (ring, Plain::default(), capacity as u32)
             });
+            let mut plain_furthest = Hand::default();
             for _ in 0..2_000 {
                 let (ring, plain, capacity) = &mut pairs[chance.below(2) as usize];
                 let object = chance.below(60) as u32;
@@ -260,8 +303,9 @@ mod tests {
                         assert_eq!(ring.hit(Slot(object), Tick(0)), !was_marked);
                     }
                     None => {
-                        let told = furthest.as_ref().map(|furthest| furthest.get());
+                        let told = furthest.is_some().then_some(plain_furthest);
                         let gone = plain.insert(object, &weights, *capacity, told);
+                        plain_furthest = plain.hand;
                         assert_eq!(insert(ring, object), gone, "seed {seed}");
                     }
                 }
@@ -273,14 +317,15 @@ mod tests {
     fn a_hand_that_is_told_of_another_gives_up_what_that_one_passed() {
         let weights = [1; 200];
         let furthest = Furthest::default();
-        let mut rings = [100, 50].map(|size| Ring::new(&weights, size, Some(Rc::clone(&furthest))));
+        let mut rings = [100, 50]
+            .map(|size| Ring::new(order(&weights), &weights, size, Some(Rc::clone(&furthest))));
         for object in 0..200 {
             for ring in &mut rings {
                 insert(ring, object);
             }
         }
         // The smaller one decides, and the larger one has room that it does not use.
-        let [large, small] = rings.map(|ring| ring.held);
+        let [large, small]: [HashSet<Slot>; 2] = rings.map(|ring| HashSet::from_iter(ring.slots()));
         assert!(large.len() < 60);
         assert!(large.intersection(&small).count() > 40);
     }
@@ -288,7 +333,7 @@ mod tests {
     #[test]
     fn what_is_larger_than_the_disk_is_refused_and_empties_nothing() {
         let weights = [1, 1, 5];
-        let mut ring = Ring::new(&weights, 4, None);
+        let mut ring = Ring::new(order(&weights), &weights, 4, None);
         insert(&mut ring, 0);
         insert(&mut ring, 1);
         assert!(!ring.insert(Slot(2), Tick(0), &mut Vec::new()));

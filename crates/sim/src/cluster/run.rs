@@ -6,7 +6,7 @@ use super::history::History;
 use super::latency::Stopwatch;
 use super::meter::{Meter, events};
 use super::places::{self, NONE, Places, buckets_of};
-use super::ring::{Furthest, Ring};
+use super::ring::{Furthest, HashOrder, Ring};
 use super::scheme::Scheme;
 use super::servers::{Asked, Objects, Servers, Work};
 use super::tier::{Tier, tier};
@@ -235,21 +235,16 @@ fn capacities(setup: &Setup) -> Vec<u64> {
 
 /// The servers' disks, in the order of their numbers.
 fn disks<'t>(setup: &Setup, weights: &'t [u32], seed: u64) -> Vec<Box<dyn Tier + 't>> {
+    let capacities = capacities(setup).into_iter();
+    if setup.coordination.order == Order::Policy {
+        let disk = |(at, capacity)| tier(&setup.policy, weights, capacity, seed ^ at as u64);
+        return capacities.enumerate().map(disk).collect();
+    }
+    let order = Rc::new(HashOrder::new(weights.len()));
     let furthest = (setup.coordination.order == Order::SharedHash).then(Furthest::default);
-    let disk = |(at, capacity): (usize, u64)| -> Box<dyn Tier + 't> {
-        match setup.coordination.order {
-            Order::Policy => tier(&setup.policy, weights, capacity, seed ^ at as u64),
-            Order::Hash | Order::SharedHash => Box::new(Ring::new(
-                weights,
-                capacity,
-                furthest.as_ref().map(Rc::clone),
-            )),
-        }
-    };
-    capacities(setup)
-        .into_iter()
-        .enumerate()
-        .map(disk)
+    let disk = |capacity| Ring::new(Rc::clone(&order), weights, capacity, furthest.clone());
+    capacities
+        .map(|capacity| Box::new(disk(capacity)) as Box<dyn Tier + 't>)
         .collect()
 }
 
