@@ -36,8 +36,8 @@ fn run(columns: &Columns, unit: Unit, capacity: u64, names: &[&str], jobs: usize
 }
 
 const NAMES: [&str; 5] = [
-    "gl-cache",
-    "gl-cache:t:group=20",
+    "gl-cache:group=10",
+    "gl-cache:t:group=10",
     "gl-cache:e:interval=daily",
     "gl-oracle",
     "fifo-merge",
@@ -104,7 +104,7 @@ fn rows_say_how_often_and_whether_that_is_enough() {
     let long = columns(40_000, |_| 0);
     let short = columns(3_000, |_| 0);
     let rows = [
-        row(&long, "gl-cache", 500),
+        row(&long, "gl-cache:group=5", 500),
         row(&short, "gl-cache", 500),
         row(&short, "lru", 500),
     ];

@@ -37,7 +37,7 @@
 //! same. The time until the next request is counted in requests, because clocks of traces tell whole
 //! seconds; rates and ages are by the clock, ages in requests where it stands still. Rates and the miss
 //! ratio at creation are means over the last groups written, each half as heavy as that eight before. A
-//! sample is learned from once it has collected for half an interval. Entries that stay in a merge collect on
+//! sample is learned from once it has collected for a quarter of an interval, and there are 128 such. Entries that stay in a merge collect on
 //! for the group that was sampled. Small caches have smaller groups, so that there are four times as many as
 //! are merged. What is planned to go is not rescued by a hit; the least goes first.
 //! The reference code's untrained phase that may never end, its three more features, and its abort at
@@ -72,8 +72,10 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const DAYS_BEFORE_DAILY: u64 = 3;
 /// What `auto` takes before that: the entries of a cache have been exchanged about once by then.
 const REQUESTS_PER_ENTRY: u64 = 8;
-/// Fewer samples teach nothing.
-const SAMPLES_MIN: usize = 32;
+/// Fewer samples teach noise: with forty of them lirs_sprite misses a third more than without a model.
+const SAMPLES_MIN: usize = 128;
+/// A sample is learned from once it has collected for an interval over this.
+const MATURE: u64 = 4;
 /// Groups drawn as samples whenever one has been written full.
 const DRAWS: usize = 2;
 /// There are so many times as many groups as are merged, if need be by making them small.
@@ -201,15 +203,19 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
             }
             Interval::Auto => daily,
         };
-        is_due && self.samples.older_than(facts.requests() - requests / 2) >= SAMPLES_MIN
+        is_due
+            && self
+                .samples
+                .older_than(facts.requests() - requests / MATURE)
+                >= SAMPLES_MIN
     }
 
-    /// Learns from the samples that have collected for half an interval, and forgets them.
+    /// Learns from the samples that have collected for long enough, and forgets them.
     fn train(&mut self, facts: &impl Facts) {
-        let middle = facts.requests() - (facts.requests() - self.trained_at.1) / 2;
+        let mature = facts.requests() - (facts.requests() - self.trained_at.1) / MATURE;
         let mut targets = Vec::new();
         self.rows.clear();
-        self.samples.take_older_than(middle, |features, utility| {
+        self.samples.take_older_than(mature, |features, utility| {
             self.rows.push(features);
             targets.push(utility as f32);
         });

@@ -144,7 +144,7 @@ impl Knobs for GlConfig {
             "auto",
             "auto, daily, or requests from 1 to 1000000 for each entry held",
         ),
-        knob("samples", "8192", "32 to 65535"),
+        knob("samples", "8192", "512 to 65535"),
         knob("trees", "16", "1 to 1000"),
         knob("depth", "6", "1 to 12"),
     ];
@@ -165,7 +165,7 @@ impl Knobs for GlConfig {
                 }
                 self.interval = Interval::Requests(each);
             }
-            ("samples", _) => return put(&mut self.samples, value, 32, u16::MAX),
+            ("samples", _) => return put(&mut self.samples, value, 512, u16::MAX),
             ("trees", _) => return put(&mut self.trees, value, 1, 1000),
             ("depth", _) => return put(&mut self.depth, value, 1, 12),
             _ => return false,

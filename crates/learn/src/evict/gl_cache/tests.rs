@@ -54,7 +54,7 @@ fn config(group: u16, merged: u16, maker: Maker) -> GlConfig {
         merged: Some(merged),
         fraction: Some(0.3),
         interval: Interval::Requests(1),
-        samples: 64,
+        samples: 512,
         trees: 2,
         maker,
         ..GlConfig::default()
@@ -340,15 +340,15 @@ fn what_it_learns_of_scans_saves_misses() {
             ..GlConfig::default()
         };
         let mut trial = Trial::<GlCache>::new(800, &config, 1);
-        let hits = with_scans(&mut trial, 60_000);
+        let hits = with_scans(&mut trial, 80_000);
         trial.policy.check(&trial.host);
         (hits, trial.policy.lessons().expect("it learns"))
     };
     let (untrained_hits, untrained) = run(dull());
     let (hits, lessons) = run(Maker::default());
     assert_eq!(untrained.trainings, 0);
-    assert!(untrained.failures > 3, "it was tried: {untrained:?}");
-    assert!(lessons.trainings > 3, "{lessons:?}");
+    assert!(untrained.failures > 2, "it was tried: {untrained:?}");
+    assert!(lessons.trainings > 2, "{lessons:?}");
     assert!(lessons.inference_rows > lessons.inferences);
     assert!(hits > untrained_hits, "{hits} over {untrained_hits}");
     let shares: f32 = lessons.importances.iter().map(|(_, share)| share).sum();
@@ -384,16 +384,16 @@ fn it_trains_daily_by_a_clock_that_jumps() {
         let lessons = trial.policy.lessons().expect("it learns");
         lessons.trainings + lessons.failures
     };
-    with_scans(&mut trial, 3000);
+    with_scans(&mut trial, 6000);
     assert_eq!(trainings(&trial), 0, "the day is long");
     trial.host.set_now(Tick(trial.host.now().0 + 400 * DAY_MS));
-    with_scans(&mut trial, 3000);
+    with_scans(&mut trial, 6000);
     assert_eq!(trainings(&trial), 1, "however many days have passed");
     trial.host.set_now(Tick(5));
-    with_scans(&mut trial, 3000);
+    with_scans(&mut trial, 6000);
     assert_eq!(trainings(&trial), 1, "a day begins again");
     trial.host.set_now(Tick(trial.host.now().0 + DAY_MS));
-    with_scans(&mut trial, 3000);
+    with_scans(&mut trial, 6000);
     assert_eq!(trainings(&trial), 2);
     trial.policy.check(&trial.host);
 }
