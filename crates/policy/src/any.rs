@@ -22,6 +22,7 @@ macro_rules! eviction_policies {
                 Sieve = evict::sieve::Sieve,
                 S3Fifo = evict::s3fifo::S3Fifo,
                 S3FifoD = evict::s3fifo_d::S3FifoD,
+                S3FifoTuned = evict::s3fifo_tuned::S3FifoTuned,
                 S3Sieve = evict::s3_sieve::S3Sieve,
                 Random = evict::random::Random,
                 SampledLru = evict::sampled_lru::SampledLru,

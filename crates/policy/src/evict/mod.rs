@@ -30,6 +30,7 @@ pub mod random;
 pub mod s3_sieve;
 pub mod s3fifo;
 pub mod s3fifo_d;
+pub mod s3fifo_tuned;
 pub mod sampled;
 pub mod sampled_lru;
 pub mod sampled_ttl;

@@ -149,6 +149,14 @@ impl S3Fifo {
         self.small_capacity = small_capacity;
     }
 
+    /// Another share of small, and another number of hits that leads to main, from now on.
+    pub(super) fn set_border(&mut self, small: f64, threshold: u8) {
+        self.config.small = small;
+        self.config.threshold = threshold;
+        assert!(self.config.is_valid());
+        self.small_capacity = (self.capacity as f64 * small) as u64;
+    }
+
     /// [`Policy::evict`], and whether the victim was in small.
     #[inline]
     pub(super) fn evict_from(

@@ -1,0 +1,454 @@
+//! S3-FIFO that learns its border from miniature caches.
+//!
+//! # Idea
+//! How large the small queue should be, and how many hits should lead to main, differs from workload to
+//! workload, and eight pairs of both cover what helps. A hashed sample of the keys is replayed through eight
+//! miniature S3-FIFO caches, one for each pair. When one of them misses clearly less than the pair in use
+//! does, its pair is taken over. A change costs what main had gathered, and a miniature does not pay it. So
+//! what the cache itself misses of the sample is compared, too: when that exceeds what S3-FIFO's own pair would
+//! have missed clearly, and by more than the new pair seemed to gain, the own returns, and each time for twice
+//! as long.
+//!
+//! # Source
+//! Our own, of known parts: S3-FIFO (J. Yang, Y. Zhang, Z. Qiu, Y. Yue, K. V. Rashmi, *FIFO queues are all
+//! you need for cache eviction*, SOSP 2023), and parameters from miniature simulations (C. A. Waldspurger,
+//! T. Saemundson, I. Ahmad, N. Park, *Cache modeling and optimization using miniature simulations*, USENIX ATC
+//! 2017), which has no return to a baseline and no bound on switching by chance.
+//!
+//! # State
+//! That of [`s3fifo`](super::s3fifo). Besides, whatever the cache holds, at most some 300 KB: eight miniatures of 512 to
+//! 1,023 entries. Below one byte an entry from 300,000 entries on.
+//!
+//! # Cost
+//! That of S3-FIFO, where a hit is `Reorder` instead of `Mark` and looks at the key's hash; one request in
+//! (entries / 1,023) also goes through eight miniatures, each of which steps over entries as S3-FIFO does.
+//!
+//! # Knobs
+//! `margin` (2.5; 0.5 to 10): by how many square roots of the misses in sight two caches must differ before
+//! one counts as better. `memory` (80; 1 to 10000): over how many fillings of a miniature misses fade by a
+//! factor of e.
+//!
+//! # Departures
+//! None, for there is no source. The pairs, in the order in which they are tried: a tenth and 2 (S3-FIFO's), a
+//! tenth and 1, a hundredth and 2 or 1, three hundredths and 1, three tenths and 2 or 1, eight tenths and 1.
+//! Deleted and expired keys stay in the miniatures.
+//!
+//! # Avoid when
+//! The cache is cut into many small shards, each of which would pay for miniatures of its own; or a
+//! hit must not lock.
+
+mod miniature;
+
+use super::s3fifo::{S3Fifo, S3FifoConfig};
+use crate::any::Knobs;
+use crate::parts::chance::scramble;
+use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use miniature::{Border, COUNT, Miniatures};
+
+crate::knobs! {
+    /// The knobs of [`S3FifoTuned`].
+    pub struct S3FifoTunedConfig {
+        /// By how many square roots of its misses a cache must be better.
+        margin: f64 = 2.5, 0.5 => 10.0;
+        /// Fillings of a miniature over which misses fade by a factor of e.
+        memory: f64 = 80.0, 1.0 => 10_000.0;
+    }
+}
+
+const fn border(small: f64, threshold: u8) -> Border {
+    Border { small, threshold }
+}
+
+/// What is tried; S3-FIFO's own border is the first.
+const BORDERS: [Border; COUNT] = [
+    border(0.1, 2),
+    border(0.1, 1),
+    border(0.01, 2),
+    border(0.01, 1),
+    border(0.03, 1),
+    border(0.3, 2),
+    border(0.3, 1),
+    border(0.8, 1),
+];
+/// S3-FIFO's own.
+const OWN: usize = 0;
+/// Entries of a miniature: the sample is halved until there are fewer than twice as many.
+const ENTRIES_MIN: usize = 512;
+/// Decisions in the time in which a miniature could be filled.
+const DECISIONS_PER_FILLING: f64 = 4.0;
+/// Sampled requests between two decisions, at least.
+const PERIOD_MIN: u32 = 16;
+/// Decisions for which the own border stays after the first return to it.
+const STAY_FIRST: u64 = 64;
+const STAY_MAX: u64 = 1 << 32;
+/// Spreads hashes for the sample otherwise than tables and shards do.
+const SAMPLE: u64 = 0x5EED_0F5A_3B1E_57A1;
+
+/// What is learned from the sample.
+#[derive(Clone, Debug)]
+struct Tuner {
+    miniatures: Miniatures,
+    /// One key in 2^`halvings` is sampled.
+    halvings: u32,
+    /// The capacity for which the sample was chosen.
+    capacity_first: u64,
+    /// Faded misses of each miniature, and of the cache itself, of sampled requests.
+    misses: [f64; COUNT],
+    own_misses: f64,
+    /// Sampled requests between two decisions, and since the last.
+    period: u32,
+    seen: u32,
+    fading: f64,
+    /// The border in use.
+    current: usize,
+    /// Decisions for which the own border stays, and for which it will next time.
+    stay: u64,
+    stay_next: u64,
+}
+
+/// S3-FIFO with a border that is learned.
+#[derive(Clone, Debug)]
+pub struct S3FifoTuned {
+    queues: S3Fifo,
+    /// None before the first eviction: what fits needs no border.
+    tuner: Option<Box<Tuner>>,
+    capacity: u64,
+    config: S3FifoTunedConfig,
+}
+
+impl Tuner {
+    fn new(capacity: u64, entries: usize, config: &S3FifoTunedConfig) -> Self {
+        let halvings = (entries / ENTRIES_MIN).checked_ilog2().unwrap_or(0);
+        let period = f64::from((entries >> halvings) as u32) / DECISIONS_PER_FILLING;
+        Tuner {
+            miniatures: Miniatures::new(BORDERS, (capacity >> halvings).max(1)),
+            halvings,
+            capacity_first: capacity,
+            misses: [0.0; COUNT],
+            own_misses: 0.0,
+            period: (period as u32).max(PERIOD_MIN),
+            seen: 0,
+            fading: 1.0 - 1.0 / (config.memory * DECISIONS_PER_FILLING),
+            current: OWN,
+            stay: 0,
+            stay_next: STAY_FIRST,
+        }
+    }
+
+    /// A request, if its key is sampled; whether it is time to decide.
+    #[inline]
+    fn watch(&mut self, key_hash: u64, weight: u32, is_miss: bool) -> bool {
+        let is_sampled = scramble(key_hash ^ SAMPLE).trailing_zeros() >= self.halvings;
+        is_sampled && self.count(key_hash, weight, is_miss)
+    }
+
+    fn count(&mut self, key_hash: u64, weight: u32, is_miss: bool) -> bool {
+        let Some(missed) = self.miniatures.request(key_hash, weight) else {
+            return false;
+        };
+        if !self.miniatures.are_full() {
+            // The cache is warm, and they are not.
+            return false;
+        }
+        for (misses, missed) in self.misses.iter_mut().zip(missed) {
+            *misses += f64::from(u8::from(missed));
+        }
+        self.own_misses += f64::from(u8::from(is_miss));
+        self.seen += 1;
+        self.seen >= self.period
+    }
+
+    /// The border to be used from now on.
+    fn decide(&mut self, margin: f64) -> Border {
+        self.seen = 0;
+        self.stay = self.stay.saturating_sub(1);
+        let noise = |misses: f64| margin * misses.max(1.0).sqrt();
+        let own = self.misses[OWN];
+        // The more the border in use seems to gain, the more its change may cost.
+        let gain = (own - self.misses[self.current]).max(0.0);
+        if self.current != OWN && self.own_misses > own + gain + noise(own) {
+            self.current = OWN;
+            self.own_misses = own;
+            self.stay = self.stay_next;
+            self.stay_next = (2 * self.stay_next).min(STAY_MAX);
+        } else if self.stay == 0 {
+            let misses = &self.misses;
+            let best = (0..COUNT).fold(self.current, |best, other| {
+                if misses[other] < misses[best] {
+                    other
+                } else {
+                    best
+                }
+            });
+            let now = misses[self.current];
+            if now - misses[best] > noise(now) {
+                self.current = best;
+            }
+        }
+        let fading = self.fading;
+        self.misses.iter_mut().for_each(|misses| *misses *= fading);
+        self.own_misses *= fading;
+        BORDERS[self.current]
+    }
+
+    /// Follows a capacity that is still near the first; else false.
+    fn resize(&mut self, capacity: u64) -> bool {
+        let is_near = capacity / 2 <= self.capacity_first && self.capacity_first / 2 <= capacity;
+        if is_near {
+            self.miniatures.resize((capacity >> self.halvings).max(1));
+        }
+        is_near
+    }
+}
+
+impl S3FifoTuned {
+    #[inline]
+    fn watch(&mut self, key_hash: u64, weight: u32, is_miss: bool) {
+        if let Some(tuner) = &mut self.tuner
+            && tuner.watch(key_hash, weight, is_miss)
+        {
+            let Border { small, threshold } = tuner.decide(self.config.margin);
+            self.queues.set_border(small, threshold);
+        }
+    }
+}
+
+impl Policy for S3FifoTuned {
+    type Meta = u8;
+    type Config = S3FifoTunedConfig;
+    const NAME: &'static str = "s3fifo-tuned";
+    const ON_HIT: OnHit = OnHit::Reorder;
+
+    fn new(capacity: u64, config: &S3FifoTunedConfig, seed: u64) -> Self {
+        assert!(config.is_valid(), "knobs are checked where they are read");
+        S3FifoTuned {
+            queues: S3Fifo::new(capacity, &S3FifoConfig::default(), seed),
+            tuner: None,
+            capacity,
+            config: config.clone(),
+        }
+    }
+
+    fn resize(&mut self, capacity: u64) {
+        self.capacity = capacity;
+        self.queues.resize(capacity);
+        if let Some(tuner) = &mut self.tuner
+            && !tuner.resize(capacity)
+        {
+            // The sample is of the wrong size: it begins anew, and so does what was learned.
+            self.tuner = None;
+            self.queues
+                .set_border(BORDERS[OWN].small, BORDERS[OWN].threshold);
+        }
+    }
+
+    #[inline]
+    fn miss(&mut self, facts: &impl Facts, key_hash: u64, weight: u32) -> Admit {
+        self.watch(key_hash, weight, true);
+        self.queues.miss(facts, key_hash, weight)
+    }
+
+    #[inline]
+    fn insert(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
+        self.queues.insert(cells, slot);
+    }
+
+    #[inline]
+    fn reorder(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
+        if let Some(meta) = self.queues.mark(cells, slot, cells.get(slot)) {
+            cells.set(slot, meta);
+        }
+        if self.tuner.is_some() {
+            self.watch(cells.key_hash(slot), cells.weight(slot), false);
+        }
+    }
+
+    fn reweigh(&mut self, cells: &mut impl Cells<u8>, slot: Slot, old_weight: u32) {
+        self.queues.reweigh(cells, slot, old_weight);
+    }
+
+    fn moved(&mut self, cells: &mut impl Cells<u8>, old: Slot, new: Slot) {
+        self.queues.moved(cells, old, new);
+    }
+
+    fn remove(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
+        self.queues.remove(cells, slot);
+    }
+
+    #[inline]
+    fn evict(&mut self, cells: &mut impl Cells<u8>, budget: &mut Budget) -> Eviction {
+        if self.tuner.is_none() {
+            let tuner = Tuner::new(self.capacity, cells.len(), &self.config);
+            self.tuner = Some(Box::new(tuner));
+        }
+        self.queues.evict(cells, budget)
+    }
+
+    fn usage(&self, cells: &impl Cells<u8>, slot: Slot) -> (Option<u64>, Option<u32>) {
+        self.queues.usage(cells, slot)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let tuner = self.tuner.as_ref();
+        self.queues.heap_bytes()
+            + tuner.map_or(0, |tuner| {
+                size_of::<Tuner>() + tuner.miniatures.heap_bytes()
+            })
+    }
+
+    fn heap_bytes_ahead(&self) -> usize {
+        self.queues.heap_bytes_ahead()
+    }
+
+    fn check(&self, cells: &impl Cells<u8>) {
+        self.queues.check(cells);
+        if let Some(tuner) = &self.tuner {
+            tuner.miniatures.check();
+            assert!(tuner.current < COUNT);
+            assert!(tuner.seen < tuner.period);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parts::chance::Chance;
+    use crate::suite::policy::Trial;
+
+    /// The share of misses in the second half, and the trial at the end.
+    fn misses<P: Policy>(config: &P::Config, capacity: u64, keys: &[u64]) -> (f64, Trial<P>) {
+        let mut trial = Trial::<P>::new(capacity, config, 1);
+        let mut missed = 0;
+        for (index, &key) in keys.iter().enumerate() {
+            let is_miss = !trial.table.contains_key(&key);
+            missed += u32::from(is_miss && index >= keys.len() / 2);
+            trial.request(key, 1, 1000);
+        }
+        trial.policy.check(&trial.host);
+        (f64::from(missed) / (keys.len() / 2) as f64, trial)
+    }
+
+    fn current(trial: &Trial<S3FifoTuned>) -> Border {
+        let tuner = trial.policy.tuner.as_ref().expect("something was evicted");
+        BORDERS[tuner.current]
+    }
+
+    /// Each key comes three times, the last far after the small queue of a tenth.
+    fn late_thirds(count: u64) -> Vec<u64> {
+        (0..count)
+            .flat_map(|step| [step, step.saturating_sub(100), step.saturating_sub(300)])
+            .collect()
+    }
+
+    #[test]
+    fn it_learns_that_newcomers_need_longer() {
+        let keys = late_thirds(20_000);
+        let (own, _) = misses::<S3Fifo>(&S3FifoConfig::default(), 500, &keys);
+        let (tuned, trial) = misses::<S3FifoTuned>(&Default::default(), 500, &keys);
+        assert!(current(&trial).small > 0.1, "{:?}", current(&trial));
+        assert!(tuned < own - 0.05, "{tuned} {own}");
+    }
+
+    #[test]
+    fn a_sample_learns_the_same() {
+        // As before, forty times as large: one key in 32 is sampled.
+        let keys: Vec<u64> = (0..200_000u64)
+            .flat_map(|step| {
+                [
+                    step,
+                    step.saturating_sub(4_000),
+                    step.saturating_sub(12_000),
+                ]
+            })
+            .collect();
+        let (own, _) = misses::<S3Fifo>(&S3FifoConfig::default(), 20_000, &keys);
+        let (tuned, trial) = misses::<S3FifoTuned>(&Default::default(), 20_000, &keys);
+        let tuner = trial.policy.tuner.as_ref().expect("something was evicted");
+        assert_eq!(tuner.halvings, 5);
+        assert!(tuned < own - 0.05, "{tuned} {own}");
+    }
+
+    #[test]
+    fn where_nothing_is_better_it_is_s3fifo() {
+        // A few are popular, and others pass.
+        let mut chance = Chance::new(3);
+        let keys: Vec<u64> = (0..40_000)
+            .map(|index| match chance.below(2) {
+                0 => chance.below(300),
+                _ => 1_000 + index,
+            })
+            .collect();
+        let (own, s3fifo) = misses::<S3Fifo>(&S3FifoConfig::default(), 600, &keys);
+        let (tuned, trial) = misses::<S3FifoTuned>(&Default::default(), 600, &keys);
+        assert!(tuned < own + 0.002, "{tuned} {own}");
+        if current(&trial) == BORDERS[OWN] {
+            assert_eq!(trial.victims, s3fifo.victims);
+        }
+    }
+
+    #[test]
+    fn a_border_that_turns_out_worse_is_given_up_for_longer_each_time() {
+        let mut tuner = Tuner::new(1_000, 1_000, &S3FifoTunedConfig::default());
+        let mut stays = Vec::new();
+        for _ in 0..4 {
+            // The miniature of another border looks much better …
+            tuner.misses = [
+                1_000.0, 1_000.0, 1_000.0, 100.0, 1_000.0, 1_000.0, 1_000.0, 1_000.0,
+            ];
+            tuner.stay = 0;
+            assert_eq!(tuner.decide(2.5), BORDERS[3]);
+            // … and the cache misses more than with its own.
+            tuner.own_misses = 2_500.0;
+            assert_eq!(tuner.decide(2.5), BORDERS[OWN]);
+            stays.push(tuner.stay);
+            assert_eq!(
+                tuner.decide(2.5),
+                BORDERS[OWN],
+                "though the other looks better still"
+            );
+        }
+        assert_eq!(stays, [64, 128, 256, 512]);
+    }
+
+    #[test]
+    fn differences_of_chance_change_nothing() {
+        let mut tuner = Tuner::new(1_000, 1_000, &S3FifoTunedConfig::default());
+        tuner.misses = [400.0, 351.0, 399.0, 400.0, 400.0, 400.0, 400.0, 400.0];
+        assert_eq!(tuner.decide(2.5), BORDERS[OWN]);
+        tuner.misses = [400.0, 349.0, 399.0, 400.0, 400.0, 400.0, 400.0, 400.0];
+        assert_eq!(tuner.decide(2.5), BORDERS[1]);
+    }
+
+    #[test]
+    fn another_capacity_by_far_begins_anew() {
+        let keys = late_thirds(20_000);
+        let (_, mut trial) = misses::<S3FifoTuned>(&Default::default(), 500, &keys);
+        trial.resize(600, 1000);
+        assert!(current(&trial).small > 0.1);
+        trial.resize(5_000, 1000);
+        assert!(trial.policy.tuner.is_none());
+        assert_eq!(trial.policy.queues.small_capacity(), 500);
+        trial.resize(100, 1000);
+        trial.policy.check(&trial.host);
+    }
+
+    #[test]
+    fn miniatures_take_what_the_card_says() {
+        let mut trial = Trial::<S3FifoTuned>::new(1_023, &Default::default(), 1);
+        let mut chance = Chance::new(2);
+        let mut most = 0;
+        for request in 0..60_000u64 {
+            let key = match chance.below(3) {
+                0 => request - chance.below(1_500).min(request),
+                _ => request,
+            };
+            trial.request(key, 1, 1000);
+            if request % 512 == 0 {
+                let tuner = trial.policy.tuner.as_ref();
+                most = most.max(tuner.map_or(0, |tuner| tuner.miniatures.heap_bytes()));
+            }
+        }
+        assert!((100_000..300_000).contains(&most), "{most} bytes");
+    }
+}
