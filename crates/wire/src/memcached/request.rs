@@ -239,6 +239,11 @@ impl Parser {
         if input.len() < self.needed.max(1) {
             return Parsed::Incomplete;
         }
+        if self.searched == 0
+            && let Some(parsed) = self.lone_get(input, spans)
+        {
+            return parsed;
+        }
         let found = find(input, self.searched, b'\n');
         if found.unwrap_or(input.len()) > line_bytes_max(input) {
             return Parsed::Refused {
@@ -267,6 +272,26 @@ impl Parser {
             _ => (self.searched, self.needed) = (0, 0),
         }
         parsed
+    }
+
+    /// `get key`, the most frequent line by far, in a fifth of the time of any line; `None` where it is another, or the
+    /// key is none.
+    #[inline]
+    fn lone_get(&mut self, input: &[u8], spans: &mut Vec<Span>) -> Option<Parsed> {
+        const BEGIN: &[u8] = b"get ";
+        let rest = input.strip_prefix(BEGIN)?;
+        let near = rest.get(..KEY_BYTES_MAX + 2).unwrap_or(rest);
+        let end = find(near, 0, b'\n')?;
+        let key = near[..end].strip_suffix(b"\r").unwrap_or(&near[..end]);
+        if !is_key(key) || find(key, 0, b' ').is_some() {
+            return None;
+        }
+        let mut request = Request::of(Verb::Get, spans);
+        request.key_count = 1;
+        spans.push(Span::new(BEGIN.len(), key.len()));
+        self.needed = 0;
+        let consumed = BEGIN.len() + end + 1;
+        Some(Parsed::Request { consumed, request })
     }
 
     fn parse_line(

@@ -242,6 +242,28 @@ fn any_number_of_keys_is_listed() {
     assert!(matches!(tell(long.as_bytes(), 99)[..], [Told::Refused(..)]));
 }
 
+/// A line that has come whole takes the short way; one in pieces does not.
+#[test]
+fn a_lone_get_is_what_any_line_is() {
+    let keys = [
+        "k", "noreply", "get", "\r", "a\rb", "\x01", "k ", " k", "a b", "", " ",
+    ];
+    let long = [
+        "k".repeat(249),
+        "k".repeat(250),
+        "k".repeat(251),
+        "k".repeat(260),
+    ];
+    for key in keys.into_iter().chain(long.iter().map(String::as_str)) {
+        for end in ["\n", "\r\n", "\r\r\n"] {
+            let input = format!("get {key}{end}get next\r\n");
+            let whole = tell(input.as_bytes(), input.len());
+            assert_eq!(whole, tell(input.as_bytes(), 3), "{input:?}");
+            assert_eq!(whole.len(), 2, "{input:?}");
+        }
+    }
+}
+
 #[test]
 fn a_byte_is_found_where_it_is() {
     // What is one above or below, or the same but for the highest bit, is not it.
