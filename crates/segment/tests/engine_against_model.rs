@@ -47,13 +47,16 @@ fn op() -> impl Strategy<Value = Op> {
 /// Operations of a case, and bytes of one.
 const OPS: usize = if cfg!(miri) { 60 } else { 400 };
 const BYTES: usize = if cfg!(miri) { 60 } else { 1_500 };
+/// Samples, and changes of them.
+const SAMPLES: u8 = if cfg!(miri) { 4 } else { 16 };
+const CHANGES: u64 = if cfg!(miri) { 4 } else { 200 };
 
 /// As everywhere; as many as Miri finishes in minutes, which lets nobody look for files.
 fn cases() -> ProptestConfig {
     match cfg!(miri) {
         false => ProptestConfig::default(),
         true => ProptestConfig {
-            cases: 6,
+            cases: 4,
             failure_persistence: None,
             ..ProptestConfig::default()
         },
@@ -86,7 +89,7 @@ proptest! {
 #[test]
 fn no_bytes_bring_engine_and_model_apart() {
     let mut random = mutate::Random::new(0x5EED_0020);
-    let sample: Vec<Vec<u8>> = (0..16u8)
+    let sample: Vec<Vec<u8>> = (0..SAMPLES)
         .map(|number| {
             let bytes = (0..BYTES).map(|_| random.next() as u8);
             [number].into_iter().chain(bytes).collect()
@@ -95,7 +98,7 @@ fn no_bytes_bring_engine_and_model_apart() {
     let samples: Vec<&[u8]> = sample.iter().map(Vec::as_slice).collect();
     mutate::run(
         0x5EED_0021,
-        if cfg!(miri) { 10 } else { 200 },
+        CHANGES,
         &samples,
         &[&[0; 4], &[0xFF; 4]],
         model::run,
