@@ -45,8 +45,8 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 /// Operations of a case, and bytes of one.
-const OPS: usize = if cfg!(miri) { 60 } else { 400 };
-const BYTES: usize = if cfg!(miri) { 60 } else { 1_500 };
+const OPS: usize = if cfg!(miri) { 30 } else { 400 };
+const BYTES: usize = if cfg!(miri) { 30 } else { 1_500 };
 /// Samples, and changes of them.
 const SAMPLES: u8 = if cfg!(miri) { 4 } else { 16 };
 const CHANGES: u64 = if cfg!(miri) { 4 } else { 200 };
@@ -56,7 +56,7 @@ fn cases() -> ProptestConfig {
     match cfg!(miri) {
         false => ProptestConfig::default(),
         true => ProptestConfig {
-            cases: 4,
+            cases: 2,
             failure_persistence: None,
             ..ProptestConfig::default()
         },
