@@ -194,6 +194,7 @@ impl Cluster {
         let patience = Patience {
             give_up_us: 200,
             first_us: 50,
+            least_us: 0,
             ..Patience::default()
         };
         let mut read = Read::new(layout, range.clone(), sources.clone(), patience);

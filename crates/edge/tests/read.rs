@@ -57,6 +57,11 @@ struct Host<'a> {
     asked: Vec<(u64, Ask)>,
     ended: Vec<(u64, Ask, bool)>,
     at_origin: Vec<(u64, Chunks)>,
+    /// What the origin has not answered: stripe, since when.
+    origin_out: Vec<(u64, u64)>,
+    origin_failed: BTreeSet<u64>,
+    /// By stripe: how long the first sub-chunk took.
+    first_us: HashMap<u64, u64>,
     served: Vec<u8>,
 }
 
@@ -98,6 +103,9 @@ impl<'a> Host<'a> {
             asked: vec![],
             ended: vec![],
             at_origin: vec![],
+            origin_out: vec![],
+            origin_failed: BTreeSet::new(),
+            first_us: HashMap::new(),
             served: vec![],
         };
         (host, read)
@@ -162,7 +170,7 @@ impl<'a> Host<'a> {
         let at_origin = self
             .at_origin
             .iter()
-            .filter(|(stripe, _)| *stripe == ask.stripe);
+            .filter(|(stripe, _)| *stripe == ask.stripe && !self.has_origin_failed(*stripe));
         let sure = at_origin.fold(here.or(coming), |sure, (_, chunks)| sure.or(*chunks));
         assert!(
             !sure.has_all(wanted),
@@ -176,23 +184,79 @@ impl<'a> Host<'a> {
 
     fn is_late(&self, since: u64, stripe: u64) -> bool {
         let patience = &self.world.patience;
-        let came = self
-            .ended
-            .iter()
-            .filter(|(_, ask, is_good)| ask.stripe == stripe && *is_good);
-        let mut times = came.map(|(at, ask, _)| {
-            let asked = self
-                .asked
-                .iter()
-                .find(|(_, other)| other == ask)
-                .expect("asked");
-            at - asked.0
-        });
-        let wait = match times.find(|time| *time <= patience.give_up_us) {
+        let wait = match self.first_us.get(&stripe) {
             Some(first) => first * u64::from(patience.hedge_percent) / 100,
             None => patience.first_us,
         };
-        self.now > since + wait || self.now > since + patience.give_up_us
+        self.now > since + wait.max(patience.least_us) || self.now > since + patience.give_up_us
+    }
+
+    /// Whether another source was asked for the sub-chunk since.
+    fn is_replaced(&self, ask: Ask) -> bool {
+        self.asked.iter().any(|(_, other)| {
+            let is_same = other.stripe == ask.stripe && other.chunk == ask.chunk;
+            is_same && other.server > ask.server
+        })
+    }
+
+    fn measure(&mut self, ask: Ask) {
+        let (since, _) = self
+            .asked
+            .iter()
+            .find(|(_, other)| *other == ask)
+            .expect("asked");
+        let took = self.now - since;
+        let is_first = self
+            .here
+            .get(&ask.stripe)
+            .is_none_or(|here| !here.contains_key(&ask.chunk));
+        if is_first && took <= self.world.patience.give_up_us && !self.is_replaced(ask) {
+            self.first_us.entry(ask.stripe).or_insert(took);
+        }
+    }
+
+    fn has_origin_failed(&self, stripe: u64) -> bool {
+        let origin_us = self.world.patience.origin_us;
+        let mut own = self.origin_out.iter().filter(|out| out.0 == stripe);
+        self.origin_failed.contains(&stripe) || own.any(|out| self.now >= out.1 + origin_us)
+    }
+
+    /// The sub-chunks that came, or may still come of a server; a late one for so long.
+    fn left(&self, stripe: u64, late_us: u64) -> Chunks {
+        let is_lost = |chunk: usize, source: usize| {
+            let of_source = self
+                .asked
+                .iter()
+                .filter(|(_, ask)| ask.chunk == chunk && ask.server == server(chunk, source));
+            let mut losses = of_source.map(|(since, ask)| {
+                let answer = self.ended.iter().find(|(_, ended, _)| ended == ask);
+                let is_own = ask.stripe == stripe;
+                let give_up = since + self.world.patience.give_up_us;
+                match answer {
+                    // Who lacks a chunk lacks it for all stripes; a bad sub-chunk proves only itself.
+                    Some((at, _, false)) => {
+                        let answer = self.world.sources[chunk][source];
+                        is_own || *at > give_up || matches!(answer, Answer::MissingAfter(_))
+                    }
+                    Some((at, _, true)) => *at > give_up,
+                    None => {
+                        let is_late = is_own && self.is_late(*since, stripe);
+                        let is_replaced = is_own && self.is_replaced(*ask);
+                        let is_hopeless = is_late && self.now > since + late_us;
+                        is_replaced || is_hopeless || self.now > give_up
+                    }
+                }
+            });
+            losses.any(|is_lost| is_lost)
+        };
+        let here = self.here.get(&stripe).into_iter().flatten();
+        let mut left: Chunks = here.map(|(chunk, _)| *chunk).collect();
+        for (chunk, sources) in self.world.sources.iter().enumerate() {
+            if !(0..sources.len()).all(|source| is_lost(chunk, source)) {
+                left.add(chunk);
+            }
+        }
+        left
     }
 
     /// That the origin is needed: fewer than K sub-chunks are here or may still come, and those asked for are wanted.
@@ -200,25 +264,8 @@ impl<'a> Host<'a> {
         let wanted = self.layout.chunks_of(&self.world.range, stripe);
         assert!(wanted.has_all(chunks));
         assert!(!chunks.is_empty());
-        let mut left = Chunks::NONE;
-        for (chunk, sources) in self.world.sources.iter().enumerate() {
-            let is_lost = |source: usize| {
-                let ended = self.ended.iter().any(|(_, ask, is_good)| {
-                    // Who lacks a chunk lacks it for all stripes; a bad sub-chunk proves only itself.
-                    let is_same = ask.chunk == chunk && ask.server == server(chunk, source);
-                    let is_missing = matches!(sources[source], Answer::MissingAfter(_));
-                    is_same && !is_good && (ask.stripe == stripe || is_missing)
-                });
-                let is_given_up = self.asked.iter().any(|(since, ask)| {
-                    let is_same = ask.chunk == chunk && ask.server == server(chunk, source);
-                    is_same && self.now > since + self.world.patience.give_up_us
-                });
-                ended || is_given_up
-            };
-            if !(0..sources.len()).all(is_lost) {
-                left.add(chunk);
-            }
-        }
+        assert!(!self.has_origin_failed(stripe));
+        let left = self.left(stripe, self.world.patience.origin_after_us);
         let from_origin = self.at_origin.iter().filter(|(other, _)| *other == stripe);
         let left = from_origin.fold(left, |left, (_, chunks)| left.or(*chunks));
         assert!(
@@ -230,6 +277,7 @@ impl<'a> Host<'a> {
             "stripe {stripe}: {left:?} are left, {chunks:?} asked"
         );
         self.at_origin.push((stripe, chunks));
+        self.origin_out.push((stripe, self.now));
         let answer = self.world.origin.map(|_| bytes);
         let after = self.world.origin.unwrap_or(5);
         self.send(after, Message::Origin(stripe, chunks, answer));
@@ -241,6 +289,7 @@ impl<'a> Host<'a> {
                 let is_good = checksum(place(ask), &bytes) == sum;
                 self.ended.push((self.now, ask, is_good));
                 if is_good {
+                    self.measure(ask);
                     self.here
                         .entry(ask.stripe)
                         .or_default()
@@ -254,8 +303,17 @@ impl<'a> Host<'a> {
                 self.ended.push((self.now, ask, false));
                 Event::Missing(ask)
             }
-            Message::Origin(stripe, _, None) => Event::OriginFailed(stripe),
+            Message::Origin(stripe, _, None) => {
+                self.origin_failed.insert(stripe);
+                Event::OriginFailed(stripe)
+            }
             Message::Origin(stripe, chunks, Some(_)) => {
+                // Answers come in the order of asks; one that comes at the very moment is in time.
+                let own = self.origin_out.iter().position(|out| out.0 == stripe);
+                let (_, since) = self.origin_out.remove(own.expect("asked"));
+                if self.now > since + self.world.patience.origin_us {
+                    self.origin_failed.insert(stripe);
+                }
                 let len = self.layout.sub_chunk_bytes(stripe) as usize;
                 for chunk in chunks.iter() {
                     let span = self.layout.sub_chunk(stripe, chunk);
@@ -303,7 +361,15 @@ impl<'a> Host<'a> {
                 } => self.origin(stripe, chunks, bytes),
                 Step::Serve(part) => self.serve(&part),
                 Step::Done => return End::Done,
-                Step::Failed(_) => return End::Failed,
+                Step::Failed(stripe) => {
+                    let left = self.left(stripe, u64::MAX / 2);
+                    assert!(self.has_origin_failed(stripe));
+                    assert!(
+                        left.count() < usize::from(self.world.k),
+                        "{left:?} are left"
+                    );
+                    return End::Failed;
+                }
                 Step::Wait(until) => {
                     assert!(until.0 >= self.now, "a moment that has passed");
                     let first = self.network.first_key_value().map(|((at, _), _)| *at);
@@ -393,6 +459,7 @@ fn a_late_server_is_made_up_for_after_a_fifth_more_than_the_first_took() {
     let mut world = well();
     world.range = 0..48;
     world.sources[1] = vec![Answer::After(900)];
+    world.patience.least_us = 0;
     let (mut host, mut read) = Host::new(&world);
     assert_eq!(host.run(&mut read), End::Done);
     let parity = host
@@ -403,6 +470,37 @@ fn a_late_server_is_made_up_for_after_a_fifth_more_than_the_first_took() {
     assert_eq!(parity.0, 121);
     assert_eq!(host.now, 221);
     assert_eq!(host.served, world.object[..48]);
+}
+
+/// The first sub-chunk's time was the only measure: read from the reader's own disk, it made each peer late.
+#[test]
+fn a_peer_as_fast_as_peers_are_is_not_late_though_the_readers_own_disk_is_faster() {
+    let mut world = well();
+    world.sources = vec![vec![Answer::After(500)]; 4];
+    for own in [0, 200] {
+        world.sources[0] = vec![Answer::After(own)];
+        let asked = run(&world).1;
+        assert!(asked.iter().all(|ask| ask.chunk < 3), "{own} us");
+    }
+}
+
+/// What was lost and what was late added up to K for as long as the late one was not given up, which took a second.
+#[test]
+fn a_late_chunk_beside_a_lost_one_does_not_keep_the_origin_from_being_asked() {
+    let mut world = well();
+    world.range = 0..48;
+    world.patience = Patience::default();
+    world.origin = Some(80_000);
+    world.sources[1] = vec![Answer::MissingAfter(300)];
+    world.sources[2] = vec![Answer::Never];
+    let (end, _, origin, now) = run(&world);
+    assert_eq!((end, origin.len()), (End::Done, 1));
+    assert!(now < 150_000, "{now} us");
+    // And if the origin has nothing to give, what comes late will do.
+    world.sources[2] = vec![Answer::After(200_000)];
+    world.origin = None;
+    let (end, _, origin, now) = run(&world);
+    assert_eq!((end, origin.len(), now), (End::Done, 1, 200_000));
 }
 
 #[test]
@@ -521,31 +619,34 @@ fn world() -> impl Strategy<Value = World> {
     let waits = (
         prop::option::weighted(0.8, 0u64..2_000),
         0u64..500,
+        0u64..300,
+        0u64..2_500,
         100u64..2_500,
         1usize..6,
     );
-    (sizes, waits).prop_flat_map(
-        |((k, p, sub_chunk_bytes, len, begin, bytes), (origin, first_us, give_up_us, window))| {
-            let sources =
-                prop::collection::vec(prop::collection::vec(answer(), 0..3), usize::from(k + p));
-            sources.prop_map(move |sources| World {
-                k,
-                p,
-                sub_chunk_bytes,
-                object: object(len),
-                range: begin..begin + bytes,
-                sources,
-                origin,
-                patience: Patience {
-                    first_us,
-                    give_up_us,
-                    window,
-                    origin_us: 1_500,
-                    ..Patience::default()
-                },
-            })
-        },
-    )
+    (sizes, waits).prop_flat_map(|((k, p, sub_chunk_bytes, len, begin, bytes), waits)| {
+        let (origin, first_us, least_us, origin_after_us, give_up_us, window) = waits;
+        let sources =
+            prop::collection::vec(prop::collection::vec(answer(), 0..3), usize::from(k + p));
+        sources.prop_map(move |sources| World {
+            k,
+            p,
+            sub_chunk_bytes,
+            object: object(len),
+            range: begin..begin + bytes,
+            sources,
+            origin,
+            patience: Patience {
+                first_us,
+                least_us,
+                origin_after_us,
+                give_up_us,
+                window,
+                origin_us: 1_500,
+                ..Patience::default()
+            },
+        })
+    })
 }
 
 proptest! {

@@ -5,11 +5,12 @@
 //! what came of it. Stripes are read a few at a time and served in order. Of each stripe the data sub-chunks that overlap the
 //! range are asked for first: they need no decoding. Others are asked for when
 //! - a server does not have one, or its bytes are wrong: at once;
-//! - one takes longer than 1.2 times what the stripe's first took: then it is late, and another takes its place. Should it
-//!   come all the same, it is welcome.
+//! - one takes longer than 1.2 times what the stripe's first took, and longer than servers mostly do: then it is late, and
+//!   another takes its place. Should it come all the same, it is welcome.
 //!
 //! As many are asked for as are missing to K, no more. The origin is asked when fewer than K sub-chunks can still be
-//! hoped for, and for nothing but the wanted ones that cannot.
+//! hoped for, and for nothing but the wanted ones that cannot. A late one is hoped for as long as it may be sooner than the
+//! origin, or, once the origin has failed, until it is given up.
 //!
 //! # Source
 //! Section 5.4 of J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU 2024: K data
@@ -17,6 +18,8 @@
 //!
 //! # Departures
 //! - As long as none of a stripe has come, there is no first time to go by: [`Patience::first_us`] stands for it.
+//! - The first one mostly comes from the reader's own disk, sooner than the best of networks brings the next. Going by that
+//!   alone, nearly each read would ask for parity: no sub-chunk is late before [`Patience::least_us`].
 //! - A chunk may have several sources, the older ones from older maps: [`crate::Maps::chunk`].
 //!
 //! # Bounds
@@ -71,9 +74,14 @@ pub struct Patience {
     pub hedge_percent: u32,
     /// A sub-chunk of which none of the stripe has come is late after so many microseconds.
     pub first_us: u64,
+    /// None is late before so many microseconds: what a server takes in 95 of 100 cases, say, which the host measures.
+    pub least_us: u64,
+    /// One that is late is not waited for any more after so many microseconds, if otherwise the origin would be asked: about
+    /// what the origin takes. Other sources of the same chunk are then asked before it.
+    pub origin_after_us: u64,
     /// A sub-chunk is given up after so many microseconds.
     pub give_up_us: u64,
-    /// The read fails if the origin takes so many microseconds.
+    /// The origin has failed if it takes so many microseconds.
     pub origin_us: u64,
     /// Stripes under way at a time; what has come of them waits in the host's memory.
     pub window: usize,
@@ -84,6 +92,8 @@ impl Default for Patience {
         Patience {
             hedge_percent: 120,
             first_us: 20_000,
+            least_us: 1_000,
+            origin_after_us: 50_000,
             give_up_us: 1_000_000,
             origin_us: 30_000_000,
             window: 4,
@@ -151,7 +161,7 @@ pub enum Step {
     Wait(Moment),
     /// All was served.
     Done,
-    /// The origin failed for this stripe; what came before was served.
+    /// Neither the origin nor enough servers gave this stripe; what came before was served.
     Failed(u64),
 }
 
@@ -260,11 +270,8 @@ impl Read {
                 }
             }
             Event::OriginFailed(number) => {
-                if self
-                    .stripe(number)
-                    .is_some_and(|stripe| stripe.is_at_origin())
-                {
-                    self.failed = Some(number);
+                if let Some(stripe) = self.stripe(number) {
+                    stripe.origin_failed();
                 }
             }
         }
@@ -308,7 +315,7 @@ impl Read {
                 });
             }
             if self.stripes[at].is_origin_overdue(now, &self.patience) {
-                self.failed.get_or_insert(self.stripes[at].number);
+                self.stripes[at].origin_failed();
             }
         }
     }
@@ -332,6 +339,10 @@ impl Read {
                     chunks,
                     bytes: Stripe::hull(chunks, |chunk| self.layout.sub_chunk(number, chunk)),
                 },
+                Next::Fail => {
+                    self.failed = Some(number);
+                    Step::Failed(number)
+                }
             });
         }
         None

@@ -12,17 +12,18 @@ enum State {
     Idle,
     /// Asked of a server.
     Out(ServerId, Moment),
-    /// Asked of the origin.
-    OutAtOrigin(Moment),
     /// It came, and its bytes are right.
     Here,
 }
 
-/// A sub-chunk and which of its sources have been asked, a bit each.
+/// A sub-chunk.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
     state: State,
+    /// Which of its sources have been asked, a bit each.
     asked: u64,
+    /// Since when it is asked of the origin, perhaps besides a server that takes too long.
+    origin: Option<Moment>,
 }
 
 /// A stripe that is being read.
@@ -35,6 +36,8 @@ pub(super) struct Stripe {
     seats: Vec<Seat>,
     /// How long the first of its sub-chunks took, since it was asked for.
     first_us: Option<u64>,
+    /// Whether the origin failed: what servers may still send is then all there is.
+    has_origin_failed: bool,
 }
 
 /// What is to be asked for next.
@@ -44,13 +47,17 @@ pub(super) enum Next {
     Ask(usize, usize),
     /// Data sub-chunks, of the origin.
     Origin(Chunks),
+    /// Nothing: neither servers nor the origin will give what is wanted.
+    Fail,
 }
 
-/// The sub-chunks of a stripe by what can be hoped of them. Those in none of the sets are lost.
+/// The sub-chunks of a stripe by what can be hoped of them. Those in none of the sets are lost, or so late that the origin
+/// is asked as if they were.
 struct Hopes {
     here: Chunks,
     /// Asked for, and not late.
     coming: Chunks,
+    /// Late, and still worth to wait for.
     late: Chunks,
     idle: Chunks,
 }
@@ -61,6 +68,7 @@ impl Stripe {
         let seat = Seat {
             state: State::Idle,
             asked: 0,
+            origin: None,
         };
         Stripe {
             number,
@@ -68,6 +76,7 @@ impl Stripe {
             k,
             seats: vec![seat; chunks],
             first_us: None,
+            has_origin_failed: false,
         }
     }
 
@@ -87,26 +96,38 @@ impl Stripe {
                 .collect()
         };
         let is_late = |since: Moment| now > since.after(self.wait_us(patience));
+        // With the origin gone, servers are waited for until they are given up.
+        let is_hoped =
+            |since: Moment| self.has_origin_failed || now <= since.after(patience.origin_after_us);
         Hopes {
             here: of(&|_, seat| seat.state == State::Here),
             coming: of(&|_, seat| match seat.state {
-                State::Out(_, since) => !is_late(since),
-                State::OutAtOrigin(_) => true,
-                State::Idle | State::Here => false,
+                State::Out(_, since) => seat.origin.is_some() || !is_late(since),
+                State::Idle => seat.origin.is_some(),
+                State::Here => false,
             }),
-            late: of(&|_, seat| matches!(seat.state, State::Out(_, since) if is_late(since))),
+            late: of(
+                &|_, seat| matches!(seat.state, State::Out(_, since) if is_late(since) && is_hoped(since)),
+            ),
             idle: of(&|chunk, seat| {
-                seat.state == State::Idle && self.source(chunk, sources).is_some()
+                let is_free = match seat.state {
+                    State::Idle => true,
+                    // Another source rather than the origin.
+                    State::Out(_, since) => is_late(since) && !is_hoped(since),
+                    State::Here => false,
+                };
+                is_free && seat.origin.is_none() && self.source(chunk, sources).is_some()
             }),
         }
     }
 
     /// How long a sub-chunk may take before others are asked for in its stead.
     fn wait_us(&self, patience: &Patience) -> u64 {
-        match self.first_us {
+        let wait = match self.first_us {
             Some(first) => first.saturating_mul(u64::from(patience.hedge_percent)) / 100,
             None => patience.first_us,
-        }
+        };
+        wait.max(patience.least_us)
     }
 
     /// What has come.
@@ -127,7 +148,7 @@ impl Stripe {
     /// What to ask for next, if anything; it is then [`Stripe::asked`].
     ///
     /// Nothing is asked for as long as what is here and what is coming will do: all that is wanted, or any K. What is late
-    /// does not count as coming, but is hoped for when nothing else is left.
+    /// does not count as coming, but is hoped for when nothing else is left, for as long as that is sooner than the origin.
     pub(super) fn next(&self, now: Moment, sources: &Sources, patience: &Patience) -> Option<Next> {
         let hopes = self.hopes(now, sources, patience);
         let sure = hopes.here.or(hopes.coming);
@@ -137,7 +158,10 @@ impl Stripe {
         }
         let hoped = sure.or(hopes.late).or(hopes.idle);
         if hoped.count() < self.k && !hoped.has_all(self.wanted) {
-            return Some(Next::Origin(self.wanted.without(hoped)));
+            return Some(match self.has_origin_failed {
+                true => Next::Fail,
+                false => Next::Origin(self.wanted.without(hoped)),
+            });
         }
         // What is missing itself, if that takes no more asks than to make it of others.
         let is_direct = hopes.idle.has_all(missing) && missing.count() <= self.k - sure.count();
@@ -158,9 +182,10 @@ impl Stripe {
             }
             Next::Origin(chunks) => {
                 for chunk in chunks.iter() {
-                    self.seats[chunk].state = State::OutAtOrigin(now);
+                    self.seats[chunk].origin = Some(now);
                 }
             }
+            Next::Fail => {}
         }
     }
 
@@ -190,19 +215,19 @@ impl Stripe {
         seat.state = State::Here;
     }
 
-    /// Whether the origin has been asked for something.
-    pub(super) fn is_at_origin(&self) -> bool {
-        self.seats
-            .iter()
-            .any(|seat| matches!(seat.state, State::OutAtOrigin(_)))
-    }
-
-    /// What was asked of the origin came.
+    /// What was asked of the origin came, be it after the origin was held for failed.
     pub(super) fn came_from_origin(&mut self, chunks: Chunks) {
         for (chunk, seat) in self.seats.iter_mut().enumerate() {
-            if chunks.has(chunk) && matches!(seat.state, State::OutAtOrigin(_)) {
+            if chunks.has(chunk) {
                 seat.state = State::Here;
             }
+        }
+    }
+
+    /// The origin does not give what it was asked for, if it was.
+    pub(super) fn origin_failed(&mut self) {
+        for seat in &mut self.seats {
+            self.has_origin_failed |= seat.origin.take().is_some();
         }
     }
 
@@ -229,23 +254,27 @@ impl Stripe {
         let is_overdue = |since: Moment| now >= since.after(patience.origin_us);
         self.seats
             .iter()
-            .any(|seat| matches!(seat.state, State::OutAtOrigin(since) if is_overdue(since)))
+            .any(|seat| seat.state != State::Here && seat.origin.is_some_and(is_overdue))
     }
 
     /// When time alone will change something.
     pub(super) fn wake(&self, now: Moment, patience: &Patience) -> Option<Moment> {
-        let of = |seat: &Seat| match seat.state {
-            State::Out(_, since) => {
-                let late = since.after(self.wait_us(patience)).after(1);
-                let given_up = since.after(patience.give_up_us).after(1);
-                Some(if late > now {
-                    late.min(given_up)
-                } else {
-                    given_up
-                })
+        let of = |seat: &Seat| -> Option<Moment> {
+            if seat.state == State::Here {
+                return None;
             }
-            State::OutAtOrigin(since) => Some(since.after(patience.origin_us)),
-            State::Idle | State::Here => None,
+            let origin = seat.origin.map(|since| since.after(patience.origin_us));
+            let State::Out(_, since) = seat.state else {
+                return origin;
+            };
+            let spans = [
+                self.wait_us(patience),
+                patience.origin_after_us,
+                patience.give_up_us,
+            ];
+            let ends = spans.map(|span| since.after(span).after(1));
+            let next = ends.into_iter().filter(|end| *end > now).min();
+            next.into_iter().chain(origin).min()
         };
         self.seats.iter().filter_map(of).min()
     }
