@@ -30,6 +30,7 @@ mod servers;
 mod study;
 mod text;
 mod tier;
+mod watch;
 
 pub use claims::Claim;
 pub use coordination::{Coordination, Order, Telling};

@@ -167,14 +167,48 @@ fn a_lead_alone_does_not_ask_who_else_has_it() {
                 watched: 0..2_000,
                 ..own
             };
-            let by_home = go(&columns, &rules(0, 1), &watched).missed_by_home;
-            assert_eq!(by_home.iter().sum::<u64>(), 2, "the first two requests");
+            let by_row = go(&columns, &rules(0, 1), &watched).missed_by_row;
+            let missed = by_row.iter().map(|(_, missed)| missed);
+            assert_eq!(missed.sum::<u64>(), 2, "the first two requests");
         }
     }
     let servers = SERVERS as u64;
     assert_eq!(together, 2 * servers);
     // Each object has one home, which misses it once more.
     assert_eq!(alone, 2 * servers + 2);
+}
+
+#[test]
+fn what_a_failure_costs_is_missed_of_objects_of_which_who_went_kept_a_part() {
+    let objects = 120;
+    let columns = of_sizes(&rounds(objects, 3));
+    let from_ms = objects * 2_000;
+    for scheme in ["none", "replicas:2", "norebal:3:1", "c2dn:3:1"] {
+        let (mut misses, mut away) = (0, 0);
+        for first in 0..SERVERS as u16 {
+            let gone = [first, (first + 1) % SERVERS as u16];
+            let outage = |server: u16| Outage {
+                from_ms,
+                until_ms: u64::MAX,
+                server: server.into(),
+            };
+            let own = Setup {
+                watched: from_ms..u64::MAX,
+                ..setup(scheme, SERVERS, 1 << 40, &gone.map(outage))
+            };
+            let found = go(&columns, &rules(objects as usize, 1), &own);
+            // All is kept, and nothing else is missed.
+            assert_eq!(found.missed_of(&gone), found.total.misses, "{scheme}");
+            let others: Vec<u16> = (0..SERVERS as u16)
+                .filter(|one| !gone.contains(one))
+                .collect();
+            misses += found.total.misses;
+            away += found.missed_of(&others);
+        }
+        assert!(misses > 0, "{scheme}");
+        // One copy is at nobody else, and two of four chunks are.
+        assert_eq!(away > 0, scheme.ends_with(":1"), "{scheme}");
+    }
 }
 
 #[test]

@@ -111,7 +111,8 @@ fn undisturbed(findings: &Findings, servers: usize) -> Vec<Claim> {
     claims.into_iter().flatten().collect()
 }
 
-/// What the first window without a server costs: all requests, and those that it would have been asked first.
+/// What the first window without a server costs: all requests, which section 5.5.3 seems to count, and those for
+/// objects of which it kept a part, as section 5.2.3 speaks of a bucket's.
 fn after_a_failure(findings: &Findings) -> Vec<Claim> {
     let failure = |scheme: Scheme| {
         let mut failures = findings.failures.iter();
@@ -120,7 +121,7 @@ fn after_a_failure(findings: &Findings) -> Vec<Claim> {
     let rise = |scheme| failure(scheme)?.rises.first().copied().flatten();
     let rise_of_own = |scheme| failure(scheme)?.first_of_own;
     let first = "misses more in the first window after a server went, by";
-    let own = "the same, of the requests that the server would have been asked first, by";
+    let own = "the same, of requests for objects of which it kept a part, by";
     let claims = [
         claim(format!("{CODED} {first}"), rise(CODED), RISE_CODED, false),
         claim(format!("{COPIES} {first}"), rise(COPIES), RISE_COPIES, true),

@@ -109,8 +109,10 @@ pub struct Found {
     pub mended_bytes: u64,
     /// Bytes of objects that needed the origin, which partial hits found in the cluster.
     pub salvaged_bytes: u64,
-    /// Misses in the time watched, by the server that is asked first while all are up.
-    pub missed_by_home: Vec<u64>,
+    /// Misses in the time watched: servers, and the misses of objects of which just these kept a part when it
+    /// began.
+    #[serde(skip)]
+    pub missed_by_row: Vec<(Vec<u16>, u64)>,
     /// Messages that coordination took.
     pub messages: u64,
     /// Bytes read from each server's disk.
@@ -182,6 +184,13 @@ impl Found {
     /// byte asked for; where requests were timed.
     pub fn hedged(&self) -> Option<f64> {
         self.latencies.as_ref().map(|latencies| latencies.hedged)
+    }
+
+    /// Misses in the time watched of objects of which one of these servers kept a part when it began.
+    pub fn missed_of(&self, servers: &[u16]) -> u64 {
+        let own = self.missed_by_row.iter();
+        let own = own.filter(|(row, _)| row.iter().any(|server| servers.contains(server)));
+        own.map(|(_, missed)| missed).sum()
     }
 
     /// Whether anything was asked for and kept: what ratios tell of a run in which nothing was, is no

@@ -34,7 +34,7 @@ pub(super) struct History {
     elsewhere: [Elsewhere; 2],
 }
 
-fn row_of(map: &Places, is_coded: bool, bucket: u32) -> Row<'_> {
+pub(super) fn row_of(map: &Places, is_coded: bool, bucket: u32) -> Row<'_> {
     match is_coded {
         true => map.chunks(bucket),
         false => map.copies(bucket),

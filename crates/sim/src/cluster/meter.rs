@@ -22,7 +22,6 @@ pub(super) struct Meter {
     pub(super) unserved: u64,
     /// See [`Found`](super::found::Found).
     pub(super) salvaged_bytes: u64,
-    pub(super) missed_by_home: Vec<u64>,
     /// Over the windows that held anything: how many, and sums of what [`Found`] has the means of.
     pub(super) shares: (u64, f64),
     pub(super) pairs: (f64, f64),
@@ -32,7 +31,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(servers: usize, stopwatch: Option<Stopwatch>) -> Meter {
+    pub(super) fn new(stopwatch: Option<Stopwatch>) -> Meter {
         Meter {
             window: Window::default(),
             window_ends_ms: None,
@@ -43,7 +42,6 @@ impl Meter {
             decoded_hits: 0,
             unserved: 0,
             salvaged_bytes: 0,
-            missed_by_home: vec![0; servers],
             shares: (0, 0.0),
             pairs: (0.0, 0.0),
             start: None,

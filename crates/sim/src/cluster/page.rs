@@ -176,10 +176,13 @@ impl Findings {
         let mut table = Table::new(&[
             "scheme",
             "servers that go",
+            "runs",
+            "missed without, all runs",
             "first window, %",
             "least, %",
             "most, %",
-            "of the requests of who went, %",
+            "of these for objects of who went",
+            "more of these, %",
         ]);
         for (down, title) in [
             (1, "One server goes (figure 5.9a)"),
@@ -194,9 +197,12 @@ impl Findings {
                 table.row(vec![
                     failure.scheme.as_str().into(),
                     (down as f64).into(),
+                    (failure.runs as f64).into(),
+                    ((failure.first_missed * failure.runs as u64) as f64).into(),
                     first(failure.rises.first().copied().flatten()),
                     first(failure.first_range.map(|(least, _)| least)),
                     first(failure.first_range.map(|(_, most)| most)),
+                    (failure.own_missed as f64).into(),
                     first(failure.first_of_own),
                 ]);
             }

@@ -5,11 +5,12 @@ use super::found::Found;
 use super::history::History;
 use super::latency::Stopwatch;
 use super::meter::{Meter, events};
-use super::places::{self, NONE, Places, buckets_of};
+use super::places::{self, Places, buckets_of};
 use super::ring::{Furthest, HashOrder, Ring};
 use super::scheme::Scheme;
 use super::servers::{Asked, Objects, Servers, Work};
 use super::tier::{Tier, tier};
+use super::watch::Watch;
 use crate::Error;
 use crate::columns::Columns;
 use crate::cpu::thread_cpu_time;
@@ -83,7 +84,7 @@ pub struct Setup {
     pub memory_share: f64,
     /// How servers work together.
     pub coordination: Coordination,
-    /// The milliseconds of which is told whose requests were missed.
+    /// The milliseconds of which is told whose objects were missed.
     pub watched: Range<u64>,
     /// When servers are down; of servers that the cluster does not have, nothing.
     pub outages: Arc<[Outage]>,
@@ -304,14 +305,14 @@ struct Run<'a> {
     servers: Servers<'a>,
     map: Map,
     buckets: Arc<[u32]>,
-    /// By bucket, who leads it while all servers are up.
-    homes: Vec<u16>,
     history: History,
     /// Time, server, whether it comes; in the order of time.
     events: Vec<(u64, u32, bool)>,
     next_event: usize,
     rebalance_at: u64,
     meter: Meter,
+    /// From the first request on that is watched.
+    watch: Option<Watch>,
     maps: u64,
     moved: u64,
 }
@@ -341,7 +342,6 @@ impl<'a> Run<'a> {
         let map = new_map(rules, setup)?;
         let buckets = buckets_of(columns.objects(), rules.buckets);
         let places = Places::of(&map, &buckets);
-        let homes = (0..rules.buckets).map(|bucket| places.lead(bucket).unwrap_or(NONE));
         let how = (setup.scheme, setup.coordination);
         Ok(Run {
             columns,
@@ -350,15 +350,12 @@ impl<'a> Run<'a> {
             servers: Servers::new(objects, how, disks, memories, rules.buckets as usize),
             map,
             buckets,
-            homes: homes.collect(),
             history: History::new(places),
             events: events(&setup.outages, setup.weights.len()),
             next_event: 0,
             rebalance_at: u64::MAX,
-            meter: Meter::new(
-                setup.weights.len(),
-                setup.is_timed.then(|| Stopwatch::new(rules.seed)),
-            ),
+            meter: Meter::new(setup.is_timed.then(|| Stopwatch::new(rules.seed))),
+            watch: None,
             maps: 0,
             moved: 0,
         })
@@ -372,6 +369,10 @@ impl<'a> Run<'a> {
             if index == self.rules.warm_up {
                 self.start_counting(now_ms);
             }
+            let is_watched = self.setup.watched.contains(&now_ms);
+            if is_watched && self.watch.is_none() {
+                self.watch = Some(Watch::new(self.history.now().clone()));
+            }
             self.pass_time(now_ms);
             let object = self.columns.ids[index];
             let asked = Asked {
@@ -381,9 +382,12 @@ impl<'a> Run<'a> {
                 is_timed: self.meter.is_timed(index as u64),
             };
             let answer = self.servers.serve(asked, &self.history);
-            if self.setup.watched.contains(&now_ms) && answer.is_miss() {
-                let home = self.homes[asked.bucket as usize];
-                self.meter.missed_by_home[usize::from(home)] += 1;
+            if let Some(watch) = self
+                .watch
+                .as_mut()
+                .filter(|_| is_watched && answer.is_miss())
+            {
+                watch.count(asked.bucket, self.servers.objects.is_coded(object));
             }
             if index >= self.rules.warm_up {
                 let size = self.columns.sizes[object as usize];
@@ -514,7 +518,7 @@ impl<'a> Run<'a> {
             between_bytes: work.between_bytes - start.between_bytes,
             mended_bytes: work.mended_bytes - start.mended_bytes,
             salvaged_bytes: meter.salvaged_bytes,
-            missed_by_home: meter.missed_by_home.clone(),
+            missed_by_row: self.watch.as_ref().map_or(Vec::new(), Watch::found),
             messages: work.messages - start.messages,
             read_bytes: since(&work.read_bytes, &start.read_bytes),
             written_bytes: since(&work.written_bytes, &start.written_bytes),

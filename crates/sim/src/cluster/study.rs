@@ -28,8 +28,8 @@ use trace::Outage;
 /// A failure comes so many windows after the warm-up, and is watched for so many.
 const FAILS_AFTER: u64 = 2;
 const WATCHED: u64 = 24;
-/// Different servers that fail, one in each run: who fails matters.
-const TRIALS: usize = 3;
+/// In how many runs servers fail, at most: up to so many, each server fails in one of them, as who fails matters.
+const TRIALS_MAX: usize = 20;
 
 /// What is to be run.
 #[derive(Clone, Debug)]
@@ -91,9 +91,15 @@ pub struct Failure {
     pub rises: Vec<Option<f64>>,
     /// The least and the most of the first window.
     pub first_range: Option<(f64, f64)>,
-    /// The rise in the first window of the requests alone that the servers that went would have been asked
-    /// first; the mean.
+    /// How many requests are missed in the first window without the failure.
+    pub first_missed: u64,
+    /// The rise in the first window of the requests alone for objects of which the servers that went kept a
+    /// part; of all runs together.
     pub first_of_own: Option<f64>,
+    /// How many of these are missed without the failure; all runs together.
+    pub own_missed: u64,
+    /// In how many runs servers went, different ones in each.
+    pub runs: usize,
 }
 
 /// What a study found.
@@ -266,8 +272,8 @@ impl Study {
         }
     }
 
-    /// For each scheme a run in which nobody fails, [`TRIALS`] in which one does, and as many in which
-    /// two do; none longer than it is watched.
+    /// For each scheme a run in which nobody fails, those in which one server does, and those in which two do;
+    /// none longer than it is watched.
     fn plan_failures(&self, columns: &Columns, add: &mut impl FnMut(Part, usize, Setup)) {
         let (from_ms, until) = self.failure(columns);
         let servers = self.clusters[0].len();
@@ -279,19 +285,14 @@ impl Study {
             };
             add(Part::Undisturbed, self.base, setup.clone());
             for down in [1, 2] {
-                for trial in 0..TRIALS.min(servers) {
-                    let first = trial * servers / TRIALS.min(servers);
-                    let outage = |server: usize| Outage {
+                for group in groups(servers, down) {
+                    let outage = |server: u32| Outage {
                         from_ms,
                         until_ms: u64::MAX,
-                        server: (server % servers) as u32,
+                        server,
                     };
-                    // Two that go together are no neighbours by number.
-                    let apart = (servers / down).max(1);
-                    let outages = (0..down).map(|at| outage(first + at * apart));
-                    let outages: Vec<Outage> = outages.collect();
                     let setup = Setup {
-                        outages: outages.into(),
+                        outages: group.into_iter().map(outage).collect(),
                         ..setup.clone()
                     };
                     add(Part::Failure(down), self.base, setup);
@@ -348,20 +349,16 @@ impl Study {
             for down in [1, 2] {
                 let own = runs(Part::Failure(down), scheme);
                 let own: Vec<&[Window]> = own.map(|(_, found)| watched(&found.windows)).collect();
-                let by_home = runs(Part::Failure(down), scheme).map(|(run, found)| {
-                    let gone = run
-                        .setup
-                        .outages
-                        .iter()
-                        .map(|outage| outage.server as usize);
-                    let pairs = gone.map(|server| {
-                        let missed = |found: &Found| found.missed_by_home[server];
-                        (missed(found), missed(undisturbed))
-                    });
-                    pairs.collect()
+                let of_own = runs(Part::Failure(down), scheme).map(|(run, found)| {
+                    let gone = run.setup.outages.iter();
+                    let gone: Vec<u16> = gone.map(|outage| outage.server as u16).collect();
+                    (found.missed_of(&gone), undisturbed.missed_of(&gone))
                 });
+                let (with, without) =
+                    of_own.fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
                 failures.push(Failure {
-                    first_of_own: rise_of_own(by_home.collect()),
+                    first_of_own: (without > 0).then(|| ratio(with, without) - 1.0),
+                    own_missed: without,
                     ..failure_of(scheme, down, &own, base)
                 });
             }
@@ -437,17 +434,15 @@ fn watched(windows: &[Window]) -> &[Window] {
     windows.get(FAILS_AFTER as usize..).unwrap_or_default()
 }
 
-/// By run, and by server that went in it, misses with and without; the mean of the runs' rises.
-fn rise_of_own(runs: Vec<Vec<(u64, u64)>>) -> Option<f64> {
-    let rise = |run: &Vec<(u64, u64)>| {
-        let sum = run
-            .iter()
-            .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        (sum.1 > 0).then(|| ratio(sum.0, sum.1) - 1.0)
+/// Servers that fail together, so many in each run; no neighbours by number.
+fn groups(servers: usize, down: usize) -> Vec<Vec<u32>> {
+    let all = servers.div_ceil(down);
+    let runs = all.min(TRIALS_MAX);
+    let group = |run: usize| {
+        let members = (0..down).map(|at| (run * all / runs + at * all) % servers);
+        members.map(|server| server as u32).collect()
     };
-    let rises: Option<Vec<f64>> = runs.iter().map(rise).collect();
-    let rises = rises.filter(|rises| !rises.is_empty())?;
-    Some(rises.iter().sum::<f64>() / rises.len() as f64)
+    (0..runs).map(group).collect()
 }
 
 /// What runs in which `down` servers went tell against one in which none did, from the failure on.
@@ -474,7 +469,10 @@ fn failure_of(scheme: Scheme, down: usize, runs: &[&[Window]], base: &[Window]) 
         down,
         rises: (0..base.len()).map(mean).collect(),
         first_range,
+        first_missed: base.first().map_or(0, |window| window.misses),
         first_of_own: None,
+        own_missed: 0,
+        runs: runs.len(),
     }
 }
 
@@ -501,11 +499,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rise_of_their_own_is_of_all_that_went_together() {
-        let two = vec![vec![(12, 6), (3, 4)], vec![(10, 10), (0, 0)]];
-        assert_eq!(rise_of_own(two), Some(0.25));
-        assert_eq!(rise_of_own(vec![vec![(5, 0)], vec![(1, 1)]]), None);
-        assert_eq!(rise_of_own(vec![]), None);
+    fn every_server_fails_and_of_many_some_that_lie_apart() {
+        assert_eq!(groups(3, 1), [[0], [1], [2]]);
+        assert_eq!(groups(4, 2), [[0, 2], [1, 3]]);
+        assert_eq!(groups(5, 2), [[0, 3], [1, 4], [2, 0]]);
+        let many = groups(100, 2);
+        assert_eq!(many.len(), TRIALS_MAX);
+        assert_eq!((&many[0], &many[19]), (&vec![0, 50], &vec![47, 97]));
     }
 
     #[test]
