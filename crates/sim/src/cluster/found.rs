@@ -21,9 +21,13 @@ pub struct Latencies {
     pub large_first_ms: Vec<f64>,
     /// Until the last byte of a large object.
     pub large_full_ms: Vec<f64>,
-    /// Bytes of parity asked for in the place of late chunks, per byte that clients asked for. Other figures do not
-    /// count them.
+    /// Bytes of parity asked for in the place of late chunks, per byte that clients asked for: as many of each stripe as of
+    /// the first. Figures of bytes between servers and of bytes read do not count them.
     pub hedged: f64,
+    /// Of the requests answered by chunks, the share that asked for parity in the place of late ones.
+    pub hedged_reads: f64,
+    /// Of the same, the share that was decoded, since data was gone or late.
+    pub decoded_reads: f64,
 }
 
 /// What happened in one stretch of time.
@@ -93,7 +97,8 @@ pub struct Found {
     pub weights: Vec<u32>,
     /// All windows together; the last two fields as at the end.
     pub total: Window,
-    /// Requests answered from memory, by another server's disk, and by decoding.
+    /// Requests answered from memory, by another server's disk, and by chunks of which some were gone, whatever late ones
+    /// had to be decoded besides: of these tell [`Latencies`].
     pub memory_hits: u64,
     /// See above.
     pub peer_hits: u64,
@@ -151,15 +156,10 @@ impl Found {
         self.total.miss_ratio()
     }
 
-    /// The share of bytes that came from the origin.
+    /// The share of bytes that came from the origin. Under the name that it is paid by, midgress: bytes between the
+    /// cluster and the origin, by byte asked for.
     pub fn byte_miss_ratio(&self) -> f64 {
         self.total.byte_miss_ratio()
-    }
-
-    /// Bytes between the cluster and the origin, by byte asked for: the byte miss ratio under the name
-    /// that it is paid by.
-    pub fn midgress(&self) -> f64 {
-        self.byte_miss_ratio()
     }
 
     /// The byte miss ratio if a partial hit fetched all of its object.
@@ -191,6 +191,18 @@ impl Found {
         let own = self.missed_by_row.iter();
         let own = own.filter(|(row, _)| row.iter().any(|server| servers.contains(server)));
         own.map(|(_, missed)| missed).sum()
+    }
+
+    /// See [`Latencies::hedged_reads`]; where objects are coded and requests timed.
+    pub fn hedged_reads(&self) -> Option<f64> {
+        let latencies = self.scheme.code().and(self.latencies.as_ref());
+        latencies.map(|latencies| latencies.hedged_reads)
+    }
+
+    /// See [`Latencies::decoded_reads`]; where objects are coded and requests timed.
+    pub fn decoded_reads(&self) -> Option<f64> {
+        let latencies = self.scheme.code().and(self.latencies.as_ref());
+        latencies.map(|latencies| latencies.decoded_reads)
     }
 
     /// Whether anything was asked for and kept: what ratios tell of a run in which nothing was, is no

@@ -1,7 +1,7 @@
 //! What is counted of a run, by windows of time.
 
 use super::found::{Window, ratio};
-use super::latency::{Source, Stopwatch};
+use super::latency::{Source, Stopwatch, Timed};
 use super::scheme::Scheme;
 use super::servers::{Answer, Work};
 use trace::Outage;
@@ -80,7 +80,14 @@ impl Meter {
             && stopwatch.wants(number)
         {
             let data = scheme.code().map_or(1, |(data, _)| data);
-            stopwatch.time(number, answer.source, size, size >= large_from, data);
+            let of = Timed {
+                source: answer.source,
+                size,
+                origin_bytes: answer.origin_bytes,
+                is_large: size >= large_from,
+                data,
+            };
+            stopwatch.time(number, of);
         }
     }
 

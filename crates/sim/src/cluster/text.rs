@@ -116,15 +116,16 @@ impl Findings {
     }
 }
 
-const HEADER: [&str; 11] = [
+const HEADER: [&str; 12] = [
     "scheme",
     "servers",
     "size",
     "miss %",
-    "byte miss %",
-    "midgress %",
+    "byte miss, midgress %",
     "between servers %",
     "and hedged %",
+    "reads hedged %",
+    "decoded %",
     "write imbalance %",
     "read imbalance %",
     "unprotected %",
@@ -139,9 +140,10 @@ fn cells(row: &Row) -> Vec<String> {
         row.size.clone(),
         percent(found.miss_ratio()),
         percent(found.byte_miss_ratio()),
-        percent(found.midgress()),
         percent(found.between()),
         uneven(found.hedged()),
+        uneven(found.hedged_reads()),
+        uneven(found.decoded_reads()),
         uneven(found.write_imbalance()),
         uneven(found.read_imbalance()),
         percent(found.unprotected),
