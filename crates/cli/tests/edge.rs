@@ -87,12 +87,14 @@ fn a_made_up_trace_is_told_as_text_json_and_a_page() {
                 "--sweep-only",
                 "--scheme",
                 "c2dn:4:2,c2dn-flow:4:2",
+                "--lead-alone",
             ],
         ]
         .concat(),
     ));
     let json: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
     assert_eq!(json["sweep"][0]["scheme"], "c2dn:4:2");
+    assert_eq!(json["sweep"][0]["told"], "nothing, leads alone");
     assert_eq!(
         json["sweep"][0]["written_bytes"].as_array().map(Vec::len),
         Some(10)
@@ -165,7 +167,9 @@ fn outages_are_read_from_a_file_and_a_cluster_may_be_down_as_a_whole() {
 fn what_cannot_be_is_told() {
     let unsized_trace = TemporaryFile::new("ids.txt", "1\n2\n1\n");
     let huge = TemporaryFile::new("huge.csv", "time,key,size\n0,1,100000000000\n");
+    let empty = TemporaryFile::new("empty.csv", "time,key,size\n0,1,0\n1,2,0\n");
     let down = TemporaryFile::new("bad.txt", "1\nx\n");
+    let absent = TemporaryFile::new("absent.txt", "10 11\n12\n");
     let cases: &[(&[&str], &str)] = &[
         (
             &["--scheme", "c2dn:0:1"],
@@ -178,6 +182,7 @@ fn what_cannot_be_is_told() {
         (&["--scheme", "replicas:0"], "at least one copy"),
         (&["--scheme", "none,none"], "none is given twice"),
         (&["--size", "18%,18%"], "18% is given twice"),
+        (&["--size", "18%,18.0%"], "18.0% is given twice"),
         (&["--servers", "10,10"], "10 is given twice"),
         (&["--scheme", "raid"], "expected none, replicas:COUNT"),
         (
@@ -194,8 +199,32 @@ fn what_cannot_be_is_told() {
         (&["--buckets", "0"], "0 buckets"),
         (&["--requests", "10"], "a made-up trace has from 1000"),
         (&["--largest", "1kb"], "the largest object has from"),
+        (
+            &["--largest", "100gb"],
+            "--largest: objects are below 4 GiB",
+        ),
         (&["--size", "0"], "a cache of no size holds nothing"),
         (&["--window", "0"], "--window"),
+        (
+            &["--window", "1ms"],
+            "at most 20000; give a longer --window",
+        ),
+        (&["--one-hand", "--policy", "lru"], "cannot be used with"),
+        (
+            &["--no-policies", "--policies", "lru"],
+            "cannot be used with",
+        ),
+        (
+            &[
+                "--servers",
+                "4096",
+                "--buckets",
+                "16384",
+                "--scheme",
+                "c2dn-flow:3:1",
+            ],
+            "buckets times servers are at most",
+        ),
         (&["--rate", "0"], "more than 0 requests a second"),
         (
             &["--rate", "1e-12", "--down", "drawn"],
@@ -205,8 +234,13 @@ fn what_cannot_be_is_told() {
         (&["--memory-limit", "20kb"], "--memory-limit"),
         (&["--down", "/nonexistent/down"], "is not the word drawn"),
         (&["--down", down.path()], "expected numbers of servers"),
+        (
+            &["--down", absent.path()],
+            "names none of the servers 0 to 9",
+        ),
         (&["/nonexistent/trace.csv"], "cannot open"),
         (&[unsized_trace.path()], "tells no sizes"),
+        (&[empty.path()], "or none above a byte"),
         (
             &[huge.path()],
             "huge.csv:2: expected a whole number below 2^32 as size",

@@ -86,13 +86,20 @@ pub struct Arguments {
     #[arg(long, value_name = "SCHEMES", value_delimiter = ',', default_value = SCHEMES)]
     scheme: Vec<Scheme>,
     /// The policy of each disk
-    #[arg(long, short, value_name = "POLICY", default_value = "fifo")]
+    #[arg(
+        long,
+        short,
+        value_name = "POLICY",
+        default_value = "fifo",
+        conflicts_with = "one_hand"
+    )]
     policy: PolicySpec,
     /// Policies under which is looked whether chunks leave together
     #[arg(
         long,
         value_name = "POLICIES",
         value_delimiter = ',',
+        conflicts_with_all = ["no_policies", "sweep_only"],
         default_value = "fifo,lru,s3fifo,sieve"
     )]
     policies: Vec<PolicySpec>,
@@ -195,7 +202,8 @@ impl Arguments {
             ..Interning::default()
         };
         if let Some(content) = self.content() {
-            let largest = u32::try_from(self.largest).unwrap_or(u32::MAX);
+            let largest = u32::try_from(self.largest).ok();
+            let largest = largest.context("--largest: objects are below 4 GiB")?;
             let made = Cdn::new(content, self.requests, largest, self.seed);
             let made = made.map_err(|reason| anyhow!("{content}: {reason}"))?;
             return Ok(Interner::all(&self.trace, how, made.map(Ok))?);
@@ -326,9 +334,13 @@ impl Arguments {
             Ok((size.to_string(), bytes))
         };
         let mut sizes: Vec<_> = self.size.iter().map(resolve).collect::<Result<_>>()?;
-        ensure_each_once("--size", sizes.iter().map(|(name, _)| name))?;
+        // 18% and 18.0% are one size.
+        for (at, (name, bytes)) in sizes.iter().enumerate() {
+            let is_known = sizes[..at].iter().any(|(_, other)| other == bytes);
+            ensure!(!is_known, "--size: {name} is given twice");
+        }
         let base = resolve(&base)?;
-        let known = sizes.iter().position(|size| *size == base);
+        let known = sizes.iter().position(|(_, bytes)| *bytes == base.1);
         let at = known.unwrap_or_else(|| {
             sizes.push(base);
             sizes.len() - 1
@@ -347,7 +359,14 @@ impl Arguments {
                 let file = File::open(&path).with_context(|| {
                     format!("--down: cannot open {name}, and it is not the word drawn")
                 })?;
-                Ok(read_outages(&name, file, WINDOW_MS)?)
+                let outages = read_outages(&name, file, WINDOW_MS)?;
+                let is_any = outages.iter().any(|outage| outage.server < servers);
+                ensure!(
+                    is_any || outages.is_empty(),
+                    "--down: {name} names none of the servers 0 to {}",
+                    servers - 1
+                );
+                Ok(outages)
             }
         }
     }

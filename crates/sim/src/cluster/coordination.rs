@@ -60,13 +60,19 @@ pub struct Coordination {
 impl Coordination {
     /// In words.
     pub fn name(self) -> &'static str {
-        match (self.telling, self.reads_in_turn) {
-            (Telling::Nothing, false) => "nothing",
-            (Telling::Nothing, true) => "nothing, reads in turn",
-            (Telling::Hits, false) => "hits",
-            (Telling::Hits, true) => "hits, reads in turn",
-            (Telling::Evictions, _) => "evictions",
-            (Telling::Both, _) => "both",
+        match (self.telling, self.reads_in_turn, self.lead_alone) {
+            (Telling::Nothing, false, false) => "nothing",
+            (Telling::Nothing, false, true) => "nothing, leads alone",
+            (Telling::Nothing, true, false) => "nothing, reads in turn",
+            (Telling::Nothing, true, true) => "nothing, reads in turn, leads alone",
+            (Telling::Hits, false, false) => "hits",
+            (Telling::Hits, false, true) => "hits, leads alone",
+            (Telling::Hits, true, false) => "hits, reads in turn",
+            (Telling::Hits, true, true) => "hits, reads in turn, leads alone",
+            (Telling::Evictions, _, false) => "evictions",
+            (Telling::Evictions, _, true) => "evictions, leads alone",
+            (Telling::Both, _, false) => "both",
+            (Telling::Both, _, true) => "both, leads alone",
         }
     }
 }

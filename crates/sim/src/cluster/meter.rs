@@ -4,10 +4,27 @@ use super::found::{Window, ratio};
 use super::latency::{Source, Stopwatch, Timed};
 use super::scheme::Scheme;
 use super::servers::{Answer, Work};
+use crate::Error;
 use trace::Outage;
 
-/// Windows of a run; the last holds what would make more.
-const WINDOWS_MAX: usize = 20_000;
+/// Windows of a run.
+const WINDOWS_MAX: u64 = 20_000;
+
+/// Whether a trace of this length has few enough windows to be told by.
+///
+/// # Errors
+/// It has not.
+pub(super) fn check_windows(span_ms: u64, window_ms: u64) -> Result<(), Error> {
+    let windows = span_ms / window_ms.max(1);
+    match windows <= WINDOWS_MAX {
+        true => Ok(()),
+        false => Err(Error::Cluster {
+            problem: format!(
+                "{windows} windows of {window_ms} ms: expected at most {WINDOWS_MAX}; give a longer --window"
+            ),
+        }),
+    }
+}
 
 /// Counts what follows the warm-up.
 pub(super) struct Meter {
@@ -99,9 +116,7 @@ impl Meter {
 
     /// The next window ends so long after the last.
     pub(super) fn open_window(&mut self, window_ms: u64) {
-        let end = self
-            .window_ends_ms
-            .filter(|_| self.windows.len() < WINDOWS_MAX);
+        let end = self.window_ends_ms;
         self.window_ends_ms = end.and_then(|end| end.checked_add(window_ms));
     }
 

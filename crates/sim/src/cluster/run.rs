@@ -4,7 +4,7 @@ use super::coordination::{Coordination, Order};
 use super::found::Found;
 use super::history::History;
 use super::latency::Stopwatch;
-use super::meter::{Meter, events};
+use super::meter::{Meter, check_windows, events};
 use super::places::{self, Places, buckets_of};
 use super::ring::{Furthest, HashOrder, Ring};
 use super::scheme::Scheme;
@@ -120,6 +120,9 @@ impl<'a> Clock<'a> {
     }
 }
 
+/// Arcs of a max-flow, which takes minutes and gigabytes beyond.
+const FLOW_PAIRS_MAX: u64 = 1 << 20;
+
 /// Whether the trace tells sizes.
 ///
 /// # Errors
@@ -129,8 +132,8 @@ pub fn check_sizes(columns: &Columns) -> Result<(), Error> {
         true => Ok(()),
         false => Err(Error::Cluster {
             problem: format!(
-                "{} tells no sizes of objects, and a cluster's load is counted in bytes: give a \
-                 trace with sizes",
+                "{} tells no sizes of objects, or none above a byte, and a cluster's load is counted in bytes: \
+                 give a trace with sizes",
                 columns.name()
             ),
         }),
@@ -159,6 +162,14 @@ pub fn check(columns: &Columns, rules: &Rules, setup: &Setup) -> Result<(), Erro
             setup.scheme
         ));
     }
+    let pairs = servers as u64 * u64::from(rules.buckets);
+    if setup.scheme.is_flow() && pairs > FLOW_PAIRS_MAX {
+        return bad(format!(
+            "{} of {} buckets over {servers} servers: buckets times servers are at most {FLOW_PAIRS_MAX} for a \
+             max-flow",
+            setup.scheme, rules.buckets
+        ));
+    }
     if setup.policy.needs_future() {
         return bad(format!(
             "{} must know the future, and what a server is asked for depends on the others",
@@ -181,6 +192,7 @@ pub fn check(columns: &Columns, rules: &Rules, setup: &Setup) -> Result<(), Erro
             span_ms / (SPAN_MAX_MS / 100)
         ));
     }
+    check_windows(span_ms, rules.window_ms)?;
     new_map(rules, setup)?;
     let needed = bytes_needed(columns, setup);
     if needed > rules.memory_limit {

@@ -61,6 +61,17 @@ impl Scheme {
         }
     }
 
+    /// Whether parity is placed by max-flow.
+    pub(super) fn is_flow(self) -> bool {
+        matches!(
+            self,
+            Scheme::Coded {
+                placement: Placement::MaxFlow,
+                ..
+            }
+        )
+    }
+
     /// The servers that an object is spread over at most.
     pub fn parts(self) -> usize {
         match self {
