@@ -38,7 +38,8 @@ pub enum Order {
     Policy,
     /// That of a hash of the object, which its chunks share: see `ring.rs`.
     Hash,
-    /// The same, and all servers are told how far the furthest of them has come.
+    /// The same, and servers that read or write at each other tell how far the furthest hand has come that they
+    /// know of.
     SharedHash,
 }
 
@@ -78,6 +79,13 @@ impl Coordination {
 }
 
 impl Servers<'_> {
+    /// What goes from one server to another carries how far the sender knows a hand to be.
+    pub(super) fn tell_hand(&mut self, from: u16, to: u16) {
+        if let Some(hand) = self.disks[usize::from(from)].furthest_hand() {
+            self.disks[usize::from(to)].told_of_hand(hand);
+        }
+    }
+
     /// Servers of the row that keep a part and were not read hear of the hit.
     pub(super) fn tell_hit(&mut self, asked: Asked, row: Row<'_>, known: &[u16]) {
         for &server in row {

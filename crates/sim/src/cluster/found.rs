@@ -130,6 +130,8 @@ pub struct Found {
     pub window_ms: u64,
     /// The mean over the windows of the share of held objects that could not lose a server.
     pub unprotected: f64,
+    /// The mean over the windows of the share of all disks together that is taken.
+    pub filled: f64,
     /// The chance that a chunk is held if another of its object is, over all windows; where objects
     /// are coded.
     pub together: Option<f64>,

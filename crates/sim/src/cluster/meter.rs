@@ -42,6 +42,8 @@ pub(super) struct Meter {
     /// Over the windows that held anything: how many, and sums of what [`Found`] has the means of.
     pub(super) shares: (u64, f64),
     pub(super) pairs: (f64, f64),
+    /// The sum over all windows of the share of the disks that is taken.
+    pub(super) filled: f64,
     /// What had been done when counting began.
     pub(super) start: Option<Work>,
     pub(super) stopwatch: Option<Stopwatch>,
@@ -61,6 +63,7 @@ impl Meter {
             salvaged_bytes: 0,
             shares: (0, 0.0),
             pairs: (0.0, 0.0),
+            filled: 0.0,
             start: None,
             stopwatch,
         }
@@ -120,7 +123,8 @@ impl Meter {
         self.window_ends_ms = end.and_then(|end| end.checked_add(window_ms));
     }
 
-    pub(super) fn close_window(&mut self) {
+    pub(super) fn close_window(&mut self, filled: f64) {
+        self.filled += filled;
         let window = std::mem::take(&mut self.window);
         if window.held > 0 {
             self.shares.0 += 1;

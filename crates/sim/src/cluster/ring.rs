@@ -6,17 +6,14 @@
 //! chunks of an object at one time.
 //!
 //! Hands may also be told of the furthest: a server that is behind then first does what the others have
-//! done, even if that leaves room empty. What is told is a number, which any message between two servers can carry.
+//! done, even if that leaves room empty. What is told is a number, which rides on every read and write between two
+//! servers, either way: who talks to nobody knows of no hand but its own.
 
 use super::tier::Tier;
 use crate::dense::hash_of;
 use policy::parts::chance::scramble;
 use policy::{Slot, Tick};
-use std::cell::Cell;
 use std::rc::Rc;
-
-/// How far the furthest hand of a cluster has come: places passed since the beginning, turn after turn.
-pub(super) type Furthest = Rc<Cell<u64>>;
 
 /// All objects in the order of a hash.
 pub(super) struct HashOrder {
@@ -49,7 +46,8 @@ pub(super) struct Ring<'t> {
     marked: Vec<u64>,
     /// HashOrder passed since the beginning.
     hand: u64,
-    furthest: Option<Furthest>,
+    /// How far the furthest hand has come that it knows of, its own included; none where nothing is told.
+    furthest: Option<u64>,
 }
 
 /// Whether the bit was set.
@@ -69,12 +67,12 @@ fn next_set(bits: &[u64], from: usize) -> Option<usize> {
 }
 
 impl<'t> Ring<'t> {
-    /// For objects of these weights; `furthest` is shared by servers that are told of it.
+    /// For objects of these weights; whether its hand is told of others.
     pub(super) fn new(
         order: Rc<HashOrder>,
         weights: &'t [u32],
         capacity: u64,
-        furthest: Option<Furthest>,
+        is_told: bool,
     ) -> Self {
         assert_eq!(order.objects.len(), weights.len());
         let words = weights.len().div_ceil(64);
@@ -86,7 +84,7 @@ impl<'t> Ring<'t> {
             held: vec![0; words],
             marked: vec![0; words],
             hand: 0,
-            furthest,
+            furthest: is_told.then_some(0),
         }
     }
 
@@ -143,7 +141,7 @@ impl Tier for Ring<'_> {
         if weight > self.capacity {
             return false;
         }
-        let furthest = self.furthest.as_ref().map_or(0, |furthest| furthest.get());
+        let furthest = self.furthest.unwrap_or(0);
         while let Some(next) = self.next().filter(|next| *next < furthest) {
             self.pass(next, gone);
         }
@@ -152,9 +150,7 @@ impl Tier for Ring<'_> {
             let next = self.next().expect("what is full holds something");
             self.pass(next, gone);
         }
-        if let Some(furthest) = &self.furthest {
-            furthest.set(self.hand);
-        }
+        self.furthest = self.furthest.map(|_| self.hand);
         self.held_bytes += weight;
         let place = self.place(slot);
         set(&mut self.held, place, true);
@@ -168,6 +164,18 @@ impl Tier for Ring<'_> {
         let place = self.place(slot);
         set(&mut self.held, place, false);
         set(&mut self.marked, place, false);
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    fn furthest_hand(&self) -> Option<u64> {
+        self.furthest
+    }
+
+    fn told_of_hand(&mut self, hand: u64) {
+        self.furthest = self.furthest.map(|furthest| furthest.max(hand));
     }
 
     fn slots(&self) -> Vec<Slot> {
@@ -184,6 +192,7 @@ impl Tier for Ring<'_> {
         let weights = self.slots().into_iter().map(|slot| self.weight(slot));
         assert_eq!(weights.sum::<u64>(), self.held_bytes);
         assert!(self.held_bytes <= self.capacity);
+        assert!(self.furthest.is_none_or(|furthest| self.hand <= furthest));
         let mut both = self.held.iter().zip(&self.marked);
         assert!(both.all(|(held, marked)| marked & !held == 0));
     }
@@ -214,7 +223,7 @@ mod tests {
     #[test]
     fn who_was_asked_for_stays_and_others_go_by_their_hash() {
         let weights = [1; 9];
-        let mut ring = Ring::new(order(&weights), &weights, 4, None);
+        let mut ring = Ring::new(order(&weights), &weights, 4, false);
         let mut objects: Vec<u32> = (0..4).collect();
         objects
             .iter()
@@ -282,14 +291,22 @@ mod tests {
         for seed in 1..=20 {
             let mut chance = trace::Random::new(seed);
             let weights: Vec<u32> = (0..60).map(|_| 1 + chance.below(9) as u32).collect();
-            let furthest = (seed % 2 == 0).then(Furthest::default);
+            let is_told = seed % 2 == 0;
             let mut pairs = [70, 90].map(|capacity| {
-                let ring = Ring::new(order(&weights), &weights, capacity, furthest.clone());
+                let ring = Ring::new(order(&weights), &weights, capacity, is_told);
                 (ring, Plain::default(), capacity as u32)
             });
-            let mut plain_furthest = Hand::default();
+            let mut plain_furthest = [Hand::default(); 2];
             for _ in 0..2_000 {
-                let (ring, plain, capacity) = &mut pairs[chance.below(2) as usize];
+                let at = chance.below(2) as usize;
+                if is_told && chance.below(3) == 0 {
+                    // One hears of the other.
+                    let hand = pairs[1 - at].0.furthest_hand().expect("it is told");
+                    pairs[at].0.told_of_hand(hand);
+                    plain_furthest[at] = plain_furthest[0].max(plain_furthest[1]);
+                }
+                let plain_furthest = &mut plain_furthest[at];
+                let (ring, plain, capacity) = &mut pairs[at];
                 let object = chance.below(60) as u32;
                 let at = plain.held.iter().position(|one| one.1 == object);
                 assert_eq!(ring.holds(Slot(object)), at.is_some());
@@ -303,9 +320,9 @@ mod tests {
                         assert_eq!(ring.hit(Slot(object), Tick(0)), !was_marked);
                     }
                     None => {
-                        let told = furthest.is_some().then_some(plain_furthest);
+                        let told = is_told.then_some(*plain_furthest);
                         let gone = plain.insert(object, &weights, *capacity, told);
-                        plain_furthest = plain.hand;
+                        *plain_furthest = plain.hand;
                         assert_eq!(insert(ring, object), gone, "seed {seed}");
                     }
                 }
@@ -316,24 +333,28 @@ mod tests {
     #[test]
     fn a_hand_that_is_told_of_another_gives_up_what_that_one_passed() {
         let weights = [1; 200];
-        let furthest = Furthest::default();
-        let mut rings = [100, 50]
-            .map(|size| Ring::new(order(&weights), &weights, size, Some(Rc::clone(&furthest))));
-        for object in 0..200 {
-            for ring in &mut rings {
-                insert(ring, object);
+        for are_in_touch in [true, false] {
+            let [mut large, mut small] =
+                [100, 50].map(|size| Ring::new(order(&weights), &weights, size, true));
+            for object in 0..200 {
+                insert(&mut large, object);
+                insert(&mut small, object);
+                if are_in_touch {
+                    large.told_of_hand(small.hand);
+                }
             }
+            // The smaller one decides, and the larger one has room that it does not use.
+            let [large, small]: [HashSet<Slot>; 2] =
+                [large, small].map(|ring| HashSet::from_iter(ring.slots()));
+            assert_eq!(large.len() < 60, are_in_touch);
+            assert!(!are_in_touch || large.intersection(&small).count() > 40);
         }
-        // The smaller one decides, and the larger one has room that it does not use.
-        let [large, small]: [HashSet<Slot>; 2] = rings.map(|ring| HashSet::from_iter(ring.slots()));
-        assert!(large.len() < 60);
-        assert!(large.intersection(&small).count() > 40);
     }
 
     #[test]
     fn what_is_larger_than_the_disk_is_refused_and_empties_nothing() {
         let weights = [1, 1, 5];
-        let mut ring = Ring::new(order(&weights), &weights, 4, None);
+        let mut ring = Ring::new(order(&weights), &weights, 4, false);
         insert(&mut ring, 0);
         insert(&mut ring, 1);
         assert!(!ring.insert(Slot(2), Tick(0), &mut Vec::new()));

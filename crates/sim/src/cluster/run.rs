@@ -6,7 +6,7 @@ use super::history::History;
 use super::latency::Stopwatch;
 use super::meter::{Meter, check_windows, events};
 use super::places::{self, Places, buckets_of};
-use super::ring::{Furthest, HashOrder, Ring};
+use super::ring::{HashOrder, Ring};
 use super::scheme::Scheme;
 use super::servers::{Asked, Objects, Servers, Work};
 use super::tier::{Tier, tier};
@@ -254,8 +254,8 @@ fn disks<'t>(setup: &Setup, weights: &'t [u32], seed: u64) -> Vec<Box<dyn Tier +
         return capacities.enumerate().map(disk).collect();
     }
     let order = Rc::new(HashOrder::new(weights.len()));
-    let furthest = (setup.coordination.order == Order::SharedHash).then(Furthest::default);
-    let disk = |capacity| Ring::new(Rc::clone(&order), weights, capacity, furthest.clone());
+    let is_told = setup.coordination.order == Order::SharedHash;
+    let disk = |capacity| Ring::new(Rc::clone(&order), weights, capacity, is_told);
     capacities
         .map(|capacity| Box::new(disk(capacity)) as Box<dyn Tier + 't>)
         .collect()
@@ -500,7 +500,9 @@ impl<'a> Run<'a> {
                 self.meter.pairs.1 += objects * parts * (all - 1) as f64;
             }
         }
-        self.meter.close_window();
+        let held = self.servers.disks.iter().map(|disk| disk.held_bytes());
+        let filled = held.sum::<u64>() as f64 / self.setup.capacity as f64;
+        self.meter.close_window(filled);
     }
 
     fn found(&mut self) -> Found {
@@ -537,6 +539,7 @@ impl<'a> Run<'a> {
             windows: meter.windows.clone(),
             window_ms: self.rules.window_ms,
             unprotected: meter.shares.1 / meter.shares.0.max(1) as f64,
+            filled: meter.filled / meter.windows.len().max(1) as f64,
             together: (meter.pairs.1 > 0.0).then(|| meter.pairs.0 / meter.pairs.1),
             latencies: meter.stopwatch.as_ref().map(Stopwatch::found),
             maps: self.maps,

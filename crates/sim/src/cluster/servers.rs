@@ -492,6 +492,8 @@ impl<'t> Servers<'t> {
         self.work.read_bytes[usize::from(server)] += weight;
         if server != lead {
             self.work.between_bytes += weight;
+            self.tell_hand(lead, server);
+            self.tell_hand(server, lead);
         }
         is_changed
     }
@@ -511,6 +513,7 @@ impl<'t> Servers<'t> {
             return 0;
         }
         let mut written = 0;
+        self.tell_hand(lead, server);
         let mut gone = std::mem::take(&mut self.gone);
         let is_kept = self.disks[at].insert(Slot(object), asked.now, &mut gone);
         if is_kept {
@@ -529,6 +532,7 @@ impl<'t> Servers<'t> {
         } else {
             self.work.refused += 1;
         }
+        self.tell_hand(server, lead);
         for victim in gone.drain(..) {
             self.went(victim.0, server, history);
             if self.coordination.telling.has_evictions() {

@@ -216,6 +216,11 @@ impl Study {
             size: self.sizes[run.size].0.clone(),
             capacity: run.setup.capacity,
             policy: match run.setup.coordination.order {
+                Order::SharedHash
+                    if run.part == Part::Coordination && !run.setup.scheme.is_balanced() =>
+                {
+                    "by hash, one hand, parity on the ring".into()
+                }
                 Order::Policy => run.setup.policy.to_string(),
                 Order::Hash => "by hash".into(),
                 Order::SharedHash => "by hash, one hand".into(),
@@ -388,6 +393,15 @@ impl Study {
         }
         for (policy, coordination) in self.coordinations() {
             let setup = setup(policy, Placement::Greedy, self.base, coordination);
+            add(Part::Coordination, self.base, setup);
+        }
+        // What one hand leaves empty where servers are not written to evenly.
+        let one_hand = Coordination {
+            order: Order::SharedHash,
+            ..hits
+        };
+        for policy in self.policies.iter().take(1) {
+            let setup = setup(policy, Placement::Ring, self.base, one_hand);
             add(Part::Coordination, self.base, setup);
         }
     }

@@ -202,7 +202,7 @@ fn outage(row: &Row) -> Vec<String> {
     ]
 }
 
-const COORDINATION: [&str; 8] = [
+const COORDINATION: [&str; 9] = [
     "policy",
     "tells",
     "miss %",
@@ -211,6 +211,7 @@ const COORDINATION: [&str; 8] = [
     "together %",
     "unprotected %",
     "messages a request",
+    "disks filled %",
 ];
 
 /// Messages of coordination for each request that counts.
@@ -228,6 +229,7 @@ fn coordination(row: &Row) -> Vec<String> {
         row.found.together.map_or("-".into(), percent),
         percent(row.found.unprotected),
         format!("{:.3}", messages(&row.found)),
+        percent(row.found.filled),
     ]
 }
 

@@ -24,6 +24,14 @@ pub(super) trait Tier {
     fn remove(&mut self, slot: Slot);
     /// The objects that it holds.
     fn slots(&self) -> Vec<Slot>;
+    /// What these weigh.
+    fn held_bytes(&self) -> u64;
+    /// How far the furthest hand has come that it knows of, where one tells another of it: see `ring.rs`.
+    fn furthest_hand(&self) -> Option<u64> {
+        None
+    }
+    /// Another's comes to its ears.
+    fn told_of_hand(&mut self, _: u64) {}
     /// Panics where it contradicts itself. Walks everything.
     fn check(&mut self);
 }
@@ -126,6 +134,10 @@ impl<P: Policy> Tier for Node<'_, P> {
         self.shard.untell_policy(slot);
         self.held -= u64::from(self.shard.entries.weight(slot));
         self.shard.entries.take(slot);
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.held
     }
 
     fn slots(&self) -> Vec<Slot> {
