@@ -348,7 +348,9 @@ fn a_sample_tells_the_engines_curve() {
     for (point, told) in curve.points.iter().zip(&told[0].points).skip(1) {
         assert!(point.is_trusted, "{point:?}");
         let off = (point.miss_ratio - told.miss_ratio).abs();
-        assert!(off < 0.02, "{point:?} of {told:?}");
+        // Segments of the sample hold fifteen objects where those of the whole hold sixty: of fewer, eviction chooses
+        // less well, and the sample tells a little too much.
+        assert!(off < 0.04, "{point:?} of {told:?}");
     }
 }
 

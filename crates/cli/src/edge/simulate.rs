@@ -113,8 +113,8 @@ pub struct Arguments {
     /// servers
     #[arg(long)]
     lead_alone: bool,
-    /// Whatever the policy, disks give up in the order of a hash that an object's chunks share, as far as the
-    /// furthest of all servers has come, and parity's servers are told of hits
+    /// Whatever the policy, disks give up in the order of a hash that an object's chunks share, tell each other how
+    /// far they are with every read and write, and tell parity's servers of hits
     #[arg(long)]
     one_hand: bool,
     /// The share of its disk that each server has as memory before it
