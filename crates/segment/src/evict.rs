@@ -123,7 +123,10 @@ impl<C: Objects> Segcache<C> {
                 chosen = self.choose_ranked(chains, &mut ranked, true);
             }
             chains.ranked = Some(ranked);
-            return chosen;
+            if chosen.is_some() || !takes_open {
+                return chosen;
+            }
+            // The policy comes back to segments that other threads are emptying or writing into: any other will do.
         }
         let heap = &self.heap;
         let all = || {

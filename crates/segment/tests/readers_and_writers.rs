@@ -172,7 +172,6 @@ fn a_reader_never_sees_anothers_bytes_while_segments_change_hands() {
         let (stats, hits) = (cache.stats(), hits.into_inner());
         assert!(hits >= HITS, "{hits} hits");
         if !cfg!(miri) {
-            assert!(stats.table_chains > 64, "the table did not grow");
             assert!(
                 stats.segments_evicted + stats.segments_expired > 1_000,
                 "{stats:?}"
