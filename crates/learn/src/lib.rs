@@ -9,13 +9,17 @@
 //! what that took.
 //!
 //! Start reading with `regressor.rs`, the seam between policies and what they learn with; `any.rs` is the list
-//! of the policies' names.
+//! of the policies' names. `features.rs` and `schedule.rs` are for whoever learns about groups, whatever these are.
 #![forbid(unsafe_code)]
 
 pub mod any;
 mod boosted;
 pub mod evict;
+mod features;
 mod regressor;
+mod schedule;
 
 pub use boosted::{Boosted, Boosting};
+pub use features::{FEATURES, Rates, Totals, Window};
 pub use regressor::{Maker, Regressor, Rows, Untrained};
+pub use schedule::{Interval, Schedule};

@@ -55,27 +55,22 @@ mod samples;
 #[cfg(test)]
 mod tests;
 
-pub use knobs::{GlConfig, Interval, Mode};
+pub use knobs::{GlConfig, Mode};
 
+use crate::features::FEATURES;
+use crate::schedule::Schedule;
 use crate::{Regressor, Rows};
 use examine::{Examined, Ranked, Stage};
-use features::{FEATURES, Window};
+use features::Window;
 use groups::{Groups, NONE};
 use note::{GHOSTED, LEAVING, Note};
 use policy::any::Knobs;
 use policy::parts::chance::Chance;
-use policy::{Admit, Budget, Cells, Eviction, Facts, Lessons, OnHit, Policy, Slot, Tick};
+use policy::{Admit, Budget, Cells, Eviction, Facts, Lessons, OnHit, Policy, Slot};
 use samples::Samples;
 
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-/// How long the clock runs before `auto` trusts that it goes on for days.
-const DAYS_BEFORE_DAILY: u64 = 3;
-/// What `auto` takes before that: the entries of a cache have been exchanged about once by then.
-const REQUESTS_PER_ENTRY: u64 = 8;
 /// Fewer samples teach noise: with forty of them lirs_sprite misses a third more than without a model.
 const SAMPLES_MIN: usize = 128;
-/// A sample is learned from once it has collected for an interval over this.
-const MATURE: u64 = 4;
 /// Groups drawn as samples whenever one has been written full.
 const DRAWS: usize = 2;
 /// There are so many times as many groups as are merged, if need be by making them small.
@@ -103,10 +98,8 @@ pub struct GlCache<const ORACLE: bool = false> {
     window: Window,
     samples: Samples,
     regressor: Box<dyn Regressor>,
-    /// The clock and the count of requests when it was last trained, or began.
-    trained_at: (Tick, u64),
-    began_at: Tick,
-    /// Groups written since then, and after how many of them samples are drawn.
+    schedule: Schedule,
+    /// Groups written since the last training, and after how many of them samples are drawn.
     closed: usize,
     stride: usize,
     lessons: Lessons,
@@ -114,7 +107,6 @@ pub struct GlCache<const ORACLE: bool = false> {
     group_size: usize,
     merged: usize,
     fraction: f32,
-    interval: Interval,
 }
 
 impl<const ORACLE: bool> GlCache<ORACLE> {
@@ -186,33 +178,15 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         if self.samples.len() < SAMPLES_MIN {
             return false;
         }
-        let now = facts.now();
-        if now < self.trained_at.0 {
-            self.trained_at.0 = now; // The clock went back: the day begins again.
-        }
-        let requests = facts.requests() - self.trained_at.1;
-        let by_requests = |each: u64| requests >= each.saturating_mul(self.held as u64);
-        let daily = now.0 - self.trained_at.0.0 >= DAY_MS;
-        let is_due = match self.interval {
-            Interval::Daily => daily,
-            Interval::Requests(each) => by_requests(u64::from(each)),
-            Interval::Auto
-                if now.0.saturating_sub(self.began_at.0) < DAYS_BEFORE_DAILY * DAY_MS =>
-            {
-                by_requests(REQUESTS_PER_ENTRY)
-            }
-            Interval::Auto => daily,
-        };
-        is_due
-            && self
-                .samples
-                .older_than(facts.requests() - requests / MATURE)
-                >= SAMPLES_MIN
+        let (now, requests) = (facts.now(), facts.requests());
+        let mature = self.schedule.mature_request(requests);
+        self.schedule.is_due(now, requests, self.held as u64)
+            && self.samples.older_than(mature) >= SAMPLES_MIN
     }
 
     /// Learns from the samples that have collected for long enough, and forgets them.
     fn train(&mut self, facts: &impl Facts) {
-        let mature = facts.requests() - (facts.requests() - self.trained_at.1) / MATURE;
+        let mature = self.schedule.mature_request(facts.requests());
         let mut targets = Vec::new();
         self.rows.clear();
         self.samples.take_older_than(mature, |features, utility| {
@@ -224,7 +198,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
             Err(_) => self.lessons.failures += 1,
         }
         self.lessons.training_rows += targets.len() as u64;
-        self.trained_at = (facts.now(), facts.requests());
+        self.schedule.trained(facts.now(), facts.requests());
         let wanted = self.samples.limit().max(1);
         self.stride = (self.closed * DRAWS).div_ceil(wanted).max(1);
         self.closed = 0;
@@ -256,8 +230,7 @@ impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
             window: Window::default(),
             samples: Samples::new(config.samples.into()),
             regressor: config.regressor(),
-            trained_at: (Tick(0), 0),
-            began_at: Tick(0),
+            schedule: Schedule::new(config.interval),
             closed: 0,
             stride: 1,
             lessons: Lessons::default(),
@@ -265,7 +238,6 @@ impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
             group_size: config.group(),
             merged: config.merged(),
             fraction: config.fraction(),
-            interval: config.interval,
         }
     }
 
@@ -279,8 +251,7 @@ impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
 
     fn insert(&mut self, cells: &mut impl Cells<Note>, slot: Slot) {
         if self.window.begin(cells) {
-            self.began_at = cells.now();
-            self.trained_at = (cells.now(), cells.requests());
+            self.schedule.begin(cells.now(), cells.requests());
         }
         let id = self.open(cells);
         self.groups.push(id, slot, cells.weight(slot));

@@ -1,18 +1,8 @@
-//! The seven features of a group.
+//! The features of a group of entries.
 
 use super::groups::Group;
+use crate::features::{FEATURES, Rates, Totals, Window as Work};
 use policy::{Facts, Tick};
-
-/// What they are called, in their order in a row.
-pub(super) const FEATURES: [&str; 7] = [
-    "request rate",
-    "write rate",
-    "miss ratio",
-    "mean object size",
-    "age",
-    "requests",
-    "requested objects",
-];
 
 /// What a group is born with: when, and how the cache did at that time. In a merge, means are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -20,10 +10,7 @@ pub(super) struct Birth {
     pub(super) at: Tick,
     /// The number of the request.
     pub(super) request: u64,
-    /// Requests and writes a second, misses a request.
-    request_rate: f32,
-    write_rate: f32,
-    miss_ratio: f32,
+    rates: Rates,
 }
 
 impl Birth {
@@ -34,41 +21,28 @@ impl Birth {
             let sum: u128 = births.iter().map(|birth| u128::from(of(birth))).sum();
             (sum / u128::from(count)) as u64
         };
-        let share = |of: fn(&Birth) -> f32| births.iter().map(of).sum::<f32>() / count as f32;
+        let share = |of: fn(&Rates) -> f32| {
+            births.iter().map(|birth| of(&birth.rates)).sum::<f32>() / count as f32
+        };
         Birth {
             at: Tick(mean(|birth| birth.at.0)),
             request: mean(|birth| birth.request),
-            request_rate: share(|birth| birth.request_rate),
-            write_rate: share(|birth| birth.write_rate),
-            miss_ratio: share(|birth| birth.miss_ratio),
+            rates: Rates {
+                requests: share(|rates| rates.requests),
+                writes: share(|rates| rates.writes),
+                misses: share(|rates| rates.misses),
+            },
         }
     }
 }
 
-/// What a group counts for when eight more were written, as a share: a half.
-const FADING: f64 = 0.917;
-
-/// The time in which the last groups were written. A single one of sixty entries would say little, and on a
-/// clock of whole seconds takes no time at all.
+/// How the cache works, by what the policy hears of.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
     has_begun: bool,
-    /// Whether the clock has ever moved.
-    has_time: bool,
-    /// When the group was begun that is being written.
-    from: (Tick, u64),
-    misses: u32,
-    writes: u32,
-    /// Of the groups before, fading.
-    past: Past,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Past {
-    seconds: f64,
-    requests: f64,
-    misses: f64,
-    writes: f64,
+    misses: u64,
+    writes: u64,
+    work: Work,
 }
 
 impl Window {
@@ -78,7 +52,7 @@ impl Window {
             return false;
         }
         self.has_begun = true;
-        self.from = (facts.now(), facts.requests());
+        self.work.begin(self.totals(facts));
         true
     }
 
@@ -90,50 +64,41 @@ impl Window {
         self.writes += 1;
     }
 
-    /// A group was written full.
-    pub(super) fn turn(&mut self, facts: &impl Facts) {
-        let (at, requests) = (facts.now(), facts.requests());
-        self.has_time |= at != self.from.0;
-        let seconds = at.0.saturating_sub(self.from.0.0) as f64 / 1e3;
-        let past = &mut self.past;
-        past.seconds = past.seconds * FADING + seconds;
-        past.requests = past.requests * FADING + (requests - self.from.1) as f64;
-        past.misses = past.misses * FADING + f64::from(self.misses);
-        past.writes = past.writes * FADING + f64::from(self.writes);
-        self.from = (at, requests);
-        (self.misses, self.writes) = (0, 0);
+    fn totals(&self, facts: &impl Facts) -> Totals {
+        Totals {
+            at: facts.now(),
+            requests: facts.requests(),
+            misses: self.misses,
+            writes: self.writes,
+        }
     }
 
-    /// What a group gets that is begun now. Before time has passed there are no rates.
+    /// A group was written full.
+    pub(super) fn turn(&mut self, facts: &impl Facts) {
+        self.work.turn(self.totals(facts));
+    }
+
+    /// What a group gets that is begun now.
     pub(super) fn birth(&self, facts: &impl Facts) -> Birth {
-        let Past {
-            seconds,
-            requests,
-            misses,
-            writes,
-        } = self.past;
-        let ratio = |of: f64, over: f64| if over > 0.0 { (of / over) as f32 } else { 0.0 };
         Birth {
             at: facts.now(),
             request: facts.requests(),
-            request_rate: ratio(requests, seconds),
-            write_rate: ratio(writes, seconds),
-            miss_ratio: ratio(misses, requests),
+            rates: self.work.rates(),
         }
     }
 
     /// A group's features. A clock that went back makes nothing older.
-    pub(super) fn features(&self, group: &Group, facts: &impl Facts) -> [f32; 7] {
+    pub(super) fn features(&self, group: &Group, facts: &impl Facts) -> [f32; FEATURES.len()] {
         let birth = &group.birth;
-        let age = match self.has_time {
+        let age = match self.work.has_time() {
             true => facts.now().0.saturating_sub(birth.at.0) as f32 / 1e3,
             false => (facts.requests() - birth.request) as f32,
         };
         let count = group.members.len().max(1);
         [
-            birth.request_rate,
-            birth.write_rate,
-            birth.miss_ratio,
+            birth.rates.requests,
+            birth.rates.writes,
+            birth.rates.misses,
             group.weight as f32 / count as f32,
             age,
             group.requests,

@@ -1,6 +1,6 @@
 //! The knobs, whose defaults a mode gives.
 
-use crate::{Boosting, Maker, Regressor};
+use crate::{Boosting, Interval, Maker, Regressor};
 use policy::any::{Knob, Knobs};
 use std::str::FromStr;
 
@@ -12,18 +12,6 @@ pub enum Mode {
     Efficiency,
     /// GL-Cache-T: less work.
     Throughput,
-}
-
-/// When the model is trained.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Interval {
-    /// By requests, and daily once the clock has run for some days.
-    #[default]
-    Auto,
-    /// Each day of the clock.
-    Daily,
-    /// When there were so many requests for each entry held.
-    Requests(u32),
 }
 
 /// The knobs of [`GlCache`](super::GlCache).

@@ -1,7 +1,9 @@
 //! Against the plainest model of itself, and on traces that a model can or cannot learn from.
 
 use super::*;
-use crate::{Maker, Untrained};
+use crate::schedule::DAY_MS;
+use crate::{Interval, Maker, Untrained};
+use policy::Tick;
 use policy::suite::policy::{NaivePolicy, Trial, agrees_with_model};
 
 /// Knows what a group is worth from the start: requests, and a little for size.

@@ -1,0 +1,119 @@
+//! When a model of groups is trained, and on which samples.
+
+use policy::Tick;
+
+pub(crate) const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+/// How long the clock runs before [`Interval::Auto`] trusts that it goes on for days.
+const DAYS_BEFORE_DAILY: u64 = 3;
+/// What `Auto` takes before that: the entries of a cache have been exchanged about once by then.
+const REQUESTS_PER_ENTRY: u64 = 8;
+/// A sample is learned from once it has collected for an interval over this.
+const MATURE: u64 = 4;
+
+/// When the model is trained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Interval {
+    /// By requests, and daily once the clock has run for some days.
+    #[default]
+    Auto,
+    /// Each day of the clock.
+    Daily,
+    /// When there were so many requests for each entry held.
+    Requests(u32),
+}
+
+/// Its times.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Schedule {
+    interval: Interval,
+    began_at: Tick,
+    /// The clock and the count of requests when it was last trained, or began.
+    trained_at: (Tick, u64),
+}
+
+impl Schedule {
+    /// A schedule that begins when it is told so.
+    pub fn new(interval: Interval) -> Schedule {
+        Schedule {
+            interval,
+            ..Schedule::default()
+        }
+    }
+
+    /// From now on.
+    pub fn begin(&mut self, now: Tick, requests: u64) {
+        self.began_at = now;
+        self.trained_at = (now, requests);
+    }
+
+    /// A training was tried.
+    pub fn trained(&mut self, now: Tick, requests: u64) {
+        self.trained_at = (now, requests);
+    }
+
+    /// When that was last.
+    pub fn trained_at(&self) -> Tick {
+        self.trained_at.0
+    }
+
+    /// Whether it is time to train a cache of so many entries.
+    pub fn is_due(&mut self, now: Tick, requests: u64, held: u64) -> bool {
+        if now < self.trained_at.0 {
+            self.trained_at.0 = now; // The clock went back: the day begins again.
+        }
+        let since = requests.saturating_sub(self.trained_at.1);
+        let by_requests = |each: u64| since >= each.saturating_mul(held);
+        let daily = now.0 - self.trained_at.0.0 >= DAY_MS;
+        match self.interval {
+            Interval::Daily => daily,
+            Interval::Requests(each) => by_requests(u64::from(each)),
+            Interval::Auto
+                if now.0.saturating_sub(self.began_at.0) < DAYS_BEFORE_DAILY * DAY_MS =>
+            {
+                by_requests(REQUESTS_PER_ENTRY)
+            }
+            Interval::Auto => daily,
+        }
+    }
+
+    /// What was sampled before this request has collected for long enough.
+    pub fn mature_request(&self, requests: u64) -> u64 {
+        requests - requests.saturating_sub(self.trained_at.1) / MATURE
+    }
+
+    /// The same by the clock.
+    pub fn mature_time(&self, now: Tick) -> Tick {
+        Tick(now.0 - now.0.saturating_sub(self.trained_at.0.0) / MATURE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_jumps_moves_the_day_and_breaks_nothing() {
+        let mut schedule = Schedule::new(Interval::Daily);
+        schedule.begin(Tick(10 * DAY_MS), 0);
+        assert!(!schedule.is_due(Tick(11 * DAY_MS - 1), 5, 1));
+        assert!(schedule.is_due(Tick(11 * DAY_MS), 5, 1));
+        assert!(!schedule.is_due(Tick(3), 5, 1));
+        assert!(!schedule.is_due(Tick(DAY_MS), 5, 1));
+        assert!(schedule.is_due(Tick(DAY_MS + 3), 5, 1));
+        assert!(schedule.is_due(Tick::MAX, 5, 1));
+        assert_eq!(schedule.mature_time(Tick(0)), Tick(0));
+    }
+
+    #[test]
+    fn requests_count_until_the_clock_has_run_for_days() {
+        let mut schedule = Schedule::new(Interval::Auto);
+        schedule.begin(Tick(5), 100);
+        assert!(!schedule.is_due(Tick(5), 179, 10));
+        assert!(schedule.is_due(Tick(5), 180, 10));
+        assert_eq!(schedule.mature_request(180), 160);
+        let later = Tick(5 + 3 * DAY_MS);
+        schedule.trained(later, 200);
+        assert!(!schedule.is_due(later, 100_000, 10));
+        assert!(schedule.is_due(Tick(later.0 + DAY_MS), 201, 10));
+    }
+}
