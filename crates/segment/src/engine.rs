@@ -483,6 +483,60 @@ mod tests {
         cache.check();
     }
 
+    /// S3-FIFO keeps taking from its small queue, in which there are segments that are being filled alone.
+    #[test]
+    fn a_policy_that_names_open_segments_alone_keeps_nothing_from_leaving() {
+        let config = Config {
+            memory_bytes: 80 << 10,
+            segment_bytes: 4 << 10,
+            writers: 2,
+            eviction: Eviction::S3Fifo,
+            ..Config::default()
+        };
+        let cache: Segcache = Segcache::new(&config).expect("valid");
+        let mut writers = [(); 2].map(|()| cache.writer().expect("one of two"));
+        let set = |writer: &mut Writer, number: u32, ttl_ms| {
+            let (name, always) = (number.to_be_bytes(), Condition::Always);
+            let key = cache.key(&name);
+            let stored = cache.set(
+                writer,
+                &key,
+                Value::plain(&[7; 400]),
+                ttl_ms,
+                always,
+                Tick(9),
+            );
+            assert!(stored.is_ok());
+        };
+        let all = || {
+            cache
+                .heap
+                .ids()
+                .filter(|id| cache.heap.segment(*id).live().0 > 0)
+        };
+        (0..200).for_each(|number| set(&mut writers[0], number, None));
+        for writer in &mut writers {
+            for ttl_ms in [60_000, 600_000, 6_000_000] {
+                set(writer, ttl_ms as u32, Some(ttl_ms));
+            }
+        }
+        for id in all() {
+            let segment = cache.heap.segment(id);
+            segment.uses.store(3 * segment.live().0, Relaxed);
+        }
+        let sealed = all()
+            .filter(|id| cache.heap.segment(*id).is_sealed())
+            .count();
+        for left in (0..sealed).rev() {
+            let mut job = cache.begin_eviction(Tick(9), false);
+            assert!(job.is_some(), "{left} more could leave");
+            writers[0].job = job.take();
+            cache.finish_job(&mut writers[0]);
+        }
+        assert!(cache.begin_eviction(Tick(9), false).is_none());
+        assert!(cache.begin_eviction(Tick(9), true).is_some());
+    }
+
     #[test]
     fn there_are_as_many_writers_as_configured() {
         let (cache, writer) = engine();

@@ -118,15 +118,12 @@ impl<C: Objects> Segcache<C> {
     /// One segment to give up, sealed.
     fn choose_one(&self, chains: &mut Chains, takes_open: bool) -> Option<SegmentId> {
         if let Some(mut ranked) = chains.ranked.take() {
-            let mut chosen = self.choose_ranked(chains, &mut ranked, false);
-            if chosen.is_none() && takes_open {
-                chosen = self.choose_ranked(chains, &mut ranked, true);
-            }
+            let chosen = self.choose_ranked(chains, &mut ranked);
             chains.ranked = Some(ranked);
-            if chosen.is_some() || !takes_open {
+            if chosen.is_some() {
                 return chosen;
             }
-            // The policy comes back to segments that other threads are emptying or writing into: any other will do.
+            // The policy comes back to segments that are being filled or leave: any other will do.
         }
         let heap = &self.heap;
         let all = || {
@@ -151,12 +148,7 @@ impl<C: Objects> Segcache<C> {
         open.into_iter().find(|&id| heap.segment(id).seal())
     }
 
-    fn choose_ranked(
-        &self,
-        chains: &Chains,
-        ranked: &mut Ranked,
-        takes_open: bool,
-    ) -> Option<SegmentId> {
+    fn choose_ranked(&self, chains: &Chains, ranked: &mut Ranked) -> Option<SegmentId> {
         let uses = |id: SegmentId| {
             let segment = self.heap.segment(id);
             let uses = match segment.uses.load(Relaxed) {
@@ -168,10 +160,7 @@ impl<C: Objects> Segcache<C> {
         // A segment that is still being filled has its turn later.
         for _ in 0..=self.heap.count() {
             let id = ranked.choose(uses)?;
-            let is_chained = chains.state(id) == State::Chained;
-            if is_chained
-                && (self.can_leave(chains, id) || takes_open && self.heap.segment(id).seal())
-            {
+            if self.can_leave(chains, id) {
                 return Some(id);
             }
             ranked.linked(id);
