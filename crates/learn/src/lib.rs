@@ -16,10 +16,12 @@ pub mod any;
 mod boosted;
 pub mod evict;
 mod features;
+mod held_out;
 mod regressor;
 mod schedule;
 
 pub use boosted::{Boosted, Boosting};
 pub use features::{FEATURES, Rates, Totals, Window};
+pub use held_out::{HeldOut, PARTS};
 pub use regressor::{Maker, Regressor, Rows, Untrained};
 pub use schedule::{Interval, Schedule};

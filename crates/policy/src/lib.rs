@@ -185,6 +185,12 @@ pub struct Lessons {
     pub inferences: u64,
     /// Rows of features that it was asked about.
     pub inference_rows: u64,
+    /// The number of the request at which the last model was learned; `None` before there is one.
+    pub trained_at: Option<u64>,
+    /// Groups of entries evicted, where whole groups are: those that were merged into others.
+    pub groups_evicted: u64,
+    /// Bytes on the heap that are there to learn and to predict, and for nothing else.
+    pub learning_bytes: u64,
     /// How much each feature counts in the last model, as shares of one; empty before there is one.
     pub importances: Vec<(&'static str, f32)>,
 }

@@ -294,6 +294,7 @@ where
         counts,
         promotions: 0,
         metadata_bytes,
+        held: (host.dram.shard.entries.len() + host.flash.shard.entries.len()) as u64,
         replay_bytes: metadata_bytes + (entries + seen_bytes) as u64,
         expired_held: 0.0,
         replayed: columns.len() as u64,

@@ -8,7 +8,7 @@ use crate::columns::Columns;
 use crate::cpu::thread_cpu_time;
 use crate::dense::{self, Dense, Fixed, OWNER, Traits, Varying, hash_of};
 use crate::explain::Observer;
-use crate::learned::Learned;
+use crate::learned::{self, Learned};
 use crate::never::Never;
 use crate::rules::{Counts, Found, Rules, Unit};
 use cache::{Entries, Shape, Shard};
@@ -173,7 +173,7 @@ where
             }
             from = to;
         }
-        let cpu_time = thread_cpu_time().saturating_sub(before);
+        let cpu_time = thread_cpu_time().saturating_sub(before + learned::comparing_time());
         let object_misses = std::mem::take(&mut self.object_misses);
         (self.found(at_start, cpu_time), object_misses)
     }
@@ -205,16 +205,17 @@ where
             counts,
             promotions: hits + counts.kept,
             metadata_bytes: policy_bytes + index_bytes + meta_bytes as u64,
+            held: entries.len() as u64,
             replay_bytes: policy_bytes + index_bytes + (entries.heap_bytes() + watching) as u64,
             expired_held: self.dead_weight_ms as f64 / span_ms.max(1) as f64,
             replayed: self.work.columns.len() as u64,
             flash_written: None,
             cpu_time,
             explained,
-            learned: self
-                .shard
-                .lessons()
-                .map(|lessons| Box::new(Learned::of(lessons))),
+            learned: self.shard.lessons().map(|lessons| {
+                let requests = self.work.columns.len() as u64;
+                Box::new(Learned::of(lessons, requests, entries.len() as u64))
+            }),
         }
     }
 

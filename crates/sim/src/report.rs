@@ -1,5 +1,6 @@
 //! Results as rows: a table for people, CSV, JSON and Parquet for programs, a page with plots. One list of columns serves all.
 
+mod learned;
 mod page;
 mod parquet_file;
 
@@ -265,6 +266,18 @@ pub const COLUMNS: &[Column] = &[
     }),
     learned("inference_seconds", Some("inference s"), Real, |learned| {
         Value::Real(learned.inference_time.as_secs_f64(), 4)
+    }),
+    learned("model_age", None, Count, |learned| {
+        learned.model_age.map_or(Value::None, Value::Count)
+    }),
+    learned("groups_evicted", None, Count, |learned| {
+        Value::Count(learned.lessons.groups_evicted)
+    }),
+    learned("learning_bytes_per_entry", None, Real, |learned| {
+        Value::Real(learned.bytes_per_entry, 2)
+    }),
+    learned("held_out_correlation", None, Real, |learned| {
+        maybe(learned.correlation(), 4)
     }),
     learned("feature_importances", None, Text, |learned| {
         let shares = learned.lessons.importances.iter();

@@ -51,6 +51,8 @@ pub struct Rules {
     pub gap_ms: Option<f64>,
     /// Whether to tell what explains the miss ratio.
     pub explains: bool,
+    /// Features that models do not see, by their places among those of the policy: what is it worth to have them?
+    pub hidden_features: Vec<usize>,
     /// Determines every decision by chance.
     pub seed: u64,
     /// Bytes that trace and replays may use: fewer run at once where they would need more.
@@ -71,6 +73,7 @@ impl Default for Rules {
             ignores_ttls: false,
             gap_ms: None,
             explains: false,
+            hidden_features: Vec::new(),
             seed: 1,
             memory_limit: u64::MAX,
         }
@@ -122,6 +125,8 @@ pub struct Found {
     pub promotions: u64,
     /// What policy, filter and index take in a server: their heaps, and their bits in each entry held.
     pub metadata_bytes: u64,
+    /// Entries held at the end; of the segment engine the live ones.
+    pub held: u64,
     /// What the replay took besides the trace.
     pub replay_bytes: u64,
     /// Bytes (or objects) held by entries that were dead already, the mean over time.

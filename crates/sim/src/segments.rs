@@ -255,6 +255,7 @@ impl<'a> Replay<'a> {
             counts,
             promotions: counts.kept,
             metadata_bytes: stats.overhead_bytes(payload.max(0) as u64),
+            held: stats.items,
             replay_bytes: self.cache.content_bytes()
                 + stats.segments_table * stats.segment_bytes
                 + stats.directory_bytes,

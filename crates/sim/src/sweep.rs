@@ -114,7 +114,7 @@ fn run(
     };
     Ok(in_turn(configurations.len(), jobs, |index| {
         let configuration = &configurations[index];
-        learned::begin();
+        learned::begin(&rules.hidden_features);
         let policy = configuration.policy.with_maker(learned::maker());
         policy.visit(Work {
             columns,

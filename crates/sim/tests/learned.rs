@@ -113,11 +113,55 @@ fn rows_say_how_often_and_whether_that_is_enough() {
     assert_eq!(json[0]["is_trained"], "yes");
     assert!(json[0]["trainings"].as_u64() > Some(2));
     assert!(json[0]["training_seconds"].as_f64() > Some(0.0));
+    assert!(json[0]["model_age"].as_u64() < Some(40_000));
+    assert!(json[0]["groups_evicted"].as_u64() > Some(100));
+    assert!(json[0]["learning_bytes_per_entry"].as_f64() > Some(0.1));
+    let correlation = json[0]["held_out_correlation"].as_f64();
+    assert!(
+        correlation > Some(0.05),
+        "what never comes back is told from the rest: {correlation:?}"
+    );
     let importances = json[0]["feature_importances"].as_str();
     assert!(importances.is_some_and(|told| told.starts_with("request rate 0.000; ")));
     assert_eq!(json[1]["is_trained"], "no");
+    assert!(json[1]["held_out_correlation"].is_null());
     assert!(json[1]["trainings"].as_u64() < Some(3));
     assert!(json[2]["trainings"].is_null());
     assert!(report::table(&rows).contains("trained"));
     assert!(!report::table(&rows[2..]).contains("trained"));
+    let page = report::page(&rows).to_html();
+    for title in [
+        "How much each feature counts",
+        "by fifths of what was predicted",
+        "Rank correlation",
+    ] {
+        assert!(page.contains(title), "{title}");
+    }
+    assert!(!report::page(&rows[2..]).to_html().contains("feature"));
+}
+
+#[test]
+fn a_model_does_not_see_what_is_hidden() {
+    let columns = columns(30_000, |n| n * 10);
+    let with = |hidden: &[usize]| {
+        let rules = Rules {
+            hidden_features: hidden.to_vec(),
+            ..Rules::default()
+        };
+        let configuration = Configuration {
+            policy: "gl-cache:group=5".parse().expect("it is on the list"),
+            capacity: 500,
+        };
+        let found = sweep(&columns, &rules, &[configuration], 1, &AtomicU64::new(0));
+        let found = found.expect("no future is asked for").remove(0);
+        found.learned.expect("it learns")
+    };
+    let (all, some) = (with(&[]), with(&[0, 1, 2, 3, 4]));
+    let shares = |learned: &sim::Learned| learned.lessons.importances.clone();
+    assert!(shares(&all)[..5].iter().any(|(_, share)| *share > 0.0));
+    assert!(shares(&some)[..5].iter().all(|(_, share)| *share == 0.0));
+    assert!(shares(&some)[5..].iter().any(|(_, share)| *share > 0.0));
+    assert_ne!(all.held_out, some.held_out);
+    // A place that no row has hides nothing.
+    assert_eq!(with(&[99]).held_out, all.held_out);
 }

@@ -184,6 +184,16 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
             && self.samples.older_than(mature) >= SAMPLES_MIN
     }
 
+    /// What a cache that merges groups in the order of their age could do without.
+    fn learning_bytes(&self) -> usize {
+        self.groups.feature_bytes()
+            + self.ranked.capacity() * size_of::<Ranked>()
+            + self.rows.heap_bytes()
+            + self.predictions.capacity() * size_of::<f32>()
+            + self.samples.heap_bytes()
+            + self.regressor.heap_bytes()
+    }
+
     /// Learns from the samples that have collected for long enough, and forgets them.
     fn train(&mut self, facts: &impl Facts) {
         let mature = self.schedule.mature_request(facts.requests());
@@ -194,7 +204,10 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
             targets.push(utility as f32);
         });
         match self.regressor.train(&self.rows, &targets) {
-            Ok(()) => self.lessons.trainings += 1,
+            Ok(()) => {
+                self.lessons.trainings += 1;
+                self.lessons.trained_at = Some(facts.requests());
+            }
             Err(_) => self.lessons.failures += 1,
         }
         self.lessons.training_rows += targets.len() as u64;
@@ -351,6 +364,7 @@ impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
         let shares = self.regressor.importances();
         let mut lessons = self.lessons.clone();
         lessons.importances = FEATURES.into_iter().zip(shares).collect();
+        lessons.learning_bytes = self.learning_bytes() as u64;
         (!ORACLE).then_some(lessons)
     }
 

@@ -363,7 +363,10 @@ impl Lrb {
     /// Learns from a full batch. What teaches nothing is forgotten, and the model before goes on.
     fn train(&mut self) {
         match self.model.train(&self.rows, &self.labels) {
-            Ok(()) => self.lessons.trainings += 1,
+            Ok(()) => {
+                self.lessons.trainings += 1;
+                self.lessons.trained_at = Some(self.now);
+            }
             Err(_) => self.lessons.failures += 1,
         }
         self.lessons.training_rows += self.labels.len() as u64;
@@ -528,6 +531,7 @@ impl Policy for Lrb {
     fn lessons(&self) -> Option<Lessons> {
         let shares = self.model.importances();
         let mut lessons = self.lessons.clone();
+        lessons.learning_bytes = self.heap_bytes() as u64;
         if let [age, rest @ ..] = &shares[..] {
             let (gaps, others) = rest.split_at(PAST - 1);
             let told = [*age, gaps.iter().sum()]

@@ -1,6 +1,6 @@
 //! Results of replays as a page: bars by policy, curves over sizes, boxes over traces, every column.
 
-use super::{COLUMNS, Kind, Row, Value};
+use super::{COLUMNS, Kind, Row, Value, learned};
 use crate::{CLASSES, Unit};
 use ::report::{Axis, Bars, Boxed, Cell, Cloud, Heat, Line, Page, Plot, Section, Table};
 
@@ -9,7 +9,7 @@ const SIZES_AS_BARS: usize = 4;
 /// Fewer traces than this have no distribution to show.
 const TRACES_AS_BOXES: usize = 3;
 /// Lines of one plot that can still be told apart.
-const LINES_MAX: usize = 8;
+pub(super) const LINES_MAX: usize = 8;
 /// Replays that are explained by plots: with more, a page would take too long to open.
 const EXPLAINED_MAX: usize = 32;
 /// Numbers of hits at eviction, as the classes have them.
@@ -45,7 +45,7 @@ pub fn page(rows: &[Row]) -> Page {
     page
 }
 
-fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+pub(super) fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut distinct = Vec::new();
     for one in all {
         if !distinct.contains(&one) {
@@ -129,6 +129,7 @@ fn of_trace(section: &mut Section, rows: &[&Row], explained: &mut usize) {
             false => section.plot(lines(rows, &policies, (label, measure))),
         };
     }
+    learned::section(section, rows);
     if rows.iter().any(|row| row.found.flash_written.is_some()) {
         section.plot(flash(rows));
     }

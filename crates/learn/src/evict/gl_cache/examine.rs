@@ -138,6 +138,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         for &id in &self.merging {
             self.groups.at_mut(id).is_merging = true;
         }
+        self.lessons.groups_evicted += self.merging.len() as u64;
         self.stage = Stage::Examining;
     }
 

@@ -182,6 +182,13 @@ impl Groups {
             + self.references * size_of::<Slot>()
     }
 
+    /// What of it is there to tell groups' features, and which samples they are.
+    pub(super) fn feature_bytes(&self) -> usize {
+        let birth = size_of::<Birth>();
+        let (counts, sample) = (2 * size_of::<f32>(), size_of::<u64>() + size_of::<u8>());
+        self.all.capacity() * (birth + counts + sample)
+    }
+
     pub(super) fn check(&self, cells: &impl Cells<Note>) {
         let mut previous = NONE;
         let mut id = self.oldest;

@@ -1,0 +1,121 @@
+//! What a model had predicted, beside what came: of rows that it was not trained on.
+
+/// In so many parts of equal size are rows told, in the order of their predictions.
+pub const PARTS: usize = 5;
+
+/// A model's predictions of rows that it had not seen, and what came of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeldOut {
+    /// How many rows.
+    pub rows: usize,
+    /// Spearman's rank correlation: 1 where predictions have the order of what came, −1 where they have the
+    /// opposite one; `None` where all of either are alike.
+    pub correlation: Option<f64>,
+    /// The mean prediction of each fifth of the rows, the one with the lowest predictions first.
+    pub predicted: [f64; PARTS],
+    /// The mean of what came of the same rows.
+    pub realised: [f64; PARTS],
+}
+
+impl HeldOut {
+    /// Compares them row by row; `None` with fewer rows than parts.
+    ///
+    /// ```
+    /// use learn::HeldOut;
+    /// let held_out = HeldOut::compare(&[1.0, 2.0, 3.0, 4.0, 5.0], &[2.0, 3.0, 5.0, 7.0, 11.0]);
+    /// assert_eq!(held_out.and_then(|held_out| held_out.correlation), Some(1.0));
+    /// ```
+    pub fn compare(predicted: &[f32], realised: &[f32]) -> Option<HeldOut> {
+        assert_eq!(predicted.len(), realised.len(), "one of each for a row");
+        let rows = predicted.len();
+        if rows < PARTS {
+            return None;
+        }
+        let order = order(predicted);
+        // Part k has the rows from k/5 to (k + 1)/5 of all, of which there is one at least.
+        let part = |k: usize| &order[k * rows / PARTS..(k + 1) * rows / PARTS];
+        let means = |values: &[f32]| {
+            std::array::from_fn(|k| {
+                let own = part(k);
+                own.iter().map(|&row| f64::from(values[row])).sum::<f64>() / own.len() as f64
+            })
+        };
+        Some(HeldOut {
+            rows,
+            correlation: correlation(&ranks(predicted), &ranks(realised)),
+            predicted: means(predicted),
+            realised: means(realised),
+        })
+    }
+}
+
+/// The rows from the lowest value to the highest; equal ones in their order.
+fn order(values: &[f32]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
+    order
+}
+
+/// Each row's place in that order. Equal values share the mean of their places.
+fn ranks(values: &[f32]) -> Vec<f64> {
+    let mut ranks = vec![0.0; values.len()];
+    let mut before = 0;
+    for alike in order(values).chunk_by(|&a, &b| values[a] == values[b]) {
+        let mean = before as f64 + (alike.len() - 1) as f64 / 2.0;
+        alike.iter().for_each(|&row| ranks[row] = mean);
+        before += alike.len();
+    }
+    ranks
+}
+
+/// Pearson's correlation; `None` where one of both does not vary.
+fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let (mean_a, mean_b) = (mean(a), mean(b));
+    let (mut both, mut of_a, mut of_b) = (0.0, 0.0, 0.0);
+    for (a, b) in a.iter().zip(b) {
+        let (a, b) = (a - mean_a, b - mean_b);
+        both += a * b;
+        of_a += a * a;
+        of_b += b * b;
+    }
+    let scale = (of_a * of_b).sqrt();
+    (scale > 0.0).then(|| (both / scale).clamp(-1.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(predicted: &[f32], realised: &[f32]) -> HeldOut {
+        HeldOut::compare(predicted, realised).expect("there are rows enough")
+    }
+
+    #[test]
+    fn an_order_that_is_turned_round_correlates_negatively_and_one_alike_not_at_all() {
+        let up = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let down = up.map(|value| -value * value);
+        assert_eq!(of(&up, &down).correlation, Some(-1.0));
+        assert_eq!(of(&up, &[7.0; 6]).correlation, None);
+        assert_eq!(of(&[0.0; 6], &up).correlation, None);
+        // By hand: ranks 0 1 2 3 4 against 0.5 0.5 2 3 4.
+        let tied = of(&[1.0, 2.0, 3.0, 4.0, 5.0], &[0.0, 0.0, 1.0, 2.0, 3.0]);
+        let wanted = 9.5 / (10.0f64 * 9.5).sqrt();
+        assert!((tied.correlation.unwrap_or(0.0) - wanted).abs() < 1e-12);
+    }
+
+    #[test]
+    fn fifths_go_by_the_predictions_and_hold_all_rows() {
+        let predicted: Vec<f32> = (0..23).map(|n| ((n * 7) % 23) as f32).collect();
+        let realised: Vec<f32> = predicted.iter().map(|value| value * 10.0).collect();
+        let told = of(&predicted, &realised);
+        assert!(told.predicted.is_sorted());
+        for (predicted, realised) in told.predicted.iter().zip(told.realised) {
+            assert!((predicted * 10.0 - realised).abs() < 1e-9);
+        }
+        assert_eq!(told.predicted[0], 1.5, "the lowest four: 0, 1, 2, 3");
+        assert_eq!(told.predicted[4], 20.0, "the highest five: 18 to 22");
+        assert_eq!(HeldOut::compare(&[1.0; 4], &[1.0; 4]), None);
+        assert_eq!(HeldOut::compare(&[], &[]), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! What policies learned, as plots: which features count, and how what was predicted came.
+
+use super::Row;
+use super::page::{LINES_MAX, distinct};
+use crate::Learned;
+use ::report::{Axis, Bars, Line, Plot, Section};
+
+/// The replays that learned something, as many as a plot can tell apart, and what they are called.
+fn trained<'a>(rows: &[&'a Row]) -> Vec<(String, &'a Learned)> {
+    let told = rows.iter().filter_map(|row| {
+        let learned = row.found.learned.as_deref()?;
+        let name = format!("{} {}", row.policy, row.size);
+        (learned.lessons.trainings > 0).then_some((name, learned))
+    });
+    told.take(LINES_MAX).collect()
+}
+
+/// What was learned of one trace, if anything was.
+pub(super) fn section(section: &mut Section, rows: &[&Row]) {
+    let trained = trained(rows);
+    if trained.is_empty() {
+        return;
+    }
+    section.plot(importances(&trained));
+    if trained
+        .iter()
+        .any(|(_, learned)| !learned.held_out.is_empty())
+    {
+        section.plot(fifths(&trained)).plot(correlations(&trained));
+    }
+}
+
+fn importances(trained: &[(String, &Learned)]) -> Plot {
+    let of_row = |learned: &'_ Learned| learned.lessons.importances.clone();
+    let names = distinct(
+        trained
+            .iter()
+            .flat_map(|(_, learned)| of_row(learned).into_iter().map(|(feature, _)| feature)),
+    );
+    let series = trained.iter().map(|(name, learned)| {
+        let shares = of_row(learned);
+        let share = |feature: &&str| {
+            let mut own = shares.iter();
+            let found = own.find(|(other, _)| other == feature);
+            found.map(|(_, share)| f64::from(*share))
+        };
+        Bars::new(name, names.iter().map(share).collect())
+    });
+    Plot::bars(
+        "How much each feature counts in the last model",
+        Axis::linear("share of the splits"),
+        names.iter().map(|name| name.to_string()).collect(),
+        series.collect(),
+    )
+}
+
+/// Groups, or objects, in fifths by what was predicted of them, and what came.
+fn fifths(trained: &[(String, &Learned)]) -> Plot {
+    let lines = trained.iter().filter_map(|(name, learned)| {
+        let fifths = learned.fifths()?;
+        let points = fifths.iter().enumerate();
+        let points = points.map(|(part, (_, realised))| ((part + 1) as f64, *realised));
+        Some(Line::new(name, points.collect()))
+    });
+    Plot::lines(
+        "What came, by fifths of what was predicted",
+        Axis::linear("fifth, the lowest predictions first"),
+        Axis::linear("what came, ÷ mean of all").from_zero(),
+        lines.collect(),
+    )
+}
+
+fn correlations(trained: &[(String, &Learned)]) -> Plot {
+    let lines = trained.iter().map(|(name, learned)| {
+        let points = learned.held_out.iter().enumerate();
+        let points = points.filter_map(|(n, told)| Some(((n + 2) as f64, told.correlation?)));
+        Line::new(name, points.collect())
+    });
+    Plot::lines(
+        "Rank correlation of what was predicted and what came",
+        Axis::linear("training"),
+        Axis::linear("rank correlation").from_zero(),
+        lines.collect(),
+    )
+}
