@@ -190,6 +190,15 @@ impl Chains {
         Some(id)
     }
 
+    /// Other segments are chosen from now on: by this policy, which is told of all that are there, if by one.
+    pub(crate) fn choose_by(&mut self, reserve: u32, ranked: Option<Ranked>, order: &[SegmentId]) {
+        self.reserve = reserve as usize;
+        self.ranked = ranked;
+        if let Some(ranked) = &mut self.ranked {
+            order.iter().for_each(|&id| ranked.linked(id));
+        }
+    }
+
     /// Puts a segment in its row, behind those that were created before.
     pub(crate) fn link(&mut self, id: SegmentId, bucket: TtlBucket, created: Tick) {
         let mut after = self.rows[usize::from(bucket.0)].tail;
@@ -214,6 +223,10 @@ impl Chains {
         } = self.links[other.0 as usize];
         self.link_after(id, previous, bucket, created, State::Filling);
         self.ages.push(id, Age::Old);
+        // A merge that goes on after its eviction was exchanged.
+        if let Some(ranked) = &mut self.ranked {
+            ranked.linked(id);
+        }
     }
 
     fn link_after(

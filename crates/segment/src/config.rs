@@ -194,6 +194,11 @@ impl Config {
         }
     }
 
+    /// One for the table, one open for each writer, those kept for merges, and some to evict from.
+    pub(crate) fn segments_least(&self) -> u64 {
+        1 + u64::from(self.writers) + u64::from(self.reserve()) + 3
+    }
+
     /// How many segments a writer may have open: its share of half of them.
     pub(crate) fn open_most(&self) -> usize {
         let writers = 2 * u64::from(self.writers.max(1));
@@ -217,8 +222,7 @@ impl Config {
         if self.writers == 0 {
             return Err(ConfigError::Writers);
         }
-        // One for the table, one open for each writer, those kept for merges, and some to evict from.
-        let least = 1 + u64::from(self.writers) + u64::from(self.reserve()) + 3;
+        let least = self.segments_least();
         let count = self.memory_bytes.saturating_sub(fixed_bytes) / segment_bytes;
         if count < least {
             return Err(ConfigError::TooSmall {

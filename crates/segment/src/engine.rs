@@ -1,7 +1,7 @@
 //! The engine: table, heap and chains joined; what every request does.
 
 use crate::chains::Chains;
-use crate::config::{Config, ConfigError, Eviction};
+use crate::config::{Config, ConfigError};
 use crate::content::Objects;
 use crate::evict::Job;
 use crate::heap::{HEADER_BYTES, Heap, Place, SegmentId};
@@ -9,8 +9,8 @@ use crate::hint::prefetch;
 use crate::line::Slot;
 use crate::memory::Memory;
 use crate::open::{Life, OpenSegments};
-use crate::ranked::Ranked;
 use crate::stored::Stored;
+use crate::switch::{self, Choice};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::{Mutex, MutexGuard};
 use crate::table::{Cell, Table};
@@ -19,8 +19,6 @@ use crate::words::{LINE, WORD};
 use policy::Tick;
 use std::sync::PoisonError;
 
-/// Heaps of fewer segments evict only when they must: a segment kept free would be a large share.
-const AHEAD_FROM: u32 = 32;
 /// Chains that one insertion splits at most.
 const SPLITS: u32 = 2;
 
@@ -102,8 +100,7 @@ pub struct Segcache<C = Stored> {
     pub(crate) content: C,
     pub(crate) config: Config,
     writers: Mutex<Vec<u16>>,
-    /// Eviction begins when no more segments are free.
-    pub(crate) low_water: u32,
+    pub(crate) choice: Choice,
     writer_bytes: u64,
 }
 
@@ -128,25 +125,19 @@ impl<C: Objects> Segcache<C> {
         let headers = HEADER_BYTES + links + directory + ranked;
         let each = (Memory::bytes_of_one(capacity as u32) + headers) as u64;
         let count = config.segments(each, fixed)?;
-        let spec = config.eviction.policy();
-        let ranked = spec.and_then(|spec| Ranked::new(&spec, count, config.seed));
+        let ranked = switch::ranked(config, count);
         let chains = Chains::new(count, config.reserve(), ranked);
         let heap = Heap::new(count, capacity as u32, C::FILLS, chains);
         let too_small = ConfigError::TooSmall {
             needed_bytes: fixed + 8 * each,
         };
         let table = Table::new(&heap).ok_or(too_small)?;
-        let ahead = match config.eviction {
-            Eviction::None => 0,
-            _ if count < AHEAD_FROM => 0,
-            _ => u32::from(config.writers),
-        };
         Ok(Segcache {
             table,
             content: C::new(count, config.hash_key),
             config: *config,
             writers: Mutex::new((0..config.writers).rev().collect()),
-            low_water: config.reserve() + ahead,
+            choice: Choice::new(config, count),
             writer_bytes: (by_writer * usize::from(config.writers)) as u64,
             heap,
         })
@@ -413,6 +404,7 @@ impl Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Eviction;
     use crate::stored::Value;
     use policy::Budget;
 

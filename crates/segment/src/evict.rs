@@ -88,16 +88,17 @@ impl<C: Objects> Segcache<C> {
     /// The eviction of some segments, as configured; `None` when nothing can or may go. Where nothing else is
     /// left, and room must be made at once, one goes that is still being filled.
     pub(crate) fn begin_eviction(&self, now: Tick, takes_open: bool) -> Option<Job> {
-        if self.config.eviction == Eviction::None {
+        let mut chains = self.heap.chains();
+        let eviction = self.eviction();
+        if eviction == Eviction::None {
             return None;
         }
-        let mut chains = self.heap.chains();
-        let job = match self.config.eviction {
+        let job = match eviction {
             Eviction::Rent => self.begin_by_age(&mut chains, now),
             Eviction::Merge => self.begin_in_turn(&mut chains, now),
             _ => None,
         };
-        let job = match self.config.eviction.merges() {
+        let job = match eviction.merges() {
             true => job.or_else(|| self.begin_compaction(&mut chains, now)),
             false => job,
         };
@@ -131,7 +132,8 @@ impl<C: Objects> Segcache<C> {
                 .rows_from(0)
                 .flat_map(|row| chains.row(chains.head(row)))
         };
-        let worth = |id: &SegmentId| match self.config.eviction {
+        let eviction = self.eviction();
+        let worth = |id: &SegmentId| match eviction {
             Eviction::Cte => heap.deadline(*id).0,
             _ => u64::from(heap.segment(*id).live().1),
         };

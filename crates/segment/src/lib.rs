@@ -18,6 +18,7 @@
 //! open.rs     which segment an object goes to     compact.rs  merges of several TTLs' nearly empty segments
 //! merge.rs    merges: what is kept, and where         rent.rs     which segments are merged by default
 //! ages.rs     how long segments wait for that         room.rs     room for what is written, and work ahead
+//! switch.rs   another eviction at run time
 //! ```
 //! Start reading with `heap.rs`, whose text proves that a reader never sees another key's bytes.
 //!
@@ -100,6 +101,7 @@ mod room;
 mod sizes;
 mod stats;
 mod stored;
+mod switch;
 mod sync;
 mod table;
 mod ttl;

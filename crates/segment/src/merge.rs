@@ -158,7 +158,7 @@ impl<C: Objects> Segcache<C> {
             share: if fits { Share::All } else { share },
             goes_on: !matches!(share, Share::All),
             threshold,
-            pays: self.config.eviction == Eviction::Rent,
+            pays: self.eviction() == Eviction::Rent,
             keeps_all: false,
             room: 0,
             part: 0.0,

@@ -64,7 +64,8 @@ impl<C: Objects> Segcache<C> {
         while let Some(index) = writer.open.to_leave(aim, now) {
             self.leave(writer, index);
         }
-        for _ in 0..TRIES {
+        // After a change of the eviction, those that merges need are made free first.
+        for _ in 0..TRIES + self.config_now().reserve() {
             let taken = {
                 let mut chains = self.heap.chains();
                 let taken = chains.take_free();
@@ -99,9 +100,12 @@ impl<C: Objects> Segcache<C> {
     /// A little of the eviction or expiry that will be needed, so that no request has to do all of it.
     #[inline]
     pub(crate) fn work_ahead(&self, writer: &mut Writer, words: u32, now: Tick) {
-        let is_low = self.heap.free_count.load(Relaxed) <= self.low_water;
+        let is_low = self.heap.free_count.load(Relaxed) <= self.choice.low_water();
         let is_due = now.0 > self.heap.next_due.load(Relaxed);
-        if writer.job.is_some() || is_due || is_low && self.low_water > self.config.reserve() {
+        if writer.job.is_some()
+            || is_due
+            || is_low && self.choice.low_water() > self.config_now().reserve()
+        {
             self.step_ahead(writer, words, now, is_due);
         }
     }
@@ -112,7 +116,7 @@ impl<C: Objects> Segcache<C> {
             writer.job = self.begin_expiry(now);
         }
         let changes = Some(self.heap.changes.load(Relaxed));
-        let is_low = self.heap.free_count.load(Relaxed) <= self.low_water;
+        let is_low = self.heap.free_count.load(Relaxed) <= self.choice.low_water();
         if writer.job.is_none() && is_low && writer.in_vain_at != changes {
             writer.job = self.begin_eviction(now, false);
             writer.in_vain_at = match writer.job {

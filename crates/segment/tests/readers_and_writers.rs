@@ -301,3 +301,46 @@ fn add_up(
 fn name_of_other(random: u64) -> Vec<u8> {
     name(1_000 + random % 5_000)
 }
+
+/// Any eviction takes over from any other while segments change hands, and none finds itself without room.
+#[test]
+fn evictions_take_over_from_each_other_under_load() {
+    let all = Eviction::ALL
+        .into_iter()
+        .filter(|&one| one != Eviction::None);
+    let pairs = all
+        .clone()
+        .flat_map(|one| all.clone().map(move |other| [one, other]));
+    let pairs = pairs.take(if cfg!(miri) { 3 } else { usize::MAX });
+    let cache = small(Eviction::Fifo, if cfg!(miri) { 24 } else { 64 });
+    let clock = AtomicU64::new(1_700_000_000_000);
+    let (is_over, hits) = (AtomicBool::new(false), AtomicU64::new(0));
+    // The writers go on until all changes were made.
+    let made = AtomicU64::new(0);
+    thread::scope(|scope| {
+        let (cache, clock, is_over, hits, made) = (&cache, &clock, &is_over, &hits, &made);
+        let reader = scope.spawn(move || read(cache, 1, clock, is_over, hits));
+        let writers = (0..u64::from(WRITERS))
+            .map(|number| scope.spawn(move || write(cache, number, clock, made)));
+        let writers: Vec<_> = writers.collect();
+        let work = || {
+            let stats = cache.stats();
+            stats.segments_evicted + stats.segments_expired
+        };
+        for eviction in pairs.flatten() {
+            assert_eq!(cache.set_eviction(eviction), Ok(()));
+            assert_eq!(cache.eviction(), eviction);
+            let before = work();
+            while work() == before && writers.iter().any(|writer| !writer.is_finished()) {
+                thread::yield_now();
+            }
+        }
+        made.store(HITS, Ordering::Relaxed);
+        for writer in writers {
+            writer.join().expect("no writer panics");
+        }
+        is_over.store(true, Ordering::Relaxed);
+        reader.join().expect("no reader panics");
+    });
+    cache.check();
+}

@@ -100,7 +100,7 @@ impl Segments {
             memory_bytes: config.number(Id::MaxMemory) as u64,
             segment_bytes: config.number(Id::SegmentSize) as usize,
             writers: threads as u16,
-            eviction: Eviction::ALL[config.number(Id::SegmentEviction) as usize],
+            eviction: eviction_of(config),
             merged: config.number(Id::SegmentMerge) as u8,
             seed,
             hash_key,
@@ -116,12 +116,31 @@ impl Segments {
         })
     }
 
+    /// Takes over the eviction that is set.
+    ///
+    /// # Errors
+    /// Why it cannot be had with so few segments, in words for people.
+    pub fn heed_eviction(&self, config: &Config) -> Result<(), String> {
+        let eviction = eviction_of(config);
+        let set = self.cache.set_eviction(eviction);
+        set.map_err(|_| {
+            format!(
+                "{} keeps more segments free than there are to spare",
+                eviction.name()
+            )
+        })
+    }
+
     /// A worker's writer. Who panicked with it had asserted something.
     pub fn writer(&self, worker: usize) -> MutexGuard<'_, Writer> {
         self.writers[worker]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn eviction_of(config: &Config) -> Eviction {
+    Eviction::ALL[config.number(Id::SegmentEviction) as usize]
 }
 
 fn in_words(why: ConfigError, sizes: &segment::Config) -> String {

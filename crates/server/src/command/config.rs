@@ -160,6 +160,11 @@ fn apply(server: &Server, id: Id) -> Result<(), String> {
             server.keyspace.set_maxmemory(bytes);
         }
         Id::MaxMemoryPolicy => server.keyspace.set_policy(&server.config.text(id))?,
+        Id::SegmentEviction => {
+            if let Some(segments) = &server.segments {
+                segments.heed_eviction(&server.config)?;
+            }
+        }
         Id::RequirePass | Id::NotifyKeyspaceEvents => server.heed_settings(),
         Id::LogLevel => {
             let level = find("loglevel").map(|param| server.config.show(param));

@@ -109,7 +109,7 @@ settings! {
     ElementExpiry "element-expiry", Index, "ranked", false, "The same for elements of large hashes, sets and sorted sets; only ranked counts and lists them by deadline without a look at each.";
     Engine "engine", Choice(ENGINES), "slab", false, "What holds the keys: slab for everything, segment for strings only, many and small, with lives rounded down.";
     SegmentSize "segment-size", Bytes(4096, 8 << 20), "1mb", false, "Bytes of a segment of the segment engine: a power of two, and more than its largest value.";
-    SegmentEviction "segment-eviction", Choice(EVICTIONS), "rent", false, "Which segments go when the segment engine's memory is full; see [the segment engine](segment.md).";
+    SegmentEviction "segment-eviction", Choice(EVICTIONS), "rent", true, "Which segments go when the segment engine's memory is full; see [the segment engine](segment.md).";
     SegmentMerge "segment-merge", Int(2, 16), "4", false, "Segments that the segment engine merges into one.";
     NotifyKeyspaceEvents "notify-keyspace-events", Events, "", true, "Which events of keys are published: K E g $ l s h z x e t d m n, A for all but m and n.";
     HllSparseMaxBytes "hll-sparse-max-bytes", Bytes(0, MAX), "3000", true, "Bytes up to which a HyperLogLog stays in its sparse form.";

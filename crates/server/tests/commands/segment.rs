@@ -229,6 +229,14 @@ fn what_is_not_served_names_the_engine() {
             .ask("CONFIG SET engine slab")
             .contains("can't set immutable config")
     );
+    bench.script(&[
+        ("CONFIG SET segment-eviction s3fifo", "+OK"),
+        (
+            "CONFIG GET segment-eviction",
+            "*2 $16 segment-eviction $6 s3fifo",
+        ),
+        ("CONFIG SET segment-eviction rent", "+OK"),
+    ]);
     for setting in [
         "maxmemory 1gb",
         "maxmemory-policy allkeys-lru",
