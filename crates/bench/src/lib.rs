@@ -20,6 +20,7 @@ mod expiry_mixed;
 mod expiry_storm;
 mod keys;
 mod latency;
+mod learned;
 mod load;
 mod machine;
 mod memory;
@@ -31,6 +32,7 @@ mod protocol;
 mod replay;
 mod report;
 mod segment;
+mod simulator;
 mod table;
 mod throughput;
 
@@ -41,10 +43,12 @@ pub use expiry::Expiry;
 pub use expiry_lag::ExpiryLag;
 pub use expiry_mixed::ExpiryMixed;
 pub use expiry_storm::ExpiryStorm;
+pub use learned::Learned;
 pub use memory::Memory;
 pub use process::Cpus;
 pub use replay::Replay;
-pub use segment::{Segment, Simulator};
+pub use segment::Segment;
+pub use simulator::{Extent, Learning, Order, Outcome, Simulator, TakenIn, Unit};
 pub use throughput::{Threads, Throughput};
 
 /// `mayfly bench …`.
@@ -71,6 +75,8 @@ pub enum Experiment {
     ExpiryMixed(ExpiryMixed),
     /// Millions of keys on one deadline, and what other clients feel
     ExpiryStorm(ExpiryStorm),
+    /// GL-Cache beside others in the simulator: hit ratios, throughput, what was learned, parameters
+    Learned(Box<Learned>),
     /// Bytes per key: resident, and as the server counts
     Memory(Memory),
     /// A trace, cache-aside, with TTLs
@@ -80,7 +86,7 @@ pub enum Experiment {
 }
 
 impl BenchCommand {
-    /// Runs the experiment and prints its report. One round of one experiment asks a simulator.
+    /// Runs the experiment and prints its report. Some ask a simulator.
     ///
     /// # Errors
     /// Arguments that cannot be met, a server that does not start or answers with an error.
@@ -93,6 +99,7 @@ impl BenchCommand {
             Experiment::ExpiryLag(expiry_lag) => expiry_lag.run(),
             Experiment::ExpiryMixed(expiry_mixed) => expiry_mixed.run(),
             Experiment::ExpiryStorm(expiry_storm) => expiry_storm.run(),
+            Experiment::Learned(learned) => learned.run(simulator),
             Experiment::Memory(memory) => memory.run(),
             Experiment::Replay(replay) => replay.run(),
             Experiment::Segment(segment) => segment.run(simulator),

@@ -17,14 +17,13 @@ mod speed;
 mod tables;
 mod workload;
 
-pub use knobs::Simulator;
-
 use crate::arguments;
 use crate::contestant::Hosting;
 use crate::error::{Error, Result};
 use crate::machine::{self, Machine};
 use crate::progress::Progress;
 use crate::report::Files;
+use crate::simulator::Simulator;
 use cast::{Engine, Player, Programs, cast};
 use serde::Serialize;
 use std::path::PathBuf;

@@ -395,6 +395,152 @@ fn engines_are_compared_by_misses_speed_and_knobs() {
     assert!(tables.contains("÷ memcached"), "{tables}");
 }
 
+/// The page has every figure of the source, the document every table, and the rows are what they claim to be.
+#[test]
+fn every_figure_of_learned_eviction_is_filled() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("learned");
+    std::fs::create_dir_all(&folder).expect("the folder can be made");
+    let (html, markdown) = (folder.join("report.html"), folder.join("report.md"));
+    let rounds = [
+        "ceiling",
+        "baselines",
+        "warm-up",
+        "features",
+        "engine",
+        "knobs",
+    ];
+    let place =
+        |round: &&str| format!("<!-- learned {round}: begin -->\n<!-- learned {round}: end -->\n");
+    let places: String = rounds.iter().map(place).collect();
+    std::fs::write(&markdown, places).expect("the folder is there");
+    let knobs = "--group 1,60 --fraction 0.02,0.5 --merged 2,5 --interval 4,8 --samples 512,8192 --trees 2,16 --depth 1,6";
+    let trace = folder.join("made.csv");
+    let recipe =
+        "--requests 30k --objects 5k --pattern zipf:0.9@80+scan:1000@20 --size lognormal:200:1";
+    let made = Command::new(env!("CARGO_BIN_EXE_mayfly"))
+        .args(["trace", "generate"])
+        .arg(&trace)
+        .args(recipe.split(' '))
+        .status();
+    assert!(made.is_ok_and(|status| status.success()));
+    let report = report(&format!(
+        "learned --trace {} --size 2%,10% --cache lru,lrb,gl-cache:e,gl-cache:e:group=5 --engine segcache,lru {knobs} \
+         --jobs 2 --html {} --markdown {}",
+        trace.display(),
+        html.display(),
+        markdown.display()
+    ));
+    assert_eq!(number(&report, "/traces/0/requests"), 30_000.0);
+    let rows = list(&report, "/rows");
+    let of = |study: &'static str| rows.iter().filter(move |row| row["study"] == study);
+    // By objects and by bytes at two sizes, but for the engine, which counts bytes, and for knobs, at the larger size.
+    let counts = rounds[..5].iter().map(|study| of(study).count());
+    assert_eq!(
+        counts.collect::<Vec<_>>(),
+        [8 * 4, 5 * 4, 2 * 4 * 4, 5 * 4, 2 * 2]
+    );
+    assert_eq!(of("group").count(), 2 * 2 * 2);
+    for knob in [
+        "fraction", "merged", "interval", "samples", "trees", "depth",
+    ] {
+        assert_eq!(of(knob).count(), 2 * 2, "{knob}");
+    }
+    for row in of("baselines").filter(|row| row["name"] == "fifo") {
+        assert_eq!(number(row, "/over_fifo"), 0.0);
+        assert_eq!(number(row, "/relative_throughput"), 1.0);
+    }
+    let ceiling: Vec<_> = of("ceiling").map(|row| number(row, "/hit_ratio")).collect();
+    for at in ceiling.chunks(8) {
+        // The last two know the future: groups, and objects.
+        assert!(at[..6].iter().all(|hits| *hits < at[6]), "{at:?}");
+        assert!(at[6] < at[7], "{at:?}");
+    }
+    let learner = |row: &&&Value| row["name"] == "gl-cache:e:group=5" && row["size"] == "10%";
+    for row in of("baselines").collect::<Vec<_>>().iter().filter(learner) {
+        assert!(number(row, "/learned/trainings") > 1.0, "{row}");
+        assert!(number(row, "/learned/model_age") < 30_000.0);
+        assert!(number(row, "/learned/groups_evicted") > 100.0);
+        assert!((-1.0..=1.0).contains(&number(row, "/learned/rank_correlation")));
+        assert_eq!(list(row, "/learned/fifths").len(), 5);
+        let shares = ["/learned/training_share", "/learned/inference_share"];
+        let shares = shares.map(|share| number(row, share));
+        assert!(
+            shares[0] > 0.0 && shares[1] > 0.0 && shares[0] + shares[1] <= 1.0,
+            "{row}"
+        );
+        let importances = list(row, "/learned/importances");
+        let sum: f64 = importances.iter().map(|one| number(one, "/1")).sum();
+        assert!(importances.len() == 7 && (sum - 1.0).abs() < 1e-3, "{row}");
+    }
+    let hits = |row: &Value| number(row, "/hit_ratio");
+    let seen: Vec<f64> = of("features").map(hits).collect();
+    assert!(seen.windows(2).any(|two| two[0] != two[1]), "{seen:?}");
+    let page = std::fs::read_to_string(&html).expect("the page was written");
+    let document = std::fs::read_to_string(&markdown).expect("the document is there");
+    for figure in 6..=17 {
+        let told = |text: &str| text.contains(&format!("6.{figure}"));
+        // The spectrum is a plot of what the tables of others hold.
+        assert!(
+            told(&page) && (told(&document) || figure == 16),
+            "figure 6.{figure}"
+        );
+    }
+    for table in [
+        "table 6.1",
+        "table 6.4",
+        "fifths of the predictions",
+        "What was learned",
+    ] {
+        assert!(document.contains(table), "{table}");
+    }
+    for part in document.split("begin -->").skip(1) {
+        assert!(part.contains("| made |"), "{part}");
+    }
+}
+
+/// Without a trace a week of days is made.
+#[test]
+fn a_week_is_made_where_there_is_no_trace() {
+    let report =
+        report("learned --limit 20k --round warm-up --size 10% --unit objects --cache lru");
+    let span_ms = number(&report, "/traces/0/span_ms");
+    assert!((6.5..7.5).contains(&(span_ms / 86_400e3)), "{span_ms}");
+    let rows = list(&report, "/rows");
+    let told: Vec<_> = rows
+        .iter()
+        .map(|row| [row["name"].as_str(), row["value"].as_str()])
+        .collect();
+    let wanted = [
+        ["fifo", "1/7"],
+        ["lru", "1/7"],
+        ["fifo", "3/7"],
+        ["lru", "3/7"],
+    ];
+    assert_eq!(told, wanted.map(|two| two.map(Some)));
+}
+
+/// What stands as boxes over traces, and what has no room, or no size to count.
+#[test]
+fn learned_eviction_is_told_over_several_traces() {
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("learned-traces.html");
+    let traces = ["learned-a.csv", "learned-b.csv", "learned-c.csv"];
+    let traces = traces.map(|name| format!("--trace {}", trace_file(name).display()));
+    let report = report(&format!(
+        "learned {} --round ceiling,engine --unit bytes --size 50% --limit 1500 --engine segcache --html {}",
+        traces.join(" "),
+        page.display()
+    ));
+    assert_eq!(list(&report, "/traces").len(), 3);
+    let rows = list(&report, "/rows");
+    assert_eq!(rows.len(), 3 * (8 + 1));
+    let left_out = list(&report, "/left_out");
+    assert_eq!(left_out.len(), 3);
+    assert_eq!(left_out[0], "segcache on learned-a at 50% of the bytes");
+    let page = std::fs::read_to_string(&page).expect("the page was written");
+    assert!(page.contains("Left out, for which there is no room"));
+    assert_eq!(page.matches("<figure>").count(), 1, "one plot of boxes");
+}
+
 #[test]
 fn mistakes_in_arguments_are_told_clearly() {
     let bad = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad.csv");
@@ -448,6 +594,20 @@ fn mistakes_in_arguments_are_told_clearly() {
             "cannot start /nowhere",
         ),
         ("expiry in-process --keys 100 --shape nonsense", "no shape"),
+        ("learned --trace /nowhere.csv", "cannot read /nowhere.csv"),
+        ("learned --trace BAD", "bad.csv:3: expected as many columns"),
+        ("learned --round nonsense", "nonsense"),
+        ("learned --size 10", "is no share"),
+        ("learned --size 0%", "is no share"),
+        ("learned --cache lru,nonsense", "--cache nonsense: "),
+        (
+            "learned --engine segcache:bits=3",
+            "--engine segcache:bits=3: ",
+        ),
+        ("learned --merged 1", "--merged 1: "),
+        ("learned --interval weekly", "--interval weekly: "),
+        ("learned --limit 0", "--limit must be above 0"),
+        ("learned --format csv", "--trace"),
     ];
     for (text, wanted) in cases {
         let text = text.replace("BAD", &bad);

@@ -36,6 +36,7 @@ pub use contestant::{BadContestant, Contestant};
 pub use error::Error;
 pub use explain::{CLASSES, Explained, PARTS};
 pub use intern::{Interner, Interning};
+pub use learn::FEATURES as GROUP_FEATURES;
 pub use learn::any::Spec;
 pub use learned::Learned;
 pub use rules::{Counts, Found, Rules, Unit};

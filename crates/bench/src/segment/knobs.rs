@@ -1,28 +1,11 @@
 //! Round 3: what the engine's parts and knobs are worth, in a simulator and so in the trace's own time.
-//!
-//! The simulator stands beside this crate, and whoever calls the bench brings it along.
 
 use super::Segment;
 use super::workload::{Lives, Workload};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
+use crate::simulator::Simulator;
 use serde::Serialize;
-use trace::Request;
-
-/// A simulator of caches over traces.
-pub trait Simulator {
-    /// The miss ratio of each cache at each size, or `None` where no such cache can be had in so little memory.
-    /// Sizes are bytes: of a policy those of its objects, of the segment engine all that it takes.
-    ///
-    /// # Errors
-    /// A cache that is not known, a trace that cannot be replayed: in words.
-    fn miss_ratios(
-        &self,
-        requests: &mut dyn Iterator<Item = Request>,
-        caches: &[String],
-        sizes: &[u64],
-    ) -> std::result::Result<Vec<Vec<Option<f64>>>, String>;
-}
 
 /// What memcached takes beside key and value: 48 bytes of header, 8 of cas.
 const MEMCACHED_BYTES: u32 = 56;
