@@ -395,6 +395,20 @@ fn engines_are_compared_by_misses_speed_and_knobs() {
     assert!(tables.contains("÷ memcached"), "{tables}");
 }
 
+/// So many requests, popular objects between scans, made by the program.
+fn scanned_trace_file(name: &str, requests: &str, seed: u64) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let recipe = "--objects 5k --pattern zipf:0.9@80+scan:1000@20 --size lognormal:200:1";
+    let made = Command::new(env!("CARGO_BIN_EXE_mayfly"))
+        .args(["trace", "generate"])
+        .arg(&path)
+        .args(recipe.split(' '))
+        .args(["--requests", requests, "--seed", &seed.to_string()])
+        .status();
+    assert!(made.is_ok_and(|status| status.success()));
+    path
+}
+
 /// The page has every figure of the source, the document every table, and the rows are what they claim to be.
 #[test]
 fn every_figure_of_learned_eviction_is_filled() {
@@ -413,16 +427,8 @@ fn every_figure_of_learned_eviction_is_filled() {
         |round: &&str| format!("<!-- learned {round}: begin -->\n<!-- learned {round}: end -->\n");
     let places: String = rounds.iter().map(place).collect();
     std::fs::write(&markdown, places).expect("the folder is there");
-    let knobs = "--group 1,60 --fraction 0.02,0.5 --merged 2,5 --interval 4,8 --samples 512,8192 --trees 2,16 --depth 1,6";
-    let trace = folder.join("made.csv");
-    let recipe =
-        "--requests 30k --objects 5k --pattern zipf:0.9@80+scan:1000@20 --size lognormal:200:1";
-    let made = Command::new(env!("CARGO_BIN_EXE_mayfly"))
-        .args(["trace", "generate"])
-        .arg(&trace)
-        .args(recipe.split(' '))
-        .status();
-    assert!(made.is_ok_and(|status| status.success()));
+    let knobs = "--group 5,60 --fraction 0.02,0.5 --merged 2,5 --interval 4,8 --samples 512,8192 --trees 2,16 --depth 1,6";
+    let trace = scanned_trace_file("learned/made.csv", "30k", 1);
     let report = report(&format!(
         "learned --trace {} --size 2%,10% --cache lru,lrb,gl-cache:e,gl-cache:e:group=5 --engine segcache,lru {knobs} \
          --jobs 2 --html {} --markdown {}",
@@ -523,22 +529,38 @@ fn a_week_is_made_where_there_is_no_trace() {
 #[test]
 fn learned_eviction_is_told_over_several_traces() {
     let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("learned-traces.html");
-    let traces = ["learned-a.csv", "learned-b.csv", "learned-c.csv"];
-    let traces = traces.map(|name| format!("--trace {}", trace_file(name).display()));
+    let document = page.with_extension("md");
+    let trace = |name, seed| {
+        let path = scanned_trace_file(name, "4k", seed);
+        format!("--trace {}", path.display())
+    };
+    let traces = [
+        trace("learned-a.csv", 1),
+        trace("learned-b.csv", 2),
+        trace("learned-c.csv", 3),
+    ];
     let report = report(&format!(
-        "learned {} --round ceiling,engine --unit bytes --size 50% --limit 1500 --engine segcache --html {}",
+        "learned {} --round ceiling,baselines,engine --unit bytes --size 20% --limit 3k --cache lru --engine segcache:segment=4mb \
+         --html {} --markdown {}",
         traces.join(" "),
-        page.display()
+        page.display(),
+        document.display()
     ));
     assert_eq!(list(&report, "/traces").len(), 3);
     let rows = list(&report, "/rows");
-    assert_eq!(rows.len(), 3 * (8 + 1));
+    assert_eq!(rows.len(), 3 * (8 + 2 + 1));
     let left_out = list(&report, "/left_out");
     assert_eq!(left_out.len(), 3);
-    assert_eq!(left_out[0], "segcache on learned-a at 50% of the bytes");
+    assert_eq!(
+        left_out[0],
+        "segcache:segment=4mb on learned-a at 20% of the bytes"
+    );
     let page = std::fs::read_to_string(&page).expect("the page was written");
     assert!(page.contains("Left out, for which there is no room"));
-    assert_eq!(page.matches("<figure>").count(), 1, "one plot of boxes");
+    // The ceiling, hit ratios, throughput, and what was learned: nothing; then the spectrum, trace by trace.
+    assert_eq!(page.matches("<figure>").count(), 1 + 2 + 3);
+    let document = std::fs::read_to_string(&document).expect("the tables were written");
+    assert!(document.contains("| bytes | 20% | 3 | "), "{document}");
 }
 
 #[test]

@@ -2,13 +2,11 @@
 
 use super::Report;
 use super::plan::{BASE, LEARNER, Study};
-use super::row::Row;
-use super::tables::{learners, shares, title};
+use super::row::{Row, Taught};
+use super::tables::{TRACES_AS_SAMPLE, learners, shares, title};
 use super::traces::Told;
 use ::report::{Axis, Bars, Boxed, Cell, Cloud, Line, Page, Plot, Section, Table};
 
-/// Fewer traces than this have no distribution to show.
-const TRACES_AS_BOXES: usize = 3;
 /// Series of one plot that can still be told apart.
 const SERIES_MAX: usize = 8;
 
@@ -66,10 +64,10 @@ pub(super) fn page(report: &Report) -> Page {
         let section = page.section("Hit ratios and throughput (figures 6.8 and 6.9)");
         of_caches(section, report, Study::Baselines, &GAIN);
         of_caches(section, report, Study::Baselines, &THROUGHPUT);
-        of_learning(
-            page.section("What was learned (figures 6.10 and 6.11)"),
-            report,
-        );
+        if learners(report).any(|(_, taught)| taught.trainings > 0) {
+            let section = page.section("What was learned (figures 6.10 and 6.11)");
+            of_learning(section, report);
+        }
     }
     if has(report, Study::WarmUp) {
         let section =
@@ -119,14 +117,16 @@ fn label(row: &Row) -> String {
 
 /// What is measured of each cache: at each size and unit boxes over the traces, or bars.
 fn of_caches(section: &mut Section, report: &Report, study: Study, measure: &Measure) {
-    let traces = distinct(report.of(study).map(|row| row.trace.as_str()));
     for (unit, size) in distinct(report.of(study).map(|row| (row.unit, row.size.as_str()))) {
         let rows = || {
             report
                 .of(study)
                 .filter(move |row| row.unit == unit && row.size == size)
         };
-        let told = |row: &&Row| row.name != BASE && (measure.value)(row).is_some();
+        // Some traces tell no sizes.
+        let traces = distinct(rows().map(|row| row.trace.as_str()));
+        let is_base = |row: &Row| row.name == BASE && study != Study::Engine;
+        let told = |row: &&Row| !is_base(row) && (measure.value)(row).is_some();
         let names = distinct(rows().filter(told).map(label));
         let title = format!("{}, {size} of the {}", measure.title, unit.name());
         let axis = match measure.is_log {
@@ -136,7 +136,7 @@ fn of_caches(section: &mut Section, report: &Report, study: Study, measure: &Mea
         if names.is_empty() {
             continue;
         }
-        if traces.len() >= TRACES_AS_BOXES {
+        if traces.len() >= TRACES_AS_SAMPLE {
             let boxes = names.iter().filter_map(|name| {
                 let own = rows().filter(|row| label(row) == *name);
                 Boxed::of_sample(name, &own.filter_map(measure.value).collect::<Vec<_>>())
@@ -222,9 +222,10 @@ fn of_learning(section: &mut Section, report: &Report) {
 }
 
 fn processor_time(report: &Report) -> Plot {
-    let names = learners(report).map(|(row, _)| format!("{}, {}", row.name, row.place_line()));
-    let share = |value: fn(&super::row::Taught) -> f64| {
-        learners(report)
+    let trained = || learners(report).filter(|(_, taught)| taught.trainings > 0);
+    let names = trained().map(|(row, _)| format!("{}, {}", row.name, row.place_line()));
+    let share = |value: fn(&Taught) -> f64| {
+        trained()
             .map(|(_, taught)| Some(value(taught) * 100.0))
             .collect()
     };
@@ -348,7 +349,7 @@ fn all(section: &mut Section, report: &Report) {
         })
     };
     for row in &report.rows {
-        let learned = |value: fn(&super::row::Taught) -> Option<f64>| -> Cell {
+        let learned = |value: fn(&Taught) -> Option<f64>| -> Cell {
             row.learned.as_ref().and_then(value).into()
         };
         table.row(vec![

@@ -19,7 +19,7 @@ impl Pivot {
         }
     }
 
-    /// Puts a text into its place, which nothing else has.
+    /// Puts a text into its place, over what stood there.
     pub(super) fn put(&mut self, key: Vec<String>, column: &str, text: Option<String>) {
         assert_eq!(key.len(), self.keys.len());
         let at = self.columns.iter().position(|name| name == column);

@@ -74,6 +74,10 @@ fn baselines(report: &Report) -> Vec<Titled> {
             by_cache(report, Study::Baselines, hits_and_gain),
         ),
         (
+            "The same over the traces: median (least to most)".into(),
+            over_traces(report),
+        ),
+        (
             "Throughput ÷ FIFO's (figure 6.9); of FIFO million requests a second of CPU time".into(),
             by_cache(report, Study::Baselines, |row| match row.name == BASE {
                 true => speed(row),
@@ -104,6 +108,36 @@ fn baselines(report: &Report) -> Vec<Titled> {
             importance_ranges(report),
         ),
     ]
+}
+
+/// Fewer traces than this are told one by one alone.
+pub(super) const TRACES_AS_SAMPLE: usize = 3;
+
+/// Least, median and most over the traces, where these are some.
+fn over_traces(report: &Report) -> Table {
+    let mut pivot = Pivot::new(&["by", "size", "traces"]);
+    let rows = || report.of(Study::Baselines).filter(|row| row.name != BASE);
+    for row in rows() {
+        let is_alike = |other: &&Row| (other.unit, &other.size) == (row.unit, &row.size);
+        let own = rows().filter(|other| is_alike(other) && other.name == row.name);
+        let mut gains: Vec<f64> = own.filter_map(|other| other.over_fifo).collect();
+        gains.sort_by(f64::total_cmp);
+        let (Some(least), Some(most)) = (gains.first(), gains.last()) else {
+            continue;
+        };
+        if gains.len() < TRACES_AS_SAMPLE {
+            continue;
+        }
+        let middle = percent(median(&gains));
+        let text = format!("{middle} ({} to {})", percent(*least), percent(*most));
+        let [_, unit, size] = row.place();
+        pivot.put(
+            vec![unit, size, gains.len().to_string()],
+            &row.name,
+            Some(text),
+        );
+    }
+    pivot.table()
 }
 
 /// What a knob's table shows.
