@@ -234,6 +234,19 @@ def test_sim(desk):
             check_line(over_time, row["policy"], [((at + 1) * 100 / len(parts), ratio) for at, ratio in enumerate(parts)])
 
 
+def test_sim_of_what_learns(desk):
+    told, tables, plots = desk.report("learned-sim", "sim", desk.trace, "--policy", "lru,gl-cache:e:group=5", "--size", "10%")
+    [row] = [row for row in told if row["trainings"] is not None]
+    [table] = tables
+    for column in ("trainings", "model_age", "groups_evicted", "learning_bytes_per_entry", "held_out_correlation"):
+        check_numbers(table, column, [one[column] for one in told])
+    importances = titled(plots, "How much each feature counts in the last model")
+    shares = [part.rsplit(" ", 1) for part in row["feature_importances"].split("; ")]
+    for text, (feature, share) in zip(importances.texts(), shares, strict=True):
+        assert text.startswith(feature) and abs(number(text.rsplit(": ", 1)[1]) - float(share)) < 1e-3, f"{text!r} for {feature} {share}"
+    assert len(points_of(titled(plots, "What came, by fifths"), "gl-cache:e:group=5 10%")) == 5
+
+
 def test_sim_curve(desk):
     words = "--policy lru,sieve,s3fifo --points 8 --sample-objects 3000"
     told, tables, plots = desk.report("curve", "sim", "curve", desk.trace, *words.split())
