@@ -237,20 +237,19 @@ impl Learned {
         let plan = plan::plan(self, &told, features);
         let mut player = Player::new(&*taken, self.rounds, self.jobs.get());
         player.play(&plan)?;
-        let rows = plan.iter().map(|wanted| row::of(wanted, &told, &player));
-        for row in rows {
+        if told.extent.bytes.is_none() {
+            let is_bytes = self.unit.contains(&Unit::Bytes).then_some("bytes");
+            let engine = self.has(Round::Engine).then_some("the round engine");
+            let lines = [is_bytes, engine].into_iter().flatten();
+            let lines = lines.map(|what| format!("{what} on {}", told.name));
+            report.left_out.extend(lines);
+        }
+        for wanted in &plan {
+            let row = row::of(wanted, &told, &player);
             if row.hit_ratio.is_none() {
-                let Row {
-                    name,
-                    trace,
-                    size,
-                    unit,
-                    ..
-                } = &row;
-                let line = format!("{name} on {trace} at {size} of the {}", unit.name());
-                if !report.left_out.contains(&line) {
-                    report.left_out.push(line);
-                }
+                let [trace, unit, size] = row.place();
+                let line = format!("{} on {trace} at {size} of the {unit}", row.name);
+                report.left_out.push(line);
             }
             report.rows.push(row);
         }

@@ -525,6 +525,22 @@ fn a_week_is_made_where_there_is_no_trace() {
     assert_eq!(told, wanted.map(|two| two.map(Some)));
 }
 
+#[test]
+fn what_a_trace_without_sizes_cannot_tell_is_left_out_with_a_line() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("learned-ids.txt");
+    let ids: String = (0..2000u64).map(|i| format!("{}\n", i * i % 311)).collect();
+    std::fs::write(&path, ids).expect("the folder is there");
+    let report = report(&format!(
+        "learned --trace {} --round ceiling,engine --unit objects,bytes --size 10%",
+        path.display()
+    ));
+    let rows = list(&report, "/rows");
+    assert_eq!(rows.len(), 8);
+    assert!(rows.iter().all(|row| row["unit"] == "objects"));
+    let told = ["bytes on learned-ids", "the round engine on learned-ids"];
+    assert_eq!(list(&report, "/left_out"), told);
+}
+
 /// What stands as boxes over traces, and what has no room, or no size to count.
 #[test]
 fn learned_eviction_is_told_over_several_traces() {

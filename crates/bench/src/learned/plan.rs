@@ -171,15 +171,10 @@ pub(super) fn with(study: Study, cache: &str, value: &str) -> String {
 
 /// All that the rounds take on this trace.
 pub(super) fn plan(options: &Learned, told: &Told, features: &[&str]) -> Vec<Wanted> {
-    let mut units = options.unit.clone();
-    if units.is_empty() {
-        units = vec![Unit::Objects, Unit::Bytes];
-    }
-    // Without sizes there is one thing to count.
-    match told.extent.bytes {
-        Some(_) => units.dedup(),
-        None => units = vec![Unit::Objects],
-    }
+    let has_sizes = told.extent.bytes.is_some();
+    let is_asked = |unit: &Unit| options.unit.is_empty() || options.unit.contains(unit);
+    let units = [Unit::Objects, Unit::Bytes].into_iter().filter(is_asked);
+    let units = units.filter(|unit| *unit == Unit::Objects || has_sizes);
     let mut plan = Vec::new();
     for unit in units {
         for (place, size) in options.size.iter().enumerate() {
