@@ -1,6 +1,7 @@
 //! The segment engine against the plainest model: a map of values and deadlines that forgets when it likes. Nothing
 //! dead, deleted, or another's is ever read; no life becomes longer; without eviction nothing goes early; sums add up.
 
+use policy::groups::Groups;
 use policy::{Budget, Tick};
 use segment::{Condition, Config, Eviction, Refused, Segcache, Unchanged, Value, Writer};
 use std::collections::BTreeMap;
@@ -382,6 +383,22 @@ impl World {
         }
     }
 
+    /// What a learner would do: nothing that a client could see depends on it.
+    fn learn(&mut self, random: u64) {
+        let _is_sampled = self.cache.sample(random, self.now);
+        if random.is_multiple_of(8) {
+            let before = Tick(self.now.0.saturating_sub(2_000));
+            let mut each = |_: &_, utility: f64| assert!(utility.is_finite());
+            self.cache.take_samples(before, &mut each);
+        }
+        if self.cache.wants_ranking() {
+            let mut names = vec![];
+            self.cache
+                .each_group(self.now, &mut |name, _| names.push(name));
+            self.cache.rank(&names, 2);
+        }
+    }
+
     fn run(&mut self, op: &Op) {
         match *op {
             Op::Set(key, len, ttl, case) => self.set(key, len, ttl, case),
@@ -435,6 +452,7 @@ impl World {
                 let mut budget = Budget(steps);
                 self.cache
                     .maintain(&mut self.writers[index], self.now, &mut budget);
+                self.learn(u64::from(steps));
             }
             Op::Other => {
                 let writer = self.writers.pop().expect("there is one");

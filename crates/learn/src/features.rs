@@ -2,9 +2,10 @@
 //! the group was written.
 
 use policy::Tick;
+use policy::groups::{self, Rates};
 
 /// What the features are called, in their order in a row.
-pub const FEATURES: [&str; 7] = [
+pub const FEATURES: [&str; groups::FEATURES] = [
     "request rate",
     "write rate",
     "miss ratio",
@@ -25,17 +26,6 @@ pub struct Totals {
     pub misses: u64,
     /// Entries written.
     pub writes: u64,
-}
-
-/// How a cache works at a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Rates {
-    /// Requests a second.
-    pub requests: f32,
-    /// Writes a second.
-    pub writes: f32,
-    /// Misses a request.
-    pub misses: f32,
 }
 
 /// What a group counts for when eight more were written, as a share: a half.

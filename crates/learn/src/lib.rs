@@ -9,7 +9,8 @@
 //! what that took.
 //!
 //! Start reading with `regressor.rs`, the seam between policies and what they learn with; `any.rs` is the list
-//! of the policies' names. `features.rs` and `schedule.rs` are for whoever learns about groups, whatever these are.
+//! of the policies' names. `tutor.rs` learns about the groups of an engine that evicts by itself; `features.rs` and
+//! `schedule.rs` are for whoever learns about groups, whatever these are.
 #![forbid(unsafe_code)]
 
 pub mod any;
@@ -19,9 +20,11 @@ mod features;
 mod held_out;
 mod regressor;
 mod schedule;
+mod tutor;
 
 pub use boosted::{Boosted, Boosting};
-pub use features::{FEATURES, Rates, Totals, Window};
+pub use features::{FEATURES, Totals, Window};
 pub use held_out::{HeldOut, PARTS};
 pub use regressor::{Maker, Regressor, Rows, Untrained};
 pub use schedule::{Interval, Schedule};
+pub use tutor::{Heard, Tutor, Tutoring};

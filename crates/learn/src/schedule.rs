@@ -51,11 +51,6 @@ impl Schedule {
         self.trained_at = (now, requests);
     }
 
-    /// When that was last.
-    pub fn trained_at(&self) -> Tick {
-        self.trained_at.0
-    }
-
     /// Whether it is time to train a cache of so many entries.
     pub fn is_due(&mut self, now: Tick, requests: u64, held: u64) -> bool {
         if now < self.trained_at.0 {

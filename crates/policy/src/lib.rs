@@ -18,6 +18,7 @@ pub mod admit;
 pub mod any;
 pub mod evict;
 pub mod expire;
+pub mod groups;
 pub mod parts;
 #[cfg(test)]
 mod specs;

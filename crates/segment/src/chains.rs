@@ -4,6 +4,7 @@
 
 use crate::ages::{Age, Ages};
 use crate::heap::{Heap, SegmentId};
+use crate::learned::Ranking;
 use crate::ranked::Ranked;
 use crate::ttl::{BUCKETS, TtlBucket};
 use policy::Tick;
@@ -18,6 +19,8 @@ pub(crate) enum State {
     Leaving,
     /// In its chain, and somebody merges others into it.
     Filling,
+    /// In its chain, and somebody goes through its objects, of which all stay.
+    Held,
     /// Lines of the table.
     Table,
 }
@@ -38,8 +41,9 @@ struct Row {
     tail: SegmentId,
     /// Where the next merge begins; none: at the head.
     merge_from: SegmentId,
-    /// The thresholds that the last merges ended with, by the age of what they merged.
-    thresholds: [f32; 2],
+    /// The thresholds that the last merges ended with, by the age of what they merged; and that of merges of what is
+    /// worth least, which go by another measure.
+    thresholds: [f32; 3],
 }
 
 /// All of it.
@@ -63,6 +67,8 @@ pub(crate) struct Chains {
     pub(crate) round_began: Tick,
     /// The policy that chooses segments, where one does.
     pub(crate) ranked: Option<Ranked>,
+    /// Those that go next by what was learned.
+    pub(crate) ranking: Ranking,
 }
 
 impl Chains {
@@ -85,6 +91,7 @@ impl Chains {
             turn: 0,
             round_began: Tick(0),
             ranked,
+            ranking: Ranking::default(),
         }
     }
 
@@ -95,6 +102,7 @@ impl Chains {
             + self.ages.heap_bytes()
             + self.free.capacity() * size_of::<SegmentId>()
             + self.ranked.as_ref().map_or(0, Ranked::heap_bytes)
+            + self.ranking.heap_bytes()
     }
 
     pub(crate) fn free_count(&self) -> u32 {
@@ -146,12 +154,12 @@ impl Chains {
         self.rows[row].merge_from = from;
     }
 
-    pub(crate) fn threshold(&self, row: usize, age: Age) -> f32 {
-        self.rows[row].thresholds[age as usize]
+    pub(crate) fn threshold(&self, row: usize, measure: usize) -> f32 {
+        self.rows[row].thresholds[measure]
     }
 
-    pub(crate) fn set_threshold(&mut self, row: usize, age: Age, threshold: f32) {
-        self.rows[row].thresholds[age as usize] = threshold;
+    pub(crate) fn set_threshold(&mut self, row: usize, measure: usize, threshold: f32) {
+        self.rows[row].thresholds[measure] = threshold;
     }
 
     /// The rows that have segments, from this one on and round.
@@ -165,6 +173,13 @@ impl Chains {
     pub(crate) fn row(&self, first: SegmentId) -> impl Iterator<Item = SegmentId> + '_ {
         let some = |id: SegmentId| id.is_some().then_some(id);
         std::iter::successors(some(first), move |&id| some(self.next(id)))
+    }
+
+    /// The segments of a row from `last` back.
+    pub(crate) fn row_back(&self, last: SegmentId) -> impl Iterator<Item = SegmentId> + '_ {
+        let some = |id: SegmentId| id.is_some().then_some(id);
+        let previous = move |id: SegmentId| self.links[id.0 as usize].previous;
+        std::iter::successors(some(last), move |&id| some(previous(id)))
     }
 
     /// A segment for objects.
@@ -194,6 +209,7 @@ impl Chains {
     pub(crate) fn choose_by(&mut self, reserve: u32, ranked: Option<Ranked>, order: &[SegmentId]) {
         self.reserve = reserve as usize;
         self.ranked = ranked;
+        self.ranking = Ranking::default();
         if let Some(ranked) = &mut self.ranked {
             order.iter().for_each(|&id| ranked.linked(id));
         }

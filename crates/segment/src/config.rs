@@ -15,6 +15,8 @@ pub const SEGMENT_BYTES_MIN: usize = if cfg!(loom) { 64 } else { 4 << 10 };
 pub const SEGMENT_BYTES_MAX: usize = SEGMENT_WORDS_MAX as usize * WORD;
 /// Segments merged into one unless another number is given.
 pub const MERGED: u8 = 4;
+/// The same for what is worth least by what was learned.
+pub const MERGED_LEARNED: u8 = 5;
 /// The most segments that are merged into one.
 pub const MERGED_MAX: u8 = 16;
 
@@ -40,13 +42,15 @@ pub enum Eviction {
     S3Fifo,
     /// SIEVE over segments.
     Sieve,
+    /// Those worth least by what is learned, merged with their neighbours; by rent as long as nothing is.
+    GlCache,
     /// None: what finds no room is refused.
     None,
 }
 
 impl Eviction {
     /// All of them, in the order of the docs.
-    pub const ALL: [Eviction; 9] = [
+    pub const ALL: [Eviction; 10] = [
         Eviction::Rent,
         Eviction::Merge,
         Eviction::Fifo,
@@ -55,6 +59,7 @@ impl Eviction {
         Eviction::Util,
         Eviction::S3Fifo,
         Eviction::Sieve,
+        Eviction::GlCache,
         Eviction::None,
     ];
 
@@ -69,13 +74,27 @@ impl Eviction {
             Eviction::Util => "util",
             Eviction::S3Fifo => "s3fifo",
             Eviction::Sieve => "sieve",
+            Eviction::GlCache => "gl-cache",
             Eviction::None => "none",
         }
     }
 
     /// Whether segments are merged.
     pub(crate) fn merges(self) -> bool {
-        matches!(self, Eviction::Rent | Eviction::Merge)
+        matches!(self, Eviction::Rent | Eviction::Merge | Eviction::GlCache)
+    }
+
+    /// Whether it heeds what is learned about segments.
+    pub fn learns(self) -> bool {
+        self == Eviction::GlCache
+    }
+
+    /// How many segments it merges into one, unless another number is given.
+    pub(crate) fn merged(self) -> u8 {
+        match self {
+            Eviction::GlCache => MERGED_LEARNED,
+            _ => MERGED,
+        }
     }
 
     /// The policy that chooses segments, where one does.
@@ -86,9 +105,7 @@ impl Eviction {
                     .parse()
                     .expect("the policies of these names exist"),
             ),
-            Eviction::Rent | Eviction::Merge | Eviction::Cte | Eviction::Util | Eviction::None => {
-                None
-            }
+            _ => None,
         }
     }
 }
@@ -126,7 +143,7 @@ pub struct Config {
     pub writers: u16,
     /// Which segments go when memory is short.
     pub eviction: Eviction,
-    /// Segments merged into one, from 2 to [`MERGED_MAX`].
+    /// Segments merged into one, from 2 to [`MERGED_MAX`]; 0: as many as the eviction takes by itself.
     pub merged: u8,
     /// Determines every decision by chance.
     pub seed: u64,
@@ -141,7 +158,7 @@ impl Default for Config {
             segment_bytes: SEGMENT_BYTES,
             writers: 1,
             eviction: Eviction::Rent,
-            merged: MERGED,
+            merged: 0,
             seed: 1,
             hash_key: [1, 2],
         }
@@ -216,7 +233,7 @@ impl Config {
         if !is_in_bounds || !self.segment_bytes.is_power_of_two() {
             return Err(ConfigError::SegmentBytes);
         }
-        if !(2..=MERGED_MAX).contains(&self.merged) {
+        if self.merged != 0 && !(2..=MERGED_MAX).contains(&self.merged) {
             return Err(ConfigError::Merged);
         }
         if self.writers == 0 {

@@ -6,6 +6,7 @@ use crate::content::Objects;
 use crate::evict::Job;
 use crate::heap::{HEADER_BYTES, Heap, Place, SegmentId};
 use crate::hint::prefetch;
+use crate::learned::Learning;
 use crate::line::Slot;
 use crate::memory::Memory;
 use crate::open::{Life, OpenSegments};
@@ -90,6 +91,8 @@ pub struct Writer {
     pub(crate) scratch: Vec<u8>,
     /// The heap's changes when nothing could be evicted ahead: until there are more, nothing can.
     pub(crate) in_vain_at: Option<u32>,
+    /// Objects written since the last segment was begun.
+    pub(crate) writes: u64,
 }
 
 /// A cache of segments. Reads take no lock; any thread may read, and write with a [`Writer`] of its own.
@@ -101,6 +104,7 @@ pub struct Segcache<C = Stored> {
     pub(crate) config: Config,
     writers: Mutex<Vec<u16>>,
     pub(crate) choice: Choice,
+    pub(crate) learning: Learning,
     writer_bytes: u64,
 }
 
@@ -118,7 +122,12 @@ impl<C: Objects> Segcache<C> {
         let capacity = (config.segment_bytes / WORD).max(LINE);
         let by_writer = OpenSegments::BYTES_MAX + size_of::<Writer>();
         let rows = Chains::new(0, 0, None).heap_bytes();
-        let fixed = (by_writer * usize::from(config.writers) + rows + size_of::<Self>()) as u64;
+        let learning = Learning::new();
+        let mut fixed = (by_writer * usize::from(config.writers) + rows + size_of::<Self>()) as u64;
+        if config.eviction.learns() {
+            learning.watch.prepare(config.memory_bytes);
+            fixed += learning.watch.bytes(config.memory_bytes);
+        }
         let links = Chains::new(1, 0, None).heap_bytes() - rows;
         let directory = 2 * WORD + capacity / 256;
         let ranked = 32;
@@ -138,6 +147,7 @@ impl<C: Objects> Segcache<C> {
             config: *config,
             writers: Mutex::new((0..config.writers).rev().collect()),
             choice: Choice::new(config, count),
+            learning,
             writer_bytes: (by_writer * usize::from(config.writers)) as u64,
             heap,
         })
@@ -167,6 +177,7 @@ impl<C: Objects> Segcache<C> {
             job: None,
             scratch: Vec::new(),
             in_vain_at: None,
+            writes: 0,
         })
     }
 
@@ -265,6 +276,10 @@ impl<C: Objects> Segcache<C> {
         match self.link(key, place, condition, now) {
             Ok((cas, left)) => {
                 segment.written();
+                writer.writes += 1;
+                if self.learning.watch.covers(key.hash) {
+                    self.learning.watch.gone(key.hash);
+                }
                 if let Some(left) = left {
                     self.release(left);
                 }
@@ -298,6 +313,12 @@ impl<C: Objects> Segcache<C> {
         condition.judge(live.map(|_| chain.cas()))?;
         // What was asked for often as it was is expected to be so as it is now.
         let frequency = live.map_or(0, |cell| cell.reload().frequency());
+        if frequency > 0 {
+            heap.segment(place.segment)
+                .known
+                .requested
+                .fetch_add(1, Relaxed);
+        }
         let slot = Slot::object(key.hash, frequency, place);
         let replaced = match found {
             Some(cell) => {
@@ -364,6 +385,9 @@ impl<C: Objects> Segcache<C> {
         chain.changed();
         let left = self.forget(cell.slot.place());
         drop(chain);
+        if self.learning.watch.covers(key.hash) {
+            self.learning.watch.gone(key.hash);
+        }
         heap.counters.items.fetch_sub(1, Relaxed);
         self.release(left);
         Ok(live.is_some())
@@ -379,13 +403,21 @@ impl<C: Objects> Segcache<C> {
             }
         }
         self.heap.next_due.store(FLUSHED.0, Relaxed);
+        self.learning.watch.flushed();
+    }
+
+    /// Bytes of what is there to learn about segments, besides what fits into their headers' cache lines.
+    pub fn learning_bytes(&self) -> u64 {
+        self.learning.watch.bytes(self.config.memory_bytes)
     }
 
     /// Bytes of everything that is not in segments.
     pub(crate) fn directory_bytes(&self) -> u64 {
         let chains = self.heap.chains().heap_bytes();
         let table = self.table.directory_bytes();
-        self.writer_bytes + (size_of::<Self>() + self.heap.header_bytes() + chains + table) as u64
+        self.writer_bytes
+            + self.learning_bytes()
+            + (size_of::<Self>() + self.heap.header_bytes() + chains + table) as u64
     }
 }
 

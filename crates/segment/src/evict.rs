@@ -96,6 +96,9 @@ impl<C: Objects> Segcache<C> {
         let job = match eviction {
             Eviction::Rent => self.begin_by_age(&mut chains, now),
             Eviction::Merge => self.begin_in_turn(&mut chains, now),
+            Eviction::GlCache => self
+                .begin_least_useful(&mut chains, now)
+                .or_else(|| self.begin_by_age(&mut chains, now)),
             _ => None,
         };
         let job = match eviction.merges() {
@@ -243,8 +246,7 @@ impl<C: Objects> Segcache<C> {
         if let Some(merge) = &mut job.merge {
             let mut search = Search::new(&self.table, &self.heap, met.hash);
             let found = search.find(|cell| cell.slot.place() == met.place);
-            let found = found.map(|cell| cell.slot);
-            let frequency = found.and_then(|slot| merge.judge(slot, &met));
+            let frequency = found.as_ref().and_then(|cell| merge.judge(cell, &met));
             let is_kept = frequency.is_some_and(|frequency| {
                 self.has_room(merge, &met, job.done) && self.move_to(merge, &met, frequency)
             });

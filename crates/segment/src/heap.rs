@@ -10,6 +10,7 @@
 //! write 8         used 24 · TTL bucket 11 · writer 16 · 0 .. · WRITING 1 · SEALED 1
 //! live 8          words of live objects 32 · live objects 32
 //! uses 4          hits counted since eviction last looked
+//! known 24        when it was begun, how the cache worked then, objects asked for
 //! ```
 //!
 //! # Readers and the generation
@@ -32,6 +33,7 @@
 //! a segment is given back only when it is sealed and nobody is writing.
 
 use crate::chains::Chains;
+use crate::learned::Known;
 use crate::memory::Memory;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::{AtomicU32, AtomicU64, fence};
@@ -83,6 +85,7 @@ pub struct Segment {
     write: AtomicU64,
     live: AtomicU64,
     pub(crate) uses: AtomicU32,
+    pub(crate) known: Known,
 }
 
 /// What readers need of a segment. See the module text.
@@ -104,6 +107,7 @@ impl Segment {
             write: AtomicU64::new(SEALED),
             live: AtomicU64::new(0),
             uses: AtomicU32::new(0),
+            known: Known::default(),
         }
     }
 

@@ -18,7 +18,8 @@
 //! open.rs     which segment an object goes to     compact.rs  merges of several TTLs' nearly empty segments
 //! merge.rs    merges: what is kept, and where         rent.rs     which segments are merged by default
 //! ages.rs     how long segments wait for that         room.rs     room for what is written, and work ahead
-//! switch.rs   another eviction at run time
+//! switch.rs   another eviction at run time             learned.rs  segments ranked by what is learned of them
+//! watch.rs    what sampled segments turn out to be worth
 //! ```
 //! Start reading with `heap.rs`, whose text proves that a reader never sees another key's bytes.
 //!
@@ -88,6 +89,7 @@ mod evict;
 mod hash;
 mod heap;
 mod hint;
+mod learned;
 mod line;
 mod memory;
 mod merge;
@@ -105,6 +107,7 @@ mod switch;
 mod sync;
 mod table;
 mod ttl;
+mod watch;
 mod words;
 
 pub use policy::{Budget, Tick};
@@ -116,6 +119,7 @@ pub use config::{
 };
 pub use content::Content;
 pub use engine::{Condition, Key, Receipt, Refused, Segcache, Writer};
+pub use learned::SegmentName;
 pub use sizes::Sizes;
 pub use stats::{Census, Stats};
 pub use stored::{KEY_MAX, MARKS_MAX, Payload, Stored, VALUE_MAX, Value, decimal};

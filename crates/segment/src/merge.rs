@@ -16,14 +16,18 @@ use crate::counter::draw;
 use crate::engine::Segcache;
 use crate::evict::{Cause, Job, Met};
 use crate::heap::{Place, SegmentId};
-use crate::line::Slot;
 use crate::sync::Ordering::Relaxed;
+use crate::table::Cell;
 use policy::Tick;
 
 /// Parts of a segment after each of which the threshold moves.
 const PARTS: u32 = 10;
 /// The most that it moves at once, up or down.
 const MOVE_MAX: f32 = 2.0;
+/// The threshold of merges that keep what was asked for last, beside those of the ages.
+const MEASURE_RECENT: usize = 2;
+/// A merge takes less, in seconds.
+const MERGE_SECONDS: u16 = 600;
 /// Segments that are looked at for a run of some that can be merged.
 pub(crate) const LOOKS_MAX: usize = 4 * MERGED_MAX as usize;
 /// Segments that one merge takes in at most, those that fit altogether included.
@@ -38,6 +42,8 @@ pub(crate) enum Share {
     Each(u8),
     /// Together they keep so many segments.
     Together(u8),
+    /// Together they keep one, of what was asked for last by size.
+    Best,
 }
 
 /// Where the best objects go.
@@ -50,6 +56,12 @@ pub(crate) struct Merge {
     targets: u8,
     row: usize,
     age: Age,
+    /// Which of the row's thresholds it begins with.
+    measure: usize,
+    /// The second in which it began, where objects stay by the time since they were asked for; and when the segment at
+    /// work was begun.
+    recent: Option<u64>,
+    born: u64,
     share: Share,
     /// Whether the next ones of the chain may be taken, too.
     goes_on: bool,
@@ -74,7 +86,7 @@ pub(crate) struct Merge {
 impl<C: Objects> Segcache<C> {
     /// A merge in the bucket whose turn it is.
     pub(crate) fn begin_in_turn(&self, chains: &mut Chains, now: Tick) -> Option<Job> {
-        let wanted = self.config.merged;
+        let wanted = self.merged();
         // In this round; in a new round; and where there are few segments for many TTLs, of fewer.
         for (wanted, is_new_round) in [(wanted, false), (wanted, true), (2, true)] {
             if is_new_round {
@@ -136,13 +148,17 @@ impl<C: Objects> Segcache<C> {
         }
         self.heap.counters.merges.fetch_add(1, Relaxed);
         let (row, age) = (usize::from(chains.bucket(first).0), chains.ages.of(first));
-        let threshold = match chains.threshold(row, age) {
+        let recent = matches!(share, Share::Best).then_some(now.0 / 1000);
+        let measure = recent.map_or(age as usize, |_| MEASURE_RECENT);
+        let threshold = match chains.threshold(row, measure) {
             0.0 => {
                 let (objects, words) = self.heap.segment(first).live();
-                objects as f32 / words.max(1) as f32
+                let by_word = objects as f32 / words.max(1) as f32;
+                by_word * recent.map_or(1.0, |second| self.middling(first, second))
             }
             threshold => threshold,
         };
+        self.heir(target, &self.means(sources));
         let live = |id: &SegmentId| self.heap.segment(*id).live().1;
         let fits = sources.iter().map(live).sum::<u32>() <= self.heap.capacity;
         job.merge = Some(Merge {
@@ -155,10 +171,13 @@ impl<C: Objects> Segcache<C> {
             targets: 1,
             row,
             age,
+            measure,
+            recent,
+            born: 0,
             share: if fits { Share::All } else { share },
             goes_on: !matches!(share, Share::All),
             threshold,
-            pays: self.eviction() == Eviction::Rent,
+            pays: recent.is_none() && self.eviction() != Eviction::Merge,
             keeps_all: false,
             room: 0,
             part: 0.0,
@@ -176,6 +195,13 @@ impl<C: Objects> Segcache<C> {
         Some(job)
     }
 
+    /// What an object is worth that was asked for neither lately nor as long ago as it could be.
+    fn middling(&self, id: SegmentId, second: u64) -> f32 {
+        let born = self.heap.segment(id).known.born().0 / 1000;
+        let age = second.saturating_sub(born) as f32;
+        1.0 / (0.5 + age.sqrt())
+    }
+
     /// A segment to be filled by a merge alone, with the length that it has when it is sealed; it stands where
     /// `source` does, and ends with it.
     fn take_target(&self, chains: &mut Chains, source: SegmentId) -> Option<SegmentId> {
@@ -184,13 +210,14 @@ impl<C: Objects> Segcache<C> {
         let (bucket, deadline) = (chains.bucket(source), self.heap.deadline(source));
         self.heap.open(target, u16::MAX, bucket, deadline);
         chains.link_before(target, source);
+        self.heir(target, &self.means(&[source]));
         Some(target)
     }
 
     /// What was kept so far can be merged again.
     pub(crate) fn end_target(&self, chains: &mut Chains, merge: &Merge) {
         let target = self.heap.segment(merge.target);
-        chains.set_threshold(merge.row, merge.age, merge.threshold);
+        chains.set_threshold(merge.row, merge.measure, merge.threshold);
         target.seal();
         if target.live().0 == 0 {
             chains.free(&self.heap, merge.target);
@@ -219,13 +246,14 @@ impl<C: Objects> Segcache<C> {
                 let share = share.max(capacity * u32::from(done + 1 >= wanted));
                 (share.saturating_sub(merge.used), live)
             }
-            Share::Together(_) if job.done < job.listed => {
+            Share::Together(_) | Share::Best if job.done < job.listed => {
                 let ahead = sources[usize::from(job.done)..].iter();
                 let ahead = ahead.map(|&id| live_of(id)).sum();
                 (left + capacity * u32::from(merge.targets_left), ahead)
             }
             _ => (left, live),
         };
+        merge.born = self.heap.segment(job.source).known.born().0 / 1000;
         merge.room = room;
         merge.part = room as f32 / ahead.max(1) as f32;
         merge.keeps_all = ahead <= room;
@@ -300,7 +328,7 @@ impl<C: Objects> Segcache<C> {
         }
         let width_ms = chains.bucket(id).width_ms();
         let lost_ms = chains.created(id).0 - chains.created(merge.target).0;
-        let is_near = lost_ms < width_ms.saturating_mul(u64::from(self.config.merged));
+        let is_near = lost_ms < width_ms.saturating_mul(u64::from(self.merged()));
         let fits = self.heap.segment(id).live().1 <= self.heap.capacity - merge.used;
         let is_alike = !merge.pays || chains.ages.of(id) == merge.age;
         if !(is_near && fits && is_alike) {
@@ -314,16 +342,35 @@ impl<C: Objects> Segcache<C> {
 
 impl Merge {
     /// The frequency that an object goes on with if it is worth its place.
-    pub(crate) fn judge(&self, slot: Slot, met: &Met) -> Option<u8> {
-        let frequency = slot.frequency();
+    pub(crate) fn judge(&self, cell: &Cell<'_>, met: &Met) -> Option<u8> {
+        let frequency = cell.slot.frequency();
         if self.keeps_all {
             return Some(if self.pays { frequency } else { 0 });
         }
         // Of those that are asked for alike and are as large, some stay and some go.
         let chance = (draw(met.hash, 0, self.salt) >> 40) as f32 / (1u64 << 24) as f32;
+        if let Some(second) = self.recent {
+            let age = self.age(second, cell.accessed()) as f32;
+            // Those that are as old differ by an eighth of their age, and by what their seconds do not tell.
+            let worth = 1.0 / (0.5 + age + chance * (1.0 + age / 8.0));
+            return (worth >= self.threshold * met.words as f32).then_some(0);
+        }
         let left = f32::from(frequency) + chance - self.threshold * met.words as f32;
         // What is left is rounded by that chance, too.
         (left >= 0.0).then_some(if self.pays { left as u8 } else { 0 })
+    }
+
+    /// Seconds since something in an object's line was asked for; what is told in 16 bits may be of earlier days, and
+    /// nothing is older than its segment.
+    fn age(&self, second: u64, accessed: u16) -> u64 {
+        let since = (second as u16).wrapping_sub(accessed);
+        // Asked for since the merge began.
+        let since = if since > u16::MAX - MERGE_SECONDS {
+            0
+        } else {
+            since
+        };
+        u64::from(since).min(second.saturating_sub(self.born))
     }
 
     /// Moves the threshold after every tenth of a segment.

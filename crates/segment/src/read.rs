@@ -33,7 +33,12 @@ impl<C: Objects> Segcache<C> {
         mut take: impl FnMut(C::View<'_>, Receipt) -> Option<R>,
     ) -> Option<R> {
         loop {
-            let found = self.find(key)?;
+            let Some(found) = self.find(key) else {
+                if counts {
+                    self.tell(key.hash, now);
+                }
+                return None;
+            };
             let deadline = found.stamp.deadline();
             let receipt = Receipt {
                 cas: found.cas,
@@ -47,6 +52,8 @@ impl<C: Objects> Segcache<C> {
             if found.stamp.generation.load(Relaxed) == found.generation {
                 if counts && taken.is_some() {
                     self.count(&found.cell, key.hash, now);
+                } else if counts {
+                    self.tell(key.hash, now);
                 }
                 return taken;
             }
@@ -96,6 +103,19 @@ impl<C: Objects> Segcache<C> {
         if is_counted {
             let segment = self.heap.segment(cell.slot.place().segment);
             segment.uses.fetch_add(1, Relaxed);
+            if cell.slot.frequency() == 0 {
+                segment.known.requested.fetch_add(1, Relaxed);
+            }
+            self.tell(hash, now);
+        }
+    }
+
+    /// A request that a sampled segment may be waiting for, whether its object is still there or not.
+    #[inline(always)]
+    fn tell(&self, hash: u64, now: Tick) {
+        let watch = &self.learning.watch;
+        if watch.covers(hash) {
+            watch.asked(hash, now);
         }
     }
 

@@ -39,7 +39,7 @@ impl<C: Objects> Segcache<C> {
             false => [Age::Old, Age::Young],
         };
         // Where there are few segments for many TTLs, of fewer.
-        for least in [self.config.merged, 2] {
+        for least in [self.merged(), 2] {
             for age in ages {
                 let waiting = chains.ages.queue(age).take(LOOKS_MAX);
                 let mut runs = waiting.map(|first| self.run_from(chains, first, age, now));
@@ -66,6 +66,6 @@ impl<C: Objects> Segcache<C> {
             chains.ages.of(id) == age && self.can_leave(chains, id) && now <= self.heap.deadline(id)
         };
         let near = chains.row(first).take(LOOKS_MAX).filter(merges);
-        near.take(usize::from(self.config.merged)).collect()
+        near.take(usize::from(self.merged())).collect()
     }
 }

@@ -78,6 +78,7 @@ impl<C: Objects> Segcache<C> {
             };
             self.content.taken(&self.heap, id);
             self.heap.open(id, writer.id, aim.row, aim.deadline);
+            self.begun(id, std::mem::take(&mut writer.writes), now);
             let mut chains = self.heap.chains();
             chains.link(id, aim.row, aim.created(now));
             self.heap.falls_due(aim.deadline);
@@ -125,7 +126,7 @@ impl<C: Objects> Segcache<C> {
             };
         }
         // So much that a merge ends before what was free is full.
-        let words = u64::from(words) * 2 * u64::from(self.config.merged);
+        let words = u64::from(words) * 2 * u64::from(self.merged());
         self.step_job(writer, &mut Budget(u32::MAX), words);
     }
 

@@ -48,6 +48,8 @@ pub struct Stats {
     pub merges: u64,
     /// Segments evicted, those that were merged included.
     pub segments_evicted: u64,
+    /// Those of them that were evicted because a ranking said so, and with whom these were merged.
+    pub segments_ranked: u64,
     /// Segments whose time was over.
     pub segments_expired: u64,
     /// Scans for what is over.
@@ -101,6 +103,11 @@ impl<C: Objects> Segcache<C> {
         self.directory_bytes() + self.heap.taken_bytes(taken) as u64
     }
 
+    /// Segments begun to be written so far.
+    pub fn segments_begun(&self) -> u64 {
+        self.learning.begun.load(Relaxed)
+    }
+
     /// Sizes and counts, by one look at each segment.
     pub fn stats(&self) -> Stats {
         let (heap, counters) = (&self.heap, &self.heap.counters);
@@ -122,6 +129,7 @@ impl<C: Objects> Segcache<C> {
             crowded_out: counters.crowded_out.load(Relaxed),
             merges: counters.merges.load(Relaxed),
             segments_evicted: counters.segments_evicted.load(Relaxed),
+            segments_ranked: self.learning.evicted.load(Relaxed),
             segments_expired: counters.segments_expired.load(Relaxed),
             expiry_scans: counters.scans.load(Relaxed),
             heads_read: counters.heads_read.load(Relaxed),

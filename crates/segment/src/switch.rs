@@ -65,6 +65,14 @@ impl<C: Objects> Segcache<C> {
         Eviction::ALL[usize::from(self.choice.eviction.load(Relaxed))]
     }
 
+    /// How many segments become one.
+    pub(crate) fn merged(&self) -> u8 {
+        match self.config.merged {
+            0 => self.eviction().merged(),
+            merged => merged,
+        }
+    }
+
     /// The configuration with the eviction in force.
     pub(crate) fn config_now(&self) -> Config {
         Config {
@@ -91,9 +99,15 @@ impl<C: Objects> Segcache<C> {
         }
         // Made before the lock is taken: it is as large as there are segments.
         let ranked = ranked(&config, segments);
+        if eviction.learns() {
+            self.learning.watch.prepare(config.memory_bytes);
+        }
         let mut chains = self.heap.chains();
         if eviction == self.eviction() {
             return Ok(());
+        }
+        if !eviction.learns() {
+            self.learning.watch.end();
         }
         let order = in_order(&chains);
         chains.choose_by(config.reserve(), ranked, &order);

@@ -52,6 +52,12 @@ impl Cell<'_> {
         Slot(self.line[self.index].load(Acquire))
     }
 
+    /// The second in which an object of this line was last asked for, without what does not fit.
+    #[inline(always)]
+    pub(crate) fn accessed(&self) -> u16 {
+        (self.line[0].load(Relaxed) >> ACCESS_SHIFT) as u16
+    }
+
     /// Counts a request, once a second.
     #[inline(always)]
     pub(crate) fn count(
@@ -347,11 +353,13 @@ impl Table {
         let Some(new_first) = self.line_of_new(heap, chains) else {
             return false;
         };
-        let old = chains - (1 << chains.ilog2());
-        let mut old = self.lock_chain(heap, old);
+        let old_number = chains - (1 << chains.ilog2());
+        let mut old = self.lock_chain(heap, old_number);
         // A later `cas` than any that was told for the objects that move.
         let cas = u64::from(old.cas().wrapping_add(1));
-        new_first[0].store(cas << CAS_SHIFT | LOCK, Release);
+        // Whom of the line the last request was for is not known: for either part it may have been.
+        let access = self.first_line(heap, old_number)[0].load(Relaxed) & ACCESS_MASK;
+        new_first[0].store(cas << CAS_SHIFT | access | LOCK, Release);
         let mut new = Chain::locked(self, heap, new_first);
         // All objects are asked for before the first key is hashed again: none is waited for by itself.
         let objects = old.cells().filter_map(|cell| heap.words(cell.slot.place()));

@@ -1,6 +1,7 @@
 //! Many threads at once: readers never see another key's bytes or half a value, nothing that was written is
 //! lost, and no addition is.
 
+use policy::groups::{Features, Groups};
 use policy::{Budget, Tick};
 use segment::{Condition, Config, Eviction, Item, Segcache, Unchanged, Value, Writer};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -320,6 +321,7 @@ fn evictions_take_over_from_each_other_under_load() {
     thread::scope(|scope| {
         let (cache, clock, is_over, hits, made) = (&cache, &clock, &is_over, &hits, &made);
         let reader = scope.spawn(move || read(cache, 1, clock, is_over, hits));
+        let learner = scope.spawn(move || learn(cache, clock, is_over));
         let writers = (0..u64::from(WRITERS))
             .map(|number| scope.spawn(move || write(cache, number, clock, made)));
         let writers: Vec<_> = writers.collect();
@@ -341,6 +343,32 @@ fn evictions_take_over_from_each_other_under_load() {
         }
         is_over.store(true, Ordering::Relaxed);
         reader.join().expect("no reader panics");
+        learner.join().expect("no learner panics");
     });
     cache.check();
+}
+
+/// Samples, takes samples and ranks all the time, whether that is heeded or not; what is asked for least is worth least.
+fn learn(cache: &Segcache, clock: &AtomicU64, is_over: &AtomicBool) {
+    let mut round = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        round += 1;
+        let now = Tick(clock.load(Ordering::Relaxed));
+        let _is_sampled = cache.sample(mix(round), now);
+        if round % 16 == 0 {
+            let mut each = |features: &Features, utility: f64| {
+                assert!(features.iter().all(|feature| feature.is_finite()));
+                assert!(utility.is_finite() && utility >= 0.0);
+            };
+            cache.take_samples(Tick(now.0.saturating_sub(100)), &mut each);
+        }
+        if cache.wants_ranking() {
+            let mut groups = vec![];
+            cache.each_group(now, &mut |name, features| groups.push((features[5], name)));
+            groups.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let names: Vec<_> = groups.into_iter().map(|(_, name)| name).collect();
+            cache.rank(&names[..names.len().min(8)], 4);
+        }
+        thread::yield_now();
+    }
 }

@@ -42,6 +42,7 @@ const SECTIONS: &[Section] = &[
     section("Keyspace", true, sections::keyspace),
     section("Expiry", true, sections::expiry),
     section("Engine", true, crate::segments::section),
+    section("Learning", true, crate::segments::tell_learning),
 ];
 
 const fn section(title: &'static str, is_default: bool, write: fn(&mut Report<'_>)) -> Section {

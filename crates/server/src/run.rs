@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Id, bytes_for_people};
 use crate::net::listener::{Listeners, Speech};
 use crate::net::worker::Worker;
+use crate::segments::learner;
 use crate::state::Server;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -78,6 +79,16 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
                 .map_err(|error| format!("worker {index}: {error}"))
         });
         threads.push(thread.map_err(|error| format!("worker {index}: {error}"))?);
+    }
+    if server.segments.is_some() {
+        let server = Arc::clone(&server);
+        let name = "learner".to_owned();
+        // It may fail without the others: what it has said last, they forget.
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            learner::run(&server);
+            Ok(())
+        });
+        threads.push(thread.map_err(|error| format!("learner: {error}"))?);
     }
     tell(&server, &addresses);
     if !memcached.is_empty() {

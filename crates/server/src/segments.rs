@@ -13,13 +13,16 @@ pub mod command;
 mod expiry;
 mod facts;
 mod key;
+pub mod learner;
 mod marks;
 mod number;
 mod string;
 mod whole;
 
 pub use expiry::Cycle;
-pub use facts::{eviction, expiry as tell_expiry, section, tell, warning};
+pub use facts::{
+    eviction, expiry as tell_expiry, learning as tell_learning, section, tell, warning,
+};
 pub use marks::Marks;
 
 use crate::config::{Config, Id, bytes_for_people};
@@ -37,7 +40,7 @@ use store::{NewDeadline, Tick};
 const MEMORY_BYTES: i64 = 64 << 20;
 /// The names of `segment-eviction`, in the order of [`Eviction::ALL`].
 pub const EVICTIONS: &[&str] = &[
-    "rent", "merge", "fifo", "random", "cte", "util", "s3fifo", "sieve", "none",
+    "rent", "merge", "fifo", "random", "cte", "util", "s3fifo", "sieve", "gl-cache", "none",
 ];
 /// Settings of the slab engine that say what this one cannot do, and what to use instead.
 const FOREIGN: [(Id, &str, &str); 3] = [
@@ -65,6 +68,9 @@ pub struct Segments {
     pub cache: Segcache,
     /// By worker.
     writers: Vec<Mutex<Writer>>,
+    /// What is learned beside it.
+    pub learning: learner::Learning,
+    seed: u64,
     /// Objects whose expiry was told of.
     expired_seen: AtomicU64,
     /// Counts at the last CONFIG RESETSTAT.
@@ -110,6 +116,8 @@ impl Segments {
         Ok(Segments {
             writers: (0..threads).map(writer).collect(),
             cache,
+            learning: learner::Learning::default(),
+            seed,
             expired_seen: AtomicU64::new(0),
             expired_before: AtomicU64::new(0),
             evicted_before: AtomicU64::new(0),
@@ -123,6 +131,7 @@ impl Segments {
     pub fn heed_eviction(&self, config: &Config) -> Result<(), String> {
         let eviction = eviction_of(config);
         let set = self.cache.set_eviction(eviction);
+        self.learning.ring();
         set.map_err(|_| {
             format!(
                 "{} keeps more segments free than there are to spare",

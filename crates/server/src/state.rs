@@ -212,6 +212,9 @@ impl Server {
     pub fn stop(&self) {
         self.stops.store(true, Relaxed);
         self.wake_all();
+        if let Some(segments) = &self.segments {
+            segments.learning.ring();
+        }
     }
 
     /// Whether the workers were asked to end.

@@ -6,9 +6,11 @@
 
 use crate::columns::Columns;
 use crate::cpu::thread_cpu_time;
+use crate::learned::{self, Learned};
 use crate::rules::{Counts, Found, Rules, Unit};
 use crate::sweep::in_turn;
 use crate::{Error, size};
+use learn::{Heard, Tutor, Tutoring};
 use policy::{Budget, Tick};
 use segment::{
     Condition, Config, Eviction, SEGMENT_BYTES, SEGMENT_BYTES_MIN, Segcache, Sizes, Stats, Writer,
@@ -120,7 +122,7 @@ impl FromStr for SegmentsSpec {
     fn from_str(text: &str) -> Result<Self, BadSegments> {
         let mut spec = SegmentsSpec {
             eviction: Eviction::Rent,
-            merged: segment::MERGED,
+            merged: 0,
             segment_bytes: None,
             metadata: METADATA,
             is_lazy: false,
@@ -197,11 +199,26 @@ struct Replay<'a> {
     counts: Counts,
     /// By object.
     misses: Vec<u32>,
+    /// Learns in the replay's own time, where the eviction heeds it: when a segment was begun, and when a ranking was
+    /// used up, so that equal traces teach the same.
+    tutor: Option<Tutor>,
+    /// Segments begun when it last did.
+    begun: u64,
+    /// All of them, those that are not counted included.
+    asked: u64,
+    missed: u64,
 }
 
 impl<'a> Replay<'a> {
     fn new(columns: &'a Columns, rules: &'a Rules, config: &Config, spec: &SegmentsSpec) -> Self {
         let cache = Segcache::new(config).expect("it was tried before");
+        learned::begin(&rules.hidden_features);
+        let tutoring = Tutoring {
+            seed: config.seed,
+            maker: learned::maker(),
+            ..Tutoring::default()
+        };
+        let learns = config.eviction.learns();
         let writer = cache.writer().expect("the first");
         Replay {
             columns,
@@ -213,6 +230,10 @@ impl<'a> Replay<'a> {
             now: Tick(0),
             counts: Counts::default(),
             misses: vec![0; columns.objects()],
+            tutor: learns.then(|| Tutor::new(&tutoring)),
+            begun: 0,
+            asked: 0,
+            missed: 0,
         }
     }
 
@@ -235,7 +256,7 @@ impl<'a> Replay<'a> {
             }
             from = to;
         }
-        let cpu_time = thread_cpu_time().saturating_sub(before);
+        let cpu_time = thread_cpu_time().saturating_sub(before + learned::comparing_time());
         if cfg!(debug_assertions) {
             self.cache.check();
         }
@@ -265,7 +286,12 @@ impl<'a> Replay<'a> {
             cpu_time,
             flash_written: None,
             explained: None,
-            learned: None,
+            learned: self.tutor.map(|tutor| {
+                let mut lessons = tutor.lessons();
+                lessons.groups_evicted = stats.segments_ranked;
+                lessons.learning_bytes += self.cache.learning_bytes();
+                Box::new(Learned::of(lessons, self.asked, stats.items))
+            }),
         }
     }
 
@@ -299,6 +325,8 @@ impl<'a> Replay<'a> {
         let is_dead = |deadlines: &Vec<Tick>| deadlines[id as usize] < self.now;
         let is_known_dead = self.deadlines.as_ref().is_some_and(is_dead);
         let is_hit = self.cache.contains(&key, self.now) && !is_known_dead;
+        self.asked += 1;
+        self.missed += u64::from(!is_hit);
         if is_hit && op.is_read() {
             return;
         }
@@ -328,6 +356,21 @@ impl<'a> Replay<'a> {
         });
         if !matches!(stored, Some(Ok(_))) {
             self.counts.refusals += 1;
+        }
+        self.learn();
+    }
+
+    fn learn(&mut self) {
+        let Some(tutor) = &mut self.tutor else { return };
+        let begun = self.cache.segments_begun();
+        if begun != self.begun || tutor.wants_ranking(&self.cache) {
+            self.begun = begun;
+            let heard = Heard {
+                now: self.now,
+                requests: self.asked,
+                misses: self.missed,
+            };
+            tutor.turn(&self.cache, &heard);
         }
     }
 }

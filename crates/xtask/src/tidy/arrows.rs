@@ -31,7 +31,11 @@ pub const ROOMS: [Room; 14] = [
     room(1, "learn", &["policy"]),
     room(2, "store", &["cache", "policy"]),
     room(2, "edge", &[]),
-    room(3, "server", &["segment", "store", "wire"]),
+    room(
+        3,
+        "server",
+        &["segment", "learn", "policy", "store", "wire"],
+    ),
     room(3, "bench", &["wire", "trace", "report", "policy"]),
     room(
         3,

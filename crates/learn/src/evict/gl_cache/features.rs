@@ -1,7 +1,8 @@
 //! The features of a group of entries.
 
 use super::groups::Group;
-use crate::features::{FEATURES, Rates, Totals, Window as Work};
+use crate::features::{Totals, Window as Work};
+use policy::groups::{Features, Rates};
 use policy::{Facts, Tick};
 
 /// What a group is born with: when, and how the cache did at that time. In a merge, means are taken.
@@ -88,7 +89,7 @@ impl Window {
     }
 
     /// A group's features. A clock that went back makes nothing older.
-    pub(super) fn features(&self, group: &Group, facts: &impl Facts) -> [f32; FEATURES.len()] {
+    pub(super) fn features(&self, group: &Group, facts: &impl Facts) -> Features {
         let birth = &group.birth;
         let age = match self.work.has_time() {
             true => facts.now().0.saturating_sub(birth.at.0) as f32 / 1e3,

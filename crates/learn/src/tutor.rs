@@ -1,0 +1,277 @@
+//! Learns about the groups of an engine that evicts by itself: what GL-Cache does beside the requests.
+//!
+//! It is told what the cache has done, takes samples as groups are written, trains when that is due, and ranks groups when the engine
+//! has used the ranking before up. Each is a call of its own, so that a server with a budget can leave one undone; the
+//! simulator does all at once. What was left undone is done later: nothing here piles up.
+//!
+//! # Guard
+//! The newest quarter of the samples is kept out of a training. A model that does not order them as they came, by a rank
+//! correlation of [`CORRELATION_MIN`] at least, is not believed: nothing is ranked until there is a better one, and the engine
+//! goes on by age.
+
+use crate::features::{FEATURES, Totals, Window};
+use crate::held_out::HeldOut;
+use crate::schedule::{Interval, Schedule};
+use crate::{Boosting, Maker, Regressor, Rows};
+use policy::groups::Groups;
+use policy::parts::chance::Chance;
+use policy::{Lessons, Tick};
+
+/// Fewer samples teach noise.
+const SAMPLES_MIN: usize = 128;
+/// Samples wanted of as many groups as the cache holds: more of each where there are few.
+const SAMPLES_WANTED: u64 = 256;
+const DRAWS_MIN: u64 = 2;
+const DRAWS_MAX: u64 = 8;
+/// Times that so many are drawn at once: a call stays short.
+const TURNS_MAX: u64 = 8;
+/// One part of the samples in so many judges what was learned of the others.
+const JUDGES: usize = 4;
+/// What a model must come to there.
+pub const CORRELATION_MIN: f64 = 0.1;
+/// A ranking names so many times as many groups as go before the next one is wanted.
+const AHEAD: usize = 2;
+
+/// How it learns.
+#[derive(Clone, Copy, Debug)]
+pub struct Tutoring {
+    /// When it trains.
+    pub interval: Interval,
+    /// The share of groups that go before they are ranked anew.
+    pub fraction: f32,
+    /// Determines which groups are sampled.
+    pub seed: u64,
+    /// What makes the model.
+    pub maker: Maker,
+}
+
+impl Default for Tutoring {
+    fn default() -> Self {
+        Tutoring {
+            interval: Interval::Auto,
+            fraction: 0.05,
+            seed: 1,
+            maker: Maker::default(),
+        }
+    }
+}
+
+/// What a cache has done so far, as its host has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// The time.
+    pub now: Tick,
+    /// Requests.
+    pub requests: u64,
+    /// Those of them that found nothing.
+    pub misses: u64,
+}
+
+/// See the module text.
+pub struct Tutor {
+    regressor: Box<dyn Regressor>,
+    /// Whether the model that there is has shown that it predicts anything.
+    is_believed: bool,
+    schedule: Schedule,
+    window: Window,
+    chance: Chance,
+    fraction: f32,
+    has_begun: bool,
+    /// Groups begun when it last looked, when samples were last drawn, and at the last training.
+    seen: u64,
+    drawn: u64,
+    trained: u64,
+    /// Samples are drawn each time that so many groups were begun.
+    stride: u64,
+    lessons: Lessons,
+    learned_at: Option<Tick>,
+    held_out: Option<HeldOut>,
+    rows: Rows,
+    predictions: Vec<f32>,
+}
+
+impl Tutor {
+    /// One that has learned nothing.
+    pub fn new(tutoring: &Tutoring) -> Tutor {
+        Tutor {
+            regressor: (tutoring.maker.0)(&Boosting::default()),
+            is_believed: false,
+            schedule: Schedule::new(tutoring.interval),
+            window: Window::default(),
+            chance: Chance::new(tutoring.seed),
+            fraction: tutoring.fraction,
+            has_begun: false,
+            seen: 0,
+            drawn: 0,
+            trained: 0,
+            stride: 1,
+            lessons: Lessons::default(),
+            learned_at: None,
+            held_out: None,
+            rows: Rows::new(FEATURES.len()),
+            predictions: Vec::new(),
+        }
+    }
+
+    /// Whether there is a model that is believed.
+    pub fn is_trained(&self) -> bool {
+        self.is_believed
+    }
+
+    /// What it did.
+    pub fn lessons(&self) -> Lessons {
+        let mut lessons = self.lessons.clone();
+        let shares = self.regressor.importances();
+        lessons.importances = FEATURES.into_iter().zip(shares).collect();
+        lessons.learning_bytes = self.heap_bytes() as u64;
+        lessons
+    }
+
+    /// What the model that was learned last said of samples that it had not seen.
+    pub fn held_out(&self) -> Option<&HeldOut> {
+        self.held_out.as_ref()
+    }
+
+    /// When the last model was learned.
+    pub fn learned_at(&self) -> Option<Tick> {
+        self.learned_at
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.regressor.heap_bytes()
+            + self.rows.heap_bytes()
+            + self.predictions.capacity() * size_of::<f32>()
+    }
+
+    /// Hears what the cache has done. Groups that are begun from now on remember how it works.
+    pub fn hear(&mut self, groups: &impl Groups, heard: &Heard) {
+        let extent = groups.extent();
+        let totals = Totals {
+            at: heard.now,
+            requests: heard.requests,
+            misses: heard.misses,
+            writes: extent.writes,
+        };
+        if !self.has_begun {
+            self.has_begun = true;
+            self.schedule.begin(heard.now, heard.requests);
+            self.window.begin(totals);
+            (self.seen, self.drawn, self.trained) = (extent.begun, extent.begun, extent.begun);
+        } else if extent.begun != self.seen {
+            self.window.turn(totals);
+            groups.set_rates(self.window.rates());
+            self.seen = extent.begun;
+        }
+    }
+
+    /// Whether groups were written of which none was sampled.
+    pub fn wants_samples(&self) -> bool {
+        self.seen - self.drawn >= self.stride
+    }
+
+    /// Samples some groups.
+    pub fn sample(&mut self, groups: &impl Groups, now: Tick) {
+        // As many as the groups begun since, within bounds: what was left undone long ago is too late.
+        let held = groups.extent().groups.max(1);
+        let draws = (SAMPLES_WANTED / held).clamp(DRAWS_MIN, DRAWS_MAX);
+        let turns = ((self.seen - self.drawn) / self.stride)
+            .min(held)
+            .min(TURNS_MAX);
+        self.drawn = self.seen;
+        for _ in 0..turns * draws {
+            groups.sample(self.chance.bits(), now);
+        }
+    }
+
+    /// Whether it is time to train, and there is enough to learn from.
+    pub fn wants_training(&mut self, groups: &impl Groups, heard: &Heard) -> bool {
+        let entries = groups.extent().entries;
+        self.schedule.is_due(heard.now, heard.requests, entries)
+            && groups.sampled_before(self.schedule.mature_time(heard.now)) >= SAMPLES_MIN
+    }
+
+    /// Learns from the samples that have collected for long enough, and forgets them.
+    pub fn train(&mut self, groups: &impl Groups, heard: &Heard) {
+        let (mut rows, mut targets) = (Rows::new(FEATURES.len()), Vec::new());
+        let mature = self.schedule.mature_time(heard.now);
+        groups.take_samples(mature, &mut |features, utility| {
+            rows.push(features);
+            targets.push(utility as f32);
+        });
+        self.schedule.trained(heard.now, heard.requests);
+        let wanted = groups.samples_max().max(1) as u64;
+        let begun = std::mem::replace(&mut self.trained, self.seen);
+        self.stride = ((self.seen - begun) * DRAWS_MIN).div_ceil(wanted).max(1);
+        self.lessons.training_rows += targets.len() as u64;
+        let learned = targets.len() - targets.len() / JUDGES;
+        let (mut first, mut last) = (Rows::new(FEATURES.len()), Rows::new(FEATURES.len()));
+        for (index, row) in rows.iter().enumerate() {
+            match index < learned {
+                true => first.push(row),
+                false => last.push(row),
+            }
+        }
+        if self.regressor.train(&first, &targets[..learned]).is_err() {
+            // The model before, if there was one, goes on.
+            self.lessons.failures += 1;
+            return;
+        }
+        self.predictions.clear();
+        self.regressor.predict(&last, &mut self.predictions);
+        self.held_out = HeldOut::compare(&self.predictions, &targets[learned..]);
+        let correlation = self.held_out.as_ref().and_then(|told| told.correlation);
+        self.is_believed = correlation.is_some_and(|told| told >= CORRELATION_MIN);
+        match self.is_believed {
+            true => self.lessons.trainings += 1,
+            false => self.lessons.failures += 1,
+        }
+        self.learned_at = Some(heard.now);
+        self.lessons.trained_at = Some(heard.requests);
+    }
+
+    /// Whether a ranking would be of use, and there is a model to make it.
+    pub fn wants_ranking(&self, groups: &impl Groups) -> bool {
+        self.is_believed && groups.wants_ranking()
+    }
+
+    /// Says which groups are worth least.
+    pub fn rank<G: Groups>(&mut self, groups: &G, now: Tick) {
+        let mut names: Vec<G::Name> = Vec::new();
+        self.rows.clear();
+        groups.each_group(now, &mut |name, features| {
+            names.push(name);
+            self.rows.push(features);
+        });
+        self.predictions.clear();
+        self.regressor.predict(&self.rows, &mut self.predictions);
+        self.lessons.inferences += 1;
+        self.lessons.inference_rows += names.len() as u64;
+        let mut order: Vec<usize> = (0..names.len()).collect();
+        order.sort_by(|&a, &b| self.predictions[a].total_cmp(&self.predictions[b]));
+        let quota = ((names.len() as f32 * self.fraction) as usize).max(1);
+        let least: Vec<G::Name> = order
+            .into_iter()
+            .take(AHEAD * quota)
+            .map(|at| names[at])
+            .collect();
+        groups.rank(&least, quota);
+    }
+
+    /// All that there is to do, at once.
+    pub fn turn(&mut self, groups: &impl Groups, heard: &Heard) {
+        self.hear(groups, heard);
+        if self.wants_samples() {
+            self.sample(groups, heard.now);
+        }
+        if self.wants_training(groups, heard) {
+            self.train(groups, heard);
+        }
+        if self.wants_ranking(groups) {
+            self.rank(groups, heard.now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

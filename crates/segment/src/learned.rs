@@ -1,0 +1,388 @@
+//! Eviction by what is learned about segments: GL-Cache's part in the engine.
+//!
+//! # Idea
+//! A segment is a group of objects written one after the other. Something beside the engine learns what such a group is worth, by
+//! its features ([`policy::groups`]), and says now and then which are worth least. The engine merges the least useful with
+//! those written next to it in its chain: their best objects stay, in the place of one segment.
+//!
+//! # Source
+//! J. Yang, Z. Mao, Y. Yue, K. V. Rashmi, *GL-Cache: Group-level learning for efficient and high-performance caching*,
+//! FAST 2023; chapter 6 of J. Yang's thesis, CMU 2024, and its 10.2.1 for what must not happen under load.
+//!
+//! # State
+//! Per object: none. Per segment: 24 bytes in its header's cache line, which had room for them. The list of keys that
+//! are watched ([`crate::watch`]) takes a 256th of the memory.
+//!
+//! # Cost
+//! Read: a comparison of the hash, and with a request that is counted for the first time one more addition beside the
+//! one that is there. Write: the same comparison, and a number of the writer's own. Eviction: as a merge.
+//!
+//! # Departures
+//! - Until there is a ranking, and whenever evictions outrun it, segments go as by `rent`: by age, the order that the
+//!   source calls FIFO, with the engine's own choice of what stays.
+//! - A ranking names twice as many segments as it is meant for. So eviction goes on while the next one is made.
+//! - Requests are counted as the engine counts them: once a second for an object.
+//! - An object's last access is that of its line of the table, which up to seven objects share: those beside a popular
+//!   one look as young as it is. What was never asked for is as old as its segment.
+//! - A segment that has no neighbour to be merged with is given up as it is.
+//! - The features of what a merge leaves are the means of what it took, as in the source, counts rounded.
+
+use crate::chains::Chains;
+use crate::chains::State;
+use crate::content::Objects;
+use crate::engine::Segcache;
+use crate::evict::{Cause, Job};
+use crate::heap::{Place, SegmentId};
+use crate::merge::{LOOKS_MAX, Share};
+use crate::sync::Ordering::{Acquire, Relaxed};
+use crate::table::Search;
+use crate::watch::Watch;
+use crate::words::WORD;
+use policy::Tick;
+use policy::groups::{Extent, Features, Groups, Rates};
+// Facts for a learner: no reader relies on their order, and Loom need not know of them.
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+/// Draws for a segment that can be sampled.
+const DRAWS: u64 = 16;
+/// Heaps of fewer segments are not sampled: one that is sampled cannot be evicted meanwhile.
+const SAMPLED_FROM: u32 = 32;
+
+/// What is known of a segment besides its header's counts. In that one's cache line.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    born: AtomicU64,
+    /// As the bits of `f32`.
+    rates: [AtomicU32; 3],
+    /// Objects that were asked for since they came here.
+    pub(crate) requested: AtomicU32,
+}
+
+/// The means of what several segments are known by.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Means {
+    born: Tick,
+    rates: Rates,
+    uses: u32,
+    requested: u32,
+}
+
+/// Names a segment until it is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentName {
+    id: SegmentId,
+    generation: u64,
+}
+
+/// Segments in the order in which they are to go.
+#[derive(Debug, Default)]
+pub(crate) struct Ranking {
+    /// The next one last.
+    names: Vec<SegmentName>,
+    /// How many may go before another ranking is wanted.
+    quota: usize,
+}
+
+/// What the engine and a learner tell each other.
+#[derive(Debug)]
+pub(crate) struct Learning {
+    pub(crate) watch: Watch,
+    rates: [AtomicU32; 3],
+    wants_ranking: AtomicBool,
+    pub(crate) begun: AtomicU64,
+    pub(crate) writes: AtomicU64,
+    /// Segments evicted by a ranking, with those they were merged with.
+    pub(crate) evicted: AtomicU64,
+}
+
+fn loaded(rates: &[AtomicU32; 3]) -> Rates {
+    let [requests, writes, misses] = rates;
+    let of = |rate: &AtomicU32| f32::from_bits(rate.load(Relaxed));
+    Rates {
+        requests: of(requests),
+        writes: of(writes),
+        misses: of(misses),
+    }
+}
+
+fn store(into: &[AtomicU32; 3], rates: Rates) {
+    let all = [rates.requests, rates.writes, rates.misses];
+    for (cell, rate) in into.iter().zip(all) {
+        cell.store(rate.to_bits(), Relaxed);
+    }
+}
+
+impl Known {
+    /// When the segment was taken to be written.
+    pub(crate) fn born(&self) -> Tick {
+        Tick(self.born.load(Relaxed))
+    }
+
+    fn set(&self, born: Tick, rates: Rates, requested: u32) {
+        self.born.store(born.0, Relaxed);
+        store(&self.rates, rates);
+        self.requested.store(requested, Relaxed);
+    }
+}
+
+impl Ranking {
+    fn next(&mut self) -> Option<SegmentName> {
+        self.names.pop()
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.names.capacity() * size_of::<SegmentName>()
+    }
+}
+
+impl Learning {
+    pub(crate) fn new() -> Self {
+        Learning {
+            watch: Watch::new(),
+            rates: Default::default(),
+            wants_ranking: AtomicBool::new(true),
+            begun: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+        }
+    }
+}
+
+impl<C: Objects> Segcache<C> {
+    /// A writer has taken a segment to write into, after so many objects.
+    pub(crate) fn begun(&self, id: SegmentId, writes: u64, now: Tick) {
+        let learning = &self.learning;
+        learning.begun.fetch_add(1, Relaxed);
+        learning.writes.fetch_add(writes, Relaxed);
+        let rates = loaded(&learning.rates);
+        self.heap.segment(id).known.set(now, rates, 0);
+    }
+
+    /// What some segments are known by together; there is one at least.
+    pub(crate) fn means(&self, sources: &[SegmentId]) -> Means {
+        let count = sources.len().max(1);
+        let mean = |of: &dyn Fn(SegmentId) -> u64| {
+            let sum: u128 = sources.iter().map(|&id| u128::from(of(id))).sum();
+            (sum / count as u128) as u64
+        };
+        let share = |of: fn(&Rates) -> f32| {
+            let rates = sources
+                .iter()
+                .map(|&id| loaded(&self.heap.segment(id).known.rates));
+            rates.map(|rates| of(&rates)).sum::<f32>() / count as f32
+        };
+        let segment = |id: SegmentId| self.heap.segment(id);
+        Means {
+            born: Tick(mean(&|id| segment(id).known.born().0)),
+            rates: Rates {
+                requests: share(|rates| rates.requests),
+                writes: share(|rates| rates.writes),
+                misses: share(|rates| rates.misses),
+            },
+            uses: mean(&|id| u64::from(segment(id).uses.load(Relaxed))) as u32,
+            requested: mean(&|id| u64::from(segment(id).known.requested.load(Relaxed))) as u32,
+        }
+    }
+
+    /// A merge fills a segment, which is to be known by these.
+    pub(crate) fn heir(&self, id: SegmentId, means: &Means) {
+        let segment = self.heap.segment(id);
+        segment.uses.store(means.uses, Relaxed);
+        segment.known.set(means.born, means.rates, means.requested);
+    }
+
+    /// The eviction of the segment that is worth least, if a ranking says which.
+    pub(crate) fn begin_least_useful(&self, chains: &mut Chains, now: Tick) -> Option<Job> {
+        while let Some(SegmentName { id, generation }) = chains.ranking.next() {
+            let is_there = self.generation(id) == generation;
+            if !is_there || !self.can_leave(chains, id) || now > self.heap.deadline(id) {
+                continue;
+            }
+            let sources = self.neighbours(chains, id, now);
+            chains.ranking.quota = chains.ranking.quota.saturating_sub(sources.len());
+            if chains.ranking.quota == 0 {
+                self.learning.wants_ranking.store(true, Relaxed);
+            }
+            self.learning
+                .evicted
+                .fetch_add(sources.len() as u64, Relaxed);
+            let merge = match sources.len() {
+                1 => None,
+                _ => self.merge_of(chains, &sources, Share::Best, now),
+            };
+            return Some(merge.unwrap_or_else(|| {
+                chains.set_state(id, State::Leaving);
+                Job::of(Cause::Eviction, id)
+            }));
+        }
+        self.learning.wants_ranking.store(true, Relaxed);
+        None
+    }
+
+    /// A segment with those of its chain that were written next after it and can leave, or where these are too few,
+    /// before it: as many as are merged, the oldest first.
+    fn neighbours(&self, chains: &Chains, id: SegmentId, now: Tick) -> Vec<SegmentId> {
+        let wanted = usize::from(self.merged());
+        let merges = |id: &SegmentId| self.can_leave(chains, *id) && now <= self.heap.deadline(*id);
+        let after = chains.row(id).skip(1).take(LOOKS_MAX).filter(merges);
+        let mut run: Vec<SegmentId> = after.take(wanted - 1).collect();
+        let missing = wanted - 1 - run.len();
+        let before = chains.row_back(id).skip(1).take(LOOKS_MAX).filter(merges);
+        let mut sources: Vec<SegmentId> = before.take(missing).collect();
+        sources.reverse();
+        sources.push(id);
+        sources.append(&mut run);
+        sources
+    }
+
+    fn generation(&self, id: SegmentId) -> u64 {
+        self.heap.stamp(id).generation.load(Acquire)
+    }
+
+    fn features(&self, id: SegmentId, now: Tick) -> Features {
+        let segment = self.heap.segment(id);
+        let rates = loaded(&segment.known.rates);
+        let (objects, words) = segment.live();
+        [
+            rates.requests,
+            rates.writes,
+            rates.misses,
+            words as f32 * WORD as f32 / objects.max(1) as f32,
+            now.0.saturating_sub(segment.known.born().0) as f32 / 1e3,
+            segment.uses.load(Relaxed) as f32,
+            segment.known.requested.load(Relaxed) as f32,
+        ]
+    }
+
+    /// A sealed segment that lives, so marked that it stays where it is.
+    fn hold(&self, random: u64, now: Tick) -> Option<SegmentId> {
+        let count = u64::from(self.heap.count());
+        if count < u64::from(SAMPLED_FROM) {
+            return None;
+        }
+        let mut chains = self.heap.chains();
+        let draw = |turn: u64| SegmentId((random.wrapping_add(turn * turn) % count) as u32 + 1);
+        let can_be = |id: &SegmentId| {
+            let has_objects = self.heap.segment(*id).live().0 > 0;
+            self.can_leave(&chains, *id) && has_objects && now <= self.heap.deadline(*id)
+        };
+        let id = (0..DRAWS).map(draw).find(can_be)?;
+        chains.set_state(id, State::Held);
+        Some(id)
+    }
+
+    fn let_go(&self, id: SegmentId) {
+        let mut chains = self.heap.chains();
+        chains.set_state(id, State::Chained);
+        // Who came by meanwhile has passed it over.
+        self.heap.falls_due(self.heap.deadline(id));
+        drop(chains);
+        self.release(id);
+    }
+
+    /// Goes through the objects of a segment that is held.
+    fn watch_keys(&self, id: SegmentId, now: Tick) -> bool {
+        let segment = self.heap.segment(id);
+        let (objects, _) = segment.live();
+        let (features, deadline) = (self.features(id, now), self.heap.deadline(id));
+        let watch = &self.learning.watch;
+        let Some(mut begun) = watch.begin(features, deadline, objects, now) else {
+            return false;
+        };
+        let (mut offset, end) = (0, segment.used());
+        while offset < end {
+            let place = Place {
+                segment: id,
+                offset,
+            };
+            let words = self.content.words_at(&self.heap, place);
+            let hash = self.hash_at(place);
+            if watch.covers(hash) {
+                let mut search = Search::new(&self.table, &self.heap, hash);
+                if search.any(|cell| cell.slot.place() == place) {
+                    begun.watch(hash, words);
+                }
+            }
+            offset += words;
+        }
+        begun.end(objects)
+    }
+}
+
+impl<C: Objects> Groups for Segcache<C> {
+    type Name = SegmentName;
+
+    fn wants_lessons(&self) -> bool {
+        self.eviction().learns()
+    }
+
+    fn extent(&self) -> Extent {
+        let chains = self.heap.chains();
+        let held = self.heap.count() - chains.free_count() - self.table.segment_count();
+        drop(chains);
+        Extent {
+            groups: u64::from(held),
+            entries: self.len(),
+            begun: self.learning.begun.load(Relaxed),
+            writes: self.learning.writes.load(Relaxed),
+        }
+    }
+
+    fn set_rates(&self, rates: Rates) {
+        store(&self.learning.rates, rates);
+    }
+
+    fn sample(&self, random: u64, now: Tick) -> bool {
+        let Some(id) = self.hold(random, now) else {
+            return false;
+        };
+        let is_sampled = self.watch_keys(id, now);
+        self.let_go(id);
+        is_sampled
+    }
+
+    fn samples_max(&self) -> usize {
+        self.learning.watch.samples_max()
+    }
+
+    fn sampled_before(&self, before: Tick) -> usize {
+        self.learning.watch.sampled_before(before)
+    }
+
+    fn take_samples(&self, before: Tick, each: &mut dyn FnMut(&Features, f64)) {
+        self.learning.watch.hand_over(before, each);
+    }
+
+    fn wants_ranking(&self) -> bool {
+        self.learning.wants_ranking.load(Relaxed)
+    }
+
+    fn each_group(&self, now: Tick, each: &mut dyn FnMut(SegmentName, &Features)) {
+        for id in self.heap.ids() {
+            let name = SegmentName {
+                id,
+                generation: self.generation(id),
+            };
+            // Neither free nor of the table, nor being filled; what has changed since is found when it is to go.
+            let segment = self.heap.segment(id);
+            let could_go = segment.is_sealed() && segment.live().0 > 0;
+            if could_go && now <= self.heap.deadline(id) {
+                each(name, &self.features(id, now));
+            }
+        }
+    }
+
+    fn rank(&self, least_first: &[SegmentName], quota: usize) {
+        let ranking = Ranking {
+            names: least_first.iter().rev().copied().collect(),
+            quota,
+        };
+        let mut chains = self.heap.chains();
+        // What was told too late for another eviction is not for this one.
+        if self.wants_lessons() {
+            let is_used_up = ranking.names.is_empty() || quota == 0;
+            chains.ranking = ranking;
+            self.learning.wants_ranking.store(is_used_up, Relaxed);
+        }
+    }
+}
