@@ -15,6 +15,8 @@ struct Measure {
     title: &'static str,
     axis: &'static str,
     is_log: bool,
+    /// Whether it says something of FIFO, too.
+    is_whole: bool,
     value: fn(&Row) -> Option<f64>,
 }
 
@@ -22,24 +24,28 @@ const GAIN: Measure = Measure {
     title: "Hit ratio over FIFO’s",
     axis: "% over FIFO",
     is_log: false,
+    is_whole: false,
     value: |row| row.over_fifo.map(|gain| gain * 100.0),
 };
 const THROUGHPUT: Measure = Measure {
     title: "Throughput ÷ FIFO’s",
     axis: "÷ FIFO",
     is_log: false,
+    is_whole: false,
     value: |row| row.relative_throughput,
 };
 const HITS: Measure = Measure {
     title: "Hit ratio",
     axis: "hit ratio",
     is_log: false,
+    is_whole: true,
     value: |row| row.hit_ratio,
 };
 const SPEED: Measure = Measure {
     title: "Throughput",
     axis: "million requests a second of CPU time",
     is_log: true,
+    is_whole: true,
     value: |row| row.requests_per_second.map(|speed| speed / 1e6),
 };
 
@@ -68,6 +74,11 @@ pub(super) fn page(report: &Report) -> Page {
             let section = page.section("What was learned (figures 6.10 and 6.11)");
             of_learning(section, report);
         }
+    }
+    if has(report, Study::Table) {
+        let section = page.section("Learning by objects and by groups (table 6.4)");
+        of_caches(section, report, Study::Table, &HITS);
+        of_caches(section, report, Study::Table, &SPEED);
     }
     if has(report, Study::WarmUp) {
         let section =
@@ -125,7 +136,7 @@ fn of_caches(section: &mut Section, report: &Report, study: Study, measure: &Mea
         };
         // Some traces tell no sizes.
         let traces = distinct(rows().map(|row| row.trace.as_str()));
-        let is_base = |row: &Row| row.name == BASE && study != Study::Engine;
+        let is_base = |row: &Row| row.name == BASE && !measure.is_whole;
         let told = |row: &&Row| !is_base(row) && (measure.value)(row).is_some();
         let names = distinct(rows().filter(told).map(label));
         let title = format!("{}, {size} of the {}", measure.title, unit.name());
@@ -382,6 +393,7 @@ fn study_name(study: Study) -> &'static str {
     match study {
         Study::Ceiling => "ceiling",
         Study::Baselines => "baselines",
+        Study::Table => "table",
         Study::WarmUp => "warm-up",
         Study::Features => "features",
         Study::Engine => "engine",

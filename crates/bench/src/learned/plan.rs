@@ -32,8 +32,10 @@ pub(super) const FEATURE_STEPS: [(&str, &[&str]); 4] = [
 pub(super) enum Study {
     /// 6.6.
     Ceiling,
-    /// 6.8 to 6.11, tables 6.1 and 6.4.
+    /// 6.8 to 6.11, table 6.1.
     Baselines,
+    /// Table 6.4.
+    Table,
     /// 6.17.
     WarmUp,
     /// 6.12.
@@ -195,6 +197,7 @@ pub(super) fn plan(options: &Learned, told: &Told, features: &[&str]) -> Vec<Wan
                 match round {
                     Round::Ceiling => at.ceiling(&mut plan),
                     Round::Baselines => at.baselines(&mut plan),
+                    Round::Table => at.table(&mut plan),
                     Round::WarmUp => at.warm_up(&mut plan),
                     Round::Features => at.features(features, &mut plan),
                     Round::Engine if unit == Unit::Bytes => at.engine(&mut plan),
@@ -255,6 +258,16 @@ impl At<'_> {
     fn baselines(&self, plan: &mut Vec<Wanted>) {
         let all = std::iter::once(BASE).chain(self.others());
         plan.extend(all.map(|cache| self.wanted(Study::Baselines, cache, cache)));
+    }
+
+    /// Those that learn by objects and by groups.
+    fn table(&self, plan: &mut Vec<Wanted>) {
+        let name = |cache: &&str| {
+            let name = cache.split(':').next();
+            name.is_some_and(|name| ["lrb", "gl-cache"].contains(&name))
+        };
+        let all = std::iter::once(BASE).chain(self.others().filter(name));
+        plan.extend(all.map(|cache| self.wanted(Study::Table, cache, cache)));
     }
 
     /// Those that were named, FIFO apart.

@@ -8,6 +8,8 @@ use crate::table::{Table, median, number};
 
 /// A title and what stands under it.
 type Titled = (String, Table);
+/// What is measured, and how it is told.
+type Measure = (&'static str, fn(&Row) -> Option<String>);
 
 /// Tables under their titles, and who was left out.
 pub(super) fn text(report: &Report) -> String {
@@ -43,6 +45,10 @@ fn of(report: &Report, round: Round) -> Vec<Titled> {
             by_cache(report, Study::Ceiling, hits_and_gain),
         )],
         Round::Baselines => baselines(report),
+        Round::Table => vec![(
+            "Misses, million requests a second of CPU time, trainings (table 6.4)".into(),
+            compared(report),
+        )],
         Round::WarmUp => vec![(
             "Hit ratio over FIFO's after so much of the trace (figures 6.17 and 6.8)".into(),
             warm_up(report),
@@ -87,10 +93,6 @@ fn baselines(report: &Report) -> Vec<Titled> {
         (
             "Bytes that the algorithm keeps for each entry (table 6.1)".into(),
             by_cache(report, Study::Baselines, |row| row.bytes_per_entry.map(number)),
-        ),
-        (
-            "Miss ratio, and million requests a second of CPU time (table 6.4)".into(),
-            compared(report),
         ),
         ("What was learned, at which cost".into(), taught(report)),
         (
@@ -196,13 +198,10 @@ fn warm_up(report: &Report) -> Table {
 
 fn knob(report: &Report, study: Study) -> Table {
     let mut pivot = Pivot::new(&["trace", "by", "size", "cache", ""]);
-    type Measure = (&'static str, fn(&Row) -> Option<String>);
     let measures: [Measure; 3] = [
         ("hit ratio over FIFO's", |row| row.over_fifo.map(percent)),
         ("million requests a second", speed),
-        ("trainings", |row| {
-            Some(row.learned.as_ref()?.trainings.to_string())
-        }),
+        ("trainings", trainings),
     ];
     for row in report.of(study) {
         let value = row.value.as_deref().unwrap_or_default();
@@ -221,20 +220,23 @@ fn knob(report: &Report, study: Study) -> Table {
 
 fn compared(report: &Report) -> Table {
     let mut pivot = Pivot::new(&["trace", "by", "cache"]);
-    let is_compared = |row: &&Row| {
-        let name = row.name.split(':').next().unwrap_or_default();
-        [BASE, "lrb", "gl-cache"].contains(&name)
-    };
-    let rows = || report.of(Study::Baselines).filter(is_compared);
-    let key = |row: &Row| vec![row.trace.clone(), row.unit.name().into(), row.name.clone()];
-    for row in rows() {
-        let missed = row.hit_ratio.map(|hits| ratio(1.0 - hits));
-        pivot.put(key(row), &format!("misses at {}", row.size), missed);
-    }
-    for row in rows() {
-        pivot.put(key(row), &format!("million/s at {}", row.size), speed(row));
+    let measures: [Measure; 3] = [
+        ("misses", |row| row.hit_ratio.map(|hits| ratio(1.0 - hits))),
+        ("million/s", speed),
+        ("trainings", trainings),
+    ];
+    for (label, cell) in measures {
+        for row in report.of(Study::Table) {
+            let [trace, unit, size] = row.place();
+            let key = vec![trace, unit, row.name.clone()];
+            pivot.put(key, &format!("{label} at {size}"), cell(row));
+        }
     }
     pivot.table()
+}
+
+fn trainings(row: &Row) -> Option<String> {
+    Some(row.learned.as_ref()?.trainings.to_string())
 }
 
 /// The rows in which something was learned.
