@@ -56,8 +56,13 @@ impl Ages {
 
     /// Those of an age, the one that waits longest first.
     pub(crate) fn queue(&self, age: Age) -> impl Iterator<Item = SegmentId> + '_ {
+        self.after(self.queues[age as usize].first)
+    }
+
+    /// This one, and those of its age that wait behind it.
+    pub(crate) fn after(&self, first: SegmentId) -> impl Iterator<Item = SegmentId> + '_ {
         let some = |id: SegmentId| id.is_some().then_some(id);
-        std::iter::successors(some(self.queues[age as usize].first), move |id| {
+        std::iter::successors(some(first), move |id| {
             some(self.places[id.0 as usize].after)
         })
     }

@@ -17,7 +17,7 @@ use policy::Tick;
 /// What is left of a life is cut by at most one part of so many.
 const CUT_PART: u64 = 2;
 /// More than two go together as long as it is cut by no more than one part of so many.
-const CUT_PART_OF_MORE: u64 = 8;
+pub(crate) const CUT_PART_OF_MORE: u64 = 8;
 
 /// A segment that could go with others.
 #[derive(Clone, Copy)]
@@ -68,12 +68,12 @@ impl<C: Objects> Segcache<C> {
 }
 
 /// One of so many parts, in 65,536ths.
-fn share(parts: u64) -> u64 {
+pub(crate) fn share(parts: u64) -> u64 {
     (1 << 16) / parts
 }
 
 /// How much of what is left until `later` is cut by an earlier deadline, in 65,536ths.
-fn cut_share(earlier: Tick, later: Tick, now: Tick) -> u64 {
+pub(crate) fn cut_share(earlier: Tick, later: Tick, now: Tick) -> u64 {
     let cut = u128::from(later.0 - earlier.0) << 16;
     (cut / u128::from((later.0 - now.0).max(1))) as u64
 }

@@ -2,7 +2,7 @@
 //!
 //! What an object is worth is its frequency, and a little chance, by its size. What is worth less than the threshold
 //! goes; after every tenth of a segment the threshold moves up or down by the ratio of what was kept to what should
-//! have been. A segment whose live objects fit altogether into what is meant for it keeps them all; and while there
+//! have been; where objects pay, by the root of that. A segment whose live objects fit altogether into what is meant for it keeps them all; and while there
 //! is room left at the end, the following ones of the chain are taken too, if they fit altogether.
 //!
 //! Two ways are known. In turn, as in the source: N segments become one, each keeps as many bytes, and what is kept
@@ -28,6 +28,8 @@ const MOVE_MAX: f32 = 2.0;
 const MEASURE_RECENT: usize = 2;
 /// A merge takes less, in seconds.
 const MERGE_SECONDS: u16 = 600;
+/// What an object that pays takes of the table, about, in words.
+const TABLE_WORDS: f32 = 1.5;
 /// Segments that are looked at for a run of some that can be merged.
 pub(crate) const LOOKS_MAX: usize = 4 * MERGED_MAX as usize;
 /// Segments that one merge takes in at most, those that fit altogether included.
@@ -327,6 +329,7 @@ impl<C: Objects> Segcache<C> {
             return false;
         }
         let width_ms = chains.bucket(id).width_ms();
+        // A chain is in the order of creation, and so are the sources of a merge.
         let lost_ms = chains.created(id).0 - chains.created(merge.target).0;
         let is_near = lost_ms < width_ms.saturating_mul(u64::from(self.merged()));
         let fits = self.heap.segment(id).live().1 <= self.heap.capacity - merge.used;
@@ -355,7 +358,8 @@ impl Merge {
             let worth = 1.0 / (0.5 + age + chance * (1.0 + age / 8.0));
             return (worth >= self.threshold * met.words as f32).then_some(0);
         }
-        let left = f32::from(frequency) + chance - self.threshold * met.words as f32;
+        let size = met.words as f32 + if self.pays { TABLE_WORDS } else { 0.0 };
+        let left = f32::from(frequency) + chance - self.threshold * size;
         // What is left is rounded by that chance, too.
         (left >= 0.0).then_some(if self.pays { left as u8 } else { 0 })
     }
@@ -385,7 +389,9 @@ impl Merge {
         let ratio = self.kept as f32 / wanted.max(1.0);
         // What found no room tells nothing of the worth of what is here.
         let least = if self.is_full { 1.0 } else { 1.0 / MOVE_MAX };
-        self.threshold *= ratio.clamp(least, MOVE_MAX);
+        let moved = ratio.clamp(least, MOVE_MAX);
+        // A price is known from the merges before, and a tenth of a segment tells less.
+        self.threshold *= if self.pays { moved.sqrt() } else { moved };
         self.threshold = self.threshold.clamp(f32::MIN_POSITIVE, f32::MAX);
         self.scanned = 0;
         self.live = 0;

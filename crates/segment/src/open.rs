@@ -11,10 +11,17 @@
 //!
 //! Where TTLs are spread wide and segments are few, a segment for each TTL would leave memory nearly empty and taken
 //! at once. A writer may have its share of half of all segments open. From a half of that on, it rounds lives down to
-//! wider steps the more it has, and goes on with a segment for longer; in the last eighth it knows powers of two
-//! alone, so that for any TTLs there are soon as many as it needs. What nobody has used for as long as
-//! it would have taken objects is sealed when another is opened; and where there are too many all the same, one that
-//! would not be opened any more, or the one that was used longest ago.
+//! wider steps the more it has; in the last eighth it knows powers of two alone, so that for any TTLs there are soon as
+//! many as it needs, unless it may have a handful only. What nobody has used for as long as it would have taken objects is
+//! sealed when another is opened; and where there are too many all the same, one that would not be opened any more, or
+//! the one that was used longest ago.
+//!
+//! Few TTLs that are long beside the widths do the same: a segment that is sealed after its width may be a tenth full,
+//! and a long chain of such segments takes all memory. So while memory is short, a writer goes on with a segment for an
+//! eighth of its TTL; in the last eighth of its share for a quarter, and for half of it where not one more may be open, so
+//! that objects of many TTLs do not seal each other's segments by turns. What merges of nearly empty segments would cut is no
+//! less, and they copy. Memory is short as long as something was evicted since a writer opened as many segments as it
+//! may have open.
 
 use crate::heap::SegmentId;
 use crate::ttl::{NEVER, TtlBucket};
@@ -22,8 +29,9 @@ use policy::Tick;
 
 /// The most segments that a writer has open.
 pub(crate) const OPEN_MAX: usize = 256;
-/// How crowded it can be, by how much of its share a writer has open.
-const CROWDED_MOST: u8 = 3;
+/// How crowded it can be: not at all; memory is short; and by how much of its share a writer has open, up to all of it.
+const CROWDED_MOST: u8 = 5;
+const SHORT: u8 = 1;
 
 /// How long an object is to live.
 #[derive(Clone, Copy, Debug)]
@@ -113,8 +121,10 @@ impl Aim {
 /// The milliseconds of what is left of a life that are given up for fewer deadlines.
 fn slack_ms(left_ms: u64, crowding: u8) -> u64 {
     match crowding {
-        0 => 0,
-        crowding => left_ms >> (CROWDED_MOST + 1 - crowding),
+        ..=SHORT => 0,
+        2 => left_ms / 8,
+        3 => left_ms / 4,
+        _ => left_ms / 2,
     }
 }
 
@@ -123,9 +133,9 @@ fn slack_ms(left_ms: u64, crowding: u8) -> u64 {
 fn rounded_ms(ttl_ms: u64, crowding: u8) -> u64 {
     let octave = ttl_ms.checked_ilog2().unwrap_or(0);
     match crowding {
-        0 => ttl_ms,
-        1 => ttl_ms & u64::MAX << octave.saturating_sub(3),
-        2 => ttl_ms & u64::MAX << octave.saturating_sub(2),
+        ..=SHORT => ttl_ms,
+        2 => ttl_ms & u64::MAX << octave.saturating_sub(3),
+        3 => ttl_ms & u64::MAX << octave.saturating_sub(2),
         _ => ttl_ms & u64::MAX << octave,
     }
 }
@@ -142,7 +152,8 @@ fn span_ms(row: TtlBucket, crowding: u8) -> u64 {
     let ttl_ms = row.ttl_ms().unwrap_or(0);
     row.span_ms().max(match crowding {
         0 => 0,
-        CROWDED_MOST => ttl_ms / 4,
+        CROWDED_MOST => ttl_ms / 2,
+        4 => ttl_ms / 4,
         _ => ttl_ms / 8,
     })
 }
@@ -154,6 +165,10 @@ pub(crate) struct OpenSegments {
     list: Vec<Open>,
     most: usize,
     crowding: u8,
+    /// For how many more that it opens memory counts as short.
+    short_for: usize,
+    /// Segments that were evicted until it opened the last one.
+    evicted: u64,
 }
 
 impl OpenSegments {
@@ -166,6 +181,8 @@ impl OpenSegments {
             list: Vec::with_capacity(most),
             most,
             crowding: 0,
+            short_for: 0,
+            evicted: 0,
         }
     }
 
@@ -222,12 +239,23 @@ impl OpenSegments {
         open
     }
 
+    /// Another is about to be opened, and so many segments were ever evicted.
+    pub(crate) fn has_evicted(&mut self, segments: u64) {
+        self.short_for = match segments == self.evicted {
+            true => self.short_for.saturating_sub(1),
+            false => self.most,
+        };
+        self.evicted = segments;
+        self.count();
+    }
+
     fn count(&mut self) {
         let eighths = self.list.len() * 8 / self.most;
         self.crowding = match eighths {
-            ..4 => 0,
-            4..6 => 1,
-            6 => 2,
+            ..4 => SHORT * u8::from(self.short_for > 0),
+            4..6 => 2,
+            6 => 3,
+            7 => 4,
             _ => CROWDED_MOST,
         };
     }
@@ -341,6 +369,28 @@ mod tests {
             }
         }
         assert!(open.list.len() < 32, "{}", open.list.len());
+    }
+
+    #[test]
+    fn while_memory_is_short_a_segment_takes_objects_for_an_eighth_of_its_ttl() {
+        let mut open = OpenSegments::new(8);
+        let begun = |open: &OpenSegments| Aim::new(Life::For(800_000), open.crowding(), NOW);
+        let later = |open: &OpenSegments, after_ms: u64| {
+            let aim = Aim::new(Life::For(800_000), open.crowding(), Tick(NOW.0 + after_ms));
+            open.best(&aim).is_some()
+        };
+        open.has_evicted(0);
+        open.insert(SegmentId(1), &begun(&open), NOW);
+        assert!(later(&open, 7_999) && !later(&open, 8_000));
+        open.has_evicted(1);
+        assert!(later(&open, 99_999) && !later(&open, 100_000));
+        // Until it has opened as many more as it may have open, and nothing was evicted meanwhile.
+        for _ in 1..8 {
+            open.has_evicted(1);
+            assert!(later(&open, 8_000));
+        }
+        open.has_evicted(1);
+        assert!(!later(&open, 8_000));
     }
 
     #[test]

@@ -83,6 +83,8 @@ impl<C: Objects> Segcache<C> {
             chains.link(id, aim.row, aim.created(now));
             self.heap.falls_due(aim.deadline);
             drop(chains);
+            let evicted = self.heap.counters.segments_evicted.load(Relaxed);
+            writer.open.has_evicted(evicted);
             writer.open.insert(id, aim, now);
             return Ok(());
         }

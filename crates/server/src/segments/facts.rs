@@ -81,7 +81,7 @@ pub fn warning(server: &Server) -> Option<String> {
     let threads = server.threads as u64;
     (count < FEW_SEGMENTS * threads).then(|| {
         format!(
-            "{count} segments are few for {threads} data threads: where TTLs differ widely, lives end up to five eighths early (maxmemory, segment-size)"
+            "{count} segments are few for {threads} data threads: where TTLs differ widely, lives end up to three quarters early (maxmemory, segment-size)"
         )
     })
 }
