@@ -1,6 +1,8 @@
 //! Nanoseconds of processor time of gets and sets in the engine alone, and its bytes by object.
 //! `cargo bench -p mayfly-segment [-- KEYS…] [ROW] [draws=N]`; as a test it runs with few keys. Instructions are counted
 //! by `valgrind --tool=callgrind --toggle-collect='*engine::run*' BENCH 100000 gets draws=200000`, over five rounds.
+//! ROW may also be `aside-rent` or `aside-merge`: gets in a tenth of the memory that the keys need, each miss followed by
+//! a set, which evicts what it must.
 //!
 //! The mix is 95 gets and 5 sets of a hundred, keys by Zipf 0.99, objects of 16 + 79 bytes and the header; one by one, and in
 //! batches of 32 whose cache lines are asked for first, as a server does with a pipeline. What the loop takes without the
@@ -201,6 +203,57 @@ fn run(
     (cpu_ns() - begin) as f64 / draws.len() as f64
 }
 
+/// The evictions under which a cache is looked aside at.
+const ASIDES: [(&str, Eviction); 2] = [
+    ("aside-rent", Eviction::Rent),
+    ("aside-merge", Eviction::Merge),
+];
+
+/// One round of it; tells nanoseconds a get with what follows, and how many missed.
+#[inline(never)]
+fn run_aside(cache: &Segcache, writer: &mut Writer, draws: &[u32], round: usize) -> (f64, u64) {
+    let mut out = Vec::with_capacity(256);
+    let value = [7; 79];
+    let mut misses = 0;
+    let begin = cpu_ns();
+    for (number, &draw) in draws.iter().enumerate() {
+        // A thousand a second, each of which may be counted.
+        let now = Tick(NOW.0 + (round * draws.len() + number) as u64);
+        let name = name_of(u64::from(draw));
+        let key = cache.key(&name[..]);
+        out.clear();
+        if cache.get(&key, now, &mut out).is_none() {
+            misses += 1;
+            let value = Value::plain(&value);
+            let stored = cache.set(writer, &key, value, None, Condition::Always, now);
+            assert!(stored.is_ok());
+        }
+    }
+    ((cpu_ns() - begin) as f64 / draws.len() as f64, misses)
+}
+
+fn aside(keys: u64, draws: usize, name: &str, eviction: Eviction) {
+    let draws = zipf(keys, draws, 1);
+    let config = Config {
+        memory_bytes: (keys * 12).max(1 << 20),
+        segment_bytes: 16 << 10,
+        eviction,
+        ..Config::default()
+    };
+    let cache: Segcache = Segcache::new(&config).expect("valid");
+    let mut writer = cache.writer().expect("the first");
+    let mut misses = 0;
+    let times = (0..ROUNDS).map(|round| {
+        let (ns, missed) = run_aside(&cache, &mut writer, &draws, round);
+        misses += missed;
+        ns
+    });
+    tell(&format!("{keys} keys: {name}"), times);
+    let kept = cache.stats().kept;
+    let requests = (ROUNDS * draws.len()) as u64;
+    println!("{keys} keys: {name} {misses} sets of {requests}, {kept} objects kept by merges");
+}
+
 /// The median of some times, and the lowest.
 fn tell(what: &str, times: impl Iterator<Item = f64>) {
     let mut times: Vec<f64> = times.collect();
@@ -239,6 +292,9 @@ fn mixes(keys: u64, draws: usize, only: Option<Row>) {
     let times = (0..ROUNDS).map(|_| fill(&small, &mut writer, keys, &value));
     tell(&format!("{keys} keys: set, evicting"), times);
     println!("{keys} keys: {} merges", small.stats().merges);
+    for (name, eviction) in ASIDES {
+        aside(keys, draws.len(), name, eviction);
+    }
 }
 
 /// The same by 1 to n threads at once: processor time an operation, and what the threads do together by
@@ -326,7 +382,13 @@ fn main() {
         .find_map(|argument| argument.strip_prefix("draws="));
     let draws = if is_bench { 2_000_000 } else { 20_000 };
     let draws = told.map_or(draws, |told| told.parse().expect("a number of draws"));
+    let is_alone = |name: &str| arguments.iter().any(|argument| argument == name);
+    let alone = ASIDES.into_iter().find(|(name, _)| is_alone(name));
     for keys in sizes {
+        if let Some((name, eviction)) = alone {
+            aside(keys, draws, name, eviction);
+            continue;
+        }
         mixes(keys, draws, only);
         if only.is_none() {
             memory(keys);
