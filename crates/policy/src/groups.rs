@@ -27,7 +27,7 @@ pub struct Rates {
 /// How much there is to learn about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Groups held.
+    /// Groups held, about.
     pub groups: u64,
     /// Entries held.
     pub entries: u64,

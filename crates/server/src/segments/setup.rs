@@ -1,0 +1,107 @@
+//! The engine that the settings ask for, at the start and when they change.
+
+use super::{Segments, learner};
+use crate::config::{Config, Id, bytes_for_people};
+use segment::{ConfigError, Eviction, Segcache};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+
+/// The memory where none is given: as much as memcached takes.
+const MEMORY_BYTES: i64 = 64 << 20;
+/// Settings of the slab engine that say what this one cannot do, and what to use instead.
+const FOREIGN: [(Id, &str, &str); 3] = [
+    (
+        Id::MaxMemoryPolicy,
+        "noeviction",
+        "maxmemory-policy is the slab engine's; use segment-eviction",
+    ),
+    (
+        Id::Expiry,
+        "wheel",
+        "expiry is the slab engine's: here segments expire as a whole",
+    ),
+    (
+        Id::NotifyKeyspaceEvents,
+        "",
+        "notify-keyspace-events is the slab engine's: here segments expire as a whole, and no event is told",
+    ),
+];
+
+impl Segments {
+    /// The engine that the settings ask for.
+    ///
+    /// # Errors
+    /// Why there is none, in words for people.
+    pub fn new(
+        config: &Config,
+        threads: usize,
+        hash_key: [u64; 2],
+        seed: u64,
+    ) -> Result<Segments, String> {
+        for (id, only, why) in FOREIGN {
+            let is_set = match id {
+                Id::NotifyKeyspaceEvents => config.number(id) != 0,
+                _ => config.text(id) != only,
+            };
+            if is_set {
+                return Err(format!("engine segment: {why}"));
+            }
+        }
+        if config.number(Id::MaxMemory) == 0 {
+            config.put(Id::MaxMemory, &crate::config::Value::Number(MEMORY_BYTES));
+        }
+        let sizes = segment::Config {
+            memory_bytes: config.number(Id::MaxMemory) as u64,
+            segment_bytes: config.number(Id::SegmentSize) as usize,
+            writers: threads as u16,
+            eviction: eviction_of(config),
+            merged: config.number(Id::SegmentMerge) as u8,
+            seed,
+            hash_key,
+        };
+        let cache = Segcache::new(&sizes).map_err(|why| in_words(why, &sizes))?;
+        let writer = |_| Mutex::new(cache.writer().expect("there are as many as threads"));
+        Ok(Segments {
+            writers: (0..threads).map(writer).collect(),
+            cache,
+            learning: learner::Learning::default(),
+            seed,
+            expired_seen: AtomicU64::new(0),
+            expired_before: AtomicU64::new(0),
+            evicted_before: AtomicU64::new(0),
+        })
+    }
+
+    /// Takes over the eviction that is set.
+    ///
+    /// # Errors
+    /// Why it cannot be had with so few segments, in words for people.
+    pub fn heed_eviction(&self, config: &Config) -> Result<(), String> {
+        let eviction = eviction_of(config);
+        let set = self.cache.set_eviction(eviction);
+        self.learning.ring();
+        set.map_err(|_| {
+            format!(
+                "{} keeps more segments free than there are to spare",
+                eviction.name()
+            )
+        })
+    }
+}
+
+fn eviction_of(config: &Config) -> Eviction {
+    Eviction::ALL[config.number(Id::SegmentEviction) as usize]
+}
+
+fn in_words(why: ConfigError, sizes: &segment::Config) -> String {
+    match why {
+        ConfigError::TooSmall { needed_bytes } => format!(
+            "engine segment: maxmemory {} is too little for {} data thread{} and segments of {}: {needed_bytes} bytes are the least",
+            bytes_for_people(sizes.memory_bytes),
+            sizes.writers,
+            if sizes.writers == 1 { "" } else { "s" },
+            bytes_for_people(sizes.segment_bytes as u64),
+        ),
+        why => format!("engine segment: {why}"),
+    }
+}
