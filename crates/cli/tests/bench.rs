@@ -477,7 +477,7 @@ fn every_figure_of_learned_eviction_is_filled() {
         );
         let importances = list(row, "/learned/importances");
         let sum: f64 = importances.iter().map(|one| number(one, "/1")).sum();
-        assert!(importances.len() == 7 && (sum - 1.0).abs() < 1e-3, "{row}");
+        assert!(importances.len() == 9 && (sum - 1.0).abs() < 1e-3, "{row}");
     }
     let hits = |row: &Value| number(row, "/hit_ratio");
     let seen: Vec<f64> = of("features").map(hits).collect();

@@ -89,6 +89,8 @@ thread_local! {
     static INFERENCE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     /// What it took to compare predictions with what came, which no cache needs.
     static COMPARING: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    /// Whether the cache has its model: models made later are of its miniatures.
+    static IS_MADE: Cell<bool> = const { Cell::new(false) };
     static HELD_OUT: RefCell<Vec<HeldOut>> = const { RefCell::new(Vec::new()) };
     /// The features that its models do not see, by their places in a row.
     static HIDDEN: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
@@ -99,6 +101,7 @@ pub(crate) fn begin(hidden: &[usize]) {
     TRAINING.set(Duration::ZERO);
     INFERENCE.set(Duration::ZERO);
     COMPARING.set(Duration::ZERO);
+    IS_MADE.set(false);
     HELD_OUT.take();
     HIDDEN.set(hidden.to_vec());
 }
@@ -114,6 +117,7 @@ pub(crate) fn maker() -> Maker {
         Box::new(Timed {
             model: Boosted::new(*boosting),
             hidden: HIDDEN.with_borrow(Clone::clone),
+            is_own: !IS_MADE.replace(true),
         })
     })
 }
@@ -122,6 +126,8 @@ pub(crate) fn maker() -> Maker {
 struct Timed {
     model: Boosted,
     hidden: Vec<usize>,
+    /// Whether what it predicts is told: it is the cache's own model.
+    is_own: bool,
 }
 
 impl Timed {
@@ -143,7 +149,7 @@ impl Timed {
 
     /// Holds what the model says about rows that it has not seen against what came.
     fn compare(&self, rows: &Rows, targets: &[f32]) {
-        if !self.model.is_trained() {
+        if !self.is_own || !self.model.is_trained() {
             return;
         }
         let mut predictions = Vec::new();

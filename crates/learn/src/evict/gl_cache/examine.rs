@@ -3,7 +3,7 @@
 use super::features::Birth;
 use super::groups::NONE;
 use super::note::{GHOSTED, LEAVING};
-use super::{GlCache, Note};
+use super::{GlCache, Note, Way};
 use policy::{Cells, Facts, Slot};
 
 /// What the next step of an eviction does.
@@ -25,8 +25,10 @@ pub(super) enum Stage {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Examined {
     pub(super) slot: Slot,
-    /// One over size and age.
+    /// One over size and age, or hits over size.
     worth: f32,
+    /// Whether it was asked for in its group.
+    was_requested: bool,
     /// Its age, which decides between equals.
     time: f32,
 }
@@ -38,6 +40,9 @@ pub(super) struct Ranked {
     id: u32,
     serial: u64,
 }
+
+/// Entries that FIFO-Merge compares at once.
+const EXAMINED_MIN: usize = 100;
 
 /// The distance to a request that never comes, in requests: farther than any that does, and near enough
 /// that sizes still count.
@@ -69,14 +74,16 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         None
     }
 
-    fn choose(&mut self, facts: &impl Facts) {
+    /// Chooses groups to be merged, or that all are to be ranked.
+    fn choose(&mut self, facts: &mut impl Cells<Note>) {
         if !self.has_closed_group() {
             self.close(facts);
         }
         if !ORACLE && self.is_due(facts) {
             self.train(facts);
         }
-        if !ORACLE && !self.regressor.is_trained() {
+        self.merging_way = self.way();
+        if self.merging_way != Way::Model {
             let id = self.next_by_age();
             self.begin_merge(id);
         } else if self.quota > 0
@@ -124,7 +131,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.merging.push(id);
         let mut next = self.groups.at(id).next;
         let mut previous = self.groups.at(id).previous;
-        while self.merging.len() < self.merged {
+        while !self.has_enough_to_merge() {
             if next != NONE && next != self.open {
                 self.merging.push(next);
                 next = self.groups.at(next).next;
@@ -140,6 +147,19 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         }
         self.lessons.groups_evicted += self.merging.len() as u64;
         self.stage = Stage::Examining;
+    }
+
+    fn has_enough_to_merge(&self) -> bool {
+        match self.merging_way {
+            Way::Merge => {
+                let lens = self
+                    .merging
+                    .iter()
+                    .map(|&id| self.groups.at(id).members.len());
+                lens.sum::<usize>() >= EXAMINED_MIN
+            }
+            Way::Asked | Way::Model => self.merging.len() >= self.merged,
+        }
     }
 
     fn rank_next(&mut self, facts: &impl Facts, id: u32, member: usize, mut sum: f64) {
@@ -216,20 +236,21 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
             note = note.with_tag(0);
         }
         cells.set(slot, note.in_group(LEAVING));
+        let merit = match self.merging_way {
+            Way::Merge => note.hits() as f32,
+            Way::Asked | Way::Model => 1.0 / time as f32,
+        };
         self.examined.push(Examined {
             slot,
-            worth: 1.0 / (time as f32 * weight.max(1) as f32),
+            worth: merit / weight.max(1) as f32,
+            was_requested: note.was_requested(),
             time: time as f32,
         });
     }
 
     /// All members were examined: the best go into a group in their groups' place.
     fn merge(&mut self, cells: &impl Facts) {
-        let size = self.group_size();
-        let kept = match self.merging.len() {
-            1 => self.examined.len() / self.merged,
-            _ => self.examined.len().min(size),
-        };
+        let kept = self.kept();
         self.examined.sort_unstable_by(|a, b| {
             let by_worth = a.worth.total_cmp(&b.worth);
             let by_time = by_worth.then(b.time.total_cmp(&a.time));
@@ -237,7 +258,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         });
         let group = match kept {
             0 => NONE,
-            _ => self.heir(kept),
+            _ => self.heir(kept, cells.requests()),
         };
         for id in core::mem::take(&mut self.merging) {
             self.free(id);
@@ -249,8 +270,22 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.stage = Stage::Keeping { group, left: kept };
     }
 
+    /// How many of those examined stay.
+    fn kept(&self) -> usize {
+        let all = self.examined.len();
+        let kept = match self.merging.len() {
+            _ if self.merging_way == Way::Merge => return all / 2,
+            1 => all / self.merged,
+            _ => all.min(self.group_size()),
+        };
+        if self.merging_way == Way::Model {
+            return kept;
+        }
+        kept.min(self.examined.iter().filter(|one| one.was_requested).count())
+    }
+
     /// The group that takes the place of those that are merged, with the means of their features.
-    fn heir(&mut self, room: usize) -> u32 {
+    fn heir(&mut self, room: usize, now: u64) -> u32 {
         let heir = self.groups.add(self.merging[0], room);
         let births: Vec<Birth> = self
             .merging
@@ -266,6 +301,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         let group = self.groups.at_mut(heir);
         group.birth = Birth::mean(&births);
         (group.requests, group.requested) = (requests, requested);
+        group.made_at = now;
         group.is_merging = true;
         heir
     }
@@ -275,7 +311,8 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
             && let Some(Examined { slot, .. }) = self.examined.pop()
         {
             self.groups.push(group, slot, cells.weight(slot));
-            cells.set(slot, cells.get(slot).in_group(group));
+            let note = cells.get(slot).in_group(group);
+            cells.set(slot, note.with_half_the_hits());
             let left = left - 1;
             self.stage = Stage::Keeping { group, left };
             return;

@@ -1,9 +1,19 @@
 //! The features of a group of entries.
 
 use super::groups::Group;
-use crate::features::{Totals, Window as Work};
-use policy::groups::{Features, Rates};
+use crate::features::{FEATURES, Totals, Window as Work};
+use policy::groups::Rates;
 use policy::{Facts, Tick};
+
+/// Features beside those of [`FEATURES`], of the time since a group was written or merged.
+const OF_ITS_OWN: [&str; 2] = ["own age", "own requested objects"];
+/// Features in a row.
+pub(super) const WIDTH: usize = FEATURES.len() + OF_ITS_OWN.len();
+
+/// What they are called, in their order in a row.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    FEATURES.into_iter().chain(OF_ITS_OWN)
+}
 
 /// What a group is born with: when, and how the cache did at that time. In a merge, means are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -89,7 +99,7 @@ impl Window {
     }
 
     /// A group's features. A clock that went back makes nothing older.
-    pub(super) fn features(&self, group: &Group, facts: &impl Facts) -> Features {
+    pub(super) fn features(&self, group: &Group, facts: &impl Facts) -> [f32; WIDTH] {
         let birth = &group.birth;
         let age = match self.work.has_time() {
             true => facts.now().0.saturating_sub(birth.at.0) as f32 / 1e3,
@@ -104,6 +114,8 @@ impl Window {
             age,
             group.requests,
             group.requested,
+            (facts.requests() - group.made_at) as f32,
+            group.requested_here,
         ]
     }
 }

@@ -21,6 +21,9 @@ pub(super) struct Group {
     /// Requests for members, and members asked for, both as features; they stop at 16 million.
     pub(super) requests: f32,
     pub(super) requested: f32,
+    /// The number of the request at which it was begun or made in a merge, and members asked for since.
+    pub(super) made_at: u64,
+    pub(super) requested_here: f32,
     /// The number of its last sample, and the tag of entries that this sample has counted; 0 before any.
     pub(super) sample: u64,
     pub(super) tag: u8,
@@ -185,7 +188,8 @@ impl Groups {
     /// What of it is there to tell groups' features, and which samples they are.
     pub(super) fn feature_bytes(&self) -> usize {
         let birth = size_of::<Birth>();
-        let (counts, sample) = (2 * size_of::<f32>(), size_of::<u64>() + size_of::<u8>());
+        let counts = 3 * size_of::<f32>() + size_of::<u64>();
+        let sample = size_of::<u64>() + size_of::<u8>();
         self.all.capacity() * (birth + counts + sample)
     }
 

@@ -1,5 +1,6 @@
 //! The knobs, whose defaults a mode gives.
 
+use super::Way;
 use crate::{Boosting, Interval, Maker, Regressor};
 use policy::any::{Knob, Knobs};
 use std::str::FromStr;
@@ -25,6 +26,8 @@ pub struct GlConfig {
     pub merged: Option<u16>,
     /// The share of groups that go before they are ranked anew.
     pub fraction: Option<f32>,
+    /// The way that groups go; `None` for the one that misses least in miniature.
+    pub way: Option<Way>,
     /// When the model is trained.
     pub interval: Interval,
     /// Groups to learn from, at most.
@@ -44,6 +47,7 @@ impl Default for GlConfig {
             group: None,
             merged: None,
             fraction: None,
+            way: None,
             interval: Interval::default(),
             samples: 8192,
             trees: 16,
@@ -89,6 +93,9 @@ const fn knob(name: &'static str, default: &'static str, range: &'static str) ->
 /// The value that leaves a knob to the mode.
 const BY_MODE: &str = "mode";
 
+/// The value that leaves the way to trials.
+const BY_TRIAL: &str = "auto";
+
 /// Reads a number into its place, if it is in its range.
 fn put<T: FromStr + PartialOrd>(place: &mut T, value: &str, low: T, high: T) -> bool {
     match value.parse() {
@@ -127,6 +134,7 @@ impl Knobs for GlConfig {
         knob("group", BY_MODE, "mode, or a number from 1 to 10000"),
         knob("merged", BY_MODE, "mode, or a number from 2 to 100"),
         knob("fraction", BY_MODE, "mode, or a number from 0.001 to 1"),
+        knob("way", BY_TRIAL, "auto, merge, asked or model"),
         knob(
             "interval",
             "auto",
@@ -144,6 +152,11 @@ impl Knobs for GlConfig {
             ("group", _) => return put_or_leave(&mut self.group, value, 1, 10_000),
             ("merged", _) => return put_or_leave(&mut self.merged, value, 2, 100),
             ("fraction", _) => return put_or_leave(&mut self.fraction, value, 0.001, 1.0),
+            ("way", BY_TRIAL) => self.way = None,
+            ("way", _) => match Way::ALL.into_iter().find(|way| way.name() == value) {
+                None => return false,
+                way => self.way = way,
+            },
             ("interval", "auto") => self.interval = Interval::Auto,
             ("interval", "daily") => self.interval = Interval::Daily,
             ("interval", _) => {
@@ -167,6 +180,7 @@ impl Knobs for GlConfig {
             "group" => show(self.group),
             "merged" => show(self.merged),
             "fraction" => show(self.fraction),
+            "way" => self.way.map_or(BY_TRIAL, Way::name).into(),
             "interval" => match self.interval {
                 Interval::Auto => "auto".into(),
                 Interval::Daily => "daily".into(),

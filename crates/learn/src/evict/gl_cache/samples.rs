@@ -1,11 +1,17 @@
 //! Groups that are learned from: their features when they were sampled, and the utility that has shown since.
 
+use super::features::WIDTH;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
+/// A cache of few entries may have so many samples all the same.
+const WHATEVER_IS_HELD: usize = 512;
+
 #[derive(Clone, Debug)]
 struct Sample {
-    features: [f32; 7],
+    features: [f32; WIDTH],
+    /// What is added to each time until a request.
+    grace: u32,
     /// The number of the request at which it was taken.
     taken_at: u64,
     /// One over time and size, summed over the entries that were asked for again.
@@ -22,7 +28,7 @@ struct Ghost {
 
 /// Key hashes are good bits already.
 #[derive(Clone, Copy, Debug, Default)]
-struct Same(u64);
+pub(super) struct Same(u64);
 
 impl Hasher for Same {
     fn write(&mut self, _bytes: &[u8]) {
@@ -64,8 +70,9 @@ impl Samples {
         self.limit
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.all.len() >= self.limit
+    /// Whether there are as many as may be of a cache of so many entries.
+    pub(super) fn are_enough(&self, held: usize) -> bool {
+        self.all.len() >= self.limit.min(held.max(WHATEVER_IS_HELD))
     }
 
     /// Whether the sample of this number waits to be learned from.
@@ -74,10 +81,11 @@ impl Samples {
     }
 
     /// A new sample's number.
-    pub(super) fn add(&mut self, features: [f32; 7], requests: u64) -> u64 {
+    pub(super) fn add(&mut self, features: [f32; WIDTH], requests: u64, grace: u32) -> u64 {
         assert!(self.all.len() < self.limit);
         self.all.push_back(Sample {
             features,
+            grace,
             taken_at: requests,
             utility: 0.0,
         });
@@ -95,7 +103,7 @@ impl Samples {
 
     fn count(&mut self, index: usize, requests: u64, weight: u32) {
         let sample = &mut self.all[index];
-        let time = (requests - sample.taken_at).max(1);
+        let time = (requests - sample.taken_at).max(1) + u64::from(sample.grace);
         sample.utility += 1.0 / (time as f64 * f64::from(weight.max(1)));
     }
 
