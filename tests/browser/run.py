@@ -329,7 +329,7 @@ def test_bench_learned(desk):
     realised = [(part + 1, fifth[1]) for part, fifth in enumerate(learner["learned"]["fifths"])]
     check_line(fifths, f"gl-cache:e:group=5, {learner['trace']} by bytes, 10%", realised)
     importances = titled(plots, "Importance of features, trace by trace")
-    assert len(importances.points) == len(learner["learned"]["importances"]) == 7
+    assert len(importances.points) == len(learner["learned"]["importances"]) == 9
     for plot in ("Throughput ÷ FIFO’s, 10% of the bytes", "Objects in a group (figure 6.13): Throughput", "CPU time of learning", f"{learner['trace']}, 10%"):
         assert titled(plots, plot).points, plot
 

@@ -47,7 +47,7 @@ pub struct Learned {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "lru,fifo-merge,s3fifo,sieve,w-tinylfu,lhd,lecar,cacheus,lrb,gl-cache:t,gl-cache:e"
+        default_value = "lru,fifo-merge,s3fifo,sieve,w-tinylfu,lhd,lecar,cacheus,lrb,gl-cache:t,gl-cache:e,gl-cache:e:way=model"
     )]
     cache: Vec<String>,
     /// Engines, and policies with what a server keeps beside each entry, for the round engine
@@ -210,7 +210,7 @@ impl Learned {
             for value in self.values(study) {
                 named(
                     &format!("--{name} {value}"),
-                    &plan::with(study, plan::LEARNER, &value),
+                    &plan::with(study, plan::FOLLOWER, &value),
                 )?;
             }
         }
@@ -238,7 +238,7 @@ impl Learned {
     fn of_trace(&self, simulator: &dyn Simulator, place: usize, report: &mut Report) -> Result<()> {
         let (told, taken) = traces::take_in(self, simulator, place)?;
         let features = simulator.features();
-        let plan = plan::plan(self, &told, features);
+        let plan = plan::plan(self, &told, &features);
         let mut player = Player::new(&*taken, self.rounds, self.jobs.get());
         player.play(&plan)?;
         if told.extent.bytes.is_none() {

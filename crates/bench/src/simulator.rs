@@ -26,7 +26,7 @@ pub trait Simulator {
     fn check(&self, cache: &str) -> Result<(), String>;
 
     /// What models that learn about groups are told of each, in the order of a row.
-    fn features(&self) -> &'static [&'static str];
+    fn features(&self) -> Vec<&'static str>;
 
     /// Takes a trace in, to be replayed as often as is asked; `seed` determines every decision by chance.
     ///

@@ -39,8 +39,8 @@ impl bench::Simulator for Simulator {
         contestant.map(drop).map_err(|error| error.to_string())
     }
 
-    fn features(&self) -> &'static [&'static str] {
-        &::sim::GROUP_FEATURES
+    fn features(&self) -> Vec<&'static str> {
+        ::sim::feature_names().collect()
     }
 
     fn take_in(

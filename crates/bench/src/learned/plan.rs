@@ -9,16 +9,22 @@ use std::str::FromStr;
 
 /// What everybody is compared with.
 pub(super) const BASE: &str = "fifo";
-/// Who is looked at where parameters and features are.
+/// Who is looked at where it learns as it does.
 pub(super) const LEARNER: &str = "gl-cache:e";
+/// The same where parameters and features are looked at: it follows its model whether that helps or not, as the
+/// source's does.
+pub(super) const FOLLOWER: &str = "gl-cache:e:way=model";
 /// The days of seven before which nothing counts, in the source's figures 6.17 and 6.8.
 const WARM_UPS: [u64; 2] = [1, 3];
 const WEEK: u64 = 7;
 
 /// Which features the models of figure 6.12 see, each with those before it.
 pub(super) const FEATURE_STEPS: [(&str, &[&str]); 4] = [
-    ("frequency", &["requests", "requested objects"]),
-    ("+ age", &["age"]),
+    (
+        "frequency",
+        &["requests", "requested objects", "own requested objects"],
+    ),
+    ("+ age", &["age", "own age"]),
     ("+ size", &["mean object size"]),
     (
         "+ state of the cache",
@@ -296,7 +302,7 @@ impl At<'_> {
         let mut seen: Vec<&str> = Vec::new();
         for (name, more) in FEATURE_STEPS {
             seen.extend(more);
-            let mut wanted = self.wanted(Study::Features, name, LEARNER);
+            let mut wanted = self.wanted(Study::Features, name, FOLLOWER);
             let hidden = features.iter().enumerate();
             let hidden = hidden.filter(|(_, feature)| !seen.contains(feature));
             wanted.order.hidden = hidden.map(|(place, _)| place).collect();
@@ -316,8 +322,8 @@ impl At<'_> {
         for study in Study::KNOBS {
             let caches: &[&str] = match study {
                 // What groups of a size could do, and what they do.
-                Study::Group => &[LEARNER, "gl-oracle"],
-                _ => &[LEARNER],
+                Study::Group => &[FOLLOWER, "gl-oracle"],
+                _ => &[FOLLOWER],
             };
             for cache in caches {
                 for value in self.options.values(study) {

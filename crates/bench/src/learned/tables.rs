@@ -1,7 +1,7 @@
 //! The results as tables, for a terminal and for documents.
 
 use super::pivot::Pivot;
-use super::plan::{BASE, LEARNER, Study};
+use super::plan::{BASE, FOLLOWER, LEARNER, Study};
 use super::row::{Row, Taught};
 use super::{Report, Round};
 use crate::table::{Table, median, number};
@@ -54,7 +54,7 @@ fn of(report: &Report, round: Round) -> Vec<Titled> {
             warm_up(report),
         )],
         Round::Features => vec![(
-            format!("Hit ratio over FIFO's of {LEARNER} whose models see some of the features (figure 6.12)"),
+            format!("Hit ratio over FIFO's of {FOLLOWER} whose models see some of the features (figure 6.12)"),
             by_cache(report, Study::Features, hits_and_gain),
         )],
         Round::Engine => vec![

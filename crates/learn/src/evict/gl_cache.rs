@@ -68,6 +68,7 @@ mod samples;
 mod tests;
 mod ways;
 
+pub use features::names as feature_names;
 pub use knobs::{GlConfig, Mode};
 pub use ways::Way;
 

@@ -10,8 +10,8 @@ const OF_ITS_OWN: [&str; 2] = ["own age", "own requested objects"];
 /// Features in a row.
 pub(super) const WIDTH: usize = FEATURES.len() + OF_ITS_OWN.len();
 
-/// What they are called, in their order in a row.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
+/// What a model is told of a group, in the order of a row.
+pub fn names() -> impl Iterator<Item = &'static str> {
     FEATURES.into_iter().chain(OF_ITS_OWN)
 }
 
