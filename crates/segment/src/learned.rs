@@ -297,7 +297,7 @@ impl<C: Objects> Segcache<C> {
             };
             let words = self.content.words_at(&self.heap, place);
             let hash = self.hash_at(place);
-            if watch.covers(hash) {
+            if begun.covers(hash) {
                 let mut search = Search::new(&self.table, &self.heap, hash);
                 if search.any(|cell| cell.slot.place() == place) {
                     begun.watch(hash, words);

@@ -8,9 +8,12 @@
 //!
 //! # What it costs
 //! Keys are watched by their hash, one in a power of two of them, so that a megabyte of small objects needs a few
-//! dozen places; the sum is scaled by the objects that each stands for. All other keys' requests compare the hash with a
-//! mask that changes seldom. A request for a watched key looks at one line, and only where it is counted anyway, once
-//! a second at most, or missed. Nothing here waits, and nothing is written but the place that is taken.
+//! dozen places; the sum is scaled by the objects that each stands for. Which power is a matter of each sample's objects.
+//! All requests compare the hash with a mask, that of the sample which watches the largest share; those of which it
+//! covers the key look at one line, and only where they are counted anyway, once a second at most, or missed. So a
+//! segment with a few dozen objects, of which all are watched, sends all counted requests to the list while its sample
+//! lasts: a line of memory each. Nothing here waits. Who finds its key takes the place, and adds to the sample's utility;
+//! who does not writes nothing.
 //!
 //! ```text
 //! place   63 fingerprint 33 32 sample 20 19 words 0       0: vacant; more words than fit count as so many
@@ -47,6 +50,8 @@ const PART_MOST: u64 = 16;
 const PLACES_PER_SAMPLE: usize = 64;
 const PLACES_PER_SAMPLE_MIN: usize = 16;
 const SAMPLES_WANTED: usize = 256;
+/// In less memory there is no room for as many samples as teach something: none is taken.
+const MEMORY_MIN: u64 = 256 << 10;
 /// Which bits of a hash choose the keys: neither those of the table's chains nor those of tags.
 const SHARE_SHIFT: u32 = 24;
 /// One key in 2^16 is watched at least.
@@ -70,13 +75,15 @@ struct Taken {
     number: u16,
     at: Tick,
     features: Features,
+    /// Keys are watched whose hash has none of so many bits, above the shift.
+    share_bits: u8,
     /// Objects that each watched one stands for.
     scale: f64,
 }
 
 #[derive(Debug, Default)]
 struct Book {
-    /// In the order in which they were taken.
+    /// In the order in which they were taken, and so of their times.
     taken: VecDeque<Taken>,
     vacant: Vec<u16>,
     /// Floods that it has heard of.
@@ -95,7 +102,7 @@ struct List {
 /// See the module text.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// Keys are watched whose hash has none of these bits, above the shift: none while nothing is learned.
+    /// The least mask of a sample that there is, so that what any of them watches is covered; all bits: there is none.
     mask: AtomicU64,
     flushes: AtomicU32,
     list: OnceLock<List>,
@@ -103,6 +110,7 @@ pub(crate) struct Watch {
 
 /// A sample that is being taken.
 pub(crate) struct Begun<'w> {
+    watch: &'w Watch,
     list: &'w List,
     book: MutexGuard<'w, Book>,
     taken: Taken,
@@ -118,6 +126,32 @@ fn place_count(memory_bytes: u64) -> usize {
 fn sample_count(places: usize) -> usize {
     let fewest = (places / PLACES_PER_SAMPLE_MIN).clamp(1, SAMPLES_WANTED);
     (places / PLACES_PER_SAMPLE).clamp(fewest, SAMPLES_MAX)
+}
+
+fn is_of_share(hash: u64, mask: u64) -> bool {
+    hash >> SHARE_SHIFT & mask == 0
+}
+
+impl Taken {
+    fn mask(&self) -> u64 {
+        (1 << self.share_bits) - 1
+    }
+}
+
+impl Book {
+    /// Drops some samples, all of whose keys leave the list.
+    fn drop_those(&mut self, list: &List, mut is_over: impl FnMut(&Taken) -> bool) {
+        let mut are_over = vec![false; list.samples.len()];
+        self.taken.retain(|taken| {
+            let is_over = is_over(taken);
+            if is_over {
+                are_over[usize::from(taken.number)] = true;
+                self.vacant.push(taken.number);
+            }
+            !is_over
+        });
+        list.sweep(|number| are_over[usize::from(number)]);
+    }
 }
 
 impl List {
@@ -194,6 +228,9 @@ impl Watch {
 
     /// Bytes that it will take in a cache of so many.
     pub(crate) fn bytes_of(memory_bytes: u64) -> u64 {
+        if memory_bytes < MEMORY_MIN {
+            return 0;
+        }
         let places = place_count(memory_bytes);
         let by_sample = size_of::<Sample>() + size_of::<Taken>() + size_of::<u16>();
         (places * 8 + sample_count(places) * by_sample) as u64
@@ -207,9 +244,11 @@ impl Watch {
         }
     }
 
-    /// Makes room for the list, from now on.
+    /// Makes room for the list, from now on, where there is enough.
     pub(crate) fn prepare(&self, memory_bytes: u64) {
-        self.list.get_or_init(|| List::new(memory_bytes));
+        if memory_bytes >= MEMORY_MIN {
+            self.list.get_or_init(|| List::new(memory_bytes));
+        }
     }
 
     pub(crate) fn samples_max(&self) -> usize {
@@ -220,7 +259,7 @@ impl Watch {
     #[inline(always)]
     pub(crate) fn covers(&self, hash: u64) -> bool {
         // A hash's tag is not 0: with all bits in the mask none passes.
-        hash >> SHARE_SHIFT & self.mask.load(Relaxed) == 0
+        is_of_share(hash, self.mask.load(Relaxed))
     }
 
     /// A covered key is asked for, whether it is there or not.
@@ -267,6 +306,7 @@ impl Watch {
             list.sweep(|_| true);
             let Book { taken, vacant, .. } = &mut *book;
             vacant.extend(taken.drain(..).map(|taken| taken.number));
+            self.cover_no_more(&book);
         }
         Some((list, book))
     }
@@ -280,19 +320,28 @@ impl Watch {
         now: Tick,
     ) -> Option<Begun<'_>> {
         let (list, mut book) = self.open()?;
+        if book.taken.back().is_some_and(|taken| taken.at > now) {
+            // The clock went back: these would keep their numbers until it has caught up.
+            book.drop_those(list, |taken| taken.at > now);
+            self.cover_no_more(&book);
+        }
         let number = book.vacant.pop()?;
         let sample = &list.samples[usize::from(number)];
         sample.taken_at.store(now.0, Relaxed);
         sample.deadline.store(deadline.0, Relaxed);
         sample.utility.store(0f64.to_bits(), Relaxed);
-        self.fit_share(objects as usize, list.keys);
+        // So many keys as a sample has places for, or nearly twice as many.
+        let by_key = (objects as usize / list.keys).max(1);
         let taken = Taken {
             number,
             at: now,
             features,
+            share_bits: by_key.ilog2().min(SHARE_BITS_MAX) as u8,
             scale: 0.0,
         };
+        self.mask.fetch_min(taken.mask(), Relaxed);
         Some(Begun {
+            watch: self,
             list,
             book,
             taken,
@@ -300,18 +349,11 @@ impl Watch {
         })
     }
 
-    /// Watches so many keys that a sample's places are used. What is on the list and no longer covered is lost:
-    /// so the share changes seldom.
-    fn fit_share(&self, objects: usize, keys: usize) {
-        let mask = self.mask.load(Relaxed);
-        let watched = match mask {
-            u64::MAX => 0,
-            mask => objects / (mask as usize + 1),
-        };
-        if watched > 4 * keys || watched * 4 < keys && mask != 0 {
-            let bits = (objects / keys.max(1)).max(1).ilog2().min(SHARE_BITS_MAX);
-            self.mask.store((1 << bits) - 1, Relaxed);
-        }
+    /// Samples have gone: what none of the others watches is no longer covered. This adds bits alone: where everything
+    /// has ended meanwhile, it stays so.
+    fn cover_no_more(&self, book: &Book) {
+        let least = book.taken.iter().map(Taken::mask).min();
+        self.mask.fetch_max(least.unwrap_or(u64::MAX), Relaxed);
     }
 
     /// How many samples were taken before this.
@@ -327,26 +369,26 @@ impl Watch {
         let Some((list, mut book)) = self.open() else {
             return;
         };
-        let Book { taken, vacant, .. } = &mut *book;
-        let mut is_over = vec![false; list.samples.len()];
-        taken.retain(|taken| {
-            if taken.at >= before {
-                return true;
+        book.drop_those(list, |taken| {
+            let is_over = taken.at < before;
+            if is_over {
+                let sample = &list.samples[usize::from(taken.number)];
+                let sum = f64::from_bits(sample.utility.load(Relaxed));
+                each(&taken.features, sum * taken.scale);
             }
-            let sum = list.samples[usize::from(taken.number)]
-                .utility
-                .load(Relaxed);
-            each(&taken.features, f64::from_bits(sum) * taken.scale);
-            is_over[usize::from(taken.number)] = true;
-            vacant.push(taken.number);
-            false
+            is_over
         });
-        list.sweep(|number| is_over[usize::from(number)]);
+        self.cover_no_more(&book);
     }
 }
 
 impl Begun<'_> {
-    /// One more object of the segment, whose key is covered.
+    /// Whether a key is of the sample's share.
+    pub(crate) fn covers(&self, hash: u64) -> bool {
+        is_of_share(hash, self.taken.mask())
+    }
+
+    /// One more object of the segment, whose key is of the share.
     pub(crate) fn watch(&mut self, hash: u64, words: u32) {
         if self.watched as usize >= 2 * self.list.keys {
             return;
@@ -369,6 +411,7 @@ impl Begun<'_> {
             self.book.taken.push_back(self.taken);
         } else {
             self.book.vacant.push(self.taken.number);
+            self.watch.cover_no_more(&self.book);
         }
         is_seen
     }
@@ -381,6 +424,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     const MEMORY: u64 = 64 << 20;
+    /// Of the model.
+    const KEYS: u64 = 600;
 
     fn hash(number: u64) -> u64 {
         scramble(number) | 1 << 52
@@ -392,13 +437,20 @@ mod tests {
         for (memory, part) in [(64 << 20, 700), (1 << 30, 800), (64 << 30, 7_000)] {
             assert!(Watch::bytes_of(memory) <= memory / part, "{memory}");
         }
-        assert!(Watch::bytes_of(1 << 20) <= (1 << 20) / 14);
+        for (memory, most) in [(1 << 20, 52_000), (512 << 10, 52_000), (256 << 10, 26_000)] {
+            assert!(Watch::bytes_of(memory) <= most, "{memory}");
+        }
         for memory in [0, 1, 1_000, 100_000, u64::MAX] {
             let places = place_count(memory);
             assert!(places >= WAYS && places.is_power_of_two());
             assert!(sample_count(places) >= 1);
         }
         assert!(sample_count(place_count(1 << 20)) >= 256);
+        // A learner wants 128 at least: who cannot have so many is not to look for any.
+        assert_eq!(sample_count(place_count(MEMORY_MIN)), 128);
+        let little = Watch::new();
+        little.prepare(MEMORY_MIN - 1);
+        assert_eq!((little.samples_max(), little.bytes(MEMORY_MIN - 1)), (0, 0));
     }
 
     #[test]
@@ -408,6 +460,62 @@ mod tests {
         watch.asked(hash(1), Tick(5));
         assert_eq!(watch.samples_max(), 0);
         assert!(watch.begin([0.0; 7], Tick(9), 10, Tick(5)).is_none());
+    }
+
+    /// Samples a segment of the keys from `first` on.
+    fn sampled(watch: &Watch, first: u64, objects: u32, now: Tick) -> bool {
+        let begun = watch.begin([first as f32; 7], Tick(u64::MAX), objects, now);
+        let mut begun = begun.expect("there are fewer");
+        for key in first..first + u64::from(objects) {
+            if begun.covers(hash(key)) {
+                begun.watch(hash(key), 2);
+            }
+        }
+        begun.end(objects)
+    }
+
+    /// There was one share for all samples, fitted to whichever came last: the keys of others were on the list and
+    /// their requests passed by.
+    #[test]
+    fn segments_of_few_objects_and_of_many_are_worth_what_they_are() {
+        let watch = Watch::new();
+        watch.prepare(MEMORY);
+        let objects = [10_000, 2_000, 20, 10_000, 300, 10_000];
+        let first = |index: usize| index as u64 * 100_000;
+        for (index, &objects) in objects.iter().enumerate() {
+            assert!(sampled(&watch, first(index), objects, Tick(1_000)));
+        }
+        let now = Tick(3_000);
+        for (index, &objects) in objects.iter().enumerate() {
+            let keys = first(index)..first(index) + u64::from(objects);
+            let covered = keys.filter(|&key| watch.covers(hash(key)));
+            covered.for_each(|key| watch.asked(hash(key), now));
+        }
+        let mut told = vec![];
+        watch.hand_over(now, &mut |_, utility| told.push(utility * 2.0 * 16.0));
+        let is_near = |(told, objects): (&f64, u32)| (told - f64::from(objects)).abs() < 1e-6;
+        assert!(told.iter().zip(objects).all(is_near), "{told:?}");
+        assert!((0..1_000).all(|key| !watch.covers(hash(key))));
+    }
+
+    /// Samples of a time that had not come yet kept their numbers until it came.
+    #[test]
+    fn a_clock_that_goes_back_makes_room_for_samples() {
+        let watch = Watch::new();
+        watch.prepare(MEMORY);
+        let day = 86_400_000;
+        let most = watch.samples_max() as u64;
+        for number in 0..most {
+            assert!(sampled(&watch, number * 100, 20, Tick(2 * day + number)));
+        }
+        for number in 0..most {
+            assert!(sampled(&watch, number * 100, 20, Tick(day + number)));
+        }
+        assert_eq!(watch.sampled_before(Tick(2 * day)), most as usize);
+        watch.asked(hash(0), Tick(day + 1_000));
+        let mut told = vec![];
+        watch.hand_over(Tick(day + 1), &mut |_, utility| told.push(utility));
+        assert!(told.len() == 1 && told[0] > 0.0, "{told:?}");
     }
 
     /// One sample of the model: its utility so far, and which keys have not counted yet, with their words.
@@ -440,26 +548,29 @@ mod tests {
                         ..Known::default()
                     };
                     let deadline = Tick(known.deadline);
-                    // So few objects that all keys are watched.
+                    // All keys are watched, or half of them, or one in sixteen.
+                    let objects = [12, 40, 300][chance.below(3) as usize];
                     let mut begun = watch
-                        .begin([known.number; 7], deadline, 16, Tick(now))
+                        .begin([known.number; 7], deadline, objects, Tick(now))
                         .expect("there are fewer");
-                    let first = chance.below(500);
-                    for key in first..first + 1 + chance.below(15) {
+                    let first = chance.below(KEYS - u64::from(objects));
+                    for key in first..first + u64::from(objects) {
                         let words = 1 + chance.below(100) as u32;
-                        assert!(watch.covers(hash(key)));
                         let before = begun.watched;
-                        begun.watch(hash(key), words);
+                        if begun.covers(hash(key)) {
+                            begun.watch(hash(key), words);
+                        }
                         if begun.watched > before {
                             known.left.insert(key, words);
                         }
                     }
-                    known.scale = 16.0 / known.left.len() as f64;
-                    assert!(begun.end(16));
-                    samples.push(known);
+                    known.scale = f64::from(objects) / known.left.len() as f64;
+                    if begun.end(objects) {
+                        samples.push(known);
+                    }
                 }
                 1 => {
-                    let key = chance.below(515);
+                    let key = chance.below(KEYS);
                     watch.gone(hash(key));
                     samples
                         .iter_mut()
@@ -484,11 +595,15 @@ mod tests {
                     }
                 }
                 _ => {
-                    let key = chance.below(515);
-                    watch.asked(hash(key), Tick(now));
+                    let key = chance.below(KEYS);
+                    let is_covered = watch.covers(hash(key));
+                    if is_covered {
+                        watch.asked(hash(key), Tick(now));
+                    }
                     for one in &mut samples {
-                        let words = one.left.remove(&key).filter(|_| now <= one.deadline);
-                        if let Some(words) = words {
+                        let words = one.left.remove(&key);
+                        assert!(is_covered || words.is_none());
+                        if let Some(words) = words.filter(|_| now <= one.deadline) {
                             let seconds = (now - one.at).max(500) as f64 / 1e3;
                             one.utility += 1.0 / (seconds * f64::from(words) * 8.0);
                         }
