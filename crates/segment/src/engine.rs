@@ -313,7 +313,8 @@ impl<C: Objects> Segcache<C> {
         condition.judge(live.map(|_| chain.cas()))?;
         // What was asked for often as it was is expected to be so as it is now.
         let frequency = live.map_or(0, |cell| cell.reload().frequency());
-        if frequency > 0 {
+        let is_here = live.is_some_and(|cell| cell.slot.place().segment == place.segment);
+        if frequency > 0 && !is_here {
             heap.segment(place.segment)
                 .known
                 .requested

@@ -104,6 +104,22 @@ fn a_segment_is_known_by_how_it_is_asked_for() {
     );
 }
 
+/// Each time that a popular object was written over counted as another object that was asked for.
+#[test]
+fn an_object_that_is_written_over_in_its_segment_is_one_object() {
+    let mut world = World::new(Eviction::GlCache, 64);
+    world.fill(0..10);
+    world.wait(1);
+    (0..2).for_each(|number| assert!(world.is_there(number)));
+    (0..5).for_each(|_| world.set(0));
+    world.fill(10..BY_SEGMENT - 5);
+    // In the next segment, which is asked for one that it brings along.
+    world.set(1);
+    world.fill(100..100 + BY_SEGMENT);
+    let requested: Vec<f32> = world.groups().iter().map(|group| group.1[6]).collect();
+    assert_eq!(requested, [2.0, 1.0]);
+}
+
 #[test]
 fn each_object_of_a_sample_counts_once_wherever_it_is() {
     let mut world = World::new(Eviction::GlCache, 64);
