@@ -205,14 +205,27 @@ impl Chains {
         Some(id)
     }
 
-    /// Other segments are chosen from now on: by this policy, which is told of all that are there, if by one.
-    pub(crate) fn choose_by(&mut self, reserve: u32, ranked: Option<Ranked>, order: &[SegmentId]) {
+    /// Other segments are chosen from now on: by this policy, which is told of all that are there, if by one. What chose
+    /// before comes back, to be freed without the lock.
+    pub(crate) fn choose_by(
+        &mut self,
+        reserve: u32,
+        mut ranked: Option<Ranked>,
+    ) -> (Option<Ranked>, Ranking) {
         self.reserve = reserve as usize;
-        self.ranked = ranked;
-        self.ranking = Ranking::default();
-        if let Some(ranked) = &mut self.ranked {
-            order.iter().for_each(|&id| ranked.linked(id));
+        if let Some(ranked) = &mut ranked {
+            self.in_order().into_iter().for_each(|id| ranked.linked(id));
         }
+        let ranking = std::mem::take(&mut self.ranking);
+        (std::mem::replace(&mut self.ranked, ranked), ranking)
+    }
+
+    /// All segments with objects, the one opened first before the others.
+    fn in_order(&self) -> Vec<SegmentId> {
+        let rows = self.rows_from(0);
+        let mut all: Vec<SegmentId> = rows.flat_map(|row| self.row(self.head(row))).collect();
+        all.sort_by_key(|&id| self.created(id));
+        all
     }
 
     /// Puts a segment in its row, behind those that were created before.

@@ -396,7 +396,7 @@ impl<C: Objects> Segcache<C> {
 
     /// Everything that is here now is over; its memory comes back by [`Segcache::maintain`].
     pub fn clear(&self) {
-        let chains = self.heap.chains();
+        let mut chains = self.heap.chains();
         for row in chains.rows_from(0) {
             for id in chains.row(chains.head(row)) {
                 self.heap.segment(id).seal();
@@ -405,6 +405,10 @@ impl<C: Objects> Segcache<C> {
         }
         self.heap.next_due.store(FLUSHED.0, Relaxed);
         self.learning.watch.flushed();
+        let ranking = std::mem::take(&mut chains.ranking);
+        // Freed when nobody waits for the lock any more.
+        drop(chains);
+        drop(ranking);
     }
 
     /// Bytes of what is there to learn about segments, besides what fits into their headers' cache lines.

@@ -11,10 +11,10 @@
 //!
 //! # State
 //! Per object: none. Per segment: 24 bytes in its header's cache line, which had room for them. The list of keys that
-//! are watched ([`crate::watch`]) takes a 700th of the memory, less of a large one and more of a small one.
+//! are watched ([`crate::watch`]) takes a 700th of the memory, less of a large one and more of a small one; in less than 256 KB there is none.
 //!
 //! # Cost
-//! Read: a comparison of the hash, and with a request that is counted for the first time one more addition beside the
+//! Read: a comparison of the hash (see there how many go on), and with a request that is counted for the first time one more addition beside the
 //! one that is there. Write: the same comparison, and a number of the writer's own. Eviction: as a merge.
 //!
 //! # Departures
@@ -22,6 +22,8 @@
 //!   source calls FIFO, with the engine's own choice of what stays.
 //! - A ranking names twice as many segments as it is meant for. So eviction goes on while the next one is made.
 //! - Requests are counted as the engine counts them: once a second for an object.
+//! - Evictions that go by a policy start the counts of requests again when they look. Where one of these was in force before,
+//!   a segment's requests are those since.
 //! - An object's last access is that of its line of the table, which up to seven objects share: those beside a popular
 //!   one look as young as it is. What was never asked for is as old as its segment.
 //! - A segment that has no neighbour to be merged with is given up as it is.
@@ -72,6 +74,12 @@ pub(crate) struct Means {
 pub struct SegmentName {
     id: SegmentId,
     generation: u64,
+}
+
+/// A segment so marked that it stays where it is, until this is dropped.
+struct Held<'c, C: Objects> {
+    cache: &'c Segcache<C>,
+    id: SegmentId,
 }
 
 /// Segments in the order in which they are to go.
@@ -191,32 +199,41 @@ impl<C: Objects> Segcache<C> {
         segment.known.set(means.born, means.rates, means.requested);
     }
 
-    /// The eviction of the segment that is worth least, if a ranking says which.
+    /// The eviction of the segment that is worth least, if a ranking says which. After a flood all that a ranking names
+    /// may have gone: a call looks at a few names only.
     pub(crate) fn begin_least_useful(&self, chains: &mut Chains, now: Tick) -> Option<Job> {
-        while let Some(SegmentName { id, generation }) = chains.ranking.next() {
+        for _ in 0..LOOKS_MAX {
+            let Some(SegmentName { id, generation }) = chains.ranking.next() else {
+                self.learning.wants_ranking.store(true, Relaxed);
+                return None;
+            };
             let is_there = self.generation(id) == generation;
             if !is_there || !self.can_leave(chains, id) || now > self.heap.deadline(id) {
                 continue;
             }
             let sources = self.neighbours(chains, id, now);
-            chains.ranking.quota = chains.ranking.quota.saturating_sub(sources.len());
-            if chains.ranking.quota == 0 {
-                self.learning.wants_ranking.store(true, Relaxed);
-            }
-            self.learning
-                .evicted
-                .fetch_add(sources.len() as u64, Relaxed);
             let merge = match sources.len() {
                 1 => None,
                 _ => self.merge_of(chains, &sources, Share::Best, now),
             };
+            let count = merge.as_ref().map_or(1, |_| sources.len());
+            self.went_by_ranking(chains, count);
             return Some(merge.unwrap_or_else(|| {
                 chains.set_state(id, State::Leaving);
                 Job::of(Cause::Eviction, id)
             }));
         }
-        self.learning.wants_ranking.store(true, Relaxed);
         None
+    }
+
+    /// So many segments go because a ranking said so.
+    pub(crate) fn went_by_ranking(&self, chains: &mut Chains, count: usize) {
+        self.learning.evicted.fetch_add(count as u64, Relaxed);
+        let ranking = &mut chains.ranking;
+        ranking.quota = ranking.quota.saturating_sub(count);
+        if ranking.quota == 0 {
+            self.learning.wants_ranking.store(true, Relaxed);
+        }
     }
 
     /// A segment with those of its chain that were written next after it and can leave, or where these are too few,
@@ -254,34 +271,33 @@ impl<C: Objects> Segcache<C> {
         ]
     }
 
-    /// A sealed segment that lives, so marked that it stays where it is.
-    fn hold(&self, random: u64, now: Tick) -> Option<SegmentId> {
-        let count = u64::from(self.heap.count());
-        if count < u64::from(SAMPLED_FROM) {
-            return None;
-        }
-        let mut chains = self.heap.chains();
-        let draw = |turn: u64| SegmentId((random.wrapping_add(turn * turn) % count) as u32 + 1);
-        let can_be = |id: &SegmentId| {
-            let has_objects = self.heap.segment(*id).live().0 > 0;
-            self.can_leave(&chains, *id) && has_objects && now <= self.heap.deadline(*id)
-        };
-        let id = (0..DRAWS).map(draw).find(can_be)?;
-        chains.set_state(id, State::Held);
-        Some(id)
+    /// Whether a segment lives and is sealed, as far as can be seen without a lock: neither free nor of the table.
+    fn could_go(&self, id: SegmentId, now: Tick) -> bool {
+        let segment = self.heap.segment(id);
+        segment.is_sealed() && segment.live().0 > 0 && now <= self.heap.deadline(id)
     }
 
-    fn let_go(&self, id: SegmentId) {
+    /// A segment that could go, held.
+    fn hold(&self, random: u64, now: Tick) -> Option<Held<'_, C>> {
+        let count = u64::from(self.heap.count());
+        if count < u64::from(SAMPLED_FROM) || self.samples_max() == 0 {
+            return None;
+        }
+        let draw = |turn: u64| SegmentId((random.wrapping_add(turn * turn) % count) as u32 + 1);
+        let could_go = |id: &SegmentId| self.could_go(*id, now);
+        let id = (0..DRAWS).map(draw).find(could_go)?;
         let mut chains = self.heap.chains();
-        chains.set_state(id, State::Chained);
-        // Who came by meanwhile has passed it over.
-        self.heap.falls_due(self.heap.deadline(id));
-        drop(chains);
-        self.release(id);
+        // Somebody may have emptied it since.
+        let can_be = self.can_leave(&chains, id) && could_go(&id);
+        can_be.then(|| {
+            chains.set_state(id, State::Held);
+            Held { cache: self, id }
+        })
     }
 
     /// Goes through the objects of a segment that is held.
-    fn watch_keys(&self, id: SegmentId, now: Tick) -> bool {
+    fn watch_keys(&self, held: &Held<'_, C>, now: Tick) -> bool {
+        let id = held.id;
         let segment = self.heap.segment(id);
         let (objects, _) = segment.live();
         let (features, deadline) = (self.features(id, now), self.heap.deadline(id));
@@ -309,6 +325,22 @@ impl<C: Objects> Segcache<C> {
     }
 }
 
+impl<C: Objects> Drop for Held<'_, C> {
+    fn drop(&mut self) {
+        let Held { cache, id } = *self;
+        let mut chains = cache.heap.chains();
+        chains.set_state(id, State::Chained);
+        // Who came by meanwhile has passed it over.
+        cache.heap.falls_due(cache.heap.deadline(id));
+        // An eviction that does not learn may have come meanwhile, under this lock.
+        if !cache.wants_lessons() {
+            cache.learning.watch.end();
+        }
+        drop(chains);
+        cache.release(id);
+    }
+}
+
 impl<C: Objects> Groups for Segcache<C> {
     type Name = SegmentName;
 
@@ -332,12 +364,11 @@ impl<C: Objects> Groups for Segcache<C> {
     }
 
     fn sample(&self, random: u64, now: Tick) -> bool {
-        let Some(id) = self.hold(random, now) else {
+        if !self.wants_lessons() {
             return false;
-        };
-        let is_sampled = self.watch_keys(id, now);
-        self.let_go(id);
-        is_sampled
+        }
+        let held = self.hold(random, now);
+        held.is_some_and(|held| self.watch_keys(&held, now))
     }
 
     fn samples_max(&self) -> usize {
@@ -362,17 +393,15 @@ impl<C: Objects> Groups for Segcache<C> {
                 id,
                 generation: self.generation(id),
             };
-            // Neither free nor of the table, nor being filled; what has changed since is found when it is to go.
-            let segment = self.heap.segment(id);
-            let could_go = segment.is_sealed() && segment.live().0 > 0;
-            if could_go && now <= self.heap.deadline(id) {
+            // What has changed since is found when it is to go.
+            if self.could_go(id, now) {
                 each(name, &self.features(id, now));
             }
         }
     }
 
     fn rank(&self, least_first: &[SegmentName], quota: usize) {
-        let ranking = Ranking {
+        let mut ranking = Ranking {
             names: least_first.iter().rev().copied().collect(),
             quota,
         };
@@ -380,8 +409,116 @@ impl<C: Objects> Groups for Segcache<C> {
         // What was told too late for another eviction is not for this one.
         if self.wants_lessons() {
             let is_used_up = ranking.names.is_empty() || quota == 0;
-            chains.ranking = ranking;
+            std::mem::swap(&mut chains.ranking, &mut ranking);
             self.learning.wants_ranking.store(is_used_up, Relaxed);
         }
+        // The one before is freed when nobody waits for the lock any more.
+        drop(chains);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Eviction};
+    use crate::engine::{Condition, Writer};
+    use crate::stored::Value;
+
+    const NOW: Tick = Tick(9_000);
+
+    fn engine() -> (Segcache, Writer) {
+        let config = Config {
+            memory_bytes: 512 << 10,
+            segment_bytes: 4 << 10,
+            eviction: Eviction::GlCache,
+            ..Config::default()
+        };
+        let cache: Segcache = Segcache::new(&config).expect("valid");
+        let mut writer = cache.writer().expect("the first");
+        let always = Condition::Always;
+        for number in 0..1_000u32 {
+            let name = number.to_be_bytes();
+            let key = cache.key(&name);
+            let stored = cache.set(&mut writer, &key, Value::plain(&[7; 40]), None, always, NOW);
+            assert!(stored.is_ok());
+        }
+        (cache, writer)
+    }
+
+    fn names(cache: &Segcache) -> Vec<SegmentName> {
+        let mut names = vec![];
+        cache.each_group(NOW, &mut |name, _| names.push(name));
+        names
+    }
+
+    /// All of them were looked at at once, by a request, under the lock.
+    #[test]
+    fn a_request_looks_at_few_names_of_what_is_gone() {
+        let (cache, _writer) = engine();
+        let lives = names(&cache)[0];
+        let gone = SegmentName {
+            generation: lives.generation + 1,
+            ..lives
+        };
+        let mut all = vec![gone; 2 * LOOKS_MAX];
+        all.push(lives);
+        cache.rank(&all, 10);
+        for _ in 0..2 {
+            assert!(
+                cache
+                    .begin_least_useful(&mut cache.heap.chains(), NOW)
+                    .is_none()
+            );
+            assert!(!cache.wants_ranking());
+        }
+        let job = cache.begin_least_useful(&mut cache.heap.chains(), NOW);
+        assert!(job.is_some());
+        cache.rank(&all, 10);
+        cache.clear();
+        assert!(
+            cache
+                .begin_least_useful(&mut cache.heap.chains(), NOW)
+                .is_none()
+        );
+        assert!(cache.wants_ranking(), "a flood has taken the ranking, too");
+    }
+
+    /// Those that it was to be merged with were counted, too, and stayed.
+    #[test]
+    fn where_there_is_none_to_merge_into_one_goes_and_one_is_counted() {
+        let (cache, _writer) = engine();
+        let all = names(&cache);
+        cache.rank(&all, all.len());
+        let mut chains = cache.heap.chains();
+        let mut taken = vec![];
+        while let Some(id) = chains.take_reserved() {
+            taken.push(id);
+        }
+        assert!(cache.begin_least_useful(&mut chains, NOW).is_some());
+        assert_eq!(cache.learning.evicted.load(Relaxed), 1);
+        assert_eq!(chains.ranking.quota, all.len() - 1);
+    }
+
+    /// The sample that was under way went on to watch keys, and nobody ended that.
+    #[test]
+    fn an_eviction_that_does_not_learn_watches_no_keys_even_if_it_comes_during_a_sample() {
+        let (cache, _writer) = engine();
+        let covers = || {
+            let names = (0..1_000u32).map(u32::to_be_bytes);
+            let mut hashes = names.map(|name| cache.key(&name).hash);
+            hashes.any(|hash| cache.learning.watch.covers(hash))
+        };
+        let mut held = (0..1_000).filter_map(|random| cache.hold(random, NOW));
+        let held = held.next().expect("some are sealed");
+        assert_eq!(cache.set_eviction(Eviction::Fifo), Ok(()));
+        assert!(cache.watch_keys(&held, NOW));
+        drop(held);
+        assert!(!covers());
+        assert!((0..1_000).all(|random| !cache.sample(random, NOW)));
+        assert!(!covers());
+        assert_eq!(cache.set_eviction(Eviction::GlCache), Ok(()));
+        assert!((0..1_000).any(|random| cache.sample(random, NOW)));
+        assert!(covers());
+        assert_eq!(cache.sampled_before(Tick(u64::MAX)), 1);
     }
 }

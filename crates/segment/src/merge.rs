@@ -338,6 +338,9 @@ impl<C: Objects> Segcache<C> {
             return false;
         }
         chains.set_state(id, State::Leaving);
+        if merge.recent.is_some() {
+            self.went_by_ranking(chains, 1);
+        }
         chains.set_merge_from(merge.row, chains.next(id));
         true
     }

@@ -1,14 +1,12 @@
 //! Which eviction is in force, and how another comes into force at any moment.
 //!
 //! Who chooses segments by a policy keeps ranks of them: these are made anew, in the order in which the segments
-//! were opened. Who merges keeps segments free: what is missing of these is what the next evictions leave, each
+//! were opened: all segments are gone through under the chains' lock. Who merges keeps segments free: what is missing of these is what the next evictions leave, each
 //! of which gives up one segment as long as there is none to merge into. What was begun before goes on as it began.
 
-use crate::chains::Chains;
 use crate::config::{Config, ConfigError, Eviction};
 use crate::content::Objects;
 use crate::engine::Segcache;
-use crate::heap::SegmentId;
 use crate::ranked::Ranked;
 // Neither publishes anything: what a choice needs is behind the chains' lock.
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
@@ -109,19 +107,13 @@ impl<C: Objects> Segcache<C> {
         if !eviction.learns() {
             self.learning.watch.end();
         }
-        let order = in_order(&chains);
-        chains.choose_by(config.reserve(), ranked, &order);
+        let before = chains.choose_by(config.reserve(), ranked);
         self.choice.set(&config, segments);
         // Whoever found nothing to evict looks again.
         self.heap.tell_free(&chains);
+        drop(chains);
+        // As large as there are segments, too.
+        drop(before);
         Ok(())
     }
-}
-
-/// All segments with objects, the one opened first before the others.
-fn in_order(chains: &Chains) -> Vec<SegmentId> {
-    let rows = chains.rows_from(0);
-    let mut all: Vec<SegmentId> = rows.flat_map(|row| chains.row(chains.head(row))).collect();
-    all.sort_by_key(|&id| chains.created(id));
-    all
 }
