@@ -1,13 +1,16 @@
 //! Learns about the groups of an engine that evicts by itself: what GL-Cache does beside the requests.
 //!
 //! It is told what the cache has done, takes samples as groups are written, trains when that is due, and ranks groups when the engine
-//! has used the ranking before up. Each is a call of its own, so that a server with a budget can leave one undone; the
-//! simulator does all at once. What was left undone is done later: nothing here piles up.
+//! has used the ranking before up. Each is a call of its own, and a short one where it can be, so that a server with a budget can
+//! leave one undone; the simulator does all at once. What was left undone is done later, within bounds: nothing here piles up.
+//!
+//! It goes by the clock: who tells it the same time for ever teaches it nothing, for no sample has collected for any time. (`mayfly`
+//! gives a rate to traces that tell no times.)
 //!
 //! # Guard
 //! The newest quarter of the samples is kept out of a training. A model that does not order them as they came, by a rank
-//! correlation of [`CORRELATION_MIN`] at least, is not believed: nothing is ranked until there is a better one, and the engine
-//! goes on by age.
+//! correlation of [`CORRELATION_MIN`] at least, is not believed: what the one before it had ranked is taken back, nothing is ranked
+//! until there is a better one, and the engine goes on without.
 
 use crate::features::{FEATURES, Totals, Window};
 use crate::held_out::HeldOut;
@@ -23,14 +26,19 @@ const SAMPLES_MIN: usize = 128;
 const SAMPLES_WANTED: u64 = 256;
 const DRAWS_MIN: u64 = 2;
 const DRAWS_MAX: u64 = 8;
-/// Times that so many are drawn at once: a call stays short.
-const TURNS_MAX: u64 = 8;
+/// Calls that make up for samples that were left undone; what is older than that is too late.
+const BEHIND_MAX: u64 = 8;
 /// One part of the samples in so many judges what was learned of the others.
 const JUDGES: usize = 4;
 /// What a model must come to there.
 pub const CORRELATION_MIN: f64 = 0.1;
 /// A ranking names so many times as many groups as go before the next one is wanted.
 const AHEAD: usize = 2;
+
+/// Groups sampled at once.
+fn draws(groups: &impl Groups) -> u64 {
+    (SAMPLES_WANTED / groups.extent().groups.max(1)).clamp(DRAWS_MIN, DRAWS_MAX)
+}
 
 /// How it learns.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +80,10 @@ pub struct Tutor {
     regressor: Box<dyn Regressor>,
     /// Whether the model that there is has shown that it predicts anything.
     is_believed: bool,
+    /// Whether that has ranked nothing yet: what the one before it had ranked is still obeyed.
+    is_new: bool,
+    /// Groups begun when a ranking named none of them: until others are, the next one would name none.
+    named_none: Option<u64>,
     schedule: Schedule,
     window: Window,
     chance: Chance,
@@ -96,6 +108,8 @@ impl Tutor {
         Tutor {
             regressor: (tutoring.maker.0)(&Boosting::default()),
             is_believed: false,
+            is_new: false,
+            named_none: None,
             schedule: Schedule::new(tutoring.interval),
             window: Window::default(),
             chance: Chance::new(tutoring.seed),
@@ -170,16 +184,11 @@ impl Tutor {
         self.seen - self.drawn >= self.stride
     }
 
-    /// Samples some groups.
+    /// Samples some groups: few, so that a call stays short.
     pub fn sample(&mut self, groups: &impl Groups, now: Tick) {
-        // As many as the groups begun since, within bounds: what was left undone long ago is too late.
-        let held = groups.extent().groups.max(1);
-        let draws = (SAMPLES_WANTED / held).clamp(DRAWS_MIN, DRAWS_MAX);
-        let turns = ((self.seen - self.drawn) / self.stride)
-            .min(held)
-            .min(TURNS_MAX);
-        self.drawn = self.seen;
-        for _ in 0..turns * draws {
+        let oldest = self.seen.saturating_sub(self.stride * (BEHIND_MAX - 1));
+        self.drawn = (self.drawn + self.stride).max(oldest).min(self.seen);
+        for _ in 0..draws(groups) {
             groups.sample(self.chance.bits(), now);
         }
     }
@@ -202,7 +211,9 @@ impl Tutor {
         self.schedule.trained(heard.now, heard.requests);
         let wanted = groups.samples_max().max(1) as u64;
         let begun = std::mem::replace(&mut self.trained, self.seen);
-        self.stride = ((self.seen - begun) * DRAWS_MIN).div_ceil(wanted).max(1);
+        self.stride = ((self.seen - begun) * draws(groups))
+            .div_ceil(wanted)
+            .max(1);
         self.lessons.training_rows += targets.len() as u64;
         let learned = targets.len() - targets.len() / JUDGES;
         let (mut first, mut last) = (Rows::new(FEATURES.len()), Rows::new(FEATURES.len()));
@@ -224,15 +235,20 @@ impl Tutor {
         self.is_believed = correlation.is_some_and(|told| told >= CORRELATION_MIN);
         match self.is_believed {
             true => self.lessons.trainings += 1,
-            false => self.lessons.failures += 1,
+            false => {
+                self.lessons.failures += 1;
+                groups.rank(&[], 0);
+            }
         }
+        self.is_new = self.is_believed;
         self.learned_at = Some(heard.now);
         self.lessons.trained_at = Some(heard.requests);
     }
 
     /// Whether a ranking would be of use, and there is a model to make it.
     pub fn wants_ranking(&self, groups: &impl Groups) -> bool {
-        self.is_believed && groups.wants_ranking()
+        let is_wanted = self.is_new || groups.wants_ranking();
+        self.is_believed && is_wanted && self.named_none != Some(self.seen)
     }
 
     /// Says which groups are worth least.
@@ -243,6 +259,8 @@ impl Tutor {
             names.push(name);
             self.rows.push(features);
         });
+        self.is_new = false;
+        self.named_none = names.is_empty().then_some(self.seen);
         self.predictions.clear();
         self.regressor.predict(&self.rows, &mut self.predictions);
         self.lessons.inferences += 1;
@@ -261,7 +279,7 @@ impl Tutor {
     /// All that there is to do, at once.
     pub fn turn(&mut self, groups: &impl Groups, heard: &Heard) {
         self.hear(groups, heard);
-        if self.wants_samples() {
+        while self.wants_samples() {
             self.sample(groups, heard.now);
         }
         if self.wants_training(groups, heard) {
