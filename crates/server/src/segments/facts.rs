@@ -134,6 +134,7 @@ pub fn learning(report: &mut Report<'_>) {
     };
     let told = segments.learning.report().clone();
     let stats = segments.cache.stats();
+    let by_rankings = stats.segments_ranked.saturating_sub(told.ranked_before);
     report.field("learning_state", told.state.name());
     let now_ms = report.now_us / 1000;
     let age_s = told
@@ -148,7 +149,7 @@ pub fn learning(report: &mut Report<'_>) {
         ("learning_samples_learned", told.lessons.training_rows),
         ("learning_rankings", told.lessons.inferences),
         ("learning_rankings_put_off", told.rankings_put_off),
-        ("learning_segments_evicted", stats.segments_ranked),
+        ("learning_segments_evicted", by_rankings),
         ("learning_bytes", bytes),
         ("learning_cpu_milliseconds", told.cpu.as_millis() as u64),
     ] {

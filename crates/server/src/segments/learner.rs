@@ -1,14 +1,15 @@
 //! The thread that learns which segments are worth least, beside those that serve.
 //!
-//! It wakes some times a second, looks whether a sample, a training or a ranking is wanted, and sleeps. No request waits for it:
-//! it shares with the workers the lock that each of them takes once a segment, and the system gives it a processor
-//! when nobody else wants one (`nice` 19).
+//! It wakes some times a second, looks whether a sample, a training or a ranking is wanted, and sleeps. The system gives it a
+//! processor when nobody else wants one (`nice` 19). With the workers it shares the lock that each of them takes once a segment, for
+//! some instructions at a time, and what INFO tells. Where the processor is taken from it just then, they wait until it comes back.
 //!
 //! # Under load
 //! The more a cache misses the more often segments must be ranked; and misses come in numbers when load is high. So the work
-//! is bounded by time alone: `learn-cpu` percent of a core, saved for ten seconds at most. Where that does not do, and where the
-//! processor was busy with others so that a step took much longer than its own time, rankings stop first; with the next late step
-//! trainings stop, too; after a pause a ranking is tried again. The engine evicts by age meanwhile.
+//! is bounded by time alone: `learn-cpu` percent of a core, saved for ten seconds at most; what is over is paid back before
+//! anything else is done. Where the processor is busy with others, so that a ranking or a training takes much longer than its own time,
+//! rankings pause; after two in a row samples and trainings, too. What is due then is tried after the pause, and the next pause is
+//! twice as long, until one of both is in time. Samples take too little time to tell. The engine evicts by age meanwhile.
 //!
 //! What was learned is kept in memory alone: a server that starts has learned nothing, and there is no file that could be
 //! missing or stale.
@@ -29,10 +30,10 @@ const SLEEP_MIN: Duration = Duration::from_millis(10);
 const SLEEP_MAX: Duration = Duration::from_millis(160);
 /// Processor time is saved for so many seconds.
 const SAVED_SECONDS: f64 = 10.0;
-/// A step is late that took so many times its own time, and this besides.
+/// A ranking or a training is late that took so many times its own time, and this besides.
 const LATE_TIMES: u32 = 8;
 const LATE_BEYOND: Duration = Duration::from_millis(20);
-/// The pause after a late step; after each further one twice as long, up to 32 times.
+/// The pause after a late one; after each further one twice as long, up to 32 times.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_BITS_MAX: u32 = 5;
 /// From so many percent on no load is heeded.
@@ -45,7 +46,7 @@ const NICE: i32 = 19;
 /// How learning stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// The eviction heeds nothing that is learned.
+    /// The eviction heeds nothing that is learned, or no time is given to learning.
     #[default]
     Off,
     /// There is no model that predicts anything: segments go by age.
@@ -54,7 +55,7 @@ pub enum State {
     Learned,
     /// They do, and that was long ago.
     Stale,
-    /// Rankings, and perhaps trainings, are put off: segments go by age.
+    /// A ranking is put off: segments go by age.
     Overloaded,
 }
 
@@ -82,7 +83,7 @@ pub struct Report {
     pub learned_at: Option<Tick>,
     /// What that said of samples that it had not seen.
     pub held_out: Option<HeldOut>,
-    /// Rankings that were wanted and not made at once.
+    /// Rankings that were wanted and not made at once, each counted once.
     pub rankings_put_off: u64,
     /// The same of trainings.
     pub trainings_put_off: u64,
@@ -90,6 +91,8 @@ pub struct Report {
     pub cpu: Duration,
     /// See `cpu`.
     pub span: Duration,
+    /// Segments that had been evicted by rankings before all this.
+    pub ranked_before: u64,
 }
 
 /// What the thread shares with the rest of the server.
@@ -151,17 +154,28 @@ impl Allowance {
     }
 }
 
+/// What a look does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Sampling,
+    Training,
+    Ranking,
+}
+
 /// What was seen of others' need for the processor. Times are since the start.
 #[derive(Debug, Default)]
 struct Strain {
-    /// Late steps, one after the other.
+    /// Late rankings and trainings, one after the other.
     late: u32,
     until: Duration,
 }
 
 impl Strain {
-    /// A step took so long, and so much of a processor.
-    fn note(&mut self, took: Duration, cpu: Duration, now: Duration) {
+    /// A step took so long, and so much of a processor. A sampling is over too soon to tell anything.
+    fn note(&mut self, step: Step, took: Duration, cpu: Duration, now: Duration) {
+        if step == Step::Sampling {
+            return;
+        }
         if took <= cpu * LATE_TIMES + LATE_BEYOND {
             self.late = 0;
             return;
@@ -174,7 +188,7 @@ impl Strain {
         self.late == 0 || now >= self.until
     }
 
-    /// Trainings go on after one late step, not after two.
+    /// Samples and trainings go on after one that was late, not after two.
     fn may_train(&self, now: Duration) -> bool {
         self.late < 2 || now >= self.until
     }
@@ -185,6 +199,23 @@ fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// What is put off, and how often that was so.
+#[derive(Debug, Default)]
+struct PutOff {
+    waits: bool,
+    count: u64,
+}
+
+impl PutOff {
+    /// Something is wanted, and is to wait or not; returns whether it is done.
+    fn is_done(&mut self, is_wanted: bool, may_be: bool) -> bool {
+        let waits = is_wanted && !may_be;
+        self.count += u64::from(waits && !self.waits);
+        self.waits = waits;
+        is_wanted && may_be
+    }
 }
 
 /// Learns from the moment at which the eviction heeds it to the one at which another takes over.
@@ -200,6 +231,10 @@ struct Learner<'s> {
     counted: (u64, u64),
     heard: Heard,
     sleep: Duration,
+    trainings: PutOff,
+    rankings: PutOff,
+    cpu: Duration,
+    ranked_before: u64,
 }
 
 impl<'s> Learner<'s> {
@@ -220,6 +255,10 @@ impl<'s> Learner<'s> {
             counted: (0, 0),
             heard: Heard::default(),
             sleep: SLEEP_MIN,
+            trainings: PutOff::default(),
+            rankings: PutOff::default(),
+            cpu: Duration::ZERO,
+            ranked_before: segments.cache.stats().segments_ranked,
         }
     }
 
@@ -244,55 +283,54 @@ impl<'s> Learner<'s> {
         self.allowance.earn(now - self.looked, percent);
         self.looked = now;
         self.hear();
-        let is_worked = self.work(now);
+        let step = self.work(now);
         let spent = cpu_time().saturating_sub(cpu);
         self.allowance.spend(spent);
-        if is_worked {
+        self.cpu += spent;
+        if let Some(step) = step {
             let ended = self.start.elapsed();
-            self.strain.note(ended - now, spent, ended);
+            self.strain.note(step, ended - now, spent, ended);
         }
-        self.tell(spent);
-        self.sleep = match is_worked {
-            true => SLEEP_MIN,
-            false => (self.sleep * 2).min(SLEEP_MAX),
+        self.tell();
+        self.sleep = match step {
+            Some(_) => SLEEP_MIN,
+            None => (self.sleep * 2).min(SLEEP_MAX),
         };
         self.sleep
     }
 
     /// Does one thing, if something is wanted and may be done. Trainings come before rankings: they are rare, and what was
     /// learned long ago ranks badly.
-    fn work(&mut self, now: Duration) -> bool {
+    fn work(&mut self, now: Duration) -> Option<Step> {
         let cache = &self.segments.cache;
         let heeds_load = self.server.config.number(Id::LearnCpu) < REGARDLESS;
         let has_time = self.allowance.is_left() || !heeds_load;
-        let may_train = self.strain.may_train(now) || !heeds_load;
-        let may_rank = self.strain.may_rank(now) || !heeds_load;
-        if self.tutor.wants_training(cache, &self.heard) {
-            if has_time && may_train {
-                self.tutor.train(cache, &self.heard);
-                return true;
-            }
-            self.segments.learning.report().trainings_put_off += 1;
+        let may_train = has_time && (self.strain.may_train(now) || !heeds_load);
+        let may_rank = has_time && (self.strain.may_rank(now) || !heeds_load);
+        let is_due = self.tutor.wants_training(cache, &self.heard);
+        if self.trainings.is_done(is_due, may_train) {
+            self.tutor.train(cache, &self.heard);
+            return Some(Step::Training);
         }
-        if self.tutor.wants_ranking(cache) {
-            if has_time && may_rank {
-                self.tutor.rank(cache, self.heard.now);
-                return true;
-            }
-            self.segments.learning.report().rankings_put_off += 1;
+        let is_used_up = self.tutor.wants_ranking(cache);
+        if self.rankings.is_done(is_used_up, may_rank) {
+            self.tutor.rank(cache, self.heard.now);
+            return Some(Step::Ranking);
         }
-        if self.tutor.wants_samples() && has_time && may_train {
+        if self.tutor.wants_samples() && may_train {
             self.tutor.sample(cache, self.heard.now);
-            return true;
+            return Some(Step::Sampling);
         }
-        false
+        None
     }
 
     fn state(&self) -> State {
         let age_ms = |at: Tick| self.heard.now.0.saturating_sub(at.0);
-        if !self.tutor.is_trained() {
+        if self.server.config.number(Id::LearnCpu) == 0 {
+            State::Off
+        } else if !self.tutor.is_trained() {
             State::Untrained
-        } else if self.tutor.wants_ranking(&self.segments.cache) {
+        } else if self.rankings.waits {
             State::Overloaded
         } else if self
             .tutor
@@ -305,14 +343,21 @@ impl<'s> Learner<'s> {
         }
     }
 
-    fn tell(&self, spent: Duration) {
-        let mut report = self.segments.learning.report();
-        report.state = self.state();
-        report.lessons = self.tutor.lessons();
-        report.learned_at = self.tutor.learned_at();
-        report.held_out = self.tutor.held_out().cloned();
-        report.cpu += spent;
-        report.span = self.start.elapsed();
+    fn tell(&self) {
+        let report = Report {
+            state: self.state(),
+            lessons: self.tutor.lessons(),
+            learned_at: self.tutor.learned_at(),
+            held_out: self.tutor.held_out().cloned(),
+            rankings_put_off: self.rankings.count,
+            trainings_put_off: self.trainings.count,
+            cpu: self.cpu,
+            span: self.start.elapsed(),
+            ranked_before: self.ranked_before,
+        };
+        // Who asks for INFO waits for the exchange alone.
+        let before = std::mem::replace(&mut *self.segments.learning.report(), report);
+        drop(before);
     }
 }
 
@@ -340,7 +385,11 @@ pub fn run(server: &Server) {
             let sleep = learner.turn();
             segments.learning.sleep(Some(sleep));
         }
-        *segments.learning.report() = Report::default();
+        let forgotten = Report {
+            ranked_before: segments.cache.stats().segments_ranked,
+            ..Report::default()
+        };
+        *segments.learning.report() = forgotten;
     }
 }
 
@@ -367,25 +416,55 @@ mod tests {
     }
 
     #[test]
-    fn rankings_go_first_then_trainings_and_a_step_in_time_ends_the_strain() {
+    fn rankings_pause_first_then_trainings_and_one_in_time_ends_the_strain() {
         let (ms, at) = (Duration::from_millis, Duration::from_secs);
         let mut strain = Strain::default();
-        strain.note(ms(30), ms(5), at(0));
+        strain.note(Step::Ranking, ms(30), ms(5), at(0));
         assert!(strain.may_rank(at(0)));
-        strain.note(ms(200), ms(5), at(1));
+        strain.note(Step::Ranking, ms(200), ms(5), at(1));
         assert!(!strain.may_rank(at(1)));
         assert!(strain.may_train(at(1)));
         assert!(strain.may_rank(at(2)), "it is tried again");
-        strain.note(ms(200), ms(5), at(2));
+        strain.note(Step::Ranking, ms(200), ms(5), at(2));
         assert!(!strain.may_rank(at(3)));
         assert!(!strain.may_train(at(3)));
         assert!(strain.may_rank(at(4)));
-        strain.note(ms(6), ms(5), at(4));
+        strain.note(Step::Training, ms(6), ms(5), at(4));
         assert!(strain.may_rank(at(4)));
         assert!(strain.may_train(at(4)));
         for turn in 0..40 {
-            strain.note(at(60), ms(1), at(100 * turn));
+            strain.note(Step::Ranking, at(60), ms(1), at(100 * turn));
             assert!(strain.may_rank(at(100 * turn + 32)));
         }
+    }
+
+    #[test]
+    fn samples_between_late_rankings_do_not_shorten_the_pauses() {
+        let (ms, at) = (Duration::from_millis, Duration::from_secs);
+        let mut strain = Strain::default();
+        let mut now = at(0);
+        for pause in [1, 2, 4, 8, 16, 32, 32] {
+            strain.note(Step::Ranking, ms(200), ms(5), now);
+            for _ in 0..100 {
+                strain.note(Step::Sampling, ms(0), ms(0), now);
+            }
+            assert!(!strain.may_rank(now + at(pause) - ms(1)));
+            now += at(pause);
+            assert!(strain.may_rank(now));
+        }
+    }
+
+    #[test]
+    fn what_waits_is_put_off_once_however_often_it_is_looked_at() {
+        let mut put_off = PutOff::default();
+        for _ in 0..5 {
+            assert!(!put_off.is_done(true, false));
+        }
+        assert_eq!((put_off.count, put_off.waits), (1, true));
+        assert!(put_off.is_done(true, true));
+        assert!(!put_off.is_done(false, false));
+        assert_eq!((put_off.count, put_off.waits), (1, false));
+        assert!(!put_off.is_done(true, false));
+        assert_eq!(put_off.count, 2);
     }
 }
