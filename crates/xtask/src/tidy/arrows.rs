@@ -240,7 +240,7 @@ mod tests {
             [8]
         );
         assert_eq!(
-            findings("server", "[dependencies.policy]\nworkspace = true\n"),
+            findings("edge", "[dependencies.policy]\nworkspace = true\n"),
             [7]
         );
     }
