@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use store::{NewDeadline, Tick};
 
-/// The names of `segment-eviction`, in the order of [`Eviction::ALL`].
+/// The names of `segment-eviction`, in the order of [`segment::Eviction::ALL`].
 pub const EVICTIONS: &[&str] = &[
     "rent", "merge", "fifo", "random", "cte", "util", "s3fifo", "sieve", "gl-cache", "none",
 ];
