@@ -1,8 +1,9 @@
 //! Which eviction is in force, and how another comes into force at any moment.
 //!
 //! Who chooses segments by a policy keeps ranks of them: these are made anew, in the order in which the segments
-//! were opened: all segments are gone through under the chains' lock. Who merges keeps segments free: what is missing of these is what the next evictions leave, each
-//! of which gives up one segment as long as there is none to merge into. What was begun before goes on as it began.
+//! were opened, for which all are gone through under the chains' lock. Who merges keeps segments free: what is
+//! missing of these is what the next evictions leave, each of which gives up one segment as long as there is none
+//! to merge into. What was begun before goes on as it began.
 
 use crate::config::{Config, ConfigError, Eviction};
 use crate::content::Objects;
