@@ -60,6 +60,13 @@ impl Source {
     /// Flat paths of all `use` declarations with their lines: `use a::{b, c::d};` gives `a::b` and
     /// `a::c::d`.
     pub fn uses(&self) -> Vec<(usize, String)> {
+        let uses = self.renamed_uses().into_iter();
+        uses.map(|(line, path, ..)| (line, path)).collect()
+    }
+
+    /// As [`Source::uses`], with the name that each path gets and whether it is a re-export (`pub use`,
+    /// also `pub(crate) use`).
+    pub fn renamed_uses(&self) -> Vec<(usize, String, String, bool)> {
         let mut found = vec![];
         for (at, word) in words(&self.code) {
             if word != "use" {
@@ -71,9 +78,20 @@ impl Source {
                 .take_while(|c| *c != ';')
                 .filter(|c| !c.is_whitespace() || *c == ' ')
                 .collect();
+            let before = self.code[..at].trim_end();
+            let start = before.rfind([';', '}', '\n']).map_or(0, |n| n + 1);
+            let is_public = before[start..].trim_start().starts_with("pub");
             let line = line_of(&self.code, at);
             flatten(tree.trim(), "", &mut |path| {
-                found.push((line, path.to_string()))
+                let (path, renamed) = path.split_once(" as ").unwrap_or((path, ""));
+                let path = path.trim().trim_end_matches("::self").to_string();
+                let last = path.rsplit("::").next().unwrap_or(&path).to_string();
+                let name = if renamed.is_empty() {
+                    last
+                } else {
+                    renamed.trim().to_string()
+                };
+                found.push((line, path, name, is_public));
             });
         }
         found
@@ -112,8 +130,7 @@ impl Source {
 /// Expands one `use` tree.
 fn flatten(tree: &str, prefix: &str, each: &mut impl FnMut(&str)) {
     let Some(open) = tree.find('{') else {
-        let path = tree.split(" as ").next().unwrap_or(tree).trim();
-        let path = path.trim_start_matches("::");
+        let path = tree.trim().trim_start_matches("::");
         if !path.is_empty() {
             each(&format!("{prefix}{path}"));
         }

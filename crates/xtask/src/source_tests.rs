@@ -77,7 +77,7 @@ fn uses_are_flattened() {
         paths,
         [
             "std::fs",
-            "std::io::self",
+            "std::io",
             "std::io::Read",
             "std::time::Duration",
             "a::b"

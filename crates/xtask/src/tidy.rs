@@ -4,6 +4,7 @@
 mod arrows;
 mod calls;
 mod cards;
+mod circles;
 mod docs;
 mod hygiene;
 mod sizes;
@@ -180,6 +181,7 @@ pub fn run(root: &Path) -> io::Result<Report> {
     let house = House::read(root)?;
     let mut findings = vec![];
     findings.extend(arrows::check(&house));
+    findings.extend(circles::check(&house));
     findings.extend(sizes::check(&house));
     findings.extend(cards::check(&house));
     findings.extend(calls::check(&house));
