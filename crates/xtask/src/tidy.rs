@@ -8,6 +8,7 @@ mod circles;
 mod docs;
 mod hygiene;
 mod sizes;
+mod voice;
 
 use crate::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
@@ -187,6 +188,7 @@ pub fn run(root: &Path) -> io::Result<Report> {
     findings.extend(calls::check(&house));
     findings.extend(hygiene::check(&house));
     findings.extend(docs::check(&house));
+    findings.extend(voice::check(&house));
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     Ok(Report {
         findings,
