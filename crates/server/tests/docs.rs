@@ -44,10 +44,10 @@ commands on keys; the rows there are put to a redis-server as well, but for thos
 /// Compares a page with what it should be, or writes it.
 fn compare(name: &str, wanted: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs")
+        .join("../../docs/reference")
         .join(name);
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, wanted).expect("docs/ can be written");
+        std::fs::write(&path, wanted).expect("docs/reference can be written");
     }
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     let line = found
@@ -57,7 +57,7 @@ fn compare(name: &str, wanted: &str) {
         .unwrap_or_else(|| found.lines().count().min(wanted.lines().count()));
     assert!(
         found == wanted,
-        "docs/{name}:{}: the tables in the code have changed; run {HOW}",
+        "docs/reference/{name}:{}: the tables in the code have changed; run {HOW}",
         line + 1
     );
 }
@@ -78,7 +78,7 @@ fn the_page_of_commands_is_the_table() {
     let mut page = String::from(
         "# Commands\n\nGenerated from the table in `crates/server/src/command.rs`; a test compares them. \
          *Arity* counts the name itself, as in Redis; negative means at least. *Since* is the version of Redis that \
-         brought the command, or whose it is otherwise. Options are those of Redis 8. *Segment* says whether [the segment engine](segment.md) serves it, too.\n",
+         brought the command, or whose it is otherwise. Options are those of Redis 8. *Segment* says whether [the segment engine](../lab/segment.md) serves it, too.\n",
     );
     page.push_str(DIFFERENCES);
     for (group, mut specs) in groups {
@@ -196,7 +196,7 @@ fn the_page_of_policies_is_the_list() {
         );
     }
     page.push_str(
-        "\n## Expiry indexes\n\nThe names of `expiry`; [expiry](expiry.md) says what each promises. Up to 16 bits fit beside a deadline \
+        "\n## Expiry indexes\n\nThe names of `expiry`; [expiry](../guide/expiry.md) says what each promises. Up to 16 bits fit beside a deadline \
          in its own word.\n\n\
          | index | bits beside a deadline | knobs: default, range |\n|---|---:|---|\n",
     );

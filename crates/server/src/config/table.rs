@@ -109,7 +109,7 @@ settings! {
     ElementExpiry "element-expiry", Index, "ranked", false, "The same for elements of large hashes, sets and sorted sets; only ranked counts and lists them by deadline without a look at each.";
     Engine "engine", Choice(ENGINES), "slab", false, "What holds the keys: slab for everything, segment for strings only, many and small, with lives rounded down.";
     SegmentSize "segment-size", Bytes(4096, 8 << 20), "1mb", false, "Bytes of a segment of the segment engine: a power of two, and more than its largest value.";
-    SegmentEviction "segment-eviction", Choice(EVICTIONS), "rent", true, "Which segments go when the segment engine's memory is full; see [the segment engine](segment.md).";
+    SegmentEviction "segment-eviction", Choice(EVICTIONS), "rent", true, "Which segments go when the segment engine's memory is full; see [the segment engine](../lab/segment.md).";
     SegmentMerge "segment-merge", Int(0, 16), "0", false, "Segments that the segment engine merges into one; 0: four, or five where segment-eviction is gl-cache.";
     LearnCpu "learn-cpu", Int(0, 100), "5", true, "Percent of one core that learning may take where segment-eviction is gl-cache; 0: nothing is learned, 100: no load is heeded.";
     LearnInterval "learn-interval", Int(0, 1_000_000), "0", true, "Requests for each key held after which gl-cache trains, heeded when segment-eviction is set; 0: 8, and daily once the server has run for three days.";

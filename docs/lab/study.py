@@ -1,6 +1,6 @@
-"""The study of the open traces in docs/study.md: measures all of them and writes its tables anew.
+"""The study of the open traces in docs/lab/study.md: measures all of them and writes its tables anew.
 
-    python3 docs/study.py --mayfly target/release/mayfly --traces ../shared/traces [--pages FOLDER]
+    python3 docs/lab/study.py --mayfly target/release/mayfly --traces ../shared/traces [--pages FOLDER]
 
 The text is kept; what stands between `<!-- NAME -->` and `<!-- end -->` is replaced. `--pages` keeps
 the page of each analysis. No trace is copied.
