@@ -16,6 +16,7 @@
 
 mod claims;
 mod coordination;
+mod findings;
 mod found;
 mod history;
 mod latency;
@@ -32,10 +33,10 @@ mod text;
 mod tier;
 mod watch;
 
-pub use claims::Claim;
 pub use coordination::{Coordination, Order, Telling};
+pub use findings::{Claim, Failure, Findings, Row};
 pub use found::{Found, LATENCY_SHARES, Latencies, Window, imbalance};
 pub use places::bucket_of;
 pub use run::{Rules, SERVERS_MAX, Setup, check, check_sizes, run};
 pub use scheme::{BadScheme, PARTS_MAX, POPULAR_AT, Scheme};
-pub use study::{Failure, Findings, Row, Study};
+pub use study::Study;

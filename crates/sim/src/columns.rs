@@ -14,6 +14,8 @@ use trace::Op;
 
 /// The most requests of one trace: their numbers fit 32 bits, and one number is left to say "never".
 pub const REQUESTS_MAX: usize = u32::MAX as usize - 1;
+/// Requests interned between two checks of the memory in use.
+pub(crate) const ROWS_BETWEEN_CHECKS: usize = 1 << 12;
 
 /// A column that reaches only as far as its last value that is not the default.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +59,7 @@ impl<T: Copy + Default + PartialEq> Late<T> {
 
 /// Bytes that a vector may allocate within the next few pushes, while it still holds the old ones.
 pub(crate) fn growth_bytes<T>(values: &Vec<T>) -> usize {
-    let is_near = values.capacity() - values.len() < crate::intern::ROWS_BETWEEN_CHECKS;
+    let is_near = values.capacity() - values.len() < ROWS_BETWEEN_CHECKS;
     if is_near {
         2 * values.capacity() * size_of::<T>()
     } else {

@@ -1,13 +1,13 @@
 //! From a stream of requests to [`Columns`], in one pass.
 
 use crate::Error;
-use crate::columns::{Columns, LONG_GAP, Late, REQUESTS_MAX, ShortTtl, growth_bytes};
+use crate::columns::{
+    Columns, LONG_GAP, Late, REQUESTS_MAX, ROWS_BETWEEN_CHECKS, ShortTtl, growth_bytes,
+};
 use policy::parts::chance::scramble;
 use policy::{Slot, Tick};
 use trace::{NextAccess, Op, Request, Sample, TtlMix};
 
-/// How many requests pass between two looks at the memory in use.
-pub(crate) const ROWS_BETWEEN_CHECKS: usize = 1 << 12;
 /// The table is doubled when more than this share of it is full, in eighths.
 const FULL_EIGHTHS: usize = 5;
 const VACANT: u32 = u32::MAX;

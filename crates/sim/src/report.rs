@@ -10,6 +10,9 @@ pub use page::page;
 pub(crate) use page::size_axis;
 pub use parquet_file::parquet;
 
+/// Lines of one plot at most, so that they stay distinguishable.
+const LINES_MAX: usize = 8;
+
 /// One configuration's result, with all that says which.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -406,4 +409,15 @@ pub(crate) fn quoted_for_json(text: &str) -> String {
         }
     }
     quoted + "\""
+}
+
+/// Returns each value once, in the order of first appearance.
+fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for one in all {
+        if !distinct.contains(&one) {
+            distinct.push(one);
+        }
+    }
+    distinct
 }

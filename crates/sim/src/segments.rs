@@ -7,7 +7,8 @@
 use crate::columns::Columns;
 use crate::cpu::thread_cpu_time;
 use crate::learned::{self, Learned};
-use crate::rules::{Counts, Found, Rules, Unit};
+use crate::result::{Counts, Found};
+use crate::rules::{Rules, Unit};
 use crate::sweep::in_turn;
 use crate::{Error, size};
 use learn::{Heard, Tutor, Tutoring};

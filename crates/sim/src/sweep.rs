@@ -2,7 +2,8 @@
 
 use crate::learned;
 use crate::replay::{BytesPerObject, Work};
-use crate::rules::{Found, Rules};
+use crate::result::Found;
+use crate::rules::Rules;
 use crate::{Columns, Error, Unit};
 use learn::any::Spec;
 use policy::any::PolicySpec;

@@ -1,23 +1,9 @@
 //! What the thesis claims of C2DN, held against a study's findings.
 
+use super::findings::{Claim, Findings};
 use super::found::Found;
 use super::scheme::Scheme;
-use super::study::Findings;
 use edge::placement::Placement;
-use serde::Serialize;
-
-/// A claim and whether it holds.
-#[derive(Clone, Debug, Serialize)]
-pub struct Claim {
-    /// What is claimed, in words.
-    pub claim: String,
-    /// What was found.
-    pub found: f64,
-    /// The same in words.
-    pub shown: String,
-    /// Whether it holds.
-    pub holds: bool,
-}
 
 /// What C2DN saves of the bytes that two copies miss, at least (the thesis: 11 %). Against NoRebal it
 /// tells no figure, but that there is something.

@@ -1,10 +1,5 @@
 //! What servers do so that the parts of an object leave together.
 
-use super::history::History;
-use super::places::Row;
-use super::servers::{Asked, Servers};
-use policy::Slot;
-
 /// What servers tell each other beyond the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Telling {
@@ -74,39 +69,6 @@ impl Coordination {
             (Telling::Evictions, _, true) => "evictions, leads alone",
             (Telling::Both, _, false) => "both",
             (Telling::Both, _, true) => "both, leads alone",
-        }
-    }
-}
-
-impl Servers<'_> {
-    /// What goes from one server to another carries how far the sender knows a hand to be.
-    pub(super) fn tell_hand(&mut self, from: u16, to: u16) {
-        if let Some(hand) = self.disks[usize::from(from)].furthest_hand() {
-            self.disks[usize::from(to)].told_of_hand(hand);
-        }
-    }
-
-    /// Servers of the row that keep a part and were not read hear of the hit.
-    pub(super) fn tell_hit(&mut self, asked: Asked, row: Row<'_>, known: &[u16]) {
-        for &server in row {
-            if !known.contains(&server) && self.holds(server, asked.object) {
-                self.disks[usize::from(server)].hit(Slot(asked.object), asked.now);
-                self.work.messages += 1;
-            }
-        }
-    }
-
-    /// The other servers of an object that one has given up give it up, too.
-    pub(super) fn tell_eviction(&mut self, victim: Slot, history: &History) {
-        let is_coded = self.objects.is_coded(victim.0);
-        let bucket = history.now().bucket_of(victim.0);
-        let older = history.elsewhere(is_coded, bucket);
-        for &server in history.row(is_coded, bucket).iter().chain(older) {
-            if self.holds(server, victim.0) {
-                self.disks[usize::from(server)].remove(victim);
-                self.went(victim.0, server, history);
-                self.work.messages += 1;
-            }
         }
     }
 }

@@ -1,9 +1,9 @@
 //! A study's findings as a page: the tables and figures of chapter 5, and what lies beyond it.
 
 use super::claims::{percent, saved};
+use super::findings::{Findings, Row};
 use super::found::{Found, LATENCY_SHARES, Window, ratio};
 use super::scheme::Scheme;
-use super::study::{Findings, Row};
 use super::text::messages;
 use crate::Unit;
 use crate::analyze::findings::{bytes, count};

@@ -1,8 +1,8 @@
 //! A study's findings as text for a terminal.
 
 use super::claims::percent;
+use super::findings::{Failure, Findings, Row};
 use super::found::Found;
-use super::study::{Failure, Findings, Row};
 use std::fmt::Write;
 
 impl Findings {

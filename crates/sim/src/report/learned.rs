@@ -1,7 +1,6 @@
 //! What policies learned, as plots: which features count, and how what was predicted came.
 
-use super::Row;
-use super::page::{LINES_MAX, distinct};
+use super::{LINES_MAX, Row, distinct};
 use crate::Learned;
 use ::report::{Axis, Bars, Line, Plot, Section};
 

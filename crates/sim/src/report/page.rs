@@ -1,6 +1,6 @@
 //! Results of replays as a page: bars by policy, curves over sizes, boxes over traces, every column.
 
-use super::{COLUMNS, Kind, Row, Value, learned};
+use super::{COLUMNS, Kind, LINES_MAX, Row, Value, distinct, learned};
 use crate::{CLASSES, Unit};
 use ::report::{Axis, Bars, Boxed, Cell, Cloud, Heat, Line, Page, Plot, Section, Table};
 
@@ -8,8 +8,6 @@ use ::report::{Axis, Bars, Boxed, Cell, Cloud, Heat, Line, Page, Plot, Section, 
 const SIZES_AS_BARS: usize = 4;
 /// Fewer traces than this have no distribution to show.
 const TRACES_AS_BOXES: usize = 3;
-/// Lines of one plot that can still be told apart.
-pub(super) const LINES_MAX: usize = 8;
 /// Replays that are explained by plots: with more, a page would take too long to open.
 const EXPLAINED_MAX: usize = 32;
 /// Numbers of hits at eviction, as the classes have them.
@@ -43,16 +41,6 @@ pub fn page(rows: &[Row]) -> Page {
     }
     page.section("All results").table(table(rows));
     page
-}
-
-pub(super) fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
-    let mut distinct = Vec::new();
-    for one in all {
-        if !distinct.contains(&one) {
-            distinct.push(one);
-        }
-    }
-    distinct
 }
 
 fn miss_ratio(row: &Row) -> Option<f64> {
