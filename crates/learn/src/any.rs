@@ -5,7 +5,8 @@
 
 use crate::evict;
 use crate::regressor::Maker;
-use policy::any::{About, Knobs, PolicySpec, SpecError, Visitor, read_knobs, write_knobs};
+use policy::any::{About, KIND, PolicySpec, Visitor};
+use policy::knobs::{Knobs, SpecError, read_knobs, write_knobs};
 use policy::{Meta, Policy};
 use std::fmt;
 use std::str::FromStr;
@@ -26,6 +27,7 @@ macro_rules! define_any {
         /// Every policy that learns.
         pub const POLICIES: &[About] = &[$(About {
             name: <$policy as Policy>::NAME,
+            aliases: <$policy as Policy>::ALIASES,
             on_hit: <$policy as Policy>::ON_HIT,
             meta_bits: Some(<<$policy as Policy>::Meta as Meta>::BITS),
             knobs: <<$policy as Policy>::Config as Knobs>::KNOBS,
@@ -76,10 +78,12 @@ macro_rules! define_any {
             fn from_str(text: &str) -> Result<Self, SpecError> {
                 let mut parts = text.split(':');
                 let name = parts.next().unwrap_or_default();
-                $(if name == <$policy as Policy>::NAME {
+                let found = POLICIES.iter().find(|about| about.is_named(name));
+                let found = found.map_or(name, |about| about.name);
+                $(if found == <$policy as Policy>::NAME {
                     return read_knobs(<$policy as Policy>::NAME, parts).map(LearnedSpec::$name);
                 })+
-                Err(SpecError::UnknownPolicy(name.to_owned()))
+                Err(SpecError::unknown_name(KIND, name, names()))
             }
         }
 
@@ -94,6 +98,11 @@ macro_rules! define_any {
     };
 }
 learned_policies!(define_any);
+
+/// Canonical names and aliases of all policies, those that learn last.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    policy::any::names().chain(POLICIES.iter().flat_map(About::names))
+}
 
 /// Any policy, whether it learns or not, as named by a person.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,11 +169,14 @@ impl FromStr for Spec {
     /// assert_eq!(spec.to_string(), "gl-cache:mode=t:group=100");
     /// ```
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let name = text.split(':').next();
-        if POLICIES.iter().any(|about| Some(about.name) == name) {
+        let name = text.split(':').next().unwrap_or_default();
+        if POLICIES.iter().any(|about| about.is_named(name)) {
             return text.parse().map(Spec::Learned);
         }
-        text.parse().map(Spec::Plain)
+        text.parse().map(Spec::Plain).map_err(|error| match error {
+            SpecError::UnknownName { .. } => SpecError::unknown_name(KIND, name, names()),
+            other => other,
+        })
     }
 }
 
@@ -183,9 +195,9 @@ mod tests {
 
     #[test]
     fn names_differ_from_all_others_and_lead_back_to_their_policies() {
-        for (index, about) in POLICIES.iter().enumerate() {
-            let others = POLICIES[..index].iter().chain(policy::any::POLICIES);
-            assert!(others.into_iter().all(|other| other.name != about.name));
+        for about in POLICIES {
+            let same = names().filter(|name| about.is_named(name));
+            assert_eq!(same.count(), about.names().count());
             let spec: Spec = about.name.parse().expect("a name alone is a specification");
             assert_eq!(spec.to_string(), about.name);
             assert!(matches!(spec, Spec::Learned(_)));

@@ -6,7 +6,10 @@
 //! row in [`POLICIES`] (for the docs), and its run through the conformance suite.
 
 use crate::evict;
-use crate::{Admit, Budget, Cells, Eviction, Facts, Meta, OnHit, Policy, Slot, Tick};
+use crate::knobs::{Knob, Knobs, SpecError, read_knobs, write_knobs};
+use crate::names::is_same;
+use crate::packed::{Packed, PackedView};
+use crate::{Admit, Budget, Cells, Eviction, Facts, Meta, OnHit, Policy, Slot};
 use core::fmt;
 use core::str::FromStr;
 
@@ -72,100 +75,13 @@ macro_rules! eviction_policies {
 #[cfg(test)]
 pub(crate) use eviction_policies;
 
-/// A knob of a policy, as the docs tell it.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Knob {
-    /// Its name in a specification.
-    pub name: &'static str,
-    /// The value that holds when none is given.
-    pub default: &'static str,
-    /// The values that it takes.
-    pub range: &'static str,
-}
-
-/// A policy's knobs, by name. Written by [`knobs!`](crate::knobs).
-pub trait Knobs: Default {
-    /// In the order in which they may be given without their names.
-    const KNOBS: &'static [Knob];
-    /// Sets one by its text; false when the text is not one of its values, or the name unknown.
-    fn set(&mut self, name: &str, value: &str) -> bool;
-    /// The value of one, as [`Knobs::set`] would take it.
-    fn show(&self, name: &str) -> String;
-    /// Whether every value is in its range.
-    fn is_valid(&self) -> bool;
-}
-
-impl Knobs for () {
-    const KNOBS: &'static [Knob] = &[];
-    fn set(&mut self, _name: &str, _value: &str) -> bool {
-        false
-    }
-    fn show(&self, _name: &str) -> String {
-        String::new()
-    }
-    fn is_valid(&self) -> bool {
-        true
-    }
-}
-
-/// Makes a config of numbers with defaults and ranges:
-/// `pub struct C { /** doc */ bits: u8 = 1, 1 => 3; }` — from 1 to 3, both included.
-#[macro_export]
-macro_rules! knobs {
-    ($(#[$doc:meta])* pub struct $config:ident {
-        $($(#[$field_doc:meta])* $field:ident : $type:ty = $default:literal, $low:literal => $high:literal;)+
-    }) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq)]
-        pub struct $config {
-            $($(#[$field_doc])* pub $field: $type,)+
-        }
-
-        impl Default for $config {
-            fn default() -> Self {
-                $config { $($field: $default,)+ }
-            }
-        }
-
-        impl $crate::any::Knobs for $config {
-            const KNOBS: &'static [$crate::any::Knob] = &[$($crate::any::Knob {
-                name: stringify!($field),
-                default: concat!($default),
-                range: concat!($low, " to ", $high),
-            },)+];
-
-            fn set(&mut self, name: &str, value: &str) -> bool {
-                match name {
-                    $(stringify!($field) => match value.parse::<$type>() {
-                        Ok(value) if ($low..=$high).contains(&value) => {
-                            self.$field = value;
-                            true
-                        }
-                        _ => false,
-                    },)+
-                    _ => false,
-                }
-            }
-
-            fn show(&self, name: &str) -> String {
-                match name {
-                    $(stringify!($field) => self.$field.to_string(),)+
-                    _ => String::new(),
-                }
-            }
-
-            fn is_valid(&self) -> bool {
-                $(($low..=$high).contains(&self.$field))&&+
-            }
-        }
-    };
-}
-
 /// One row of the docs' table of policies.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
-    /// The name in a specification.
+    /// The canonical name.
     pub name: &'static str,
+    /// Other names that are understood.
+    pub aliases: &'static [&'static str],
     /// What a hit costs.
     pub on_hit: OnHit,
     /// The bits kept in an entry; `None` for a policy that only the simulator runs.
@@ -174,152 +90,36 @@ pub struct About {
     pub knobs: &'static [Knob],
 }
 
-/// Why the specification of a policy, an admission filter or an expiry index was not understood.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum SpecError {
-    /// No policy has this name.
-    UnknownPolicy(String),
-    /// No admission filter has this name.
-    UnknownFilter(String),
-    /// No expiry index has this name.
-    UnknownIndex(String),
-    /// The policy, filter or index has no such knob, or fewer of them.
-    UnknownKnob {
-        /// The policy.
-        policy: &'static str,
-        /// What was given.
-        given: String,
-        /// What could have been.
-        knobs: &'static [Knob],
-    },
-    /// The knob is given a second time.
-    RepeatedKnob {
-        /// The policy.
-        policy: &'static str,
-        /// The knob's name.
-        knob: &'static str,
-    },
-    /// The knob does not take this value.
-    BadValue {
-        /// The policy.
-        policy: &'static str,
-        /// The knob.
-        knob: Knob,
-        /// What was given.
-        given: String,
-    },
-}
+impl About {
+    /// The canonical name, then the aliases.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        core::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
 
-impl Eq for Knob {}
-
-impl fmt::Display for SpecError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SpecError::UnknownPolicy(name) => {
-                write!(f, "no eviction policy is called '{name}'; expected one of:")?;
-                POLICIES
-                    .iter()
-                    .try_for_each(|about| write!(f, " {}", about.name))
-            }
-            SpecError::UnknownFilter(name) => {
-                write!(
-                    f,
-                    "no admission filter is called '{name}'; expected one of:"
-                )?;
-                crate::admit::any::FILTERS
-                    .iter()
-                    .try_for_each(|about| write!(f, " {}", about.name))
-            }
-            SpecError::UnknownIndex(name) => {
-                write!(f, "no expiry index is called '{name}'; expected one of:")?;
-                let indexes = crate::expire::any::INDEXES.iter().map(|about| about.name);
-                let presets = crate::expire::any::PRESETS.iter().map(|(name, _)| *name);
-                indexes
-                    .chain(presets)
-                    .try_for_each(|name| write!(f, " {name}"))
-            }
-            SpecError::UnknownKnob {
-                policy,
-                given,
-                knobs,
-            } => {
-                write!(f, "{policy} has no knob for '{given}'; expected ")?;
-                match knobs {
-                    [] => write!(f, "no knobs after the name"),
-                    _ => knobs.iter().enumerate().try_for_each(|(index, knob)| {
-                        let comma = if index > 0 { ", " } else { "" };
-                        write!(f, "{comma}{}={}", knob.name, knob.default)
-                    }),
-                }
-            }
-            SpecError::RepeatedKnob { policy, knob } => {
-                write!(f, "{policy}: the knob '{knob}' is given twice")
-            }
-            SpecError::BadValue {
-                policy,
-                knob,
-                given,
-            } => {
-                write!(
-                    f,
-                    "{policy}: {}={given}: expected {}",
-                    knob.name, knob.range
-                )
-            }
-        }
+    /// Whether this is its name or one of its aliases, whatever the case and the hyphens.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.names().any(|own| is_same(own, name))
     }
 }
 
-impl core::error::Error for SpecError {}
+/// What [`SpecError`] calls the things in this list.
+pub const KIND: &str = "eviction policy";
 
-/// Sets knobs from the parts that follow the name, `value` or `knob=value`.
-pub fn read_knobs<C: Knobs>(
-    policy: &'static str,
-    parts: core::str::Split<'_, char>,
-) -> Result<C, SpecError> {
-    let mut config = C::default();
-    let mut given: Vec<&'static str> = Vec::new();
-    for (index, part) in parts.enumerate() {
-        let (name, value) = match part.split_once('=') {
-            Some((name, value)) => (Some(name), value),
-            None => (None, part),
-        };
-        let knob = match name {
-            Some(name) => C::KNOBS.iter().find(|knob| knob.name == name),
-            None => C::KNOBS.get(index),
-        };
-        let unknown = || SpecError::UnknownKnob {
-            policy,
-            given: part.to_owned(),
-            knobs: C::KNOBS,
-        };
-        let knob = *knob.ok_or_else(unknown)?;
-        if given.contains(&knob.name) {
-            let knob = knob.name;
-            return Err(SpecError::RepeatedKnob { policy, knob });
-        }
-        given.push(knob.name);
-        if !config.set(knob.name, value) {
-            return Err(SpecError::BadValue {
-                policy,
-                knob,
-                given: value.to_owned(),
-            });
-        }
-    }
-    Ok(config)
+/// Canonical names and aliases of all policies.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    POLICIES.iter().flat_map(About::names)
 }
 
-/// Writes the knobs that are not at their default.
-pub fn write_knobs<C: Knobs>(f: &mut fmt::Formatter<'_>, config: &C) -> fmt::Result {
-    let default = C::default();
-    for knob in C::KNOBS {
-        let value = config.show(knob.name);
-        if value != default.show(knob.name) {
-            write!(f, ":{}={value}", knob.name)?;
-        }
-    }
-    Ok(())
+/// Finds a policy by its name or an alias, whatever the case and the hyphens.
+///
+/// ```
+/// assert_eq!(policy::any::find("S3-FIFO").map(|about| about.name), Ok("s3fifo"));
+/// let error = policy::any::find("lur").expect_err("there is no such policy");
+/// assert!(error.to_string().contains("did you mean 'lru'?"));
+/// ```
+pub fn find(name: &str) -> Result<&'static About, SpecError> {
+    let found = POLICIES.iter().find(|about| about.is_named(name));
+    found.ok_or_else(|| SpecError::unknown_name(KIND, name, names()))
 }
 
 /// Work for a policy whose type is settled by [`PolicySpec::visit`]: the way to run a policy named
@@ -337,12 +137,14 @@ macro_rules! define_any {
         pub const POLICIES: &[About] = &[
             $(About {
                 name: <$policy as Policy>::NAME,
+                aliases: <$policy as Policy>::ALIASES,
                 on_hit: <$policy as Policy>::ON_HIT,
                 meta_bits: Some(<<$policy as Policy>::Meta as Meta>::BITS),
                 knobs: <<$policy as Policy>::Config as Knobs>::KNOBS,
             },)+
             $(About {
                 name: <$wide as Policy>::NAME,
+                aliases: <$wide as Policy>::ALIASES,
                 on_hit: <$wide as Policy>::ON_HIT,
                 meta_bits: None,
                 knobs: <<$wide as Policy>::Config as Knobs>::KNOBS,
@@ -389,14 +191,14 @@ macro_rules! define_any {
 
             fn from_str(text: &str) -> Result<Self, SpecError> {
                 let mut parts = text.split(':');
-                let name = parts.next().unwrap_or_default();
+                let name = find(parts.next().unwrap_or_default())?.name;
                 $(if name == <$policy as Policy>::NAME {
                     return read_knobs(<$policy as Policy>::NAME, parts).map(PolicySpec::$name);
                 })+
                 $(if name == <$wide as Policy>::NAME {
                     return read_knobs(<$wide as Policy>::NAME, parts).map(PolicySpec::$wide_name);
                 })*
-                Err(SpecError::UnknownPolicy(name.to_owned()))
+                unreachable!("every policy found is in the list")
             }
         }
 
@@ -569,84 +371,6 @@ impl Default for PolicySpec {
     }
 }
 
-/// Implements [`Facts`] for a wrapper of cells by asking what it wraps.
-macro_rules! facts_of_inner {
-    ($cells:ty) => {
-        #[inline]
-        fn now(&self) -> Tick {
-            self.0.now()
-        }
-        #[inline]
-        fn requests(&self) -> u64 {
-            self.0.requests()
-        }
-        #[inline]
-        fn is_live(&self, slot: Slot) -> bool {
-            self.0.is_live(slot)
-        }
-        #[inline]
-        fn weight(&self, slot: Slot) -> u32 {
-            self.0.weight(slot)
-        }
-        #[inline]
-        fn key_hash(&self, slot: Slot) -> u64 {
-            self.0.key_hash(slot)
-        }
-        #[inline]
-        fn deadline(&self, slot: Slot) -> Option<Tick> {
-            self.0.deadline(slot)
-        }
-        #[inline]
-        fn len(&self) -> usize {
-            self.0.len()
-        }
-        #[inline]
-        fn sample(&self, random: u64) -> Option<Slot> {
-            self.0.sample(random)
-        }
-        #[inline]
-        fn next_access(&self, slot: Slot) -> Option<u64> {
-            self.0.next_access(slot)
-        }
-    };
-}
-
-pub(crate) use facts_of_inner;
-
-/// A host's `u64` cells as the typed cells that a policy asks for.
-pub(crate) struct Packed<'a, C>(pub(crate) &'a mut C);
-
-impl<C: Cells<u64>> Facts for Packed<'_, C> {
-    facts_of_inner!(C);
-}
-
-impl<M: Meta, C: Cells<u64>> Cells<M> for Packed<'_, C> {
-    #[inline]
-    fn get(&self, slot: Slot) -> M {
-        M::unpack(self.0.get(slot))
-    }
-    #[inline]
-    fn set(&mut self, slot: Slot, meta: M) {
-        self.0.set(slot, meta.pack());
-    }
-}
-
-/// The same to look at only.
-pub(crate) struct PackedView<'a, C>(pub(crate) &'a C);
-
-impl<C: Cells<u64>> Facts for PackedView<'_, C> {
-    facts_of_inner!(C);
-}
-
-impl<M: Meta, C: Cells<u64>> Cells<M> for PackedView<'_, C> {
-    fn get(&self, slot: Slot) -> M {
-        M::unpack(self.0.get(slot))
-    }
-    fn set(&mut self, _slot: Slot, _meta: M) {
-        unreachable!("a check only reads: it has the cells by shared reference");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -667,23 +391,11 @@ mod tests {
         assert_eq!(PolicySpec::default().to_string(), "s3fifo");
     }
 
-    /// The last one held, and the others were passed over in silence.
     #[test]
-    fn a_knob_is_given_once() {
+    fn a_knob_given_twice_is_refused() {
         let twice = "clock: the knob 'bits' is given twice";
         assert_eq!(message("clock:bits=1:bits=2"), twice);
         assert_eq!(message("clock:2:bits=2"), twice);
-        let filter = "size:1:max=2".parse::<crate::admit::any::AdmitSpec>();
-        let index = "buckets:size=1x1:size=2x2".parse::<crate::expire::any::ExpirySpec>();
-        let told = |error: Option<SpecError>| error.map(|error| error.to_string());
-        assert_eq!(
-            told(filter.err()).as_deref(),
-            Some("size: the knob 'max' is given twice")
-        );
-        assert_eq!(
-            told(index.err()).as_deref(),
-            Some("buckets: the knob 'size' is given twice")
-        );
     }
 
     #[test]
@@ -702,20 +414,19 @@ mod tests {
             message("s3fifo:tiny=1"),
             "s3fifo has no knob for 'tiny=1'; expected small=0.1, ghost=0.9, threshold=2"
         );
-        assert!(
-            message("lur")
-                .starts_with("no eviction policy is called 'lur'; expected one of: fifo lru")
+        assert_eq!(
+            message("lur"),
+            "no eviction policy is called 'lur': did you mean 'lru'? docs/policies.md lists all names"
+        );
+        assert_eq!(
+            message("quantum"),
+            "no eviction policy is called 'quantum': docs/policies.md lists all names"
         );
     }
 
     #[test]
-    fn names_differ_and_lead_back_to_their_policies() {
-        for (index, about) in POLICIES.iter().enumerate() {
-            assert!(
-                POLICIES[..index]
-                    .iter()
-                    .all(|other| other.name != about.name)
-            );
+    fn names_lead_back_to_their_policies() {
+        for about in POLICIES {
             let spec: PolicySpec = about.name.parse().expect("a name alone is a specification");
             assert_eq!(spec.name(), about.name);
             let built = AnyPolicy::build(&spec, 100, 1);
@@ -728,28 +439,22 @@ mod tests {
     }
 
     #[test]
-    fn defaults_and_bounds_are_shown_as_they_may_be_given() {
-        fn check<S: FromStr<Err = SpecError> + fmt::Display>(name: &str, knobs: &[Knob]) {
-            for knob in knobs {
-                let given = |value: &str| format!("{name}:{}={value}", knob.name).parse::<S>();
-                let spec = given(knob.default).expect("a knob takes its default");
-                assert_eq!(spec.to_string(), name, "{}", knob.name);
-                // Ranges that are not numbers are told in words.
-                let bounds: Vec<&str> = knob.range.split(" to ").collect();
-                let is_numbers = bounds.iter().all(|bound| !bound.contains(' '));
-                for bound in bounds.into_iter().filter(|_| is_numbers) {
-                    assert!(given(bound).is_ok(), "{name}: {} = {bound}", knob.name);
-                }
-            }
-        }
-        for about in POLICIES {
-            check::<PolicySpec>(about.name, about.knobs);
-        }
-        for about in crate::expire::any::INDEXES {
-            check::<crate::expire::any::ExpirySpec>(about.name, about.knobs);
-        }
-        for about in crate::admit::any::FILTERS {
-            check::<crate::admit::any::AdmitSpec>(about.name, about.knobs);
+    fn names_ignore_case_and_hyphens_and_have_aliases() {
+        for (given, name) in [
+            ("LRU", "lru"),
+            ("exact-lru", "lru"),
+            ("Exact_LFU", "lfu"),
+            ("2q", "twoq"),
+            ("2Q:newcomers=0.3", "twoq"),
+            ("s3-fifo", "s3fifo"),
+            ("S3_FIFO_D", "s3fifo-d"),
+            ("wtinylfu", "w-tinylfu"),
+            ("W-TinyLFU", "w-tinylfu"),
+            ("lru2", "lru-k"),
+            ("CLOCKPRO", "clock-pro"),
+        ] {
+            let spec: PolicySpec = given.parse().expect("it names a policy");
+            assert_eq!(spec.name(), name);
         }
     }
 }

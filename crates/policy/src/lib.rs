@@ -19,6 +19,9 @@ pub mod any;
 pub mod evict;
 pub mod expire;
 pub mod groups;
+pub mod knobs;
+pub mod names;
+pub mod packed;
 pub mod parts;
 #[cfg(test)]
 mod specs;
@@ -212,8 +215,10 @@ pub trait Policy: Sized + Send {
     type Meta: Copy + Default;
     /// The policy's knobs.
     type Config: Clone + Default + core::fmt::Debug + Send;
-    /// The name in `--policy` and in `any.rs`.
+    /// The canonical name in `--policy` and in `any.rs`.
     const NAME: &'static str;
+    /// Other names that people use for it. Case, `-` and `_` are ignored anyway.
+    const ALIASES: &'static [&'static str] = &[];
     /// What a hit costs.
     const ON_HIT: OnHit;
     /// Whether it asks [`Facts::next_access`], and so runs only where the future is known.
@@ -287,8 +292,10 @@ pub trait ExpiryIndex: Sized + Send {
     type Link: Meta;
     /// The index's knobs.
     type Config: Clone + Default + core::fmt::Debug + Send;
-    /// The name in `--expiry` and in `any.rs`.
+    /// The canonical name in `--expiry` and in `expire/any.rs`.
     const NAME: &'static str;
+    /// Other names that people use for it. Case, `-` and `_` are ignored anyway.
+    const ALIASES: &'static [&'static str] = &[];
 
     /// An empty index. Equal seeds give equal behaviour.
     fn new(now: Tick, config: &Self::Config, seed: u64) -> Self;

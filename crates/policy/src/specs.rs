@@ -4,8 +4,10 @@
 
 use crate::Policy;
 use crate::admit::any::{AdmitSpec, AnyAdmission, FILTERS};
-use crate::any::{AnyPolicy, Knob, POLICIES, PolicySpec, Visitor};
+use crate::any::{AnyPolicy, POLICIES, PolicySpec, Visitor};
 use crate::expire::any::{ExpirySpec, INDEXES};
+use crate::knobs::{Knob, SpecError};
+use crate::names::is_same;
 use crate::parts::chance::Chance;
 use crate::suite::policy::Step;
 use crate::suite::{admission, policy};
@@ -171,5 +173,64 @@ fn every_filter_keeps_the_contract_at_the_ends_of_its_knobs() {
         assert!(comes_back::<AdmitSpec>(&text), "{text} was refused");
         let spec: AdmitSpec = text.parse().expect("it was just understood");
         admission::keeps_contract::<AnyAdmission>(&spec, 5, &steps(300));
+    }
+}
+
+/// The message for a text that is refused.
+fn message<S: FromStr<Err = SpecError> + Debug>(text: &str) -> String {
+    let refused = text.parse::<S>();
+    refused.expect_err("the text is wrong").to_string()
+}
+
+#[test]
+fn a_knob_given_twice_is_refused_in_every_list() {
+    assert_eq!(
+        message::<AdmitSpec>("size:1:max=2"),
+        "size: the knob 'max' is given twice"
+    );
+    assert_eq!(
+        message::<ExpirySpec>("buckets:size=1x1:size=2x2"),
+        "buckets: the knob 'size' is given twice"
+    );
+}
+
+#[test]
+fn no_two_names_of_a_list_are_the_same() {
+    let lists: [Vec<&str>; 3] = [
+        crate::any::names().collect(),
+        crate::admit::any::names().collect(),
+        crate::expire::any::names().collect(),
+    ];
+    for names in lists {
+        for (index, name) in names.iter().enumerate() {
+            let mut others = names[..index].iter();
+            assert!(!others.any(|other| is_same(other, name)), "{name}");
+        }
+    }
+}
+
+#[test]
+fn defaults_and_bounds_are_shown_as_they_may_be_given() {
+    fn check<S: FromStr<Err = SpecError> + Display>(name: &str, knobs: &[Knob]) {
+        for knob in knobs {
+            let given = |value: &str| format!("{name}:{}={value}", knob.name).parse::<S>();
+            let spec = given(knob.default).expect("a knob takes its default");
+            assert_eq!(spec.to_string(), name, "{}", knob.name);
+            // A range that is not of numbers is described in words.
+            let bounds: Vec<&str> = knob.range.split(" to ").collect();
+            let is_numbers = bounds.iter().all(|bound| !bound.contains(' '));
+            for bound in bounds.into_iter().filter(|_| is_numbers) {
+                assert!(given(bound).is_ok(), "{name}: {} = {bound}", knob.name);
+            }
+        }
+    }
+    for about in POLICIES {
+        check::<PolicySpec>(about.name, about.knobs);
+    }
+    for about in INDEXES {
+        check::<ExpirySpec>(about.name, about.knobs);
+    }
+    for about in FILTERS {
+        check::<AdmitSpec>(about.name, about.knobs);
     }
 }

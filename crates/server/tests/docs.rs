@@ -219,7 +219,7 @@ fn the_page_of_policies_is_the_list() {
 }
 
 /// The cell that lists an algorithm's knobs.
-fn knobs(knobs: &[policy::any::Knob]) -> String {
+fn knobs(knobs: &[policy::knobs::Knob]) -> String {
     let cells: Vec<String> = knobs
         .iter()
         .map(|knob| format!("`{}`: {}, {}", knob.name, knob.default, knob.range))

@@ -1,8 +1,9 @@
 //! Who is compared: a policy in the shard, or the segment engine.
 
 use crate::segments::SegmentsSpec;
-use learn::any::{POLICIES, Spec};
-use policy::any::{PolicySpec, SpecError};
+use learn::any::Spec;
+use policy::any::{KIND, PolicySpec};
+use policy::knobs::SpecError;
 use std::fmt;
 use std::str::FromStr;
 
@@ -61,14 +62,14 @@ impl FromStr for Contestant {
             return spec.map_err(|error| BadContestant(error.to_string()));
         }
         text.parse().map(Contestant::Policy).map_err(|error| {
-            let mut told = format!("{error}");
-            if matches!(error, SpecError::UnknownPolicy(_)) {
-                POLICIES
-                    .iter()
-                    .for_each(|about| told += &format!(" {}", about.name));
-                told += " segcache";
-            }
-            BadContestant(told)
+            let error = match error {
+                SpecError::UnknownName { given, .. } => {
+                    let names = learn::any::names().chain([SegmentsSpec::NAME]);
+                    SpecError::unknown_name(KIND, &given, names)
+                }
+                other => other,
+            };
+            BadContestant(error.to_string())
         })
     }
 }

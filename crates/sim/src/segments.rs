@@ -63,7 +63,7 @@ impl SegmentsSpec {
 
     /// Whether a text names the engine, with or without knobs.
     pub fn is_named_by(text: &str) -> bool {
-        text.split(':').next() == Some(Self::NAME)
+        policy::names::is_same(text.split(':').next().unwrap_or_default(), Self::NAME)
     }
 
     fn set(&mut self, knob: &str) -> Result<(), String> {
@@ -129,7 +129,7 @@ impl FromStr for SegmentsSpec {
             is_lazy: false,
         };
         let mut parts = text.split(':');
-        if parts.next() != Some(Self::NAME) {
+        if !parts.next().is_some_and(Self::is_named_by) {
             return Err(BadSegments(format!("expected {}", Self::NAME)));
         }
         parts

@@ -78,7 +78,7 @@ use examine::{Examined, Ranked, Stage};
 use features::{WIDTH, Window};
 use groups::{Groups, NONE};
 use note::{GHOSTED, LEAVING, Note};
-use policy::any::Knobs;
+use policy::knobs::Knobs;
 use policy::parts::chance::Chance;
 use policy::{Admit, Budget, Cells, Eviction, Facts, Lessons, OnHit, Policy, Slot};
 use samples::Samples;

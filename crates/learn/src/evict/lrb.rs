@@ -42,7 +42,7 @@
 //! some hundred thousand labels nothing is learned.
 
 use crate::{Boosting, Maker, Regressor, Rows};
-use policy::any::{Knob, Knobs};
+use policy::knobs::{Knob, Knobs};
 use policy::parts::chance::Chance;
 use policy::{Admit, Budget, Cells, Eviction, Facts, Lessons, OnHit, Policy, Slot};
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -38,7 +38,7 @@
 //! object hit ratio. The policy is far from LRU, which the model stands for.
 
 use super::{Admission, Newcomer, yes_if};
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::chance::{Chance, scramble};
 use crate::{Admit, Facts, Slot};
 use std::collections::BTreeMap;

@@ -33,6 +33,7 @@ pub struct Always;
 impl Admission for Always {
     type Config = ();
     const NAME: &'static str = "always";
+    const ALIASES: &'static [&'static str] = &["none"];
     const LISTENS: bool = false;
 
     fn new(_capacity: u64, _config: &(), _seed: u64) -> Self {

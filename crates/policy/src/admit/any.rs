@@ -5,7 +5,8 @@
 //! the docs), and its run through the conformance suite.
 
 use crate::admit::{self, Admission, Newcomer};
-use crate::any::{Knob, Knobs, SpecError, read_knobs, write_knobs};
+use crate::knobs::{Knob, Knobs, SpecError, read_knobs, write_knobs};
+use crate::names::is_same;
 use crate::{Admit, Facts, Slot};
 use core::fmt;
 use core::str::FromStr;
@@ -30,12 +31,33 @@ pub(crate) use admission_filters;
 /// One row of the docs' table of filters.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
-    /// The name in a specification.
+    /// The canonical name.
     pub name: &'static str,
+    /// Other names that are understood.
+    pub aliases: &'static [&'static str],
     /// Whether it wants to be told of hits and evictions.
     pub listens: bool,
     /// Its knobs.
     pub knobs: &'static [Knob],
+}
+
+impl About {
+    /// The canonical name, then the aliases.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        core::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+}
+
+/// Canonical names and aliases of all filters.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FILTERS.iter().flat_map(About::names)
+}
+
+/// Finds a filter by its name or an alias, whatever the case and the hyphens.
+pub fn find(name: &str) -> Result<&'static About, SpecError> {
+    let is_named = |about: &&About| about.names().any(|own| is_same(own, name));
+    let found = FILTERS.iter().find(is_named);
+    found.ok_or_else(|| SpecError::unknown_name("admission filter", name, names()))
 }
 
 macro_rules! define_any {
@@ -44,6 +66,7 @@ macro_rules! define_any {
         pub const FILTERS: &[About] = &[
             $(About {
                 name: <$filter as Admission>::NAME,
+                aliases: <$filter as Admission>::ALIASES,
                 listens: <$filter as Admission>::LISTENS,
                 knobs: <<$filter as Admission>::Config as Knobs>::KNOBS,
             },)+
@@ -71,11 +94,11 @@ macro_rules! define_any {
 
             fn from_str(text: &str) -> Result<Self, SpecError> {
                 let mut parts = text.split(':');
-                let name = parts.next().unwrap_or_default();
+                let name = find(parts.next().unwrap_or_default())?.name;
                 $(if name == <$filter as Admission>::NAME {
                     return read_knobs(<$filter as Admission>::NAME, parts).map(AdmitSpec::$name);
                 })+
-                Err(SpecError::UnknownFilter(name.to_owned()))
+                unreachable!("every filter found is in the list")
             }
         }
 
@@ -190,10 +213,8 @@ mod tests {
     }
 
     #[test]
-    fn names_differ_and_lead_back_to_their_filters() {
-        for (index, about) in FILTERS.iter().enumerate() {
-            let others = &FILTERS[..index];
-            assert!(others.iter().all(|other| other.name != about.name));
+    fn names_lead_back_to_their_filters() {
+        for about in FILTERS {
             let spec = spec(about.name);
             assert_eq!(spec.to_string(), about.name);
             let filter = AnyAdmission::new(100, &spec, 1);
@@ -220,8 +241,8 @@ mod tests {
         );
         assert_eq!(
             message("blom"),
-            "no admission filter is called 'blom'; expected one of: always size probability exp-size \
-             bloom tinylfu adaptsize"
+            "no admission filter is called 'blom': did you mean 'bloom'? docs/policies.md lists all names"
         );
+        assert_eq!(spec("None").name(), "always");
     }
 }

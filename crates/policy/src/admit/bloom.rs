@@ -42,6 +42,7 @@ pub struct SecondRequest {
 impl Admission for SecondRequest {
     type Config = ();
     const NAME: &'static str = "bloom";
+    const ALIASES: &'static [&'static str] = &["bloom-filter", "second-request"];
     const LISTENS: bool = false;
 
     fn new(_capacity: u64, _config: &(), _seed: u64) -> Self {

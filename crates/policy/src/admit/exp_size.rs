@@ -27,7 +27,7 @@
 //! it.
 
 use super::{Admission, Newcomer, yes_if};
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::{Admit, Facts};
 

@@ -38,8 +38,10 @@ pub struct Newcomer {
 pub trait Admission: Sized + Send {
     /// The filter's knobs.
     type Config: Clone + Default + core::fmt::Debug + Send;
-    /// The name in `--admission` and in `any.rs`.
+    /// The canonical name in `--admission` and in `admit/any.rs`.
     const NAME: &'static str;
+    /// Other names that people use for it. Case, `-` and `_` are ignored anyway.
+    const ALIASES: &'static [&'static str] = &[];
     /// Whether [`Admission::hit`] and [`Admission::evicted`] do anything.
     const LISTENS: bool;
 

@@ -26,7 +26,7 @@
 //! Misses are dear: a key of middling popularity is missed `1 / p` times before it is kept.
 
 use super::{Admission, Newcomer, yes_if};
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::{Admit, Facts};
 

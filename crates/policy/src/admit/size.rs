@@ -24,7 +24,7 @@
 //! `adaptsize` looks for it.
 
 use super::{Admission, Newcomer, yes_if};
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::{Admit, Facts};
 
 crate::knobs! {

@@ -32,7 +32,7 @@
 //! cases. A small FIFO (`s3fifo`) does the same work and answers the second request with a hit.
 
 use super::lru::Lru;
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::bloom::{Bloom, KEYS_PER_BLOCK};
 use crate::parts::list::Node;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};

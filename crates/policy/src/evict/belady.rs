@@ -66,6 +66,7 @@ impl Policy for Belady {
     type Meta = u64;
     type Config = ();
     const NAME: &'static str = "belady";
+    const ALIASES: &'static [&'static str] = &["opt", "min"];
     const ON_HIT: OnHit = OnHit::Reorder;
     const NEEDS_FUTURE: bool = true;
 

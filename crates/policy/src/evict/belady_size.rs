@@ -29,7 +29,7 @@
 //! The future is not known: only the simulator runs it, on a whole trace. All weigh the same: `belady`
 //! is exact.
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 

@@ -49,7 +49,7 @@
 //! # Avoid when
 //! Memory per entry matters, or the cache holds but a few dozen entries.
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::parts::frequencies::{Frequencies, counted};
 use crate::parts::history::History;

@@ -28,7 +28,7 @@
 //! # Avoid when
 //! Scans and one-hit wonders dominate: each crosses the whole queue. Prefer `s3fifo` or `sieve`.
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::epochs::{EpochRing, TAG_BITS, TAG_MASK, Tag};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
@@ -67,6 +67,7 @@ impl Policy for Clock {
     type Meta = u8;
     type Config = ClockConfig;
     const NAME: &'static str = "clock";
+    const ALIASES: &'static [&'static str] = &["fifo-reinsertion", "second-chance", "lp-fifo"];
     const ON_HIT: OnHit = OnHit::Mark;
 
     fn new(capacity: u64, config: &ClockConfig, _seed: u64) -> Self {

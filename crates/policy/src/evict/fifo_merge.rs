@@ -30,7 +30,7 @@
 //! # Avoid when
 //! The cache holds only a few hundred entries: then it is little better than FIFO.
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::parts::epochs::{EpochRing, TAG_BITS, TAG_MASK, Tag};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};

@@ -27,7 +27,7 @@
 //! # Avoid when
 //! Evictions must be cheap: 64 entries are touched for each. It keeps what once was popular for long.
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
@@ -67,6 +67,7 @@ impl Policy for Hyperbolic {
     type Meta = u64;
     type Config = HyperbolicConfig;
     const NAME: &'static str = "hyperbolic";
+    const ALIASES: &'static [&'static str] = &["hyperbolic-caching"];
     const ON_HIT: OnHit = OnHit::Mark;
 
     fn new(_capacity: u64, config: &HyperbolicConfig, seed: u64) -> Self {

@@ -29,7 +29,7 @@
 //! # Avoid when
 //! Neither LRU nor LFU is good: scans, and loops longer than the cache. Memory per entry matters.
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::parts::frequencies::{Frequencies, counted};
 use crate::parts::history::History;

@@ -101,6 +101,7 @@ impl Policy for Lfu {
     type Meta = u32;
     type Config = ();
     const NAME: &'static str = "lfu";
+    const ALIASES: &'static [&'static str] = &["exact-lfu"];
     const ON_HIT: OnHit = OnHit::Reorder;
 
     fn new(_capacity: u64, _config: &(), _seed: u64) -> Self {

@@ -35,7 +35,7 @@
 //! # Avoid when
 //! Evictions must be cheap, or the workload changes faster than it learns.
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::{Admit, Budget, Cells, Eviction, Facts, Meta, OnHit, Policy, Slot};
 

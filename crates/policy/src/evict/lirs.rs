@@ -37,7 +37,7 @@
 //! # Avoid when
 //! Memory per entry or hits on several threads matter, or popularity moves quickly.
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::lookup::{Lookup, keyed};
 use crate::parts::pool::{Chain, Links, Pool, chained};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};

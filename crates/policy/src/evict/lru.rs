@@ -37,6 +37,7 @@ impl Policy for Lru {
     type Meta = Node;
     type Config = ();
     const NAME: &'static str = "lru";
+    const ALIASES: &'static [&'static str] = &["exact-lru"];
     const ON_HIT: OnHit = OnHit::Reorder;
 
     fn new(_capacity: u64, _config: &(), _seed: u64) -> Self {

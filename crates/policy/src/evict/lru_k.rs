@@ -33,7 +33,7 @@
 //! # Avoid when
 //! A hit must be cheap, or memory is short: the history weighs as much as the entries' own state.
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::heap::Heap;
 use crate::parts::history::History;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
@@ -74,6 +74,7 @@ impl Policy for LruK {
     type Meta = u32;
     type Config = LruKConfig;
     const NAME: &'static str = "lru-k";
+    const ALIASES: &'static [&'static str] = &["lru-2"];
     const ON_HIT: OnHit = OnHit::Reorder;
 
     fn new(capacity: u64, config: &LruKConfig, _seed: u64) -> Self {

@@ -30,7 +30,7 @@
 //! Sizes shift in the course of time: the classes of yesterday keep the room (*slab calcification*).
 
 use super::slab::{Classes, slab_weight};
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::list::{List, Node};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 

@@ -29,7 +29,7 @@
 //! # Avoid when
 //! The cache is the first one: recency then tells more (`lru`, `s3fifo`). Memory is short.
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::history::History;
 use crate::parts::pool::{Chain, Links, Pool, chained};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};

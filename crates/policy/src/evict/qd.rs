@@ -40,7 +40,7 @@ use super::lecar::Lecar;
 use super::lhd::Lhd;
 use super::lirs::Lirs;
 use super::lru::Lru;
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::chance::scramble;
 use crate::parts::epochs::{EpochRing, TAG_BITS, TAG_MASK, Tag};
 use crate::parts::ghost::Ghost;

@@ -38,6 +38,7 @@ impl Policy for Random {
     type Meta = ();
     type Config = ();
     const NAME: &'static str = "random";
+    const ALIASES: &'static [&'static str] = &["rand"];
     const ON_HIT: OnHit = OnHit::Ignore;
 
     fn new(_capacity: u64, _config: &(), seed: u64) -> Self {

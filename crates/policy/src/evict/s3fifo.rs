@@ -41,7 +41,7 @@
 //! Nearly all entries come back exactly once, far apart (they are tried twice), or the cache holds
 //! but a few dozen entries (the small queue is too short to tell).
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::epochs::{EpochRing, TAG_BITS, TAG_MASK, Tag};
 use crate::parts::ghost::Ghost;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};

@@ -41,7 +41,7 @@
 //! tenth of the cache is the wrong share.
 
 use super::s3fifo::{S3Fifo, S3FifoConfig};
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::history::History;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 

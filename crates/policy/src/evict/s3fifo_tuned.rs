@@ -40,7 +40,7 @@
 mod miniature;
 
 use super::s3fifo::{S3Fifo, S3FifoConfig};
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::chance::scramble;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 use miniature::{Border, COUNT, Miniatures};

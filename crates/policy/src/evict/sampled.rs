@@ -32,7 +32,7 @@
 //! # Avoid when
 //! A true order costs less: `lru` needs 4 bytes more, `clock` and `sieve` need fewer than this.
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 

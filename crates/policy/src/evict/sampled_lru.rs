@@ -27,7 +27,7 @@
 //! # Avoid when
 //! A true order costs less: `lru` needs 4 bytes more, `clock` and `sieve` need fewer than this.
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
@@ -89,6 +89,7 @@ impl Policy for SampledLru {
     type Meta = u32;
     type Config = SampledLruConfig;
     const NAME: &'static str = "sampled-lru";
+    const ALIASES: &'static [&'static str] = &["approximate-lru"];
     const ON_HIT: OnHit = OnHit::Mark;
 
     fn new(_capacity: u64, config: &SampledLruConfig, seed: u64) -> Self {

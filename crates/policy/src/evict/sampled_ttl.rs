@@ -26,7 +26,7 @@
 //! # Avoid when
 //! Deadlines say nothing about use. An exact expiry index frees what is dead in any case.
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot, Tick};
 

@@ -33,7 +33,7 @@
 //! Anything but a study: entries go because of their neighbours. In a server whose arena moves entries
 //! nothing is gained by it.
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 use core::marker::PhantomData;

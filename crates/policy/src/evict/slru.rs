@@ -28,7 +28,7 @@
 //! # Avoid when
 //! Hits must not take locks, or popularity moves quickly: what climbed to the top stays for long.
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::list::{List, Node};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
@@ -71,6 +71,7 @@ impl Policy for Slru {
     type Meta = Node;
     type Config = SlruConfig;
     const NAME: &'static str = "slru";
+    const ALIASES: &'static [&'static str] = &["segmented-lru"];
     const ON_HIT: OnHit = OnHit::Reorder;
 
     fn new(capacity: u64, config: &SlruConfig, _seed: u64) -> Self {

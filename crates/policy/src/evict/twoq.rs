@@ -28,7 +28,7 @@
 //! # Avoid when
 //! Popular entries are asked for in one burst only, or hits must not take locks.
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::ghost::Ghost;
 use crate::parts::list::{List, Node};
 use crate::parts::shelf::{LruShelf, Shelf, SieveShelf};
@@ -53,13 +53,17 @@ crate::knobs! {
 pub trait Am: Shelf {
     /// The name of 2Q with it.
     const TWOQ_NAME: &'static str;
+    /// Other names of 2Q with this shelf.
+    const TWOQ_ALIASES: &'static [&'static str];
 }
 
 impl Am for LruShelf {
     const TWOQ_NAME: &'static str = "twoq";
+    const TWOQ_ALIASES: &'static [&'static str] = &["2q"];
 }
 impl Am for SieveShelf {
     const TWOQ_NAME: &'static str = "twoq-sieve";
+    const TWOQ_ALIASES: &'static [&'static str] = &["2q-sieve"];
 }
 
 /// 2Q.
@@ -85,6 +89,7 @@ impl<S: Am> Policy for TwoQ<S> {
     type Meta = Node;
     type Config = TwoQConfig;
     const NAME: &'static str = S::TWOQ_NAME;
+    const ALIASES: &'static [&'static str] = S::TWOQ_ALIASES;
     const ON_HIT: OnHit = OnHit::Reorder;
 
     fn new(capacity: u64, config: &TwoQConfig, _seed: u64) -> Self {

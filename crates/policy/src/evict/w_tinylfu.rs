@@ -38,7 +38,7 @@
 //! # Avoid when
 //! Popularity moves quickly: the sketch defends what was popular. Hits must not take locks.
 
-use crate::any::Knobs;
+use crate::knobs::Knobs;
 use crate::parts::list::{List, Node};
 use crate::parts::sketch::Sketch;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
@@ -102,6 +102,7 @@ impl Policy for WTinyLfu {
     type Meta = Node;
     type Config = WTinyLfuConfig;
     const NAME: &'static str = "w-tinylfu";
+    const ALIASES: &'static [&'static str] = &["window-tinylfu"];
     const ON_HIT: OnHit = OnHit::Reorder;
 
     fn new(capacity: u64, config: &WTinyLfuConfig, _seed: u64) -> Self {

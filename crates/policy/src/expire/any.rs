@@ -4,8 +4,10 @@
 //! its name in [`ExpirySpec`] (`--expiry`), its place in [`AnyExpiry`], its row in [`INDEXES`] (for
 //! the docs), and its run through the conformance suite.
 
-use crate::any::{Knob, Knobs, Packed, PackedView, SpecError, read_knobs, write_knobs};
 use crate::expire;
+use crate::knobs::{Knob, Knobs, SpecError, read_knobs, write_knobs};
+use crate::names::is_same;
+use crate::packed::{Packed, PackedView};
 use crate::{Budget, Cells, Due, ExpiryIndex, Meta, Slot, Tick};
 use core::fmt;
 use core::str::FromStr;
@@ -32,12 +34,36 @@ macro_rules! expiry_indexes {
 /// One row of the docs' table of indexes.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
-    /// The name in a specification.
+    /// The canonical name.
     pub name: &'static str,
+    /// Other names that are understood.
+    pub aliases: &'static [&'static str],
     /// The bits kept beside an entry's deadline; up to 16 fit into the deadline's own word.
     pub link_bits: u32,
     /// Its knobs.
     pub knobs: &'static [Knob],
+}
+
+impl About {
+    /// The canonical name, then the aliases.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        core::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+}
+
+/// Canonical names, aliases and presets of all indexes.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    INDEXES
+        .iter()
+        .flat_map(About::names)
+        .chain(PRESETS.iter().map(|(name, _)| *name))
+}
+
+/// Finds an index by its name or an alias, whatever the case and the hyphens.
+pub fn find(name: &str) -> Result<&'static About, SpecError> {
+    let is_named = |about: &&About| about.names().any(|own| is_same(own, name));
+    let found = INDEXES.iter().find(is_named);
+    found.ok_or_else(|| SpecError::unknown_name("expiry index", name, names()))
 }
 
 /// Names for an index with some of its knobs set; more may follow.
@@ -46,12 +72,11 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("sampled-5", "sampled:release=5:iterations=10"),
 ];
 
-/// The specification that begins with a preset's name, written out.
+/// Replaces a preset's name at the start of a specification by what it stands for.
 fn written_out(text: &str) -> Option<String> {
-    PRESETS.iter().find_map(|(name, spec)| {
-        let more = text.strip_prefix(name)?;
-        (more.is_empty() || more.starts_with(':')).then(|| format!("{spec}{more}"))
-    })
+    let name = text.split(':').next()?;
+    let (_, spec) = PRESETS.iter().find(|(preset, _)| is_same(preset, name))?;
+    Some(format!("{spec}{}", &text[name.len()..]))
 }
 
 macro_rules! define_any {
@@ -60,6 +85,7 @@ macro_rules! define_any {
         pub const INDEXES: &[About] = &[
             $(About {
                 name: <$index as ExpiryIndex>::NAME,
+                aliases: <$index as ExpiryIndex>::ALIASES,
                 link_bits: <<$index as ExpiryIndex>::Link as Meta>::BITS,
                 knobs: <<$index as ExpiryIndex>::Config as Knobs>::KNOBS,
             },)+
@@ -96,11 +122,11 @@ macro_rules! define_any {
                 let preset = written_out(text);
                 let text = preset.as_deref().unwrap_or(text);
                 let mut parts = text.split(':');
-                let name = parts.next().unwrap_or_default();
+                let name = find(parts.next().unwrap_or_default())?.name;
                 $(if name == <$index as ExpiryIndex>::NAME {
                     return read_knobs(<$index as ExpiryIndex>::NAME, parts).map(ExpirySpec::$name);
                 })+
-                Err(SpecError::UnknownIndex(name.to_owned()))
+                unreachable!("every index found is in the list")
             }
         }
 
@@ -300,9 +326,8 @@ mod tests {
             "wheel has no knob for '3'; expected no knobs after the name"
         );
         assert_eq!(
-            message("whale"),
-            "no expiry index is called 'whale'; expected one of: wheel sampled buckets \
-             buckets-auto radix radix-capped ebuckets crawler lazy ordered ranked sampled-5"
+            message("whele"),
+            "no expiry index is called 'whele': did you mean 'wheel'? docs/policies.md lists all names"
         );
     }
 
@@ -315,6 +340,8 @@ mod tests {
             spec("sampled-5:shards=8").to_string(),
             "sampled:release=5:shards=8:iterations=10"
         );
+        assert_eq!(spec("Sampled_5:shards=8"), spec("sampled-5:shards=8"));
+        assert_eq!(spec("TimingWheel"), spec("wheel"));
         assert!(message("sampled-50").contains("no expiry index is called 'sampled-50'"));
         assert_eq!(
             message("sampled-5:release=7"),

@@ -52,7 +52,7 @@
 mod ring;
 
 use super::sampled::{CyclesConfig, EXPIRE_NS, Sampled};
-use crate::any::{Knob, Knobs};
+use crate::knobs::{Knob, Knobs};
 use crate::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
 pub(super) use ring::{Ring, Status};
 
@@ -145,7 +145,7 @@ impl Knobs for BucketsConfig {
 pub(super) struct InExpires<'a, C>(pub(super) &'a mut C);
 
 impl<C: Cells<u64>> Facts for InExpires<'_, C> {
-    crate::any::facts_of_inner!(C);
+    crate::delegate_facts!(0);
 }
 
 impl<C: Cells<u64>> Cells<u32> for InExpires<'_, C> {
@@ -163,7 +163,7 @@ impl<C: Cells<u64>> Cells<u32> for InExpires<'_, C> {
 pub(super) struct InExpiresView<'a, C>(pub(super) &'a C);
 
 impl<C: Cells<u64>> Facts for InExpiresView<'_, C> {
-    crate::any::facts_of_inner!(C);
+    crate::delegate_facts!(0);
 }
 
 impl<C: Cells<u64>> Cells<u32> for InExpiresView<'_, C> {

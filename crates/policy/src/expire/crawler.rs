@@ -107,7 +107,7 @@ impl ExpiryIndex for Crawler {
     const NAME: &'static str = "crawler";
 
     fn new(now: Tick, config: &CrawlerConfig, _seed: u64) -> Self {
-        use crate::any::Knobs;
+        use crate::knobs::Knobs;
         assert!(config.is_valid());
         let interval_ms = u64::from(config.interval) * 1_000;
         Crawler {

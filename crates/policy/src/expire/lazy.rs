@@ -53,6 +53,7 @@ impl ExpiryIndex for Lazy {
     type Link = ();
     type Config = ();
     const NAME: &'static str = "lazy";
+    const ALIASES: &'static [&'static str] = &["passive"];
 
     fn new(_now: Tick, _config: &(), _seed: u64) -> Self {
         Lazy {

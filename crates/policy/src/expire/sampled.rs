@@ -429,7 +429,7 @@ impl ExpiryIndex for Sampled {
     const NAME: &'static str = "sampled";
 
     fn new(now: Tick, config: &SampledConfig, seed: u64) -> Self {
-        use crate::any::Knobs;
+        use crate::knobs::Knobs;
         assert!(config.is_valid());
         let mut index = Sampled {
             config: config.clone(),

@@ -150,6 +150,7 @@ impl ExpiryIndex for Wheel {
     type Link = Link;
     type Config = ();
     const NAME: &'static str = "wheel";
+    const ALIASES: &'static [&'static str] = &["timing-wheel", "timer-wheel"];
 
     fn new(_now: Tick, _config: &(), _seed: u64) -> Self {
         Wheel {

@@ -2,7 +2,7 @@
 
 use super::Way;
 use crate::{Boosting, Interval, Maker, Regressor};
-use policy::any::{Knob, Knobs};
+use policy::knobs::{Knob, Knobs};
 use std::str::FromStr;
 
 /// Which of the paper's two settings holds where a knob is not given.
