@@ -1,6 +1,5 @@
 //! Numbers as text: what counts as a number on the wire, and how one is written.
 
-#[path = "long_double.rs"]
 mod long_double;
 pub use long_double::LongDouble;
 
@@ -293,5 +292,4 @@ pub fn push_u64(out: &mut Vec<u8>, number: u64) {
 }
 
 #[cfg(test)]
-#[path = "number_tests.rs"]
 mod tests;

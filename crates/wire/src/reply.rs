@@ -260,5 +260,4 @@ impl Write for Appender<'_> {
 }
 
 #[cfg(test)]
-#[path = "reply_tests.rs"]
 mod tests;

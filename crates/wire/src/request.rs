@@ -524,5 +524,4 @@ fn read_long_count(line: &[u8], start: usize) -> Count {
 }
 
 #[cfg(test)]
-#[path = "request_tests.rs"]
 mod tests;

@@ -435,5 +435,4 @@ fn build_aggregate(
 }
 
 #[cfg(test)]
-#[path = "response_tests.rs"]
 mod tests;

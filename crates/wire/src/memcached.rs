@@ -62,5 +62,4 @@ impl Lifetime {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

@@ -459,5 +459,4 @@ impl Natural {
 }
 
 #[cfg(test)]
-#[path = "long_double_tests.rs"]
 mod tests;
