@@ -1,7 +1,7 @@
 //! Payloads of DUMP: reading ends, and tells no more than was there and may be unfolded; what was read is
 //! written and read again. The first byte is the version; the checksum is made to fit.
 
-use wire::dump::{DumpError, Element, Form, Kind, Sink, Writer, read};
+use wire::dump::{DumpError, Element, Encoding, Sink, ValueType, Writer, read};
 
 /// What compression may unfold to.
 const ROOM: usize = 1 << 16;
@@ -11,12 +11,12 @@ type Own = (Vec<u8>, Vec<u8>, f64, Option<u64>);
 
 #[derive(Debug, Default, PartialEq)]
 struct Told {
-    kind: Option<Kind>,
+    kind: Option<ValueType>,
     elements: Vec<Own>,
 }
 
 impl Sink for Told {
-    fn begin(&mut self, kind: Kind) {
+    fn begin(&mut self, kind: ValueType) {
         assert_eq!(self.kind.replace(kind), None);
     }
 
@@ -61,15 +61,15 @@ pub fn run(data: &[u8]) {
 fn written(told: &Told, is_valkey: bool) -> Vec<u8> {
     let first = told.elements.iter().filter_map(|element| element.3).min();
     let form = match (told.kind.expect("it began"), first) {
-        (Kind::String, _) => Form::String,
-        (Kind::List, _) => Form::List,
-        (Kind::Set, None) => Form::Set,
-        (Kind::Set, Some(_)) => Form::MortalSet,
-        (Kind::SortedSet, None) => Form::SortedSet,
-        (Kind::SortedSet, Some(_)) => Form::MortalSortedSet,
-        (Kind::Hash, None) => Form::Hash,
-        (Kind::Hash, Some(_)) if is_valkey => Form::ValkeyHash,
-        (Kind::Hash, Some(first)) => Form::RedisHash { first },
+        (ValueType::String, _) => Encoding::String,
+        (ValueType::List, _) => Encoding::List,
+        (ValueType::Set, None) => Encoding::Set,
+        (ValueType::Set, Some(_)) => Encoding::SetWithDeadlines,
+        (ValueType::SortedSet, None) => Encoding::SortedSet,
+        (ValueType::SortedSet, Some(_)) => Encoding::SortedSetWithDeadlines,
+        (ValueType::Hash, None) => Encoding::Hash,
+        (ValueType::Hash, Some(_)) if is_valkey => Encoding::ValkeyHash,
+        (ValueType::Hash, Some(first)) => Encoding::RedisHash { first },
     };
     let mut writer = Writer::new(form, told.elements.len());
     for (name, value, score, deadline) in &told.elements {

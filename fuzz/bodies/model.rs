@@ -3,8 +3,9 @@
 //! code; where Mayfly departs from Redis, the comment says so.
 
 use std::collections::BTreeMap;
+use wire::LongDouble;
 use wire::Value;
-use wire::number::{LongDouble, parse_i64};
+use wire::number::parse_i64;
 
 const DATABASES: usize = 16;
 /// Later deadlines are cut to this one (a departure from Redis).

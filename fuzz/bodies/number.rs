@@ -1,7 +1,8 @@
 //! Numbers: what is read, written and read again is the same; the three readers agree with each
 //! other and with the standard library where their ranges meet.
 
-use wire::number::{LongDouble, Text, parse_f64, parse_i64, parse_u64};
+use wire::LongDouble;
+use wire::number::{Text, parse_f64, parse_i64, parse_u64};
 
 /// The text before the first blank and the one behind it.
 pub fn run(data: &[u8]) {

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use store::{Key, NewDeadline};
 use storing::{Engine, Fate};
 use wire::Span;
-use wire::memcached::{KEY_BYTES_MAX, Lifetime, Refusal, Request, Verb, decode_key};
+use wire::memcached::{Expiration, KEY_BYTES_MAX, Refusal, Request, Verb, decode_key};
 
 /// The database that memcached's clients see.
 pub const DATABASE: u8 = 0;
@@ -92,10 +92,10 @@ impl<'a, E: Engine> Turn<'a, E> {
 
     /// What an exptime means now.
     fn fate(&self, exptime: i64) -> Fate {
-        match Lifetime::of(exptime, self.engine.now().0) {
-            Lifetime::Endless => Fate::Lives(NewDeadline::Clear),
-            Lifetime::Until(at) => Fate::Lives(NewDeadline::At(store::Tick(at))),
-            Lifetime::Over => Fate::IsOver,
+        match Expiration::of(exptime, self.engine.now().0) {
+            Expiration::Never => Fate::Lives(NewDeadline::Clear),
+            Expiration::At(at) => Fate::Lives(NewDeadline::At(store::Tick(at))),
+            Expiration::Past => Fate::IsOver,
         }
     }
 

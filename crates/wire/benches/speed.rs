@@ -7,7 +7,8 @@
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-use wire::number::{LongDouble, parse_i64};
+use wire::LongDouble;
+use wire::number::parse_i64;
 use wire::{Parsed, Parser, Protocol, Reply, ReplyScanner, encode_command};
 
 const ROUNDS: usize = 15;

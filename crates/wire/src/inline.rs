@@ -3,14 +3,18 @@
 //! A word is never longer than its spelling, so words are unescaped where they stand: the input
 //! buffer itself is the side buffer, and spans point into it as they do for arrays.
 
-use crate::request::{ProtocolError, Span};
+use crate::args::Span;
+
+/// A quoted word is not closed, or its closing quote is not followed by a blank.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct UnbalancedQuotes;
 
 /// Splits `line` into words, unescaping them in place, and appends where they lie to `spans`.
 ///
 /// The rules are Redis's: words are parted by blanks; `"…"` knows `\xHH \n \r \t \b \a` and takes any
 /// other escaped byte as itself; `'…'` knows `\'` alone; a closing quote must end its word; a NUL
 /// ends the line.
-pub(crate) fn split_words(line: &mut [u8], spans: &mut Vec<Span>) -> Result<(), ProtocolError> {
+pub(crate) fn split_words(line: &mut [u8], spans: &mut Vec<Span>) -> Result<(), UnbalancedQuotes> {
     let mut read = 0;
     loop {
         while line.get(read).is_some_and(|&byte| is_blank(byte)) {
@@ -28,7 +32,7 @@ pub(crate) fn split_words(line: &mut [u8], spans: &mut Vec<Span>) -> Result<(), 
 
 /// Unescapes the word that starts at `start` onto its own place; returns where reading goes on and
 /// how many bytes it has.
-fn read_word(line: &mut [u8], start: usize) -> Result<(usize, usize), ProtocolError> {
+fn read_word(line: &mut [u8], start: usize) -> Result<(usize, usize), UnbalancedQuotes> {
     let mut read = start;
     let mut write = start;
     loop {
@@ -56,10 +60,10 @@ fn read_double_quoted(
     line: &mut [u8],
     mut read: usize,
     mut write: usize,
-) -> Result<(usize, usize), ProtocolError> {
+) -> Result<(usize, usize), UnbalancedQuotes> {
     loop {
         let (byte, taken) = match line.get(read..).unwrap_or(&[]) {
-            [] | [0, ..] => return Err(ProtocolError::UnbalancedQuotes),
+            [] | [0, ..] => return Err(UnbalancedQuotes),
             [b'"', ..] => return Ok((read + 1, write)),
             [b'\\', b'x', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
                 (hex_value(*high) << 4 | hex_value(*low), 4)
@@ -78,10 +82,10 @@ fn read_single_quoted(
     line: &mut [u8],
     mut read: usize,
     mut write: usize,
-) -> Result<(usize, usize), ProtocolError> {
+) -> Result<(usize, usize), UnbalancedQuotes> {
     loop {
         let (byte, taken) = match line.get(read..).unwrap_or(&[]) {
-            [] | [0, ..] => return Err(ProtocolError::UnbalancedQuotes),
+            [] | [0, ..] => return Err(UnbalancedQuotes),
             [b'\'', ..] => return Ok((read + 1, write)),
             [b'\\', b'\'', ..] => (b'\'', 2),
             [byte, ..] => (*byte, 1),
@@ -93,12 +97,12 @@ fn read_single_quoted(
 }
 
 /// Checks that a quoted word ends behind its closing quote.
-fn closed(line: &[u8], read: usize) -> Result<usize, ProtocolError> {
+fn closed(line: &[u8], read: usize) -> Result<usize, UnbalancedQuotes> {
     let next = line.get(read);
     if is_end(next) || next.is_some_and(|&byte| is_blank(byte)) {
         Ok(read)
     } else {
-        Err(ProtocolError::UnbalancedQuotes)
+        Err(UnbalancedQuotes)
     }
 }
 
@@ -133,7 +137,7 @@ fn hex_value(digit: u8) -> u8 {
 mod tests {
     use super::*;
 
-    fn words(line: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+    fn words(line: &[u8]) -> Result<Vec<Vec<u8>>, UnbalancedQuotes> {
         let mut line = line.to_vec();
         let mut spans = Vec::new();
         split_words(&mut line, &mut spans)?;
@@ -185,7 +189,7 @@ mod tests {
         for line in table {
             assert_eq!(
                 words(line),
-                Err(ProtocolError::UnbalancedQuotes),
+                Err(UnbalancedQuotes),
                 "line {:?}",
                 line.escape_ascii()
             );

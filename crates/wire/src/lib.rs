@@ -9,14 +9,18 @@
 //! sides spell numbers); [`memcached`] is a house of its own. [`response`] is the other end of the wire, for load generators and tests.
 #![forbid(unsafe_code)]
 
+pub mod args;
 pub mod dump;
 mod inline;
+mod long_double;
 pub mod memcached;
 pub mod number;
 pub mod reply;
 pub mod request;
 pub mod response;
 
+pub use args::{Args, Span};
+pub use long_double::LongDouble;
 pub use reply::{Protocol, Reply};
-pub use request::{Args, Limits, Parsed, Parser, ProtocolError, Span};
+pub use request::{Limits, Parsed, Parser, ProtocolError};
 pub use response::{ReplyScanner, ResponseError, Value, encode_command, skip_reply};

@@ -10,14 +10,14 @@
 
 mod line;
 pub mod meta;
+mod parser;
 mod request;
 mod response;
 pub mod text;
 
 pub use line::decode_key;
-pub use request::{
-    KEY_BYTES_MAX, LINE_BYTES_MAX, Limits, Meta, Mode, Parsed, Parser, Refusal, Request, Verb,
-};
+pub use parser::{LINE_BYTES_MAX, Limits, Parsed, Parser, Refusal};
+pub use request::{KEY_BYTES_MAX, Meta, Mode, Request, Verb};
 pub use response::{BadReply, skip_reply};
 
 /// Times up to here are spans from now, above it they are instants since 1970.
@@ -25,38 +25,38 @@ pub const RELATIVE_SECONDS_MAX: i64 = 60 * 60 * 24 * 30;
 
 /// When an item dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lifetime {
+pub enum Expiration {
     /// It stays.
-    Endless,
+    Never,
     /// At this millisecond since 1970.
-    Until(u64),
+    At(u64),
     /// It is dead already.
-    Over,
+    Past,
 }
 
-impl Lifetime {
+impl Expiration {
     /// What an `exptime` means at `now_ms`: 0 is for ever, a negative one is past, up to thirty days
     /// count from now, and more is an instant in seconds since 1970.
     ///
     /// ```
-    /// use wire::memcached::Lifetime;
-    /// assert_eq!(Lifetime::of(0, 5_000), Lifetime::Endless);
-    /// assert_eq!(Lifetime::of(10, 5_000), Lifetime::Until(15_000));
-    /// assert_eq!(Lifetime::of(-1, 5_000), Lifetime::Over);
+    /// use wire::memcached::Expiration;
+    /// assert_eq!(Expiration::of(0, 5_000), Expiration::Never);
+    /// assert_eq!(Expiration::of(10, 5_000), Expiration::At(15_000));
+    /// assert_eq!(Expiration::of(-1, 5_000), Expiration::Past);
     /// ```
-    pub fn of(exptime: i64, now_ms: u64) -> Lifetime {
+    pub fn of(exptime: i64, now_ms: u64) -> Expiration {
         let Ok(seconds) = u64::try_from(exptime) else {
-            return Lifetime::Over;
+            return Expiration::Past;
         };
         if seconds == 0 {
-            return Lifetime::Endless;
+            return Expiration::Never;
         }
         if exptime <= RELATIVE_SECONDS_MAX {
-            return Lifetime::Until(now_ms.saturating_add(seconds * 1000));
+            return Expiration::At(now_ms.saturating_add(seconds * 1000));
         }
         match seconds.saturating_mul(1000) {
-            at if at <= now_ms => Lifetime::Over,
-            at => Lifetime::Until(at),
+            at if at <= now_ms => Expiration::Past,
+            at => Expiration::At(at),
         }
     }
 }

@@ -1,8 +1,5 @@
 //! Numbers as text: what counts as a number on the wire, and how one is written.
 
-mod long_double;
-pub use long_double::LongDouble;
-
 /// The longest text of an `i64`: a sign and 19 digits.
 const INTEGER_TEXT_MAX: usize = 20;
 /// Room for the longest text of an `f64`, 25 bytes: a sign, 17 digits and seven zeros.

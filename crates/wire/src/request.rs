@@ -4,9 +4,9 @@
 //! half a gigabyte that arrives in small reads is not read again with each of them. It owns no input:
 //! the session hands in its buffer from the first byte not yet consumed.
 
+use crate::args::{FRAME_BYTES_MAX, Span};
 use crate::inline::split_words;
 use std::fmt;
-use std::ops::Range;
 
 /// The default bound on one argument, as Redis's `proto-max-bulk-len`.
 pub const BULK_BYTES_MAX: usize = 512 * 1024 * 1024;
@@ -14,8 +14,6 @@ pub const BULK_BYTES_MAX: usize = 512 * 1024 * 1024;
 pub const ARGS_COUNT_MAX: usize = 1024 * 1024;
 /// The bound on an inline command's line.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
-/// The bound on a whole command, as Redis's `client-query-buffer-limit`.
-pub const FRAME_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// The bound on the arguments of a command from a client that has yet to authenticate.
 pub const UNAUTHENTICATED_ARGS_COUNT_MAX: usize = 10;
 /// The bound on one argument from a client that has yet to authenticate.
@@ -27,106 +25,7 @@ const COUNT_DIGITS_MAX: usize = 32;
 /// A parser keeps room for the spans of partial frames up to this many between frames.
 const PENDING_KEPT_MAX: usize = 1024;
 
-// Spans are 32 bits wide: no frame reaches what they cannot say.
-const _: () = assert!(FRAME_BYTES_MAX <= u32::MAX as usize);
 const _: () = assert!(INLINE_BYTES_MAX < FRAME_BYTES_MAX);
-
-/// Where one argument lies in the input buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// The first byte.
-    pub start: u32,
-    /// How many bytes.
-    pub len: u32,
-}
-
-impl Span {
-    /// Both must be below [`FRAME_BYTES_MAX`], which the parser sees to.
-    #[inline]
-    pub(crate) fn new(start: usize, len: usize) -> Self {
-        debug_assert!(start <= FRAME_BYTES_MAX);
-        debug_assert!(len <= FRAME_BYTES_MAX);
-        Span {
-            start: start as u32,
-            len: len as u32,
-        }
-    }
-    /// As a range of indexes.
-    #[inline]
-    pub fn range(self) -> Range<usize> {
-        let start = self.start as usize;
-        start..start + self.len as usize
-    }
-}
-
-/// The arguments of one command, the name first, borrowed from the input buffer.
-#[derive(Clone, Copy, Debug)]
-pub struct Args<'a> {
-    input: &'a [u8],
-    spans: &'a [Span],
-}
-
-impl<'a> Args<'a> {
-    /// Views `input` through `spans`: the very bytes that [`Parser::parse`] saw, from the same start.
-    #[inline]
-    pub fn new(input: &'a [u8], spans: &'a [Span]) -> Self {
-        Args { input, spans }
-    }
-    /// How many arguments, the name included.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.spans.len()
-    }
-    /// Whether there is not even a name.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.spans.is_empty()
-    }
-    /// The argument at `index`, if there is one.
-    #[inline]
-    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
-        self.spans.get(index).map(|span| &self.input[span.range()])
-    }
-    /// The command's name as the client spelled it; empty if there is none.
-    #[inline]
-    pub fn name(&self) -> &'a [u8] {
-        self.get(0).unwrap_or(&[])
-    }
-    /// Whether the argument at `index` is `word` in any case of letters.
-    #[inline]
-    pub fn is(&self, index: usize, word: &str) -> bool {
-        self.get(index)
-            .is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
-    }
-    /// The arguments from `first` on.
-    #[inline]
-    pub fn from(&self, first: usize) -> Args<'a> {
-        Args {
-            input: self.input,
-            spans: self.spans.get(first..).unwrap_or(&[]),
-        }
-    }
-    /// The arguments in order.
-    #[inline]
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
-        let input = self.input;
-        self.spans.iter().map(move |span| &input[span.range()])
-    }
-    /// Whether this is a line of an HTTP request (`POST …` or `Host: …`): a browser was talked into
-    /// sending it, and the connection must be dropped before a later line of it runs as a command.
-    pub fn is_http(&self) -> bool {
-        self.is(0, "post") || self.is(0, "host:")
-    }
-}
-
-impl std::ops::Index<usize> for Args<'_> {
-    type Output = [u8];
-    #[inline]
-    fn index(&self, index: usize) -> &[u8] {
-        self.get(index)
-            .expect("the caller checked how many arguments there are")
-    }
-}
 
 /// What a request may have at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -411,9 +310,9 @@ impl Parser {
             line => line,
         };
         let base = spans.len();
-        if let Err(error) = split_words(line, spans) {
+        if split_words(line, spans).is_err() {
             spans.truncate(base);
-            return Err(error);
+            return Err(ProtocolError::UnbalancedQuotes);
         }
         if spans.len() == base {
             Ok(Parsed::Blank { consumed })

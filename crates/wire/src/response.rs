@@ -5,8 +5,9 @@
 //! it allocates is bounded by bytes that came. Streamed strings and aggregates of RESP3, which no
 //! server sends, are refused by name.
 
+use crate::args::FRAME_BYTES_MAX;
 use crate::number::{self, Text};
-use crate::request::{Count, FRAME_BYTES_MAX, read_count};
+use crate::request::{Count, read_count};
 use std::fmt;
 
 /// The bound on the elements of one aggregate.

@@ -13,7 +13,7 @@ use super::{Fate, Turn};
 use store::{ItemHead, Key, Tick};
 use wire::memcached::meta::{Item, item, letters, status};
 use wire::memcached::text::line;
-use wire::memcached::{KEY_BYTES_MAX, Lifetime, Meta, Mode, Request, Verb};
+use wire::memcached::{Expiration, KEY_BYTES_MAX, Meta, Mode, Request, Verb};
 use wire::number::Text;
 
 /// Answers with a status alone.
@@ -61,10 +61,10 @@ impl<'a> Flags<'a> {
 
     /// The seconds that an exptime leaves; `None`: it stays.
     fn seconds(&self, exptime: i64) -> Option<u64> {
-        match Lifetime::of(exptime, self.now.0) {
-            Lifetime::Endless => None,
-            Lifetime::Until(at) => Some((at - self.now.0).div_ceil(1000)),
-            Lifetime::Over => Some(0),
+        match Expiration::of(exptime, self.now.0) {
+            Expiration::Never => None,
+            Expiration::At(at) => Some((at - self.now.0).div_ceil(1000)),
+            Expiration::Past => Some(0),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::random::Chance;
 use crate::script::{Bench, START, words};
 use std::collections::BTreeMap;
 use wire::Protocol;
-use wire::dump::{Element, Kind, Sink, read};
+use wire::dump::{Element, Sink, ValueType, read};
 
 /// Values of each run.
 const ROUNDS: usize = 150;
@@ -15,21 +15,21 @@ type Elements = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
 #[derive(Default)]
 struct Told {
-    kind: Option<Kind>,
+    kind: Option<ValueType>,
     elements: Elements,
 }
 
 impl Sink for Told {
-    fn begin(&mut self, kind: Kind) {
+    fn begin(&mut self, kind: ValueType) {
         self.kind = Some(kind);
     }
 
     fn element(&mut self, element: &Element<'_>) {
         let name = element.name.to_vec();
         let (name, value) = match self.kind {
-            Some(Kind::Hash) => (name, element.value.to_vec()),
-            Some(Kind::SortedSet) => (name, element.score.to_string().into_bytes()),
-            Some(Kind::List) => (format!("{:06}", self.elements.len()).into_bytes(), name),
+            Some(ValueType::Hash) => (name, element.value.to_vec()),
+            Some(ValueType::SortedSet) => (name, element.score.to_string().into_bytes()),
+            Some(ValueType::List) => (format!("{:06}", self.elements.len()).into_bytes(), name),
             _ => (name, Vec::new()),
         };
         let before = self.elements.insert(name, (value, element.deadline));
@@ -71,7 +71,7 @@ impl Run {
     }
 
     /// Makes a key `k`; what it holds.
-    fn make(&mut self, kind: Kind) -> Elements {
+    fn make(&mut self, kind: ValueType) -> Elements {
         self.say("DEL k r");
         let count = match self.chance.below(4) {
             0 => 1,
@@ -83,16 +83,16 @@ impl Run {
             let (name, value) = (name(&mut self.chance), name(&mut self.chance));
             let word = quoted(&name);
             let value = match kind {
-                Kind::Hash => {
+                ValueType::Hash => {
                     self.say(&format!("HSET k {word} {}", quoted(&value)));
                     value
                 }
-                Kind::SortedSet => {
+                ValueType::SortedSet => {
                     let score = self.chance.below(1000) as f64 / 8.0;
                     self.say(&format!("ZADD k {score} {word}"));
                     score.to_string().into_bytes()
                 }
-                Kind::Set => {
+                ValueType::Set => {
                     self.say(&format!("SADD k {word}"));
                     Vec::new()
                 }
@@ -109,11 +109,11 @@ impl Run {
     }
 
     /// Gives some elements deadlines, now and then all of them.
-    fn limit(&mut self, kind: Kind, elements: &mut Elements) {
+    fn limit(&mut self, kind: ValueType, elements: &mut Elements) {
         let command = match kind {
-            Kind::Hash => "HPEXPIREAT k {} FIELDS 1",
-            Kind::SortedSet => "ZPEXPIREAT k {} MEMBERS 1",
-            Kind::Set => "SPEXPIREAT k {} MEMBERS 1",
+            ValueType::Hash => "HPEXPIREAT k {} FIELDS 1",
+            ValueType::SortedSet => "ZPEXPIREAT k {} MEMBERS 1",
+            ValueType::Set => "SPEXPIREAT k {} MEMBERS 1",
             _ => return,
         };
         let share = self.chance.below(3);
@@ -143,10 +143,10 @@ impl Run {
 
     fn round(&mut self) {
         let kind = match self.chance.below(4) {
-            0 => Kind::List,
-            1 => Kind::Set,
-            2 => Kind::SortedSet,
-            _ => Kind::Hash,
+            0 => ValueType::List,
+            1 => ValueType::Set,
+            2 => ValueType::SortedSet,
+            _ => ValueType::Hash,
         };
         let dialect = self.chance.of(&["redis", "valkey"]);
         self.say(&format!("CONFIG SET dump-hash-ttl-format {dialect}"));

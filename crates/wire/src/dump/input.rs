@@ -1,6 +1,6 @@
 //! The parts of a body: bytes, lengths, strings, what LZF unfolds.
 
-use super::DumpError;
+use super::value::DumpError;
 use crate::number::push_i64;
 
 /// What reading a part comes to.

@@ -8,8 +8,8 @@
 //!
 //! What the headers and the lengths between entries say must be what is there.
 
-use super::DumpError;
 use super::input::{Input, Read};
+use super::value::DumpError;
 use crate::number::{parse_f64, push_i64};
 
 /// One entry.

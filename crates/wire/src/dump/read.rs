@@ -1,26 +1,27 @@
 //! From a payload to elements.
 
 use super::crc::crc64;
+use super::format::{FOOTER_BYTES, NO_DEADLINE, code, version};
 use super::input::{Input, Read};
 use super::packed::{Entries, Entry, Open, integers, listpack, ziplist};
-use super::{DumpError, Element, FOOTER_BYTES, Kind, NO_DEADLINE, Sink, code, version};
+use super::value::{DumpError, Element, Sink, ValueType};
 use crate::number::parse_f64;
 
 /// Tells the value that a payload holds, part by part. On an error the sink has been told a part of it,
 /// which is worth nothing. `room_bytes` bounds what compressed strings may unfold to, all together.
 ///
 /// ```
-/// use wire::dump::{DumpError, Element, Form, Kind, Sink, Writer, read};
+/// use wire::dump::{DumpError, Element, Encoding, ValueType, Sink, Writer, read};
 /// struct Names(Vec<Vec<u8>>);
 /// impl Sink for Names {
-///     fn begin(&mut self, kind: Kind) {
-///         assert_eq!(kind, Kind::List);
+///     fn begin(&mut self, kind: ValueType) {
+///         assert_eq!(kind, ValueType::List);
 ///     }
 ///     fn element(&mut self, element: &Element<'_>) {
 ///         self.0.push(element.name.to_vec());
 ///     }
 /// }
-/// let mut writer = Writer::new(Form::List, 2);
+/// let mut writer = Writer::new(Encoding::List, 2);
 /// for name in [&b"a"[..], b"12"] {
 ///     writer.put(&Element { name, ..Element::default() });
 /// }
@@ -81,31 +82,31 @@ impl<S: Sink> Reader<'_, '_, S> {
         let none = Deadlines::None;
         match code {
             code::STRING => self.text(),
-            code::LIST => self.plain(Kind::List, none, Scores::None),
-            code::SET => self.plain(Kind::Set, none, Scores::None),
-            code::SET_DEADLINES => self.plain(Kind::Set, Behind, Scores::None),
-            code::SORTED_SET_TEXT => self.plain(Kind::SortedSet, none, Scores::Text),
-            code::SORTED_SET => self.plain(Kind::SortedSet, none, Scores::Binary),
-            code::SORTED_SET_DEADLINES => self.plain(Kind::SortedSet, Behind, Scores::Binary),
-            code::HASH => self.plain(Kind::Hash, none, Scores::None),
+            code::LIST => self.plain(ValueType::List, none, Scores::None),
+            code::SET => self.plain(ValueType::Set, none, Scores::None),
+            code::SET_DEADLINES => self.plain(ValueType::Set, Behind, Scores::None),
+            code::SORTED_SET_TEXT => self.plain(ValueType::SortedSet, none, Scores::Text),
+            code::SORTED_SET => self.plain(ValueType::SortedSet, none, Scores::Binary),
+            code::SORTED_SET_DEADLINES => self.plain(ValueType::SortedSet, Behind, Scores::Binary),
+            code::HASH => self.plain(ValueType::Hash, none, Scores::None),
             code::HASH_VALKEY if told >= version::VALKEY => {
-                self.plain(Kind::Hash, Behind, Scores::None)
+                self.plain(ValueType::Hash, Behind, Scores::None)
             }
             code::HASH_REDIS => {
                 let first = u64::from_le_bytes(self.input.array()?);
-                self.plain(Kind::Hash, Before(first), Scores::None)
+                self.plain(ValueType::Hash, Before(first), Scores::None)
             }
-            code::LIST_ZIPLIST => self.packed(Kind::List, false, ziplist),
-            code::SORTED_SET_ZIPLIST => self.packed(Kind::SortedSet, false, ziplist),
-            code::HASH_ZIPLIST => self.packed(Kind::Hash, false, ziplist),
-            code::SET_INTEGERS => self.packed(Kind::Set, false, integers),
-            code::SET_LISTPACK => self.packed(Kind::Set, false, listpack),
-            code::SORTED_SET_LISTPACK => self.packed(Kind::SortedSet, false, listpack),
-            code::HASH_LISTPACK => self.packed(Kind::Hash, false, listpack),
+            code::LIST_ZIPLIST => self.packed(ValueType::List, false, ziplist),
+            code::SORTED_SET_ZIPLIST => self.packed(ValueType::SortedSet, false, ziplist),
+            code::HASH_ZIPLIST => self.packed(ValueType::Hash, false, ziplist),
+            code::SET_INTEGERS => self.packed(ValueType::Set, false, integers),
+            code::SET_LISTPACK => self.packed(ValueType::Set, false, listpack),
+            code::SORTED_SET_LISTPACK => self.packed(ValueType::SortedSet, false, listpack),
+            code::HASH_LISTPACK => self.packed(ValueType::Hash, false, listpack),
             code::HASH_REDIS_LISTPACK => {
                 // The earliest deadline, which the entries tell again.
                 self.input.array::<8>()?;
-                self.packed(Kind::Hash, true, listpack)
+                self.packed(ValueType::Hash, true, listpack)
             }
             code::LIST_ZIPLISTS | code::LIST_LISTPACKS => self.pieces(code),
             _ => Err(DumpError::Body),
@@ -115,7 +116,7 @@ impl<S: Sink> Reader<'_, '_, S> {
     fn text(&mut self) -> Read<()> {
         let mut scratch = Vec::new();
         let name = self.input.string(&mut scratch)?;
-        self.sink.begin(Kind::String);
+        self.sink.begin(ValueType::String);
         self.sink.element(&Element {
             name,
             ..Element::default()
@@ -124,7 +125,7 @@ impl<S: Sink> Reader<'_, '_, S> {
     }
 
     /// A count, and so many elements.
-    fn plain(&mut self, kind: Kind, deadlines: Deadlines, scores: Scores) -> Read<()> {
+    fn plain(&mut self, kind: ValueType, deadlines: Deadlines, scores: Scores) -> Read<()> {
         let count = self.input.length()?;
         if count == 0 {
             return Err(DumpError::Body);
@@ -137,7 +138,7 @@ impl<S: Sink> Reader<'_, '_, S> {
                 element.deadline = self.deadline_since(first)?;
             }
             element.name = self.input.string(&mut names)?;
-            if kind == Kind::Hash {
+            if kind == ValueType::Hash {
                 element.value = self.input.string(&mut values)?;
             }
             element.score = self.score(scores)?;
@@ -183,7 +184,7 @@ impl<S: Sink> Reader<'_, '_, S> {
     }
 
     /// A string that holds all elements.
-    fn packed(&mut self, kind: Kind, has_deadlines: bool, open: Open) -> Read<()> {
+    fn packed(&mut self, kind: ValueType, has_deadlines: bool, open: Open) -> Read<()> {
         let mut scratch = Vec::new();
         let bytes = self.input.string(&mut scratch)?;
         self.sink.begin(kind);
@@ -196,7 +197,7 @@ impl<S: Sink> Reader<'_, '_, S> {
         const SINGLE: u64 = 1;
         const PACKED: u64 = 2;
         let pieces = self.input.length()?;
-        self.sink.begin(Kind::List);
+        self.sink.begin(ValueType::List);
         let (mut scratch, mut count) = (Vec::new(), 0);
         for _ in 0..pieces {
             let (container, open): (u64, Open) = match code {
@@ -205,7 +206,7 @@ impl<S: Sink> Reader<'_, '_, S> {
             };
             let bytes = self.input.string(&mut scratch)?;
             count += match container {
-                PACKED => self.entries(Kind::List, false, open(bytes)?)?,
+                PACKED => self.entries(ValueType::List, false, open(bytes)?)?,
                 SINGLE if !bytes.is_empty() => {
                     let name = bytes;
                     let value = Element::default();
@@ -219,7 +220,12 @@ impl<S: Sink> Reader<'_, '_, S> {
     }
 
     /// Tells what entries come to; how many elements.
-    fn entries(&mut self, kind: Kind, has_deadlines: bool, mut all: Entries<'_>) -> Read<usize> {
+    fn entries(
+        &mut self,
+        kind: ValueType,
+        has_deadlines: bool,
+        mut all: Entries<'_>,
+    ) -> Read<usize> {
         let (mut names, mut values, mut count) = (Vec::new(), Vec::new(), 0);
         while let Some(name) = all.next() {
             let mut element = Element {
@@ -227,8 +233,8 @@ impl<S: Sink> Reader<'_, '_, S> {
                 ..Element::default()
             };
             match kind {
-                Kind::Hash => element.value = all.more()?.text(&mut values),
-                Kind::SortedSet => element.score = all.more()?.score()?,
+                ValueType::Hash => element.value = all.more()?.text(&mut values),
+                ValueType::SortedSet => element.score = all.more()?.score()?,
                 _ => {}
             }
             if has_deadlines {

@@ -1,4 +1,5 @@
 use super::crc::crc64;
+use super::format::code;
 use super::*;
 use proptest::prelude::*;
 
@@ -7,7 +8,7 @@ const ROOM: usize = 1 << 20;
 /// All that was told.
 #[derive(Debug, Default, PartialEq)]
 struct Told {
-    kind: Option<Kind>,
+    kind: Option<ValueType>,
     elements: Vec<Own>,
 }
 
@@ -31,7 +32,7 @@ impl Own {
 }
 
 impl Sink for Told {
-    fn begin(&mut self, kind: Kind) {
+    fn begin(&mut self, kind: ValueType) {
         assert_eq!(self.kind.replace(kind), None, "a value begins once");
     }
 
@@ -77,8 +78,8 @@ fn line(payload: &[u8]) -> String {
     {
         line += &format!(" {}", name.escape_ascii());
         match kind {
-            Kind::Hash => line += &format!("={}", value.escape_ascii()),
-            Kind::SortedSet => line += &format!(":{score}"),
+            ValueType::Hash => line += &format!("={}", value.escape_ascii()),
+            ValueType::SortedSet => line += &format!(":{score}"),
             _ => {}
         }
         if let Some(deadline) = deadline {
@@ -354,7 +355,7 @@ fn what_is_wrong_is_refused() {
     }
 }
 
-fn element(kind: Kind, has_deadlines: bool) -> impl Strategy<Value = Own> {
+fn element(kind: ValueType, has_deadlines: bool) -> impl Strategy<Value = Own> {
     let text = || {
         prop_oneof![
             prop::collection::vec(any::<u8>(), 0..100),
@@ -367,12 +368,16 @@ fn element(kind: Kind, has_deadlines: bool) -> impl Strategy<Value = Own> {
     let deadline = prop::option::of(0..=i64::MAX as u64);
     (text(), text(), score, deadline).prop_map(move |(name, value, score, deadline)| Own {
         name,
-        value: if kind == Kind::Hash {
+        value: if kind == ValueType::Hash {
             value
         } else {
             Vec::new()
         },
-        score: if kind == Kind::SortedSet { score } else { 0.0 },
+        score: if kind == ValueType::SortedSet {
+            score
+        } else {
+            0.0
+        },
         deadline: deadline.filter(|_| has_deadlines),
     })
 }
@@ -381,26 +386,26 @@ proptest! {
     #[test]
     fn what_was_written_is_read(
         (kind, elements) in prop_oneof![
-            Just((Kind::List, false)),
-            Just((Kind::Set, false)),
-            Just((Kind::Set, true)),
-            Just((Kind::SortedSet, true)),
-            Just((Kind::Hash, false)),
-            Just((Kind::Hash, true)),
+            Just((ValueType::List, false)),
+            Just((ValueType::Set, false)),
+            Just((ValueType::Set, true)),
+            Just((ValueType::SortedSet, true)),
+            Just((ValueType::Hash, false)),
+            Just((ValueType::Hash, true)),
         ]
         .prop_flat_map(|(kind, has)| (Just(kind), prop::collection::vec(element(kind, has), 1..80))),
         is_valkey: bool,
     ) {
         let first = elements.iter().filter_map(|element| element.deadline).min();
         let form = match (kind, first) {
-            (Kind::Set, None) => Form::Set,
-            (Kind::Set, Some(_)) => Form::MortalSet,
-            (Kind::SortedSet, None) => Form::SortedSet,
-            (Kind::SortedSet, Some(_)) => Form::MortalSortedSet,
-            (Kind::Hash, None) => Form::Hash,
-            (Kind::Hash, Some(_)) if is_valkey => Form::ValkeyHash,
-            (Kind::Hash, Some(first)) => Form::RedisHash { first },
-            _ => Form::List,
+            (ValueType::Set, None) => Encoding::Set,
+            (ValueType::Set, Some(_)) => Encoding::SetWithDeadlines,
+            (ValueType::SortedSet, None) => Encoding::SortedSet,
+            (ValueType::SortedSet, Some(_)) => Encoding::SortedSetWithDeadlines,
+            (ValueType::Hash, None) => Encoding::Hash,
+            (ValueType::Hash, Some(_)) if is_valkey => Encoding::ValkeyHash,
+            (ValueType::Hash, Some(first)) => Encoding::RedisHash { first },
+            _ => Encoding::List,
         };
         let mut writer = Writer::new(form, elements.len());
         elements.iter().for_each(|element| writer.put(&element.borrowed()));

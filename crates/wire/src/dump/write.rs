@@ -1,7 +1,8 @@
 //! From elements to a payload.
 
 use super::crc::crc64;
-use super::{Element, Form, NO_DEADLINE, code, version};
+use super::format::{NO_DEADLINE, code, version};
+use super::value::{Element, Encoding};
 use crate::number::parse_i64;
 
 /// Writes one value: as many elements as announced, then [`Writer::finish`]. [`read`](super::read) shows
@@ -9,7 +10,7 @@ use crate::number::parse_i64;
 #[derive(Debug)]
 pub struct Writer {
     out: Vec<u8>,
-    form: Form,
+    form: Encoding,
     version: u16,
     /// Elements still to come.
     left: usize,
@@ -17,25 +18,25 @@ pub struct Writer {
 
 impl Writer {
     /// For a value of so many elements, at least one; a string is one.
-    pub fn new(form: Form, count: usize) -> Writer {
+    pub fn new(form: Encoding, count: usize) -> Writer {
         assert!(count > 0, "there is no payload for nothing");
-        assert!(form != Form::String || count == 1);
+        assert!(form != Encoding::String || count == 1);
         let (code, version) = match form {
-            Form::String => (code::STRING, version::PLAIN),
-            Form::List => (code::LIST, version::PLAIN),
-            Form::Set => (code::SET, version::PLAIN),
-            Form::SortedSet => (code::SORTED_SET, version::PLAIN),
-            Form::Hash => (code::HASH, version::PLAIN),
-            Form::MortalSet => (code::SET_DEADLINES, version::PLAIN),
-            Form::MortalSortedSet => (code::SORTED_SET_DEADLINES, version::PLAIN),
-            Form::RedisHash { .. } => (code::HASH_REDIS, version::REDIS),
-            Form::ValkeyHash => (code::HASH_VALKEY, version::VALKEY),
+            Encoding::String => (code::STRING, version::PLAIN),
+            Encoding::List => (code::LIST, version::PLAIN),
+            Encoding::Set => (code::SET, version::PLAIN),
+            Encoding::SortedSet => (code::SORTED_SET, version::PLAIN),
+            Encoding::Hash => (code::HASH, version::PLAIN),
+            Encoding::SetWithDeadlines => (code::SET_DEADLINES, version::PLAIN),
+            Encoding::SortedSetWithDeadlines => (code::SORTED_SET_DEADLINES, version::PLAIN),
+            Encoding::RedisHash { .. } => (code::HASH_REDIS, version::REDIS),
+            Encoding::ValkeyHash => (code::HASH_VALKEY, version::VALKEY),
         };
         let mut out = vec![code];
-        if let Form::RedisHash { first } = form {
+        if let Encoding::RedisHash { first } = form {
             out.extend_from_slice(&first.to_le_bytes());
         }
-        if form != Form::String {
+        if form != Encoding::String {
             push_length(&mut out, count as u64);
         }
         Writer {
@@ -52,21 +53,24 @@ impl Writer {
         assert!(!element.score.is_nan());
         self.left -= 1;
         let out = &mut self.out;
-        if let Form::RedisHash { first } = self.form {
+        if let Encoding::RedisHash { first } = self.form {
             let since = |at: u64| at.checked_sub(first).expect("the first is the earliest") + 1;
             push_length(out, element.deadline.map_or(0, since));
         }
         push_string(out, element.name);
         match self.form {
-            Form::Hash | Form::RedisHash { .. } | Form::ValkeyHash => {
+            Encoding::Hash | Encoding::RedisHash { .. } | Encoding::ValkeyHash => {
                 push_string(out, element.value);
             }
-            Form::SortedSet | Form::MortalSortedSet => {
+            Encoding::SortedSet | Encoding::SortedSetWithDeadlines => {
                 out.extend_from_slice(&element.score.to_le_bytes());
             }
             _ => {}
         }
-        if let Form::MortalSet | Form::MortalSortedSet | Form::ValkeyHash = self.form {
+        if let Encoding::SetWithDeadlines
+        | Encoding::SortedSetWithDeadlines
+        | Encoding::ValkeyHash = self.form
+        {
             let at = element.deadline.map_or(NO_DEADLINE, |at| at as i64);
             out.extend_from_slice(&at.to_le_bytes());
         }

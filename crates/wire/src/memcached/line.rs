@@ -1,7 +1,7 @@
 //! What one line says: words, keys, numbers, flags.
 
 use super::request::{KEY_BYTES_MAX, Mode, Request, Verb, bit_of};
-use crate::Span;
+use crate::args::Span;
 
 /// The longest opaque token.
 const OPAQUE_BYTES_MAX: usize = 32;

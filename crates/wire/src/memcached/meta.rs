@@ -1,6 +1,6 @@
 //! Replies of the meta protocol: a status and the flags that were asked for, in their order.
 
-use super::Meta;
+use super::request::Meta;
 use crate::number::push_u64;
 
 /// What a reply may tell of an item.

@@ -1,7 +1,7 @@
 //! The other end of the wire: where a reply ends. For load generators and tests.
 
 use super::line::unsigned;
-use super::request::LINE_BYTES_MAX;
+use super::parser::LINE_BYTES_MAX;
 use std::fmt;
 
 /// The longest block that a reply may announce.

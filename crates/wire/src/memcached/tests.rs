@@ -1,5 +1,5 @@
 use super::*;
-use crate::Span;
+use crate::args::Span;
 
 const LIMITS: Limits = Limits {
     value_bytes_max: 100,
@@ -354,16 +354,16 @@ fn keys_in_base64_have_one_spelling() {
 fn times_follow_the_rule_of_thirty_days() {
     let now = 1_700_000_000_123;
     let month = RELATIVE_SECONDS_MAX;
-    assert_eq!(Lifetime::of(0, now), Lifetime::Endless);
-    assert_eq!(Lifetime::of(-1, now), Lifetime::Over);
-    assert_eq!(Lifetime::of(1, now), Lifetime::Until(now + 1000));
+    assert_eq!(Expiration::of(0, now), Expiration::Never);
+    assert_eq!(Expiration::of(-1, now), Expiration::Past);
+    assert_eq!(Expiration::of(1, now), Expiration::At(now + 1000));
     assert_eq!(
-        Lifetime::of(month, now),
-        Lifetime::Until(now + month as u64 * 1000)
+        Expiration::of(month, now),
+        Expiration::At(now + month as u64 * 1000)
     );
-    assert_eq!(Lifetime::of(month + 1, now), Lifetime::Over);
+    assert_eq!(Expiration::of(month + 1, now), Expiration::Past);
     assert_eq!(
-        Lifetime::of(1_700_000_001, now),
-        Lifetime::Until(1_700_000_001_000)
+        Expiration::of(1_700_000_001, now),
+        Expiration::At(1_700_000_001_000)
     );
 }

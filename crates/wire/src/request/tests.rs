@@ -1,4 +1,5 @@
 use super::*;
+use crate::args::Args;
 
 type Command = Vec<Vec<u8>>;
 

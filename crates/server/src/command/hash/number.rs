@@ -5,7 +5,8 @@ use crate::command::refusal::{Answer, Refusal};
 use crate::command::string::number::sum;
 use store::Class;
 use wire::Args;
-use wire::number::{LongDouble, Text, parse_i64};
+use wire::LongDouble;
+use wire::number::{Text, parse_i64};
 
 /// `HINCRBY key field increment`
 pub fn hincrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {

@@ -4,7 +4,7 @@ use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
 use crate::config::Id;
 use store::{Class, End, Hash, Kind, List, NewDeadline, Scene, Set, SortedSet, Tick};
-use wire::dump::{self, DumpError, Element, Form, Sink, Writer};
+use wire::dump::{self, DumpError, Element, Encoding, Sink, Writer};
 use wire::{Args, number::parse_i64};
 
 /// For whom hashes are written whose fields have deadlines: the words of `dump-hash-ttl-format`.
@@ -15,32 +15,35 @@ pub fn dump(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
     let is_valkey = ctx.server.config.number(Id::DumpHashFormat) == 1;
     let hash_form = |first| match is_valkey {
-        true => Form::ValkeyHash,
-        false => Form::RedisHash { first },
+        true => Encoding::ValkeyHash,
+        false => Encoding::RedisHash { first },
     };
     let payload = match ctx.view.kind(&key) {
         None => None,
-        Some(Kind::String) => ctx
-            .view
-            .get(&key)?
-            .map(|bytes| payload(Form::String, |_| Form::String, |tell| tell(&named(bytes)))),
+        Some(Kind::String) => ctx.view.get(&key)?.map(|bytes| {
+            payload(
+                Encoding::String,
+                |_| Encoding::String,
+                |tell| tell(&named(bytes)),
+            )
+        }),
         Some(Kind::List) => ctx.view.read_list(&key, |list, _| {
             let each = |tell: Tell<'_>| list.iter(End::Left, 0).for_each(|e| tell(&named(e)));
-            payload(Form::List, |_| Form::List, each)
+            payload(Encoding::List, |_| Encoding::List, each)
         })?,
         Some(Kind::Set) => ctx.view.read_set(&key, |set, scene| {
             payload(
-                Form::Set,
-                |_| Form::MortalSet,
+                Encoding::Set,
+                |_| Encoding::SetWithDeadlines,
                 |tell| members(set, scene, tell),
             )
         })?,
         Some(Kind::SortedSet) => ctx.view.read_sorted_set(&key, |set, scene| {
-            let mortal = |_| Form::MortalSortedSet;
-            payload(Form::SortedSet, mortal, |tell| scored(set, scene, tell))
+            let mortal = |_| Encoding::SortedSetWithDeadlines;
+            payload(Encoding::SortedSet, mortal, |tell| scored(set, scene, tell))
         })?,
         Some(Kind::Hash) => ctx.view.read_hash(&key, |hash, scene| {
-            payload(Form::Hash, hash_form, |tell| fields(hash, scene, tell))
+            payload(Encoding::Hash, hash_form, |tell| fields(hash, scene, tell))
         })?,
     };
     match payload.flatten() {
@@ -106,8 +109,8 @@ fn fields(hash: &Hash, scene: &Scene<'_>, tell: Tell<'_>) {
 /// The payload of a value: looked through once for how many elements there are and their earliest
 /// deadline, and once more to be written. Nothing that lives, no payload.
 fn payload(
-    immortal: Form,
-    mortal: impl FnOnce(u64) -> Form,
+    immortal: Encoding,
+    mortal: impl FnOnce(u64) -> Encoding,
     each: impl Fn(Tell<'_>),
 ) -> Option<Vec<u8>> {
     let (mut count, mut first) = (0, None);
@@ -256,13 +259,13 @@ impl Restored<'_> {
 }
 
 impl Sink for Restored<'_> {
-    fn begin(&mut self, kind: dump::Kind) {
+    fn begin(&mut self, kind: dump::ValueType) {
         self.value = match kind {
-            dump::Kind::String => Value::String(Vec::new()),
-            dump::Kind::List => Value::List(List::default()),
-            dump::Kind::Set => Value::Set(Set::default()),
-            dump::Kind::SortedSet => Value::SortedSet(SortedSet::default()),
-            dump::Kind::Hash => Value::Hash(Hash::default()),
+            dump::ValueType::String => Value::String(Vec::new()),
+            dump::ValueType::List => Value::List(List::default()),
+            dump::ValueType::Set => Value::Set(Set::default()),
+            dump::ValueType::SortedSet => Value::SortedSet(SortedSet::default()),
+            dump::ValueType::Hash => Value::Hash(Hash::default()),
         };
     }
 

@@ -5,7 +5,8 @@ use crate::command::lifetime::{Fate, Lifetime};
 use crate::command::refusal::{Answer, Refusal};
 use std::cmp::Ordering;
 use store::{Class, Key, NewDeadline, Tick};
-use wire::number::{LongDouble, Text, parse_i64};
+use wire::LongDouble;
+use wire::number::{Text, parse_i64};
 use wire::{Args, Protocol};
 
 /// A number of the kind that the command counts in.

@@ -4,7 +4,8 @@ use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
 use store::{Class, Key, NewDeadline};
 use wire::Args;
-use wire::number::{LongDouble, Text, parse_i64};
+use wire::LongDouble;
+use wire::number::{Text, parse_i64};
 
 /// `INCR key`
 pub fn incr(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {

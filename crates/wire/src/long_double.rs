@@ -10,6 +10,7 @@
 //! library's hexadecimal floats are refused; numbers below 2^-16382 keep their full precision, which
 //! no 17 decimals show.
 
+use crate::number::Text;
 use std::cmp::Ordering;
 
 /// The longest text that is read, as in Redis.
@@ -32,7 +33,7 @@ const DECIMALS: usize = 17;
 /// A number as `long double` holds it.
 ///
 /// ```
-/// use wire::number::LongDouble;
+/// use wire::LongDouble;
 /// let sum = |a: &str, b: &str| {
 ///     let (a, b) = (LongDouble::parse(a.as_bytes())?, LongDouble::parse(b.as_bytes())?);
 ///     let mut text = Vec::new();
@@ -209,7 +210,7 @@ fn push_fraction(scaled: u128, out: &mut Vec<u8>) {
     // The whole part is below 2^63.
     let whole = (scaled / u128::from(TEN_POWER_17)) as u64;
     let mut decimals = (scaled % u128::from(TEN_POWER_17)) as u64;
-    out.extend_from_slice(super::Text::unsigned(whole).as_bytes());
+    out.extend_from_slice(Text::unsigned(whole).as_bytes());
     if decimals == 0 {
         return;
     }
@@ -448,9 +449,9 @@ impl Natural {
         }
         let mut chunks = chunks.into_iter().rev();
         let first = chunks.next().unwrap_or(0);
-        out.extend_from_slice(super::Text::unsigned(first).as_bytes());
+        out.extend_from_slice(Text::unsigned(first).as_bytes());
         for chunk in chunks {
-            let text = super::Text::unsigned(chunk);
+            let text = Text::unsigned(chunk);
             let digits = text.as_bytes();
             out.extend(std::iter::repeat_n(b'0', 19 - digits.len()));
             out.extend_from_slice(digits);
