@@ -34,24 +34,6 @@ pub(crate) fn html(text: &str) -> String {
     out
 }
 
-/// A JSON string with its quotes. It still has to pass [`html`] to stand in an attribute.
-pub(crate) fn json(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if is_showable(c) => out.push(c),
-            _ => out.push('\u{FFFD}'),
-        }
-    }
-    out.push('"');
-    out
-}
-
 /// The name of a file or an anchor: letters, digits and hyphens.
 pub(crate) fn stem(text: &str) -> String {
     let mut out = String::new();
@@ -76,7 +58,6 @@ mod tests {
             html("<b a='1'>\"&\u{1b}\0"),
             "&lt;b a=&#39;1&#39;&gt;&quot;&amp;\u{FFFD}\u{FFFD}"
         );
-        assert_eq!(json("a\"\\\n\u{7}"), "\"a\\\"\\\\\\n\u{FFFD}\"");
         assert_eq!(label("two\nlines\t\u{0}"), "two lines \u{FFFD}");
     }
 

@@ -1,6 +1,6 @@
 //! The page: head, sections, figures, and what a browser needs to show them.
 
-use crate::escape::{html, json, stem};
+use crate::escape::{html, stem};
 use crate::palette::{self, FAINT, GRID, PAPER, TEXT};
 use crate::plot::{Drawing, Plot};
 use crate::table::Table;
@@ -25,6 +25,7 @@ enum Part {
 #[derive(Clone, Debug)]
 pub struct Section {
     heading: String,
+    place: String,
     parts: Vec<Part>,
 }
 
@@ -54,6 +55,12 @@ impl Figure {
 }
 
 impl Section {
+    /// Names the place of the section's text and tables in a document in Markdown.
+    pub fn place(&mut self, place: &str) -> &mut Section {
+        self.place = place.into();
+        self
+    }
+
     /// A paragraph.
     pub fn text(&mut self, text: &str) -> &mut Section {
         self.parts.push(Part::Text(text.into()));
@@ -66,9 +73,11 @@ impl Section {
         self
     }
 
-    /// A table whose columns can be sorted.
+    /// A table whose columns can be sorted. One without rows is left out.
     pub fn table(&mut self, table: Table) -> &mut Section {
-        self.parts.push(Part::Table(table));
+        if !table.is_empty() {
+            self.parts.push(Part::Table(table));
+        }
         self
     }
 
@@ -113,6 +122,7 @@ impl Page {
     pub fn section(&mut self, heading: &str) -> &mut Section {
         self.sections.push(Section {
             heading: heading.into(),
+            place: String::new(),
             parts: Vec::new(),
         });
         let last = self.sections.len() - 1;
@@ -127,6 +137,31 @@ impl Page {
             svg: plot.draw(WIDE).svg,
         });
         figures.collect()
+    }
+
+    /// Everything but plots as text for a terminal.
+    pub fn to_text(&self) -> String {
+        let sections = self.sections.iter().map(Section::to_text);
+        let texts: Vec<String> = sections.filter(|text| !text.is_empty()).collect();
+        texts.join("\n")
+    }
+
+    /// The sections that have a place in a document, each with its text and tables in Markdown.
+    /// Sections with the same place follow each other.
+    pub fn to_markdown(&self) -> Vec<(String, String)> {
+        let mut parts: Vec<(String, String)> = Vec::new();
+        for section in self
+            .sections
+            .iter()
+            .filter(|section| !section.place.is_empty())
+        {
+            let text = section.to_markdown();
+            match parts.iter_mut().find(|(place, _)| *place == section.place) {
+                Some((_, part)) => *part += &text,
+                None => parts.push((section.place.clone(), text)),
+            }
+        }
+        parts
     }
 
     /// The whole page as HTML. It loads nothing: style, script and drawings are inside.
@@ -178,6 +213,36 @@ impl Page {
 }
 
 impl Section {
+    /// The parts but plots, a blank line between them, under the heading. Empty without such parts.
+    fn to_text(&self) -> String {
+        let body = self.written(Table::to_text);
+        match body.is_empty() {
+            true => body,
+            false => format!("{}\n\n{body}", self.heading),
+        }
+    }
+
+    /// The parts but plots, each after a blank line, without the heading.
+    fn to_markdown(&self) -> String {
+        let body = self.written(Table::to_markdown);
+        match body.is_empty() {
+            true => body,
+            false => format!("\n{body}"),
+        }
+    }
+
+    fn written(&self, of_table: fn(&Table) -> String) -> String {
+        let parts = self.parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(format!("{text}\n")),
+            Part::List(items) if items.is_empty() => None,
+            Part::List(items) => Some(items.iter().map(|item| format!("- {item}\n")).collect()),
+            Part::Table(table) if table.caption().is_empty() => Some(of_table(table)),
+            Part::Table(table) => Some(format!("{}\n\n{}", table.caption(), of_table(table))),
+            Part::Plot(_) => None,
+        });
+        parts.collect::<Vec<String>>().join("\n")
+    }
+
     fn to_html(&self, index: usize, out: &mut String) {
         let id = format!("{}-{}", index + 1, stem(&self.heading));
         let _ = writeln!(out, "<section id=\"{id}\"><h2>{}</h2>", html(&self.heading));
@@ -224,11 +289,7 @@ fn figure(plot: &Plot, out: &mut String) {
     );
     for (class, width) in [("wide", WIDE), ("narrow", NARROW)] {
         let Drawing { svg, hover } = plot.draw(width);
-        let points: Vec<String> = hover
-            .iter()
-            .map(|(x, y, text)| format!("[{x},{y},{}]", json(text)))
-            .collect();
-        let points = html(&format!("[{}]", points.join(",")));
+        let points = html(&serde_json::json!(hover).to_string());
         let opening = format!(
             "<svg class=\"{class}\" role=\"img\" tabindex=\"0\" aria-label=\"{}\" data-points=\"{points}\" ",
             html(plot.title())

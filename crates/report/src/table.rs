@@ -1,25 +1,76 @@
-//! Tables whose columns the reader may sort.
+//! Tables of typed columns, which every output format is written from.
+//!
+//! A [`Column`] has a name for programs, a label and a unit for people, and a [`Format`]. A
+//! [`Table`] has columns and rows of [`Cell`]s. The same table becomes aligned text
+//! ([`Table::to_text`]), Markdown, CSV, JSON (through [`serde::Serialize`]), a sortable table of a
+//! [`crate::Page`], and the series of plots ([`Table::bars`], [`Table::lines`], [`Table::boxes`]).
+//!
+//! Cells hold plain values: bytes, milliseconds, shares from 0 to 1. The format turns them into
+//! text for people. Programs get the values themselves. Three kinds of columns differ in who sees
+//! them: all outputs (the default), pages and data only ([`Column::detail`]), data only
+//! ([`Column::data`]).
+//!
+//! ```
+//! use report::{Column, Table};
+//! struct Replay { policy: &'static str, misses: u64, ratio: Option<f64>, seconds: f64 }
+//! let rows = [
+//!     Replay { policy: "lru", misses: 250, ratio: Some(0.25), seconds: 1.5 },
+//!     Replay { policy: "none", misses: 0, ratio: None, seconds: 0.5 },
+//! ];
+//! let table = Table::of(&rows)
+//!     .column(Column::text("policy"), |row| row.policy)
+//!     .column(Column::count("misses"), |row| row.misses)
+//!     .column(Column::percent("miss_ratio"), |row| row.ratio)
+//!     .column(Column::span("time"), |row| row.seconds * 1e3)
+//!     .finish()
+//!     .with_caption("Replays");
+//! assert_eq!(
+//!     table.to_text(),
+//!     "policy  misses  miss ratio    time\n\
+//!      ──────────────────────────────────\n\
+//!      lru        250      25.0 %  1.50 s\n\
+//!      none         0           –  500 ms\n"
+//! );
+//! assert_eq!(table.to_csv(), "policy,misses,miss_ratio,time\nlru,250,0.25,1500\nnone,0,,500\n");
+//! let json = serde_json::to_string(&table)?;
+//! assert!(json.contains(r#"{"policy":"none","misses":0,"miss_ratio":null,"time":500.0}"#));
+//! let plot = table.bars("Misses", &["policy"], "", "misses");
+//! assert_eq!(plot.title(), "Misses");
+//! # Ok::<(), serde_json::Error>(())
+//! ```
 
-use crate::escape::html;
-use crate::scale::tick_text;
-use std::fmt::Write;
+mod series;
+mod write;
 
-/// What stands in a field.
+pub use series::{distinct, median};
+use units::show;
+
+/// Value of one cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Words; to the left.
+    /// Text.
     Text(String),
-    /// A number, shown with about four digits; to the right.
+    /// A whole number.
+    Count(u64),
+    /// A number. One that is not finite is shown as an empty cell.
     Number(f64),
-    /// A number under a text of its own, such as `3.2 ms`.
+    /// A number with a text of its own for people, such as `≤ 0.5`.
     Shown(f64, String),
-    /// Nothing known; sorted last.
+    /// Numbers, separated by blanks in CSV.
+    List(Vec<f64>),
+    /// No value. Sorted last.
     Empty,
 }
 
 impl From<&str> for Cell {
     fn from(text: &str) -> Cell {
         Cell::Text(text.into())
+    }
+}
+
+impl From<&String> for Cell {
+    fn from(text: &String) -> Cell {
+        Cell::Text(text.clone())
     }
 }
 
@@ -35,79 +86,352 @@ impl From<f64> for Cell {
     }
 }
 
-impl From<Option<f64>> for Cell {
-    fn from(number: Option<f64>) -> Cell {
-        number.map_or(Cell::Empty, Cell::Number)
+impl From<u64> for Cell {
+    fn from(count: u64) -> Cell {
+        Cell::Count(count)
     }
 }
 
-/// A header and rows.
-#[derive(Clone, Debug)]
-pub struct Table {
-    header: Vec<String>,
-    rows: Vec<Vec<Cell>>,
-    caption: String,
+impl From<usize> for Cell {
+    fn from(count: usize) -> Cell {
+        Cell::Count(count as u64)
+    }
 }
 
-impl Table {
-    /// A table without rows.
-    pub fn new(header: &[&str]) -> Table {
-        Table {
-            header: header.iter().map(|name| name.to_string()).collect(),
-            rows: Vec::new(),
-            caption: String::new(),
+impl From<Vec<f64>> for Cell {
+    fn from(list: Vec<f64>) -> Cell {
+        Cell::List(list)
+    }
+}
+
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Cell {
+        value.map_or(Cell::Empty, Into::into)
+    }
+}
+
+impl Cell {
+    /// The cell's number, if it holds a finite one.
+    pub fn number(&self) -> Option<f64> {
+        let number = match self {
+            Cell::Count(count) => *count as f64,
+            Cell::Number(number) | Cell::Shown(number, _) => *number,
+            Cell::Text(_) | Cell::List(_) | Cell::Empty => return None,
+        };
+        number.is_finite().then_some(number)
+    }
+}
+
+/// How people see the cells of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Text to the left, numbers with three significant digits to the right.
+    Auto,
+    /// Text, to the left.
+    Text,
+    /// Whole numbers.
+    Count,
+    /// Numbers with this many decimals.
+    Decimals(usize),
+    /// Shares, shown in percent.
+    Percent,
+    /// Relative changes, shown in percent with a sign.
+    Change,
+    /// Bytes, shown in MiB.
+    Mebibytes,
+    /// Milliseconds, shown in the unit that fits.
+    Span,
+}
+
+/// Which outputs a column is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+enum Outputs {
+    Data,
+    Page,
+    All,
+}
+
+/// Name, unit and format of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    name: String,
+    label: String,
+    absent: &'static str,
+    format: Format,
+    outputs: Outputs,
+}
+
+impl Column {
+    /// A column in a format. Its label is its name with blanks for underscores.
+    pub fn new(name: &str, format: Format) -> Column {
+        Column {
+            name: name.into(),
+            label: name.replace('_', " "),
+            absent: "–",
+            format,
+            outputs: Outputs::All,
         }
     }
 
-    /// What the table shows, in a sentence.
+    /// A column of text.
+    pub fn text(name: &str) -> Column {
+        Column::new(name, Format::Text)
+    }
+
+    /// A column of whole numbers.
+    pub fn count(name: &str) -> Column {
+        Column::new(name, Format::Count)
+    }
+
+    /// A column of numbers, shown with three significant digits.
+    pub fn number(name: &str) -> Column {
+        Column::new(name, Format::Auto)
+    }
+
+    /// A column of numbers, shown with this many decimals.
+    pub fn decimals(name: &str, decimals: usize) -> Column {
+        Column::new(name, Format::Decimals(decimals))
+    }
+
+    /// A column of shares, shown in percent.
+    pub fn percent(name: &str) -> Column {
+        Column::new(name, Format::Percent)
+    }
+
+    /// A column of relative changes, shown in percent with a sign.
+    pub fn change(name: &str) -> Column {
+        Column::new(name, Format::Change)
+    }
+
+    /// A column of bytes, shown in MiB.
+    pub fn mebibytes(name: &str) -> Column {
+        Column::new(name, Format::Mebibytes)
+    }
+
+    /// A column of milliseconds, shown in the unit that fits.
+    pub fn span(name: &str) -> Column {
+        Column::new(name, Format::Span)
+    }
+
+    /// A column of lists of numbers, for programs only.
+    pub fn list(name: &str) -> Column {
+        Column::new(name, Format::Auto).data()
+    }
+
+    /// Sets the label that people see.
+    #[must_use]
+    pub fn labelled(mut self, label: &str) -> Column {
+        self.label = label.into();
+        self
+    }
+
+    /// Appends a unit to the label.
+    #[must_use]
+    pub fn unit(mut self, unit: &str) -> Column {
+        self.label = format!("{}, {unit}", self.label);
+        self
+    }
+
+    /// Sets the text of empty cells, a dash by default.
+    #[must_use]
+    pub fn absent(mut self, text: &'static str) -> Column {
+        self.absent = text;
+        self
+    }
+
+    /// Leaves the column out of text and Markdown.
+    #[must_use]
+    pub fn detail(mut self) -> Column {
+        self.outputs = Outputs::Page;
+        self
+    }
+
+    /// Leaves the column out of text, Markdown and pages: only CSV and JSON have it.
+    #[must_use]
+    pub fn data(mut self) -> Column {
+        self.outputs = Outputs::Data;
+        self
+    }
+
+    /// Name in CSV and JSON.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Format of the cells.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The text of a cell for people.
+    fn show(&self, cell: &Cell) -> String {
+        let number = match cell {
+            Cell::Text(text) | Cell::Shown(_, text) => return text.clone(),
+            Cell::Count(count) if matches!(self.format, Format::Auto | Format::Count) => {
+                return count.to_string();
+            }
+            Cell::List(list) => return write::joined(list),
+            Cell::Empty => return self.absent.into(),
+            Cell::Count(_) | Cell::Number(_) => match cell.number() {
+                Some(number) => number,
+                None => return self.absent.into(),
+            },
+        };
+        match self.format {
+            Format::Auto | Format::Text => show::short(number),
+            Format::Count => format!("{number:.0}"),
+            Format::Decimals(decimals) => format!("{number:.decimals$}"),
+            Format::Percent => show::percent(number),
+            Format::Change => show::change(number),
+            Format::Mebibytes => show::mebibytes(number),
+            Format::Span => show::span(number),
+        }
+    }
+
+    /// The factor of numbers in plots, and the unit that they have there.
+    fn scale(&self) -> (f64, &'static str) {
+        match self.format {
+            Format::Percent | Format::Change => (100.0, ", %"),
+            Format::Mebibytes => (1.0 / f64::from(1 << 20), ", MiB"),
+            Format::Span => (1.0, ", ms"),
+            Format::Auto | Format::Text | Format::Count | Format::Decimals(_) => (1.0, ""),
+        }
+    }
+}
+
+/// Columns and rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    caption: String,
+    columns: Vec<Column>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// A table under construction, column by column, from a list of records.
+#[derive(Clone, Debug)]
+pub struct TableOf<R> {
+    records: Vec<R>,
+    table: Table,
+}
+
+impl<R: Copy> TableOf<R> {
+    /// Adds a column: its cell in each record's row.
+    #[must_use]
+    pub fn column<C: Into<Cell>>(mut self, column: Column, cell: impl Fn(R) -> C) -> TableOf<R> {
+        self.table.columns.push(column);
+        for (row, record) in self.table.rows.iter_mut().zip(&self.records) {
+            row.push(cell(*record).into());
+        }
+        self
+    }
+
+    /// The table.
+    #[must_use]
+    pub fn finish(self) -> Table {
+        self.table
+    }
+}
+
+impl Table {
+    /// A table without rows whose columns have these labels and show numbers with three significant
+    /// digits.
+    pub fn new(labels: &[&str]) -> Table {
+        let columns = labels.iter().map(|label| Column::number(label));
+        Table::with_columns(columns.collect())
+    }
+
+    /// A table without rows.
+    pub fn with_columns(columns: Vec<Column>) -> Table {
+        Table {
+            caption: String::new(),
+            columns,
+            rows: Vec::new(),
+        }
+    }
+
+    /// A table with a row for each record, to which columns are added. Records are references, or
+    /// tuples of them.
+    pub fn of<R: Copy>(records: impl IntoIterator<Item = R>) -> TableOf<R> {
+        let records: Vec<R> = records.into_iter().collect();
+        let mut table = Table::with_columns(Vec::new());
+        table.rows.resize(records.len(), Vec::new());
+        TableOf { records, table }
+    }
+
+    /// Sets the sentence that says what the table shows.
     #[must_use]
     pub fn with_caption(mut self, caption: &str) -> Table {
         self.caption = caption.into();
         self
     }
 
-    /// Adds a row, which must have a cell for each column.
+    /// Adds a row.
+    ///
+    /// # Panics
+    /// If it does not have a cell for each column.
     pub fn row(&mut self, cells: Vec<Cell>) {
-        assert_eq!(cells.len(), self.header.len());
+        assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
         self.rows.push(cells);
     }
 
-    /// The table as HTML; the page's script makes its header clickable.
-    pub(crate) fn to_html(&self, out: &mut String) {
-        out.push_str("<div class=\"scroll\"><table>");
-        if !self.caption.is_empty() {
-            let _ = write!(out, "<caption>{}</caption>", html(&self.caption));
-        }
-        out.push_str("<thead><tr>");
-        for name in &self.header {
-            let _ = write!(out, "<th scope=\"col\">{}</th>", html(name));
-        }
-        out.push_str("</tr></thead><tbody>");
-        for row in &self.rows {
-            out.push_str("<tr>");
-            row.iter().for_each(|cell| cell.to_html(out));
-            out.push_str("</tr>\n");
-        }
-        out.push_str("</tbody></table></div>\n");
+    /// Adds the rows of a table with the same columns.
+    ///
+    /// # Panics
+    /// If the columns differ.
+    pub fn append(&mut self, other: Table) {
+        assert_eq!(self.columns, other.columns);
+        self.rows.extend(other.rows);
     }
-}
 
-impl Cell {
-    fn to_html(&self, out: &mut String) {
-        // Writing to a string cannot fail.
-        let _ = match self {
-            Cell::Text(text) => write!(out, "<td>{}</td>", html(text)),
-            Cell::Number(number) if number.is_finite() => {
-                let text = tick_text(*number);
-                write!(out, "<td class=\"n\" data-v=\"{number}\">{text}</td>")
+    /// True if the table has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The sentence that says what the table shows.
+    pub fn caption(&self) -> &str {
+        &self.caption
+    }
+
+    /// The columns, in their order.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The rows, each with a cell for each column.
+    pub fn rows(&self) -> &[Vec<Cell>] {
+        &self.rows
+    }
+
+    /// Drops columns whose cells are all empty.
+    #[must_use]
+    pub fn without_empty_columns(self) -> Table {
+        self.retain_columns(|cell| *cell != Cell::Empty)
+    }
+
+    /// Drops columns for people whose cells are all empty or 0. Columns for programs remain.
+    #[must_use]
+    pub fn without_idle_columns(self) -> Table {
+        self.retain_columns(|cell| !matches!(cell, Cell::Empty | Cell::Number(0.0)))
+    }
+
+    fn retain_columns(mut self, is_kept: impl Fn(&Cell) -> bool) -> Table {
+        for at in (0..self.columns.len()).rev() {
+            if !self.rows.iter().any(|row| is_kept(&row[at])) {
+                self.columns.remove(at);
+                self.rows.iter_mut().for_each(|row| drop(row.remove(at)));
             }
-            Cell::Shown(number, text) if number.is_finite() => {
-                let text = html(text);
-                write!(out, "<td class=\"n\" data-v=\"{number}\">{text}</td>")
-            }
-            Cell::Shown(_, text) => write!(out, "<td class=\"n\">{}</td>", html(text)),
-            Cell::Number(_) | Cell::Empty => write!(out, "<td class=\"n\">–</td>"),
-        };
+        }
+        self
+    }
+
+    /// The place of a column.
+    ///
+    /// # Panics
+    /// If the table has no such column.
+    fn place(&self, name: &str) -> usize {
+        let place = self.columns.iter().position(|column| column.name == name);
+        place.unwrap_or_else(|| panic!("the table has a column '{name}'"))
     }
 }
 
@@ -116,15 +440,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_escaped_and_carry_what_they_are_sorted_by() {
-        let mut table = Table::new(&["<name>", "ms"]).with_caption("a & b");
-        table.row(vec!["<script>".into(), Cell::Shown(1500.0, "1.5 s".into())]);
-        table.row(vec![Cell::Empty, f64::NAN.into()]);
-        let mut out = String::new();
-        table.to_html(&mut out);
-        assert!(out.contains("<th scope=\"col\">&lt;name&gt;</th>"));
-        assert!(out.contains("<td>&lt;script&gt;</td><td class=\"n\" data-v=\"1500\">1.5 s</td>"));
-        assert!(out.contains("<td class=\"n\">–</td><td class=\"n\">–</td>"));
-        assert!(out.contains("<caption>a &amp; b</caption>"));
+    fn columns_without_values_are_dropped() {
+        let mut table = Table::new(&["a", "b", "c"]);
+        table.row(vec!["x".into(), Cell::Empty, 0.0.into()]);
+        table.row(vec!["y".into(), Cell::Empty, 0.0.into()]);
+        let names = |table: Table| -> Vec<String> {
+            table
+                .columns
+                .iter()
+                .map(|column| column.name.clone())
+                .collect()
+        };
+        assert_eq!(names(table.clone().without_empty_columns()), ["a", "c"]);
+        assert_eq!(names(table.without_idle_columns()), ["a"]);
+    }
+
+    #[test]
+    fn formats_show_plain_values() {
+        let show = |column: Column, number: f64| column.show(&number.into());
+        assert_eq!(show(Column::number("x"), 1.256), "1.26");
+        assert_eq!(show(Column::count("x"), 12.0), "12");
+        assert_eq!(show(Column::decimals("x", 1), 0.25), "0.2");
+        assert_eq!(show(Column::percent("x"), 0.25), "25.0 %");
+        assert_eq!(show(Column::change("x"), 0.25), "+25.0 %");
+        assert_eq!(show(Column::mebibytes("x"), 1_048_576.0), "1.00 MiB");
+        assert_eq!(show(Column::span("x"), 250.0), "250 ms");
+        assert_eq!(show(Column::number("x").absent("none"), f64::NAN), "none");
     }
 }
