@@ -439,5 +439,4 @@ fn tau(mut x: f64) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "hyperloglog_tests.rs"]
 mod tests;

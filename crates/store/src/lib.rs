@@ -31,7 +31,6 @@ mod shard;
 mod types;
 mod view;
 mod waiting;
-mod whole;
 
 pub use collection::Scene;
 pub use event::{Class, Event};

@@ -599,5 +599,4 @@ fn mend(children: &mut Vec<Child>, at: usize, bytes: &mut usize) {
 }
 
 #[cfg(test)]
-#[path = "order_tests.rs"]
 mod tests;

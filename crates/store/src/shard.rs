@@ -12,9 +12,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-mod rework;
+mod edit;
 
-pub(crate) use rework::{Filing, Reworked, file, is_dead};
+pub(crate) use edit::{Filing, Reworked, file, is_dead};
 
 /// A watched key: its database and its bytes.
 pub(crate) type WatchedKey = (u8, Box<[u8]>);
@@ -311,7 +311,7 @@ impl Locked {
         for (db, bytes) in self.dbs.iter_mut().zip(self.db_bytes) {
             if let Some(db) = db {
                 db.check();
-                rework::check(db);
+                edit::check(db);
             } else {
                 assert_eq!(bytes, 0);
             }

@@ -15,11 +15,12 @@ use std::sync::MutexGuard;
 use std::sync::atomic::AtomicBool;
 
 mod collections;
-mod near;
+mod databases;
+mod prefetch;
 mod waiting;
 
 pub use collections::Edited;
-pub use near::Pages;
+pub use prefetch::Pages;
 
 /// Steps that a command spends on dead elements of a collection that it meets.
 const PURGE_STEPS: u32 = 64;

@@ -445,5 +445,4 @@ impl Collection for Set {
 }
 
 #[cfg(test)]
-#[path = "set_tests.rs"]
 mod tests;

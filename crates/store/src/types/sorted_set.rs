@@ -1,9 +1,9 @@
 //! Sorted sets: members with scores, in the order of these and, where they are equal, of the members'
 //! bytes.
 
-mod few;
 mod interval;
-mod many;
+mod large;
+mod small;
 
 pub use interval::Interval;
 
@@ -13,7 +13,7 @@ use crate::elements::packed::{Packed, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
 use crate::object::{Object, TAG_SORTED_SET, TAG_SORTED_SET_TTL};
-use many::{Many, score_of};
+use large::{Many, score_of};
 use policy::Tick;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -82,7 +82,7 @@ impl SortedSet {
     /// How many members stand before this one, and its score.
     pub fn rank(&self, member: &[u8], scene: &Scene<'_>) -> Option<(usize, f64)> {
         match &self.form {
-            Form::Packed(packed) => few::rank(packed, member, scene.now),
+            Form::Packed(packed) => small::rank(packed, member, scene.now),
             Form::Large(many) => many.rank(member, scene.now),
         }
     }
@@ -90,7 +90,7 @@ impl SortedSet {
     /// The ranks of the members in an interval.
     pub fn ranks(&self, interval: &Interval<'_>, scene: &Scene<'_>) -> Range<usize> {
         match &self.form {
-            Form::Packed(packed) => few::ranks(packed, interval, scene.now),
+            Form::Packed(packed) => small::ranks(packed, interval, scene.now),
             Form::Large(many) => many.ranks(interval, scene.now),
         }
     }
@@ -105,7 +105,7 @@ impl SortedSet {
         each: impl FnMut(&[u8], f64),
     ) {
         match &self.form {
-            Form::Packed(packed) => few::each(packed, ranks, is_reverse, scene.now, each),
+            Form::Packed(packed) => small::each(packed, ranks, is_reverse, scene.now, each),
             Form::Large(many) => many.each(ranks, is_reverse, scene.now, each),
         }
     }
@@ -124,11 +124,11 @@ impl SortedSet {
                     let is_live = element.is_live(scene.now);
                     let (at, deadline) = (element.at, element.deadline.filter(|_| is_live));
                     packed.remove(at);
-                    few::insert(packed, member, score, deadline);
+                    small::insert(packed, member, score, deadline);
                     return packed.settle();
                 }
                 Err(count) if (count as i64) < scene.limits.zset_entries() => {
-                    return few::insert(packed, member, score, None);
+                    return small::insert(packed, member, score, None);
                 }
                 Err(_) => {}
             }
@@ -167,7 +167,7 @@ impl SortedSet {
     /// Removes the members of these ranks; how many they were.
     pub fn remove_ranks(&mut self, ranks: Range<usize>, scene: &Scene<'_>) -> usize {
         match &mut self.form {
-            Form::Packed(packed) => few::remove_ranks(packed, ranks, scene.now),
+            Form::Packed(packed) => small::remove_ranks(packed, ranks, scene.now),
             Form::Large(many) => many.remove_ranks(ranks, scene.now),
         }
     }
@@ -230,7 +230,7 @@ impl SortedSet {
     ) -> u64 {
         match &self.form {
             Form::Packed(packed) => {
-                few::each(packed, 0..usize::MAX, false, scene.now, each);
+                small::each(packed, 0..usize::MAX, false, scene.now, each);
                 0
             }
             Form::Large(many) => many.scan(cursor, count, scene.now, each),

@@ -1,6 +1,6 @@
 //! A few members: packed, in the order of their scores and, where these are equal, of their bytes.
 
-use super::many::score_of;
+use super::large::score_of;
 use super::{Interval, compare};
 use crate::elements::packed::Packed;
 use policy::Tick;
