@@ -3,7 +3,6 @@
 use crate::event::Class;
 use crate::facts::Kind;
 use crate::limits::Limits;
-use crate::object::Object;
 use policy::expire::any::ExpirySpec;
 use policy::{Budget, Tick};
 
@@ -111,12 +110,6 @@ pub(crate) trait Collection: Sized {
 
     /// One without elements.
     fn new() -> Self;
-    /// The one in an object.
-    fn of(object: &Object) -> Option<&Self>;
-    /// The one in an object, to be changed.
-    fn of_mut(object: &mut Object) -> Option<&mut Self>;
-    /// As an object.
-    fn into_object(self) -> Object;
     /// What [`Collection::inline`] told.
     fn unpack(tag: u8, bytes: Vec<u8>) -> Self;
     /// Its bytes and their tag, when it is one run of bytes.

@@ -9,10 +9,13 @@
 //! A plain string has a head for memcached's clients, too: no flags, and for its cas number the hash of
 //! its bytes, so that whatever changes them is noticed. It counts as asked for: there is no room to mark that.
 
-use crate::keyspace::{Db, Keyspace};
-use crate::object::{Object, TAG_ITEM};
-use crate::view::{Key, NewDeadline, View, WrongType, string_of};
-use cache::{NewValue, Value};
+use crate::object::Object;
+use crate::tags::{TAG_ITEM, TAG_STRING};
+use cache::Value;
+
+/// The key holds another type than the command needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongType;
 
 const HAS_FLAGS: u8 = 1;
 const IS_STALE: u8 = 1 << 1;
@@ -39,7 +42,7 @@ pub struct ItemHead {
 }
 
 impl ItemHead {
-    fn read(bytes: &[u8]) -> ItemHead {
+    pub(crate) fn read(bytes: &[u8]) -> ItemHead {
         let bits = bytes[0];
         let cas = bytes[1..SHORT_BYTES].try_into().expect("eight bytes");
         let flags = match bits & HAS_FLAGS {
@@ -58,7 +61,7 @@ impl ItemHead {
     }
 
     /// As it is written, and how many of these bytes it takes.
-    fn encode(&self) -> ([u8; LONG_BYTES], usize) {
+    pub(crate) fn encode(&self) -> ([u8; LONG_BYTES], usize) {
         let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
         let mut bytes = [0; LONG_BYTES];
         bytes[0] = bit(self.client_flags != 0, HAS_FLAGS)
@@ -90,74 +93,12 @@ pub(crate) fn item_of<'a>(value: &Value<'a, Object>) -> Option<&'a [u8]> {
     }
 }
 
-/// What memcached's clients see of a value. Errors: another type.
-#[inline]
-fn read<'v>(
-    space: &Keyspace,
-    db: u8,
-    value: Value<'v, Object>,
-) -> Result<(ItemHead, &'v [u8]), WrongType> {
-    if let Some(item) = item_of(&value) {
-        return Ok((ItemHead::read(item), value_of(item)));
-    }
-    let bytes = string_of(value)?;
-    let head = ItemHead {
-        cas: space.key(db, bytes).hash.max(1),
-        is_fetched: true,
-        ..ItemHead::default()
-    };
-    Ok((head, bytes))
-}
-
-impl View<'_> {
-    /// Reads an item or a string: counts a hit or a miss and tells the policy. Errors: another type.
-    #[inline]
-    pub fn item(&mut self, key: &Key<'_>) -> Result<Option<(ItemHead, &[u8])>, WrongType> {
-        let space = self.space;
-        let value = self.get_value(key);
-        value.map(|value| read(space, key.db, value)).transpose()
-    }
-
-    /// Reads an item or a string; neither counts nor tells. Errors: another type.
-    pub fn peek_item(&mut self, key: &Key<'_>) -> Result<Option<(ItemHead, &[u8])>, WrongType> {
-        let space = self.space;
-        let value = self.peek_value(key);
-        value.map(|value| read(space, key.db, value)).transpose()
-    }
-
-    /// Stores an item over whatever was there, evicting as needed.
-    pub fn put_item(
-        &mut self,
-        key: &Key<'_>,
-        head: &ItemHead,
-        value: &[u8],
-        deadline: NewDeadline,
-    ) {
-        let (bytes, len) = head.encode();
-        let head = &bytes[..len];
-        if Db::must_be_outside(key.bytes, len + value.len()) {
-            let item = Object::Item([head, value].concat());
-            return self.put(key, NewValue::Outside(item), deadline);
-        }
-        let mut item = self.take_scratch(key);
-        item.extend_from_slice(head);
-        item.extend_from_slice(value);
-        self.put(key, NewValue::Inline(TAG_ITEM, &item), deadline);
-        self.parts(key).2.scratch = item;
-    }
-
-    /// Marks an item that is there: its value and the client's flags stay, watchers are not told. A plain
-    /// string has no room for marks and stays what it is.
-    pub fn mark_item(&mut self, key: &Key<'_>, head: &ItemHead) {
-        let (bytes, len) = head.encode();
-        self.write_head(key, &bytes[..len]);
-    }
-
-    /// The number for the next write of a key.
-    pub fn next_cas(&mut self, key: &Key<'_>) -> u64 {
-        let locked = self.parts(key).2;
-        locked.last_cas += 1;
-        locked.last_cas
+/// The bytes of a string entry.
+pub(crate) fn string_of<'a>(value: Value<'a, Object>) -> Result<&'a [u8], WrongType> {
+    match value {
+        Value::Inline(TAG_STRING, bytes) => Ok(bytes),
+        Value::Outside(Object::String(bytes)) => Ok(bytes),
+        other => item_of(&other).map(value_of).ok_or(WrongType),
     }
 }
 

@@ -1,31 +1,17 @@
 //! All shards, what they share, and the work that no command asks for.
 
-use crate::collection::Scene;
 use crate::event::Event;
 use crate::facts::{Counters, DbFacts, Expired, ExpiryFacts, MemoryFacts};
 use crate::limits::Limits;
 use crate::memory::Memory;
-use crate::object::Object;
 use crate::shard::Locked;
-use crate::view::{Guards, Key, View};
-use cache::{Packed, Scope, Shard};
-use policy::any::{AnyPolicy, PolicySpec};
-use policy::expire::any::{AnyExpiry, ExpirySpec, INDEXES, PRESETS};
+use crate::shared::{Key, Settings, Shared};
+use policy::expire::any::{ExpirySpec, INDEXES, PRESETS};
 use policy::knobs::SpecError;
-use policy::{Budget, ExpiryIndex, Facts, Policy, Tick};
+use policy::{Budget, ExpiryIndex, Facts, Tick};
 use siphasher::sip::SipHasher13;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// How many databases there are.
-pub const DATABASES: usize = 16;
-
-/// One database's part in one shard.
-pub(crate) type Db = Shard<
-    Packed<Object, <AnyPolicy as Policy>::Meta, <AnyExpiry as ExpiryIndex>::Link>,
-    AnyPolicy,
-    AnyExpiry,
->;
 
 /// How a keyspace is set up.
 #[derive(Clone, Debug)]
@@ -42,101 +28,6 @@ pub struct Options {
     pub hash_key: [u64; 2],
     /// For every choice by chance.
     pub seed: u64,
-}
-
-/// The settings of eviction, with a number that tells shards when theirs are old.
-struct Settings {
-    name: String,
-    choice: Option<PolicySpec>,
-    scope: Scope,
-}
-
-/// What all shards share.
-pub(crate) struct Shared {
-    pub memory: Memory,
-    pub shard_count: usize,
-    notify: AtomicBool,
-    event_count: AtomicU64,
-    turn: AtomicUsize,
-    pub limits: Limits,
-    settings: Mutex<Settings>,
-    settings_number: AtomicU64,
-    expiry: ExpirySpec,
-    /// The index of elements' deadlines.
-    element_expiry: ExpirySpec,
-    hash_key: [u64; 2],
-    hasher: SipHasher13,
-    seed: u64,
-}
-
-impl Shared {
-    #[inline]
-    pub fn is_notifying(&self) -> bool {
-        self.notify.load(Ordering::Relaxed)
-    }
-
-    /// Counts up, to spread over all shards what could begin at any.
-    pub fn next_turn(&self) -> usize {
-        self.turn.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// What a collection is told at an instant.
-    #[inline]
-    pub fn scene(&self, now: Tick) -> Scene<'_> {
-        Scene {
-            now,
-            limits: &self.limits,
-            hash_key: self.hash_key,
-            expiry: &self.element_expiry,
-            seed: self.seed,
-        }
-    }
-
-    /// The next event's number.
-    pub fn next_event(&self) -> u64 {
-        self.event_count.fetch_add(1, Ordering::Relaxed)
-    }
-
-    #[inline]
-    pub fn key<'k>(&self, db: u8, bytes: &'k [u8]) -> Key<'k> {
-        Key {
-            bytes,
-            hash: self.hasher.hash(bytes),
-            db,
-        }
-    }
-
-    fn settings(&self) -> MutexGuard<'_, Settings> {
-        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// An empty database for one shard, under the settings in force.
-    pub fn new_db(&self, shard: usize, db: u8, now: Tick) -> Box<Db> {
-        let stagger = shard as f64 / self.shard_count as f64;
-        // The shard in the low bits: indexes that take turns take them by these.
-        let seed = self.seed ^ shard as u64 ^ u64::from(db) << 32;
-        let expiry = AnyExpiry::new(now, &self.expiry, seed);
-        let entries = Packed::new(stagger, self.hash_key, self.expiry.link_bits());
-        let mut db = Box::new(Shard::new(entries, expiry));
-        self.apply_settings(&mut db, seed);
-        db
-    }
-
-    fn apply_settings(&self, db: &mut Db, seed: u64) {
-        let settings = self.settings();
-        // Unbounded until the first reshare: a policy sizes its parts by what it is told then.
-        let capacity = match self.memory.max_bytes() {
-            0 => u64::MAX >> 8,
-            max => (max / self.shard_count as u64).max(1),
-        };
-        let policy = settings.choice.as_ref().map(|choice| {
-            let policy = AnyPolicy::build(choice, capacity, seed)
-                .expect("its name was parsed as a served one");
-            let bits = policy.meta_bits();
-            (policy, bits)
-        });
-        db.set_policy(policy, settings.scope);
-    }
 }
 
 /// On cache lines of its own: workers on neighbouring shards do not disturb each other.
@@ -249,7 +140,7 @@ impl Keyspace {
         }
     }
 
-    fn guard(&self, shard: usize) -> MutexGuard<'_, Locked> {
+    pub(crate) fn guard(&self, shard: usize) -> MutexGuard<'_, Locked> {
         // A worker that panicked under the lock left a shard that `check` would still accept or
         // not; serving what is there beats stopping every other worker.
         self.cells[shard]
@@ -258,34 +149,8 @@ impl Keyspace {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks one shard at an instant.
-    #[inline]
-    pub fn lock_one(&self, shard: usize, now: Tick) -> View<'_> {
-        View::new(self, Guards::One(shard, self.guard(shard)), now)
-    }
-
-    /// The same unless somebody else holds it.
-    pub fn try_lock_one(&self, shard: usize, now: Tick) -> Option<View<'_>> {
-        let locked = self.cells[shard].locked.try_lock().ok()?;
-        Some(View::new(self, Guards::One(shard, locked), now))
-    }
-
-    /// Locks some shards; `shards` ascend without repeats.
-    pub fn lock_many(&self, shards: &[usize], now: Tick) -> View<'_> {
-        debug_assert!(shards.is_sorted_by(|a, b| a < b));
-        let guards = shards
-            .iter()
-            .map(|&shard| (shard, self.guard(shard)))
-            .collect();
-        View::new(self, Guards::Some(guards), now)
-    }
-
-    /// Locks all shards.
-    pub fn lock_all(&self, now: Tick) -> View<'_> {
-        let guards = (0..self.cells.len())
-            .map(|shard| self.guard(shard))
-            .collect();
-        View::new(self, Guards::All(guards), now)
+    pub(crate) fn try_guard(&self, shard: usize) -> Option<MutexGuard<'_, Locked>> {
+        self.cells[shard].locked.try_lock().ok()
     }
 
     pub(crate) fn shared(&self) -> &Shared {

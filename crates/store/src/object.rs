@@ -5,30 +5,13 @@ use crate::elements::Elements;
 use crate::elements::packed::own_deadline;
 use crate::event::Class;
 use crate::facts::{Encoding, Kind};
+use crate::tags::{
+    TAG_HASH, TAG_HASH_TTL, TAG_INTSET, TAG_ITEM, TAG_LIST, TAG_SET, TAG_SET_TTL, TAG_SORTED_SET,
+    TAG_SORTED_SET_TTL, TAG_STRING,
+};
 use crate::types::{Hash, List, Set, SortedSet};
 use cache::{Outside, Value};
 use policy::{Budget, Tick};
-
-/// An inline string.
-pub(crate) const TAG_STRING: u8 = 1;
-/// A packed hash.
-pub(crate) const TAG_HASH: u8 = 2;
-/// A packed hash whose fields have deadlines.
-pub(crate) const TAG_HASH_TTL: u8 = 3;
-/// A packed set.
-pub(crate) const TAG_SET: u8 = 4;
-/// A packed set whose members have deadlines.
-pub(crate) const TAG_SET_TTL: u8 = 5;
-/// A set of integers.
-pub(crate) const TAG_INTSET: u8 = 6;
-/// A packed sorted set.
-pub(crate) const TAG_SORTED_SET: u8 = 7;
-/// A packed sorted set whose members have deadlines.
-pub(crate) const TAG_SORTED_SET_TTL: u8 = 8;
-/// A packed list.
-pub(crate) const TAG_LIST: u8 = 9;
-/// A string with memcached's head before it.
-pub(crate) const TAG_ITEM: u8 = 10;
 
 /// A value, where it is on the heap: too large for a block, or at work.
 #[derive(Debug)]
@@ -46,6 +29,40 @@ pub(crate) enum Object {
     /// A list.
     List(List),
 }
+
+/// A collection that an [`Object`] can hold.
+pub(crate) trait InObject: Collection {
+    /// Returns the collection in an object; `None` when it holds another type.
+    fn of(object: &Object) -> Option<&Self>;
+    /// Returns the collection in an object, to be changed; `None` when it holds another type.
+    fn of_mut(object: &mut Object) -> Option<&mut Self>;
+    /// Wraps the collection into an object.
+    fn into_object(self) -> Object;
+}
+
+macro_rules! in_object {
+    ($($type:ident)*) => {$(
+        impl InObject for $type {
+            fn of(object: &Object) -> Option<&Self> {
+                match object {
+                    Object::$type(collection) => Some(collection),
+                    _ => None,
+                }
+            }
+            fn of_mut(object: &mut Object) -> Option<&mut Self> {
+                match object {
+                    Object::$type(collection) => Some(collection),
+                    _ => None,
+                }
+            }
+            fn into_object(self) -> Object {
+                Object::$type(self)
+            }
+        }
+    )*};
+}
+
+in_object! { Hash Set SortedSet List }
 
 /// Asks the collection in an object; another answer for a string.
 macro_rules! ask {

@@ -2,10 +2,10 @@
 
 use crate::event::{Class, Event, Queue};
 use crate::facts::Counters;
-use crate::keyspace::{DATABASES, Db, Shared};
 use crate::memory::SLACK_BYTES;
 use crate::object::{Object, has_deadlines};
-use crate::waiting::Waiting;
+use crate::shared::{DATABASES, Db, Shared};
+use crate::waiting::{DbKey, Waiting};
 use cache::Outside;
 use policy::{Budget, Due, Eviction, ExpiryIndex, Facts, Slot, Tick};
 use std::collections::HashMap;
@@ -15,9 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 mod edit;
 
 pub(crate) use edit::{Filing, Reworked, file, is_dead};
-
-/// A watched key: its database and its bytes.
-pub(crate) type WatchedKey = (u8, Box<[u8]>);
 
 /// How many evictions and looks at entries one write may cost, whatever its size.
 const EVICT_STEPS: u32 = 128;
@@ -36,7 +33,7 @@ const RESHARE_WRITES: u32 = 4096;
 #[derive(Default)]
 pub(crate) struct Locked {
     pub dbs: [Option<Box<Db>>; DATABASES],
-    pub watched: HashMap<WatchedKey, Vec<Arc<AtomicBool>>>,
+    pub watched: HashMap<DbKey, Vec<Arc<AtomicBool>>>,
     pub waiting: Waiting,
     pub events: Queue,
     pub counters: Counters,

@@ -4,10 +4,12 @@
 
 use crate::event::{Class, Event, Queue};
 use crate::facts::{EntryFacts, Kind};
-use crate::item::{item_of, value_of};
-use crate::keyspace::{Db, Keyspace};
-use crate::object::{Object, TAG_ITEM, TAG_STRING, encoding_of, has_deadlines, kind_of};
+use crate::item::{WrongType, item_of, string_of, value_of};
+use crate::keyspace::Keyspace;
+use crate::object::{Object, encoding_of, has_deadlines, kind_of};
 use crate::shard::{Filing, Locked, Reworked, Why};
+use crate::shared::{Db, Key};
+use crate::tags::{TAG_ITEM, TAG_STRING};
 use cache::{NewValue, Value};
 use policy::{Budget, Facts, Slot, Tick};
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use std::sync::atomic::AtomicBool;
 
 mod collections;
 mod databases;
+mod items;
 mod prefetch;
 mod waiting;
 
@@ -24,21 +27,6 @@ pub use prefetch::Pages;
 
 /// Steps that a command spends on dead elements of a collection that it meets.
 const PURGE_STEPS: u32 = 64;
-
-/// A key as a command names it. [`Keyspace::key`] makes it.
-#[derive(Clone, Copy, Debug)]
-pub struct Key<'a> {
-    /// Its bytes.
-    pub bytes: &'a [u8],
-    /// Their keyed hash.
-    pub hash: u64,
-    /// The database.
-    pub db: u8,
-}
-
-/// The key holds another type than the command needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WrongType;
 
 /// What a write does to the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,15 +54,6 @@ pub struct View<'a> {
     pub(crate) has_ready: bool,
 }
 
-/// The bytes of a string entry.
-pub(crate) fn string_of<'a>(value: Value<'a, Object>) -> Result<&'a [u8], WrongType> {
-    match value {
-        Value::Inline(TAG_STRING, bytes) => Ok(bytes),
-        Value::Outside(Object::String(bytes)) => Ok(bytes),
-        other => item_of(&other).map(value_of).ok_or(WrongType),
-    }
-}
-
 /// A string as an entry shall hold it, over a key.
 fn new_string<'a>(key: &[u8], bytes: &'a [u8]) -> NewValue<'a, Object> {
     if Db::must_be_outside(key, bytes.len()) {
@@ -84,8 +63,40 @@ fn new_string<'a>(key: &[u8], bytes: &'a [u8]) -> NewValue<'a, Object> {
     }
 }
 
+impl Keyspace {
+    /// Locks one shard at an instant.
+    #[inline]
+    pub fn lock_one(&self, shard: usize, now: Tick) -> View<'_> {
+        View::new(self, Guards::One(shard, self.guard(shard)), now)
+    }
+
+    /// The same unless somebody else holds it.
+    pub fn try_lock_one(&self, shard: usize, now: Tick) -> Option<View<'_>> {
+        let locked = self.try_guard(shard)?;
+        Some(View::new(self, Guards::One(shard, locked), now))
+    }
+
+    /// Locks some shards; `shards` ascend without repeats.
+    pub fn lock_many(&self, shards: &[usize], now: Tick) -> View<'_> {
+        debug_assert!(shards.is_sorted_by(|a, b| a < b));
+        let guards = shards
+            .iter()
+            .map(|&shard| (shard, self.guard(shard)))
+            .collect();
+        View::new(self, Guards::Some(guards), now)
+    }
+
+    /// Locks all shards.
+    pub fn lock_all(&self, now: Tick) -> View<'_> {
+        let guards = (0..self.shard_count())
+            .map(|shard| self.guard(shard))
+            .collect();
+        View::new(self, Guards::All(guards), now)
+    }
+}
+
 impl<'a> View<'a> {
-    pub(crate) fn new(space: &'a Keyspace, guards: Guards<'a>, now: Tick) -> Self {
+    fn new(space: &'a Keyspace, guards: Guards<'a>, now: Tick) -> Self {
         View {
             space,
             guards,

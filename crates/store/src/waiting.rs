@@ -1,11 +1,13 @@
 //! Who waits for a key to appear: kept in the key's shard, so that whoever looks at the key and whoever
 //! writes it agree, under the shard's lock, on who comes first.
 
-use crate::shard::WatchedKey;
 use std::collections::{HashMap, VecDeque};
 
+/// A key by its database and its bytes.
+pub(crate) type DbKey = (u8, Box<[u8]>);
+
 /// Keys that were written while somebody waits for them, each with its number among all such writes.
-pub(crate) type Ready = Vec<(u64, WatchedKey)>;
+pub(crate) type Ready = Vec<(u64, DbKey)>;
 
 /// Those who wait for one key, the first first.
 #[derive(Debug, Default)]
@@ -18,7 +20,7 @@ struct Queue {
 /// One shard's.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    queues: HashMap<WatchedKey, Queue>,
+    queues: HashMap<DbKey, Queue>,
     ready: Ready,
 }
 

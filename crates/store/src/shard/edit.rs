@@ -3,8 +3,8 @@
 
 use super::{Locked, Why};
 use crate::collection::Deadlines;
-use crate::keyspace::{Db, Shared};
 use crate::object::{Object, has_deadlines};
+use crate::shared::{Db, Shared};
 use cache::{NewValue, Value};
 use policy::{Budget, Slot, Tick};
 

@@ -6,7 +6,7 @@ use crate::elements::Elements;
 use crate::elements::packed::{Packed, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
-use crate::object::{Object, TAG_HASH, TAG_HASH_TTL};
+use crate::tags::{TAG_HASH, TAG_HASH_TTL};
 use policy::Tick;
 
 /// A hash. No method that reads shows a field whose deadline has passed.
@@ -351,24 +351,6 @@ impl Collection for Hash {
         Hash {
             form: Form::Packed(Packed::new(Tail::Value)),
         }
-    }
-
-    fn of(object: &Object) -> Option<&Self> {
-        match object {
-            Object::Hash(hash) => Some(hash),
-            _ => None,
-        }
-    }
-
-    fn of_mut(object: &mut Object) -> Option<&mut Self> {
-        match object {
-            Object::Hash(hash) => Some(hash),
-            _ => None,
-        }
-    }
-
-    fn into_object(self) -> Object {
-        Object::Hash(self)
     }
 
     fn unpack(tag: u8, bytes: Vec<u8>) -> Self {

@@ -8,7 +8,7 @@ pub use self::large::Iter;
 use crate::collection::{Body, Collection, Scene, trim_bytes};
 use crate::event::Class;
 use crate::facts::Kind;
-use crate::object::{Object, TAG_LIST};
+use crate::tags::TAG_LIST;
 use chunk::{Chunk, ChunkLimit, Entries, element_bytes, insert_element};
 use large::Large;
 
@@ -307,24 +307,6 @@ impl Collection for List {
     fn new() -> Self {
         let form = Form::Small(Small(vec![0; COUNT]));
         List { form }
-    }
-
-    fn of(object: &Object) -> Option<&Self> {
-        match object {
-            Object::List(list) => Some(list),
-            _ => None,
-        }
-    }
-
-    fn of_mut(object: &mut Object) -> Option<&mut Self> {
-        match object {
-            Object::List(list) => Some(list),
-            _ => None,
-        }
-    }
-
-    fn into_object(self) -> Object {
-        Object::List(self)
     }
 
     fn unpack(_tag: u8, bytes: Vec<u8>) -> Self {

@@ -9,7 +9,7 @@ use crate::elements::Elements;
 use crate::elements::packed::{Element, Packed, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
-use crate::object::{Object, TAG_INTSET, TAG_SET, TAG_SET_TTL};
+use crate::tags::{TAG_INTSET, TAG_SET, TAG_SET_TTL};
 use integers::{Digits, Integers, integer};
 use policy::Tick;
 
@@ -373,24 +373,6 @@ impl Collection for Set {
     fn new() -> Self {
         let form = Form::Integers(Integers::default());
         Set { form }
-    }
-
-    fn of(object: &Object) -> Option<&Self> {
-        match object {
-            Object::Set(set) => Some(set),
-            _ => None,
-        }
-    }
-
-    fn of_mut(object: &mut Object) -> Option<&mut Self> {
-        match object {
-            Object::Set(set) => Some(set),
-            _ => None,
-        }
-    }
-
-    fn into_object(self) -> Object {
-        Object::Set(self)
     }
 
     fn unpack(tag: u8, bytes: Vec<u8>) -> Self {

@@ -12,7 +12,7 @@ use crate::elements::Elements;
 use crate::elements::packed::{Packed, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
-use crate::object::{Object, TAG_SORTED_SET, TAG_SORTED_SET_TTL};
+use crate::tags::{TAG_SORTED_SET, TAG_SORTED_SET_TTL};
 use large::{Many, score_of};
 use policy::Tick;
 use std::cmp::Ordering;
@@ -246,24 +246,6 @@ impl Collection for SortedSet {
         SortedSet {
             form: Form::Packed(Packed::new(Tail::Score)),
         }
-    }
-
-    fn of(object: &Object) -> Option<&Self> {
-        match object {
-            Object::SortedSet(set) => Some(set),
-            _ => None,
-        }
-    }
-
-    fn of_mut(object: &mut Object) -> Option<&mut Self> {
-        match object {
-            Object::SortedSet(set) => Some(set),
-            _ => None,
-        }
-    }
-
-    fn into_object(self) -> Object {
-        Object::SortedSet(self)
     }
 
     fn unpack(tag: u8, bytes: Vec<u8>) -> Self {

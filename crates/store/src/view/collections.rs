@@ -3,10 +3,12 @@
 //! A collection is lent to a closure. What it is afterwards decides how it is held: few elements lie in
 //! the key's block or in one allocation, none delete the key.
 
-use super::{Key, View, WrongType};
+use super::View;
 use crate::collection::{Body, Collection, Scene};
-use crate::object::{Object, kind_of};
+use crate::item::WrongType;
+use crate::object::{InObject, Object, kind_of};
 use crate::shard::{Filing, Reworked, Why, file};
+use crate::shared::{Db, Key};
 use crate::types::{Hash, List, Set, SortedSet};
 use cache::{NewValue, Outside, Value};
 use policy::{Slot, Tick};
@@ -59,7 +61,7 @@ impl<'a> View<'a> {
         self.space.shared().scene(self.now)
     }
 
-    fn read_collection<C: Collection, R>(
+    fn read_collection<C: InObject, R>(
         &mut self,
         key: &Key<'_>,
         read: impl FnOnce(&C, &Scene<'_>) -> R,
@@ -84,7 +86,7 @@ impl<'a> View<'a> {
         result
     }
 
-    fn edit_collection<C: Collection, R>(
+    fn edit_collection<C: InObject, R>(
         &mut self,
         key: &Key<'_>,
         may_create: bool,
@@ -199,7 +201,7 @@ impl<'a> View<'a> {
     ) {
         let filed = file(&mut object, own, self.now);
         match object.inline() {
-            Some((tag, bytes)) if !crate::keyspace::Db::must_be_outside(key.bytes, bytes.len()) => {
+            Some((tag, bytes)) if !Db::must_be_outside(key.bytes, bytes.len()) => {
                 self.put_at(key, found, NewValue::Inline(tag, bytes), filed);
             }
             _ => {
@@ -211,7 +213,7 @@ impl<'a> View<'a> {
 
     /// Stores a collection of any type over whatever was there; an empty one deletes the key. Whether
     /// there is a key then.
-    fn replace<C: Collection>(&mut self, key: &Key<'_>, collection: C) -> bool {
+    fn replace<C: InObject>(&mut self, key: &Key<'_>, collection: C) -> bool {
         let found = self.live(key);
         if !collection.is_void() {
             self.put_object(key, found, collection.into_object(), None);

@@ -1,10 +1,10 @@
 //! What a view does to a whole database: it needs all shards.
 
+use super::View;
 use crate::facts::Kind;
-use crate::keyspace::DATABASES;
 use crate::object::kind_of;
 use crate::shard::is_dead;
-use crate::view::View;
+use crate::shared::DATABASES;
 use cache::TablePosition;
 use policy::Facts;
 

@@ -1,9 +1,9 @@
 //! Entries and elements brought near before commands ask for them: most of what a command costs in a deep
 //! pipeline is waiting for memory.
 
-use super::{Guards, Key, View};
+use super::{Guards, View};
 use crate::elements::Elements;
-use crate::keyspace::Db;
+use crate::shared::{Db, Key};
 use cache::Value;
 
 /// The pages of a collection with many elements, to bring some of them near.

@@ -1,6 +1,7 @@
 //! Those who wait for keys to be written, as commands see them. Waiters are numbers of the caller's.
 
-use super::{Guards, Key, View};
+use super::{Guards, View};
+use crate::shared::Key;
 use crate::waiting::Ready;
 
 impl View<'_> {

@@ -1,0 +1,129 @@
+//! State that all shards of a keyspace share, and the type of one database's part in one shard.
+
+use crate::collection::Scene;
+use crate::limits::Limits;
+use crate::memory::Memory;
+use crate::object::Object;
+use cache::{Packed, Scope, Shard};
+use policy::any::{AnyPolicy, PolicySpec};
+use policy::expire::any::{AnyExpiry, ExpirySpec};
+use policy::{ExpiryIndex, Policy, Tick};
+use siphasher::sip::SipHasher13;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How many databases there are.
+pub const DATABASES: usize = 16;
+
+/// One database's part in one shard.
+pub(crate) type Db = Shard<
+    Packed<Object, <AnyPolicy as Policy>::Meta, <AnyExpiry as ExpiryIndex>::Link>,
+    AnyPolicy,
+    AnyExpiry,
+>;
+
+/// A key as a command names it. [`crate::Keyspace::key`] makes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// Their keyed hash.
+    pub hash: u64,
+    /// The database.
+    pub db: u8,
+}
+
+/// The settings of eviction, with a number that tells shards when theirs are old.
+pub(crate) struct Settings {
+    pub name: String,
+    pub choice: Option<PolicySpec>,
+    pub scope: Scope,
+}
+
+/// What all shards share.
+pub(crate) struct Shared {
+    pub memory: Memory,
+    pub shard_count: usize,
+    pub notify: AtomicBool,
+    pub event_count: AtomicU64,
+    pub turn: AtomicUsize,
+    pub limits: Limits,
+    pub settings: Mutex<Settings>,
+    pub settings_number: AtomicU64,
+    pub expiry: ExpirySpec,
+    /// The index of elements' deadlines.
+    pub element_expiry: ExpirySpec,
+    pub hash_key: [u64; 2],
+    pub hasher: SipHasher13,
+    pub seed: u64,
+}
+
+impl Shared {
+    #[inline]
+    pub fn is_notifying(&self) -> bool {
+        self.notify.load(Ordering::Relaxed)
+    }
+
+    /// Counts up, to spread over all shards what could begin at any.
+    pub fn next_turn(&self) -> usize {
+        self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What a collection is told at an instant.
+    #[inline]
+    pub fn scene(&self, now: Tick) -> Scene<'_> {
+        Scene {
+            now,
+            limits: &self.limits,
+            hash_key: self.hash_key,
+            expiry: &self.element_expiry,
+            seed: self.seed,
+        }
+    }
+
+    /// The next event's number.
+    pub fn next_event(&self) -> u64 {
+        self.event_count.fetch_add(1, Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub fn key<'k>(&self, db: u8, bytes: &'k [u8]) -> Key<'k> {
+        Key {
+            bytes,
+            hash: self.hasher.hash(bytes),
+            db,
+        }
+    }
+
+    pub fn settings(&self) -> MutexGuard<'_, Settings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An empty database for one shard, under the settings in force.
+    pub fn new_db(&self, shard: usize, db: u8, now: Tick) -> Box<Db> {
+        let stagger = shard as f64 / self.shard_count as f64;
+        // The shard in the low bits: indexes that take turns take them by these.
+        let seed = self.seed ^ shard as u64 ^ u64::from(db) << 32;
+        let expiry = AnyExpiry::new(now, &self.expiry, seed);
+        let entries = Packed::new(stagger, self.hash_key, self.expiry.link_bits());
+        let mut db = Box::new(Shard::new(entries, expiry));
+        self.apply_settings(&mut db, seed);
+        db
+    }
+
+    pub fn apply_settings(&self, db: &mut Db, seed: u64) {
+        let settings = self.settings();
+        // Unbounded until the first reshare: a policy sizes its parts by what it is told then.
+        let capacity = match self.memory.max_bytes() {
+            0 => u64::MAX >> 8,
+            max => (max / self.shard_count as u64).max(1),
+        };
+        let policy = settings.choice.as_ref().map(|choice| {
+            let policy = AnyPolicy::build(choice, capacity, seed)
+                .expect("its name was parsed as a served one");
+            let bits = policy.meta_bits();
+            (policy, bits)
+        });
+        db.set_policy(policy, settings.scope);
+    }
+}

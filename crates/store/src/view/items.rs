@@ -1,0 +1,80 @@
+//! Items of memcached's protocol: reading, storing and marking one by its key.
+
+use super::{NewDeadline, View};
+use crate::item::{ItemHead, WrongType, item_of, string_of, value_of};
+use crate::keyspace::Keyspace;
+use crate::object::Object;
+use crate::shared::{Db, Key};
+use crate::tags::TAG_ITEM;
+use cache::{NewValue, Value};
+
+/// What memcached's clients see of a value. Errors: another type.
+#[inline]
+fn read<'v>(
+    space: &Keyspace,
+    db: u8,
+    value: Value<'v, Object>,
+) -> Result<(ItemHead, &'v [u8]), WrongType> {
+    if let Some(item) = item_of(&value) {
+        return Ok((ItemHead::read(item), value_of(item)));
+    }
+    let bytes = string_of(value)?;
+    let head = ItemHead {
+        cas: space.key(db, bytes).hash.max(1),
+        is_fetched: true,
+        ..ItemHead::default()
+    };
+    Ok((head, bytes))
+}
+
+impl View<'_> {
+    /// Reads an item or a string: counts a hit or a miss and tells the policy. Errors: another type.
+    #[inline]
+    pub fn item(&mut self, key: &Key<'_>) -> Result<Option<(ItemHead, &[u8])>, WrongType> {
+        let space = self.space;
+        let value = self.get_value(key);
+        value.map(|value| read(space, key.db, value)).transpose()
+    }
+
+    /// Reads an item or a string; neither counts nor tells. Errors: another type.
+    pub fn peek_item(&mut self, key: &Key<'_>) -> Result<Option<(ItemHead, &[u8])>, WrongType> {
+        let space = self.space;
+        let value = self.peek_value(key);
+        value.map(|value| read(space, key.db, value)).transpose()
+    }
+
+    /// Stores an item over whatever was there, evicting as needed.
+    pub fn put_item(
+        &mut self,
+        key: &Key<'_>,
+        head: &ItemHead,
+        value: &[u8],
+        deadline: NewDeadline,
+    ) {
+        let (bytes, len) = head.encode();
+        let head = &bytes[..len];
+        if Db::must_be_outside(key.bytes, len + value.len()) {
+            let item = Object::Item([head, value].concat());
+            return self.put(key, NewValue::Outside(item), deadline);
+        }
+        let mut item = self.take_scratch(key);
+        item.extend_from_slice(head);
+        item.extend_from_slice(value);
+        self.put(key, NewValue::Inline(TAG_ITEM, &item), deadline);
+        self.parts(key).2.scratch = item;
+    }
+
+    /// Marks an item that is there: its value and the client's flags stay, watchers are not told. A plain
+    /// string has no room for marks and stays what it is.
+    pub fn mark_item(&mut self, key: &Key<'_>, head: &ItemHead) {
+        let (bytes, len) = head.encode();
+        self.write_head(key, &bytes[..len]);
+    }
+
+    /// The number for the next write of a key.
+    pub fn next_cas(&mut self, key: &Key<'_>) -> u64 {
+        let locked = self.parts(key).2;
+        locked.last_cas += 1;
+        locked.last_cas
+    }
+}
