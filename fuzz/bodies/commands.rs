@@ -441,7 +441,11 @@ impl Pair {
         let (now, mut events) = (self.now(), Vec::new());
         for shard in 0..SHARDS {
             let mut calls = 0;
-            while self.server.keyspace.tend(shard, now, steps, &mut events) {
+            while self
+                .server
+                .keyspace
+                .background_step(shard, now, steps, &mut events)
+            {
                 calls += 1;
                 assert!(calls < 1_000_000, "{}=> tending does not end", self.log);
             }

@@ -7,12 +7,12 @@ use crate::value::Outside;
 use policy::{Slot, Tick};
 use siphasher::sip::SipHasher13;
 
-pub(crate) struct Held<O> {
+pub(crate) struct OutsideEntry<O> {
     pub key: Option<Box<[u8]>>,
     pub object: O,
 }
 
-impl<O: Outside> Held<O> {
+impl<O: Outside> OutsideEntry<O> {
     pub fn heap_bytes(&self) -> u64 {
         (self.object.heap_bytes() + self.key.as_ref().map_or(0, |k| k.len())) as u64
     }
@@ -22,7 +22,7 @@ impl<O: Outside> Held<O> {
 /// re-hash keys.
 pub(crate) struct Blocks<O> {
     pub arena: Arena,
-    pub outside: Vec<Option<Held<O>>>,
+    pub outside: Vec<Option<OutsideEntry<O>>>,
     pub outside_vacant: Vec<u32>,
     pub outside_bytes: u64,
     pub hasher: SipHasher13,
@@ -44,7 +44,7 @@ impl<O: Outside> Blocks<O> {
         read_u32(block, layout.value_at()) as usize
     }
 
-    pub fn held(&self, block: &[u8], layout: &Layout) -> &Held<O> {
+    pub fn outside_entry(&self, block: &[u8], layout: &Layout) -> &OutsideEntry<O> {
         self.outside[Self::number(block, layout)]
             .as_ref()
             .expect("its number names an object")
@@ -55,7 +55,7 @@ impl<O: Outside> Blocks<O> {
         let (block, layout) = self.parts(slot);
         if layout.is_key_outside() {
             return self
-                .held(block, &layout)
+                .outside_entry(block, &layout)
                 .key
                 .as_deref()
                 .expect("its key is outside");
@@ -72,26 +72,26 @@ impl<O: Outside> Blocks<O> {
         self.widths.deadline(self.arena.from(slot.0))
     }
 
-    pub fn hold(&mut self, held: Held<O>) -> u32 {
-        self.outside_bytes += held.heap_bytes();
+    pub fn hold(&mut self, outside_entry: OutsideEntry<O>) -> u32 {
+        self.outside_bytes += outside_entry.heap_bytes();
         match self.outside_vacant.pop() {
             Some(number) => {
-                self.outside[number as usize] = Some(held);
+                self.outside[number as usize] = Some(outside_entry);
                 number
             }
             None => {
-                self.outside.push(Some(held));
+                self.outside.push(Some(outside_entry));
                 self.outside.len() as u32 - 1
             }
         }
     }
 
-    pub fn let_go(&mut self, number: usize) -> Held<O> {
-        let held = self.outside[number]
+    pub fn release_outside(&mut self, number: usize) -> OutsideEntry<O> {
+        let outside_entry = self.outside[number]
             .take()
             .expect("its number names an object");
-        self.outside_bytes -= held.heap_bytes();
+        self.outside_bytes -= outside_entry.heap_bytes();
         self.outside_vacant.push(number as u32);
-        held
+        outside_entry
     }
 }

@@ -1,7 +1,7 @@
 //! Packed entries as the algorithms see them: the facts, and each algorithm's own bits.
 
 use crate::entries::{Entries, Owner};
-use crate::packed::Packed;
+use crate::packed::PackedEntries;
 use crate::value::Outside;
 use policy::{Cells, Facts, Meta, Slot, Tick};
 
@@ -34,14 +34,14 @@ macro_rules! shared_facts {
     };
 }
 
-impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
+impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     #[inline(always)]
     fn this(&self) -> &Self {
         self
     }
 }
 
-impl<O: Outside, M: Meta, L: Meta> Facts for Packed<O, M, L> {
+impl<O: Outside, M: Meta, L: Meta> Facts for PackedEntries<O, M, L> {
     shared_facts!(this, filed);
     fn is_live(&self, slot: Slot) -> bool {
         self.blocks.arena.is_live(slot.0)
@@ -59,13 +59,13 @@ impl<O: Outside, M: Meta, L: Meta> Facts for Packed<O, M, L> {
 
 /// The entries as the policy of one owner sees them.
 pub struct PolicyCells<'a, O, M, L> {
-    entries: &'a mut Packed<O, M, L>,
+    entries: &'a mut PackedEntries<O, M, L>,
     owner: Owner,
 }
 
 impl<O, M, L> PolicyCells<'_, O, M, L> {
     #[inline(always)]
-    fn entries(&self) -> &Packed<O, M, L> {
+    fn entries(&self) -> &PackedEntries<O, M, L> {
         self.entries
     }
 }
@@ -109,7 +109,7 @@ impl<O: Outside, M: Meta, L: Meta> Cells<M> for PolicyCells<'_, O, M, L> {
 
 /// The entries as the expiry index sees them.
 pub struct LinkCells<'a, O, M, L> {
-    entries: &'a mut Packed<O, M, L>,
+    entries: &'a mut PackedEntries<O, M, L>,
     /// A slot that is known to live. The bit that says so lies on a cache line of its own, which
     /// nobody has asked for when a command changes one entry.
     known: Slot,
@@ -117,7 +117,7 @@ pub struct LinkCells<'a, O, M, L> {
 
 impl<O, M, L> LinkCells<'_, O, M, L> {
     #[inline(always)]
-    fn entries(&self) -> &Packed<O, M, L> {
+    fn entries(&self) -> &PackedEntries<O, M, L> {
         self.entries
     }
 }
@@ -155,7 +155,7 @@ impl<O: Outside, M: Meta, L: Meta> Cells<L> for LinkCells<'_, O, M, L> {
     }
 }
 
-impl<O: Outside, M: Meta, L: Meta> Entries for Packed<O, M, L> {
+impl<O: Outside, M: Meta, L: Meta> Entries for PackedEntries<O, M, L> {
     type Meta = M;
     type Link = L;
     type PolicyCells<'a>

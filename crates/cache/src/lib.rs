@@ -1,6 +1,6 @@
 //! Where entries live, and the one host of eviction policies and expiry indexes.
 //!
-//! [`Shard`] joins four parts that know nothing of each other: the entries (here [`Packed`]: a table
+//! [`Shard`] joins four parts that know nothing of each other: the entries (here [`PackedEntries`]: a table
 //! of tagged slots over an arena of blocks), an eviction policy, an expiry index, and the memory they
 //! cost. Everything runs under the caller's lock and the caller's clock.
 //!
@@ -24,7 +24,7 @@ pub mod table;
 pub use arena::Arena;
 pub use block::{INLINE_KEY_MAX, INLINE_VALUE_MAX, Shape, TAG_MAX};
 pub use entries::{Entries, Owner};
-pub use packed::Packed;
+pub use packed::PackedEntries;
 pub use shard::{Scope, Shard};
 pub use table::{Position as TablePosition, Table};
 pub use value::{NewValue, Outside, Value};

@@ -4,7 +4,7 @@
 //! 255 bytes or more, lives outside on the heap as an [`Outside`] object, and the block keeps its
 //! 4-byte number.
 //!
-//! All changes of an entry go through [`Packed::reshape`]; it tells the slot where the entry is
+//! All changes of an entry go through [`PackedEntries::reshape`]; it tells the slot where the entry is
 //! afterwards, and the caller tells the algorithms.
 
 mod walk;
@@ -14,10 +14,10 @@ use crate::block::{
     INLINE_KEY_MAX, INLINE_VALUE_MAX, KEY_OUTSIDE, LENGTH_FOLLOWS, Layout, OUTSIDE, Parts, Shape,
     TAG_MAX, Widths, read_u64, width,
 };
-use crate::blocks::{Blocks, Held};
+use crate::blocks::{Blocks, OutsideEntry};
 use crate::entries::Owner;
 use crate::table::Table;
-use crate::value::{Keeping, NewValue, Outside, Value};
+use crate::value::{EmbeddedCounts, NewValue, Outside, Value};
 use policy::{Meta, Slot, Tick};
 use siphasher::sip::SipHasher13;
 use std::cell::Cell;
@@ -27,14 +27,14 @@ use std::marker::PhantomData;
 const PAGES_AT_ONCE: usize = 4;
 
 /// See the module text. `M` and `L` are the types in which policy and index keep their bits.
-pub struct Packed<O, M, L> {
+pub struct PackedEntries<O, M, L> {
     pub(crate) table: Table,
     pub(crate) blocks: Blocks<O>,
     /// Bytes of a block that is being rewritten.
     rewritten: Vec<u8>,
     pub(crate) owned: [usize; 3],
     pub(crate) deadlines: usize,
-    keeping: Keeping,
+    embedded: EmbeddedCounts,
     pub(crate) now: Tick,
     pub(crate) requests: u64,
     /// The next slot of the closed page that is being emptied.
@@ -61,11 +61,11 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
+impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     /// No entries. `stagger` as in [`Table::new`]; `hash_key` is secret, so that nobody can choose
     /// keys that collide; `link_bits` is what the expiry index needs.
     pub fn new(stagger: f64, hash_key: [u64; 2], link_bits: u32) -> Self {
-        Packed {
+        PackedEntries {
             table: Table::new(stagger),
             blocks: Blocks {
                 arena: Arena::default(),
@@ -81,7 +81,7 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
             rewritten: Vec::new(),
             owned: [0; 3],
             deadlines: 0,
-            keeping: Keeping::default(),
+            embedded: EmbeddedCounts::default(),
             now: Tick(0),
             requests: 0,
             emptying: None,
@@ -109,12 +109,12 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
 
     /// Entries with a deadline of their own.
     pub fn own_deadlines(&self) -> usize {
-        self.deadlines - self.keeping.without
+        self.deadlines - self.embedded.without
     }
 
     /// Entries with parts that have deadlines.
     pub fn with_part_deadlines(&self) -> usize {
-        self.keeping.all
+        self.embedded.all
     }
 
     /// Bytes of live blocks and of what they hold outside.
@@ -124,7 +124,7 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
 
     /// Bytes of the table and of the list of outside objects.
     pub fn table_bytes(&self) -> u64 {
-        let held = self.blocks.outside.capacity() * size_of::<Option<Held<O>>>();
+        let held = self.blocks.outside.capacity() * size_of::<Option<OutsideEntry<O>>>();
         let vacant = self.blocks.outside_vacant.capacity() * 4;
         (self.table.heap_bytes() + held + vacant) as u64
     }
@@ -151,7 +151,7 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
         let (block, layout) = self.blocks.parts(slot);
         let kind = layout.kind();
         if kind == OUTSIDE {
-            return Value::Outside(&self.blocks.held(block, &layout).object);
+            return Value::Outside(&self.blocks.outside_entry(block, &layout).object);
         }
         Value::Inline(
             kind as u8,
@@ -170,11 +170,11 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
             .as_mut()
             .expect("its number names an object");
         let before = held.heap_bytes();
-        let kept = O::kept_deadline(&Value::Outside(&held.object));
+        let kept = O::embedded_deadline(&Value::Outside(&held.object));
         let result = edit(&mut held.object);
         let after = held.heap_bytes();
-        let keeps = O::kept_deadline(&Value::Outside(&held.object));
-        self.keeping.count(keeps, kept);
+        let keeps = O::embedded_deadline(&Value::Outside(&held.object));
+        self.embedded.count(keeps, kept);
         self.blocks.outside_bytes = self.blocks.outside_bytes + after - before;
         Some(result)
     }
@@ -211,7 +211,7 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
     /// [`INLINE_KEY_MAX`] bytes comes with an outside value.
     pub fn insert(&mut self, hash: u64, key: &[u8], value: NewValue<'_, O>, shape: Shape) -> Slot {
         let is_key_outside = key.len() > INLINE_KEY_MAX;
-        self.keeping.count(value.kept_deadline(), None);
+        self.embedded.count(value.embedded_deadline(), None);
         let (kind, number);
         let bytes: &[u8] = match value {
             NewValue::Inline(tag, bytes) if !is_key_outside => {
@@ -221,7 +221,7 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
             }
             NewValue::Outside(object) => {
                 let key = is_key_outside.then(|| key.into());
-                number = self.blocks.hold(Held { key, object }).to_le_bytes();
+                number = self.blocks.hold(OutsideEntry { key, object }).to_le_bytes();
                 kind = OUTSIDE;
                 &number
             }
@@ -258,7 +258,7 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
     /// The deadline of a live entry itself, which need not be what it is filed under.
     #[inline]
     pub fn own_deadline(&self, slot: Slot) -> Option<Tick> {
-        O::kept_deadline(&self.value(slot)).unwrap_or_else(|| self.filed(slot))
+        O::embedded_deadline(&self.value(slot)).unwrap_or_else(|| self.filed(slot))
     }
 
     /// What a live entry is filed under.
@@ -290,8 +290,8 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
         shape: Shape,
     ) -> (Slot, Option<O>) {
         if !matches!(value, NewValue::Same) {
-            let kept = O::kept_deadline(&self.value(slot));
-            self.keeping.count(value.kept_deadline(), kept);
+            let kept = O::embedded_deadline(&self.value(slot));
+            self.embedded.count(value.embedded_deadline(), kept);
         }
         if let Some(slot) = self.reshape_in_place(slot, &value, shape) {
             return (slot, None);
@@ -326,15 +326,15 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
         let (kind, bytes): (u32, &[u8]) = match value {
             NewValue::Same => (kind, same),
             NewValue::Inline(tag, bytes) if key_len != KEY_OUTSIDE => {
-                dropped = number.map(|n| self.blocks.let_go(n).object);
+                dropped = number.map(|n| self.blocks.release_outside(n).object);
                 (u32::from(tag), bytes)
             }
             NewValue::Inline(..) => unreachable!("a key outside has its value outside"),
             NewValue::Outside(object) => {
-                let held = number.map(|n| self.blocks.let_go(n));
+                let held = number.map(|n| self.blocks.release_outside(n));
                 let (key, old) = held.map_or((None, None), |h| (h.key, Some(h.object)));
                 dropped = old;
-                stored = self.blocks.hold(Held { key, object }).to_le_bytes();
+                stored = self.blocks.hold(OutsideEntry { key, object }).to_le_bytes();
                 (OUTSIDE, &stored)
             }
         };
@@ -420,8 +420,8 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
 
     /// Removes a live entry; returns its outside object, to be dropped where it does not hurt.
     pub fn remove(&mut self, slot: Slot) -> Option<O> {
-        let kept = O::kept_deadline(&self.value(slot));
-        self.keeping.count(None, kept);
+        let kept = O::embedded_deadline(&self.value(slot));
+        self.embedded.count(None, kept);
         let hash = self.blocks.key_hash(slot);
         let blocks = &self.blocks;
         self.table
@@ -431,7 +431,7 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
         self.owned[layout.owner() as usize] -= 1;
         self.deadlines -= usize::from(layout.has_deadline());
         self.blocks.arena.free(slot.0, granules);
-        number.map(|n| self.blocks.let_go(n).object)
+        number.map(|n| self.blocks.release_outside(n).object)
     }
 
     fn number_of(block: &[u8], layout: &Layout) -> Option<usize> {
@@ -493,13 +493,14 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
     }
 }
 
-impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
+impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     /// Bytes of a live entry's block and of what it holds outside.
     pub fn weight_of(&self, slot: Slot) -> u32 {
         let (block, layout) = self.blocks.parts(slot);
         let inline = (layout.granules() * crate::arena::GRANULE) as u64;
-        let outside = Self::number_of(block, &layout)
-            .map_or(0, |_| self.blocks.held(block, &layout).heap_bytes());
+        let outside = Self::number_of(block, &layout).map_or(0, |_| {
+            self.blocks.outside_entry(block, &layout).heap_bytes()
+        });
         u32::try_from(inline + outside).unwrap_or(u32::MAX)
     }
 }

@@ -1,12 +1,12 @@
 //! The one host of policies and expiry indexes: who tells whom what, and in which order.
 //!
 //! The general part works for any [`Entries`] and is what a simulator drives; the keyed part stores
-//! [`Packed`] entries and is what the server drives. Deadlines and policies meet only here: an entry
+//! [`PackedEntries`] entries and is what the server drives. Deadlines and policies meet only here: an entry
 //! that leaves for one reason is taken from the other's structure, once.
 
 use crate::block::{INLINE_KEY_MAX, INLINE_VALUE_MAX, Shape};
 use crate::entries::{Entries, Owner};
-use crate::packed::Packed;
+use crate::packed::PackedEntries;
 use crate::value::{NewValue, Outside, Value};
 use policy::{
     Admit, Budget, Due, Eviction, ExpiryIndex, Facts, Lessons, Meta, OnHit, Policy, Slot, Tick,
@@ -164,7 +164,7 @@ where
     /// An entry became live, in its shape.
     #[inline]
     pub fn inserted(&mut self, slot: Slot, shape: Shape) {
-        self.tell_policy(slot, shape.owner);
+        self.insert_into_policy(slot, shape.owner);
         if shape.deadline.is_some() {
             self.expiry
                 .insert(&mut self.entries.link_cells_of(slot), slot);
@@ -196,7 +196,7 @@ where
         }
     }
 
-    fn tell_policy(&mut self, slot: Slot, owner: Owner) {
+    fn insert_into_policy(&mut self, slot: Slot, owner: Owner) {
         if owner > 0
             && let Some(policy) = &mut self.policies[owner as usize - 1]
         {
@@ -205,7 +205,7 @@ where
     }
 
     /// A live entry is about to leave its policy's care.
-    pub fn untell_policy(&mut self, slot: Slot) {
+    pub fn remove_from_policy(&mut self, slot: Slot) {
         let owner = self.entries.owner(slot);
         if owner > 0
             && let Some(policy) = &mut self.policies[owner as usize - 1]
@@ -227,7 +227,7 @@ where
     }
 
     /// Takes a victim from the policies, the draining one first; the caller removes the entry with
-    /// [`Shard::forget_evicted`]. None once nothing shall be evicted any more, however far the drain is.
+    /// [`Shard::remove_evicted`]. None once nothing shall be evicted any more, however far the drain is.
     pub fn evict(&mut self, budget: &mut Budget) -> Eviction {
         if self.scope == Scope::Nothing {
             return Eviction::Empty;
@@ -261,7 +261,7 @@ where
         self.expiry.clock_went_back(now);
     }
 
-    /// Takes a dead entry from the index; the caller removes it with [`Shard::forget_expired`].
+    /// Takes a dead entry from the index; the caller removes it with [`Shard::remove_expired`].
     #[inline]
     pub fn pop_expired(&mut self, now: Tick, budget: &mut Budget) -> Due {
         self.expiry
@@ -269,7 +269,7 @@ where
     }
 }
 
-impl<O, M, L, P, X> Shard<Packed<O, M, L>, P, X>
+impl<O, M, L, P, X> Shard<PackedEntries<O, M, L>, P, X>
 where
     O: Outside,
     M: Meta,
@@ -299,7 +299,7 @@ where
 
     /// Whether a victim stays: a draining policy of all entries also names those that shall not go any
     /// more. Such a one is carried over as [`Shard::drain`] would.
-    pub fn spare(&mut self, slot: Slot) -> bool {
+    pub fn retain_if_out_of_scope(&mut self, slot: Slot) -> bool {
         let old = self.entries.shape(slot);
         let owner = self.owner_for(|| self.entries.own_deadline(slot));
         if owner != 0 {
@@ -354,7 +354,7 @@ where
             let old = self.entries.shape(slot);
             let owner = self.owner_for(|| self.entries.own_deadline(slot));
             if owner != old.owner {
-                self.untell_policy(slot);
+                self.remove_from_policy(slot);
                 self.reshape(slot, NewValue::Same, Shape { owner, ..old }, old);
             }
             at = slot.0 + 1;
@@ -401,7 +401,7 @@ where
             self.deadline_changed(at, None);
         }
         if new.owner != old.owner {
-            self.tell_policy(at, new.owner);
+            self.insert_into_policy(at, new.owner);
         } else if (is_value_new || at != slot) && self.entries.weight_of(at) != old_weight {
             self.weight_changed(at, old_weight);
         }
@@ -429,7 +429,7 @@ where
     ) -> Slot {
         let shape = Shape {
             deadline,
-            owner: self.owner_for(|| value.kept_deadline().unwrap_or(deadline)),
+            owner: self.owner_for(|| value.embedded_deadline().unwrap_or(deadline)),
         };
         let slot = self.entries.insert(hash, key, value, shape);
         self.inserted(slot, shape);
@@ -449,8 +449,8 @@ where
         let old = self.entries.shape(slot);
         let owner = self.owner_after(old.owner, || {
             let kept = match &value {
-                NewValue::Same => O::kept_deadline(&self.entries.value(slot)),
-                value => value.kept_deadline(),
+                NewValue::Same => O::embedded_deadline(&self.entries.value(slot)),
+                value => value.embedded_deadline(),
             };
             kept.unwrap_or(deadline)
         });
@@ -459,7 +459,7 @@ where
             return (slot, None);
         }
         if owner != old.owner {
-            self.untell_policy(slot);
+            self.remove_from_policy(slot);
         }
         self.reshape(slot, value, new, old)
     }
@@ -486,12 +486,12 @@ where
 
     /// Removes a live entry that somebody deleted.
     pub fn delete(&mut self, slot: Slot) -> Option<O> {
-        self.untell_policy(slot);
-        self.forget_evicted(slot)
+        self.remove_from_policy(slot);
+        self.remove_evicted(slot)
     }
 
     /// Removes an entry that [`Shard::evict`] named.
-    pub fn forget_evicted(&mut self, slot: Slot) -> Option<O> {
+    pub fn remove_evicted(&mut self, slot: Slot) -> Option<O> {
         if self.entries.shape(slot).deadline.is_some() {
             self.deadline_lost(slot);
         }
@@ -499,14 +499,14 @@ where
     }
 
     /// Removes an entry that [`Shard::pop_expired`] named.
-    pub fn forget_expired(&mut self, slot: Slot) -> Option<O> {
-        self.untell_policy(slot);
+    pub fn remove_expired(&mut self, slot: Slot) -> Option<O> {
+        self.remove_from_policy(slot);
         self.entries.remove(slot)
     }
 
     /// Files an entry that [`Shard::pop_expired`] named, and that stays, under another deadline. Its owner
     /// is as before: [`Shard::change`] follows where that may change, too.
-    pub fn refile(&mut self, slot: Slot, deadline: Tick) {
+    pub fn reindex(&mut self, slot: Slot, deadline: Tick) {
         let shape = self.entries.shape(slot);
         assert!(shape.deadline.is_some());
         let shape = Shape {
@@ -542,7 +542,7 @@ where
         let own = |slot| self.entries.own_deadline(slot);
         let mut found = 0;
         for random in randoms {
-            if let Some(deadline) = self.entries.look(random).and_then(own) {
+            if let Some(deadline) = self.entries.probe(random).and_then(own) {
                 each(deadline);
                 found += 1;
                 if found == count {

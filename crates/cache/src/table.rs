@@ -1,20 +1,20 @@
-//! The table that finds a key's slot: cache-line buckets of tagged slots, in segments that split.
+//! The table that finds a key's slot: cache-line buckets of tagged slots, in subtables that split.
 //!
 //! ```text
-//! hash (64 bits):  segment prefix, from the top | … | home bucket (16 bits, 16..32) | tag (8..16) | shard (0..8)
+//! hash (64 bits):  subtable prefix, from the top | … | home bucket (16 bits, 16..32) | tag (8..16) | shard (0..8)
 //! bucket (64 B):   12 tags of 8 bits (0: free) | overflow count | 3 spare bytes | 12 slots of 32 bits
 //! ```
 //!
-//! A key lives in its home bucket or, when that is full, in one of the next of the same segment; each
+//! A key lives in its home bucket or, when that is full, in one of the next of the same subtable; each
 //! bucket counts the keys that passed it by, so a search ends at the first bucket nobody passed
 //! (the scheme of F14: Bronson and Shi, "Open-sourcing F14 for faster, more memory-efficient hash
-//! tables", 2019). A full segment splits in two by one more bit of the prefix (extendible hashing:
+//! tables", 2019). A full subtable splits in two by one more bit of the prefix (extendible hashing:
 //! Fagin, Nievergelt, Pippenger and Strong, TODS 1979), so growth is one bounded step and never
 //! holds two copies of the whole.
 //!
-//! Keys hash evenly, so all segments of a table fill up at about the same time and the table alone
+//! Keys hash evenly, so all subtables of a table fill up at about the same time and the table alone
 //! would cost between 5.9 and 11.9 bytes a key. The tables of a keyspace are therefore *staggered*:
-//! each has segments of another size between one and two times 64 buckets, and the sum over all of
+//! each has subtables of another size between one and two times 64 buckets, and the sum over all of
 //! them stays near the mean (8.6 bytes a key) at every number of keys.
 //!
 //! The table never sees a key: the host compares and re-hashes for it.
@@ -23,11 +23,11 @@ use policy::Slot;
 
 const WAYS: usize = 12;
 const BUCKETS_MIN: usize = 64;
-/// A segment splits when nine tenths of its ways are taken.
+/// A subtable splits when nine tenths of its ways are taken.
 const FULL_TENTHS: usize = 9;
-/// Two halves of a segment are merged when together they fill six tenths.
+/// Two halves of a subtable are merged when together they fill six tenths.
 const MERGE_TENTHS: usize = 6;
-/// Prefix bits a directory may use: 2^20 segments, 700 M keys a table at least.
+/// Prefix bits a directory may use: 2^20 subtables, 700 M keys a table at least.
 const DEPTH_MAX: u8 = 20;
 
 #[derive(Clone, Copy)]
@@ -68,7 +68,7 @@ fn first_way(matches: u128) -> usize {
     (matches.trailing_zeros() / 8) as usize
 }
 
-struct Segment {
+struct SubTable {
     buckets: Box<[Bucket]>,
     count: u32,
     /// How many prefix bits its keys share.
@@ -76,7 +76,7 @@ struct Segment {
     prefix: u32,
 }
 
-/// A position in a scan that stays right while segments split and merge: every key before it has
+/// A position in a scan that stays right while subtables split and merge: every key before it has
 /// been told. Ordered by home bucket first, then by hash prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Position {
@@ -89,7 +89,7 @@ pub struct Position {
 /// See the module text.
 pub struct Table {
     directory: Vec<u32>,
-    segments: Vec<Segment>,
+    subtables: Vec<SubTable>,
     vacant: Vec<u32>,
     depth: u8,
     buckets: usize,
@@ -105,27 +105,27 @@ fn tag_of(hash: u64) -> u8 {
 }
 
 impl Table {
-    /// An empty table. `stagger` in [0, 1) chooses the size of its segments between 64 and 128
+    /// An empty table. `stagger` in [0, 1) chooses the size of its subtables between 64 and 128
     /// buckets; tables of one keyspace take evenly spread values.
     pub fn new(stagger: f64) -> Table {
         assert!((0.0..1.0).contains(&stagger));
         let buckets = (BUCKETS_MIN as f64 * stagger.exp2()).round() as usize;
         let mut table = Table {
             directory: vec![0],
-            segments: Vec::new(),
+            subtables: Vec::new(),
             vacant: Vec::new(),
             depth: 0,
             buckets,
             len: 0,
             by_depth: [0; DEPTH_MAX as usize + 1],
         };
-        table.add_segment(0, 0);
+        table.add_subtable(0, 0);
         table
     }
 
-    fn add_segment(&mut self, depth: u8, prefix: u32) -> u32 {
+    fn add_subtable(&mut self, depth: u8, prefix: u32) -> u32 {
         let buckets = vec![EMPTY; self.buckets].into_boxed_slice();
-        let segment = Segment {
+        let subtable = SubTable {
             buckets,
             count: 0,
             depth,
@@ -133,25 +133,25 @@ impl Table {
         };
         self.by_depth[depth as usize] += 1;
         if let Some(number) = self.vacant.pop() {
-            self.segments[number as usize] = segment;
+            self.subtables[number as usize] = subtable;
             return number;
         }
-        self.segments.push(segment);
-        self.segments.len() as u32 - 1
+        self.subtables.push(subtable);
+        self.subtables.len() as u32 - 1
     }
 
     #[inline(always)]
-    fn segment_number(&self, hash: u64) -> u32 {
+    fn subtable_number(&self, hash: u64) -> u32 {
         // Two shifts, because a shift by 64 (depth 0) is none.
         self.directory[(hash >> 1 >> (63 - self.depth)) as usize]
     }
 
     #[inline(always)]
-    fn segment_of(&self, hash: u64) -> &Segment {
-        &self.segments[self.segment_number(hash) as usize]
+    fn subtable_of(&self, hash: u64) -> &SubTable {
+        &self.subtables[self.subtable_number(hash) as usize]
     }
 
-    /// The home bucket of a hash within its segment.
+    /// The home bucket of a hash within its subtable.
     #[inline(always)]
     pub fn home(&self, hash: u64) -> usize {
         ((hash >> 16 & 0xffff) as usize * self.buckets) >> 16
@@ -170,16 +170,16 @@ impl Table {
     /// Asks the processor for the home bucket's line.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        crate::prefetch::prefetch(&self.segment_of(hash).buckets[self.home(hash)]);
+        crate::prefetch::prefetch(&self.subtable_of(hash).buckets[self.home(hash)]);
     }
 
     /// Tells every slot whose tag is that of `hash`, until `is_it` says yes.
     #[inline]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(Slot) -> bool) -> Option<Slot> {
-        let segment = self.segment_of(hash);
+        let subtable = self.subtable_of(hash);
         let (tag, mut at) = (tag_of(hash), self.home(hash));
-        for _ in 0..segment.buckets.len() {
-            let bucket = &segment.buckets[at];
+        for _ in 0..subtable.buckets.len() {
+            let bucket = &subtable.buckets[at];
             let mut matches = bucket.matches(tag);
             while matches != 0 {
                 let slot = Slot(bucket.slots[first_way(matches)]);
@@ -191,7 +191,7 @@ impl Table {
             if bucket.overflow == 0 {
                 return None;
             }
-            at = if at + 1 == segment.buckets.len() {
+            at = if at + 1 == subtable.buckets.len() {
                 0
             } else {
                 at + 1
@@ -203,33 +203,33 @@ impl Table {
     /// Adds a slot that is not there. `hash_of` re-hashes the key at a slot, for a split.
     pub fn insert(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
         loop {
-            let number = self.segment_number(hash);
+            let number = self.subtable_number(hash);
             let full = self.buckets * WAYS * FULL_TENTHS / 10;
-            let segment = &self.segments[number as usize];
-            let may_split = segment.depth < DEPTH_MAX;
-            if (segment.count as usize) < full || !may_split && segment.has_room() {
+            let subtable = &self.subtables[number as usize];
+            let may_split = subtable.depth < DEPTH_MAX;
+            if (subtable.count as usize) < full || !may_split && subtable.has_room() {
                 break;
             }
-            assert!(may_split, "a table holds at most 2^20 segments");
+            assert!(may_split, "a table holds at most 2^20 subtables");
             self.split(number, &hash_of);
         }
         let home = self.home(hash);
-        let number = self.segment_number(hash) as usize;
-        self.segments[number].place(home, tag_of(hash), slot);
+        let number = self.subtable_number(hash) as usize;
+        self.subtables[number].place(home, tag_of(hash), slot);
         self.len += 1;
     }
 
     /// Removes a slot that is there.
     pub fn remove(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
         let home = self.home(hash);
-        let number = self.segment_number(hash);
-        let segment = &mut self.segments[number as usize];
-        let (at, way) = segment.seek(home, tag_of(hash), slot);
-        segment.buckets[at].tags[way] = 0;
-        segment.unpass(home, at);
-        segment.count -= 1;
+        let number = self.subtable_number(hash);
+        let subtable = &mut self.subtables[number as usize];
+        let (at, way) = subtable.position_of(home, tag_of(hash), slot);
+        subtable.buckets[at].tags[way] = 0;
+        subtable.decrement_overflow(home, at);
+        subtable.count -= 1;
         self.len -= 1;
-        if (segment.count as usize) < self.buckets * WAYS * MERGE_TENTHS / 20 {
+        if (subtable.count as usize) < self.buckets * WAYS * MERGE_TENTHS / 20 {
             self.merge(number, hash_of);
         }
     }
@@ -237,25 +237,25 @@ impl Table {
     /// A key's slot changed from `old` to `new`.
     pub fn replace(&mut self, hash: u64, old: Slot, new: Slot) {
         let home = self.home(hash);
-        let number = self.segment_number(hash) as usize;
-        let segment = &mut self.segments[number];
-        let (at, way) = segment.seek(home, tag_of(hash), old);
-        segment.buckets[at].slots[way] = new.0;
+        let number = self.subtable_number(hash) as usize;
+        let subtable = &mut self.subtables[number];
+        let (at, way) = subtable.position_of(home, tag_of(hash), old);
+        subtable.buckets[at].slots[way] = new.0;
     }
 
     fn split(&mut self, number: u32, hash_of: &impl Fn(Slot) -> u64) {
-        let Segment { depth, prefix, .. } = self.segments[number as usize];
+        let SubTable { depth, prefix, .. } = self.subtables[number as usize];
         if depth == self.depth {
             self.directory = self.directory.iter().flat_map(|&s| [s, s]).collect();
             self.depth += 1;
         }
         let buckets = vec![EMPTY; self.buckets].into_boxed_slice();
-        let old = &mut self.segments[number as usize];
+        let old = &mut self.subtables[number as usize];
         let old_buckets = std::mem::replace(&mut old.buckets, buckets);
         (old.count, old.depth, old.prefix) = (0, depth + 1, prefix << 1);
         self.by_depth[depth as usize] -= 1;
         self.by_depth[depth as usize + 1] += 1;
-        let upper = self.add_segment(depth + 1, prefix << 1 | 1);
+        let upper = self.add_subtable(depth + 1, prefix << 1 | 1);
         let width = 1 << (self.depth - depth - 1);
         let first = (prefix as usize * 2 + 1) * width;
         self.directory[first..first + width].fill(upper);
@@ -264,35 +264,35 @@ impl Table {
                 let slot = Slot(bucket.slots[way]);
                 let hash = hash_of(slot);
                 let home = self.home(hash);
-                let target = self.segment_number(hash) as usize;
-                self.segments[target].place(home, tag, slot);
+                let target = self.subtable_number(hash) as usize;
+                self.subtables[target].place(home, tag, slot);
             }
         }
     }
 
-    /// Joins a segment with its other half when both are nearly empty.
+    /// Joins a subtable with its other half when both are nearly empty.
     fn merge(&mut self, number: u32, hash_of: impl Fn(Slot) -> u64) {
-        let Segment {
+        let SubTable {
             depth,
             prefix,
             count,
             ..
-        } = self.segments[number as usize];
+        } = self.subtables[number as usize];
         if depth == 0 {
             return;
         }
         let width = 1usize << (self.depth - depth);
         let other = self.directory[(prefix ^ 1) as usize * width];
-        let buddy = &self.segments[other as usize];
+        let buddy = &self.subtables[other as usize];
         let together = (count + buddy.count) as usize;
         if buddy.depth != depth || together > self.buckets * WAYS * MERGE_TENTHS / 10 {
             return;
         }
-        let moving = std::mem::take(&mut self.segments[other as usize].buckets);
+        let moving = std::mem::take(&mut self.subtables[other as usize].buckets);
         self.vacant.push(other);
         self.by_depth[depth as usize] -= 2;
         self.by_depth[depth as usize - 1] += 1;
-        let kept = &mut self.segments[number as usize];
+        let kept = &mut self.subtables[number as usize];
         (kept.depth, kept.prefix) = (depth - 1, prefix >> 1);
         let first = (prefix >> 1) as usize * width * 2;
         self.directory[first..first + width * 2].fill(number);
@@ -300,7 +300,7 @@ impl Table {
             for (way, &tag) in bucket.tags.iter().enumerate().filter(|(_, t)| **t != 0) {
                 let slot = Slot(bucket.slots[way]);
                 let home = self.home(hash_of(slot));
-                self.segments[number as usize].place(home, tag, slot);
+                self.subtables[number as usize].place(home, tag, slot);
             }
         }
         while self.depth > 0 && self.by_depth[self.depth as usize] == 0 {
@@ -311,9 +311,9 @@ impl Table {
 
     /// A way chosen by the random bits: every slot held is equally likely, `None` for a free way.
     pub fn sample(&self, random: u64) -> Option<Slot> {
-        let segment = &self.segments[((random >> 32) as usize * self.segments.len()) >> 32];
+        let subtable = &self.subtables[((random >> 32) as usize * self.subtables.len()) >> 32];
         let way = ((random & 0xffff_ffff) as usize * self.buckets * WAYS) >> 32;
-        let bucket = segment.buckets.get(way / WAYS)?;
+        let bucket = subtable.buckets.get(way / WAYS)?;
         (bucket.tags[way % WAYS] != 0).then_some(Slot(bucket.slots[way % WAYS]))
     }
 
@@ -325,19 +325,19 @@ impl Table {
         if home >= self.buckets {
             return None;
         }
-        let segment = self.segment_of(u64::from(at.prefix) << 32);
+        let subtable = self.subtable_of(u64::from(at.prefix) << 32);
         let mut bucket = home;
-        for _ in 0..segment.buckets.len() {
-            let line = &segment.buckets[bucket];
+        for _ in 0..subtable.buckets.len() {
+            let line = &subtable.buckets[bucket];
             for (way, _) in line.tags.iter().enumerate().filter(|(_, t)| **t != 0) {
                 each(Slot(line.slots[way]));
             }
             if line.overflow == 0 {
                 break;
             }
-            bucket = (bucket + 1) % segment.buckets.len();
+            bucket = (bucket + 1) % subtable.buckets.len();
         }
-        let behind = (u64::from(segment.prefix) + 1) << (32 - segment.depth);
+        let behind = (u64::from(subtable.prefix) + 1) << (32 - subtable.depth);
         match u32::try_from(behind) {
             Ok(prefix) => Some(Position { prefix, ..at }),
             Err(_) if home + 1 == self.buckets => None,
@@ -350,8 +350,8 @@ impl Table {
 
     /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
-        (self.segments.len() - self.vacant.len()) * self.buckets * size_of::<Bucket>()
-            + self.segments.capacity() * size_of::<Segment>()
+        (self.subtables.len() - self.vacant.len()) * self.buckets * size_of::<Bucket>()
+            + self.subtables.capacity() * size_of::<SubTable>()
             + (self.directory.capacity() + self.vacant.capacity()) * 4
     }
 
@@ -359,35 +359,35 @@ impl Table {
     pub fn check(&self, hash_of: impl Fn(Slot) -> u64) {
         assert_eq!(self.directory.len(), 1 << self.depth);
         let mut len = 0;
-        for (number, segment) in self.segments.iter().enumerate() {
+        for (number, subtable) in self.subtables.iter().enumerate() {
             if self.vacant.contains(&(number as u32)) {
                 continue;
             }
-            let width = 1 << (self.depth - segment.depth);
-            let first = segment.prefix as usize * width;
+            let width = 1 << (self.depth - subtable.depth);
+            let first = subtable.prefix as usize * width;
             assert!(
                 self.directory[first..first + width]
                     .iter()
                     .all(|&s| s as usize == number)
             );
             let mut count = 0;
-            for bucket in &segment.buckets {
+            for bucket in &subtable.buckets {
                 for (way, &tag) in bucket.tags.iter().enumerate().filter(|(_, t)| **t != 0) {
                     let hash = hash_of(Slot(bucket.slots[way]));
                     assert_eq!(tag, tag_of(hash));
-                    assert_eq!(self.segment_number(hash) as usize, number);
+                    assert_eq!(self.subtable_number(hash) as usize, number);
                     assert!(self.find(hash, |s| s.0 == bucket.slots[way]).is_some());
                     count += 1;
                 }
             }
-            assert_eq!(count, segment.count);
+            assert_eq!(count, subtable.count);
             len += count as usize;
         }
         assert_eq!(len, self.len);
     }
 }
 
-impl Segment {
+impl SubTable {
     fn has_room(&self) -> bool {
         (self.count as usize) < self.buckets.len() * WAYS
     }
@@ -414,7 +414,7 @@ impl Segment {
     }
 
     /// Where a slot that is there stands.
-    fn seek(&self, home: usize, tag: u8, slot: Slot) -> (usize, usize) {
+    fn position_of(&self, home: usize, tag: u8, slot: Slot) -> (usize, usize) {
         let mut at = home;
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
@@ -437,7 +437,7 @@ impl Segment {
     }
 
     /// Takes back the counts that a key at `at` left from its home on.
-    fn unpass(&mut self, home: usize, at: usize) {
+    fn decrement_overflow(&mut self, home: usize, at: usize) {
         let mut bucket = home;
         while bucket != at {
             let overflow = &mut self.buckets[bucket].overflow;
@@ -517,7 +517,7 @@ mod tests {
                 table.remove(hash_of(Slot(key)), Slot(key), hash_of);
             }
             table.check(hash_of);
-            prop_assert_eq!(table.segments.len() - table.vacant.len(), 1);
+            prop_assert_eq!(table.subtables.len() - table.vacant.len(), 1);
         }
     }
 
@@ -536,7 +536,7 @@ mod tests {
                         told.insert(slot.0);
                     }
                 });
-                // Waves of other keys make every segment split and merge in the middle of the scan.
+                // Waves of other keys make every subtable split and merge in the middle of the scan.
                 step += 1;
                 if (step / 40 + round) % 2 == 0 {
                     for key in 0..200 {

@@ -9,7 +9,7 @@ pub trait Outside {
     /// The deadline of the whole that a value keeps itself. It does so when parts of it have deadlines,
     /// for then its entry is filed under the earliest of all. `None`: no part has one, and what the
     /// entry is filed under is the deadline of the whole.
-    fn kept_deadline(_value: &Value<'_, Self>) -> Option<Option<Tick>>
+    fn embedded_deadline(_value: &Value<'_, Self>) -> Option<Option<Tick>>
     where
         Self: Sized,
     {
@@ -56,28 +56,28 @@ impl<O: Outside> NewValue<'_, O> {
         self.len() == 0
     }
 
-    /// The deadline of the whole that it keeps, as [`Outside::kept_deadline`] has it; `None`, too, for
+    /// The deadline of the whole that it keeps, as [`Outside::embedded_deadline`] has it; `None`, too, for
     /// what is held already.
     #[inline]
-    pub fn kept_deadline(&self) -> Option<Option<Tick>> {
+    pub fn embedded_deadline(&self) -> Option<Option<Tick>> {
         match self {
             NewValue::Same => None,
-            NewValue::Inline(tag, bytes) => O::kept_deadline(&Value::Inline(*tag, bytes)),
-            NewValue::Outside(object) => O::kept_deadline(&Value::Outside(object)),
+            NewValue::Inline(tag, bytes) => O::embedded_deadline(&Value::Inline(*tag, bytes)),
+            NewValue::Outside(object) => O::embedded_deadline(&Value::Outside(object)),
         }
     }
 }
 
 /// How many values keep the deadline of the whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Keeping {
+pub(crate) struct EmbeddedCounts {
     /// All of them.
     pub all: usize,
     /// Those of them that have none to keep.
     pub without: usize,
 }
 
-impl Keeping {
+impl EmbeddedCounts {
     /// One that keeps this came in the place of one that kept that.
     #[inline]
     pub fn count(&mut self, new: Option<Option<Tick>>, old: Option<Option<Tick>>) {

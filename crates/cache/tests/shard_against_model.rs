@@ -2,7 +2,7 @@
 //! index that audit their host: every call must name an entry that they were told of, no call may be
 //! missing, and the bits that they left in an entry must be there.
 
-use cache::{NewValue, Outside, Packed, Scope, Shard, Value};
+use cache::{NewValue, Outside, PackedEntries, Scope, Shard, Value};
 use policy::{Admit, Budget, Cells, Due, Eviction, ExpiryIndex, Facts, OnHit, Policy, Slot, Tick};
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -194,7 +194,7 @@ impl Outside for Large {
     fn heap_bytes(&self) -> usize {
         self.0.len()
     }
-    fn kept_deadline(value: &Value<'_, Large>) -> Option<Option<Tick>> {
+    fn embedded_deadline(value: &Value<'_, Large>) -> Option<Option<Tick>> {
         match value {
             Value::Inline(tag, bytes) => kept(bytes.len()).filter(|_| *tag > 1),
             Value::Outside(large) => kept(large.0.len()),
@@ -215,7 +215,7 @@ fn kept(len: usize) -> Option<Option<Tick>> {
 fn filed(len: usize, own: Option<u64>) -> Option<u64> {
     own.or(kept(len).map(|_| 2000))
 }
-type Subject = Shard<Packed<Large, u64, u64>, AuditPolicy, AuditIndex>;
+type Subject = Shard<PackedEntries<Large, u64, u64>, AuditPolicy, AuditIndex>;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -348,7 +348,7 @@ impl Run {
             Op::Evict => {
                 if let Eviction::Victim(slot) = self.shard.evict(&mut Budget(5)) {
                     let key = self.shard.entries.key(slot).to_vec();
-                    self.shard.forget_evicted(slot);
+                    self.shard.remove_evicted(slot);
                     assert!(self.model.remove(&key).is_some());
                 }
             }
@@ -380,7 +380,7 @@ impl Run {
             match self.shard.pop_expired(Tick(now), &mut budget) {
                 Due::Slot(slot) => {
                     let key = self.shard.entries.key(slot).to_vec();
-                    self.shard.forget_expired(slot);
+                    self.shard.remove_expired(slot);
                     let gone = self.model.remove(&key).expect("both hold it");
                     assert!(gone.1.expect("it had a deadline") < now);
                 }
@@ -438,7 +438,7 @@ proptest! {
         link_bits in prop::sample::select(vec![0u32, 16, 32, 48]),
     ) {
         let mask = if link_bits == 0 { 0 } else { 0xff };
-        let entries = Packed::new(0.3, [1, 2], link_bits);
+        let entries = PackedEntries::new(0.3, [1, 2], link_bits);
         let shard = Shard::new(entries, AuditIndex::new(Tick(0), &mask, 0));
         let mut run = Run { shard, model: BTreeMap::new(), drain_at: None, stamp: 0 };
         for (i, op) in ops.into_iter().enumerate() {
@@ -454,7 +454,7 @@ proptest! {
 #[test]
 fn room_comes_back_after_values_shrink_and_half_the_keys_go() {
     let shard = Shard::new(
-        Packed::new(0.0, [3, 4], 16),
+        PackedEntries::new(0.0, [3, 4], 16),
         AuditIndex::new(Tick(0), &0xff, 0),
     );
     let mut run: Run = Run {
@@ -507,7 +507,7 @@ fn room_comes_back_after_values_shrink_and_half_the_keys_go() {
 #[test]
 fn a_scan_meets_every_key() {
     let mut shard: Subject = Shard::new(
-        Packed::new(0.9, [5, 6], 16),
+        PackedEntries::new(0.9, [5, 6], 16),
         AuditIndex::new(Tick(0), &0, 0),
     );
     for i in 0..5000u32 {
@@ -527,7 +527,7 @@ fn a_scan_meets_every_key() {
 /// A shard without a policy that holds these keys, each with a value of `len` bytes.
 fn filled(keys: impl Iterator<Item = u32>, len: usize) -> Subject {
     let mut shard = Shard::new(
-        Packed::new(0.0, [7, 8], 16),
+        PackedEntries::new(0.0, [7, 8], 16),
         AuditIndex::new(Tick(0), &0xff, 0),
     );
     keys.for_each(|key| put_plain(&mut shard, key, len, None));

@@ -119,7 +119,7 @@ impl Blocking {
         self.all().remove(&waiter.info.id);
         for bytes in &waiter.keys {
             let key = server.keyspace.key(waiter.db, bytes);
-            view.unwait(&key, waiter.info.id);
+            view.cancel_wait(&key, waiter.info.id);
         }
     }
 }

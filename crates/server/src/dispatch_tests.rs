@@ -133,7 +133,7 @@ fn what_waits_to_be_dropped_is_told() {
     assert_eq!(told(&mut bench), (2, 0));
     let space = &bench.server.keyspace;
     for shard in 0..space.shard_count() {
-        while space.tend(shard, Tick(NOW), 100, &mut Vec::new()) {}
+        while space.background_step(shard, Tick(NOW), 100, &mut Vec::new()) {}
     }
     assert_eq!(told(&mut bench), (0, 2));
     bench.table(&[

@@ -38,52 +38,52 @@ pub(crate) fn slice(turn: Duration, late_ms: u64) -> Duration {
 }
 
 /// What keeps a worker's deadlines, by the engine that holds the keys.
-pub enum Keeper {
+pub enum ExpiryDriver {
     /// Shards of the keyspace.
     Shards(Cycle),
     /// The segment engine.
     Segments(segments::Cycle),
 }
 
-impl Keeper {
+impl ExpiryDriver {
     /// What this worker keeps.
-    pub fn new(server: &Server, worker: usize) -> Keeper {
+    pub fn new(server: &Server, worker: usize) -> ExpiryDriver {
         match server.segments {
-            Some(_) => Keeper::Segments(segments::Cycle::new(worker)),
-            None => Keeper::Shards(Cycle::new(server, worker)),
+            Some(_) => ExpiryDriver::Segments(segments::Cycle::new(worker)),
+            None => ExpiryDriver::Shards(Cycle::new(server, worker)),
         }
     }
 
     /// When it wants to run.
     pub fn earliest(&self, server: &Server) -> Option<Tick> {
         match self {
-            Keeper::Shards(cycle) => cycle.earliest(server).map(|earliest| earliest.0),
-            Keeper::Segments(cycle) => cycle.earliest(server),
+            ExpiryDriver::Shards(cycle) => cycle.earliest(server).map(|earliest| earliest.0),
+            ExpiryDriver::Segments(cycle) => cycle.earliest(server),
         }
     }
 
     /// What was due had nothing: do not ask it again at once.
-    pub fn is_bounced(&self) -> bool {
+    pub fn is_shard_busy(&self) -> bool {
         match self {
-            Keeper::Shards(cycle) => cycle.is_bounced,
+            ExpiryDriver::Shards(cycle) => cycle.is_shard_busy,
             // What was looked at in vain is due later from then on.
-            Keeper::Segments(_) => false,
+            ExpiryDriver::Segments(_) => false,
         }
     }
 
     /// Asks for one round of background work.
     pub fn ask_tending(&mut self) {
         match self {
-            Keeper::Shards(cycle) => cycle.ask_tending(),
-            Keeper::Segments(cycle) => cycle.ask(),
+            ExpiryDriver::Shards(cycle) => cycle.ask_tending(),
+            ExpiryDriver::Segments(cycle) => cycle.ask(),
         }
     }
 
     /// Works for a slice, longer after a turn that took long; whether there is more to do now.
     pub fn run(&mut self, server: &Server, turn: Duration) -> bool {
         match self {
-            Keeper::Shards(cycle) => cycle.run(server, turn),
-            Keeper::Segments(cycle) => cycle.run(server, turn),
+            ExpiryDriver::Shards(cycle) => cycle.run(server, turn),
+            ExpiryDriver::Segments(cycle) => cycle.run(server, turn),
         }
     }
 }
@@ -122,7 +122,7 @@ pub struct Cycle {
     /// With how many had each.
     deadlines: Vec<(Tick, u64)>,
     /// The earliest shard said that it is due and had nothing: do not ask it again at once.
-    pub is_bounced: bool,
+    pub is_shard_busy: bool,
 }
 
 impl Cycle {
@@ -139,7 +139,7 @@ impl Cycle {
             tend_left: 0,
             events: Vec::new(),
             deadlines: Vec::new(),
-            is_bounced: false,
+            is_shard_busy: false,
         }
     }
 
@@ -183,7 +183,7 @@ impl Cycle {
     pub fn run(&mut self, server: &Server, turn: Duration) -> bool {
         let mut now = server.clock.now();
         let due = self.earliest(server).filter(|(due, _)| *due <= now);
-        self.is_bounced = false;
+        self.is_shard_busy = false;
         if due.is_none() && self.tend_left == 0 {
             return false;
         }
@@ -206,8 +206,8 @@ impl Cycle {
             // hold this thread up.
             let has_bounced = did.count == 0 && !did.more;
             bounced_count = if has_bounced { bounced_count + 1 } else { 0 };
-            self.is_bounced = bounced_count > self.shards.len();
-            if self.is_bounced || start.elapsed() >= limit {
+            self.is_shard_busy = bounced_count > self.shards.len();
+            if self.is_shard_busy || start.elapsed() >= limit {
                 break;
             }
             now = server.clock.now();
@@ -216,7 +216,7 @@ impl Cycle {
         self.tend(server, now, start, limit);
         self.report(server, expired, start.elapsed());
         let is_due = self.next(server, server.clock.now(), None).is_some();
-        self.tend_left > 0 || (is_due && !self.is_bounced)
+        self.tend_left > 0 || (is_due && !self.is_shard_busy)
     }
 
     /// Notes how late each key and element of the last call was, and publishes their events in the order of their
@@ -242,9 +242,10 @@ impl Cycle {
     fn tend(&mut self, server: &Server, now: Tick, start: Instant, limit: Duration) {
         while self.tend_left > 0 && start.elapsed() < limit {
             let shard = self.shards[self.tend_next % self.shards.len()];
-            let has_more = server
-                .keyspace
-                .tend(shard, now, TEND_STEPS, &mut self.events);
+            let has_more =
+                server
+                    .keyspace
+                    .background_step(shard, now, TEND_STEPS, &mut self.events);
             notify::publish(server, &mut self.events);
             if !has_more {
                 self.tend_next = (self.tend_next + 1) % self.shards.len();

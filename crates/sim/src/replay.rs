@@ -493,7 +493,7 @@ impl<P: Policy> Replay<'_, P, Varying, AnyExpiry> {
     /// Removes a live entry that somebody deleted or found dead.
     fn remove(&mut self, slot: Slot, at: Tick) {
         self.watch_leave(slot, at);
-        self.shard.untell_policy(slot);
+        self.shard.remove_from_policy(slot);
         if self.shard.entries.deadline(slot).is_some() {
             self.shard.deadline_lost(slot);
         }
@@ -528,7 +528,7 @@ impl<P: Policy> Replay<'_, P, Varying, AnyExpiry> {
                 Due::Slot(slot) => {
                     self.watch_leave(slot, at);
                     self.counts.expirations += 1;
-                    self.shard.untell_policy(slot);
+                    self.shard.remove_from_policy(slot);
                     self.take(slot);
                 }
                 Due::Again => {}

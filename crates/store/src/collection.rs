@@ -56,10 +56,10 @@ impl Deadlines {
 }
 
 /// Is told of elements that died at an instant: the instant, and how many.
-pub(crate) type Expired<'a> = &'a mut dyn FnMut(Tick, u32);
+pub(crate) type ReportExpired<'a> = &'a mut dyn FnMut(Tick, u32);
 
 /// Is told an element's deadline, and may choose another one or none.
-pub(crate) type Choose<'a> = &'a mut dyn FnMut(Option<Tick>) -> Option<Option<Tick>>;
+pub(crate) type ChooseDeadline<'a> = &'a mut dyn FnMut(Option<Tick>) -> Option<Option<Tick>>;
 
 /// Gives back room for growth that is more than an eighth.
 pub(crate) fn trim_bytes(bytes: &mut Vec<u8>) {
@@ -70,7 +70,7 @@ pub(crate) fn trim_bytes(bytes: &mut Vec<u8>) {
 
 /// What the forms of collections have in common, whatever they hold: runs of bytes, pages, pages with an
 /// order, chunks.
-pub(crate) trait Body {
+pub(crate) trait Representation {
     /// Gives back what it has to spare.
     fn trim(&mut self) {}
     /// Whether no element is left, dead or alive.
@@ -86,13 +86,13 @@ pub(crate) trait Body {
         None
     }
     /// The key's own deadline, which it keeps while elements have deadlines; `None`: none has.
-    fn kept_deadline(&self) -> Option<Option<Tick>> {
+    fn embedded_deadline(&self) -> Option<Option<Tick>> {
         None
     }
     /// Keeps the key's own deadline; called only while elements have some.
     fn set_own(&mut self, _own: Option<Tick>) {}
     /// Removes dead elements, a step of the budget each.
-    fn purge(&mut self, _now: Tick, _budget: &mut Budget, _expired: Expired<'_>) {}
+    fn purge(&mut self, _now: Tick, _budget: &mut Budget, _expired: ReportExpired<'_>) {}
     /// Drops about so many of its parts; true while there are more.
     fn dismantle(&mut self, _steps: u32) -> bool {
         false
@@ -119,13 +119,13 @@ pub(crate) trait Collection: Sized {
     /// Another one with the same elements. The key's own deadline stays behind.
     fn duplicate(&self, scene: &Scene<'_>) -> Self;
     /// The form that it has now.
-    fn body(&self) -> &dyn Body;
+    fn body(&self) -> &dyn Representation;
     /// The same, to be changed.
-    fn body_mut(&mut self) -> &mut dyn Body;
+    fn body_mut(&mut self) -> &mut dyn Representation;
 }
 
 /// A collection is asked what its form is asked.
-impl<C: Collection> Body for C {
+impl<C: Collection> Representation for C {
     fn trim(&mut self) {
         self.body_mut().trim();
     }
@@ -141,13 +141,13 @@ impl<C: Collection> Body for C {
     fn deadlines(&self) -> Option<Deadlines> {
         self.body().deadlines()
     }
-    fn kept_deadline(&self) -> Option<Option<Tick>> {
-        self.body().kept_deadline()
+    fn embedded_deadline(&self) -> Option<Option<Tick>> {
+        self.body().embedded_deadline()
     }
     fn set_own(&mut self, own: Option<Tick>) {
         self.body_mut().set_own(own);
     }
-    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
+    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: ReportExpired<'_>) {
         self.body_mut().purge(now, budget, expired);
     }
     fn dismantle(&mut self, steps: u32) -> bool {

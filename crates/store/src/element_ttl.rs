@@ -12,9 +12,9 @@
 
 mod counts;
 
-use crate::collection::{Body, Choose, Deadlines, Expired, Scene};
+use crate::collection::{ChooseDeadline, Deadlines, ReportExpired, Representation, Scene};
 use crate::elements::Elements;
-use crate::elements::packed::{Packed, Tail};
+use crate::elements::packed::{PackedElements, Tail};
 use policy::expire::any::AnyExpiry;
 use policy::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
 use std::borrow::Borrow;
@@ -24,40 +24,40 @@ const LOOK_MAX: usize = 4096;
 
 /// What goes along with elements, in a structure of its own: the order of a sorted set. `()` where there
 /// is nothing.
-pub(crate) trait Follower {
+pub(crate) trait SecondaryIndex {
     /// A live element is about to leave.
-    fn leaves(&mut self, elements: &Elements, slot: Slot);
+    fn before_removal(&mut self, elements: &Elements, slot: Slot);
     /// An element has another name now.
     fn moved(&mut self, elements: &Elements, from: Slot, to: Slot);
 }
 
-impl Follower for () {
-    fn leaves(&mut self, _elements: &Elements, _slot: Slot) {}
+impl SecondaryIndex for () {
+    fn before_removal(&mut self, _elements: &Elements, _slot: Slot) {}
     fn moved(&mut self, _elements: &Elements, _from: Slot, _to: Slot) {}
 }
 
 /// See the module text.
 #[derive(Debug)]
-pub(crate) struct Members {
+pub(crate) struct TimedElements {
     elements: Elements,
-    times: Option<Box<Times>>,
+    deadline_index: Option<Box<DeadlineIndex>>,
     /// All are dead and given up.
     is_void: bool,
 }
 
-struct Times {
+struct DeadlineIndex {
     index: AnyExpiry,
     /// The key's own deadline.
     own: Option<Tick>,
     /// No element has a later deadline.
     latest: Tick,
     /// The last instant at which the index worked.
-    seen: Tick,
+    last_seen: Tick,
 }
 
-impl std::fmt::Debug for Times {
+impl std::fmt::Debug for DeadlineIndex {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Times")
+        f.debug_struct("DeadlineIndex")
             .field("index", &self.index.name())
             .field("own", &self.own)
             .field("latest", &self.latest)
@@ -66,12 +66,12 @@ impl std::fmt::Debug for Times {
 }
 
 /// The elements as the index of their deadlines sees them.
-struct TimeCells<E> {
+struct DeadlineCells<E> {
     elements: E,
     now: Tick,
 }
 
-impl<E: Borrow<Elements>> Facts for TimeCells<E> {
+impl<E: Borrow<Elements>> Facts for DeadlineCells<E> {
     fn now(&self) -> Tick {
         self.now
     }
@@ -106,7 +106,7 @@ impl<E: Borrow<Elements>> Facts for TimeCells<E> {
     }
 }
 
-impl Cells<u64> for TimeCells<&mut Elements> {
+impl Cells<u64> for DeadlineCells<&mut Elements> {
     #[inline]
     fn get(&self, slot: Slot) -> u64 {
         self.elements.link(slot)
@@ -117,19 +117,19 @@ impl Cells<u64> for TimeCells<&mut Elements> {
     }
 }
 
-impl Members {
+impl TimedElements {
     /// No elements.
-    pub fn new(tail: Tail, scene: &Scene<'_>) -> Members {
-        Members {
+    pub fn new(tail: Tail, scene: &Scene<'_>) -> TimedElements {
+        TimedElements {
             elements: Elements::new(tail, scene.hash_key, scene.expiry.link_bits()),
-            times: None,
+            deadline_index: None,
             is_void: false,
         }
     }
 
     /// The elements of a packed collection.
-    pub fn unpack(tail: Tail, packed: &Packed, scene: &Scene<'_>) -> Members {
-        let mut members = Members::new(tail, scene);
+    pub fn unpack(tail: Tail, packed: &PackedElements, scene: &Scene<'_>) -> TimedElements {
+        let mut members = TimedElements::new(tail, scene);
         for element in packed.iter() {
             let slot = members.insert(element.member, element.tail, scene, &mut ());
             if element.deadline.is_some() {
@@ -151,23 +151,22 @@ impl Members {
     }
 
     /// Gives all up at once: nothing may be asked of them any more, and the background takes them apart.
-    pub fn give_up(&mut self) {
+    pub fn mark_void(&mut self) {
         self.is_void = true;
     }
 
     /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
-        let times = self
-            .times
-            .as_ref()
-            .map_or(0, |times| size_of::<Times>() + times.index.heap_bytes());
-        self.elements.heap_bytes() + times
+        let deadline_index = self.deadline_index.as_ref().map_or(0, |deadline_index| {
+            size_of::<DeadlineIndex>() + deadline_index.index.heap_bytes()
+        });
+        self.elements.heap_bytes() + deadline_index
     }
 
     /// Whether an element's deadline has not passed.
     #[inline]
     pub fn is_live(&self, slot: Slot, now: Tick) -> bool {
-        self.times.is_none()
+        self.deadline_index.is_none()
             || self
                 .elements
                 .deadline(slot)
@@ -187,10 +186,10 @@ impl Members {
         member: &[u8],
         value: &[u8],
         scene: &Scene<'_>,
-        follower: &mut impl Follower,
+        secondary: &mut impl SecondaryIndex,
     ) -> Slot {
         let slot = self.elements.insert(member, value);
-        self.tell_moves(scene.now, Some(slot), follower)
+        self.apply_moves(scene.now, Some(slot), secondary)
             .unwrap_or(slot)
     }
 
@@ -200,31 +199,33 @@ impl Members {
     }
 
     /// Removes an element, dead or alive.
-    pub fn remove(&mut self, slot: Slot, now: Tick, follower: &mut impl Follower) {
+    pub fn remove(&mut self, slot: Slot, now: Tick, secondary: &mut impl SecondaryIndex) {
         if self.elements.deadline(slot).is_some()
-            && let Some(times) = &mut self.times
+            && let Some(deadline_index) = &mut self.deadline_index
         {
             let elements = &mut self.elements;
-            times.index.remove(&mut TimeCells { elements, now }, slot);
+            deadline_index
+                .index
+                .remove(&mut DeadlineCells { elements, now }, slot);
         }
-        self.take_out(slot, follower);
+        self.remove_unindexed(slot, secondary);
         self.elements.merge();
-        self.tell_moves(now, None, follower);
+        self.apply_moves(now, None, secondary);
         self.settle();
     }
 
     /// Removes an element that its index does not hold any more.
-    fn take_out(&mut self, slot: Slot, follower: &mut impl Follower) {
-        follower.leaves(&self.elements, slot);
+    fn remove_unindexed(&mut self, slot: Slot, secondary: &mut impl SecondaryIndex) {
+        secondary.before_removal(&self.elements, slot);
         self.elements.remove(slot);
     }
 
     /// Has moved what is to move; where the one went that nobody knows yet.
-    fn tell_moves(
+    fn apply_moves(
         &mut self,
         now: Tick,
         unknown: Option<Slot>,
-        follower: &mut impl Follower,
+        secondary: &mut impl SecondaryIndex,
     ) -> Option<Slot> {
         let mut known = None;
         while let Some((from, to)) = self.elements.take_move() {
@@ -232,14 +233,14 @@ impl Members {
                 known = Some(to);
                 continue;
             }
-            follower.moved(&self.elements, from, to);
+            secondary.moved(&self.elements, from, to);
             if self.elements.deadline(to).is_some()
-                && let Some(times) = &mut self.times
+                && let Some(deadline_index) = &mut self.deadline_index
             {
                 let elements = &mut self.elements;
-                times
+                deadline_index
                     .index
-                    .moved(&mut TimeCells { elements, now }, from, to);
+                    .moved(&mut DeadlineCells { elements, now }, from, to);
             }
         }
         known
@@ -248,8 +249,8 @@ impl Members {
     /// Gives the index back when no element has a deadline, and nothing is to be tidied up.
     fn settle(&mut self) {
         let is_idle = self.elements.deadline_count() == 0 && !self.elements.is_sparse();
-        if self.times.is_some() && is_idle {
-            self.times = None;
+        if self.deadline_index.is_some() && is_idle {
+            self.deadline_index = None;
         }
     }
 
@@ -260,7 +261,7 @@ impl Members {
         &mut self,
         member: &[u8],
         scene: &Scene<'_>,
-        choose: Choose<'_>,
+        choose: ChooseDeadline<'_>,
     ) -> bool {
         let Some(slot) = self.elements.find(member) else {
             return false;
@@ -281,47 +282,53 @@ impl Members {
         if old == deadline {
             return;
         }
-        let times = self.times.get_or_insert_with(|| Times::new(scene));
+        let deadline_index = self
+            .deadline_index
+            .get_or_insert_with(|| DeadlineIndex::new(scene));
         let (elements, now) = (&mut self.elements, scene.now);
         let Some(deadline) = deadline else {
-            times.index.remove(&mut TimeCells { elements, now }, slot);
+            deadline_index
+                .index
+                .remove(&mut DeadlineCells { elements, now }, slot);
             self.elements.set_deadline(slot, None);
             return self.settle();
         };
-        times.latest = times.latest.max(deadline);
+        deadline_index.latest = deadline_index.latest.max(deadline);
         elements.set_deadline(slot, Some(deadline));
-        let cells = &mut TimeCells { elements, now };
+        let cells = &mut DeadlineCells { elements, now };
         match old {
-            Some(old) => times.index.update(cells, slot, old),
-            None => times.index.insert(cells, slot),
+            Some(old) => deadline_index.index.update(cells, slot, old),
+            None => deadline_index.index.insert(cells, slot),
         }
     }
 
     /// The key's own deadline and what the index wants next, when elements have deadlines.
     pub fn deadlines(&self) -> Option<Deadlines> {
-        let times = self.times.as_deref()?;
+        let deadline_index = self.deadline_index.as_deref()?;
         // The index tells the first instant after a deadline, or when it wants to work for another
         // reason. Whatever it wants: when all are dead, the key is to be seen no more.
-        let due = match times.index.next_due() {
+        let due = match deadline_index.index.next_due() {
             _ if self.elements.is_sparse() => Tick(0),
             due => due.unwrap_or(Tick::MAX),
         };
-        let nearest = Tick(due.0.saturating_sub(1)).min(times.latest);
+        let nearest = Tick(due.0.saturating_sub(1)).min(deadline_index.latest);
         Some(Deadlines {
-            own: times.own,
+            own: deadline_index.own,
             nearest: Some(nearest),
         })
     }
 
     /// The key's own deadline, when elements have deadlines.
-    pub fn kept_deadline(&self) -> Option<Option<Tick>> {
-        self.times.as_deref().map(|times| times.own)
+    pub fn embedded_deadline(&self) -> Option<Option<Tick>> {
+        self.deadline_index
+            .as_deref()
+            .map(|deadline_index| deadline_index.own)
     }
 
     /// Keeps the key's own deadline; only while elements have some.
     pub fn set_own(&mut self, own: Option<Tick>) {
-        if let Some(times) = &mut self.times {
-            times.own = own;
+        if let Some(deadline_index) = &mut self.deadline_index {
+            deadline_index.own = own;
         }
     }
 
@@ -330,49 +337,54 @@ impl Members {
         &mut self,
         now: Tick,
         budget: &mut Budget,
-        expired: Expired<'_>,
-        follower: &mut impl Follower,
+        expired: ReportExpired<'_>,
+        secondary: &mut impl SecondaryIndex,
     ) {
         if self.is_dead(now) {
-            if let Some(times) = &self.times {
+            if let Some(deadline_index) = &self.deadline_index {
                 // The latest deadline ever given may be that of one that went alive.
-                let latest = times.latest.min(Tick(now.0 - 1));
+                let latest = deadline_index.latest.min(Tick(now.0 - 1));
                 expired(latest, self.elements.len() as u32);
             }
             self.is_void = true;
             return;
         }
-        while let Some(times) = &mut self.times {
-            if now < times.seen {
-                times.index.clock_went_back(now);
+        while let Some(deadline_index) = &mut self.deadline_index {
+            if now < deadline_index.last_seen {
+                deadline_index.index.clock_went_back(now);
             }
-            times.seen = now;
+            deadline_index.last_seen = now;
             let elements = &mut self.elements;
-            let cells = &mut TimeCells { elements, now };
-            match times.index.pop_expired(cells, now, budget) {
+            let cells = &mut DeadlineCells { elements, now };
+            match deadline_index.index.pop_expired(cells, now, budget) {
                 Due::Slot(slot) => {
                     expired(self.elements.deadline(slot).expect("it expired"), 1);
-                    self.take_out(slot, follower);
+                    self.remove_unindexed(slot, secondary);
                 }
-                Due::Again => return self.give_up_dead(now, expired),
-                Due::Nothing => return self.tidy(now, budget, follower),
+                Due::Again => return self.void_if_all_dead(now, expired),
+                Due::Nothing => return self.merge_sparse(now, budget, secondary),
             }
         }
     }
 
     /// Merges pages when those that died have left them sparse. While many die it is not done: what is
     /// moved may be the next to go.
-    fn tidy(&mut self, now: Tick, budget: &mut Budget, follower: &mut impl Follower) {
+    fn merge_sparse(
+        &mut self,
+        now: Tick,
+        budget: &mut Budget,
+        secondary: &mut impl SecondaryIndex,
+    ) {
         while self.elements.is_sparse() && budget.spend() {
             self.elements.merge();
-            self.tell_moves(now, None, follower);
+            self.apply_moves(now, None, secondary);
         }
         self.settle();
     }
 
     /// Gives all up when none of a few lives, and the index does not count: the latest deadline ever given may
     /// be that of one that is gone, and a key of which nothing lives is not to be seen until all are taken out.
-    fn give_up_dead(&mut self, now: Tick, expired: Expired<'_>) {
+    fn void_if_all_dead(&mut self, now: Tick, expired: ReportExpired<'_>) {
         if self.elements.len() > LOOK_MAX || self.live(now).next().is_some() {
             return;
         }
@@ -383,24 +395,26 @@ impl Members {
     }
 
     /// Another one with the same elements and deadlines, but for the key's own.
-    pub fn duplicate(&self, scene: &Scene<'_>) -> Members {
+    pub fn duplicate(&self, scene: &Scene<'_>) -> TimedElements {
         let mut elements = self.elements.clone();
-        let times = self.times.as_deref().map(|old| {
-            let mut times = Times::new(scene);
-            times.latest = old.latest;
+        let deadline_index = self.deadline_index.as_deref().map(|old| {
+            let mut deadline_index = DeadlineIndex::new(scene);
+            deadline_index.latest = old.latest;
             let slots: Vec<Slot> = elements.iter().collect();
             for slot in slots {
                 if elements.deadline(slot).is_some() {
                     elements.set_link(slot, 0);
                     let (elements, now) = (&mut elements, scene.now);
-                    times.index.insert(&mut TimeCells { elements, now }, slot);
+                    deadline_index
+                        .index
+                        .insert(&mut DeadlineCells { elements, now }, slot);
                 }
             }
-            times
+            deadline_index
         });
-        Members {
+        TimedElements {
             elements,
-            times,
+            deadline_index,
             is_void: self.is_void,
         }
     }
@@ -413,69 +427,72 @@ impl Members {
     /// Panics when it contradicts itself.
     pub fn check(&self) {
         self.elements.check();
-        let index_len = self.times.as_ref().map_or(0, |times| times.index.len());
+        let index_len = self
+            .deadline_index
+            .as_ref()
+            .map_or(0, |deadline_index| deadline_index.index.len());
         assert_eq!(index_len, self.elements.deadline_count());
-        assert!(index_len == 0 || self.times.is_some());
-        if let Some(times) = self.times.as_ref().filter(|_| index_len > 0) {
+        assert!(index_len == 0 || self.deadline_index.is_some());
+        if let Some(deadline_index) = self.deadline_index.as_ref().filter(|_| index_len > 0) {
             let latest = self
                 .elements
                 .iter()
                 .filter_map(|slot| self.elements.deadline(slot))
                 .max();
-            assert!(latest.is_some_and(|latest| latest <= times.latest));
+            assert!(latest.is_some_and(|latest| latest <= deadline_index.latest));
             let elements = &mut self.elements.clone();
-            let now = times.seen;
-            times.index.check(&TimeCells { elements, now });
+            let now = deadline_index.last_seen;
+            deadline_index.index.check(&DeadlineCells { elements, now });
         }
     }
 }
 
 /// Nothing goes along with these elements.
-impl Body for Members {
+impl Representation for TimedElements {
     fn is_void(&self) -> bool {
-        Members::is_void(self)
+        TimedElements::is_void(self)
     }
 
     fn is_dead(&self, now: Tick) -> bool {
-        Members::is_dead(self, now)
+        TimedElements::is_dead(self, now)
     }
 
     fn heap_bytes(&self) -> usize {
-        size_of::<Members>() + Members::heap_bytes(self)
+        size_of::<TimedElements>() + TimedElements::heap_bytes(self)
     }
 
     fn deadlines(&self) -> Option<Deadlines> {
-        Members::deadlines(self)
+        TimedElements::deadlines(self)
     }
 
-    fn kept_deadline(&self) -> Option<Option<Tick>> {
-        Members::kept_deadline(self)
+    fn embedded_deadline(&self) -> Option<Option<Tick>> {
+        TimedElements::embedded_deadline(self)
     }
 
     fn set_own(&mut self, own: Option<Tick>) {
-        Members::set_own(self, own);
+        TimedElements::set_own(self, own);
     }
 
-    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
-        Members::purge(self, now, budget, expired, &mut ());
+    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: ReportExpired<'_>) {
+        TimedElements::purge(self, now, budget, expired, &mut ());
     }
 
     fn dismantle(&mut self, steps: u32) -> bool {
-        Members::dismantle(self, steps)
+        TimedElements::dismantle(self, steps)
     }
 
     fn check(&self) {
-        Members::check(self);
+        TimedElements::check(self);
     }
 }
 
-impl Times {
-    fn new(scene: &Scene<'_>) -> Box<Times> {
-        Box::new(Times {
+impl DeadlineIndex {
+    fn new(scene: &Scene<'_>) -> Box<DeadlineIndex> {
+        Box::new(DeadlineIndex {
             index: AnyExpiry::new(scene.now, scene.expiry, scene.seed),
             own: None,
             latest: Tick(0),
-            seen: scene.now,
+            last_seen: scene.now,
         })
     }
 }

@@ -57,17 +57,17 @@ pub(crate) struct Elements {
     hash_key: [u64; 2],
     kind: PageKind,
     /// Elements that are to go from one page to another.
-    carry: Option<Carry>,
+    pending_moves: Option<PendingMoves>,
     scratch: Vec<u8>,
 }
 
 /// A page that is being split or merged.
 #[derive(Clone, Debug)]
-struct Carry {
+struct PendingMoves {
     from: usize,
     to: usize,
     /// The indexes of those that go, the first one last.
-    goes: Vec<u8>,
+    remaining: Vec<u8>,
 }
 
 #[inline(always)]
@@ -120,7 +120,7 @@ impl Elements {
             indexes_max: 0,
             hash_key,
             kind,
-            carry: None,
+            pending_moves: None,
             scratch: Vec::new(),
         };
         elements.push_page(Page::new(kind, 0, 0));
@@ -353,7 +353,7 @@ impl Elements {
     }
 
     /// Drops what a live element holds outside, if anything.
-    fn let_go(&mut self, slot: Slot) {
+    fn release_outside(&mut self, slot: Slot) {
         let (page, index) = split_slot(slot);
         let page = self.pages.at(page);
         if page.flags(index) & IS_OUTSIDE == 0 {
@@ -382,7 +382,7 @@ impl Elements {
         payload.extend_from_slice(&page.payload(index)[..start]);
         let member = &body[parts.member_at..parts.tail_at];
         write_element(&mut payload, member, value, self.kind.tail);
-        self.let_go(slot);
+        self.release_outside(slot);
         let mut flags = flags & HAS_DEADLINE;
         if payload.len() - start > INLINE_MAX {
             (payload, flags) = self.move_outside(&payload, flags);
@@ -393,7 +393,7 @@ impl Elements {
     /// Adds an element for a member that is not there; where it is now. It and others may be about to
     /// move.
     pub fn insert(&mut self, member: &[u8], value: &[u8]) -> Slot {
-        debug_assert!(self.carry.is_none(), "moves are taken at once");
+        debug_assert!(self.pending_moves.is_none(), "moves are taken at once");
         let hash = self.hash(member);
         let mut payload = std::mem::take(&mut self.scratch);
         payload.clear();
@@ -437,26 +437,36 @@ impl Elements {
         let old = new - (new + 1).next_power_of_two() / 2;
         let mask = (new + 1).next_power_of_two() - 1;
         let page = self.pages.at(old);
-        let goes: Vec<u8> = (0..page.indexes())
+        let remaining: Vec<u8> = (0..page.indexes())
             .rev()
             .filter(|index| page.tag(*index) != 0)
             .filter(|index| self.hash_of(slot_of(old, *index)) as usize & mask == new)
             .map(|index| index as u8)
             .collect();
-        let sizes = goes.iter().map(|index| page.payload_len(*index as usize));
-        let fresh = Page::new(self.kind, goes.len(), sizes.sum());
+        let sizes = remaining
+            .iter()
+            .map(|index| page.payload_len(*index as usize));
+        let fresh = Page::new(self.kind, remaining.len(), sizes.sum());
         self.push_page(fresh);
         let (from, to) = (old, new);
-        self.carry = Some(Carry { from, to, goes });
+        self.pending_moves = Some(PendingMoves {
+            from,
+            to,
+            remaining,
+        });
     }
 
     /// The next element that moves: from where to where. One at a time, so that whoever links elements with
     /// each other can follow. All are taken before the next change.
     pub fn take_move(&mut self) -> Option<(Slot, Slot)> {
-        let Carry { from, to, goes } = self.carry.as_mut()?;
+        let PendingMoves {
+            from,
+            to,
+            remaining,
+        } = self.pending_moves.as_mut()?;
         let (from, to) = (*from, *to);
-        let Some(index) = goes.pop() else {
-            self.carry = None;
+        let Some(index) = remaining.pop() else {
+            self.pending_moves = None;
             if from + 1 == self.pages.len() {
                 let gone = self.pages.pop().expect("it is the last one");
                 self.held_bytes -= gone.heap_bytes();
@@ -479,8 +489,8 @@ impl Elements {
 
     /// Removes an element, and nothing else: [`Elements::is_sparse`] tells whether pages are to be merged.
     pub fn remove(&mut self, slot: Slot) {
-        debug_assert!(self.carry.is_none(), "moves are taken at once");
-        self.let_go(slot);
+        debug_assert!(self.pending_moves.is_none(), "moves are taken at once");
+        self.release_outside(slot);
         self.deadline_count -= usize::from(self.deadline(slot).is_some());
         let (number, index) = split_slot(slot);
         self.change_page(number, |page| page.remove(index));
@@ -507,18 +517,22 @@ impl Elements {
 
     /// Has the elements of the last page go where they came from, if [`Elements::is_sparse`].
     pub fn merge(&mut self) {
-        debug_assert!(self.carry.is_none(), "moves are taken at once");
+        debug_assert!(self.pending_moves.is_none(), "moves are taken at once");
         if !self.is_sparse() {
             return;
         }
         let (from, to) = self.last_two();
         let page = self.pages.at(from);
-        let goes: Vec<u8> = (0..page.indexes())
+        let remaining: Vec<u8> = (0..page.indexes())
             .rev()
             .filter(|index| page.tag(*index) != 0)
             .map(|index| index as u8)
             .collect();
-        self.carry = Some(Carry { from, to, goes });
+        self.pending_moves = Some(PendingMoves {
+            from,
+            to,
+            remaining,
+        });
     }
 
     /// Drops up to so many pages and long elements; true while there are more. Nothing else may be asked
@@ -534,7 +548,7 @@ impl Elements {
 
     /// Panics when the structure contradicts itself. Walks everything.
     pub fn check(&self) {
-        assert!(self.carry.is_none());
+        assert!(self.pending_moves.is_none());
         let (mut len, mut bytes, mut deadlines, mut numbers) = (0, 0, 0, 0);
         for number in 0..self.pages.len() {
             let page = self.pages.at(number);

@@ -31,7 +31,7 @@ pub enum Class {
 
 /// Events of one shard, each with its number among those of all shards, so that what one command did to
 /// keys of several shards can be told in its order.
-pub(crate) type Queue = Vec<(u64, Event)>;
+pub(crate) type EventQueue = Vec<(u64, Event)>;
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -198,7 +198,7 @@ impl Keyspace {
         let mut expired = Expired::default();
         let used_before = locked.used_bytes();
         let mut budget = Budget(steps);
-        locked.follow_clock(now);
+        locked.observe_clock(now);
         let keys_before = locked.counters.expired_keys;
         expired.more = locked.expire(now, &mut budget, &self.shared, &mut |deadline, count| {
             expired.count += count;
@@ -209,9 +209,9 @@ impl Keyspace {
         expired.next_due = locked.next_due();
         self.publish_due(shard, &locked);
         events.extend(locked.events.drain(..).map(|(_, event)| event));
-        let graves = locked.take_graves();
+        let deferred = locked.take_deferred();
         drop(locked);
-        drop(graves);
+        drop(deferred);
         expired
     }
 
@@ -219,25 +219,31 @@ impl Keyspace {
     /// draining an old policy, evicting down to a lowered bound, dropping large values and flushed
     /// databases. True while there is more to do. A clock that went back is noticed here, too, since
     /// [`Keyspace::next_due`] may have told a moment that is far off by now.
-    pub fn tend(&self, shard: usize, now: Tick, steps: u32, events: &mut Vec<Event>) -> bool {
+    pub fn background_step(
+        &self,
+        shard: usize,
+        now: Tick,
+        steps: u32,
+        events: &mut Vec<Event>,
+    ) -> bool {
         let mut locked = self.guard(shard);
-        self.follow_settings(shard, &mut locked);
-        if locked.follow_clock(now) {
+        self.apply_new_settings(shard, &mut locked);
+        if locked.observe_clock(now) {
             self.publish_due(shard, &locked);
         }
-        let more = locked.tend(steps, &self.shared);
+        let more = locked.background_step(steps, &self.shared);
         // Removals, too, make an index want to run: what stood for them is to be swept up.
         self.publish_due(shard, &locked);
         events.extend(locked.events.drain(..).map(|(_, event)| event));
-        let graves = locked.take_graves();
-        let more = more || !locked.graves.is_empty();
+        let deferred = locked.take_deferred();
+        let more = more || !locked.deferred.is_empty();
         drop(locked);
-        drop(graves);
+        drop(deferred);
         more
     }
 
     /// Brings a shard's policies up to the settings, once the last change has been carried out.
-    fn follow_settings(&self, shard: usize, locked: &mut Locked) {
+    fn apply_new_settings(&self, shard: usize, locked: &mut Locked) {
         let number = self.shared.settings_number.load(Ordering::Acquire);
         if locked.settings == number || locked.dbs.iter().flatten().any(|d| d.is_draining()) {
             return;
@@ -255,7 +261,7 @@ impl Keyspace {
     pub fn set_maxmemory(&self, bytes: u64) {
         self.shared.memory.set_max_bytes(bytes);
         for shard in 0..self.cells.len() {
-            self.guard(shard).reshare(&self.shared);
+            self.guard(shard).resize_policies(&self.shared);
         }
     }
 
@@ -270,7 +276,7 @@ impl Keyspace {
         self.shared.settings_number.fetch_add(1, Ordering::Release);
         // At once where nothing drains: the old policy must not choose among what the new one spares.
         for shard in 0..self.cells.len() {
-            self.follow_settings(shard, &mut self.guard(shard));
+            self.apply_new_settings(shard, &mut self.guard(shard));
         }
         Ok(())
     }

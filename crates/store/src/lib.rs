@@ -9,7 +9,7 @@
 //! filed under the earliest of them and of its own.
 //!
 //! Deliberately absent: sockets, protocol, clock, threads. The server hands in `now`, drives
-//! [`Keyspace::expire`] and [`Keyspace::tend`], and takes out [`Event`]s.
+//! [`Keyspace::expire`] and [`Keyspace::background_step`], and takes out [`Event`]s.
 //!
 //! Start reading with `keyspace.rs`, then `view.rs`.
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 //! What an entry holds: the tags of what lies in its block, and the objects that live outside.
 
-use crate::collection::{Body, Collection, Deadlines, Expired, Scene};
+use crate::collection::{Collection, Deadlines, ReportExpired, Representation, Scene};
 use crate::elements::Elements;
 use crate::elements::packed::own_deadline;
 use crate::event::Class;
@@ -116,7 +116,7 @@ pub(crate) fn encoding_of(value: &Value<'_, Object>) -> Encoding {
 
 /// Whether a value has elements with deadlines, and so keeps the key's own deadline itself.
 pub(crate) fn has_deadlines(value: &Value<'_, Object>) -> bool {
-    Object::kept_deadline(value).is_some()
+    Object::embedded_deadline(value).is_some()
 }
 
 impl Object {
@@ -190,7 +190,7 @@ impl Object {
     }
 
     /// Removes dead elements, a step of the budget each.
-    pub fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
+    pub fn purge(&mut self, now: Tick, budget: &mut Budget, expired: ReportExpired<'_>) {
         ask!(self, _b => {}, c => c.purge(now, budget, expired));
     }
 
@@ -214,13 +214,13 @@ impl Outside for Object {
     }
 
     #[inline]
-    fn kept_deadline(value: &Value<'_, Object>) -> Option<Option<Tick>> {
+    fn embedded_deadline(value: &Value<'_, Object>) -> Option<Option<Tick>> {
         match value {
             Value::Inline(TAG_HASH_TTL | TAG_SET_TTL | TAG_SORTED_SET_TTL, bytes) => {
                 Some(own_deadline(bytes))
             }
             Value::Inline(..) => None,
-            Value::Outside(object) => ask!(object, _b => None, c => c.kept_deadline()),
+            Value::Outside(object) => ask!(object, _b => None, c => c.embedded_deadline()),
         }
     }
 

@@ -85,7 +85,7 @@ struct Child {
 }
 
 /// How a descent finds its way.
-trait Guide {
+trait Descent {
     /// Which child it is in.
     fn child(&mut self, children: &[Child]) -> usize;
     /// Where a new entry goes.
@@ -95,7 +95,7 @@ trait Guide {
 /// By the number of entries before it.
 struct ByRank(usize);
 
-impl Guide for ByRank {
+impl Descent for ByRank {
     fn child(&mut self, children: &[Child]) -> usize {
         let mut at = 0;
         // A new entry at the very end belongs to the last child.
@@ -114,7 +114,7 @@ impl Guide for ByRank {
 /// By how entries compare with the one that is sought.
 struct BySearch<F>(F);
 
-impl<F: FnMut(Entry) -> Ordering> Guide for BySearch<F> {
+impl<F: FnMut(Entry) -> Ordering> Descent for BySearch<F> {
     fn child(&mut self, children: &[Child]) -> usize {
         // The first child needs no look: what is before its first entry goes there too.
         children[1..].partition_point(|child| (self.0)(child.first).is_le())
@@ -162,7 +162,7 @@ impl Order {
         self.insert_by(entry, &mut ByRank(self.len));
     }
 
-    fn insert_by(&mut self, entry: Entry, guide: &mut impl Guide) {
+    fn insert_by(&mut self, entry: Entry, guide: &mut impl Descent) {
         let bytes = &mut self.heap_bytes;
         if let Some(right) = self.root.insert(entry, guide, true, bytes) {
             let left = std::mem::replace(&mut self.root, Node::Inner(Vec::new()));
@@ -192,8 +192,8 @@ impl Order {
     }
 
     /// Gives the entry that `compare` finds equal another slot: its element has moved.
-    pub fn relabel(&mut self, slot: Slot, compare: impl FnMut(Entry) -> Ordering) {
-        self.root.relabel(slot, &mut BySearch(compare));
+    pub fn set_slot(&mut self, slot: Slot, compare: impl FnMut(Entry) -> Ordering) {
+        self.root.set_slot(slot, &mut BySearch(compare));
     }
 
     /// How many entries there are before the first for which `is_before` is false; it must be true for
@@ -435,7 +435,7 @@ impl Node {
     fn insert(
         &mut self,
         entry: Entry,
-        guide: &mut impl Guide,
+        guide: &mut impl Descent,
         is_right_edge: bool,
         bytes: &mut usize,
     ) -> Option<Node> {
@@ -489,7 +489,7 @@ impl Node {
                     Some(first) => {
                         child.first = first;
                         if child.node.is_sparse() && children.len() > 1 {
-                            mend(children, at.saturating_sub(1), bytes);
+                            rebalance(children, at.saturating_sub(1), bytes);
                         }
                     }
                 }
@@ -516,7 +516,7 @@ impl Node {
         self.own_bytes() + below
     }
 
-    fn relabel(&mut self, slot: Slot, guide: &mut BySearch<impl FnMut(Entry) -> Ordering>) {
+    fn set_slot(&mut self, slot: Slot, guide: &mut BySearch<impl FnMut(Entry) -> Ordering>) {
         match self {
             Node::Leaf(entries) => {
                 let at = guide.entry(entries);
@@ -525,7 +525,7 @@ impl Node {
             Node::Inner(children) => {
                 let at = guide.child(children);
                 let child = &mut children[at];
-                child.node.relabel(slot, guide);
+                child.node.set_slot(slot, guide);
                 child.first = child.node.first().expect("it was relabelled in it");
             }
         }
@@ -579,7 +579,7 @@ impl Node {
 }
 
 /// Joins the children at `at` and behind it.
-fn mend(children: &mut Vec<Child>, at: usize, bytes: &mut usize) {
+fn rebalance(children: &mut Vec<Child>, at: usize, bytes: &mut usize) {
     let right = children.remove(at + 1);
     let left = &mut children[at];
     let right = match (&mut left.node, right.node) {

@@ -1,11 +1,11 @@
 //! One lock's worth of the keyspace: its part of every database, and what hangs on its keys.
 
-use crate::event::{Class, Event, Queue};
+use crate::event::{Class, Event, EventQueue};
 use crate::facts::Counters;
 use crate::memory::SLACK_BYTES;
 use crate::object::{Object, has_deadlines};
 use crate::shared::{DATABASES, Db, Shared};
-use crate::waiting::{DbKey, Waiting};
+use crate::waiting::{DbKey, WaitQueues};
 use cache::Outside;
 use policy::{Budget, Due, Eviction, ExpiryIndex, Facts, Slot, Tick};
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 mod edit;
 
-pub(crate) use edit::{Filing, Reworked, file, is_dead};
+pub(crate) use edit::{EditedValue, IndexState, file, is_dead};
 
 /// How many evictions and looks at entries one write may cost, whatever its size.
 const EVICT_STEPS: u32 = 128;
@@ -24,23 +24,23 @@ const BYTES_PER_STEP: usize = 32;
 /// The most that a write may cost, a few milliseconds; the background does the rest.
 const EVICT_STEPS_MAX: u32 = 1 << 15;
 /// Large values dropped at once.
-const GRAVES_AT_ONCE: usize = 64;
+const DROPS_PER_CALL: usize = 64;
 /// Steps that one collection gets before it goes behind others that are due.
 const PURGE_STEPS: u32 = 256;
 /// Writes between two looks at the share that entries have in a shard's memory.
-const RESHARE_WRITES: u32 = 4096;
+const RESIZE_INTERVAL_WRITES: u32 = 4096;
 
 #[derive(Default)]
 pub(crate) struct Locked {
     pub dbs: [Option<Box<Db>>; DATABASES],
     pub watched: HashMap<DbKey, Vec<Arc<AtomicBool>>>,
-    pub waiting: Waiting,
-    pub events: Queue,
+    pub waiting: WaitQueues,
+    pub events: EventQueue,
     pub counters: Counters,
     /// Large values that wait to be dropped outside the lock, some at a time.
-    pub graves: Vec<Object>,
+    pub deferred: Vec<Object>,
     /// Those of many parts, which are taken apart in steps.
-    pub ruins: Vec<Object>,
+    pub deferred_large: Vec<Object>,
     /// Flushed databases that wait to be taken apart in steps.
     #[expect(clippy::vec_box, reason = "they come in boxes and need no move")]
     pub flushed: Vec<Box<Db>>,
@@ -53,11 +53,11 @@ pub(crate) struct Locked {
     used_bytes: u64,
     writes: u32,
     /// Where draining an old policy goes on, by database.
-    drain_at: [u32; DATABASES],
+    drain_cursors: [u32; DATABASES],
     /// The settings' number that the databases' policies follow.
     pub settings: u64,
     /// The last instant of background work.
-    seen: Tick,
+    last_seen: Tick,
     /// Bytes of a value at work.
     pub scratch: Vec<u8>,
     /// The last number that was given to a write of an item.
@@ -71,7 +71,7 @@ impl Locked {
 
     /// A key changed: transactions that watch it fail.
     #[inline]
-    pub fn touched(&mut self, db: u8, key: &[u8]) {
+    pub fn mark_watchers(&mut self, db: u8, key: &[u8]) {
         if !self.watched.is_empty()
             && let Some(flags) = self.watched.get(&(db, Box::from(key)))
         {
@@ -83,7 +83,7 @@ impl Locked {
 
     /// All keys of a database are about to go, or to change places with those of another: what is
     /// watched in it has changed if either holds it.
-    pub fn touched_db(&mut self, db: u8, other: Option<u8>, shared: &Shared) {
+    pub fn mark_db_watchers(&mut self, db: u8, other: Option<u8>, shared: &Shared) {
         for ((of, bytes), flags) in &self.watched {
             let is_held = |db: u8| {
                 let hash = shared.key(db, bytes).hash;
@@ -112,14 +112,14 @@ impl Locked {
             }
         }
         self.writes = self.writes.wrapping_add(1);
-        if self.writes.is_multiple_of(RESHARE_WRITES) {
-            self.reshare(shared);
+        if self.writes.is_multiple_of(RESIZE_INTERVAL_WRITES) {
+            self.resize_policies(shared);
         }
     }
 
     /// Tells the policies how much weight of entries their share of memory comes to. Entries are not
     /// all of it: tables, indexes and ghosts are measured, not guessed.
-    pub fn reshare(&mut self, shared: &Shared) {
+    pub fn resize_policies(&mut self, shared: &Shared) {
         let max = shared.memory.max_bytes();
         if max == 0 || self.used_bytes == 0 {
             return;
@@ -135,8 +135,8 @@ impl Locked {
     }
 
     /// Notes the instant, and tells every database's index if the clock went back; whether it did.
-    pub fn follow_clock(&mut self, now: Tick) -> bool {
-        let has_gone_back = now < std::mem::replace(&mut self.seen, now);
+    pub fn observe_clock(&mut self, now: Tick) -> bool {
+        let has_gone_back = now < std::mem::replace(&mut self.last_seen, now);
         if has_gone_back {
             for db in self.dbs.iter_mut().flatten() {
                 db.clock_went_back(now);
@@ -155,43 +155,54 @@ impl Locked {
     }
 
     /// Keeps what an entry no longer holds until there is time to drop it.
-    pub fn bury(&mut self, object: Option<Object>) {
+    pub fn defer_drop(&mut self, object: Option<Object>) {
         match object {
-            Some(object) if object.inline().is_none() => self.ruins.push(object),
-            object => self.graves.extend(object),
+            Some(object) if object.inline().is_none() => self.deferred_large.push(object),
+            object => self.deferred.extend(object),
         }
     }
 
     /// Removes an entry and does all that follows from why it leaves.
-    pub fn leave(&mut self, db: u8, slot: Slot, why: Why, shared: &Shared) {
-        let is_told = shared.is_notifying() && why != Why::Deleted;
+    pub fn remove_entry(&mut self, db: u8, slot: Slot, removal: Removal, shared: &Shared) {
+        let is_told = shared.is_notifying() && removal != Removal::Deleted;
         let data = self.dbs[db as usize].as_mut().expect("the entry is in it");
         let key = (is_told || !self.watched.is_empty()).then(|| data.entries.key(slot).to_vec());
-        let object = match why {
-            Why::Deleted | Why::Met | Why::Emptied(Filing::Kept) => data.delete(slot),
-            Why::Popped | Why::Emptied(Filing::Popped) => data.forget_expired(slot),
-            Why::Evicted => data.forget_evicted(slot),
+        let object = match removal {
+            Removal::Deleted | Removal::ExpiredOnAccess | Removal::Emptied(IndexState::Indexed) => {
+                data.delete(slot)
+            }
+            Removal::ExpiredByIndex | Removal::Emptied(IndexState::Removed) => {
+                data.remove_expired(slot)
+            }
+            Removal::Evicted => data.remove_evicted(slot),
         };
-        self.bury(object);
-        let (class, name) = match why {
-            Why::Deleted | Why::Emptied(_) => (Class::Generic, "del"),
-            Why::Met | Why::Popped => {
+        self.defer_drop(object);
+        let (class, name) = match removal {
+            Removal::Deleted | Removal::Emptied(_) => (Class::Generic, "del"),
+            Removal::ExpiredOnAccess | Removal::ExpiredByIndex => {
                 self.counters.expired_keys += 1;
                 (Class::Expired, "expired")
             }
-            Why::Evicted => {
+            Removal::Evicted => {
                 self.counters.evicted_keys += 1;
                 (Class::Evicted, "evicted")
             }
         };
         let Some(key) = key else { return };
-        self.touched(db, &key);
+        self.mark_watchers(db, &key);
         if is_told {
-            self.tell(db, class, name, key, shared);
+            self.push_event(db, class, name, key, shared);
         }
     }
 
-    fn tell(&mut self, db: u8, class: Class, name: &'static str, key: Vec<u8>, shared: &Shared) {
+    fn push_event(
+        &mut self,
+        db: u8,
+        class: Class,
+        name: &'static str,
+        key: Vec<u8>,
+        shared: &Shared,
+    ) {
         let event = Event {
             db,
             class,
@@ -213,11 +224,11 @@ impl Locked {
             while let Some(data) = &mut self.dbs[db as usize] {
                 match data.evict(&mut budget) {
                     // A step more, so that a call which only spares ends too.
-                    Eviction::Victim(slot) if data.spare(slot) => {
+                    Eviction::Victim(slot) if data.retain_if_out_of_scope(slot) => {
                         budget.0 = budget.0.saturating_sub(1);
                     }
                     Eviction::Victim(slot) => {
-                        self.leave(db, slot, Why::Evicted, shared);
+                        self.remove_entry(db, slot, Removal::Evicted, shared);
                         self.account(db, shared);
                     }
                     Eviction::Again => return true,
@@ -253,13 +264,13 @@ impl Locked {
                 Due::Slot(slot) if has_deadlines(&data.value(slot)) => {
                     let mut slice = Budget(budget.0.min(PURGE_STEPS));
                     budget.0 -= slice.0;
-                    let filing = Filing::Popped;
-                    self.lapse(db as u8, slot, filing, now, &mut slice, shared, report);
+                    let index_state = IndexState::Removed;
+                    self.expire_due(db as u8, slot, index_state, now, &mut slice, shared, report);
                     budget.0 += slice.0;
                 }
                 Due::Slot(slot) => {
                     report(data.entries.deadline(slot).expect("it expired"), 1);
-                    self.leave(db as u8, slot, Why::Popped, shared);
+                    self.remove_entry(db as u8, slot, Removal::ExpiredByIndex, shared);
                     self.account(db as u8, shared);
                 }
                 Due::Again => return true,
@@ -275,13 +286,13 @@ impl Locked {
         if a == b {
             return;
         }
-        self.touched_db(a, Some(b), shared);
-        self.touched_db(b, Some(a), shared);
+        self.mark_db_watchers(a, Some(b), shared);
+        self.mark_db_watchers(b, Some(a), shared);
         let (i, j) = (a as usize, b as usize);
         self.dbs.swap(i, j);
         self.db_bytes.swap(i, j);
-        self.drain_at.swap(i, j);
-        self.waiting.note_all([a, b], || shared.next_event());
+        self.drain_cursors.swap(i, j);
+        self.waiting.mark_all_ready([a, b], || shared.next_event());
     }
 
     /// Bytes of all its databases.
@@ -290,9 +301,9 @@ impl Locked {
     }
 
     /// Some of what waits to be dropped: the caller drops it when it no longer holds the lock.
-    pub fn take_graves(&mut self) -> Vec<Object> {
-        let keep = self.graves.len().saturating_sub(GRAVES_AT_ONCE);
-        let taken = self.graves.split_off(keep);
+    pub fn take_deferred(&mut self) -> Vec<Object> {
+        let keep = self.deferred.len().saturating_sub(DROPS_PER_CALL);
+        let taken = self.deferred.split_off(keep);
         self.counters.dropped_objects += taken.len() as u64;
         taken
     }
@@ -300,7 +311,7 @@ impl Locked {
     /// What waits to be dropped: values, and keys of flushed databases.
     pub fn pending_objects(&self) -> u64 {
         let keys: usize = self.flushed.iter().map(|db| db.entries.len()).sum();
-        (self.graves.len() + self.ruins.len() + keys) as u64
+        (self.deferred.len() + self.deferred_large.len() + keys) as u64
     }
 
     /// Panics when some structure contradicts itself.
@@ -317,7 +328,7 @@ impl Locked {
     }
 
     /// Background work; true while there is more.
-    pub fn tend(&mut self, steps: u32, shared: &Shared) -> bool {
+    pub fn background_step(&mut self, steps: u32, shared: &Shared) -> bool {
         let mut more = false;
         if shared.memory.is_over()
             && self.used_bytes > shared.memory.max_bytes() / shared.shard_count as u64
@@ -329,19 +340,19 @@ impl Locked {
                 continue;
             };
             if data.needs_drain() {
-                let next = data.drain(self.drain_at[db], steps);
-                self.drain_at[db] = next.unwrap_or(0);
+                let next = data.drain(self.drain_cursors[db], steps);
+                self.drain_cursors[db] = next.unwrap_or(0);
                 more |= next.is_some();
             }
             more |= data.compact(steps);
             self.account(db as u8, shared);
         }
-        if let Some(object) = self.ruins.last_mut() {
+        if let Some(object) = self.deferred_large.last_mut() {
             if !object.dismantle(steps) {
-                self.ruins.pop();
+                self.deferred_large.pop();
                 self.counters.dropped_objects += 1;
             }
-            more |= !self.ruins.is_empty();
+            more |= !self.deferred_large.is_empty();
         }
         if let Some(db) = self.flushed.last_mut() {
             if !db.entries.dismantle(steps) {
@@ -356,17 +367,17 @@ impl Locked {
 
 /// Why an entry leaves.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum Removal {
     /// A command removed it (and says so itself).
     Deleted,
     /// A command met it after its deadline.
-    Met,
+    ExpiredOnAccess,
     /// The expiry index handed it out.
-    Popped,
+    ExpiredByIndex,
     /// The policy handed it out.
     Evicted,
     /// A collection lost its last element to time.
-    Emptied(Filing),
+    Emptied(IndexState),
 }
 
 /// What counts against the bound: all that is in use, and what is set aside for ghosts to come.

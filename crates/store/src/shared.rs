@@ -4,7 +4,7 @@ use crate::collection::Scene;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::object::Object;
-use cache::{Packed, Scope, Shard};
+use cache::{PackedEntries, Scope, Shard};
 use policy::any::{AnyPolicy, PolicySpec};
 use policy::expire::any::{AnyExpiry, ExpirySpec};
 use policy::{ExpiryIndex, Policy, Tick};
@@ -17,7 +17,7 @@ pub const DATABASES: usize = 16;
 
 /// One database's part in one shard.
 pub(crate) type Db = Shard<
-    Packed<Object, <AnyPolicy as Policy>::Meta, <AnyExpiry as ExpiryIndex>::Link>,
+    PackedEntries<Object, <AnyPolicy as Policy>::Meta, <AnyExpiry as ExpiryIndex>::Link>,
     AnyPolicy,
     AnyExpiry,
 >;
@@ -105,7 +105,7 @@ impl Shared {
         // The shard in the low bits: indexes that take turns take them by these.
         let seed = self.seed ^ shard as u64 ^ u64::from(db) << 32;
         let expiry = AnyExpiry::new(now, &self.expiry, seed);
-        let entries = Packed::new(stagger, self.hash_key, self.expiry.link_bits());
+        let entries = PackedEntries::new(stagger, self.hash_key, self.expiry.link_bits());
         let mut db = Box::new(Shard::new(entries, expiry));
         self.apply_settings(&mut db, seed);
         db
@@ -113,7 +113,7 @@ impl Shared {
 
     pub fn apply_settings(&self, db: &mut Db, seed: u64) {
         let settings = self.settings();
-        // Unbounded until the first reshare: a policy sizes its parts by what it is told then.
+        // Unbounded until the first resize_policies: a policy sizes its parts by what it is told then.
         let capacity = match self.memory.max_bytes() {
             0 => u64::MAX >> 8,
             max => (max / self.shard_count as u64).max(1),

@@ -2,12 +2,12 @@
 //!
 //! Every method that names a key removes it first when it is dead, so nothing dead is ever seen.
 
-use crate::event::{Class, Event, Queue};
+use crate::event::{Class, Event, EventQueue};
 use crate::facts::{EntryFacts, Kind};
 use crate::item::{WrongType, item_of, string_of, value_of};
 use crate::keyspace::Keyspace;
 use crate::object::{Object, encoding_of, has_deadlines, kind_of};
-use crate::shard::{Filing, Locked, Reworked, Why};
+use crate::shard::{EditedValue, IndexState, Locked, Removal};
 use crate::shared::{Db, Key};
 use crate::tags::{TAG_ITEM, TAG_STRING};
 use cache::{NewValue, Value};
@@ -162,7 +162,7 @@ impl<'a> View<'a> {
             .deadline
             .is_some_and(|deadline| now > deadline)
         {
-            return self.lapsed(key, slot).ok_or(true);
+            return self.expire_due_entry(key, slot).ok_or(true);
         }
         Ok(slot)
     }
@@ -170,13 +170,13 @@ impl<'a> View<'a> {
     /// The slot of an entry whose filed deadline has passed, after its dead elements or all of it have
     /// gone.
     #[cold]
-    fn lapsed(&mut self, key: &Key<'_>, slot: Slot) -> Option<Slot> {
+    fn expire_due_entry(&mut self, key: &Key<'_>, slot: Slot) -> Option<Slot> {
         let now = self.now;
         let (space, shard, locked) = self.parts(key);
         let shared = space.shared();
         let mut budget = Budget(PURGE_STEPS);
-        let (kept, db) = (Filing::Kept, key.db);
-        let slot = locked.lapse(db, slot, kept, now, &mut budget, shared, &mut |_, _| {})?;
+        let (kept, db) = (IndexState::Indexed, key.db);
+        let slot = locked.expire_due(db, slot, kept, now, &mut budget, shared, &mut |_, _| {})?;
         space.publish_deadline(shard, db, locked);
         Some(slot)
     }
@@ -319,14 +319,14 @@ impl<'a> View<'a> {
     #[inline]
     fn written(&mut self, key: &Key<'_>, deadline: Option<Tick>) {
         let (space, shard, locked) = self.parts(key);
-        locked.touched(key.db, key.bytes);
+        locked.mark_watchers(key.db, key.bytes);
         locked.account(key.db, space.shared());
         if deadline.is_some() {
             space.publish_deadline(shard, key.db, locked);
         }
         if !locked.waiting.is_empty() {
             let number = || space.shared().next_event();
-            self.has_ready |= locked.waiting.note(key.db, key.bytes, number);
+            self.has_ready |= locked.waiting.mark_ready(key.db, key.bytes, number);
         }
     }
 
@@ -367,12 +367,12 @@ impl<'a> View<'a> {
         if let Some(slot) = found {
             let (slot, dropped) = db.change(slot, value, at);
             db.hit(slot);
-            locked.bury(dropped);
+            locked.defer_drop(dropped);
             locked.make_room(key.db, value_bytes, shared);
         } else {
             let weight = (key.bytes.len() + value_bytes + 8) as u32;
             // A filter's veto would make SET lie: the entry is stored and may be the next to go.
-            let own = value.kept_deadline().unwrap_or(at);
+            let own = value.embedded_deadline().unwrap_or(at);
             let _ = db.admit(key.hash, weight, own);
             locked.make_room(key.db, value_bytes, shared);
             let db = locked.dbs[key.db as usize]
@@ -444,21 +444,21 @@ impl<'a> View<'a> {
 
     /// Removes a live key; false when there was none.
     pub fn delete(&mut self, key: &Key<'_>) -> bool {
-        self.leave(key, Why::Deleted)
+        self.remove_live(key, Removal::Deleted)
     }
 
     /// Removes a live key because its new deadline is already past: it counts as expired and says
     /// so. False when there was none.
     pub fn expire_now(&mut self, key: &Key<'_>) -> bool {
-        self.leave(key, Why::Met)
+        self.remove_live(key, Removal::ExpiredOnAccess)
     }
 
-    fn leave(&mut self, key: &Key<'_>, why: Why) -> bool {
+    fn remove_live(&mut self, key: &Key<'_>, removal: Removal) -> bool {
         let Some(slot) = self.live(key) else {
             return false;
         };
         let (space, _, locked) = self.parts(key);
-        locked.leave(key.db, slot, why, space.shared());
+        locked.remove_entry(key.db, slot, removal, space.shared());
         locked.account(key.db, space.shared());
         true
     }
@@ -476,8 +476,9 @@ impl<'a> View<'a> {
         if has_deadlines(&db.value(slot)) {
             let locked = self.parts(key).2;
             let work = |_: &mut Object| Some(());
-            let worked = locked.rework((key.db, slot), Filing::Kept, deadline, now, work);
-            if let Some(((), Reworked::Stays(_, filed))) = worked {
+            let worked =
+                locked.edit_value((key.db, slot), IndexState::Indexed, deadline, now, work);
+            if let Some(((), EditedValue::Stored(_, filed))) = worked {
                 deadline = filed;
             }
         } else {
@@ -558,7 +559,7 @@ impl<'a> View<'a> {
 
     /// Takes the queued events of the shards at hand, oldest first.
     pub fn take_events(&mut self, into: &mut Vec<Event>) {
-        let mut queue = Queue::new();
+        let mut queue = EventQueue::new();
         match &mut self.guards {
             Guards::One(_, guard) => queue.append(&mut guard.events),
             Guards::Some(guards) => guards

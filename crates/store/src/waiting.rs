@@ -11,7 +11,7 @@ pub(crate) type Ready = Vec<(u64, DbKey)>;
 
 /// Those who wait for one key, the first first.
 #[derive(Debug, Default)]
-struct Queue {
+struct WaitQueue {
     waiters: VecDeque<u64>,
     /// Noted as written, and not asked for since.
     is_ready: bool,
@@ -19,12 +19,12 @@ struct Queue {
 
 /// One shard's.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
-    queues: HashMap<DbKey, Queue>,
+pub(crate) struct WaitQueues {
+    queues: HashMap<DbKey, WaitQueue>,
     ready: Ready,
 }
 
-impl Waiting {
+impl WaitQueues {
     /// Whether keys were written that somebody waits for.
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
@@ -71,7 +71,7 @@ impl Waiting {
     }
 
     /// A key was written; whether anybody waits for it who has not been told.
-    pub fn note(&mut self, db: u8, key: &[u8], number: impl FnOnce() -> u64) -> bool {
+    pub fn mark_ready(&mut self, db: u8, key: &[u8], number: impl FnOnce() -> u64) -> bool {
         let name = (db, Box::from(key));
         match self.queues.get_mut(&name) {
             Some(queue) if !queue.is_ready => {
@@ -84,7 +84,7 @@ impl Waiting {
     }
 
     /// All keys of these databases may be others now.
-    pub fn note_all(&mut self, dbs: [u8; 2], mut number: impl FnMut() -> u64) {
+    pub fn mark_all_ready(&mut self, dbs: [u8; 2], mut number: impl FnMut() -> u64) {
         for (name, queue) in &mut self.queues {
             if dbs.contains(&name.0) && !queue.is_ready {
                 queue.is_ready = true;
@@ -110,24 +110,24 @@ mod tests {
 
     #[test]
     fn a_written_key_is_told_once_until_it_is_asked_for() {
-        let mut waiting = Waiting::default();
-        assert!(!waiting.note(0, b"k", || 1), "nobody waits");
+        let mut waiting = WaitQueues::default();
+        assert!(!waiting.mark_ready(0, b"k", || 1), "nobody waits");
         waiting.add(0, b"k", 7);
         waiting.add(0, b"k", 7);
         waiting.add(0, b"k", 8);
-        assert!(!waiting.note(1, b"k", || 1), "in another database");
-        assert!(waiting.note(0, b"k", || 2));
-        assert!(!waiting.note(0, b"k", || 3));
+        assert!(!waiting.mark_ready(1, b"k", || 1), "in another database");
+        assert!(waiting.mark_ready(0, b"k", || 2));
+        assert!(!waiting.mark_ready(0, b"k", || 3));
         let mut ready = Ready::new();
         waiting.take_ready(&mut ready);
         assert_eq!(ready, [(2, (0, Box::from(*b"k")))]);
         assert!(!waiting.has_ready());
-        assert!(waiting.note(0, b"k", || 4));
+        assert!(waiting.mark_ready(0, b"k", || 4));
     }
 
     #[test]
     fn a_queue_keeps_its_order_and_ends_with_its_last() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitQueues::default();
         for waiter in [7, 8, 9] {
             waiting.add(0, b"k", waiter);
             waiting.add(3, b"j", waiter);
@@ -139,7 +139,7 @@ mod tests {
             (Some(7), Some(9))
         );
         assert_eq!(waiting.at(0, b"k", 2), None);
-        waiting.note_all([0, 1], || 1);
+        waiting.mark_all_ready([0, 1], || 1);
         waiting.remove(0, b"k", 7);
         waiting.remove(0, b"k", 9);
         assert_eq!((waiting.len(), waiting.has_ready()), (1, false));

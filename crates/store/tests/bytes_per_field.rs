@@ -46,7 +46,7 @@ fn bytes(space: &Keyspace) -> f64 {
             .expire(shard, NOW, 10_000, &mut events, &mut |_, _| ())
             .more
         {}
-        while space.tend(shard, NOW, 10_000, &mut events) {}
+        while space.background_step(shard, NOW, 10_000, &mut events) {}
     }
     let facts = space.memory_facts();
     (facts.used_bytes + facts.arena_free_bytes) as f64

@@ -69,7 +69,7 @@ fn a_key_under_s3_fifo_with_its_ghost_full() {
     for number in 0..2_200_000 {
         put(&space, number, NewDeadline::Clear);
     }
-    while (0..16).any(|shard| space.tend(shard, NOW, 1000, &mut vec![])) {}
+    while (0..16).any(|shard| space.background_step(shard, NOW, 1000, &mut vec![])) {}
     let facts = space.memory_facts();
     let keys = space.lock_all(NOW).len(0) as f64;
     let policy = facts.policy_bytes as f64 / keys;

@@ -172,7 +172,7 @@ impl Pair {
             let fields = self.fields(key).expect("it is a hash");
             let old = fields.insert(field(number), (value, None));
             assert_eq!(edited.result, old.is_none());
-            assert_eq!((edited.is_new, edited.is_gone), (!was_there, false));
+            assert_eq!((edited.is_new, edited.is_deleted), (!was_there, false));
         }
     }
 
@@ -195,7 +195,7 @@ impl Pair {
         let edited = did.expect("it is a hash");
         assert_eq!(edited.is_some(), was_there);
         assert_eq!(
-            edited.is_some_and(|edited| edited.is_gone),
+            edited.is_some_and(|edited| edited.is_deleted),
             fields.is_empty()
         );
         if fields.is_empty() {
@@ -289,7 +289,7 @@ impl Pair {
             Op::Tend(steps) => {
                 for shard in 0..self.space.shard_count() {
                     self.space
-                        .tend(shard, Tick(self.now), steps, &mut self.told);
+                        .background_step(shard, Tick(self.now), steps, &mut self.told);
                 }
             }
             Op::Policy(number) => {
@@ -373,7 +373,7 @@ proptest! {
         for shard in 0..2 {
             for _ in 0..100 {
                 pair.space.expire(shard, Tick(pair.now), 1000, &mut pair.told, &mut |_, _| ());
-                pair.space.tend(shard, Tick(pair.now), 1000, &mut pair.told);
+                pair.space.background_step(shard, Tick(pair.now), 1000, &mut pair.told);
             }
         }
         pair.space.check();

@@ -269,7 +269,8 @@ impl Run {
             Op::Tend(steps) => {
                 for shard in 0..self.space.shard_count() {
                     let mut events = vec![];
-                    self.space.tend(shard, Tick(self.now), steps, &mut events);
+                    self.space
+                        .background_step(shard, Tick(self.now), steps, &mut events);
                     self.collect(events);
                 }
             }
@@ -464,7 +465,7 @@ fn no_key_without_a_deadline_is_evicted_once_only_others_may_be() {
         space.set_policy("volatile-clock").expect("it exists");
         (5_000..10_000).for_each(|i| set("may go", i, soon));
         assert!(space.counters().evicted_keys > 0, "{old}");
-        while (0..4).any(|shard| space.tend(shard, now, 100, &mut vec![])) {}
+        while (0..4).any(|shard| space.background_step(shard, now, 100, &mut vec![])) {}
         space.check();
         let facts = space.db_facts(0, now);
         assert_eq!(facts.keys - facts.with_deadline, 20_000, "{old}");
@@ -486,7 +487,7 @@ fn a_lowered_bound_and_another_policy_are_carried_out_in_steps() {
     space.set_policy("allkeys-s3fifo").expect("it exists");
     space.set_maxmemory(before / 2);
     let mut turns = 0;
-    while (0..4).any(|shard| space.tend(shard, now, 100, &mut vec![])) {
+    while (0..4).any(|shard| space.background_step(shard, now, 100, &mut vec![])) {
         turns += 1;
         assert!(turns < 100_000, "it ends");
     }
@@ -494,7 +495,7 @@ fn a_lowered_bound_and_another_policy_are_carried_out_in_steps() {
     let used = space.memory_facts().used_bytes;
     assert!(used <= before / 2 + (16 << 10), "{used} of {before}");
     space.set_policy("noeviction").expect("it exists");
-    while (0..4).any(|shard| space.tend(shard, now, 100, &mut vec![])) {}
+    while (0..4).any(|shard| space.background_step(shard, now, 100, &mut vec![])) {}
     space.check();
 }
 
@@ -550,7 +551,7 @@ fn what_deleted_keys_leave_in_the_index_is_swept_up() {
         assert!(space.lock_one(space.shard_of(&key), now).delete(&key));
     }
     for shard in 0..space.shard_count() {
-        while space.tend(shard, now, 100, &mut vec![]) {}
+        while space.background_step(shard, now, 100, &mut vec![]) {}
         while space.next_due(shard).is_some_and(|due| due <= now) {
             space.expire(shard, now, 500, &mut vec![], &mut |_, _| ());
         }
@@ -603,7 +604,7 @@ fn a_clock_that_goes_forward_and_back_stops_no_index() {
         let later = Tick(start.0 + DECADE_MS);
         for shard in shards.clone() {
             space.expire(shard, later, 10, &mut vec![], &mut |_, _| ());
-            space.tend(shard, start, 100, &mut vec![]);
+            space.background_step(shard, start, 100, &mut vec![]);
         }
         let mut now = start;
         while now.0 < start.0 + 120_000 {
@@ -616,8 +617,8 @@ fn a_clock_that_goes_forward_and_back_stops_no_index() {
         }
         space.check();
         let left = space.lock_all(now).len(0);
-        let is_gone = left <= 200 || name == "lazy";
-        assert!(is_gone, "{name}: {left} keys left");
+        let is_deleted = left <= 200 || name == "lazy";
+        assert!(is_deleted, "{name}: {left} keys left");
     }
 }
 
@@ -700,7 +701,7 @@ fn nothing_is_evicted_from_the_moment_that_noeviction_is_heeded() {
     (0..20_000).for_each(|i| assert!(put(&space, &format!("key:{i:012}"), 40)));
     space.set_policy("noeviction").expect("it exists");
     (0..4).for_each(|shard| {
-        space.tend(shard, now, 1, &mut vec![]);
+        space.background_step(shard, now, 1, &mut vec![]);
     });
     let (before, mut i) = (space.counters().evicted_keys, 0);
     while put(&space, &format!("new:{i:012}"), 400) {
@@ -720,7 +721,7 @@ fn a_flushed_database_is_taken_apart_in_steps() {
     assert_eq!(space.lock_all(now).len(0), 0);
     for shard in 0..4 {
         let mut turns = 1;
-        while space.tend(shard, now, 100, &mut vec![]) {
+        while space.background_step(shard, now, 100, &mut vec![]) {
             turns += 1;
         }
         assert!((15..40).contains(&turns), "{turns} turns");

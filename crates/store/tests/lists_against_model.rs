@@ -61,7 +61,7 @@ fn tend(space: &Keyspace, steps: u32) -> bool {
     let mut events = Vec::new();
     let mut more = false;
     for shard in 0..space.shard_count() {
-        more |= space.tend(shard, Tick(1), steps, &mut events);
+        more |= space.background_step(shard, Tick(1), steps, &mut events);
     }
     more
 }
@@ -117,10 +117,12 @@ fn apply(space: &Keyspace, model: &mut Model, number: &mut usize, op: Op) {
             });
             let wanted = (0..count).filter_map(|_| pop(model.get_mut(&k)?, end(from)));
             assert_eq!(got, wanted.collect::<Vec<_>>());
-            let is_gone = model.get(&k).is_some_and(VecDeque::is_empty);
+            let is_deleted = model.get(&k).is_some_and(VecDeque::is_empty);
             assert_eq!(
-                edited.expect("a list").is_some_and(|edited| edited.is_gone),
-                is_gone
+                edited
+                    .expect("a list")
+                    .is_some_and(|edited| edited.is_deleted),
+                is_deleted
             );
         }
         Op::Keep(k, start, count) => {
@@ -130,7 +132,7 @@ fn apply(space: &Keyspace, model: &mut Model, number: &mut usize, op: Op) {
                 Some(list.keep(start, count, scene))
             });
             if let Some(edited) = edited.expect("a list") {
-                view.bury_list(&key(k), edited.result);
+                view.defer_drop_list(&key(k), edited.result);
             }
             if let Some(deque) = model.get_mut(&k) {
                 *deque = deque.iter().skip(start).take(count).cloned().collect();

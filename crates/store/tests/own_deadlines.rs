@@ -110,7 +110,7 @@ fn memory_is_not_made_of_keys_without_a_deadline_of_their_own() {
             space.lock_all(NOW).set(&key, &[1; 200], at);
         }
         space.set_maxmemory(1);
-        while space.tend(0, NOW, 100, &mut vec![]) {}
+        while space.background_step(0, NOW, 100, &mut vec![]) {}
         space.check();
         let facts = space.db_facts(0, NOW);
         assert_eq!((facts.keys, facts.with_deadline), (100, 0), "{policy}");
@@ -132,7 +132,7 @@ fn a_policy_that_takes_over_takes_what_has_a_deadline_of_its_own() {
     space.lock_all(NOW).set_deadline(&both, after(5000));
     assert!(is_owned(&space, &hash));
     space.set_policy("volatile-s3fifo").expect("it is served");
-    while space.tend(0, NOW, 100, &mut vec![]) {}
+    while space.background_step(0, NOW, 100, &mut vec![]) {}
     assert!(!is_owned(&space, &hash));
     assert!(is_owned(&space, &both));
 }

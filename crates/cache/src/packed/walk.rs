@@ -1,13 +1,13 @@
 //! Entries one after the other, or by chance.
 
-use super::Packed;
+use super::PackedEntries;
 use crate::arena::Arena;
-use crate::blocks::Held;
+use crate::blocks::OutsideEntry;
 use crate::table::Position;
-use crate::value::{Keeping, Outside};
+use crate::value::{EmbeddedCounts, Outside};
 use policy::{Meta, Slot};
 
-impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
+impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     /// About `count` live entries from `cursor` on, told to `each`; the next cursor, `None` at the
     /// end. Every entry that is there throughout a scan is told at least once, whatever else comes
     /// and goes.
@@ -33,7 +33,7 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
     }
 
     /// One look, at a place chosen by the random bits: the entry there, if there is one.
-    pub(crate) fn look(&self, random: u64) -> Option<Slot> {
+    pub(crate) fn probe(&self, random: u64) -> Option<Slot> {
         self.table.sample(random)
     }
 
@@ -86,17 +86,17 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
             .check(|block| self.blocks.widths.layout(block).granules());
         self.table.check(|slot| self.blocks.key_hash(slot));
         let (mut at, mut owned, mut deadlines) = (0, [0; 3], 0);
-        let mut keeping = Keeping::default();
+        let mut embedded = EmbeddedCounts::default();
         while let Some(slot) = self.walk(at) {
             let layout = self.blocks.parts(slot).1;
             owned[layout.owner() as usize] += 1;
             deadlines += usize::from(layout.has_deadline());
-            let kept = O::kept_deadline(&self.value(slot));
+            let kept = O::embedded_deadline(&self.value(slot));
             assert!(kept.is_none() || layout.has_deadline());
-            keeping.count(kept, None);
+            embedded.count(kept, None);
             at = slot.0 + 1;
         }
-        assert_eq!(keeping, self.keeping);
+        assert_eq!(embedded, self.embedded);
         assert_eq!((owned, deadlines), (self.owned, self.deadlines));
         assert_eq!(self.table.len(), owned.iter().sum::<usize>());
         let held: u64 = self
@@ -104,7 +104,7 @@ impl<O: Outside, M: Meta, L: Meta> Packed<O, M, L> {
             .outside
             .iter()
             .flatten()
-            .map(Held::heap_bytes)
+            .map(OutsideEntry::heap_bytes)
             .sum();
         assert_eq!(held, self.blocks.outside_bytes);
     }

@@ -100,7 +100,7 @@ impl Ctx<'_, '_> {
             self.view.notify(Class::New, "new", key);
         }
         self.view.notify(class, name, key);
-        if edited.is_gone {
+        if edited.is_deleted {
             self.view.notify(Class::Generic, "del", key);
         }
     }

@@ -10,7 +10,7 @@ mod waits;
 use crate::clock::Moment;
 use crate::config::Id;
 use crate::dispatch::Executor;
-use crate::expiry::Keeper;
+use crate::expiry::ExpiryDriver;
 use crate::inbox::{self, Message};
 use crate::net::connection::{Connection, Next, Scratch};
 use crate::net::listener::{Accepted, Listeners, Speech};
@@ -62,7 +62,7 @@ pub struct Worker {
     touched: Vec<usize>,
     messages: Vec<Message>,
     scratch: Scratch,
-    keeper: Keeper,
+    expiry_driver: ExpiryDriver,
     /// The earliest moment at which a shard wants to run, as it was last asked.
     due: Option<Tick>,
     /// More is due now than the last turn had time for.
@@ -80,7 +80,7 @@ impl Worker {
         let poll = Poll::new()?;
         listeners.register(poll.registry())?;
         server.inboxes[index].set_waker(Waker::new(poll.registry(), WAKER)?);
-        let keeper = Keeper::new(&server, index);
+        let expiry_driver = ExpiryDriver::new(&server, index);
         Ok(Worker {
             index,
             server,
@@ -94,7 +94,7 @@ impl Worker {
             touched: Vec::new(),
             messages: Vec::new(),
             scratch: Scratch::default(),
-            keeper,
+            expiry_driver,
             due: None,
             is_busy: false,
             chores_at: Instant::now(),
@@ -153,7 +153,7 @@ impl Worker {
             || self.due.is_some_and(|due| due <= executor.now())
         {
             executor.has_written = false;
-            self.due = self.keeper.earliest(server);
+            self.due = self.expiry_driver.earliest(server);
         }
         let inbox = &server.inboxes[self.index];
         if self.is_busy || inbox.is_filled() || !self.again.is_empty() || self.listeners.is_ready {
@@ -163,7 +163,7 @@ impl Worker {
             let plan = |due: Option<Tick>| due.map_or(u64::MAX, |due| due.0.max(1));
             inbox.plan(plan(self.due));
             // Between the look and the plan another worker may have written an earlier one.
-            self.due = self.keeper.earliest(server);
+            self.due = self.expiry_driver.earliest(server);
             inbox.plan(plan(self.due));
             if inbox.is_filled() {
                 return Duration::ZERO;
@@ -175,7 +175,7 @@ impl Worker {
             Duration::from_micros(tick.0.saturating_mul(1000).saturating_sub(now_us))
         };
         if let Some(due) = self.due {
-            let least = if self.keeper.is_bounced() {
+            let least = if self.expiry_driver.is_shard_busy() {
                 BOUNCE
             } else {
                 Duration::ZERO
@@ -236,7 +236,7 @@ impl Worker {
         }
         executor.finish();
         executor.set_now(executor.server().clock.now());
-        self.keeper.run(executor.server(), turn);
+        self.expiry_driver.run(executor.server(), turn);
         *looked = Instant::now();
     }
 
@@ -479,9 +479,9 @@ impl Worker {
             return false;
         }
         if start >= self.chores_at {
-            self.keeper.ask_tending();
+            self.expiry_driver.ask_tending();
         }
-        let is_busy = self.keeper.run(server, looked.elapsed());
+        let is_busy = self.expiry_driver.run(server, looked.elapsed());
         executor.has_written = true;
         is_busy
     }

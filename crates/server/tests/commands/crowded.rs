@@ -113,7 +113,7 @@ fn crowd(policy: &str, expiry: &str, seed: u64) -> u64 {
                 space.expire(shard, now, 200, &mut events, &mut |deadline, _| {
                     assert!(deadline < now);
                 });
-                space.tend(shard, now, 200, &mut events);
+                space.background_step(shard, now, 200, &mut events);
             }
             events.clear();
         }

@@ -4,7 +4,7 @@ use super::memcached::answers_at;
 use server::clock::Clock;
 use server::config::Config;
 use server::dispatch::{Call, Executor};
-use server::expiry::Keeper;
+use server::expiry::ExpiryDriver;
 use server::{Server, Session, command, config, exec};
 use std::time::Duration;
 use store::Tick;
@@ -461,12 +461,12 @@ fn appends_do_not_wear_a_life_out() {
 #[test]
 fn a_flush_is_not_taken_for_expiry() {
     let mut bench = Bench::new();
-    let mut keeper = Keeper::new(&bench.server, 0);
+    let mut expiry_driver = ExpiryDriver::new(&bench.server, 0);
     for number in 0..1_000 {
         bench.ask(&format!("SET k{number} v EX 100"));
     }
     assert_eq!(bench.ask("FLUSHALL"), "+OK");
-    while keeper.run(&bench.server, Duration::ZERO) {}
+    while expiry_driver.run(&bench.server, Duration::ZERO) {}
     let info = bench.ask("INFO");
     for field in [
         "objects_flushed:1000",
@@ -482,20 +482,20 @@ fn a_flush_is_not_taken_for_expiry() {
 #[test]
 fn a_worker_gives_back_what_is_over_when_it_is_due() {
     let mut bench = Bench::new();
-    let mut keeper = Keeper::new(&bench.server, 0);
-    assert_eq!(keeper.earliest(&bench.server), None);
+    let mut expiry_driver = ExpiryDriver::new(&bench.server, 0);
+    assert_eq!(expiry_driver.earliest(&bench.server), None);
     for number in 0..2000 {
         assert_eq!(bench.ask(&format!("SET k{number} v PX 20000")), "+OK");
     }
-    let due = keeper.earliest(&bench.server).expect("they end");
+    let due = expiry_driver.earliest(&bench.server).expect("they end");
     assert_eq!(due, Tick(NOW + 20_001));
     bench.server.clock.set_ms(due.0 - 1);
-    assert!(!keeper.run(&bench.server, Duration::ZERO));
+    assert!(!expiry_driver.run(&bench.server, Duration::ZERO));
     assert_eq!(bench.server.counters().expired_keys, 0);
     bench.server.clock.set_ms(due.0);
-    while keeper.run(&bench.server, Duration::ZERO) {}
+    while expiry_driver.run(&bench.server, Duration::ZERO) {}
     assert_eq!(bench.server.counters().expired_keys, 2000);
-    assert_eq!(keeper.earliest(&bench.server), None);
+    assert_eq!(expiry_driver.earliest(&bench.server), None);
     let info = bench.ask("INFO expiry");
     for field in [
         "expired_backlog_keys:0",
@@ -505,7 +505,10 @@ fn a_worker_gives_back_what_is_over_when_it_is_due() {
         assert!(info.contains(field), "{field} in {info}");
     }
     // Another worker does not wake for it.
-    assert_eq!(Keeper::new(&bench.server, 1).earliest(&bench.server), None);
+    assert_eq!(
+        ExpiryDriver::new(&bench.server, 1).earliest(&bench.server),
+        None
+    );
 }
 
 /// Each of several threads with a worker's hand of its own.

@@ -131,7 +131,7 @@ impl<P: Policy> Tier for Node<'_, P> {
 
     fn remove(&mut self, slot: Slot) {
         debug_assert!(self.holds(slot));
-        self.shard.untell_policy(slot);
+        self.shard.remove_from_policy(slot);
         self.held -= u64::from(self.shard.entries.weight(slot));
         self.shard.entries.take(slot);
     }

@@ -13,7 +13,7 @@
 //! Other indexes do not count: under them dead elements are counted one by one, and a list by
 //! deadline looks at all.
 
-use super::{Members, TimeCells};
+use super::{DeadlineCells, TimedElements};
 use crate::elements::Elements;
 use policy::expire::ranked::Ranked;
 use policy::{ExpiryIndex, Slot, Tick};
@@ -27,25 +27,25 @@ fn below(random: u64, end: usize) -> usize {
     ((u128::from(random) * end as u128) >> 64) as usize
 }
 
-impl Members {
-    fn facts(&self, now: Tick) -> TimeCells<&Elements> {
+impl TimedElements {
+    fn facts(&self, now: Tick) -> DeadlineCells<&Elements> {
         let elements = &self.elements;
-        TimeCells { elements, now }
+        DeadlineCells { elements, now }
     }
 
     /// The index, if it is the one that ranks.
     fn ranks(&self) -> Option<&Ranked> {
-        self.times.as_deref()?.index.ranked()
+        self.deadline_index.as_deref()?.index.ranked()
     }
 
     /// How many are dead and not yet gone, unless they would have to be counted.
     fn dead(&self, now: Tick) -> Option<usize> {
-        let Some(times) = &self.times else {
+        let Some(deadline_index) = &self.deadline_index else {
             return Some(0);
         };
-        match times.index.ranked() {
+        match deadline_index.index.ranked() {
             Some(ranks) => Some(ranks.rank(&self.facts(now), now)),
-            None => (times.index.backlog(now) == 0).then_some(0),
+            None => (deadline_index.index.backlog(now) == 0).then_some(0),
         }
     }
 
@@ -74,12 +74,15 @@ impl Members {
 
     /// Whether none lives, as far as a bounded look tells.
     pub fn is_dead(&self, now: Tick) -> bool {
-        let Some(times) = self.times.as_deref().filter(|_| !self.is_void()) else {
+        let Some(deadline_index) = self.deadline_index.as_deref().filter(|_| !self.is_void())
+        else {
             return self.is_void();
         };
         match self.ranks() {
             Some(_) => self.is_empty(now),
-            None => times.index.len() == self.elements.len() && now > times.latest,
+            None => {
+                deadline_index.index.len() == self.elements.len() && now > deadline_index.latest
+            }
         }
     }
 
@@ -210,7 +213,7 @@ impl Members {
     }
 
     /// Tells `count` live elements, each chosen uniformly by chance; none if there are none.
-    pub fn draw(
+    pub fn sample_with_repeats(
         &self,
         count: usize,
         now: Tick,

@@ -14,7 +14,7 @@
 //! Which of the two it is stands beside the bytes, in the tag of the entry that holds them: a
 //! collection none of whose elements ever had a deadline pays nothing for the possibility.
 
-use crate::collection::{Body, Choose, Deadlines, Expired, trim_bytes};
+use crate::collection::{ChooseDeadline, Deadlines, ReportExpired, Representation, trim_bytes};
 use policy::{Budget, Tick};
 
 /// Bytes of a deadline.
@@ -112,7 +112,7 @@ pub(super) fn write_element(bytes: &mut Vec<u8>, member: &[u8], value: &[u8], ta
 
 /// See the module text.
 #[derive(Clone, Debug)]
-pub(crate) struct Packed {
+pub(crate) struct PackedElements {
     bytes: Vec<u8>,
     tail: Tail,
     has_deadlines: bool,
@@ -191,22 +191,22 @@ fn read_deadline(bytes: &[u8], at: usize) -> Option<Tick> {
     }
 }
 
-impl Packed {
+impl PackedElements {
     /// No elements.
-    pub fn new(tail: Tail) -> Packed {
-        Packed::from_bytes(tail, false, Vec::new())
+    pub fn new(tail: Tail) -> PackedElements {
+        PackedElements::from_bytes(tail, false, Vec::new())
     }
 
     /// What was packed before.
-    pub fn from_bytes(tail: Tail, has_deadlines: bool, bytes: Vec<u8>) -> Packed {
-        Packed {
+    pub fn from_bytes(tail: Tail, has_deadlines: bool, bytes: Vec<u8>) -> PackedElements {
+        PackedElements {
             bytes,
             tail,
             has_deadlines,
         }
     }
 
-    /// All of it; [`Packed::has_deadlines`] belongs to it.
+    /// All of it; [`PackedElements::has_deadlines`] belongs to it.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -299,7 +299,12 @@ impl Packed {
     /// Asks `choose`, which is told when a live element dies, for another deadline; `None` leaves it as it is.
     /// False when there is no such element.
     #[inline]
-    pub fn update_deadline(&mut self, member: &[u8], now: Tick, choose: Choose<'_>) -> bool {
+    pub fn update_deadline(
+        &mut self,
+        member: &[u8],
+        now: Tick,
+        choose: ChooseDeadline<'_>,
+    ) -> bool {
         let found = self.find(member).filter(|element| element.is_live(now));
         let Some((at, old)) = found.map(|element| (element.at, element.deadline)) else {
             return false;
@@ -313,7 +318,7 @@ impl Packed {
         true
     }
 
-    /// Puts an element before the one at a byte, or at the end, which is [`Packed::end`].
+    /// Puts an element before the one at a byte, or at the end, which is [`PackedElements::end`].
     pub fn insert(&mut self, at: usize, member: &[u8], tail: &[u8]) {
         debug_assert!(at >= self.start() && at <= self.bytes.len());
         let deadline = if self.has_deadlines { DEADLINE } else { 0 };
@@ -407,11 +412,11 @@ impl Packed {
 
     /// The key's own deadline, when it is kept here.
     pub fn own(&self) -> Option<Tick> {
-        self.kept_deadline().flatten()
+        self.embedded_deadline().flatten()
     }
 }
 
-impl Body for Packed {
+impl Representation for PackedElements {
     fn trim(&mut self) {
         trim_bytes(&mut self.bytes);
     }
@@ -435,7 +440,7 @@ impl Body for Packed {
         })
     }
 
-    fn kept_deadline(&self) -> Option<Option<Tick>> {
+    fn embedded_deadline(&self) -> Option<Option<Tick>> {
         self.has_deadlines.then(|| own_deadline(&self.bytes))
     }
 
@@ -455,7 +460,7 @@ impl Body for Packed {
     }
 
     // All of them, since one pass is one pass.
-    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
+    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: ReportExpired<'_>) {
         if !self.has_deadlines {
             return;
         }
@@ -527,7 +532,7 @@ mod tests {
         bytes
     }
 
-    fn apply(packed: &mut Packed, plain: &mut Plain, own: &mut Option<Tick>, op: Op) {
+    fn apply(packed: &mut PackedElements, plain: &mut Plain, own: &mut Option<Tick>, op: Op) {
         let places: Vec<usize> = packed.iter().map(|e| e.at).chain([packed.end()]).collect();
         let pick = |i: usize| (!plain.is_empty()).then(|| i % plain.len());
         match op {
@@ -586,7 +591,7 @@ mod tests {
             tail in prop_oneof![Just(Tail::Nothing), Just(Tail::Value), Just(Tail::Score)],
             ops in prop::collection::vec(op(), 1..60),
         ) {
-            let (mut packed, mut plain, mut own) = (Packed::new(tail), Plain::new(), None);
+            let (mut packed, mut plain, mut own) = (PackedElements::new(tail), Plain::new(), None);
             for op in ops {
                 apply(&mut packed, &mut plain, &mut own, op);
                 let held: Plain = packed
@@ -598,7 +603,7 @@ mod tests {
                 prop_assert_eq!(packed.is_empty(), plain.is_empty());
                 let nearest = packed.deadlines().and_then(|deadlines| deadlines.nearest);
                 prop_assert_eq!(nearest, plain.iter().filter_map(|e| e.2).min());
-                packed = Packed::from_bytes(tail, packed.has_deadlines(), packed.into_bytes());
+                packed = PackedElements::from_bytes(tail, packed.has_deadlines(), packed.into_bytes());
             }
         }
     }

@@ -125,7 +125,7 @@ impl Run {
                 let key = self.model[pick(n, self.model.len())];
                 let old = self.slots[&key.1];
                 let new = self.name(key.1);
-                self.order.relabel(new, compare(&self.members, key));
+                self.order.set_slot(new, compare(&self.members, key));
                 self.members.remove(&old);
             }
             Op::Clone => self.order = self.order.clone(),

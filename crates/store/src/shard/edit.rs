@@ -1,7 +1,7 @@
 //! Collections changed in place: elements that leave when their time is up, and what follows for the
 //! entry that holds them.
 
-use super::{Locked, Why};
+use super::{Locked, Removal};
 use crate::collection::Deadlines;
 use crate::object::{Object, has_deadlines};
 use crate::shared::{Db, Shared};
@@ -10,19 +10,19 @@ use policy::{Budget, Slot, Tick};
 
 /// Whether the expiry index still holds an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Filing {
+pub(crate) enum IndexState {
     /// It does.
-    Kept,
+    Indexed,
     /// It has just handed it out.
-    Popped,
+    Removed,
 }
 
 /// What became of an entry that was worked on.
-pub(crate) enum Reworked {
+pub(crate) enum EditedValue {
     /// Its collection has no element left; the entry stands as it was.
     Empty,
     /// It is here now, filed under this deadline.
-    Stays(Slot, Option<Tick>),
+    Stored(Slot, Option<Tick>),
 }
 
 /// Whether an entry that is filed as due holds nothing that lives.
@@ -83,18 +83,18 @@ pub(crate) fn check(db: &Db) {
 impl Locked {
     /// Lets `work` change what an entry holds, and stores and files it anew. `None`: `work` says that
     /// it has changed nothing, and nothing is. `own` is the key's own deadline from now on.
-    pub fn rework<R>(
+    pub fn edit_value<R>(
         &mut self,
         at: (u8, Slot),
-        filing: Filing,
+        index_state: IndexState,
         own: Option<Tick>,
         now: Tick,
         work: impl FnOnce(&mut Object) -> Option<R>,
-    ) -> Option<(R, Reworked)> {
+    ) -> Option<(R, EditedValue)> {
         let (db, slot) = at;
         let data = self.dbs[db as usize].as_mut().expect("the entry is in it");
         let Value::Inline(tag, bytes) = data.value(slot) else {
-            return self.rework_outside(at, filing, own, now, work);
+            return self.edit_outside_value(at, index_state, own, now, work);
         };
         let mut buffer = std::mem::take(&mut self.scratch);
         buffer.clear();
@@ -106,11 +106,11 @@ impl Locked {
         };
         if object.is_empty_collection() {
             self.scratch = object.into_bytes();
-            return Some((result, Reworked::Empty));
+            return Some((result, EditedValue::Empty));
         }
         let filed = file(&mut object, own, now);
-        if filing == Filing::Popped {
-            data.refile(slot, filed.unwrap_or(Tick::MAX));
+        if index_state == IndexState::Removed {
+            data.reindex(slot, filed.unwrap_or(Tick::MAX));
         }
         let at = match object.inline() {
             Some((tag, bytes)) if !Db::must_be_outside(data.entries.key(slot), bytes.len()) => {
@@ -123,17 +123,17 @@ impl Locked {
                 data.change(slot, NewValue::Outside(object), filed).0
             }
         };
-        Some((result, Reworked::Stays(at, filed)))
+        Some((result, EditedValue::Stored(at, filed)))
     }
 
-    fn rework_outside<R>(
+    fn edit_outside_value<R>(
         &mut self,
         (db, slot): (u8, Slot),
-        filing: Filing,
+        index_state: IndexState,
         own: Option<Tick>,
         now: Tick,
         work: impl FnOnce(&mut Object) -> Option<R>,
-    ) -> Option<(R, Reworked)> {
+    ) -> Option<(R, EditedValue)> {
         let data = self.dbs[db as usize].as_mut().expect("the entry is in it");
         let worked = data.edit_outside(slot, |object| {
             let result = work(object)?;
@@ -146,10 +146,10 @@ impl Locked {
         });
         let (result, rest) = worked.expect("its value is outside")?;
         let Some((filed, small)) = rest else {
-            return Some((result, Reworked::Empty));
+            return Some((result, EditedValue::Empty));
         };
-        if filing == Filing::Popped {
-            data.refile(slot, filed.unwrap_or(Tick::MAX));
+        if index_state == IndexState::Removed {
+            data.reindex(slot, filed.unwrap_or(Tick::MAX));
         }
         let is_small = |len: usize| !Db::must_be_outside(data.entries.key(slot), len);
         let at = match small.filter(|(_, len)| is_small(*len)) {
@@ -160,12 +160,12 @@ impl Locked {
                 };
                 let bytes = bytes.expect("it was small");
                 let (at, dropped) = data.change(slot, NewValue::Inline(tag, &bytes), filed);
-                self.bury(dropped);
+                self.defer_drop(dropped);
                 at
             }
             None => data.change(slot, NewValue::Same, filed).0,
         };
-        Some((result, Reworked::Stays(at, filed)))
+        Some((result, EditedValue::Stored(at, filed)))
     }
 
     /// An entry's filed deadline has passed: the entry leaves if that was the key's own, else its dead
@@ -174,11 +174,11 @@ impl Locked {
         clippy::too_many_arguments,
         reason = "the instant, the bound and who is told"
     )]
-    pub fn lapse(
+    pub fn expire_due(
         &mut self,
         db: u8,
         slot: Slot,
-        filing: Filing,
+        index_state: IndexState,
         now: Tick,
         budget: &mut Budget,
         shared: &Shared,
@@ -188,11 +188,11 @@ impl Locked {
         let own = data.entries.own_deadline(slot);
         if let Some(own) = own.filter(|own| now > *own) {
             report(own, 1);
-            let why = match filing {
-                Filing::Kept => Why::Met,
-                Filing::Popped => Why::Popped,
+            let removal = match index_state {
+                IndexState::Indexed => Removal::ExpiredOnAccess,
+                IndexState::Removed => Removal::ExpiredByIndex,
             };
-            self.leave(db, slot, why, shared);
+            self.remove_entry(db, slot, removal, shared);
             self.account(db, shared);
             return None;
         }
@@ -200,7 +200,7 @@ impl Locked {
         let is_told = shared.is_notifying() || !self.watched.is_empty();
         let key = is_told.then(|| data.entries.key(slot).to_vec());
         let mut count = 0;
-        let worked = self.rework((db, slot), filing, own, now, |object| {
+        let worked = self.edit_value((db, slot), index_state, own, now, |object| {
             let mut expired = |deadline, n| {
                 count += n;
                 report(deadline, n);
@@ -208,18 +208,18 @@ impl Locked {
             object.purge(now, budget, &mut expired);
             Some(object.expired_event())
         });
-        let ((class, name), reworked) = worked.expect("it may have changed");
+        let ((class, name), edited) = worked.expect("it may have changed");
         self.counters.expired_elements += u64::from(count);
         if let Some(key) = key.filter(|_| count > 0) {
-            self.touched(db, &key);
+            self.mark_watchers(db, &key);
             if shared.is_notifying() {
-                self.tell(db, class, name, key, shared);
+                self.push_event(db, class, name, key, shared);
             }
         }
-        let stays = match reworked {
-            Reworked::Stays(slot, _) => Some(slot),
-            Reworked::Empty => {
-                self.leave(db, slot, Why::Emptied(filing), shared);
+        let stays = match edited {
+            EditedValue::Stored(slot, _) => Some(slot),
+            EditedValue::Empty => {
+                self.remove_entry(db, slot, Removal::Emptied(index_state), shared);
                 None
             }
         };

@@ -1,9 +1,9 @@
 //! Hashes: fields with values, each with or without a deadline.
 
-use crate::collection::{Body, Collection, Scene};
-use crate::element_ttl::Members;
+use crate::collection::{Collection, Representation, Scene};
+use crate::element_ttl::TimedElements;
 use crate::elements::Elements;
-use crate::elements::packed::{Packed, Tail};
+use crate::elements::packed::{PackedElements, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
 use crate::tags::{TAG_HASH, TAG_HASH_TTL};
@@ -18,9 +18,9 @@ pub struct Hash {
 #[derive(Debug)]
 enum Form {
     /// Few and short fields, in the order of their coming.
-    Packed(Packed),
+    Packed(PackedElements),
     /// Many.
-    Large(Box<Members>),
+    Large(Box<TimedElements>),
 }
 
 impl Default for Hash {
@@ -72,7 +72,7 @@ impl Hash {
     fn put(&mut self, field: &[u8], value: &[u8], scene: &Scene<'_>) -> bool {
         let is_long = |bytes: &[u8]| bytes.len() as i64 > scene.limits.hash_value();
         if is_long(field) || is_long(value) {
-            self.spread(scene);
+            self.make_large(scene);
         }
         if let Form::Packed(packed) = &mut self.form {
             match packed.find_or_count(field) {
@@ -92,7 +92,7 @@ impl Hash {
                 Err(_) => {}
             }
         }
-        let members = self.spread(scene);
+        let members = self.make_large(scene);
         let Some(slot) = members.elements().find(field) else {
             members.insert(field, value, scene, &mut ());
             return true;
@@ -106,14 +106,14 @@ impl Hash {
     }
 
     /// Gives it the form for many fields.
-    fn spread(&mut self, scene: &Scene<'_>) -> &mut Members {
+    fn make_large(&mut self, scene: &Scene<'_>) -> &mut TimedElements {
         if let Form::Packed(packed) = &self.form {
-            let members = Members::unpack(Tail::Value, packed, scene);
+            let members = TimedElements::unpack(Tail::Value, packed, scene);
             self.form = Form::Large(Box::new(members));
         }
         match &mut self.form {
             Form::Large(members) => members,
-            Form::Packed(_) => unreachable!("it has been spread"),
+            Form::Packed(_) => unreachable!("it was made large above"),
         }
     }
 
@@ -312,7 +312,7 @@ impl Hash {
     }
 
     /// Tells `count` fields with their values, each chosen uniformly by chance; none if there are none.
-    pub fn draw(
+    pub fn sample_with_repeats(
         &self,
         count: usize,
         scene: &Scene<'_>,
@@ -332,7 +332,7 @@ impl Hash {
                     let (field, value) = members.elements().element(slot);
                     each(field, value);
                 };
-                members.draw(count, scene.now, random, tell);
+                members.sample_with_repeats(count, scene.now, random, tell);
             }
         }
     }
@@ -349,12 +349,12 @@ impl Collection for Hash {
 
     fn new() -> Self {
         Hash {
-            form: Form::Packed(Packed::new(Tail::Value)),
+            form: Form::Packed(PackedElements::new(Tail::Value)),
         }
     }
 
     fn unpack(tag: u8, bytes: Vec<u8>) -> Self {
-        let packed = Packed::from_bytes(Tail::Value, tag == TAG_HASH_TTL, bytes);
+        let packed = PackedElements::from_bytes(Tail::Value, tag == TAG_HASH_TTL, bytes);
         Hash {
             form: Form::Packed(packed),
         }
@@ -387,14 +387,14 @@ impl Collection for Hash {
         Hash { form }
     }
 
-    fn body(&self) -> &dyn Body {
+    fn body(&self) -> &dyn Representation {
         match &self.form {
             Form::Packed(packed) => packed,
             Form::Large(members) => members.as_ref(),
         }
     }
 
-    fn body_mut(&mut self) -> &mut dyn Body {
+    fn body_mut(&mut self) -> &mut dyn Representation {
         match &mut self.form {
             Form::Packed(packed) => packed,
             Form::Large(members) => members.as_mut(),

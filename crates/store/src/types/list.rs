@@ -5,7 +5,7 @@ mod large;
 
 pub use self::large::Iter;
 
-use crate::collection::{Body, Collection, Scene, trim_bytes};
+use crate::collection::{Collection, Representation, Scene, trim_bytes};
 use crate::event::Class;
 use crate::facts::Kind;
 use crate::tags::TAG_LIST;
@@ -82,7 +82,7 @@ impl Small {
     }
 }
 
-impl Body for Small {
+impl Representation for Small {
     fn trim(&mut self) {
         trim_bytes(&mut self.0);
     }
@@ -336,14 +336,14 @@ impl Collection for List {
         List { form }
     }
 
-    fn body(&self) -> &dyn Body {
+    fn body(&self) -> &dyn Representation {
         match &self.form {
             Form::Small(small) => small,
             Form::Large(large) => large.as_ref(),
         }
     }
 
-    fn body_mut(&mut self) -> &mut dyn Body {
+    fn body_mut(&mut self) -> &mut dyn Representation {
         match &mut self.form {
             Form::Small(small) => small,
             Form::Large(large) => large.as_mut(),

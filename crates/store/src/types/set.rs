@@ -3,10 +3,10 @@
 mod algebra;
 mod integers;
 
-use crate::collection::{Body, Collection, Scene};
-use crate::element_ttl::Members;
+use crate::collection::{Collection, Representation, Scene};
+use crate::element_ttl::TimedElements;
 use crate::elements::Elements;
-use crate::elements::packed::{Element, Packed, Tail};
+use crate::elements::packed::{Element, PackedElements, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
 use crate::tags::{TAG_INTSET, TAG_SET, TAG_SET_TTL};
@@ -24,9 +24,9 @@ enum Form {
     /// Integers alone, none with a deadline.
     Integers(Integers),
     /// Few and short members, in the order of their coming.
-    Packed(Packed),
+    Packed(PackedElements),
     /// Many.
-    Large(Box<Members>),
+    Large(Box<TimedElements>),
 }
 
 impl Default for Set {
@@ -67,9 +67,9 @@ impl Set {
                 Some(number) if integers.has_room(scene) => return integers.insert(number),
                 // More integers than may be packed are many.
                 Some(_) if integers.len() > 0 => {
-                    self.spread(scene);
+                    self.make_large(scene);
                 }
-                _ => self.spell_out(scene),
+                _ => self.make_packed(scene),
             }
         }
         if let Form::Packed(packed) = &mut self.form {
@@ -89,7 +89,7 @@ impl Set {
                 Err(_) => {}
             }
         }
-        let members = self.spread(scene);
+        let members = self.make_large(scene);
         let Some(slot) = members.elements().find(member) else {
             members.insert(member, &[], scene, &mut ());
             return true;
@@ -102,7 +102,7 @@ impl Set {
     }
 
     /// Holds integers as members like others.
-    fn spell_out(&mut self, scene: &Scene<'_>) {
+    fn make_packed(&mut self, scene: &Scene<'_>) {
         let Form::Integers(integers) = &self.form else {
             return;
         };
@@ -110,24 +110,24 @@ impl Set {
             .iter()
             .map(|n| Digits::of(n).as_bytes().len())
             .max();
-        let mut packed = Packed::new(Tail::Nothing);
+        let mut packed = PackedElements::new(Tail::Nothing);
         for number in integers.iter() {
             packed.push(Digits::of(number).as_bytes(), &[]);
         }
         let is_packable = is_packable(integers.len(), digits_max.unwrap_or(0), scene);
         self.form = Form::Packed(packed);
         if !is_packable {
-            self.spread(scene);
+            self.make_large(scene);
         }
     }
 
     /// Gives it the form for many members.
-    fn spread(&mut self, scene: &Scene<'_>) -> &mut Members {
+    fn make_large(&mut self, scene: &Scene<'_>) -> &mut TimedElements {
         let members = match &self.form {
             Form::Large(_) => None,
-            Form::Packed(packed) => Some(Members::unpack(Tail::Nothing, packed, scene)),
+            Form::Packed(packed) => Some(TimedElements::unpack(Tail::Nothing, packed, scene)),
             Form::Integers(integers) => {
-                let mut members = Members::new(Tail::Nothing, scene);
+                let mut members = TimedElements::new(Tail::Nothing, scene);
                 for number in integers.iter() {
                     members.insert(Digits::of(number).as_bytes(), &[], scene, &mut ());
                 }
@@ -139,7 +139,7 @@ impl Set {
         }
         match &mut self.form {
             Form::Large(members) => members,
-            _ => unreachable!("it has been spread"),
+            _ => unreachable!("it was made large above"),
         }
     }
 
@@ -270,7 +270,7 @@ impl Set {
     }
 
     /// Tells `count` members, each chosen anew among all; none if the set is empty.
-    pub fn draw(
+    pub fn sample_with_repeats(
         &self,
         count: usize,
         scene: &Scene<'_>,
@@ -293,7 +293,7 @@ impl Set {
             }
             Form::Large(members) => {
                 let tell = &mut |slot| each(members.elements().member(slot));
-                members.draw(count, scene.now, random, tell);
+                members.sample_with_repeats(count, scene.now, random, tell);
             }
         }
     }
@@ -335,7 +335,7 @@ impl Set {
                 let is_there = integer(member).is_some_and(|n| integers.find(n).is_ok());
                 let chosen = if is_there { choose(None) } else { None };
                 if let Some(Some(deadline)) = chosen {
-                    self.spell_out(scene);
+                    self.make_packed(scene);
                     self.set_deadline(member, Some(deadline), scene);
                 }
                 is_there
@@ -360,7 +360,7 @@ fn is_packable(count: usize, len: usize, scene: &Scene<'_>) -> bool {
 }
 
 /// A member that lives.
-fn live<'a>(packed: &'a Packed, member: &[u8], scene: &Scene<'_>) -> Option<Element<'a>> {
+fn live<'a>(packed: &'a PackedElements, member: &[u8], scene: &Scene<'_>) -> Option<Element<'a>> {
     packed
         .find(member)
         .filter(|element| element.is_live(scene.now))
@@ -378,7 +378,11 @@ impl Collection for Set {
     fn unpack(tag: u8, bytes: Vec<u8>) -> Self {
         let form = match tag {
             TAG_INTSET => Form::Integers(Integers::from_bytes(bytes)),
-            _ => Form::Packed(Packed::from_bytes(Tail::Nothing, tag == TAG_SET_TTL, bytes)),
+            _ => Form::Packed(PackedElements::from_bytes(
+                Tail::Nothing,
+                tag == TAG_SET_TTL,
+                bytes,
+            )),
         };
         Set { form }
     }
@@ -409,7 +413,7 @@ impl Collection for Set {
         Set { form }
     }
 
-    fn body(&self) -> &dyn Body {
+    fn body(&self) -> &dyn Representation {
         match &self.form {
             Form::Integers(integers) => integers,
             Form::Packed(packed) => packed,
@@ -417,7 +421,7 @@ impl Collection for Set {
         }
     }
 
-    fn body_mut(&mut self) -> &mut dyn Body {
+    fn body_mut(&mut self) -> &mut dyn Representation {
         match &mut self.form {
             Form::Integers(integers) => integers,
             Form::Packed(packed) => packed,

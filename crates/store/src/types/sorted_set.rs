@@ -7,13 +7,13 @@ mod small;
 
 pub use interval::Interval;
 
-use crate::collection::{Body, Collection, Scene};
+use crate::collection::{Collection, Representation, Scene};
 use crate::elements::Elements;
-use crate::elements::packed::{Packed, Tail};
+use crate::elements::packed::{PackedElements, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
 use crate::tags::{TAG_SORTED_SET, TAG_SORTED_SET_TTL};
-use large::{Many, score_of};
+use large::{LargeSortedSet, score_of};
 use policy::Tick;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -28,9 +28,9 @@ pub struct SortedSet {
 #[derive(Debug)]
 enum Form {
     /// Few and short members, in their order.
-    Packed(Packed),
+    Packed(PackedElements),
     /// Many.
-    Large(Box<Many>),
+    Large(Box<LargeSortedSet>),
 }
 
 impl Default for SortedSet {
@@ -116,7 +116,7 @@ impl SortedSet {
         assert!(!score.is_nan());
         let score = score + 0.0;
         if member.len() as i64 > scene.limits.zset_value() {
-            self.spread(scene);
+            self.make_large(scene);
         }
         if let Form::Packed(packed) = &mut self.form {
             match packed.find_or_count(member) {
@@ -133,17 +133,17 @@ impl SortedSet {
                 Err(_) => {}
             }
         }
-        self.spread(scene).set(member, score, scene);
+        self.make_large(scene).set(member, score, scene);
     }
 
     /// Gives it the form for many members.
-    fn spread(&mut self, scene: &Scene<'_>) -> &mut Many {
+    fn make_large(&mut self, scene: &Scene<'_>) -> &mut LargeSortedSet {
         if let Form::Packed(packed) = &self.form {
-            self.form = Form::Large(Box::new(Many::unpack(packed, scene)));
+            self.form = Form::Large(Box::new(LargeSortedSet::unpack(packed, scene)));
         }
         match &mut self.form {
             Form::Large(many) => many,
-            Form::Packed(_) => unreachable!("it has been spread"),
+            Form::Packed(_) => unreachable!("it was made large above"),
         }
     }
 
@@ -244,12 +244,12 @@ impl Collection for SortedSet {
 
     fn new() -> Self {
         SortedSet {
-            form: Form::Packed(Packed::new(Tail::Score)),
+            form: Form::Packed(PackedElements::new(Tail::Score)),
         }
     }
 
     fn unpack(tag: u8, bytes: Vec<u8>) -> Self {
-        let packed = Packed::from_bytes(Tail::Score, tag == TAG_SORTED_SET_TTL, bytes);
+        let packed = PackedElements::from_bytes(Tail::Score, tag == TAG_SORTED_SET_TTL, bytes);
         SortedSet {
             form: Form::Packed(packed),
         }
@@ -282,14 +282,14 @@ impl Collection for SortedSet {
         SortedSet { form }
     }
 
-    fn body(&self) -> &dyn Body {
+    fn body(&self) -> &dyn Representation {
         match &self.form {
             Form::Packed(packed) => packed,
             Form::Large(many) => many.as_ref(),
         }
     }
 
-    fn body_mut(&mut self) -> &mut dyn Body {
+    fn body_mut(&mut self) -> &mut dyn Representation {
         match &mut self.form {
             Form::Packed(packed) => packed,
             Form::Large(many) => many.as_mut(),

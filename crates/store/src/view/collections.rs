@@ -4,10 +4,10 @@
 //! the key's block or in one allocation, none delete the key.
 
 use super::View;
-use crate::collection::{Body, Collection, Scene};
+use crate::collection::{Collection, Representation, Scene};
 use crate::item::WrongType;
 use crate::object::{InObject, Object, kind_of};
-use crate::shard::{Filing, Reworked, Why, file};
+use crate::shard::{EditedValue, IndexState, Removal, file};
 use crate::shared::{Db, Key};
 use crate::types::{Hash, List, Set, SortedSet};
 use cache::{NewValue, Outside, Value};
@@ -21,7 +21,7 @@ pub struct Edited<R> {
     /// The key was not there before.
     pub is_new: bool,
     /// Its last element went, and the key with it. Whoever edited tells of it.
-    pub is_gone: bool,
+    pub is_deleted: bool,
 }
 
 /// The verbs for one type.
@@ -108,7 +108,7 @@ impl<'a> View<'a> {
             return Ok(Some(Edited {
                 result,
                 is_new,
-                is_gone: false,
+                is_deleted: false,
             }));
         };
         if kind_of(&self.db(key).value(slot)) != C::KIND {
@@ -118,18 +118,18 @@ impl<'a> View<'a> {
         let own = self.db(key).entries.own_deadline(slot);
         let before = self.outside_bytes(key, slot);
         let locked = self.parts(key).2;
-        let worked = locked.rework((key.db, slot), Filing::Kept, own, now, |object| {
+        let worked = locked.edit_value((key.db, slot), IndexState::Indexed, own, now, |object| {
             edit(C::of_mut(object).expect("its kind is the same"), &scene)
         });
-        let Some((result, reworked)) = worked else {
+        let Some((result, edited)) = worked else {
             return Ok(None);
         };
-        let is_gone = match reworked {
-            Reworked::Empty => {
-                self.leave_slot(key, slot, Why::Deleted);
+        let is_deleted = match edited {
+            EditedValue::Empty => {
+                self.remove_slot(key, slot, Removal::Deleted);
                 true
             }
-            Reworked::Stays(slot, filed) => {
+            EditedValue::Stored(slot, filed) => {
                 let added = self.outside_bytes(key, slot).saturating_sub(before);
                 let (space, _, locked) = self.parts(key);
                 locked.make_room(key.db, added, space.shared());
@@ -140,7 +140,7 @@ impl<'a> View<'a> {
         Ok(Some(Edited {
             result,
             is_new: false,
-            is_gone,
+            is_deleted,
         }))
     }
 
@@ -185,9 +185,9 @@ impl<'a> View<'a> {
         }
     }
 
-    fn leave_slot(&mut self, key: &Key<'_>, slot: Slot, why: Why) {
+    fn remove_slot(&mut self, key: &Key<'_>, slot: Slot, removal: Removal) {
         let (space, _, locked) = self.parts(key);
-        locked.leave(key.db, slot, why, space.shared());
+        locked.remove_entry(key.db, slot, removal, space.shared());
         locked.account(key.db, space.shared());
     }
 
@@ -220,7 +220,7 @@ impl<'a> View<'a> {
             return true;
         }
         if let Some(slot) = found {
-            self.leave_slot(key, slot, Why::Deleted);
+            self.remove_slot(key, slot, Removal::Deleted);
         }
         false
     }
@@ -250,9 +250,9 @@ impl<'a> View<'a> {
     }
 
     /// Drops in steps what was cut off a list. Any key of a shard at hand says where.
-    pub fn bury_list(&mut self, key: &Key<'_>, waste: List) {
+    pub fn defer_drop_list(&mut self, key: &Key<'_>, waste: List) {
         if !waste.is_empty() {
-            self.parts(key).2.bury(Some(Object::List(waste)));
+            self.parts(key).2.defer_drop(Some(Object::List(waste)));
         }
     }
 
@@ -289,7 +289,7 @@ impl<'a> View<'a> {
             Value::Outside(_) => None,
         };
         let object = db.delete(slot).or(inline);
-        locked.touched(from.db, from.bytes);
+        locked.mark_watchers(from.db, from.bytes);
         locked.account(from.db, space.shared());
         let found = self.live(to);
         let object = object.expect("a value is inline or outside");

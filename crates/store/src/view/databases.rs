@@ -95,7 +95,7 @@ impl View<'_> {
     pub fn flush(&mut self, db: u8) {
         let space = self.space;
         for (shard, locked) in self.all().iter_mut().enumerate() {
-            locked.touched_db(db, None, space.shared());
+            locked.mark_db_watchers(db, None, space.shared());
             if let Some(data) = locked.dbs[db as usize].take() {
                 locked.flushed.push(data);
                 locked.account(db, space.shared());

@@ -12,7 +12,7 @@ impl View<'_> {
     }
 
     /// Takes a waiter out of the key's queue.
-    pub fn unwait(&mut self, key: &Key<'_>, waiter: u64) {
+    pub fn cancel_wait(&mut self, key: &Key<'_>, waiter: u64) {
         let waiting = &mut self.parts(key).2.waiting;
         waiting.remove(key.db, key.bytes, waiter);
     }

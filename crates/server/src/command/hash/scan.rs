@@ -89,7 +89,7 @@ pub fn hrandfield(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         let random = &mut || dice.roll();
         match usize::try_from(count) {
             Ok(count) => hash.sample(count, scene, random, each),
-            Err(_) => hash.draw(count.unsigned_abs() as usize, scene, random, each),
+            Err(_) => hash.sample_with_repeats(count.unsigned_abs() as usize, scene, random, each),
         }
     })?;
     if read.is_none() {

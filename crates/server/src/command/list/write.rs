@@ -114,7 +114,7 @@ pub fn ltrim(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     })?;
     if let Some(edited) = edited {
         ctx.edited(&key, &edited, Class::List, "ltrim");
-        ctx.view.bury_list(&key, edited.result);
+        ctx.view.defer_drop_list(&key, edited.result);
     }
     ctx.reply.ok();
     Ok(())

@@ -108,7 +108,7 @@ pub fn srandmember(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         let random = &mut || dice.roll();
         match usize::try_from(count) {
             Ok(count) => set.sample(count, scene, random, each),
-            Err(_) => set.draw(count.unsigned_abs() as usize, scene, random, each),
+            Err(_) => set.sample_with_repeats(count.unsigned_abs() as usize, scene, random, each),
         }
     })?;
     match (args.len(), told) {

@@ -17,9 +17,9 @@ const LEAF: usize = 64;
 const CHANCE: usize = 256 + 256 * 64 + LEAF;
 
 /// Elements, each with the deadline that is chosen for its number.
-fn members(limits: &Limits, deadline_of: impl Fn(u32) -> Option<Tick>) -> Members {
+fn members(limits: &Limits, deadline_of: impl Fn(u32) -> Option<Tick>) -> TimedElements {
     let scene = Scene::of(NOW, limits);
-    let mut members = Members::new(Tail::Nothing, &scene);
+    let mut members = TimedElements::new(Tail::Nothing, &scene);
     for number in 0..COUNT {
         let name = format!("element:{number}");
         let slot = members.insert(name.as_bytes(), b"", &scene, &mut ());
@@ -35,7 +35,7 @@ fn looks<R>(work: impl FnOnce() -> R) -> (R, usize) {
     (result, LOOKS.get())
 }
 
-fn number_of(members: &Members, slot: Slot) -> u32 {
+fn number_of(members: &TimedElements, slot: Slot) -> u32 {
     let name = String::from_utf8(members.elements().member(slot).to_vec()).expect("text");
     name["element:".len()..].parse().expect("a number")
 }
@@ -102,7 +102,7 @@ fn the_few_living_among_many_dead_are_drawn_by_rank() {
         let each = &mut |slot| {
             drawn.insert(number_of(&members, slot));
         };
-        most = most.max(looks(|| members.draw(1, LATER, random, each)).1);
+        most = most.max(looks(|| members.sample_with_repeats(1, LATER, random, each)).1);
     }
     assert!(most <= CHANCE + 2 * LEAF, "{most}");
     assert_eq!(drawn, BTreeSet::from([0, 10_000, 20_000, 30_000]));
@@ -142,7 +142,7 @@ fn a_list_by_deadline_costs_what_it_tells() {
 #[test]
 fn all_indexes_tell_the_same() {
     let limits = Limits::default();
-    let list = |members: &Members, offset| {
+    let list = |members: &TimedElements, offset| {
         let mut told = vec![];
         let each = &mut |deadline, slot| told.push((deadline, number_of(members, slot)));
         let last = Tick(LATER.0 + 300);
@@ -155,7 +155,7 @@ fn all_indexes_tell_the_same() {
             expiry: &expiry,
             ..Scene::of(NOW, &limits)
         };
-        let mut members = Members::new(Tail::Nothing, &scene);
+        let mut members = TimedElements::new(Tail::Nothing, &scene);
         for number in 0..2_000u32 {
             let name = format!("element:{number}");
             let slot = members.insert(name.as_bytes(), b"", &scene, &mut ());

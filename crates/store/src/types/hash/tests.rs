@@ -265,7 +265,7 @@ impl Pair {
             };
             hash.sample(count, scene, random, each);
             let mut drawn = 0;
-            hash.draw(count, scene, random, &mut |field, _| {
+            hash.sample_with_repeats(count, scene, random, &mut |field, _| {
                 assert!(live.contains_key(field));
                 drawn += 1;
             });

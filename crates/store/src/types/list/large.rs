@@ -5,7 +5,7 @@
 
 use super::End;
 use super::chunk::{Chunk, ChunkLimit, Entries, element_bytes};
-use crate::collection::Body;
+use crate::collection::Representation;
 use std::collections::VecDeque;
 
 /// The most chunks of a block.
@@ -428,7 +428,7 @@ impl Large {
     }
 }
 
-impl Body for Large {
+impl Representation for Large {
     fn is_void(&self) -> bool {
         self.len == 0
     }

@@ -7,7 +7,7 @@
 //! All are as wide as the widest had to be when it came; none gets narrower again. Without integers
 //! there are no bytes.
 
-use crate::collection::{Body, Scene, trim_bytes};
+use crate::collection::{Representation, Scene, trim_bytes};
 use std::ops::Range;
 
 /// See the module text.
@@ -165,7 +165,7 @@ impl Integers {
     }
 }
 
-impl Body for Integers {
+impl Representation for Integers {
     fn trim(&mut self) {
         trim_bytes(&mut self.bytes);
     }

@@ -141,7 +141,7 @@ fn apply(set: &mut Set, model: &mut Model, op: Op, scene: &Scene<'_>) {
             assert!(sample.iter().all(|member| live.contains_key(member)));
         }
         Op::Draw(count, seed) => {
-            let drawn = told(|each| set.draw(count, scene, &mut random(seed), each));
+            let drawn = told(|each| set.sample_with_repeats(count, scene, &mut random(seed), each));
             assert_eq!(drawn.len(), if live.is_empty() { 0 } else { count });
             assert!(drawn.iter().all(|member| live.contains_key(member)));
         }
@@ -271,7 +271,7 @@ fn every_choice_is_about_as_likely() {
         set.sample(3, &scene, &mut random, &mut |member| {
             count(&mut sampled, member)
         });
-        set.draw(3, &scene, &mut random, &mut |member| {
+        set.sample_with_repeats(3, &scene, &mut random, &mut |member| {
             count(&mut drawn, member)
         });
     }

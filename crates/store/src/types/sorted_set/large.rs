@@ -4,10 +4,10 @@
 //! due keeps short, are they counted one by one.
 
 use super::{Interval, compare};
-use crate::collection::{Body, Deadlines, Expired, Scene};
-use crate::element_ttl::{Follower, Members};
+use crate::collection::{Deadlines, ReportExpired, Representation, Scene};
+use crate::element_ttl::{SecondaryIndex, TimedElements};
 use crate::elements::Elements;
-use crate::elements::packed::{Packed, Tail};
+use crate::elements::packed::{PackedElements, Tail};
 use crate::order::{Entry, Order};
 use policy::{Budget, Slot, Tick};
 use std::cmp::Ordering;
@@ -15,13 +15,13 @@ use std::ops::Range;
 
 /// See the module text.
 #[derive(Debug)]
-pub(super) struct Many {
-    pub members: Members,
+pub(super) struct LargeSortedSet {
+    pub members: TimedElements,
     pub order: Order,
 }
 
-impl Follower for Order {
-    fn leaves(&mut self, elements: &Elements, slot: Slot) {
+impl SecondaryIndex for Order {
+    fn before_removal(&mut self, elements: &Elements, slot: Slot) {
         let (member, score) = scored(elements, slot);
         self.remove(against(elements, score, member));
     }
@@ -30,7 +30,7 @@ impl Follower for Order {
         let (member, score) = scored(elements, to);
         let mut others = against(elements, score, member);
         // There is nothing at the old place any more.
-        self.relabel(to, |entry| {
+        self.set_slot(to, |entry| {
             let by_score = entry.score().total_cmp(&score);
             by_score.then_with(|| match entry.slot() {
                 slot if slot == from => Ordering::Equal,
@@ -64,22 +64,22 @@ fn against<'a>(
     }
 }
 
-impl Many {
+impl LargeSortedSet {
     /// The members of a packed sorted set.
-    pub fn unpack(packed: &Packed, scene: &Scene<'_>) -> Many {
-        let members = Members::unpack(Tail::Score, packed, scene);
+    pub fn unpack(packed: &PackedElements, scene: &Scene<'_>) -> LargeSortedSet {
+        let members = TimedElements::unpack(Tail::Score, packed, scene);
         let mut order = Order::new();
         for element in packed.iter() {
             let slot = members.elements().find(element.member);
             let slot = slot.expect("it has just been put in");
             order.push(Entry::new(score_of(element.tail), slot));
         }
-        Many { members, order }
+        LargeSortedSet { members, order }
     }
 
     /// Gives a member a score, or adds it. Its deadline stays; that of a dead one does not.
     pub fn set(&mut self, member: &[u8], score: f64, scene: &Scene<'_>) {
-        let Many { members, order } = self;
+        let LargeSortedSet { members, order } = self;
         let slot = match members.elements().find(member) {
             None => members.insert(member, &score.to_le_bytes(), scene, order),
             Some(slot) => {
@@ -196,7 +196,7 @@ impl Many {
     pub fn remove_ranks(&mut self, ranks: Range<usize>, now: Tick) -> usize {
         let len = self.order.len();
         if ranks.start == 0 && ranks.end >= len && !self.members.may_hold_dead(now) {
-            self.members.give_up();
+            self.members.mark_void();
             return len;
         }
         let (mut place, mut removed) = (self.place_of(ranks.start, now), 0);
@@ -233,15 +233,15 @@ impl Many {
     }
 
     /// Another one with the same members and deadlines, but for the key's own.
-    pub fn duplicate(&self, scene: &Scene<'_>) -> Many {
-        Many {
+    pub fn duplicate(&self, scene: &Scene<'_>) -> LargeSortedSet {
+        LargeSortedSet {
             members: self.members.duplicate(scene),
             order: self.order.clone(),
         }
     }
 }
 
-impl Body for Many {
+impl Representation for LargeSortedSet {
     fn is_void(&self) -> bool {
         self.members.is_void()
     }
@@ -251,22 +251,22 @@ impl Body for Many {
     }
 
     fn heap_bytes(&self) -> usize {
-        size_of::<Many>() + self.members.heap_bytes() + self.order.heap_bytes()
+        size_of::<LargeSortedSet>() + self.members.heap_bytes() + self.order.heap_bytes()
     }
 
     fn deadlines(&self) -> Option<Deadlines> {
         self.members.deadlines()
     }
 
-    fn kept_deadline(&self) -> Option<Option<Tick>> {
-        self.members.kept_deadline()
+    fn embedded_deadline(&self) -> Option<Option<Tick>> {
+        self.members.embedded_deadline()
     }
 
     fn set_own(&mut self, own: Option<Tick>) {
         self.members.set_own(own);
     }
 
-    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: Expired<'_>) {
+    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: ReportExpired<'_>) {
         self.members.purge(now, budget, expired, &mut self.order);
     }
 

@@ -2,12 +2,12 @@
 
 use super::large::score_of;
 use super::{Interval, compare};
-use crate::elements::packed::Packed;
+use crate::elements::packed::PackedElements;
 use policy::Tick;
 use std::ops::Range;
 
 /// Where a member with this score belongs.
-fn place(packed: &Packed, score: f64, member: &[u8]) -> usize {
+fn place(packed: &PackedElements, score: f64, member: &[u8]) -> usize {
     let mut behind = packed
         .iter()
         .filter(|element| compare(score_of(element.tail), element.member, score, member).is_gt());
@@ -16,7 +16,12 @@ fn place(packed: &Packed, score: f64, member: &[u8]) -> usize {
 }
 
 /// Puts a member that is not there where it belongs.
-pub(super) fn insert(packed: &mut Packed, member: &[u8], score: f64, deadline: Option<Tick>) {
+pub(super) fn insert(
+    packed: &mut PackedElements,
+    member: &[u8],
+    score: f64,
+    deadline: Option<Tick>,
+) {
     let at = place(packed, score, member);
     packed.insert(at, member, &score.to_le_bytes());
     if deadline.is_some() {
@@ -25,14 +30,14 @@ pub(super) fn insert(packed: &mut Packed, member: &[u8], score: f64, deadline: O
 }
 
 /// The number of live members before this one, and its score.
-pub(super) fn rank(packed: &Packed, member: &[u8], now: Tick) -> Option<(usize, f64)> {
+pub(super) fn rank(packed: &PackedElements, member: &[u8], now: Tick) -> Option<(usize, f64)> {
     let mut live = packed.live(now).enumerate();
     let (rank, element) = live.find(|(_, element)| element.member == member)?;
     Some((rank, score_of(element.tail)))
 }
 
 /// The ranks of an interval among the live members.
-pub(super) fn ranks(packed: &Packed, interval: &Interval<'_>, now: Tick) -> Range<usize> {
+pub(super) fn ranks(packed: &PackedElements, interval: &Interval<'_>, now: Tick) -> Range<usize> {
     let (mut start, mut end) = (0, 0);
     for element in packed.live(now) {
         let (score, member) = (score_of(element.tail), element.member);
@@ -48,7 +53,7 @@ pub(super) fn ranks(packed: &Packed, interval: &Interval<'_>, now: Tick) -> Rang
 
 /// Tells the live members of these ranks.
 pub(super) fn each(
-    packed: &Packed,
+    packed: &PackedElements,
     ranks: Range<usize>,
     is_reverse: bool,
     now: Tick,
@@ -66,7 +71,7 @@ pub(super) fn each(
 }
 
 /// Removes the live members of these ranks; how many they were.
-pub(super) fn remove_ranks(packed: &mut Packed, ranks: Range<usize>, now: Tick) -> usize {
+pub(super) fn remove_ranks(packed: &mut PackedElements, ranks: Range<usize>, now: Tick) -> usize {
     let mut removed = 0;
     for _ in ranks.clone() {
         let Some(at) = packed.live(now).nth(ranks.start).map(|element| element.at) else {

@@ -25,7 +25,7 @@ enum Op {
     Duplicate,
     Scan(usize),
     Scores(i8, i8, bool),
-    Members(u8, u8, bool),
+    TimedElements(u8, u8, bool),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -45,7 +45,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Duplicate),
         1 => (0..40usize).prop_map(Op::Scan),
         3 => (score(), score(), any::<bool>()).prop_map(|(a, b, x)| Op::Scores(a, b, x)),
-        2 => (any::<u8>(), any::<u8>(), any::<bool>()).prop_map(|(a, b, x)| Op::Members(a, b, x)),
+        2 => (any::<u8>(), any::<u8>(), any::<bool>()).prop_map(|(a, b, x)| Op::TimedElements(a, b, x)),
     ]
 }
 
@@ -190,7 +190,7 @@ impl Pair {
             }
             Op::Scan(count) => self.scan(count),
             Op::Scores(min, max, is_open) => self.scores(min, max, is_open),
-            Op::Members(min, max, is_open) => self.members(min, max, is_open),
+            Op::TimedElements(min, max, is_open) => self.members(min, max, is_open),
         }
         if self.set.deadlines().is_none() {
             self.own = None;
