@@ -1,4 +1,4 @@
-//! All connected clients, as any worker may see them: for CLIENT LIST, CLIENT KILL and INFO.
+//! Registry of connected clients. All workers read it for CLIENT LIST, CLIENT KILL and INFO.
 
 use crate::clock::Moment;
 use crate::command::{self, SpecIndex};
@@ -10,23 +10,23 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex};
 
-/// Bits of `ClientInfo::flags`, with CLIENT LIST's letters.
+/// Bits of `ClientInfo::flags` and their letters in CLIENT LIST.
 pub mod flag {
-    /// Subscribed.
+    /// Subscribed to a channel or pattern.
     pub const PUBSUB: u32 = 1;
     /// Within MULTI.
     pub const MULTI: u32 = 1 << 1;
     /// A watched key has changed.
     pub const DIRTY: u32 = 1 << 2;
-    /// To be closed once the reply is sent.
+    /// The connection closes after the pending reply.
     pub const CLOSING: u32 = 1 << 3;
-    /// CLIENT NO-EVICT.
+    /// CLIENT NO-EVICT is on.
     pub const NO_EVICT: u32 = 1 << 4;
-    /// CLIENT NO-TOUCH.
+    /// CLIENT NO-TOUCH is on.
     pub const NO_TOUCH: u32 = 1 << 5;
-    /// Waits within a blocking command.
+    /// Blocked in a blocking command.
     pub const BLOCKED: u32 = 1 << 6;
-    /// Letters, in CLIENT LIST's order.
+    /// Letters of the flags, in the order of CLIENT LIST.
     pub const LETTERS: &[(u32, char)] = &[
         (PUBSUB, 'P'),
         (MULTI, 'x'),
@@ -38,87 +38,87 @@ pub mod flag {
     ];
 }
 
-/// What clients say about themselves.
+/// Names that a client has set for itself.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    /// CLIENT SETNAME.
+    /// Name set by CLIENT SETNAME.
     pub name: String,
-    /// CLIENT SETINFO LIB-NAME.
+    /// Library name set by CLIENT SETINFO LIB-NAME.
     pub lib_name: String,
-    /// CLIENT SETINFO LIB-VER.
+    /// Library version set by CLIENT SETINFO LIB-VER.
     pub lib_ver: String,
 }
 
-/// One client, written by its worker, read by all.
+/// State of one client. Its worker writes it; all workers read it.
 #[derive(Debug)]
 pub struct ClientInfo {
-    /// Counts up from 1; 0 when there is no connection.
+    /// Client id, counted from 1; 0 for a session without a connection.
     pub id: u64,
-    /// The other side.
+    /// Remote address.
     pub address: String,
-    /// Our side.
+    /// Local address.
     pub local_address: String,
-    /// The socket's number.
+    /// File descriptor of the socket.
     pub fd: i32,
-    /// The worker that serves it.
+    /// Index of the worker that serves the client.
     pub worker: usize,
-    /// Its place there.
+    /// Index of the connection in that worker.
     pub slot: usize,
-    /// When it came.
+    /// Time of the connection's acceptance.
     pub created: Moment,
-    /// When it last sent something, a `Moment`.
+    /// Time of the last command, as the milliseconds of a `Moment`.
     pub active_ms: AtomicU64,
-    /// Names.
+    /// Names of the client and of its library.
     pub names: Mutex<Names>,
     /// Bits of `flag`.
     pub flags: AtomicU32,
-    /// The selected database.
+    /// Selected database.
     pub db: AtomicU8,
-    /// 2 or 3.
+    /// Protocol version, 2 or 3.
     pub resp: AtomicU8,
-    /// The last command.
+    /// `SpecIndex` of the last command.
     pub command: AtomicU16,
-    /// Channels subscribed to.
+    /// Number of subscribed channels.
     pub channels: AtomicU32,
-    /// Patterns subscribed to.
+    /// Number of subscribed patterns.
     pub patterns: AtomicU32,
-    /// Commands queued by MULTI; −1 outside of it.
+    /// Number of commands queued by MULTI; −1 outside a transaction.
     pub queued: AtomicI64,
-    /// Keys watched.
+    /// Number of watched keys.
     pub watched: AtomicU32,
-    /// Bytes of unfinished commands.
+    /// Bytes of incomplete commands.
     pub input_bytes: AtomicU64,
     /// Bytes of unsent replies.
     pub output_bytes: AtomicU64,
-    /// Bytes of all its buffers.
+    /// Bytes of all buffers.
     pub memory_bytes: AtomicU64,
     /// Bytes received.
     pub received_bytes: AtomicU64,
     /// Bytes sent.
     pub sent_bytes: AtomicU64,
-    /// Commands run.
+    /// Number of executed commands.
     pub commands: AtomicU64,
-    /// CLIENT KILL has chosen it.
+    /// Whether CLIENT KILL has selected the client.
     pub is_killed: AtomicBool,
 }
 
-/// Where a connection stands.
+/// Addresses of a connection and its position among the workers.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
-    /// The other side.
+    /// Remote address.
     pub address: String,
-    /// Our side.
+    /// Local address.
     pub local_address: String,
-    /// The socket's number.
+    /// File descriptor of the socket.
     pub fd: i32,
-    /// The worker that serves it.
+    /// Index of the worker that serves the client.
     pub worker: usize,
-    /// Its place there.
+    /// Index of the connection in that worker.
     pub slot: usize,
 }
 
 impl ClientInfo {
-    /// A client with this identity.
+    /// Creates the state of a new client.
     pub fn new(id: u64, place: Place, now: Moment) -> ClientInfo {
         ClientInfo {
             id,
@@ -148,17 +148,17 @@ impl ClientInfo {
         }
     }
 
-    /// Whether it is subscribed to anything.
+    /// Whether the client is subscribed to anything.
     pub fn is_subscriber(&self) -> bool {
         self.flags.load(Relaxed) & flag::PUBSUB != 0
     }
 
-    /// Its name; empty when it has none.
+    /// Returns the client's name; empty if it has none.
     pub fn name(&self) -> String {
         self.names.lock().expect("no holder panics").name.clone()
     }
 
-    /// Its line of CLIENT LIST, without an end.
+    /// Formats the client's line of CLIENT LIST, without a line end.
     pub fn line(&self, now: Moment) -> String {
         let names = self.names.lock().expect("no holder panics").clone();
         let bits = self.flags.load(Relaxed);
@@ -215,17 +215,17 @@ impl ClientInfo {
     }
 }
 
-/// The registry of connected clients.
+/// All connected clients.
 #[derive(Default)]
 pub struct Clients {
     all: Mutex<BTreeMap<u64, Arc<ClientInfo>>>,
     last_id: AtomicU64,
-    /// How many there are.
+    /// Number of reserved connections, which `maxclients` bounds.
     count: AtomicU64,
 }
 
 impl Clients {
-    /// Takes in a connection.
+    /// Registers a connection under a new id.
     pub fn add(&self, place: Place, now: Moment) -> Arc<ClientInfo> {
         let id = self.last_id.fetch_add(1, Relaxed) + 1;
         let info = Arc::new(ClientInfo::new(id, place, now));
@@ -234,41 +234,41 @@ impl Clients {
         info
     }
 
-    /// Counts a connection before it is served, if there is room for it.
+    /// Reserves a connection unless `max` are open. Returns whether it did.
     pub fn reserve(&self, max: u64) -> bool {
         self.count
             .fetch_update(Relaxed, Relaxed, |count| (count < max).then_some(count + 1))
             .is_ok()
     }
 
-    /// Gives back what `reserve` took.
+    /// Releases a reserved connection.
     pub fn release(&self) {
         self.count.fetch_sub(1, Relaxed);
     }
 
-    /// Forgets a client.
+    /// Removes a client from the registry.
     pub fn remove(&self, id: u64) {
         self.all.lock().expect("no holder panics").remove(&id);
     }
 
-    /// How many are connected.
+    /// Returns the number of connections.
     pub fn len(&self) -> u64 {
         self.count.load(Relaxed)
     }
 
-    /// Whether nobody is.
+    /// Whether there are no connections.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All of them, by id.
+    /// Returns all clients, ordered by id.
     pub fn list(&self) -> Vec<Arc<ClientInfo>> {
         let all = self.all.lock().expect("no holder panics");
         all.values().cloned().collect()
     }
 }
 
-/// An address as Redis writes it.
+/// Formats an address as Redis does.
 pub fn show_address(address: SocketAddr) -> String {
     address.to_string()
 }

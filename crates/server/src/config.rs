@@ -1,7 +1,8 @@
-//! Settings: their values now, how texts become values, how CONFIG SET changes several at once.
+//! Settings: their current values, the parsers of their texts, and updates of several at once by
+//! CONFIG SET.
 //!
-//! What there is stands in `table`; reading a file or a command line in `file`. Numbers are atomics, so
-//! that any worker may read them for each command.
+//! `table` defines the settings. `file` reads them from a configuration file or a command line.
+//! Numbers are atomics, because every worker may read them for each command.
 
 pub mod file;
 pub mod table;
@@ -13,29 +14,29 @@ pub use value::{Value, bytes_for_people};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-/// Classes of clients with output buffer limits of their own.
+/// Client classes with separate output buffer limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientClass {
-    /// All others.
+    /// Clients of no other class.
     Normal,
-    /// None here, but the setting has it.
+    /// Replicas. There are none here; the class exists because the setting names it.
     Replica,
-    /// Subscribers.
+    /// Clients subscribed to channels or patterns.
     PubSub,
 }
 
-/// One class's bounds; 0 means none.
+/// Output buffer limits of one client class. 0 means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputLimit {
-    /// Bytes beyond which the client is cut off at once.
+    /// Number of pending bytes at which the client is disconnected at once.
     pub hard_bytes: u64,
-    /// Bytes beyond which it is cut off after `soft_seconds`.
+    /// Number of pending bytes at which the client is disconnected after `soft_seconds`.
     pub soft_bytes: u64,
-    /// See `soft_bytes`.
+    /// Seconds that the output may exceed `soft_bytes`.
     pub soft_seconds: u64,
 }
 
-/// All settings' values.
+/// Current values of all settings.
 pub struct Config {
     numbers: [AtomicI64; COUNT],
     texts: RwLock<Vec<String>>,
@@ -59,7 +60,7 @@ impl Default for Config {
     }
 }
 
-/// The setting of this name or alias, in any case.
+/// Returns the setting with this name or alias. Case is ignored.
 pub fn find(name: &str) -> Option<&'static Param> {
     TABLE.iter().find(|param| {
         param.name.eq_ignore_ascii_case(name)
@@ -68,42 +69,42 @@ pub fn find(name: &str) -> Option<&'static Param> {
 }
 
 impl Config {
-    /// A number, a truth value as 0 or 1, a choice's place, the bits of events.
+    /// Returns a numeric value: a boolean as 0 or 1, a choice as its index, events as bits.
     pub fn number(&self, id: Id) -> i64 {
         self.numbers[id as usize].load(Relaxed)
     }
 
-    /// A truth value.
+    /// Returns the value of a boolean setting.
     pub fn is_on(&self, id: Id) -> bool {
         self.number(id) != 0
     }
 
-    /// A text.
+    /// Returns a copy of the value of a text setting.
     pub fn text(&self, id: Id) -> String {
         self.texts.read().expect("no holder panics")[id as usize].clone()
     }
 
-    /// The file that was read; empty when there was none.
+    /// Returns the path of the configuration file; empty if none was read.
     pub fn file(&self) -> String {
         self.file.read().expect("no holder panics").clone()
     }
 
-    /// Notes which file was read.
+    /// Records the path of the configuration file.
     pub fn set_file(&self, path: &str) {
         *self.file.write().expect("no holder panics") = path.to_owned();
     }
 
-    /// Compares a text without copying it.
+    /// Compares a text setting with `other` without copying it. Used for passwords.
     pub fn text_is(&self, id: Id, other: &[u8]) -> bool {
         let texts = self.texts.read().expect("no holder panics");
         let text = texts[id as usize].as_bytes();
-        // In time that depends on the lengths alone.
+        // The time depends only on the lengths, so that it reveals nothing about the password.
         let padded = other.iter().chain(std::iter::repeat(&0));
         let differing = text.iter().zip(padded).fold(0, |sum, (a, b)| sum | (a ^ b));
         differing == 0 && text.len() == other.len()
     }
 
-    /// One class's bounds.
+    /// Returns the output buffer limits of a client class.
     pub fn output_limit(&self, class: ClientClass) -> OutputLimit {
         let [hard, soft, seconds] = &self.output_limits[class as usize];
         OutputLimit {
@@ -113,7 +114,7 @@ impl Config {
         }
     }
 
-    /// As CONFIG GET shows it.
+    /// Formats the value as CONFIG GET shows it.
     pub fn show(&self, param: &Param) -> String {
         match param.kind {
             Kind::Bool => if self.is_on(param.id) { "yes" } else { "no" }.to_owned(),
@@ -139,7 +140,7 @@ impl Config {
         .join(" ")
     }
 
-    /// Takes a value that `value::parse` has checked.
+    /// Stores a value that `value::parse` has checked.
     pub fn put(&self, id: Id, value: &Value) {
         match value {
             Value::Number(number) => self.numbers[id as usize].store(*number, Relaxed),
@@ -156,33 +157,15 @@ impl Config {
         }
     }
 
-    /// Sets one setting from its text, as at start: immutable ones too.
+    /// Parses and stores a value. Used at startup, therefore immutable settings are accepted too.
     ///
     /// # Errors
-    /// What is wrong with the text, in words for people.
+    /// A message for the user that says what is wrong with the text.
     pub fn set(&self, param: &Param, text: &str) -> Result<(), String> {
         let value = value::parse(param.kind, text)?;
         self.put(param.id, &value);
         Ok(())
     }
-}
-
-/// The settings' reference as a Markdown table.
-pub fn docs() -> String {
-    let mut text = String::from("| name | default | at run time | |\n|---|---|---|---|\n");
-    for param in TABLE {
-        let change = if param.is_mutable { "yes" } else { "no" };
-        let default = match param.default {
-            "" => "(empty)".to_owned(),
-            default => format!("`{default}`"),
-        };
-        let line = format!(
-            "| `{}` | {default} | {change} | {} |\n",
-            param.name, param.help
-        );
-        text.push_str(&line);
-    }
-    text
 }
 
 #[cfg(test)]
@@ -202,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_compare_whole() {
+    fn a_password_matches_only_as_a_whole() {
         let config = Config::default();
         let param = find("requirepass").expect("it exists");
         config.set(param, "secret").expect("any text");

@@ -1,11 +1,11 @@
-//! INFO: what the server tells of itself, by sections.
+//! INFO: the server's report about itself, in sections.
 
 mod sections;
 
 use crate::state::Server;
 use std::fmt::Write as _;
 
-/// What a section writes to.
+/// Buffer that a section writes its fields to.
 pub struct Report<'a> {
     pub(crate) server: &'a Server,
     pub(crate) now_us: u64,
@@ -13,13 +13,14 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// `name:value`.
+    /// Writes a line `name:value`.
     pub(crate) fn field(&mut self, name: &str, value: impl std::fmt::Display) {
         let _ = write!(self.text, "{name}:{value}\r\n");
     }
 }
 
-/// One section: its name in INFO's heading, whether INFO without arguments tells it, its code.
+/// One section of INFO: title, whether INFO without arguments includes it, and the function that
+/// writes it.
 struct Section {
     title: &'static str,
     is_default: bool,
@@ -53,8 +54,8 @@ const fn section(title: &'static str, is_default: bool, write: fn(&mut Report<'_
     }
 }
 
-/// The sections of these names, in a fixed order; without names, the default ones. The keyspace's
-/// locks are taken: the caller holds none.
+/// Returns the requested sections in a fixed order, or the default ones if none is requested. Takes
+/// the keyspace's locks; the caller must not hold any.
 pub fn report(server: &Server, wanted: &[&[u8]]) -> String {
     let mut report = Report {
         server,

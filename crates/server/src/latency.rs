@@ -1,41 +1,41 @@
-//! The latency monitor: events that took longer than `latency-monitor-threshold`.
+//! The latency monitor: records events that took longer than `latency-monitor-threshold`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
-/// Samples kept of each event.
+/// Number of samples kept per event.
 const SAMPLES_MAX: usize = 160;
 
-/// The longest occurrence of an event within one second.
+/// Longest occurrence of an event within one second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Seconds since 1970.
+    /// Unix time in seconds.
     pub seconds: u64,
-    /// How long it took, in ms.
+    /// Duration in milliseconds.
     pub ms: u64,
 }
 
-/// One event's history.
+/// Recorded occurrences of one event.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// The oldest first.
+    /// Recent samples, the oldest first.
     pub samples: VecDeque<Sample>,
-    /// The longest of all times.
+    /// Longest duration since the last reset.
     pub max_ms: u64,
-    /// All occurrences.
+    /// Number of occurrences.
     pub count: u64,
-    /// Their sum.
+    /// Total duration of all occurrences.
     pub sum_ms: u64,
 }
 
-/// All events' histories.
+/// Histories of all events.
 #[derive(Default)]
 pub struct LatencyMonitor {
     events: Mutex<BTreeMap<&'static str, History>>,
 }
 
 impl LatencyMonitor {
-    /// Notes that an event took `ms`; the caller has compared that with the threshold.
+    /// Records that an event took `ms`. The caller has compared it with the threshold.
     pub fn add(&self, event: &'static str, ms: u64, now_ms: u64) {
         let seconds = now_ms / 1000;
         let mut events = self.events.lock().expect("no holder panics");
@@ -54,7 +54,7 @@ impl LatencyMonitor {
         }
     }
 
-    /// All events with their histories, by name.
+    /// Returns the histories of all events, ordered by name.
     pub fn events(&self) -> Vec<(&'static str, History)> {
         let events = self.events.lock().expect("no holder panics");
         events
@@ -63,7 +63,8 @@ impl LatencyMonitor {
             .collect()
     }
 
-    /// Forgets some events, or all; how many that was.
+    /// Deletes the histories of the named events, or of all if none is named. Returns how many it
+    /// deleted.
     pub fn reset(&self, names: &[&[u8]]) -> usize {
         let mut events = self.events.lock().expect("no holder panics");
         let before = events.len();
@@ -76,14 +77,14 @@ impl LatencyMonitor {
         before - events.len()
     }
 
-    /// A report for people.
+    /// Returns the report of LATENCY DOCTOR.
     pub fn doctor(&self, threshold_ms: i64) -> String {
         if threshold_ms == 0 {
             return "The latency monitor is off. Turn it on with CONFIG SET latency-monitor-threshold <milliseconds>.\n".into();
         }
         let events = self.events();
         if events.is_empty() {
-            return format!("Nothing took {threshold_ms} ms or longer.\n");
+            return format!("No event took {threshold_ms} ms or longer.\n");
         }
         let mut text = format!("Events of {threshold_ms} ms or longer:\n");
         for (number, (name, history)) in events.iter().enumerate() {
@@ -95,11 +96,11 @@ impl LatencyMonitor {
                 history.max_ms
             ));
         }
-        text.push_str("SLOWLOG GET tells which commands they were.\n");
+        text.push_str("Run SLOWLOG GET to see the commands.\n");
         text
     }
 
-    /// A bar for each sample of one event; none when there is no such event.
+    /// Draws a bar for each sample of one event. Returns `None` if the event has no history.
     pub fn graph(&self, name: &[u8]) -> Option<String> {
         let events = self.events();
         let (name, history) = events

@@ -1,4 +1,4 @@
-//! The log: one line per event, to standard error or a file.
+//! The log: one line per event, written to standard error or a file.
 
 use crate::config::table::LOG_LEVELS;
 use log::{LevelFilter, Log, Metadata, Record};
@@ -12,10 +12,10 @@ struct Logger {
     file: Option<Mutex<File>>,
 }
 
-/// Starts to log; at most once in a process.
+/// Starts logging. Can be called once per process.
 ///
 /// # Errors
-/// A file that cannot be opened, or a log that was started already.
+/// The file cannot be opened, or logging has already started.
 pub fn start(level: &str, file: &str) -> Result<(), String> {
     let file = match file {
         "" => None,
@@ -34,10 +34,10 @@ fn open(path: &Path) -> Result<File, String> {
         .map_err(|error| format!("logfile {}: {error}", path.display()))
 }
 
-/// Changes what is logged: one of the `loglevel` setting's words.
+/// Sets the log level to one of the words of the `loglevel` setting.
 pub fn set_level(level: &str) {
-    let place = LOG_LEVELS.iter().position(|word| *word == level);
-    log::set_max_level(match place {
+    let index = LOG_LEVELS.iter().position(|word| *word == level);
+    log::set_max_level(match index {
         Some(0) => LevelFilter::Trace,
         Some(1) => LevelFilter::Debug,
         Some(3) => LevelFilter::Warn,
@@ -64,10 +64,11 @@ impl Log for Logger {
             log::Level::Debug => "verbose",
             log::Level::Trace => "debug",
         };
-        // Names and addresses of clients may be in it: no line of theirs can pass for one of ours.
+        // Client names may contain line breaks. They are removed so that a client cannot forge a
+        // log line.
         let text = record.args().to_string().replace(['\n', '\r'], " ");
         let line = format!("{} {level} {text}\n", timestamp(ms));
-        // A log that cannot be written is no reason to stop serving.
+        // A failed write to the log must not stop the server.
         let _ = match &self.file {
             None => std::io::stderr().lock().write_all(line.as_bytes()),
             Some(file) => match file.lock() {
@@ -80,7 +81,7 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
-/// `2026-11-20T20:33:19.123Z`; days to dates by the proleptic Gregorian calendar.
+/// Formats a Unix time in milliseconds: `2026-11-20T20:33:19.123Z`.
 pub fn timestamp(ms: u64) -> String {
     let (days, rest) = (ms / 86_400_000, ms % 86_400_000);
     let (year, month, day) = date(days);
@@ -89,8 +90,8 @@ pub fn timestamp(ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-/// Year, month and day of the given day since 1970-01-01. Years are counted from March, so that the
-/// day that leap years add is the last of its year.
+/// Returns year, month and day for a number of days since 1970-01-01 in the proleptic Gregorian
+/// calendar. The calculation starts years in March, so that a leap day is the last day of its year.
 fn date(days: u64) -> (u64, u64, u64) {
     const DAYS_FROM_0000_03_01: u64 = 719_468;
     const DAYS_IN_400_YEARS: u64 = 146_097;
@@ -112,7 +113,7 @@ mod tests {
     use super::timestamp;
 
     #[test]
-    fn instants_are_shown_as_dates() {
+    fn timestamps_are_formatted_as_utc_dates() {
         for (ms, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400_000, "2000-02-29T00:00:00.000Z"),

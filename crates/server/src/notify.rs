@@ -1,11 +1,11 @@
-//! Keyspace notifications: which events are wanted, and how they are published.
+//! Keyspace notifications: the event classes that are enabled, and the publication of events.
 
 use crate::state::Server;
 use store::{Class, Event};
 
-/// `__keyspace@<db>__:<key>` channels.
+/// Publish to `__keyspace@<db>__:<key>` channels.
 pub const KEYSPACE: u32 = 1;
-/// `__keyevent@<db>__:<event>` channels.
+/// Publish to `__keyevent@<db>__:<event>` channels.
 pub const KEYEVENT: u32 = 1 << 1;
 const GENERIC: u32 = 1 << 2;
 const STRING: u32 = 1 << 3;
@@ -40,7 +40,7 @@ const LETTERS: &[(u8, u32)] = &[
     (b'm', KEY_MISS),
 ];
 
-/// The bits of these letters; none when one does not exist.
+/// Returns the bits for the letters, or `None` if a letter is unknown.
 pub fn parse(letters: &[u8]) -> Option<u32> {
     let mut bits = 0;
     for letter in letters {
@@ -53,7 +53,7 @@ pub fn parse(letters: &[u8]) -> Option<u32> {
     Some(bits)
 }
 
-/// The letters of these bits, `A` for all of its classes.
+/// Formats bits as letters; `A` stands for all classes that it includes.
 pub fn show(bits: u32) -> String {
     let mut text = String::new();
     let has_all = bits & ALL == ALL;
@@ -68,7 +68,7 @@ pub fn show(bits: u32) -> String {
     text
 }
 
-/// Whether anything would be published.
+/// Whether the bits enable any publication: at least one channel kind and one event class.
 pub fn is_on(bits: u32) -> bool {
     bits & (KEYSPACE | KEYEVENT) != 0 && bits & !(KEYSPACE | KEYEVENT) != 0
 }
@@ -90,7 +90,7 @@ fn bit_of(class: Class) -> u32 {
     }
 }
 
-/// Publishes those of `events` that are wanted, in order, and empties the list.
+/// Publishes the enabled events in order and empties the list.
 pub fn publish(server: &Server, events: &mut Vec<Event>) {
     if events.is_empty() {
         return;
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_and_bits_go_both_ways() {
+    fn event_letters_and_bits_convert_both_ways() {
         for (letters, shown) in [
             ("", ""),
             ("KEA", "AKE"),

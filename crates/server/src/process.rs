@@ -1,8 +1,8 @@
-//! What the operating system knows of this process.
+//! Facts about this process and machine that the operating system reports.
 
 use std::fs;
 
-/// Resident bytes; 0 where it cannot be told.
+/// Returns the resident memory of the process in bytes, or 0 if it is unknown.
 pub fn resident_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -10,7 +10,7 @@ pub fn resident_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// The machine's memory in bytes; 0 where it cannot be told.
+/// Returns the machine's memory in bytes, or 0 if it is unknown.
 pub fn machine_bytes() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = meminfo
@@ -20,12 +20,13 @@ pub fn machine_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Seconds of CPU time in user mode and in the system; 0 where they cannot be told.
+/// Returns the CPU time in user and in system mode in seconds, or 0 if it is unknown.
 pub fn cpu_seconds() -> (f64, f64) {
-    // Clock ticks of /proc are hundredths of a second on every Linux.
+    // The clock tick of /proc is 1/100 second on every Linux.
     const TICKS: f64 = 100.0;
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name in brackets may hold blanks: the fields are counted from behind it.
+    // The process name in brackets may contain blanks, therefore fields are counted from the
+    // closing bracket.
     let rest = stat.rsplit(") ").next().unwrap_or_default();
     let mut fields = rest.split(' ').skip(11);
     let mut next = || fields.next().and_then(|text| text.parse::<f64>().ok());
@@ -34,7 +35,7 @@ pub fn cpu_seconds() -> (f64, f64) {
     (user / TICKS, system / TICKS)
 }
 
-/// The system's name and release.
+/// Returns the name, release and architecture of the operating system.
 pub fn system_name() -> String {
     let read = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();

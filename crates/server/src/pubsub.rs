@@ -1,4 +1,5 @@
-//! Who listens to which channel, and how a message finds them across workers.
+//! Publish and subscribe: the subscriptions of all clients, and the delivery of messages across
+//! workers.
 
 use crate::glob;
 use crate::inbox::Message;
@@ -8,35 +9,35 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, RwLock};
 use wire::Reply;
 
-/// A connection that listens.
+/// A subscribed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subscriber {
-    /// The worker that serves it.
+    /// Index of the worker that serves the connection.
     pub worker: usize,
-    /// Its place there.
+    /// Index of the connection in that worker.
     pub slot: usize,
-    /// Its id, so that a later tenant of the place gets nothing.
+    /// Client id. It prevents delivery to a later connection at the same index.
     pub client: u64,
 }
 
-/// One message, shared by all who get it.
+/// One message, shared by all its receivers.
 #[derive(Debug)]
 pub struct Publication {
-    /// Where it was published.
+    /// Channel that it was published to.
     pub channel: Box<[u8]>,
-    /// What it says.
+    /// Content of the message.
     pub payload: Box<[u8]>,
-    /// Whether it came by SPUBLISH.
+    /// Whether it was published with SPUBLISH.
     pub is_sharded: bool,
 }
 
 impl Publication {
-    /// What it holds on the heap.
+    /// Returns its size on the heap in bytes.
     pub fn bytes(&self) -> usize {
         self.channel.len() + self.payload.len()
     }
 
-    /// Encodes it for one subscriber.
+    /// Encodes the message for one subscriber. `pattern` is the pattern through which it matched.
     pub fn write(&self, pattern: Option<&[u8]>, reply: &mut Reply<'_>) {
         reply.push(if pattern.is_some() { 4 } else { 3 });
         match pattern {
@@ -52,35 +53,36 @@ impl Publication {
     }
 }
 
-/// The three separate spaces of names.
+/// The three separate namespaces of subscriptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// SUBSCRIBE.
+    /// Channels, of SUBSCRIBE.
     Channel,
-    /// PSUBSCRIBE.
+    /// Patterns, of PSUBSCRIBE.
     Pattern,
-    /// SSUBSCRIBE.
+    /// Shard channels, of SSUBSCRIBE.
     Shard,
 }
 
-/// What one session listens to.
+/// Subscriptions of one session.
 #[derive(Clone, Debug, Default)]
 pub struct Subscriptions {
     names: [BTreeSet<Vec<u8>>; 3],
 }
 
 impl Subscriptions {
-    /// The names of one space.
+    /// Returns the names in one namespace.
     pub fn names(&self, space: Space) -> &BTreeSet<Vec<u8>> {
         &self.names[space as usize]
     }
 
-    /// To change them.
+    /// Returns the names in one namespace for modification.
     pub fn names_mut(&mut self, space: Space) -> &mut BTreeSet<Vec<u8>> {
         &mut self.names[space as usize]
     }
 
-    /// Channels and patterns, as the replies of SUBSCRIBE count them; or shard channels.
+    /// Returns the number that the replies of SUBSCRIBE show: channels and patterns together, or
+    /// shard channels.
     pub fn count(&self, space: Space) -> usize {
         match space {
             Space::Shard => self.names[2].len(),
@@ -88,7 +90,7 @@ impl Subscriptions {
         }
     }
 
-    /// Whether there is none of any kind.
+    /// Whether there are no subscriptions.
     pub fn is_empty(&self) -> bool {
         self.names.iter().all(BTreeSet::is_empty)
     }
@@ -103,7 +105,7 @@ struct Tables {
     patterns: BTreeMap<Arc<[u8]>, Listeners>,
 }
 
-/// All subscriptions.
+/// Subscriptions of all clients.
 #[derive(Default)]
 pub struct PubSub {
     tables: RwLock<Tables>,
@@ -111,25 +113,25 @@ pub struct PubSub {
 }
 
 impl PubSub {
-    /// Whether nobody listens to anything.
+    /// Whether there are no subscriptions at all.
     pub fn is_idle(&self) -> bool {
         self.count.load(Relaxed) == 0
     }
 
-    /// Adds a listener.
-    pub fn subscribe(&self, space: Space, name: &[u8], who: Subscriber) {
+    /// Adds a subscription.
+    pub fn subscribe(&self, space: Space, name: &[u8], subscriber: Subscriber) {
         let mut tables = self.tables.write().expect("no holder panics");
         let listeners = match space {
             Space::Channel => tables.channels.entry(name.to_vec()).or_default(),
             Space::Shard => tables.shards.entry(name.to_vec()).or_default(),
             Space::Pattern => tables.patterns.entry(Arc::from(name)).or_default(),
         };
-        listeners.push(who);
+        listeners.push(subscriber);
         self.count.fetch_add(1, Relaxed);
     }
 
-    /// Removes a listener.
-    pub fn unsubscribe(&self, space: Space, name: &[u8], who: Subscriber) {
+    /// Removes a subscription.
+    pub fn unsubscribe(&self, space: Space, name: &[u8], subscriber: Subscriber) {
         let mut tables = self.tables.write().expect("no holder panics");
         let Tables {
             channels,
@@ -143,7 +145,7 @@ impl PubSub {
         };
         let Some(listeners) = listeners else { return };
         let before = listeners.len();
-        listeners.retain(|listener| *listener != who);
+        listeners.retain(|listener| *listener != subscriber);
         self.count.fetch_sub(before - listeners.len(), Relaxed);
         if listeners.is_empty() {
             match space {
@@ -154,12 +156,13 @@ impl PubSub {
         }
     }
 
-    /// Sends a message to all who listen; how many that is.
+    /// Sends a message to all subscribers of the channel. Returns their number.
     pub fn publish(&self, server: &Server, channel: &[u8], payload: &[u8]) -> usize {
         self.publish_in(server, channel, payload, false)
     }
 
-    /// The same in the space of shard channels, where no pattern applies.
+    /// Sends a message to the subscribers of a shard channel. Patterns do not apply. Returns their
+    /// number.
     pub fn publish_sharded(&self, server: &Server, channel: &[u8], payload: &[u8]) -> usize {
         self.publish_in(server, channel, payload, true)
     }
@@ -207,7 +210,7 @@ impl PubSub {
         count
     }
 
-    /// Channels with listeners whose name matches.
+    /// Returns the channels with subscribers whose names match the pattern.
     pub fn channels(&self, pattern: Option<&[u8]>, is_sharded: bool) -> Vec<Vec<u8>> {
         let tables = self.tables.read().expect("no holder panics");
         let table = if is_sharded {
@@ -224,7 +227,7 @@ impl PubSub {
             .collect()
     }
 
-    /// Listeners of one channel.
+    /// Returns the number of subscribers of a channel.
     pub fn listener_count(&self, channel: &[u8], is_sharded: bool) -> usize {
         let tables = self.tables.read().expect("no holder panics");
         let table = if is_sharded {
@@ -235,7 +238,7 @@ impl PubSub {
         table.get(channel).map_or(0, Vec::len)
     }
 
-    /// Channels, patterns, shard channels with listeners.
+    /// Returns the numbers of channels, patterns and shard channels with subscribers.
     pub fn counts(&self) -> (usize, usize, usize) {
         let tables = self.tables.read().expect("no holder panics");
         (

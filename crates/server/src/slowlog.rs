@@ -1,4 +1,4 @@
-//! SLOWLOG: the last commands that took long, with their arguments cut short.
+//! SLOWLOG: the most recent slow commands, with shortened arguments.
 
 use crate::session::Session;
 use std::collections::VecDeque;
@@ -6,29 +6,30 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use wire::Args;
 
-/// Arguments kept of one command, the last of which then counts the others.
+/// Maximum number of arguments kept of one command. If there are more, the last one says how many
+/// were dropped.
 const ARGS_MAX: usize = 32;
-/// Bytes kept of one argument.
+/// Maximum number of bytes kept of one argument.
 const ARG_BYTES_MAX: usize = 128;
 
 /// One slow command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Counts up for as long as the server runs.
+    /// Number of the entry, counted since the server's start.
     pub id: u64,
-    /// When it ran, in seconds since 1970.
+    /// Unix time of the command in seconds.
     pub seconds: u64,
-    /// How long, in microseconds.
+    /// Duration in microseconds.
     pub micros: u64,
-    /// Its arguments, cut short.
+    /// Shortened arguments.
     pub args: Vec<Vec<u8>>,
-    /// The client's address.
+    /// Address of the client.
     pub address: String,
-    /// The client's name.
+    /// Name of the client.
     pub name: String,
 }
 
-/// The last slow commands, newest first.
+/// The most recent slow commands, the newest first.
 #[derive(Default)]
 pub struct Slowlog {
     entries: Mutex<VecDeque<Entry>>,
@@ -36,7 +37,7 @@ pub struct Slowlog {
 }
 
 impl Slowlog {
-    /// Keeps a command, and no more than `len_max` in all.
+    /// Adds a command and keeps at most `len_max` entries.
     pub fn add(&self, session: &Session, args: Args<'_>, micros: u64, now_ms: u64, len_max: usize) {
         let entry = Entry {
             id: self.next_id.fetch_add(1, Relaxed),
@@ -51,29 +52,29 @@ impl Slowlog {
         entries.truncate(len_max);
     }
 
-    /// The newest `count`.
+    /// Returns the newest `count` entries.
     pub fn newest(&self, count: usize) -> Vec<Entry> {
         let entries = self.entries.lock().expect("no holder panics");
         entries.iter().take(count).cloned().collect()
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.lock().expect("no holder panics").len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Keeps no more than this.
+    /// Keeps at most `len_max` entries, the newest.
     pub fn shrink(&self, len_max: usize) {
         let mut entries = self.entries.lock().expect("no holder panics");
         entries.truncate(len_max);
     }
 
-    /// Forgets all.
+    /// Deletes all entries.
     pub fn reset(&self) {
         self.entries.lock().expect("no holder panics").clear();
     }

@@ -1,4 +1,5 @@
-//! Counters: one set per worker, so that no two write to the same cache line; summed when asked.
+//! Counters. Each worker has a set of its own, so that no two workers write to the same cache line;
+//! readers sum them.
 
 use crate::command;
 use crate::histogram::{Histogram, Summary};
@@ -7,85 +8,88 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What one command did on one worker.
+/// Counters of one command on one worker.
 #[derive(Default)]
 pub struct CommandStats {
-    /// Finished calls.
+    /// Number of finished calls.
     pub calls: AtomicU64,
-    /// Their time in nanoseconds.
+    /// Total duration of the calls in nanoseconds.
     pub nanos: AtomicU64,
-    /// Refused before they ran.
+    /// Number of calls refused before they ran.
     pub rejected: AtomicU64,
-    /// Answered with an error.
+    /// Number of calls that returned an error.
     pub failed: AtomicU64,
-    /// Microseconds per call; short ones that ran in a row share the row's mean.
+    /// Distribution of the duration in microseconds. Short calls that ran in one batch are recorded
+    /// with the batch's mean.
     pub micros: Histogram,
 }
 
-/// One worker's counters.
+/// Counters of one worker.
 #[repr(align(128))]
 #[derive(Default)]
 pub struct WorkerStats {
-    /// By `SpecIndex`.
+    /// Counters of each command, by `SpecIndex`.
     pub commands: Vec<CommandStats>,
     /// Bytes read from clients.
     pub input_bytes: AtomicU64,
     /// Bytes written to clients.
     pub output_bytes: AtomicU64,
-    /// Bytes held in clients' buffers now.
+    /// Bytes currently allocated for client buffers.
     pub buffer_bytes: AtomicU64,
-    /// Turns of the loop.
+    /// Number of iterations of the event loop.
     pub turns: AtomicU64,
-    /// Reads and writes of sockets.
+    /// Number of reads from sockets.
     pub reads: AtomicU64,
-    /// See `reads`.
+    /// Number of writes to sockets.
     pub writes: AtomicU64,
-    /// Microseconds from a key's deadline to its removal by the expiry cycle.
+    /// Distribution of the time from a key's deadline to its removal by the expiry cycle, in
+    /// microseconds.
     pub expiry_lag_us: Histogram,
-    /// Keys that the expiry cycle removed.
+    /// Number of keys that the expiry cycle removed.
     pub expired_keys: AtomicU64,
-    /// Microseconds spent on it.
+    /// Total time spent in the expiry cycle in microseconds.
     pub expiry_micros: AtomicU64,
-    /// The longest one call of it took, in microseconds.
+    /// Longest single call of the expiry cycle in microseconds.
     pub expiry_slice_us_max: AtomicU64,
-    /// Connections it serves.
+    /// Number of open connections of the worker.
     pub connections: AtomicU64,
     /// Requests in memcached's protocol.
     pub memcached: Counts,
-    /// Reads that found a key in the segment engine.
+    /// Number of reads that found a key in the segment engine.
     pub segment_hits: AtomicU64,
-    /// Reads that did not.
+    /// Number of reads that did not find a key in the segment engine.
     pub segment_misses: AtomicU64,
 }
 
-/// All workers' counters, and those that are touched rarely.
+/// Counters of all workers, and shared counters that change rarely.
 pub struct Stats {
-    /// By worker.
+    /// Counters of each worker.
     pub workers: Vec<WorkerStats>,
-    /// Connections accepted.
+    /// Number of accepted connections.
     pub connections_received: AtomicU64,
-    /// Connections refused for `maxclients`.
+    /// Number of connections refused because of `maxclients`.
     pub connections_rejected: AtomicU64,
-    /// Clients cut off for their output buffers.
+    /// Number of clients disconnected because of their output buffer.
     pub output_limit_disconnections: AtomicU64,
-    /// Clients cut off for their query buffers.
+    /// Number of clients disconnected because of their query buffer.
     pub query_limit_disconnections: AtomicU64,
-    /// Error replies.
+    /// Number of error replies.
     pub error_replies: AtomicU64,
-    /// Commands that do not exist.
+    /// Number of requests for unknown commands.
     pub unexpected_commands: AtomicU64,
-    /// AUTH that failed.
+    /// Number of failed authentications.
     pub authentication_failures: AtomicU64,
-    /// The most bytes in use seen.
+    /// Highest memory use observed, in bytes.
     pub peak_bytes: AtomicU64,
-    /// By the error's first word.
+    /// Number of error replies by error code, which is the first word of the reply.
     errors: Mutex<HashMap<String, u64>>,
     rates: Mutex<Rates>,
 }
 
-/// The most error codes told apart; later ones are only counted in sum, as in Redis.
+/// Maximum number of error codes that are counted separately. Later codes count only in the total,
+/// as in Redis.
 const ERROR_CODES_MAX: usize = 128;
-/// Samples that an instantaneous rate is the mean of, one each tick of 100 ms.
+/// Number of samples that a rate is averaged over. A sample is taken every 100 ms.
 const RATE_SAMPLES: usize = 16;
 
 #[derive(Default)]
@@ -96,21 +100,21 @@ struct Rates {
     next: usize,
 }
 
-/// What `Stats::rates` tells, per second.
+/// Recent rates per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RatesNow {
-    /// Commands.
+    /// Executed commands.
     pub commands: u64,
-    /// Bytes in.
+    /// Bytes received.
     pub input_bytes: u64,
-    /// Bytes out.
+    /// Bytes sent.
     pub output_bytes: u64,
-    /// Keys expired.
+    /// Expired keys.
     pub expired_keys: u64,
 }
 
 impl Stats {
-    /// Counters for so many workers.
+    /// Creates the counters for the given number of workers.
     pub fn new(threads: usize) -> Stats {
         let worker = || WorkerStats {
             commands: command::table()
@@ -134,7 +138,7 @@ impl Stats {
         }
     }
 
-    /// One counter, over all workers.
+    /// Returns the sum of one counter over all workers.
     pub fn sum(&self, counter: impl Fn(&WorkerStats) -> &AtomicU64) -> u64 {
         self.workers
             .iter()
@@ -142,7 +146,7 @@ impl Stats {
             .sum()
     }
 
-    /// Commands that have run.
+    /// Returns the number of executed commands and memcached requests.
     pub fn commands_processed(&self) -> u64 {
         let of = |worker: &WorkerStats| -> u64 {
             let calls = worker.commands.iter().map(|stats| &stats.calls);
@@ -152,12 +156,12 @@ impl Stats {
         self.workers.iter().map(of).sum()
     }
 
-    /// How late keys were removed, over all workers.
+    /// Returns the distribution of the expiry lag over all workers.
     pub fn expiry_lag(&self) -> Summary {
         Summary::of(self.workers.iter().map(|worker| &worker.expiry_lag_us))
     }
 
-    /// How long one command's calls took, over all workers.
+    /// Returns the distribution of one command's duration over all workers.
     pub fn latency(&self, index: usize) -> Summary {
         Summary::of(
             self.workers
@@ -166,7 +170,7 @@ impl Stats {
         )
     }
 
-    /// Counts an error reply by its first word.
+    /// Counts an error reply under its first word.
     pub fn count_error(&self, reply: &[u8]) {
         self.error_replies.fetch_add(1, Relaxed);
         let text = reply.strip_prefix(b"-").unwrap_or(reply);
@@ -186,7 +190,7 @@ impl Stats {
         }
     }
 
-    /// Error replies by code, sorted.
+    /// Returns the number of error replies by code, sorted by code.
     pub fn errors(&self) -> Vec<(String, u64)> {
         let errors = self.errors.lock().expect("no holder panics");
         let mut all: Vec<_> = errors
@@ -197,7 +201,7 @@ impl Stats {
         all
     }
 
-    /// Takes one sample of the rates; called about every 100 ms.
+    /// Records one sample of the rates. Called about every 100 ms.
     pub fn sample_rates(&self, now_us: u64) {
         let current = [
             self.commands_processed(),
@@ -219,7 +223,7 @@ impl Stats {
         rates.last_us = now_us;
     }
 
-    /// Means of the last samples.
+    /// Returns the mean rates of the recent samples.
     pub fn rates(&self) -> RatesNow {
         let rates = self.rates.lock().expect("no holder panics");
         let count = rates.next.clamp(1, RATE_SAMPLES) as u64;
@@ -232,7 +236,7 @@ impl Stats {
         }
     }
 
-    /// CONFIG RESETSTAT.
+    /// Sets the counters to zero, as CONFIG RESETSTAT requires.
     pub fn reset(&self) {
         for worker in &self.workers {
             for stats in &worker.commands {

@@ -1,6 +1,6 @@
-//! The pages that list commands and settings say what the tables say.
+//! Compares the generated pages of docs/ with the tables in the code.
 //!
-//! `UPDATE_DOCS=1 cargo test -p mayfly-server --test docs` writes them anew.
+//! `UPDATE_DOCS=1 cargo test -p mayfly-server --test docs` writes the pages.
 
 use server::command::{self, Keys, Spec, flag};
 use server::config::{Kind, Param, TABLE};
@@ -11,37 +11,41 @@ use std::path::Path;
 
 const HOW: &str = "UPDATE_DOCS=1 cargo test -p mayfly-server --test docs";
 
-/// What a client might notice, beside what the README says.
+/// Differences from Redis in single commands. The README lists the general ones.
 const DIFFERENCES: &str = "
-## Where replies differ from Redis
+## Differences from Redis in replies
 
-What is in general different stands in the README. `crates/server/tests/commands/tables/` shows input and reply of the
-commands on keys; the rows there are put to a redis-server as well, but for those marked `!`.
+The README lists the general differences. The tables in `crates/server/tests/commands/tables/` show requests and replies of
+commands on keys. A test also runs their rows against a redis-server, except the rows marked with `!`.
 
-- A deadline in the past deletes the key and says `expired`. Redis says `del` (`EXPIRE` and its kin, `GETEX`), or keeps the
-  dead key until somebody looks (`SET … PXAT`, `MSETEX … PXAT`).
-- Deadlines later than 2^48 − 1 ms (the year 10889) are kept as that one. What overflows 64 bits is refused, as in Redis.
-- `OBJECT ENCODING` tells the form from the value: `int`, `embstr` up to 44 bytes, `raw` beyond. Redis also says `raw` of
-  what `APPEND` or `SETRANGE` has touched. `OBJECT REFCOUNT` is always 1.
-- `OBJECT IDLETIME` and `OBJECT FREQ` answer where the policy in force keeps them, and say so where it does not.
+- A deadline in the past deletes the key and publishes the event `expired`. Redis publishes `del` (`EXPIRE` and similar commands,
+  `GETEX`), or keeps the expired key until the next access (`SET … PXAT`, `MSETEX … PXAT`).
+- The latest deadline is 2^48 − 1 ms (the year 10889); later ones are reduced to it. A deadline that overflows 64 bits is refused,
+  as in Redis.
+- `OBJECT ENCODING` derives the encoding of a string from its value: `int`, `embstr` up to 44 bytes, `raw` beyond. Redis also
+  returns `raw` for a string that `APPEND` or `SETRANGE` has changed. `OBJECT REFCOUNT` always returns 1.
+- `OBJECT IDLETIME` and `OBJECT FREQ` work only with eviction policies that record the last access or a frequency, and return an
+  error with the others.
 - `keyspace_hits` and `keyspace_misses` count reads of values, `EXISTS` and `TOUCH`; Redis counts `TTL` and `TYPE` too.
-- `INCRBYFLOAT` counts with the 80-bit floats of x86-64 on every machine, and takes decimal notation only; Redis takes
-  hexadecimal floats too.
-- `SCAN` takes a cursor only as it was given: no sign, no leading zeros. An unknown `TYPE` is an error, as in Redis 8.
-- `BITFIELD … OVERFLOW SAT SET` of a great negative number saturates to the least one; in Redis a sum wraps and it becomes the
-  greatest.
-- `SADD` of a member that is there leaves its deadline alone, `SMOVE` and the storing commands leave deadlines behind, `COPY` and
-  `RENAME` take them along. A member's deadline in the past says `sexpired`.
-- `TTL` and `PTTL` take a member of a collection as well, as in KeyDB.
-- `ZADD` of a member that is there takes its deadline, unless a condition spares the member; `ZINCRBY` and `ZADD … INCR` leave it.
-- Scores are never −0, and printed with the shortest text that reads back the same, by `ZSCAN` too. Intervals and scores take
-  decimal notation only.
-- `SRANDMEMBER` and `ZRANDMEMBER` repeat members at most 2^24 times in one reply.
-- `SORT … ALPHA` compares bytes, whatever the locale; Redis does so only with `STORE`.
-- `DEL`, `UNLINK`, `FLUSHDB` and `FLUSHALL` free memory in steps, whatever is asked for.
+- `INCRBYFLOAT` calculates with the 80-bit floating-point numbers of x86-64 on every machine. It accepts only decimal notation;
+  Redis accepts hexadecimal notation too.
+- `SCAN` accepts a cursor only in the form in which it was returned: without a sign and leading zeros. An unknown `TYPE` is an
+  error, as in Redis 8.
+- `BITFIELD … OVERFLOW SAT SET` with a large negative number saturates to the smallest number; in Redis a sum overflows and the
+  result is the greatest number.
+- `SADD` of an existing member keeps its deadline. `SMOVE` and the storing commands do not copy deadlines; `COPY` and `RENAME` do.
+  A member's deadline in the past publishes `sexpired`.
+- `TTL` and `PTTL` accept a member of a collection as a second argument, as in KeyDB.
+- `ZADD` of an existing member removes its deadline, unless a condition such as `NX` prevents the update. `ZINCRBY` and
+  `ZADD … INCR` keep the deadline.
+- A score is never −0. Scores are printed with the shortest text that reads back as the same number, by `ZSCAN` too. Ranges and
+  scores accept only decimal notation.
+- `SRANDMEMBER` and `ZRANDMEMBER` with a negative count return at most 2^24 members.
+- `SORT … ALPHA` compares bytes, independent of the locale; Redis does so only with `STORE`.
+- `DEL`, `UNLINK`, `FLUSHDB` and `FLUSHALL` always free memory in steps, with `ASYNC` and with `SYNC`.
 ";
 
-/// Compares a page with what it should be, or writes it.
+/// Compares a page with its generated text, or writes the page if `UPDATE_DOCS` is set.
 fn compare(name: &str, wanted: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../docs/reference")
@@ -62,7 +66,7 @@ fn compare(name: &str, wanted: &str) {
     );
 }
 
-/// Makes text fit into a cell of a table.
+/// Escapes text for a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
@@ -76,16 +80,17 @@ fn the_page_of_commands_is_the_table() {
         group.push((spec, is_on_both));
     }
     let mut page = String::from(
-        "# Commands\n\nGenerated from the table in `crates/server/src/command.rs`; a test compares them. \
-         *Arity* counts the name itself, as in Redis; negative means at least. *Since* is the version of Redis that \
-         brought the command, or whose it is otherwise. Options are those of Redis 8. *Segment* says whether [the segment engine](../lab/segment.md) serves it, too.\n",
+        "# Commands\n\nGenerated from the tables in `crates/server/src/command/`; a test compares them. \
+         *Arity* includes the command name, as in Redis; a negative number is a minimum. *Segment* says whether \
+         [the segment engine](../guide/segment.md) serves the command too. *Since* is the version of Redis that \
+         introduced the command, or the name of another server that has it. Options are those of Redis 8.\n",
     );
     page.push_str(DIFFERENCES);
     for (group, mut specs) in groups {
         specs.sort_by_key(|(spec, _)| spec.name);
         let _ = write!(
             page,
-            "\n## {group}\n\n| command | arity | keys | segment | since | |\n|---|---:|---|---|---|---|\n"
+            "\n## {group}\n\n| command | arity | keys | segment | since | description |\n|---|---:|---|---|---|---|\n"
         );
         for (spec, is_on_both) in specs {
             let _ = writeln!(
@@ -103,7 +108,7 @@ fn the_page_of_commands_is_the_table() {
     compare("commands.md", &page);
 }
 
-/// How a command uses keys, in two words.
+/// Describes how a command uses keys.
 fn keys(spec: &Spec) -> &'static str {
     let is_write = spec.has(flag::WRITE);
     match (spec.keys, is_write) {
@@ -119,9 +124,9 @@ fn keys(spec: &Spec) -> &'static str {
 fn the_page_of_settings_is_the_table() {
     let mut page = String::from(
         "# Configuration\n\nGenerated from the table in `crates/server/src/config/table.rs`; a test compares them.\n\n\
-         A setting stands on the command line as `--name value`, in a file as `name value`, and is read and changed at run time by \
-         `CONFIG GET` and `CONFIG SET`; *fixed* ones only at start. The command line wins over the file.\n\n\
-         | name | default | values | |\n|---|---|---|---|\n",
+         A setting is given as `--name value` on the command line and as `name value` in a file. `CONFIG GET` reads it and \
+         `CONFIG SET` changes it at run time, unless it is marked *fixed*. The command line takes precedence over the file.\n\n\
+         | setting | default | values | description |\n|---|---|---|---|\n",
     );
     for param in TABLE {
         let _ = writeln!(
@@ -145,26 +150,26 @@ fn the_page_of_policies_is_the_list() {
     let mut page = String::from(
         "# Eviction policies, admission filters and expiry indexes\n\nGenerated from the lists in `crates/policy/src/any.rs`, \
          `crates/policy/src/admit/any.rs`, `crates/policy/src/expire/any.rs` and `crates/store/src/eviction.rs`; a test compares them. \
-         Each algorithm is one file below `crates/policy/src/evict/`, `admit/` or `expire/`, which begins with its card: idea, source, bytes, cost, knobs, and when to avoid it.\n\n\
-         ## Names of maxmemory-policy\n\nNames of Redis that are not ours are mapped to the nearest policy of ours. \
+         Each algorithm is one file below `crates/policy/src/evict/`, `admit/` or `expire/`, which begins with a description: idea, source, bytes per entry, cost, parameters, and when to avoid it.\n\n\
+         ## Names of maxmemory-policy\n\nThe last column names the algorithm that serves each name, because some names of Redis are served by another algorithm. \
          `noeviction`, the default, refuses writes when memory is full.\n\n\
-         | name | keys that may go | policy and knobs |\n|---|---|---|\n",
+         | name | keys that may be evicted | algorithm and parameters |\n|---|---|---|\n",
     );
     for name in store::Keyspace::policy_names() {
         let Some(meaning) = store::Keyspace::policy_meaning(&name) else {
             continue;
         };
         let scope = if name.starts_with("volatile") {
-            "those with a deadline"
+            "keys with a deadline"
         } else {
             "all"
         };
         let _ = writeln!(page, "| `{name}` | {scope} | `{meaning}` |");
     }
     page.push_str(
-        "\n## Policies\n\nKnobs are given behind a colon, as in `allkeys-s3fifo:0.2`, in this order or by name. A policy without bits \
-         to keep in an entry runs in the simulator only.\n\n\
-         | policy | a hit | bits in an entry | knobs: default, range |\n|---|---|---:|---|\n",
+        "\n## Policies\n\nParameters follow a colon, as in `allkeys-s3fifo:0.2`, in this order or by name. A policy that does not store its state \
+         in the bits of an entry runs only in the simulator.\n\n\
+         | policy | on a hit | bits per entry | parameters: default, range |\n|---|---|---:|---|\n",
     );
     for about in policy::any::POLICIES {
         let _ = writeln!(
@@ -174,7 +179,7 @@ fn the_page_of_policies_is_the_list() {
             match about.on_hit {
                 policy::OnHit::Ignore => "nothing",
                 policy::OnHit::Mark => "marks the entry",
-                policy::OnHit::Reorder => "reorders",
+                policy::OnHit::Reorder => "reorders entries",
             },
             about
                 .meta_bits
@@ -183,8 +188,8 @@ fn the_page_of_policies_is_the_list() {
         );
     }
     page.push_str(
-        "\n## Admission filters\n\nWhat may stand before a policy in the simulator: asked on a miss whether the key is kept at all.\n\n\
-         | filter | is told of hits and evictions | knobs: default, range |\n|---|---|---|\n",
+        "\n## Admission filters\n\nIn the simulator, a filter in front of a policy decides on a miss whether the key is inserted.\n\n\
+         | filter | is notified of hits and evictions | parameters: default, range |\n|---|---|---|\n",
     );
     for about in policy::admit::any::FILTERS {
         let _ = writeln!(
@@ -196,9 +201,9 @@ fn the_page_of_policies_is_the_list() {
         );
     }
     page.push_str(
-        "\n## Expiry indexes\n\nThe names of `expiry`; [expiry](../guide/expiry.md) says what each promises. Up to 16 bits fit beside a deadline \
-         in its own word.\n\n\
-         | index | bits beside a deadline | knobs: default, range |\n|---|---:|---|\n",
+        "\n## Expiry indexes\n\nValues of the setting `expiry`; [expiry](../guide/expiry.md) describes their guarantees. Each index stores up to 16 bits \
+         in the same word as a deadline.\n\n\
+         | index | bits beside a deadline | parameters: default, range |\n|---|---:|---|\n",
     );
     for about in policy::expire::any::INDEXES {
         let _ = writeln!(
@@ -210,7 +215,7 @@ fn the_page_of_policies_is_the_list() {
         );
     }
     page.push_str(
-        "\nOther names, to which knobs may be added:\n\n| name | index and knobs |\n|---|---|\n",
+        "\nPresets, to which parameters may be added:\n\n| name | index and parameters |\n|---|---|\n",
     );
     for (name, spec) in policy::expire::any::PRESETS {
         let _ = writeln!(page, "| `{name}` | `{spec}` |");
@@ -218,7 +223,7 @@ fn the_page_of_policies_is_the_list() {
     compare("policies.md", &page);
 }
 
-/// The cell that lists an algorithm's knobs.
+/// Lists an algorithm's parameters for a table cell.
 fn knobs(knobs: &[policy::knobs::Knob]) -> String {
     let cells: Vec<String> = knobs
         .iter()
@@ -227,7 +232,7 @@ fn knobs(knobs: &[policy::knobs::Knob]) -> String {
     cell(&cells.join("; "))
 }
 
-/// What a setting takes.
+/// Describes the values that a setting accepts.
 fn values(param: &Param) -> String {
     let kind = match param.kind {
         Kind::Bool => "yes, no".to_string(),

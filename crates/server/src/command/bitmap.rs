@@ -18,7 +18,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "bitmap",
         since: "2.6.0",
-        summary: "Counts the set bits of a string, or of a part of it.",
+        summary: "Counts the set bits of a string, or of a range of it.",
         run: |ctx, args| settle(ctx, args, range::bitcount),
     },
     Spec {
@@ -48,7 +48,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(2, -1, 1),
         group: "bitmap",
         since: "2.6.0",
-        summary: "Combines strings bit by bit and stores the result.",
+        summary: "Combines strings with a bitwise operation and stores the result.",
         run: |ctx, args| settle(ctx, args, combine::bitop),
     },
     Spec {
@@ -58,7 +58,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "bitmap",
         since: "2.8.7",
-        summary: "Finds the first set or clear bit of a string, or of a part of it.",
+        summary: "Returns the position of the first set or clear bit of a string, or of a range of it.",
         run: |ctx, args| settle(ctx, args, range::bitpos),
     },
     Spec {
@@ -68,7 +68,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "bitmap",
         since: "2.2.0",
-        summary: "Reads one bit of a string.",
+        summary: "Returns one bit of a string.",
         run: |ctx, args| settle(ctx, args, bit::getbit),
     },
     Spec {
@@ -78,7 +78,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "bitmap",
         since: "2.2.0",
-        summary: "Writes one bit of a string, which grows as needed.",
+        summary: "Sets or clears one bit of a string, which grows as needed.",
         run: |ctx, args| settle(ctx, args, bit::setbit),
     },
 ];

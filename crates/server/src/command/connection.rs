@@ -27,7 +27,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::None,
         group: "connection",
         since: "1.0.0",
-        summary: "Returns the server's liveliness response.",
+        summary: "Returns PONG, or the given message.",
         run: ping,
     },
     Spec {
@@ -63,7 +63,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::None,
         group: "connection",
         since: "6.0.0",
-        summary: "Handshakes with the server.",
+        summary: "Selects the protocol version; optionally authenticates and names the connection.",
         run: hello,
     },
     Spec {
@@ -99,7 +99,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Watched,
         group: "connection",
         since: "6.2.0",
-        summary: "Resets the connection.",
+        summary: "Resets the connection to its initial state.",
         run: reset,
     },
     Spec {
@@ -109,7 +109,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::None,
         group: "cluster",
         since: "3.0.0",
-        summary: "Enables read-only queries for a connection to a cluster's replica.",
+        summary: "Accepted for clients of a cluster; has no effect, because there are no replicas.",
         run: no_cluster,
     },
     Spec {
@@ -119,7 +119,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::None,
         group: "cluster",
         since: "3.0.0",
-        summary: "Enables read-write queries for a connection to a cluster's replica.",
+        summary: "Accepted for clients of a cluster; has no effect, because there are no replicas.",
         run: no_cluster,
     },
 ];

@@ -22,7 +22,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "2.0.0",
-        summary: "Removes fields; the last one takes the key along.",
+        summary: "Removes fields from a hash. Deletes the key when no field remains.",
         run: |ctx, args| settle(ctx, args, write::hdel),
     },
     Spec {
@@ -32,7 +32,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "2.0.0",
-        summary: "Tells whether a field exists.",
+        summary: "Returns whether a field exists in a hash.",
         run: |ctx, args| settle(ctx, args, read::hexists),
     },
     Spec {
@@ -42,7 +42,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "7.4.0",
-        summary: "Lets fields expire after so many seconds.",
+        summary: "Sets the expiration of fields as a number of seconds from now.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<Hash>(ctx, args, Unit::Seconds, Base::Now, "hexpire")
@@ -56,7 +56,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "7.4.0",
-        summary: "Lets fields expire at a Unix time in seconds.",
+        summary: "Sets the expiration of fields as a Unix time in seconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<Hash>(ctx, args, Unit::Seconds, Base::Epoch, "hexpireat")
@@ -70,7 +70,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "7.4.0",
-        summary: "Tells when fields expire, as Unix times in seconds.",
+        summary: "Returns the expiration times of fields, as Unix times in seconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<Hash>(ctx, args, Unit::Seconds, Base::Epoch)
@@ -84,7 +84,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "2.0.0",
-        summary: "Reads a field.",
+        summary: "Returns the value of a field.",
         run: |ctx, args| settle(ctx, args, read::hget),
     },
     Spec {
@@ -94,7 +94,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "2.0.0",
-        summary: "Reads all fields with their values.",
+        summary: "Returns all fields and their values.",
         run: |ctx, args| settle(ctx, args, read::hgetall),
     },
     Spec {
@@ -104,7 +104,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "8.0.0",
-        summary: "Reads fields and removes them.",
+        summary: "Returns the values of the given fields and removes the fields.",
         run: |ctx, args| settle(ctx, args, lifetime::hgetdel),
     },
     Spec {
@@ -114,7 +114,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "8.0.0",
-        summary: "Reads fields, and gives them deadlines or takes them.",
+        summary: "Returns the values of the given fields and sets or removes their expiration.",
         run: |ctx, args| settle(ctx, args, lifetime::hgetex),
     },
     Spec {
@@ -124,7 +124,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "2.0.0",
-        summary: "Adds to the integer in a field; its deadline stays.",
+        summary: "Adds an integer to the value of a field. Keeps the field's expiration.",
         run: |ctx, args| settle(ctx, args, number::hincrby),
     },
     Spec {
@@ -134,7 +134,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "2.6.0",
-        summary: "Adds to the number in a field; its deadline stays.",
+        summary: "Adds a floating-point number to the value of a field. Keeps the field's expiration.",
         run: |ctx, args| settle(ctx, args, number::hincrbyfloat),
     },
     Spec {
@@ -144,7 +144,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "2.0.0",
-        summary: "Lists all fields.",
+        summary: "Returns all fields of a hash.",
         run: |ctx, args| settle(ctx, args, read::hkeys),
     },
     Spec {
@@ -154,7 +154,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "2.0.0",
-        summary: "Counts the fields.",
+        summary: "Returns the number of fields of a hash.",
         run: |ctx, args| settle(ctx, args, read::hlen),
     },
     Spec {
@@ -164,7 +164,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "2.0.0",
-        summary: "Reads several fields.",
+        summary: "Returns the values of the given fields.",
         run: |ctx, args| settle(ctx, args, read::hmget),
     },
     Spec {
@@ -174,7 +174,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "2.0.0",
-        summary: "Gives fields values, as HSET does, and says OK.",
+        summary: "Sets the values of fields, as HSET does, and replies OK.",
         run: |ctx, args| settle(ctx, args, write::hmset),
     },
     Spec {
@@ -184,7 +184,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "7.4.0",
-        summary: "Takes the deadlines of fields.",
+        summary: "Removes the expiration of fields.",
         run: |ctx, args| settle(ctx, args, family::persist::<Hash>),
     },
     Spec {
@@ -194,7 +194,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "7.4.0",
-        summary: "Lets fields expire after so many milliseconds.",
+        summary: "Sets the expiration of fields as a number of milliseconds from now.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<Hash>(ctx, args, Unit::Milliseconds, Base::Now, "hpexpire")
@@ -208,7 +208,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "7.4.0",
-        summary: "Lets fields expire at a Unix time in milliseconds.",
+        summary: "Sets the expiration of fields as a Unix time in milliseconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<Hash>(ctx, args, Unit::Milliseconds, Base::Epoch, "hpexpireat")
@@ -222,7 +222,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "7.4.0",
-        summary: "Tells when fields expire, as Unix times in milliseconds.",
+        summary: "Returns the expiration times of fields, as Unix times in milliseconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<Hash>(ctx, args, Unit::Milliseconds, Base::Epoch)
@@ -236,7 +236,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "7.4.0",
-        summary: "Tells how many milliseconds fields have to live.",
+        summary: "Returns the remaining times to live of fields in milliseconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<Hash>(ctx, args, Unit::Milliseconds, Base::Now)
@@ -250,7 +250,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "6.2.0",
-        summary: "Tells fields chosen by chance.",
+        summary: "Returns random fields of a hash.",
         run: |ctx, args| settle(ctx, args, scan::hrandfield),
     },
     Spec {
@@ -260,7 +260,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "mayfly",
-        summary: "Lists fields by the milliseconds that they have to live, the shortest first.",
+        summary: "Returns fields whose remaining time to live in milliseconds is within a range, the shortest first.",
         run: |ctx, args| settle(ctx, args, range::hrangebyttl),
     },
     Spec {
@@ -270,7 +270,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "2.8.0",
-        summary: "Lists fields with their values, some at a time.",
+        summary: "Iterates over the fields and values of a hash.",
         run: |ctx, args| settle(ctx, args, scan::hscan),
     },
     Spec {
@@ -280,7 +280,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "2.0.0",
-        summary: "Gives fields values and no deadline; tells how many are new.",
+        summary: "Sets the values of fields and removes their expiration. Returns the number of new fields.",
         run: |ctx, args| settle(ctx, args, write::hset),
     },
     Spec {
@@ -290,7 +290,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "8.0.0",
-        summary: "Gives fields values and deadlines, on conditions.",
+        summary: "Sets the values and the expiration of fields, optionally only if a condition holds.",
         run: |ctx, args| settle(ctx, args, lifetime::hsetex),
     },
     Spec {
@@ -300,7 +300,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "2.0.0",
-        summary: "Gives a field a value, unless it has one.",
+        summary: "Sets the value of a field only if the field does not exist.",
         run: |ctx, args| settle(ctx, args, write::hsetnx),
     },
     Spec {
@@ -310,7 +310,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "3.2.0",
-        summary: "Tells how long a field's value is.",
+        summary: "Returns the length of a field's value.",
         run: |ctx, args| settle(ctx, args, read::hstrlen),
     },
     Spec {
@@ -320,7 +320,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "7.4.0",
-        summary: "Tells how many seconds fields have to live.",
+        summary: "Returns the remaining times to live of fields in seconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<Hash>(ctx, args, Unit::Seconds, Base::Now)
@@ -334,7 +334,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hash",
         since: "2.0.0",
-        summary: "Lists all values.",
+        summary: "Returns all values of a hash.",
         run: |ctx, args| settle(ctx, args, read::hvals),
     },
 ];

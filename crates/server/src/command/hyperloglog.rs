@@ -16,7 +16,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "hyperloglog",
         since: "2.8.9",
-        summary: "Adds elements to a sketch that counts distinct ones.",
+        summary: "Adds elements to a HyperLogLog.",
         run: |ctx, args| settle(ctx, args, pfadd),
     },
     Spec {
@@ -26,7 +26,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -1, 1),
         group: "hyperloglog",
         since: "2.8.9",
-        summary: "Tells about how many distinct elements were added to any of the sketches.",
+        summary: "Returns the approximate number of distinct elements added to any of the given HyperLogLogs.",
         run: |ctx, args| settle(ctx, args, pfcount),
     },
     Spec {
@@ -36,7 +36,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -1, 1),
         group: "hyperloglog",
         since: "2.8.9",
-        summary: "Merges sketches into the first one.",
+        summary: "Merges HyperLogLogs into the first one.",
         run: |ctx, args| settle(ctx, args, pfmerge),
     },
 ];

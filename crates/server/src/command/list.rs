@@ -73,7 +73,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 2, 1),
         group: "list",
         since: "6.2.0",
-        summary: "Moves an element from an end of one list to an end of another, and waits for one.",
+        summary: "Moves an element from an end of one list to an end of another. Blocks until there is one.",
         run: |ctx, args| settle(ctx, args, block::blmove),
     },
     Spec {
@@ -83,7 +83,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Counted(2),
         group: "list",
         since: "7.0.0",
-        summary: "Pops elements from the first of several lists that has any, and waits for one.",
+        summary: "Removes and returns elements from the first non-empty list. Blocks until there is one.",
         run: |ctx, args| settle(ctx, args, block::blmpop),
     },
     Spec {
@@ -93,7 +93,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -2, 1),
         group: "list",
         since: "2.0.0",
-        summary: "Pops the first element of the first of several lists that has any, and waits for one.",
+        summary: "Removes and returns the first element of the first non-empty list. Blocks until there is one.",
         run: |ctx, args| settle(ctx, args, block::blpop),
     },
     Spec {
@@ -103,7 +103,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -2, 1),
         group: "list",
         since: "2.0.0",
-        summary: "Pops the last element of the first of several lists that has any, and waits for one.",
+        summary: "Removes and returns the last element of the first non-empty list. Blocks until there is one.",
         run: |ctx, args| settle(ctx, args, block::brpop),
     },
     Spec {
@@ -113,7 +113,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 2, 1),
         group: "list",
         since: "2.2.0",
-        summary: "Moves the last element of a list to the front of another, and waits for one.",
+        summary: "Moves the last element of a list to the front of another. Blocks until there is one.",
         run: |ctx, args| settle(ctx, args, block::brpoplpush),
     },
     Spec {
@@ -123,7 +123,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "list",
         since: "1.0.0",
-        summary: "Reads an element by its index.",
+        summary: "Returns an element by its index.",
         run: |ctx, args| settle(ctx, args, read::lindex),
     },
     Spec {
@@ -133,7 +133,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "list",
         since: "2.2.0",
-        summary: "Puts an element before or behind the first that equals another.",
+        summary: "Inserts an element before or after the first element equal to a given one.",
         run: |ctx, args| settle(ctx, args, write::linsert),
     },
     Spec {
@@ -143,7 +143,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "list",
         since: "1.0.0",
-        summary: "Counts the elements.",
+        summary: "Returns the number of elements of a list.",
         run: |ctx, args| settle(ctx, args, read::llen),
     },
     Spec {
@@ -153,7 +153,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 2, 1),
         group: "list",
         since: "6.2.0",
-        summary: "Moves an element from an end of one list to an end of another.",
+        summary: "Moves an element from an end of one list to an end of another and returns it.",
         run: |ctx, args| settle(ctx, args, pop::lmove),
     },
     Spec {
@@ -163,7 +163,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Counted(1),
         group: "list",
         since: "7.0.0",
-        summary: "Pops elements from the first of several lists that has any.",
+        summary: "Removes and returns elements from the first non-empty list.",
         run: |ctx, args| settle(ctx, args, pop::lmpop),
     },
     Spec {
@@ -173,7 +173,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "list",
         since: "1.0.0",
-        summary: "Pops the first elements; the last one takes the key along.",
+        summary: "Removes and returns the first elements of a list. Deletes the key when no element remains.",
         run: |ctx, args| settle(ctx, args, pop::lpop),
     },
     Spec {
@@ -183,7 +183,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "list",
         since: "6.0.6",
-        summary: "Tells the indexes of elements that equal a value.",
+        summary: "Returns the indexes of elements equal to a value.",
         run: |ctx, args| settle(ctx, args, read::lpos),
     },
     Spec {
@@ -193,7 +193,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "list",
         since: "1.0.0",
-        summary: "Puts elements at the front of a list, which is created if needed.",
+        summary: "Inserts elements at the front of a list. Creates the list if needed.",
         run: |ctx, args| settle(ctx, args, write::lpush),
     },
     Spec {
@@ -203,7 +203,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "list",
         since: "2.2.0",
-        summary: "Puts elements at the front of a list, if there is one.",
+        summary: "Inserts elements at the front of a list only if the list exists.",
         run: |ctx, args| settle(ctx, args, write::lpushx),
     },
     Spec {
@@ -213,7 +213,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "list",
         since: "1.0.0",
-        summary: "Reads a range of elements.",
+        summary: "Returns a range of elements.",
         run: |ctx, args| settle(ctx, args, read::lrange),
     },
     Spec {
@@ -223,7 +223,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "list",
         since: "1.0.0",
-        summary: "Removes elements that equal a value.",
+        summary: "Removes elements equal to a value.",
         run: |ctx, args| settle(ctx, args, write::lrem),
     },
     Spec {
@@ -243,7 +243,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "list",
         since: "1.0.0",
-        summary: "Keeps a range of elements and removes all others.",
+        summary: "Removes all elements outside a range.",
         run: |ctx, args| settle(ctx, args, write::ltrim),
     },
     Spec {
@@ -253,7 +253,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "list",
         since: "1.0.0",
-        summary: "Pops the last elements; the last one takes the key along.",
+        summary: "Removes and returns the last elements of a list. Deletes the key when no element remains.",
         run: |ctx, args| settle(ctx, args, pop::rpop),
     },
     Spec {
@@ -263,7 +263,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 2, 1),
         group: "list",
         since: "1.2.0",
-        summary: "Moves the last element of a list to the front of another.",
+        summary: "Moves the last element of a list to the front of another and returns it.",
         run: |ctx, args| settle(ctx, args, pop::rpoplpush),
     },
     Spec {
@@ -273,7 +273,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "list",
         since: "1.0.0",
-        summary: "Puts elements at the end of a list, which is created if needed.",
+        summary: "Appends elements to a list. Creates the list if needed.",
         run: |ctx, args| settle(ctx, args, write::rpush),
     },
     Spec {
@@ -283,7 +283,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "list",
         since: "2.2.0",
-        summary: "Puts elements at the end of a list, if there is one.",
+        summary: "Appends elements to a list only if the list exists.",
         run: |ctx, args| settle(ctx, args, write::rpushx),
     },
 ];

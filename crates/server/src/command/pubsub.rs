@@ -32,7 +32,7 @@ pub const TABLE: &[Spec] = &[
         -2,
         LISTEN,
         "2.0.0",
-        "Listens for messages published to channels.",
+        "Subscribes to channels.",
         subscribe
     ),
     spec!(
@@ -40,7 +40,7 @@ pub const TABLE: &[Spec] = &[
         -1,
         LISTEN,
         "2.0.0",
-        "Stops listening to messages posted to channels.",
+        "Unsubscribes from channels.",
         unsubscribe
     ),
     spec!(
@@ -48,7 +48,7 @@ pub const TABLE: &[Spec] = &[
         -2,
         LISTEN,
         "2.0.0",
-        "Listens for messages published to channels that match one or more patterns.",
+        "Subscribes to the channels that match patterns.",
         psubscribe
     ),
     spec!(
@@ -56,7 +56,7 @@ pub const TABLE: &[Spec] = &[
         -1,
         LISTEN,
         "2.0.0",
-        "Stops listening to messages published to channels that match one or more patterns.",
+        "Unsubscribes from patterns.",
         punsubscribe
     ),
     spec!(
@@ -64,7 +64,7 @@ pub const TABLE: &[Spec] = &[
         -2,
         LISTEN,
         "7.0.0",
-        "Listens for messages published to shard channels.",
+        "Subscribes to shard channels.",
         ssubscribe
     ),
     spec!(
@@ -72,7 +72,7 @@ pub const TABLE: &[Spec] = &[
         -1,
         LISTEN,
         "7.0.0",
-        "Stops listening to messages posted to shard channels.",
+        "Unsubscribes from shard channels.",
         sunsubscribe
     ),
     spec!(
@@ -80,7 +80,7 @@ pub const TABLE: &[Spec] = &[
         3,
         SAY,
         "2.0.0",
-        "Posts a message to a channel.",
+        "Publishes a message to a channel.",
         publish
     ),
     spec!(
@@ -88,7 +88,7 @@ pub const TABLE: &[Spec] = &[
         3,
         SAY,
         "7.0.0",
-        "Posts a message to a shard channel.",
+        "Publishes a message to a shard channel.",
         spublish
     ),
     spec!(

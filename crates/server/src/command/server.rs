@@ -61,7 +61,7 @@ pub const TABLE: &[Spec] = &[
         ADMIN | flag::NO_MULTI | flag::NO_PAUSE,
         "server",
         "1.0.0",
-        "Ends the server.",
+        "Stops the server.",
         shutdown
     ),
     spec!(

@@ -21,7 +21,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "1.0.0",
-        summary: "Adds members to a set; a missing one is made.",
+        summary: "Adds members to a set. Creates the set if needed.",
         run: |ctx, args| settle(ctx, args, member::sadd),
     },
     Spec {
@@ -31,7 +31,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "Dragonfly",
-        summary: "Adds members that expire after so many seconds.",
+        summary: "Adds members that expire after a number of seconds.",
         run: |ctx, args| settle(ctx, args, lifetime::saddex),
     },
     Spec {
@@ -41,7 +41,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "1.0.0",
-        summary: "Tells how many members a set has.",
+        summary: "Returns the number of members of a set.",
         run: |ctx, args| settle(ctx, args, member::scard),
     },
     Spec {
@@ -51,7 +51,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -1, 1),
         group: "set",
         since: "1.0.0",
-        summary: "Lists what only the first of several sets has.",
+        summary: "Returns the members of the first set that are in none of the others.",
         run: |ctx, args| settle(ctx, args, combine::sdiff),
     },
     Spec {
@@ -61,7 +61,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -1, 1),
         group: "set",
         since: "1.0.0",
-        summary: "Stores what only the first of several sets has.",
+        summary: "Stores the members of the first set that are in none of the others.",
         run: |ctx, args| settle(ctx, args, combine::sdiffstore),
     },
     Spec {
@@ -71,7 +71,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "mayfly",
-        summary: "Lets members expire after so many seconds.",
+        summary: "Sets the expiration of members as a number of seconds from now.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<Set>(ctx, args, Unit::Seconds, Base::Now, "sexpire")
@@ -85,7 +85,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "mayfly",
-        summary: "Lets members expire at a Unix time in seconds.",
+        summary: "Sets the expiration of members as a Unix time in seconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<Set>(ctx, args, Unit::Seconds, Base::Epoch, "sexpireat")
@@ -99,7 +99,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "mayfly",
-        summary: "Tells when members expire, as Unix times in seconds.",
+        summary: "Returns the expiration times of members, as Unix times in seconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<Set>(ctx, args, Unit::Seconds, Base::Epoch)
@@ -113,7 +113,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -1, 1),
         group: "set",
         since: "1.0.0",
-        summary: "Lists what all of several sets have.",
+        summary: "Returns the members that are in all of the given sets.",
         run: |ctx, args| settle(ctx, args, combine::sinter),
     },
     Spec {
@@ -123,7 +123,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Counted(1),
         group: "set",
         since: "7.0.0",
-        summary: "Counts what all of several sets have, up to a limit.",
+        summary: "Returns the number of members that are in all of the given sets, up to a limit.",
         run: |ctx, args| settle(ctx, args, combine::sintercard),
     },
     Spec {
@@ -133,7 +133,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -1, 1),
         group: "set",
         since: "1.0.0",
-        summary: "Stores what all of several sets have.",
+        summary: "Stores the members that are in all of the given sets.",
         run: |ctx, args| settle(ctx, args, combine::sinterstore),
     },
     Spec {
@@ -143,7 +143,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "1.0.0",
-        summary: "Tells whether a set has a member.",
+        summary: "Returns whether a value is a member of a set.",
         run: |ctx, args| settle(ctx, args, member::sismember),
     },
     Spec {
@@ -153,7 +153,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "1.0.0",
-        summary: "Lists all members of a set.",
+        summary: "Returns all members of a set.",
         run: |ctx, args| settle(ctx, args, list::smembers),
     },
     Spec {
@@ -163,7 +163,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "6.2.0",
-        summary: "Tells which of several members a set has.",
+        summary: "Returns for each given value whether it is a member of a set.",
         run: |ctx, args| settle(ctx, args, member::smismember),
     },
     Spec {
@@ -183,7 +183,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "mayfly",
-        summary: "Takes members' deadlines away.",
+        summary: "Removes the expiration of members.",
         run: |ctx, args| settle(ctx, args, family::persist::<Set>),
     },
     Spec {
@@ -193,7 +193,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "mayfly",
-        summary: "Lets members expire after so many milliseconds.",
+        summary: "Sets the expiration of members as a number of milliseconds from now.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<Set>(ctx, args, Unit::Milliseconds, Base::Now, "spexpire")
@@ -207,7 +207,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "mayfly",
-        summary: "Lets members expire at a Unix time in milliseconds.",
+        summary: "Sets the expiration of members as a Unix time in milliseconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<Set>(ctx, args, Unit::Milliseconds, Base::Epoch, "spexpireat")
@@ -221,7 +221,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "mayfly",
-        summary: "Tells when members expire, as Unix times in milliseconds.",
+        summary: "Returns the expiration times of members, as Unix times in milliseconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<Set>(ctx, args, Unit::Milliseconds, Base::Epoch)
@@ -235,7 +235,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "1.0.0",
-        summary: "Removes members chosen by chance and lists them.",
+        summary: "Removes and returns random members of a set.",
         run: |ctx, args| settle(ctx, args, random::spop),
     },
     Spec {
@@ -245,7 +245,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "mayfly",
-        summary: "Tells how many milliseconds members still live.",
+        summary: "Returns the remaining times to live of members in milliseconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<Set>(ctx, args, Unit::Milliseconds, Base::Now)
@@ -259,7 +259,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "1.0.0",
-        summary: "Lists members chosen by chance.",
+        summary: "Returns random members of a set.",
         run: |ctx, args| settle(ctx, args, random::srandmember),
     },
     Spec {
@@ -269,7 +269,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "1.0.0",
-        summary: "Removes members; the last one takes the key along.",
+        summary: "Removes members from a set. Deletes the key when no member remains.",
         run: |ctx, args| settle(ctx, args, member::srem),
     },
     Spec {
@@ -279,7 +279,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "2.8.0",
-        summary: "Lists the members of a set step by step.",
+        summary: "Iterates over the members of a set.",
         run: |ctx, args| settle(ctx, args, list::sscan),
     },
     Spec {
@@ -289,7 +289,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "set",
         since: "mayfly",
-        summary: "Tells how many seconds members still live.",
+        summary: "Returns the remaining times to live of members in seconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<Set>(ctx, args, Unit::Seconds, Base::Now)
@@ -303,7 +303,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -1, 1),
         group: "set",
         since: "1.0.0",
-        summary: "Lists what any of several sets has.",
+        summary: "Returns the members that are in any of the given sets.",
         run: |ctx, args| settle(ctx, args, combine::sunion),
     },
     Spec {
@@ -313,7 +313,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -1, 1),
         group: "set",
         since: "1.0.0",
-        summary: "Stores what any of several sets has.",
+        summary: "Stores the members that are in any of the given sets.",
         run: |ctx, args| settle(ctx, args, combine::sunionstore),
     },
 ];

@@ -20,7 +20,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Sort,
         group: "generic",
         since: "1.0.0",
-        summary: "Sorts the elements of a list, set or sorted set, and lists or stores them.",
+        summary: "Sorts the elements of a list, set or sorted set, and returns or stores them.",
         run: |ctx, args| settle(ctx, args, |ctx, args| sort(ctx, args, true)),
     },
     Spec {
@@ -30,7 +30,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Sort,
         group: "generic",
         since: "7.0.0",
-        summary: "Sorts the elements of a list, set or sorted set, and lists them.",
+        summary: "Sorts the elements of a list, set or sorted set and returns them.",
         run: |ctx, args| settle(ctx, args, |ctx, args| sort(ctx, args, false)),
     },
 ];

@@ -55,7 +55,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Counted(2),
         group: "sorted-set",
         since: "7.0.0",
-        summary: "Takes members from an end of the first sorted set that has any, or waits for some.",
+        summary: "Removes and returns members with the lowest or highest scores from the first non-empty sorted set. Blocks until there is one.",
         run: |ctx, args| settle(ctx, args, pop::bzmpop),
     },
     Spec {
@@ -65,7 +65,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -2, 1),
         group: "sorted-set",
         since: "5.0.0",
-        summary: "Takes the member with the highest score, or waits for one.",
+        summary: "Removes and returns the member with the highest score from the first non-empty sorted set. Blocks until there is one.",
         run: |ctx, args| settle(ctx, args, pop::bzpopmax),
     },
     Spec {
@@ -75,7 +75,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -2, 1),
         group: "sorted-set",
         since: "5.0.0",
-        summary: "Takes the member with the lowest score, or waits for one.",
+        summary: "Removes and returns the member with the lowest score from the first non-empty sorted set. Blocks until there is one.",
         run: |ctx, args| settle(ctx, args, pop::bzpopmin),
     },
     Spec {
@@ -85,7 +85,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "1.2.0",
-        summary: "Adds members with scores to a sorted set, or changes their scores.",
+        summary: "Adds members to a sorted set, or updates their scores.",
         run: |ctx, args| settle(ctx, args, add::zadd),
     },
     Spec {
@@ -95,7 +95,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "1.2.0",
-        summary: "Counts the members of a sorted set.",
+        summary: "Returns the number of members of a sorted set.",
         run: |ctx, args| settle(ctx, args, read::zcard),
     },
     Spec {
@@ -105,7 +105,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "2.0.0",
-        summary: "Counts the members with scores in an interval.",
+        summary: "Returns the number of members whose scores are within a range.",
         run: |ctx, args| settle(ctx, args, read::zcount),
     },
     Spec {
@@ -115,7 +115,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Counted(1),
         group: "sorted-set",
         since: "6.2.0",
-        summary: "Tells the members of the first set that are in none of the others.",
+        summary: "Returns the members of the first sorted set that are in none of the others.",
         run: |ctx, args| settle(ctx, args, combine::zdiff),
     },
     Spec {
@@ -125,7 +125,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::FirstAndCounted(2),
         group: "sorted-set",
         since: "6.2.0",
-        summary: "Stores the members of the first set that are in none of the others.",
+        summary: "Stores the members of the first sorted set that are in none of the others.",
         run: |ctx, args| settle(ctx, args, combine::zdiffstore),
     },
     Spec {
@@ -135,7 +135,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "mayfly",
-        summary: "Lets members expire after so many seconds.",
+        summary: "Sets the expiration of members as a number of seconds from now.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<SortedSet>(ctx, args, Unit::Seconds, Base::Now, "zexpire")
@@ -149,7 +149,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "mayfly",
-        summary: "Lets members expire at a Unix time in seconds.",
+        summary: "Sets the expiration of members as a Unix time in seconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<SortedSet>(ctx, args, Unit::Seconds, Base::Epoch, "zexpireat")
@@ -163,7 +163,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "mayfly",
-        summary: "Tells when members expire, as Unix times in seconds.",
+        summary: "Returns the expiration times of members, as Unix times in seconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<SortedSet>(ctx, args, Unit::Seconds, Base::Epoch)
@@ -187,7 +187,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Counted(1),
         group: "sorted-set",
         since: "6.2.0",
-        summary: "Tells the members that are in all sets.",
+        summary: "Returns the members that are in all of the given sorted sets.",
         run: |ctx, args| settle(ctx, args, combine::zinter),
     },
     Spec {
@@ -197,7 +197,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Counted(1),
         group: "sorted-set",
         since: "7.0.0",
-        summary: "Counts the members that are in all sets.",
+        summary: "Returns the number of members that are in all of the given sorted sets, up to a limit.",
         run: |ctx, args| settle(ctx, args, combine::zintercard),
     },
     Spec {
@@ -207,7 +207,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::FirstAndCounted(2),
         group: "sorted-set",
         since: "2.0.0",
-        summary: "Stores the members that are in all sets.",
+        summary: "Stores the members that are in all of the given sorted sets.",
         run: |ctx, args| settle(ctx, args, combine::zinterstore),
     },
     Spec {
@@ -217,7 +217,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "2.8.9",
-        summary: "Counts the members in an interval of members.",
+        summary: "Returns the number of members within a lexicographical range.",
         run: |ctx, args| settle(ctx, args, read::zlexcount),
     },
     Spec {
@@ -227,7 +227,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Counted(1),
         group: "sorted-set",
         since: "7.0.0",
-        summary: "Takes members from an end of the first sorted set that has any.",
+        summary: "Removes and returns members with the lowest or highest scores from the first non-empty sorted set.",
         run: |ctx, args| settle(ctx, args, pop::zmpop),
     },
     Spec {
@@ -237,7 +237,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "6.2.0",
-        summary: "Tells the scores of members.",
+        summary: "Returns the scores of the given members.",
         run: |ctx, args| settle(ctx, args, read::zmscore),
     },
     Spec {
@@ -247,7 +247,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "mayfly",
-        summary: "Lets members live for ever.",
+        summary: "Removes the expiration of members.",
         run: |ctx, args| settle(ctx, args, family::persist::<SortedSet>),
     },
     Spec {
@@ -257,7 +257,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "mayfly",
-        summary: "Lets members expire after so many milliseconds.",
+        summary: "Sets the expiration of members as a number of milliseconds from now.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<SortedSet>(ctx, args, Unit::Milliseconds, Base::Now, "zpexpire")
@@ -271,7 +271,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "mayfly",
-        summary: "Lets members expire at a Unix time in milliseconds.",
+        summary: "Sets the expiration of members as a Unix time in milliseconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<SortedSet>(
@@ -291,7 +291,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "mayfly",
-        summary: "Tells when members expire, as Unix times in milliseconds.",
+        summary: "Returns the expiration times of members, as Unix times in milliseconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<SortedSet>(ctx, args, Unit::Milliseconds, Base::Epoch)
@@ -305,7 +305,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "5.0.0",
-        summary: "Takes the members with the highest scores.",
+        summary: "Removes and returns the members with the highest scores.",
         run: |ctx, args| settle(ctx, args, pop::zpopmax),
     },
     Spec {
@@ -315,7 +315,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "5.0.0",
-        summary: "Takes the members with the lowest scores.",
+        summary: "Removes and returns the members with the lowest scores.",
         run: |ctx, args| settle(ctx, args, pop::zpopmin),
     },
     Spec {
@@ -325,7 +325,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "mayfly",
-        summary: "Tells how many milliseconds members still live.",
+        summary: "Returns the remaining times to live of members in milliseconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<SortedSet>(ctx, args, Unit::Milliseconds, Base::Now)
@@ -339,7 +339,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "6.2.0",
-        summary: "Tells members of a sorted set by chance.",
+        summary: "Returns random members of a sorted set.",
         run: |ctx, args| settle(ctx, args, random::zrandmember),
     },
     Spec {
@@ -349,7 +349,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "1.2.0",
-        summary: "Tells members in the order of their scores, by rank, score or member.",
+        summary: "Returns the members within a range of ranks, scores or names.",
         run: |ctx, args| settle(ctx, args, range::zrange),
     },
     Spec {
@@ -359,7 +359,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "2.8.9",
-        summary: "Tells the members in an interval of members.",
+        summary: "Returns the members within a lexicographical range.",
         run: |ctx, args| settle(ctx, args, range::zrangebylex),
     },
     Spec {
@@ -369,7 +369,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "1.0.5",
-        summary: "Tells the members with scores in an interval.",
+        summary: "Returns the members whose scores are within a range.",
         run: |ctx, args| settle(ctx, args, range::zrangebyscore),
     },
     Spec {
@@ -379,7 +379,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 2, 1),
         group: "sorted-set",
         since: "6.2.0",
-        summary: "Stores a part of a sorted set under another key.",
+        summary: "Stores a range of members of a sorted set under another key.",
         run: |ctx, args| settle(ctx, args, range::zrangestore),
     },
     Spec {
@@ -389,7 +389,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "2.0.0",
-        summary: "Tells how many members have lower scores than one.",
+        summary: "Returns the rank of a member, the lowest score first.",
         run: |ctx, args| settle(ctx, args, read::zrank),
     },
     Spec {
@@ -399,7 +399,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "1.2.0",
-        summary: "Removes members of a sorted set.",
+        summary: "Removes members from a sorted set. Deletes the key when no member remains.",
         run: |ctx, args| settle(ctx, args, remove::zrem),
     },
     Spec {
@@ -409,7 +409,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "2.8.9",
-        summary: "Removes the members in an interval of members.",
+        summary: "Removes the members within a lexicographical range.",
         run: |ctx, args| settle(ctx, args, remove::zremrangebylex),
     },
     Spec {
@@ -419,7 +419,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "2.0.0",
-        summary: "Removes the members from one rank to another.",
+        summary: "Removes the members within a range of ranks.",
         run: |ctx, args| settle(ctx, args, remove::zremrangebyrank),
     },
     Spec {
@@ -429,7 +429,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "1.2.0",
-        summary: "Removes the members with scores in an interval.",
+        summary: "Removes the members whose scores are within a range.",
         run: |ctx, args| settle(ctx, args, remove::zremrangebyscore),
     },
     Spec {
@@ -439,7 +439,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "1.2.0",
-        summary: "Tells members from one rank to another, the highest scores first.",
+        summary: "Returns the members within a range of ranks, the highest score first.",
         run: |ctx, args| settle(ctx, args, range::zrevrange),
     },
     Spec {
@@ -449,7 +449,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "2.8.9",
-        summary: "Tells the members in an interval of members, the highest first.",
+        summary: "Returns the members within a lexicographical range, the greatest first.",
         run: |ctx, args| settle(ctx, args, range::zrevrangebylex),
     },
     Spec {
@@ -459,7 +459,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "2.2.0",
-        summary: "Tells the members with scores in an interval, the highest first.",
+        summary: "Returns the members whose scores are within a range, the highest score first.",
         run: |ctx, args| settle(ctx, args, range::zrevrangebyscore),
     },
     Spec {
@@ -469,7 +469,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "2.0.0",
-        summary: "Tells how many members have higher scores than one.",
+        summary: "Returns the rank of a member, the highest score first.",
         run: |ctx, args| settle(ctx, args, read::zrevrank),
     },
     Spec {
@@ -479,7 +479,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "2.8.0",
-        summary: "Lists members and scores step by step.",
+        summary: "Iterates over the members and scores of a sorted set.",
         run: |ctx, args| settle(ctx, args, scan::zscan),
     },
     Spec {
@@ -489,7 +489,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "1.2.0",
-        summary: "Tells the score of a member.",
+        summary: "Returns the score of a member.",
         run: |ctx, args| settle(ctx, args, read::zscore),
     },
     Spec {
@@ -499,7 +499,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "sorted-set",
         since: "mayfly",
-        summary: "Tells how many seconds members still live.",
+        summary: "Returns the remaining times to live of members in seconds.",
         run: |ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<SortedSet>(ctx, args, Unit::Seconds, Base::Now)
@@ -513,7 +513,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Counted(1),
         group: "sorted-set",
         since: "6.2.0",
-        summary: "Tells the members that are in any of the sets.",
+        summary: "Returns the members that are in any of the given sorted sets.",
         run: |ctx, args| settle(ctx, args, combine::zunion),
     },
     Spec {
@@ -523,7 +523,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::FirstAndCounted(2),
         group: "sorted-set",
         since: "2.0.0",
-        summary: "Stores the members that are in any of the sets.",
+        summary: "Stores the members that are in any of the given sorted sets.",
         run: |ctx, args| settle(ctx, args, combine::zunionstore),
     },
 ];

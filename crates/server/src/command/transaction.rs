@@ -40,7 +40,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Queued,
         group: "transactions",
         since: "1.2.0",
-        summary: "Executes all commands in a transaction.",
+        summary: "Executes all commands of the transaction.",
         run: exec,
     },
     Spec {
@@ -50,7 +50,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Watched,
         group: "transactions",
         since: "2.0.0",
-        summary: "Discards a transaction.",
+        summary: "Discards the transaction.",
         run: discard,
     },
     Spec {
@@ -60,7 +60,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -1, 1),
         group: "transactions",
         since: "2.2.0",
-        summary: "Monitors changes to keys to determine the execution of a transaction.",
+        summary: "Makes the next transaction fail if one of the given keys changes before it.",
         run: watch,
     },
     Spec {
@@ -70,7 +70,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Watched,
         group: "transactions",
         since: "2.2.0",
-        summary: "Forgets about watched keys of a transaction.",
+        summary: "Stops watching all keys.",
         run: unwatch,
     },
 ];

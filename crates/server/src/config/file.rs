@@ -1,8 +1,8 @@
-//! Settings from a file in redis.conf's form and from the command line.
+//! Parser of settings from a file in the format of redis.conf and from the command line.
 //!
-//! A line is `name value…`; quotes hold blanks, `#` at its front makes a comment, `include` reads
-//! another file. What Redis knows and we do otherwise is passed over with a warning; what we do not
-//! know is an error that names the line and the nearest name.
+//! A line is `name value…`. Quotes protect blanks, a line that begins with `#` is a comment, and
+//! `include` reads another file. Settings of Redis that have no effect here are accepted with a
+//! warning. An unknown setting is an error that names the line and the most similar setting.
 
 use super::table::{IGNORED, Param, REFUSED, TABLE};
 use super::{Config, find};
@@ -10,13 +10,13 @@ use crate::glob;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Files within files, at most.
+/// Maximum depth of nested includes.
 const INCLUDE_DEPTH_MAX: usize = 8;
 
-/// Reads a file's settings into `config`; warnings are added to `warnings`.
+/// Reads the settings of a file into `config` and appends warnings to `warnings`.
 ///
 /// # Errors
-/// The first thing that is wrong, with file and line.
+/// The first error, with file and line.
 pub fn read(config: &Config, path: &Path, warnings: &mut Vec<String>) -> Result<(), String> {
     read_nested(config, path, warnings, 0)
 }
@@ -28,18 +28,21 @@ fn read_nested(
     depth: usize,
 ) -> Result<(), String> {
     if depth > INCLUDE_DEPTH_MAX {
-        return Err(format!("{}: includes are nested too deep", path.display()));
+        return Err(format!(
+            "{}: more than {INCLUDE_DEPTH_MAX} nested includes",
+            path.display()
+        ));
     }
     let text =
         std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     for (number, line) in text.lines().enumerate() {
         let place = format!("{}:{}", path.display(), number + 1);
-        let Some(words) = words(line).map_err(|why| format!("{place}: {why}"))? else {
+        let Some(words) = words(line).map_err(|error| format!("{place}: {error}"))? else {
             continue;
         };
         if words[0].eq_ignore_ascii_case("include") {
             let [_, file] = &words[..] else {
-                return Err(format!("{place}: include takes one file"));
+                return Err(format!("{place}: include: expected one file name"));
             };
             let file = path.parent().unwrap_or(Path::new(".")).join(file);
             read_nested(config, &file, warnings, depth + 1)?;
@@ -49,40 +52,42 @@ fn read_nested(
         match set(config, &words[0], &value) {
             Ok(None) => {}
             Ok(Some(warning)) => warnings.push(format!("{place}: {warning}")),
-            Err(why) => return Err(format!("{place}: {why}")),
+            Err(error) => return Err(format!("{place}: {error}")),
         }
     }
     Ok(())
 }
 
-/// Whether this is a setting's name, be it ours or one of Redis that we pass over or refuse.
+/// Whether a setting of this name is supported, ignored or refused, as opposed to unknown.
 pub fn is_known(name: &str) -> bool {
-    let is_in = |pattern: &str| glob::matches(pattern.as_bytes(), name.as_bytes(), true);
+    let matches = |pattern: &str| glob::matches(pattern.as_bytes(), name.as_bytes(), true);
     find(name).is_some()
-        || IGNORED.iter().any(|pattern| is_in(pattern))
-        || REFUSED.iter().any(|(pattern, _)| is_in(pattern))
+        || IGNORED.iter().any(|pattern| matches(pattern))
+        || REFUSED.iter().any(|(pattern, _)| matches(pattern))
 }
 
-/// Sets one setting by name; a warning when it is one that is passed over.
+/// Sets one setting by name. Returns a warning if the setting is ignored.
 ///
 /// # Errors
-/// A name that does not exist (with the nearest one), or what is wrong with the value.
+/// The name is unknown or refused, or the value is invalid. The message suggests a similar name.
 pub fn set(config: &Config, name: &str, value: &str) -> Result<Option<String>, String> {
     if let Some(param) = find(name) {
         return config
             .set(param, value)
             .map(|()| None)
-            .map_err(|why| format!("{} {}: {why}", param.name, shown(param, value)));
+            .map_err(|error| format!("{} {}: {error}", param.name, shown(param, value)));
     }
     let lower = name.to_ascii_lowercase();
-    let is_in = |pattern: &str| glob::matches(pattern.as_bytes(), lower.as_bytes(), true);
-    if let Some((_, why)) = REFUSED.iter().find(|(pattern, _)| is_in(pattern)) {
-        return Err(format!("{lower}: {why}"));
+    let matches = |pattern: &str| glob::matches(pattern.as_bytes(), lower.as_bytes(), true);
+    if let Some((_, reason)) = REFUSED.iter().find(|(pattern, _)| matches(pattern)) {
+        return Err(format!("{lower}: {reason}"));
     }
-    if IGNORED.iter().any(|pattern| is_in(pattern)) {
-        return Ok(Some(format!("{lower} has no effect here")));
+    if IGNORED.iter().any(|pattern| matches(pattern)) {
+        return Ok(Some(format!(
+            "{lower} is ignored: it has no effect in Mayfly"
+        )));
     }
-    let mut text = format!("there is no setting '{name}'");
+    let mut text = format!("unknown setting '{name}'");
     if let Some(nearest) = nearest(&lower) {
         let _ = write!(text, "; did you mean '{nearest}'?");
     }
@@ -97,7 +102,7 @@ fn shown(param: &Param, value: &str) -> String {
     }
 }
 
-/// The setting whose name takes the fewest edits, if they are few.
+/// Returns the setting with the smallest edit distance, if that is small enough for a typo.
 fn nearest(name: &str) -> Option<&'static str> {
     TABLE
         .iter()
@@ -107,7 +112,7 @@ fn nearest(name: &str) -> Option<&'static str> {
         .map(|(_, found)| found)
 }
 
-/// Levenshtein's distance.
+/// Returns the Levenshtein distance.
 fn edits(from: &[u8], to: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (i, a) in from.iter().enumerate() {
@@ -122,24 +127,24 @@ fn edits(from: &[u8], to: &[u8]) -> usize {
     row[to.len()]
 }
 
-/// A line's words; none for an empty one or a comment.
+/// Splits a line into words. Returns `None` for an empty line or a comment.
 fn words(line: &str) -> Result<Option<Vec<String>>, String> {
     let mut words = Vec::new();
-    let mut letters = line.trim().chars().peekable();
-    if matches!(letters.peek(), None | Some('#')) {
+    let mut chars = line.trim().chars().peekable();
+    if matches!(chars.peek(), None | Some('#')) {
         return Ok(None);
     }
-    while letters.peek().is_some() {
-        while letters.next_if(|letter| letter.is_whitespace()).is_some() {}
-        let Some(first) = letters.peek().copied() else {
+    while chars.peek().is_some() {
+        while chars.next_if(|char| char.is_whitespace()).is_some() {}
+        let Some(first) = chars.peek().copied() else {
             break;
         };
         let mut word = String::new();
         if first == '"' || first == '\'' {
-            letters.next();
-            quoted(&mut letters, first, &mut word)?;
+            chars.next();
+            quoted(&mut chars, first, &mut word)?;
         } else {
-            while let Some(letter) = letters.next_if(|letter| !letter.is_whitespace()) {
+            while let Some(letter) = chars.next_if(|letter| !letter.is_whitespace()) {
                 word.push(letter);
             }
         }
@@ -149,28 +154,28 @@ fn words(line: &str) -> Result<Option<Vec<String>>, String> {
 }
 
 fn quoted(
-    letters: &mut std::iter::Peekable<std::str::Chars<'_>>,
+    chars: &mut std::iter::Peekable<std::str::Chars<'_>>,
     quote: char,
     word: &mut String,
 ) -> Result<(), String> {
     loop {
-        match letters.next() {
-            None => return Err("a quote is not closed".into()),
+        match chars.next() {
+            None => return Err("missing closing quote".into()),
             Some(letter) if letter == quote => {
-                return match letters.peek() {
+                return match chars.peek() {
                     Some(next) if !next.is_whitespace() => {
                         Err("a closing quote must be followed by a blank".into())
                     }
                     _ => Ok(()),
                 };
             }
-            Some('\\') => match letters.next() {
+            Some('\\') => match chars.next() {
                 Some('n') if quote == '"' => word.push('\n'),
                 Some('r') if quote == '"' => word.push('\r'),
                 Some('t') if quote == '"' => word.push('\t'),
                 Some(other) if quote == '"' || other == '\'' => word.push(other),
                 Some(other) => word.extend(['\\', other]),
-                None => return Err("a quote is not closed".into()),
+                None => return Err("missing closing quote".into()),
             },
             Some(letter) => word.push(letter),
         }
@@ -201,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_taken_passed_over_or_refused() {
+    fn settings_are_accepted_ignored_or_refused() {
         let config = Config::default();
         assert_eq!(set(&config, "MaxMemory", "100mb"), Ok(None));
         assert_eq!(config.number(Id::MaxMemory), 100 << 20);
@@ -209,12 +214,12 @@ mod tests {
         assert_eq!(set(&config, "save", ""), Ok(None));
         assert_eq!(set(&config, "appendonly", "no"), Ok(None));
         for (name, value, part) in [
-            ("appendonly", "yes", "does not do that"),
-            ("save", "900 1", "does not do that"),
-            ("replicaof", "host 1", "no replication"),
+            ("appendonly", "yes", "not supported: the only"),
+            ("save", "900 1", "not supported: the only"),
+            ("replicaof", "host 1", "replication is not supported"),
             ("maxmemmory", "1", "did you mean 'maxmemory'"),
             ("port", "70000", "between 0 and 65535"),
-            ("zzzzzzzzzzzzz", "1", "there is no setting"),
+            ("zzzzzzzzzzzzz", "1", "unknown setting"),
         ] {
             let error = set(&config, name, value).expect_err(name);
             assert!(error.contains(part), "{error}");

@@ -1,4 +1,4 @@
-//! From a setting's text to its value.
+//! Parsers from a setting's text to its value.
 
 use super::table::Kind;
 use store::Keyspace;
@@ -6,18 +6,18 @@ use store::Keyspace;
 /// A checked value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A number, a truth value, a choice's place, bits.
+    /// A number, a boolean as 0 or 1, a choice's index, or event bits.
     Number(i64),
     /// A text.
     Text(String),
-    /// By class: hard bytes, soft bytes, seconds.
+    /// For each named class its index and its hard bytes, soft bytes and seconds.
     OutputLimits(Vec<(usize, [i64; 3])>),
 }
 
-/// Reads and checks a setting's text.
+/// Parses and checks the text of a setting.
 ///
 /// # Errors
-/// What is wrong with it, in Redis's words where it has some.
+/// A message that says what is wrong, with Redis's wording where Redis has one.
 pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
     match kind {
         Kind::Bool => match text.to_ascii_lowercase().as_str() {
@@ -39,10 +39,17 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
             .iter()
             .position(|word| word.eq_ignore_ascii_case(text))
             .map(|place| Value::Number(place as i64))
-            .ok_or_else(|| one_of(words)),
+            .ok_or_else(|| one_of(words.iter().copied())),
         Kind::Text | Kind::Secret => Ok(Value::Text(text.to_owned())),
-        Kind::Policy => named(text, &Keyspace::policy_names(), Keyspace::check_policy),
-        Kind::Index => named(text, &Keyspace::expiry_names(), Keyspace::check_expiry),
+        Kind::Policy => {
+            let names = Keyspace::policy_names();
+            named(text, &names, Keyspace::check_policy).unwrap_or_else(|| Err(no_policy()))
+        }
+        Kind::Index => {
+            let names = Keyspace::expiry_names();
+            named(text, &names, Keyspace::check_expiry)
+                .unwrap_or_else(|| Err(one_of(names.iter().map(String::as_str))))
+        }
         Kind::Events => crate::notify::parse(text.as_bytes())
             .map(|bits| Value::Number(i64::from(bits)))
             .ok_or_else(|| "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
@@ -54,7 +61,7 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
                 Ok(Value::Text(text.to_ascii_lowercase()))
             } else {
                 Err(format!(
-                    "this server does not do that; it takes only '{}'",
+                    "not supported: the only accepted value is '{}'",
                     allowed[0]
                 ))
             }
@@ -72,32 +79,53 @@ fn within(number: i64, low: i64, high: i64) -> Result<Value, String> {
     }
 }
 
-fn one_of(words: &[&str]) -> String {
+fn one_of<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    let words: Vec<&str> = words.collect();
     format!(
         "argument(s) must be one of the following: {}",
         words.join(", ")
     )
 }
 
-/// A name of the list, with knobs after colons: `clock:2`, `sampled:effort=10`.
+/// Policies that the error for an unknown policy lists: those of Redis, then the recommended ones.
+const SUGGESTED_POLICIES: &[&str] = &[
+    "noeviction",
+    "allkeys-lru",
+    "allkeys-lfu",
+    "allkeys-random",
+    "volatile-lru",
+    "volatile-lfu",
+    "volatile-random",
+    "volatile-ttl",
+    "allkeys-s3fifo",
+    "allkeys-sieve",
+    "allkeys-w-tinylfu",
+    "allkeys-arc",
+    "allkeys-gdsf",
+];
+
+fn no_policy() -> String {
+    let suggested = one_of(SUGGESTED_POLICIES.iter().copied());
+    format!("{suggested}, or a policy that docs/reference/policies.md lists")
+}
+
+/// Parses a name with optional parameters after colons: `clock:2`, `sampled:effort=10`. Returns `None`
+/// if the name is unknown.
 fn named(
     text: &str,
     names: &[String],
     check: fn(&str) -> Result<(), String>,
-) -> Result<Value, String> {
+) -> Option<Result<Value, String>> {
     let text = text.to_ascii_lowercase();
     let name = text.split(':').next().unwrap_or_default();
-    if names.iter().any(|known| known == name) {
-        return check(&text).map(|()| Value::Text(text));
-    }
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    Err(one_of(&names))
+    let is_known = names.iter().any(|known| known == name);
+    is_known.then(|| check(&text).map(|()| Value::Text(text)))
 }
 
-/// Numbers between 0 and 100, apart by blanks.
+/// Parses numbers between 0 and 100, separated by blanks.
 ///
 /// # Errors
-/// When one is not.
+/// A word is not a number or out of range.
 pub fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     text.split_ascii_whitespace()
         .map(|word| match word.parse::<f64>() {
@@ -107,7 +135,8 @@ pub fn percentiles(text: &str) -> Result<Vec<f64>, String> {
         .collect()
 }
 
-/// Bytes with an optional unit: `1k` is 1,000, `1kb` is 1,024, and so on to `gb`.
+/// Parses a number of bytes with an optional unit: `1k` is 1,000, `1kb` is 1,024, and so on to
+/// `tb`.
 pub fn bytes(text: &str) -> Option<i64> {
     let lower = text.to_ascii_lowercase();
     let digits = lower
@@ -129,7 +158,7 @@ pub fn bytes(text: &str) -> Option<i64> {
     number.checked_mul(unit)
 }
 
-/// Bytes as INFO shows them: `1.50M`.
+/// Formats a number of bytes as INFO shows it: `1.50M`.
 pub fn bytes_for_people(bytes: u64) -> String {
     let number = bytes as f64;
     for (unit, letter) in [
@@ -176,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_takes_units() {
+    fn sizes_accept_units() {
         for (text, expected) in [
             ("0", Some(0)),
             ("100", Some(100)),
@@ -197,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_and_indexes_take_their_knobs() {
+    fn policies_and_indexes_accept_parameters() {
         let text = |text: &str| Ok(Value::Text(text.to_owned()));
         assert_eq!(
             parse(Kind::Policy, "allkeys-CLOCK:2"),
@@ -211,11 +240,16 @@ mod tests {
         assert!(error(Kind::Policy, "allkeys-clock:9").contains("1 to 3"));
         assert!(error(Kind::Index, "sampled:effort=99").contains("1 to 10"));
         assert!(error(Kind::Index, "hourglass").contains("one of the following: wheel"));
-        assert!(error(Kind::Policy, "allkeys-clock2").contains("one of the following: noev"));
+        let refused = error(Kind::Policy, "allkeys-clock2");
+        assert!(refused.contains("one of the following: noev"));
+        assert!(refused.len() < 300, "{refused}");
+        for name in SUGGESTED_POLICIES {
+            assert!(parse(Kind::Policy, name).is_ok(), "{name}");
+        }
     }
 
     #[test]
-    fn limits_may_name_some_classes() {
+    fn output_limits_may_name_only_some_classes() {
         assert_eq!(
             parse(Kind::OutputLimits, "pubsub 1mb 0 10"),
             Ok(Value::OutputLimits(vec![(2, [1 << 20, 0, 10])]))

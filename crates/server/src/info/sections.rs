@@ -1,5 +1,5 @@
-//! The sections of INFO. Fields that clients and exporters read keep Redis's names; where a field is
-//! about something that is not here, it says what a Redis without it would.
+//! Writers of INFO's sections. Fields that clients and exporters read keep Redis's names. A field
+//! about a feature that does not exist here has the value that Redis shows when the feature is off.
 
 use super::Report;
 use crate::clients::flag;
@@ -175,7 +175,7 @@ pub(super) fn stats(report: &mut Report<'_>) {
     events(report);
 }
 
-/// The first part of `stats`: connections and bytes.
+/// First part of `stats`: connections and traffic.
 fn traffic(report: &mut Report<'_>) {
     let stats = &report.server.stats;
     let rates = stats.rates();
@@ -201,7 +201,7 @@ fn traffic(report: &mut Report<'_>) {
     report.field("sync_partial_err", 0);
 }
 
-/// The second part of `stats`: what became of keys, and who listens.
+/// Second part of `stats`: keys and subscriptions.
 fn keys(report: &mut Report<'_>) {
     let stats = &report.server.stats;
     let counters = report.server.counters();
@@ -238,7 +238,7 @@ fn keys(report: &mut Report<'_>) {
     report.field("tracking_total_prefixes", 0);
 }
 
-/// The third part of `stats`: errors, turns of the workers, clients cut off.
+/// Third part of `stats`: errors, event loop iterations, disconnected clients.
 fn events(report: &mut Report<'_>) {
     let stats = &report.server.stats;
     let unexpected = stats.unexpected_commands.load(Relaxed);
@@ -322,12 +322,12 @@ pub(super) fn latency_stats(report: &mut Report<'_>) {
         if summary.total == 0 {
             continue;
         }
-        let told: Vec<String> = percentiles
+        let shown: Vec<String> = percentiles
             .iter()
             .map(|share| format!("p{share}={:.3}", summary.percentile(share / 100.0) as f64))
             .collect();
         let name = format!("latency_percentiles_usec_{}", spec.name);
-        report.field(&name, told.join(","));
+        report.field(&name, shown.join(","));
     }
 }
 
@@ -381,13 +381,14 @@ pub(super) fn expiry(report: &mut Report<'_>) {
     let slices = server.stats.workers.iter();
     let longest = slices.map(|worker| worker.expiry_slice_us_max.load(Relaxed));
     report.field("expiry_slice_us_max", longest.max().unwrap_or(0));
-    // How many keys have less than so long to live, by powers of two of seconds.
+    // Number of keys whose remaining TTL is below each power of two of seconds and not below the
+    // previous one.
     let histogram = server.keyspace.ttl_histogram(now);
-    let told: Vec<String> = histogram
+    let shown: Vec<String> = histogram
         .iter()
         .enumerate()
         .filter(|(_, count)| **count > 0)
         .map(|(bucket, count)| format!("lt_{}s={count}", 1u64 << bucket))
         .collect();
-    report.field("ttl_distribution", told.join(","));
+    report.field("ttl_distribution", shown.join(","));
 }
