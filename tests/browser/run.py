@@ -37,7 +37,7 @@ class Desk:
         self.screenshots = screenshots
         self.trace = folder / "made.csv"
         recipe = "--requests 60k --objects 5k --pattern zipf:0.9@80+scan:1000@20 --size lognormal:200:1"
-        self.run("trace", "generate", self.trace, *recipe.split(), *"--ttl-mix cluster4 --writes 0.2 --rate 500".split())
+        self.run("trace", "generate", self.trace, *recipe.split(), *"--ttl-mix cluster4 --write-share 0.2 --request-rate 500".split())
 
     def run(self, *words) -> bytes:
         command = [self.mayfly, *words]
@@ -266,7 +266,7 @@ def test_sim_curve(desk):
 
 
 def test_sim_advise(desk):
-    words = ["--target-miss", "60%", "--policy", "lru,sieve,s3fifo", "--sample-objects", "3000"]
+    words = ["--target-miss-ratio", "60%", "--policy", "lru,sieve,s3fifo", "--sample-objects", "3000"]
     told, tables, plots = desk.report("advise", "sim", "advise", desk.trace, *words)
     view = View(desk.browser, desk.folder / "advise.html", "light", 1280)
     statements = told["statements"]

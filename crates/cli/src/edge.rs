@@ -5,7 +5,7 @@ mod simulate;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-/// What to do with a cluster.
+/// Arguments of `mayfly edge`.
 #[derive(Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -14,11 +14,12 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Replay a trace through clusters that keep copies or coded chunks: misses, failures, load.
+    /// Replay a trace through clusters that keep copies or coded chunks; report misses, failures
+    /// and load.
     Simulate(Box<simulate::Arguments>),
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.command {
         Command::Simulate(simulate) => simulate.run(),

@@ -1,4 +1,4 @@
-//! `mayfly sim`: traces against policies and sizes.
+//! `mayfly sim`: replays traces through caches of given policies and sizes.
 
 mod advise;
 mod curve;
@@ -23,29 +23,30 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use trace::Sample;
 
-/// Requests between two looks at the bar while a trace is read.
+/// Requests between two updates of the progress bar while a trace is read.
 const READ_STRIDE: u64 = 1 << 16;
 
-/// Traces, policies, sizes, and how to run and to tell.
+/// Arguments of `mayfly sim`.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Traces; the format is told by the ending, also behind .zst, .gz and .xz; - for standard input
+    /// Traces to replay; the file name's ending selects the format, before .zst, .gz or .xz; -
+    /// reads standard input
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
-    /// The format, where the name does not tell it
+    /// Format of the traces [default: by the file name's ending]
     #[arg(long, value_name = "FORMAT")]
     format: Option<trace::Format>,
-    /// The columns' names, apart by commas, of a csv without a header
+    /// Column names, separated by commas, of a CSV file without a header
     #[arg(long, value_name = "NAMES")]
     columns: Option<String>,
-    /// Pass over malformed lines and records, and tell how many there were
+    /// Skip malformed lines and records, and report how many were skipped
     #[arg(long)]
     skip_bad: bool,
-    /// Policies, knobs behind colons: lru,clock:2,s3fifo:small=0.05; gl-cache learns; segcache for the
-    /// segment engine, by bytes
+    /// Policies to replay, with parameters after colons: lru,clock:2,s3fifo:small=0.05. gl-cache is
+    /// a policy that learns; segcache is the segment engine, whose size is in bytes
     #[arg(
         long,
         short,
@@ -55,7 +56,8 @@ pub struct Arguments {
         default_value_if("headlines", "true", "claims")
     )]
     policy: Vec<String>,
-    /// Cache sizes: bytes (or objects with --ignore-size), 64mb, or a share of the footprint, 10%
+    /// Cache sizes: bytes (objects with --ignore-size), 64mb, or a share of the footprint such as
+    /// 10%
     #[arg(
         long,
         short,
@@ -64,48 +66,53 @@ pub struct Arguments {
         default_value = "0.1%,1%,10%"
     )]
     size: Vec<Size>,
-    /// What an entry does when a later request tells another size: keep its own, or follow
+    /// Size of an entry after a later request reports another object size
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     size_changes: SizeChanges,
-    /// The share of the cache that an object may take; a larger one is not inserted [default: all of it]
+    /// Largest share of the cache that one object may take; a larger object is not inserted
+    /// [default: the whole cache]
     #[arg(long, value_name = "SHARE", value_parser = read_share)]
-    largest: Option<f64>,
-    /// A filter that a miss must pass to be kept: size:4096, probability:0.1, bloom, tinylfu, adaptsize
+    max_object_share: Option<f64>,
+    /// Admission filter that a missed object must pass to be inserted: size:4096, probability:0.1,
+    /// bloom, tinylfu, adaptsize
     #[arg(long, value_name = "FILTER")]
     admission: Option<AdmitSpec>,
-    /// Look at this share of the objects only (SHARDS): faster, less memory, sizes are scaled
+    /// Share of the objects to replay (SHARDS sampling): faster, with less memory; cache sizes are
+    /// scaled
     #[arg(long, value_name = "SHARE", value_parser = read_share_above_0)]
     sample: Option<f64>,
-    /// The share of requests at the start that count for nothing
+    /// Share of the requests at the start of the trace that are replayed but not counted
     #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = read_share)]
-    warm_up: f64,
-    /// Tell what explains each ratio: demotion, hits at eviction, space spent on unpopular objects, time
+    warmup_share: f64,
+    /// Report what explains each miss ratio: demotion, hits before eviction, space spent on
+    /// unpopular objects, changes over time
     #[arg(long)]
     explain: bool,
-    /// Check the papers' claims: reductions against FIFO, the best by trace, verdicts, in Markdown; by
-    /// bytes too, where the trace has sizes
+    /// Check the claims of papers: miss reductions against FIFO, the best policy of each trace and
+    /// a verdict per claim, as Markdown; also by bytes if the trace has sizes
     #[arg(long, conflicts_with_all = ["csv", "explain", "parquet"])]
     headlines: bool,
-    /// Put a cache in DRAM of these shares of the size before one on flash, and count what is written
-    /// there: everything, one in five, what a model expects, what a small FIFO lets pass
+    /// Simulate a DRAM cache in front of a flash cache, with these shares of the size as DRAM, and
+    /// count the bytes written to flash under four admission policies: all objects, one in five,
+    /// those that a model predicts to be reused, and those that a small FIFO queue lets pass
     #[arg(
         long,
         value_name = "SHARES",
         value_delimiter = ',',
         value_parser = read_share,
-        conflicts_with_all = ["headlines", "explain", "admission", "warm_up", "reads_only", "largest",
+        conflicts_with_all = ["headlines", "explain", "admission", "warmup_share", "reads_only", "max_object_share",
             "size_changes"]
     )]
-    flash: Vec<f64>,
+    flash_dram_shares: Vec<f64>,
     #[command(flatten)]
     replaying: Replaying,
-    /// Print comma-separated text
+    /// Print CSV
     #[arg(long, conflicts_with = "json")]
     csv: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Write a Parquet file, too
+    /// Also write a Parquet file
     #[arg(long, value_name = "FILE")]
     parquet: Option<PathBuf>,
     #[command(flatten)]
@@ -114,21 +121,22 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Tell the miss ratios of policies over sizes, exactly or from a sample with bounds.
+    /// Print miss ratios over cache sizes, exact or estimated from a sample with error bounds.
     Curve(curve::Arguments),
-    /// Tell which policy and how much memory to take, and what lifetimes do, in sentences.
+    /// Recommend a policy and a cache size, and report what TTLs cost.
     Advise(advise::Arguments),
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum SizeChanges {
-    /// The size that it came with
+    /// Keep the size at insertion
     Keep,
-    /// The size of the latest request
+    /// Take the size of the latest request
     Follow,
 }
 
-/// Simulates and prints. What was found of the traces before one that fails is told, too.
+/// Replays the traces and prints the results. If a trace fails, the results of the traces before it
+/// are printed, too.
 pub fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.command {
         Some(Command::Curve(curve)) => return curve.run(),
@@ -137,13 +145,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         None => {}
     }
     let contestants = arguments.contestants()?;
-    // A path that cannot be written is told before hours of replays, not after them.
+    // Opened before the replays, so that a path that cannot be written fails at once and not after
+    // hours.
     let table = arguments.parquet.as_deref().map(open_table).transpose()?;
     let mut rows = Vec::new();
     arguments.pages.prepare()?;
     let mut replay = |trace: &PathBuf| -> Result<()> {
         let columns = arguments.read(trace)?;
-        rows.extend(match arguments.flash.as_slice() {
+        rows.extend(match arguments.flash_dram_shares.as_slice() {
             [] => arguments.replay(&columns, &contestants)?,
             _ => flash::replay(arguments, &columns)?,
         });
@@ -166,7 +175,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     result
 }
 
-/// What an older file holds stays until there is something to write.
+/// Opens the Parquet file without truncating it. An existing file keeps its content until there are
+/// results.
 fn open_table(path: &Path) -> Result<(&Path, File)> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(false).open(path);
@@ -221,13 +231,13 @@ impl Arguments {
         bar.finish_and_clear();
         if let Some(first) = reader.first_skipped() {
             let count = reader.skipped();
-            eprintln!("mayfly: {name}: passed over {count} malformed; the first: {first}");
+            eprintln!("mayfly: {name}: skipped {count} malformed records; the first: {first}");
         }
         Ok(interner.finish()?)
     }
 
-    /// What the trace is called in the report: its file's name without endings, where that tells it
-    /// from the others.
+    /// Name of the trace in reports: the file name without endings, or the path if another trace
+    /// has the same file name.
     fn name_of(&self, path: &str) -> String {
         let name = stem(path);
         let others = self.traces.iter();
@@ -238,7 +248,7 @@ impl Arguments {
         if is_shared { path } else { name }.to_owned()
     }
 
-    /// Everybody at every size, in the order given.
+    /// Replays every policy and engine at every size, in the order given.
     fn replay(&self, columns: &Columns, contestants: &[Contestant]) -> Result<Vec<Row>> {
         let unit = self.replaying.unit(columns);
         let resolved = |size: &Size| Ok((size.to_string(), resolve(size, columns, unit)?));
@@ -278,7 +288,7 @@ impl Arguments {
         Ok(rows)
     }
 
-    /// The segment engine, with its knobs, at every size.
+    /// Replays the segment engine, with each specification, at every size.
     fn replay_engines(
         &self,
         columns: &Columns,
@@ -305,7 +315,8 @@ impl Arguments {
         Ok(rows_of(columns, &names, unit, sizes, found))
     }
 
-    /// Policies, each with the name that its rows bear, at every size, each as given and in units.
+    /// Replays the policies at every size. Each policy comes with its name in the rows, each size
+    /// as given and in units.
     fn replay_sizes(
         &self,
         columns: &Columns,
@@ -334,17 +345,17 @@ impl Arguments {
 
     fn rules(&self, columns: &Columns) -> Result<Rules> {
         Ok(Rules {
-            warm_up: (columns.len() as f64 * self.warm_up) as usize,
+            warm_up: (columns.len() as f64 * self.warmup_share) as usize,
             admission: self.admission.clone(),
             follows_sizes: self.size_changes == SizeChanges::Follow,
-            largest_share: self.largest.unwrap_or(1.0),
+            largest_share: self.max_object_share.unwrap_or(1.0),
             explains: self.explain,
             ..self.replaying.rules(columns)?
         })
     }
 }
 
-/// What was found, by name and then by size, as rows.
+/// Makes rows of results that are ordered by name, then by size.
 fn rows_of(
     columns: &Columns,
     names: &[&str],
@@ -366,7 +377,7 @@ fn rows_of(
     given.zip(found).map(row).collect()
 }
 
-/// The size in units of this trace's cache.
+/// Cache size in the unit of this trace's cache.
 fn resolve(size: &Size, columns: &Columns, unit: Unit) -> Result<u64> {
     Ok(size.resolve(columns.footprint(unit), columns.name(), unit)?)
 }

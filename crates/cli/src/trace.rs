@@ -1,4 +1,4 @@
-//! `mayfly trace`: looks at traces, converts, cuts, samples and makes them.
+//! `mayfly trace`: shows, analyzes, converts, cuts, samples and generates traces.
 
 mod analyze;
 pub mod arguments;
@@ -23,17 +23,17 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print the first requests and what the trace is made of.
+    /// Print the first requests and a summary of the trace.
     Show(show::Arguments),
-    /// Tell what the workload is like: rates, TTLs, popularity, sizes, reuse, one-hit wonders, scans.
+    /// Describe the workload: rates, TTLs, popularity, sizes, reuse, one-hit wonders, scans.
     Analyze(analyze::Arguments),
     /// Write a trace in another format or compression.
     Convert(Convert),
-    /// Keep the requests of a range of numbers or of time.
+    /// Keep the requests of a range of request numbers or of time.
     Cut(Cut),
-    /// Keep all requests of some objects, chosen by the hash of their keys (SHARDS).
+    /// Keep all requests of a sample of the objects, chosen by the hash of their keys (SHARDS).
     Sample(Sampling),
-    /// Make a trace up.
+    /// Generate a synthetic trace.
     Generate(made::Arguments),
 }
 
@@ -51,10 +51,10 @@ struct Cut {
     input: Input,
     #[command(flatten)]
     output: Output,
-    /// Numbers of requests, counted from 0, the last one not included: 1000..2000, ..1m, 5k..
+    /// Range of request numbers, counted from 0, the end excluded: 1000..2000, ..1m, 5k..
     #[arg(long, value_name = "FIRST..END", value_parser = arguments::range(arguments::count))]
     requests: Option<Span>,
-    /// Time since the first request, the end not included: 10m..1h, ..30s, 1.5s..
+    /// Range of time since the first request, the end excluded: 10m..1h, ..30s, 1.5s..
     #[arg(long, value_name = "FROM..TO", value_parser = arguments::range(arguments::span_ms))]
     time: Option<Span>,
 }
@@ -65,18 +65,18 @@ struct Sampling {
     input: Input,
     #[command(flatten)]
     output: Output,
-    /// The share of all objects, such as 0.01
+    /// Share of the objects to keep, as a fraction such as 0.01
     #[arg(long, required_unless_present = "objects", conflicts_with = "objects")]
     share: Option<f64>,
-    /// The number of objects; the trace is read twice
+    /// Number of objects to keep; reads the trace twice
     #[arg(long, value_name = "COUNT", value_parser = arguments::count)]
     objects: Option<u64>,
-    /// Which objects
+    /// Random seed that selects the objects
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// Runs a subcommand.
+/// Runs the subcommand.
 pub fn run(arguments: Arguments) -> Result<()> {
     match arguments.command {
         Command::Show(show) => show.run(),
@@ -97,7 +97,7 @@ impl Convert {
     }
 }
 
-/// The request as a part of a trace: the numbers of requests are others there.
+/// Request without its next access, because request numbers differ in a part of a trace.
 fn partial(request: Request) -> Request {
     Request {
         next_access: NextAccess::Unknown,
@@ -108,7 +108,7 @@ fn partial(request: Request) -> Request {
 impl Cut {
     fn run(&self) -> Result<()> {
         if self.requests.is_none() && self.time.is_none() {
-            bail!("cut takes --requests FIRST..END or --time FROM..TO");
+            bail!("expected --requests FIRST..END or --time FROM..TO");
         }
         let numbers = self.requests.unwrap_or_default();
         let time = self.time.unwrap_or_default();
@@ -116,7 +116,8 @@ impl Cut {
         let mut start_ms = None;
         let requests = opened.requests().take(numbers.end_or_max());
         let requests = requests.skip(numbers.start as usize);
-        // The clock of a trace may go backwards: each request is asked, and none ends the cut.
+        // The clock of a trace may go backwards, so every request is checked and none ends the
+        // range.
         let kept = requests.filter_map(|request| match request {
             Ok(request) => {
                 let start_ms = *start_ms.get_or_insert(request.time_ms);
@@ -136,7 +137,7 @@ impl Sampling {
         let sample = match (self.share, self.objects) {
             (Some(share), _) if (0.0..=1.0).contains(&share) => Sample::of_share(share, self.seed),
             (_, Some(objects)) if objects > 0 => self.find(objects as usize)?,
-            _ => bail!("--share is a number from 0 to 1, --objects one above 0"),
+            _ => bail!("--share: expected 0 to 1, or --objects above 0"),
         };
         let mut opened = self.input.open()?;
         let kept = opened.requests().filter_map(|request| match request {
@@ -149,11 +150,12 @@ impl Sampling {
         Ok(())
     }
 
-    /// The sample of so many objects, which takes a pass of its own.
+    /// Finds the sampling threshold that keeps this number of objects, in a separate pass over the
+    /// trace.
     fn find(&self, objects: usize) -> Result<Sample> {
         if self.input.is_stream() {
             bail!(
-                "--objects reads the trace twice, which standard input does not allow; use --share"
+                "--objects reads the trace twice, which is impossible for standard input: use --share"
             );
         }
         let mut finder = FixedSize::new(objects, self.seed);

@@ -53,9 +53,9 @@ fn a_made_up_trace_is_told_as_text_json_and_a_page() {
         "5k",
         "--size",
         "20%",
-        "--base",
+        "--base-size",
         "20%",
-        "--window",
+        "--report-window",
         "12h",
     ];
     let text = stdout(&simulate(&[&small[..], &["--html", page.path()]].concat()));
@@ -87,7 +87,7 @@ fn a_made_up_trace_is_told_as_text_json_and_a_page() {
                 "--sweep-only",
                 "--scheme",
                 "c2dn:4:2,c2dn-flow:4:2",
-                "--lead-alone",
+                "--no-peer-probe",
             ],
         ]
         .concat(),
@@ -116,7 +116,7 @@ fn equal_seeds_tell_the_same_whatever_the_number_of_jobs() {
             "3k",
             "--sweep-only",
             "--json",
-            "--down",
+            "--outages",
             "drawn",
             "--seed",
             seed,
@@ -145,15 +145,15 @@ fn outages_are_read_from_a_file_and_a_cluster_may_be_down_as_a_whole() {
         "6",
         "--size",
         "100mb",
-        "--base",
+        "--base-size",
         "100mb",
-        "--warm-up",
+        "--warmup-share",
         "20%",
         "--sweep-only",
         "--json",
     ];
     let text = stdout(&simulate(
-        &[&arguments[..], &["--down", down.path()]].concat(),
+        &[&arguments[..], &["--outages", down.path()]].concat(),
     ));
     let json: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
     for row in json["outages"].as_array().expect("it is there") {
@@ -192,26 +192,29 @@ fn what_cannot_be_is_told() {
         (&["--servers", "0", "--scheme", "none"], "0 servers"),
         (&["--servers", "5000"], "at most 4096"),
         (
-            &["--weights", "1,1,0,1,1,1,1"],
+            &["--server-weights", "1,1,0,1,1,1,1"],
             "a server of weight 0 keeps nothing",
         ),
         (&["--policy", "belady"], "must know the future"),
         (&["--buckets", "0"], "0 buckets"),
         (&["--requests", "10"], "a made-up trace has from 1000"),
-        (&["--largest", "1kb"], "the largest object has from"),
+        (&["--max-object-size", "1kb"], "the largest object has from"),
         (
-            &["--largest", "100gb"],
-            "--largest: objects are below 4 GiB",
+            &["--max-object-size", "100gb"],
+            "--max-object-size: expected less than 4 GiB",
         ),
         (&["--size", "0"], "a cache of no size holds nothing"),
-        (&["--window", "0"], "--window"),
+        (&["--report-window", "0"], "--report-window"),
         (
-            &["--window", "1ms"],
-            "at most 20000; give a longer --window",
+            &["--report-window", "1ms"],
+            "at most 20000; give a longer --report-window",
         ),
-        (&["--one-hand", "--policy", "lru"], "cannot be used with"),
         (
-            &["--no-policies", "--policies", "lru"],
+            &["--coordinated-eviction", "--policy", "lru"],
+            "cannot be used with",
+        ),
+        (
+            &["--no-coordination", "--coordination-policies", "lru"],
             "cannot be used with",
         ),
         (
@@ -225,17 +228,17 @@ fn what_cannot_be_is_told() {
             ],
             "buckets times servers are at most",
         ),
-        (&["--rate", "0"], "more than 0 requests a second"),
+        (&["--request-rate", "0"], "more than 0 requests a second"),
         (
-            &["--rate", "1e-12", "--down", "drawn"],
+            &["--request-rate", "1e-12", "--outages", "drawn"],
             "outages are drawn for at most 95 years",
         ),
-        (&["--coded-from", "5gb"], "below 4 GiB"),
+        (&["--min-coded-size", "5gb"], "less than 4 GiB"),
         (&["--memory-limit", "20kb"], "--memory-limit"),
-        (&["--down", "/nonexistent/down"], "is not the word drawn"),
-        (&["--down", down.path()], "expected numbers of servers"),
+        (&["--outages", "/nonexistent/down"], "is not the word drawn"),
+        (&["--outages", down.path()], "expected numbers of servers"),
         (
-            &["--down", absent.path()],
+            &["--outages", absent.path()],
             "names none of the servers 0 to 9",
         ),
         (&["/nonexistent/trace.csv"], "cannot open"),
@@ -265,7 +268,7 @@ fn a_failure_that_the_trace_does_not_reach_is_told_as_such() {
         "50%",
         "--scheme",
         "none",
-        "--window",
+        "--report-window",
         "3d",
     ];
     let text = stdout(&simulate(&arguments));

@@ -53,7 +53,10 @@ const COMMANDS: &[(&[&str], &str)] = &[
         "With and without lifetimes",
     ),
     (&["sim", "advise"], "What is recommended"),
-    (&["sim", "advise", "--sampled", "--memory", "20%"], "Advice"),
+    (
+        &["sim", "advise", "--sample-only", "--memory", "20%"],
+        "Advice",
+    ),
     (&["trace", "analyze"], "Workload"),
 ];
 

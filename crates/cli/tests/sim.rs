@@ -174,7 +174,7 @@ fn warm_up_counts_for_nothing() {
         "lru",
         "--size",
         "2",
-        "--warm-up",
+        "--warmup-share",
         "50%",
     ];
     // Requests 1, 4, 1, 2 count: 4 and 2 miss.
@@ -299,7 +299,7 @@ fn a_filter_turns_misses_away() {
         "fifo",
         "--size",
         "40",
-        "--largest",
+        "--max-object-share",
         "25%",
     ];
     let text = stdout(&sim(&arguments));
@@ -451,7 +451,7 @@ fn flash_has_a_row_for_each_scheme_and_share_of_dram() {
         "--csv",
         "--size",
         "60",
-        "--flash",
+        "--flash-dram-shares",
         "20%,50%",
     ]));
     let policies: Vec<&str> = text
@@ -486,23 +486,26 @@ fn a_trace_with_ttls_that_takes_ages_is_refused() {
     let file = TemporaryFile::new("ages.csv", ages);
     let told = refusal(&[file.path(), "--size", "5"]);
     assert!(told.contains("more than 4,400 years"), "{told}");
-    for more in [["--rate", "10"], ["--ignore-ttl", "--csv"]] {
+    for more in [["--request-rate", "10"], ["--ignore-ttl", "--csv"]] {
         stdout(&sim(&[&[file.path(), "--size", "5"], &more[..]].concat()));
     }
-    let slow = refusal(&[file.path(), "--size", "5", "--rate", "1e-12"]);
-    assert!(slow.contains("--rate 0.000000000001: 2 requests"), "{slow}");
+    let slow = refusal(&[file.path(), "--size", "5", "--request-rate", "1e-12"]);
+    assert!(
+        slow.contains("--request-rate 0.000000000001: 2 requests"),
+        "{slow}"
+    );
 }
 
 #[test]
 fn shares_are_told_in_percent() {
     let file = TemporaryFile::new("shares.csv", TRACE);
-    for name in ["--warm-up", "--sample", "--largest"] {
+    for name in ["--warmup-share", "--sample", "--max-object-share"] {
         let told = refusal(&[file.path(), name, "0.2"]);
         assert!(told.contains("write 20% or 0.2%"), "{told}");
     }
     let nothing = refusal(&[file.path(), "--sample", "0"]);
     assert!(nothing.contains("above 0%"), "{nothing}");
-    stdout(&sim(&[file.path(), "--size", "50%", "--warm-up", "0"]));
+    stdout(&sim(&[file.path(), "--size", "50%", "--warmup-share", "0"]));
 }
 
 fn start(arguments: &[&str]) -> std::process::Child {
@@ -640,7 +643,7 @@ fn curves_and_advice_compare_the_segment_engine_at_equal_memory() {
     assert_eq!(ratios("--policy lru"), alone);
     // A hundred bytes hold all four objects, but not 17 bytes beside each.
     let charged = [row("lru", "0.625000"), row("lru", "0.500000")];
-    assert_eq!(ratios("--policy lru --overhead 17"), charged);
+    assert_eq!(ratios("--policy lru --entry-overhead 17"), charged);
     // And they are no engine.
     let engine = [row("segcache", "1.000000"), row("segcache", "0.500000")];
     assert_eq!(
@@ -648,7 +651,7 @@ fn curves_and_advice_compare_the_segment_engine_at_equal_memory() {
         [charged, engine.clone()].concat()
     );
     assert_eq!(
-        ratios("--policy segcache,lru --overhead 0"),
+        ratios("--policy segcache,lru --entry-overhead 0"),
         [engine, alone].concat()
     );
     let arguments = "--policy lru,segcache --memory 1mb --json";

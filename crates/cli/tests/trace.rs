@@ -218,7 +218,7 @@ fn what_is_wrong_is_told_with_its_place_and_leaves_nothing_behind() {
     assert!(output.status.success());
     let note = String::from_utf8_lossy(&output.stderr);
     assert!(
-        note.contains("1 malformed passed over, the first: "),
+        note.contains("skipped 1 malformed records; the first: "),
         "{note}"
     );
     assert!(Path::new(&target).is_file());
@@ -233,7 +233,7 @@ fn what_is_wrong_is_told_with_its_place_and_leaves_nothing_behind() {
         (&["sample", &broken], "--share"),
         (
             &["sample", &broken, "--share", "2"],
-            "--share is a number from 0 to 1",
+            "--share: expected 0 to 1",
         ),
         (
             &["sample", "-", "--format", "csv", "--objects", "5"],
@@ -245,7 +245,10 @@ fn what_is_wrong_is_told_with_its_place_and_leaves_nothing_behind() {
             "is no distribution of sizes",
         ),
         (&["generate", "-", "--ttl-mix", "polar"], "no mix is called"),
-        (&["generate", "-", "--rate", "0"], "--rate is above 0"),
+        (
+            &["generate", "-", "--request-rate", "0"],
+            "--request-rate above 0",
+        ),
     ] {
         let error = refused(arguments);
         assert!(error.contains(wanted), "{arguments:?}: {error}");

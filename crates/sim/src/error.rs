@@ -91,7 +91,7 @@ impl fmt::Display for Error {
             Error::TooLong { trace } => write!(
                 f,
                 "{trace}: it spans more than 4,400 years: is its time in another unit than the \
-                 format says? give --rate, or --ignore-ttl"
+                 format says? give --request-rate or --ignore-ttl"
             ),
             Error::NoFuture { trace } => write!(
                 f,

@@ -1,4 +1,4 @@
-//! `mayfly edge simulate`: arguments to a study, and the study's findings out.
+//! `mayfly edge simulate`: builds a study from the arguments and prints its findings.
 
 use crate::pages::Pages;
 use crate::sim::replaying::{
@@ -20,40 +20,42 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use trace::{Cdn, Content, Outage, Request, WINDOW_MS, draw_outages, read_outages};
 
-/// Requests between two looks at the bar while a trace is read.
+/// Requests between two updates of the progress bar while a trace is read.
 const READ_STRIDE: u64 = 1 << 16;
-/// The thesis's ratio of cache to footprint: 40 TB to 79.8 of web, and to 224 of video.
+/// Ratio of cache to footprint in the thesis: 40 TB to 79.8 TB for web, and to 224 TB for video.
 const BASE_WEB: &str = "50%";
 const BASE_VIDEO: &str = "18%";
-/// Schemes that are compared unless others are given.
+/// Schemes that are compared by default.
 const SCHEMES: &str = "none,replicas:2,replicas:3,popular,norebal:3:1,c2dn:3:1,c2dn:3:2,c2dn:3:3";
 
-/// A trace, clusters, schemes.
+/// Arguments of `mayfly edge simulate`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The trace: web or video for a made-up one, a file that tells sizes, or - for standard input
+    /// Trace to replay: web or video for a generated one, a file with object sizes, or - for
+    /// standard input
     #[arg(value_name = "TRACE", default_value = "video")]
     trace: String,
-    /// The format, where the name does not tell it
+    /// Format of the trace [default: by the file name's ending]
     #[arg(long, value_name = "FORMAT")]
     format: Option<trace::Format>,
-    /// The columns' names, apart by commas, of a csv without a header
+    /// Column names, separated by commas, of a CSV file without a header
     #[arg(long, value_name = "NAMES")]
     columns: Option<String>,
-    /// Pass over malformed lines and records, and tell how many there were
+    /// Skip malformed lines and records, and report how many were skipped
     #[arg(long)]
     skip_bad: bool,
-    /// Requests of a made-up trace
+    /// Number of requests of a generated trace
     #[arg(long, value_name = "COUNT", default_value = "1m", value_parser = count)]
     requests: u64,
-    /// The largest object of a made-up trace. Few requests make a small footprint, of which objects of
-    /// gigabytes are a larger share than in any real cluster
+    /// Largest object of a generated trace. With few requests the footprint is small, and objects
+    /// of gigabytes are a larger share of it than in a real cluster
     #[arg(long, value_name = "BYTES", default_value = "4000000000", value_parser = read_bytes)]
-    largest: u64,
-    /// Requests a second, instead of the times of the trace [default, where it has none: 1000]
+    max_object_size: u64,
+    /// Requests per second, instead of the trace's timestamps [default for a trace without
+    /// timestamps: 1000]
     #[arg(long, value_name = "RATE")]
-    rate: Option<f64>,
-    /// Servers of the cluster; of several numbers, the first is the one that failures happen to
+    request_rate: Option<f64>,
+    /// Numbers of servers to simulate; failures are simulated for the first number
     #[arg(
         long,
         value_name = "COUNTS",
@@ -61,15 +63,15 @@ pub struct Arguments {
         default_value = "10"
     )]
     servers: Vec<usize>,
-    /// How large servers are in proportion to each other, one number a server, instead of their number
+    /// Relative disk sizes of the servers, one number a server, instead of --servers
     #[arg(
         long,
         value_name = "WEIGHTS",
         value_delimiter = ',',
         conflicts_with = "servers"
     )]
-    weights: Vec<u32>,
-    /// Sizes of all disks together: bytes, 64mb, or a share of the footprint, 10%
+    server_weights: Vec<u32>,
+    /// Total sizes of all disks: bytes, 64mb, or a share of the footprint such as 10%
     #[arg(
         long,
         short,
@@ -78,74 +80,79 @@ pub struct Arguments {
         default_value = "5%,10%,18%,35%,70%"
     )]
     size: Vec<Size>,
-    /// The size of failures, latency and coordination [default: 50% for web, else 18%]
+    /// Total disk size of the runs with failures, latencies and coordination [default: 50% for web,
+    /// else 18%]
     #[arg(long, value_name = "SIZE")]
-    base: Option<Size>,
-    /// How objects are kept: none, replicas:COUNT, popular, c2dn:K:P (c2dn-flow:K:P: parity by
-    /// max-flow), norebal:K:P
+    base_size: Option<Size>,
+    /// Redundancy schemes: none, replicas:COUNT, popular (a second copy of popular objects),
+    /// c2dn:K:P (K data and P parity chunks, parity placed by load), c2dn-flow:K:P (placed by
+    /// max-flow), norebal:K:P (placed on the ring)
     #[arg(long, value_name = "SCHEMES", value_delimiter = ',', default_value = SCHEMES)]
     scheme: Vec<Scheme>,
-    /// The policy of each disk
+    /// Eviction policy of each disk
     #[arg(
         long,
         short,
         value_name = "POLICY",
         default_value = "fifo",
-        conflicts_with = "one_hand"
+        conflicts_with = "coordinated_eviction"
     )]
     policy: PolicySpec,
-    /// Policies under which is looked whether chunks leave together
+    /// Eviction policies of the runs that measure whether the chunks of an object are evicted
+    /// together
     #[arg(
         long,
         value_name = "POLICIES",
         value_delimiter = ',',
-        conflicts_with_all = ["no_policies", "sweep_only"],
+        conflicts_with_all = ["no_coordination", "sweep_only"],
         default_value = "fifo,lru,s3fifo,sieve"
     )]
-    policies: Vec<PolicySpec>,
-    /// Only sweep schemes and sizes: no failures, nothing about chunks that leave together
+    coordination_policies: Vec<PolicySpec>,
+    /// Only sweep schemes and sizes: no failures, no runs about joint eviction
     #[arg(long)]
     sweep_only: bool,
-    /// Sweep and let servers fail, but nothing about chunks that leave together
+    /// Sweep schemes and sizes and simulate failures, but no runs about joint eviction
     #[arg(long)]
-    no_policies: bool,
-    /// Servers that are asked first and have nothing of an object ask the origin at once, instead of its other
+    no_coordination: bool,
+    /// On a complete miss at the lead server, fetch from the origin without probing the other
     /// servers
     #[arg(long)]
-    lead_alone: bool,
-    /// Whatever the policy, disks give up in the order of a hash that an object's chunks share, tell each other how
-    /// far they are with every read and write, and tell parity's servers of hits
+    no_peer_probe: bool,
+    /// Coordinated eviction in hash order: all disks evict in the order of a hash that the chunks
+    /// of an object share, exchange their positions with every read and write, and report hits to
+    /// the servers of parity chunks
     #[arg(long)]
-    one_hand: bool,
-    /// The share of its disk that each server has as memory before it
+    coordinated_eviction: bool,
+    /// Memory cache of each server, as a share of its disk
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = read_share)]
-    memory: f64,
-    /// Buckets that objects are routed by
+    memory_share: f64,
+    /// Number of buckets that objects are routed by
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     buckets: u32,
-    /// From this size on objects are coded
+    /// Objects of at least this size are coded; smaller ones are kept as whole copies
     #[arg(long, value_name = "BYTES", default_value = "128kb", value_parser = read_bytes)]
-    coded_from: u64,
-    /// The share of requests at the start that count for nothing
+    min_coded_size: u64,
+    /// Share of the requests at the start of the trace that are replayed but not counted
     #[arg(long, value_name = "SHARE", default_value = "40%", value_parser = read_share)]
-    warm_up: f64,
-    /// The stretches of time that results are told by
+    warmup_share: f64,
+    /// Length of the time windows of the results
     #[arg(long, value_name = "SPAN", default_value = "1h", value_parser = span_ms)]
-    window: u64,
-    /// Place parity anew so often, also while no server comes or goes
+    report_window: u64,
+    /// Interval at which parity is placed again even if no server fails or recovers [default:
+    /// never]
     #[arg(long, value_name = "SPAN", value_parser = span_ms)]
-    rebalance: Option<u64>,
-    /// Servers that are down: drawn, or a file with a line of their numbers for every five minutes; both
-    /// begin when the warm-up ends
+    rebalance_interval: Option<u64>,
+    /// Server outages: drawn (random outages), or a file with a line for every five minutes that
+    /// lists the unavailable servers. Both start at the end of the warm-up
     #[arg(long, value_name = "WHAT")]
-    down: Option<String>,
-    /// Determines all that chance decides
+    outages: Option<String>,
+    /// Random seed
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Runs at a time [default: one for each processor]
+    /// Number of runs at a time [default: one for each processor]
     #[arg(long, short, value_name = "COUNT")]
     jobs: Option<NonZeroUsize>,
-    /// Memory that the trace and one run may use, such as 8gb [default: 80 % of what is available]
+    /// Maximum memory of the trace and one run, such as 8gb [default: 80 % of the available memory]
     #[arg(long, value_name = "BYTES", value_parser = read_bytes)]
     memory_limit: Option<u64>,
     /// Print JSON
@@ -156,10 +163,10 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Simulates and prints.
+    /// Runs the study and prints its findings.
     pub fn run(&self) -> Result<()> {
         ensure_each_once("--scheme", &self.scheme)?;
-        ensure_each_once("--policies", &self.policies)?;
+        ensure_each_once("--coordination-policies", &self.coordination_policies)?;
         let clusters = self.clusters()?;
         self.pages.prepare()?;
         let columns = self.read()?;
@@ -177,10 +184,10 @@ impl Arguments {
         Ok(())
     }
 
-    /// The servers' weights, by cluster.
+    /// Weights of the servers, by cluster.
     fn clusters(&self) -> Result<Vec<Vec<u32>>> {
-        if !self.weights.is_empty() {
-            return Ok(vec![self.weights.clone()]);
+        if !self.server_weights.is_empty() {
+            return Ok(vec![self.server_weights.clone()]);
         }
         ensure_each_once("--servers", &self.servers)?;
         let too_many = self.servers.iter().find(|count| **count > SERVERS_MAX);
@@ -197,13 +204,13 @@ impl Arguments {
     fn read(&self) -> Result<Columns> {
         let how = Interning {
             ignores_ttls: true,
-            ignores_time: self.rate.is_some(),
+            ignores_time: self.request_rate.is_some(),
             memory_limit: self.memory_limit.unwrap_or_else(memory_share),
             ..Interning::default()
         };
         if let Some(content) = self.content() {
-            let largest = u32::try_from(self.largest).ok();
-            let largest = largest.context("--largest: objects are below 4 GiB")?;
+            let largest = u32::try_from(self.max_object_size).ok();
+            let largest = largest.context("--max-object-size: expected less than 4 GiB")?;
             let made = Cdn::new(content, self.requests, largest, self.seed);
             let made = made.map_err(|reason| anyhow!("{content}: {reason}"))?;
             return Ok(Interner::all(&self.trace, how, made.map(Ok))?);
@@ -235,22 +242,25 @@ impl Arguments {
         bar.finish_and_clear();
         if let Some(first) = reader.first_skipped() {
             let count = reader.skipped();
-            eprintln!("mayfly: {name}: passed over {count} malformed; the first: {first}");
+            eprintln!("mayfly: {name}: skipped {count} malformed records; the first: {first}");
         }
         Ok(interner.finish()?)
     }
 
     fn study(&self, columns: &Columns, clusters: Vec<Vec<u32>>) -> Result<Study> {
-        // Before shares of a footprint in bytes that nobody told.
+        // Checked first, because shares of a footprint need sizes.
         check_sizes(columns)?;
-        ensure!(self.window > 0, "--window: expected more than no time");
-        let rebalance_ms = self.rebalance;
+        ensure!(
+            self.report_window > 0,
+            "--report-window: expected more than 0"
+        );
+        let rebalance_ms = self.rebalance_interval;
         ensure!(
             rebalance_ms != Some(0),
-            "--rebalance: expected more than no time"
+            "--rebalance-interval: expected more than 0"
         );
-        let coded_from = u32::try_from(self.coded_from).ok();
-        let coded_from = coded_from.context("--coded-from: objects are below 4 GiB")?;
+        let coded_from = u32::try_from(self.min_coded_size).ok();
+        let coded_from = coded_from.context("--min-coded-size: expected less than 4 GiB")?;
         let gap_ms = self.gap_ms(columns)?;
         let (sizes, base) = self.sizes(columns)?;
         let span_ms = columns.span_ms(gap_ms);
@@ -263,8 +273,8 @@ impl Arguments {
             rules: Rules {
                 buckets: self.buckets,
                 coded_from,
-                warm_up: (columns.len() as f64 * self.warm_up) as usize,
-                window_ms: self.window,
+                warm_up: (columns.len() as f64 * self.warmup_share) as usize,
+                window_ms: self.report_window,
                 gap_ms,
                 rebalance_ms,
                 seed: self.seed,
@@ -275,10 +285,10 @@ impl Arguments {
             sizes,
             base,
             policy: self.policy.clone(),
-            memory_share: self.memory,
-            policies: match self.sweep_only || self.no_policies || coded.is_none() {
+            memory_share: self.memory_share,
+            policies: match self.sweep_only || self.no_coordination || coded.is_none() {
                 true => Vec::new(),
-                false => self.policies.clone(),
+                false => self.coordination_policies.clone(),
             },
             code: coded.unwrap_or((3, 1)),
             has_failures: !self.sweep_only,
@@ -288,8 +298,8 @@ impl Arguments {
     }
 
     fn coordination(&self) -> Coordination {
-        let lead_alone = self.lead_alone;
-        match self.one_hand {
+        let lead_alone = self.no_peer_probe;
+        match self.coordinated_eviction {
             true => Coordination {
                 telling: Telling::Hits,
                 order: Order::SharedHash,
@@ -304,7 +314,7 @@ impl Arguments {
     }
 
     fn gap_ms(&self, columns: &Columns) -> Result<Option<f64>> {
-        let rate = match self.rate {
+        let rate = match self.request_rate {
             None if !columns.has_time() => Some(RATE_DEFAULT),
             rate => rate,
         };
@@ -312,19 +322,19 @@ impl Arguments {
             let is_rate = rate > 0.0 && rate.is_finite();
             ensure!(
                 is_rate,
-                "--rate {rate}: expected more than 0 requests a second"
+                "--request-rate {rate}: expected more than 0 requests a second"
             );
         }
         Ok(rate.map(|rate| 1000.0 / rate))
     }
 
-    /// The sizes with the base among them, and its index.
+    /// Sizes including the base size, and the index of the base size.
     fn sizes(&self, columns: &Columns) -> Result<(Vec<(String, u64)>, usize)> {
         let of_content = match self.content() {
             Some(Content::Web) => BASE_WEB,
             _ => BASE_VIDEO,
         };
-        let base = match &self.base {
+        let base = match &self.base_size {
             Some(size) => size.clone(),
             None => of_content.parse()?,
         };
@@ -334,7 +344,7 @@ impl Arguments {
             Ok((size.to_string(), bytes))
         };
         let mut sizes: Vec<_> = self.size.iter().map(resolve).collect::<Result<_>>()?;
-        // 18% and 18.0% are one size.
+        // Compares bytes, because 18% and 18.0% are the same size.
         for (at, (name, bytes)) in sizes.iter().enumerate() {
             let is_known = sizes[..at].iter().any(|(_, other)| other == bytes);
             ensure!(!is_known, "--size: {name} is given twice");
@@ -349,21 +359,21 @@ impl Arguments {
     }
 
     fn outages(&self, servers: u32, span_ms: u64) -> Result<Vec<Outage>> {
-        match self.down.as_deref() {
+        match self.outages.as_deref() {
             None => Ok(Vec::new()),
             Some("drawn") => draw_outages(servers, span_ms, self.seed)
-                .map_err(|reason| anyhow!("--down: {reason}")),
+                .map_err(|reason| anyhow!("--outages: {reason}")),
             Some(path) => {
                 let path = PathBuf::from(path);
                 let name = path.to_string_lossy();
                 let file = File::open(&path).with_context(|| {
-                    format!("--down: cannot open {name}, and it is not the word drawn")
+                    format!("--outages: cannot open {name}, and it is not the word drawn")
                 })?;
                 let outages = read_outages(&name, file, WINDOW_MS)?;
                 let is_any = outages.iter().any(|outage| outage.server < servers);
                 ensure!(
                     is_any || outages.is_empty(),
-                    "--down: {name} names none of the servers 0 to {}",
+                    "--outages: {name} names none of the servers 0 to {}",
                     servers - 1
                 );
                 Ok(outages)
@@ -372,7 +382,8 @@ impl Arguments {
     }
 }
 
-/// What is given twice would be told twice, and as lines of a plot, one upon the other.
+/// Fails if a value is given twice: its runs would be made twice, and its lines would hide each
+/// other in plots.
 fn ensure_each_once<T: ToString>(option: &str, given: impl IntoIterator<Item = T>) -> Result<()> {
     let mut seen = HashSet::new();
     for one in given {

@@ -1,4 +1,4 @@
-//! `sim advise`: which policy, how much memory, what lifetimes do.
+//! `mayfly sim advise`: recommends a policy and a cache size.
 
 use super::replaying::{Replaying, read_share_above_0, stem};
 use crate::pages::Pages;
@@ -11,21 +11,23 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use std::io::Write;
 
-/// Sizes that every policy is replayed at on the sample, about: for the progress bar.
+/// Approximate number of sizes at which every policy is replayed on the sample. Scales the progress
+/// bar.
 const SURVEYED: usize = 24;
 
-/// A trace, what there is and what is wanted.
+/// Arguments of `mayfly sim advise`.
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// The memory that there is: 2gb, 10% of all objects, or (where objects are counted) their number
+    /// Available memory: 2gb, a share of the footprint such as 10%, or a number of objects where
+    /// objects are counted
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
-    /// The miss ratio that is wanted, such as 5%
+    /// Miss ratio to reach, such as 5%
     #[arg(long, value_name = "SHARE", value_parser = read_share_above_0)]
-    target_miss: Option<f64>,
-    /// The policies to choose from, segcache for the segment engine among them; LRU is compared with in any case
+    target_miss_ratio: Option<f64>,
+    /// Policies to choose from; segcache is the segment engine. LRU is always compared
     #[arg(
         long,
         short,
@@ -34,14 +36,15 @@ pub struct Arguments {
         default_value = "lru,clock,sieve,s3fifo,arc,twoq,lirs,w-tinylfu"
     )]
     policy: Vec<String>,
-    /// Trust a sample, which grows until its bounds are narrow enough, and replay nothing in full: for
-    /// traces that do not fit the memory (which is noticed) or the time
+    /// Estimate from a sample, which grows until its bounds are narrow enough, and replay nothing
+    /// in full: for traces that would take too long. Chosen automatically if the trace does not fit
+    /// in memory
     #[arg(long)]
-    sampled: bool,
-    /// Look at this share of the objects at least (SHARDS)
+    sample_only: bool,
+    /// Smallest share of the objects in the sample (SHARDS sampling)
     #[arg(long, value_name = "SHARE", value_parser = read_share_above_0, default_value = "1%")]
     sample: f64,
-    /// And at so many of them at least
+    /// Smallest number of objects in the sample
     #[arg(long, value_name = "COUNT", value_parser = count, default_value_t = 16384)]
     sample_objects: u64,
     #[command(flatten)]
@@ -54,7 +57,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(&self) -> Result<()> {
         ensure!(
             (1..=u64::from(u32::MAX)).contains(&self.sample_objects),
@@ -70,7 +73,7 @@ impl Arguments {
         self.pages.prepare()?;
         let objects = self.sample_objects as usize;
         let advice = match self.input.is_stream() {
-            // What was read is gone: the first sample has to do.
+            // A stream cannot be read twice, so the first sample has to suffice.
             true => self.advise(&policies, objects)?,
             false => settle(objects, |objects| self.advise(&policies, objects))?,
         };
@@ -91,7 +94,7 @@ impl Arguments {
             None => self.replaying.rules(columns)?,
         };
         if policies.iter().any(|(_, one)| one.is_engine()) {
-            // Its size holds everything, and so do those of policies beside it.
+            // The engine's size includes its overhead, so the sizes of policies beside it do, too.
             rules = self.replaying.beside_engine(columns, rules);
         }
         let question = self.question(&material, &rules)?;
@@ -110,15 +113,17 @@ impl Arguments {
         let name = self.input.name();
         let how = self.replaying.interning();
         let gap_ms = self.replaying.gap_ms();
-        let mut gatherer = Gatherer::new(stem(&name), how, sampling, !self.sampled, gap_ms);
+        let mut gatherer = Gatherer::new(stem(&name), how, sampling, !self.sample_only, gap_ms);
         let mut opened = self.input.open()?;
         for request in opened.requests() {
             gatherer.push(&request?)?;
         }
         opened.finish();
         let material = gatherer.finish()?;
-        if material.whole.is_none() && !self.sampled {
-            eprintln!("mayfly: {name} does not fit the memory as a whole: a sample has to do");
+        if material.whole.is_none() && !self.sample_only {
+            eprintln!(
+                "mayfly: {name} does not fit in memory: the results are estimated from a sample"
+            );
         }
         Ok(material)
     }
@@ -132,7 +137,7 @@ impl Arguments {
         };
         Ok(Question {
             memory: self.memory.as_ref().map(resolve).transpose()?,
-            target: self.target_miss,
+            target: self.target_miss_ratio,
         })
     }
 }

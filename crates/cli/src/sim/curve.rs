@@ -1,4 +1,4 @@
-//! `sim curve`: miss ratios over sizes.
+//! `mayfly sim curve`: miss ratios over cache sizes.
 
 use super::replaying::{Replaying, read_share_above_0, stem};
 use crate::pages::Pages;
@@ -13,17 +13,18 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::sync::atomic::AtomicU64;
 
-/// The smallest size of a curve, as a share of the footprint.
+/// Smallest size of a curve, as a share of the footprint.
 const SMALLEST_SHARE: f64 = 0.001;
-/// More points than this are no curve but a slip.
+/// Maximum number of points; a larger number is taken for a mistake.
 const POINTS_MAX: u64 = 10_000;
 
-/// A trace, policies, and how closely to look.
+/// Arguments of `mayfly sim curve`.
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// Policies, knobs behind colons: lru,clock:2,s3fifo:small=0.05; segcache for the segment engine, by bytes
+    /// Policies to replay, with parameters after colons: lru,clock:2,s3fifo:small=0.05; segcache is
+    /// the segment engine, whose size is in bytes
     #[arg(
         long,
         short,
@@ -32,27 +33,28 @@ pub struct Arguments {
         default_value = "lru,fifo,clock,sieve,s3fifo"
     )]
     policy: Vec<String>,
-    /// How many sizes, evenly spaced in the logarithm from 0.1 % of the footprint to all of it
+    /// Number of sizes, evenly spaced in the logarithm from 0.1 % of the footprint to all of it
     #[arg(long, value_name = "COUNT", value_parser = count, default_value_t = 20)]
     points: u64,
-    /// These sizes instead: bytes (or objects with --ignore-size), 64mb, or a share, 10%
+    /// Sizes to use instead: bytes (objects with --ignore-size), 64mb, or a share of the footprint
+    /// such as 10%
     #[arg(long, short, value_name = "SIZES", value_delimiter = ',')]
     size: Vec<Size>,
-    /// Replay the whole trace: slower, and exact
+    /// Replay the whole trace: exact, but slower
     #[arg(long, conflicts_with_all = ["sample", "sample_objects"])]
     exact: bool,
-    /// Look at this share of the objects at least (SHARDS)
+    /// Smallest share of the objects in the sample (SHARDS sampling)
     #[arg(long, value_name = "SHARE", value_parser = read_share_above_0, default_value = "1%")]
     sample: f64,
-    /// And at so many of them at least
+    /// Smallest number of objects in the sample
     #[arg(long, value_name = "COUNT", value_parser = count, default_value_t = 8192)]
     sample_objects: u64,
-    /// Tell the curves twice: with lifetimes, and as if nothing expired
+    /// Print each curve twice: with TTLs, and as if nothing expired
     #[arg(long, conflicts_with = "ignore_ttl")]
     compare_ttl: bool,
     #[command(flatten)]
     replaying: Replaying,
-    /// Print comma-separated text
+    /// Print CSV
     #[arg(long, conflicts_with = "json")]
     csv: bool,
     /// Print JSON
@@ -62,7 +64,7 @@ pub struct Arguments {
     pages: Pages,
 }
 
-/// What is printed of a curve's point.
+/// One point of a curve, as printed.
 #[derive(Serialize)]
 struct Row<'a> {
     trace: &'a str,
@@ -78,7 +80,7 @@ struct Row<'a> {
     has_ttls: bool,
 }
 
-/// One trace's curves.
+/// Curves of one trace.
 struct Curves {
     trace: String,
     unit: Unit,
@@ -86,7 +88,7 @@ struct Curves {
 }
 
 impl Arguments {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(&self) -> Result<()> {
         ensure!(
             (2..=POINTS_MAX).contains(&self.points),
@@ -151,7 +153,8 @@ impl Arguments {
         })
     }
 
-    /// Beside the segment engine, whose size holds everything, so do those of policies.
+    /// Rules of the replays. Beside the segment engine, whose size includes its overhead, the sizes
+    /// of policies do, too.
     fn rules(&self, columns: &Columns, policies: &[Contestant]) -> Result<Rules> {
         let rules = self.replaying.rules(columns)?;
         Ok(match policies.iter().any(Contestant::is_engine) {
@@ -171,7 +174,7 @@ impl Arguments {
         Ok(sizes)
     }
 
-    /// The curves with the trace's lifetimes; where both are asked for, also those without.
+    /// Computes the curves with the trace's TTLs and, with --compare-ttl, those without.
     fn curves(
         &self,
         columns: &Columns,
@@ -215,7 +218,7 @@ impl Arguments {
     }
 }
 
-/// Reads a trace and keeps a sample of it.
+/// Reads a trace and keeps a sample of its objects.
 pub fn read_sample(
     input: &Input,
     name: &str,
@@ -282,7 +285,8 @@ impl Curves {
         text
     }
 
-    /// For each kind of lifetimes a row for each size, a column for each policy.
+    /// Text table with a row for each size and a column for each policy; one table with and one
+    /// without TTLs.
     fn table(&self) -> String {
         let mut text = String::new();
         for kind in self.list.chunk_by(|a, b| a.has_ttls == b.has_ttls) {

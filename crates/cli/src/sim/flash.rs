@@ -1,4 +1,4 @@
-//! `mayfly sim --flash`: a cache in DRAM before one on flash.
+//! `mayfly sim --flash-dram-shares`: a cache in DRAM in front of a cache on flash.
 
 use super::{Arguments, resolve};
 use ::sim::Columns;
@@ -6,15 +6,15 @@ use ::sim::flash::{Layout, Scheme, replay as replay_flash};
 use ::sim::report::Row;
 use anyhow::{Result, ensure};
 
-/// Every scheme at every size and share of DRAM; where there is no DRAM, once a size.
+/// Replays every scheme at every size and DRAM share. The scheme without DRAM runs once a size.
 pub(super) fn replay(arguments: &Arguments, columns: &Columns) -> Result<Vec<Row>> {
     ensure!(
         columns.share() == 1.0,
-        "--flash: a sample's writes would have to be scaled: leave out --sample"
+        "--flash-dram-shares: cannot be combined with --sample, because writes are not scaled"
     );
     ensure!(
         !columns.has_deletes() && !columns.has_ttls(),
-        "--flash: {}: lifetimes and deletions are not modelled: give a trace without them, or \
+        "--flash-dram-shares: {} has TTLs or deletions, which are not modelled: use another trace or \
          --ignore-ttl",
         columns.name()
     );
@@ -25,7 +25,7 @@ pub(super) fn replay(arguments: &Arguments, columns: &Columns) -> Result<Vec<Row
         let schemes = Scheme::EVERY.into_iter().flat_map(|scheme| {
             let shares = match scheme {
                 Scheme::All => &[0.0],
-                _ => arguments.flash.as_slice(),
+                _ => arguments.flash_dram_shares.as_slice(),
             };
             shares.iter().map(move |&share| (scheme, share))
         });

@@ -1,4 +1,4 @@
-//! `mayfly sim --headlines`: the papers' claims on these traces.
+//! `mayfly sim --headlines`: checks claims of papers on these traces.
 
 use super::{Arguments, resolve};
 use ::sim::headlines::{self, Headlines, Kind, Measured, OBJECTS_MIN};
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use std::io::Write;
 use trace::Format;
 
-/// The word that stands for every policy that a claim names.
+/// Name that stands for every policy of the claims.
 const CLAIMS: &str = "claims";
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
@@ -35,7 +35,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Policies with the names that they were given.
+/// Policies with the names as given.
 fn policies(arguments: &Arguments) -> Result<Vec<(String, Spec)>> {
     let given = arguments.policy.iter().map(String::as_str);
     let names = given.flat_map(|name| match name {
@@ -49,7 +49,7 @@ fn policies(arguments: &Arguments) -> Result<Vec<(String, Spec)>> {
     names.map(read).collect()
 }
 
-/// Formats in which block traces come tell what the trace is of.
+/// Kind of a trace. The formats of block traces are used for nothing else.
 fn kind(name: &str, format: Option<Format>) -> Kind {
     match format.or_else(|| Format::of_name(name).ok()) {
         Some(Format::Arc | Format::Lirs | Format::Vscsi) => Kind::Block,
@@ -73,7 +73,7 @@ fn measure(
         match resolve(size, columns, unit) {
             Ok(units) if units >= smallest => sizes.push((size.to_string(), units)),
             _ => eprintln!(
-                "mayfly: {}: {size} holds fewer than {OBJECTS_MIN} objects and is left out",
+                "mayfly: {}: size {size} is left out: it holds fewer than {OBJECTS_MIN} objects",
                 columns.name()
             ),
         }

@@ -1,4 +1,4 @@
-//! How a trace is read and replayed: what `sim`, `sim curve` and `sim advise` share.
+//! Arguments about reading and replaying a trace, shared by `sim`, `sim curve` and `sim advise`.
 
 use crate::trace::arguments::ttl_mix;
 use ::sim::advise::server_overhead;
@@ -13,63 +13,67 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 use trace::TtlMix;
 
-/// How often the progress bar is drawn.
+/// Interval between two updates of the progress bar.
 const DRAWN_EVERY: Duration = Duration::from_millis(100);
-/// The share of the memory available that is used when no limit is given, in percent.
+/// Share of the available memory, in percent, that is used when no limit is given.
 const MEMORY_PERCENT: u64 = 80;
-/// The limit where the system does not tell what is available.
+/// Memory limit in bytes if the system does not report the available memory.
 const MEMORY_UNKNOWN: u64 = 4 << 30;
-/// The rate of a trace without time, requests a second.
+/// Request rate per second of a trace without timestamps.
 pub const RATE_DEFAULT: f64 = 1000.0;
 
-/// The longest time that a rate may make of a trace, in milliseconds: deadlines fit behind it.
+/// Longest duration of a trace under a given rate, in milliseconds. Deadlines after it still fit
+/// into a tick.
 const SPAN_MS_MAX: f64 = (1u64 << 47) as f64;
 
-/// Units, lifetimes, time, memory.
+/// Arguments about units, TTLs, time and memory.
 #[derive(Args, Debug)]
 pub struct Replaying {
-    /// Count objects instead of bytes (so it is for traces without sizes)
+    /// Count objects instead of bytes (always so for traces without sizes)
     #[arg(long)]
     ignore_size: bool,
-    /// The index that finds what has expired
+    /// Index that finds expired entries
     #[arg(long, value_name = "INDEX", default_value = "wheel")]
     expiry: ExpirySpec,
-    /// Lifetimes by key instead of the trace's: a published mix (cluster4), or '60s:0.4 1h:0.6'
+    /// TTLs drawn per key instead of the trace's own: a published mix (cluster4), or '60s:0.4
+    /// 1h:0.6'
     #[arg(long, value_name = "MIX", value_parser = ttl_mix)]
     pub ttl_mix: Option<TtlMix>,
-    /// Let nothing expire, whatever the trace says
+    /// Let nothing expire, even if the trace has TTLs
     #[arg(long, conflicts_with = "ttl_mix")]
     pub ignore_ttl: bool,
-    /// Requests a second, instead of the times of the trace [default, where it has none: 1000]
+    /// Requests per second, instead of the trace's timestamps [default for a trace without
+    /// timestamps: 1000]
     #[arg(long, value_name = "RATE")]
-    rate: Option<f64>,
-    /// Count reads only; writes insert all the same
+    request_rate: Option<f64>,
+    /// Count reads only; writes still insert
     #[arg(long)]
     reads_only: bool,
-    /// What each entry of a policy takes beside its object, in bytes, which counts against the size: 17 in this
-    /// server and 30 with a lifetime, 56 in memcached [default: 0; in curve and advise beside segcache what
-    /// this server takes]
+    /// Bytes that each entry of a policy takes in addition to its object, counted against the cache
+    /// size: 17 in this server and 30 with a TTL, 56 in memcached [default: 0; in curve and advise
+    /// beside segcache: this server's]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(0..=4096))]
-    overhead: Option<u32>,
-    /// Determines every decision by chance
+    entry_overhead: Option<u32>,
+    /// Random seed
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
-    /// Replays at a time [default: one for each processor]
+    /// Number of replays at a time [default: one for each processor]
     #[arg(long, short, value_name = "COUNT")]
     jobs: Option<NonZeroUsize>,
-    /// Memory that traces and replays may use, such as 8gb [default: 80 % of what is available]
+    /// Maximum memory of traces and replays, such as 8gb [default: 80 % of the available memory]
     #[arg(long, value_name = "BYTES", value_parser = read_bytes)]
     memory_limit: Option<u64>,
 }
 
-/// Reads a share: `20%`, or `20`, which is the same. `0.2` could be either 20 % or 0.2 %.
+/// Parses a share in percent: `20%`, or `20`, which means the same. `0.2` is refused because it
+/// could mean 20 % or 0.2 %.
 pub fn read_share(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text);
     let percent: f64 = number.parse().map_err(|_| "expected a share such as 20%")?;
     if number == text && percent > 0.0 && percent < 1.0 {
         return Err(format!(
-            "shares are told in percent: write {}% or {percent}%, whichever is meant",
-            // Without the digits that binary fractions add.
+            "shares are in percent: write {}% or {percent}%",
+            // Rounded, so that no digits of the binary fraction appear.
             (percent * 1e8).round() / 1e6
         ));
     }
@@ -80,7 +84,7 @@ pub fn read_share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Reads a share of which something is left.
+/// Parses a share above zero.
 pub fn read_share_above_0(text: &str) -> Result<f64, String> {
     match read_share(text)? {
         share if share > 0.0 => Ok(share),
@@ -88,25 +92,25 @@ pub fn read_share_above_0(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Reads bytes with a unit: `8gb`.
+/// Parses a number of bytes with a unit: `8gb`.
 pub fn read_bytes(text: &str) -> Result<u64, String> {
     let bytes = server::config::value::bytes(text).and_then(|bytes| u64::try_from(bytes).ok());
     bytes.ok_or_else(|| "expected bytes such as 8gb".into())
 }
 
 impl Replaying {
-    /// How the trace is taken in.
+    /// How the trace is interned.
     pub fn interning(&self) -> Interning {
         Interning {
             ttl_mix: self.ttl_mix.clone().map(|mix| (mix, self.seed)),
             ignores_ttls: self.ignore_ttl,
-            ignores_time: self.rate.is_some(),
+            ignores_time: self.request_rate.is_some(),
             memory_limit: self.memory_limit.unwrap_or_else(memory_share),
             ..Interning::default()
         }
     }
 
-    /// What a cache counts.
+    /// Unit of the cache size.
     pub fn unit(&self, columns: &Columns) -> Unit {
         match self.ignore_size || !columns.has_sizes() {
             true => Unit::Objects,
@@ -114,37 +118,37 @@ impl Replaying {
         }
     }
 
-    /// Milliseconds from one request to the next, where a rate was given.
+    /// Milliseconds between two requests, if a rate was given.
     pub fn gap_ms(&self) -> Option<f64> {
-        self.rate.map(|rate| 1000.0 / rate)
+        self.request_rate.map(|rate| 1000.0 / rate)
     }
 
-    /// How it is replayed.
+    /// Rules of the replays.
     pub fn rules(&self, columns: &Columns) -> Result<Rules> {
-        if let Some(rate) = self.rate {
+        if let Some(rate) = self.request_rate {
             ensure!(
                 rate > 0.0 && rate.is_finite(),
-                "--rate {rate}: expected more than 0 requests a second"
+                "--request-rate {rate}: expected more than 0 requests a second"
             );
         }
-        let rate = match self.rate {
+        let rate = match self.request_rate {
             None if !columns.has_time() => Some(RATE_DEFAULT),
             rate => rate,
         };
         if let Some(rate) = rate {
             ensure!(
                 columns.len() as f64 * 1000.0 / rate <= SPAN_MS_MAX,
-                "--rate {rate}: {} requests would take more than 4,400 years",
+                "--request-rate {rate}: {} requests would take more than 4,400 years",
                 columns.len()
             );
         }
-        // What is available now is so beside the trace, which has its room already.
+        // The memory available now excludes the trace, which is already loaded.
         let beside = || memory_share().saturating_add(columns.heap_bytes());
         Ok(Rules {
             unit: self.unit(columns),
             expiry: self.expiry.clone(),
             counts_writes: !self.reads_only,
-            overhead: self.overhead.unwrap_or(0),
+            overhead: self.entry_overhead.unwrap_or(0),
             gap_ms: rate.map(|rate| 1000.0 / rate),
             seed: self.seed,
             memory_limit: self.memory_limit.unwrap_or_else(beside),
@@ -152,17 +156,17 @@ impl Replaying {
         })
     }
 
-    /// The same rules where policies are compared with the segment engine: unless told otherwise, an entry of
-    /// theirs counts with what it takes in this server.
+    /// Rules for a comparison with the segment engine: unless --entry-overhead is given, an entry
+    /// of a policy counts with its overhead in this server.
     pub fn beside_engine(&self, columns: &Columns, rules: Rules) -> Rules {
         let has_ttls = columns.has_ttls() && !rules.ignores_ttls;
         Rules {
-            overhead: self.overhead.unwrap_or(server_overhead(has_ttls)),
+            overhead: self.entry_overhead.unwrap_or(server_overhead(has_ttls)),
             ..rules
         }
     }
 
-    /// Runs replays of `requests` in all, some at a time, behind a progress bar.
+    /// Runs replays of `requests` requests in total behind a progress bar.
     pub fn run<R: Send>(
         &self,
         name: &str,
@@ -173,7 +177,8 @@ impl Replaying {
     }
 }
 
-/// Runs replays of `requests` in all behind a progress bar; so many at a time, or one for each processor.
+/// Runs replays of `requests` requests in total behind a progress bar, `jobs` at a time or one for
+/// each processor.
 pub fn behind_bar<R: Send>(
     jobs: Option<NonZeroUsize>,
     name: &str,
@@ -202,8 +207,8 @@ pub fn behind_bar<R: Send>(
     Ok(result?)
 }
 
-/// A bar that is finished, and its drawer woken to see it, however the replays end: the scope waits
-/// for the drawer even when one panics.
+/// Finishes the bar and wakes the thread that draws it, however the replays end. The scope waits
+/// for that thread even after a panic.
 struct Drawn<'a> {
     bar: &'a ProgressBar,
     drawer: &'a Thread,
@@ -216,24 +221,24 @@ impl Drop for Drawn<'_> {
     }
 }
 
-/// The style of a progress bar.
+/// Style of a progress bar.
 pub fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("the template is well-formed")
 }
 
-/// A file's name without the endings that tell its format.
+/// File name without the endings that tell its format.
 pub fn stem(path: &str) -> &str {
     let (_, name) = trace::Compression::of_name(path.rsplit('/').next().unwrap_or(path));
     let name = name.strip_suffix(".bin").unwrap_or(name);
     name.rsplit_once('.').map_or(name, |(stem, _)| stem)
 }
 
-/// The share of the memory available that may be used.
+/// Memory in bytes that may be used if no limit is given.
 pub fn memory_share() -> u64 {
     available_memory().unwrap_or(MEMORY_UNKNOWN) / 100 * MEMORY_PERCENT
 }
 
-/// What the system says could be had without swapping, in bytes.
+/// Memory in bytes that is available without swapping, as reported by the system.
 fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
@@ -250,7 +255,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::mpsc;
 
-    /// A bar that nobody finished was drawn for ever, and a panic looked like a replay that takes long.
+    /// A bar that was not finished was drawn forever, so that a panic looked like a slow replay.
     #[test]
     fn a_replay_that_panics_ends() {
         #[derive(Parser)]
@@ -258,29 +263,29 @@ mod tests {
             #[command(flatten)]
             replaying: Replaying,
         }
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
             let line = Line::parse_from(["sim"]);
             let run = || {
                 line.replaying.run("trace", 1, |_, _| -> Result<(), _> {
-                    panic!("as a policy might")
+                    panic!("a policy fails")
                 })
             };
             let is_panic = catch_unwind(AssertUnwindSafe(run)).is_err();
-            // Who no longer listens has given up.
-            let _ = tell.send(is_panic);
+            // A send fails only if the test has timed out.
+            let _ = sender.send(is_panic);
         });
-        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(true));
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(true));
     }
 
     #[test]
-    fn a_share_is_told_in_percent() {
+    fn a_share_is_given_in_percent() {
         assert_eq!(read_share("20%"), Ok(0.2));
         assert_eq!(read_share("20"), Ok(0.2));
         assert_eq!(read_share("0.5%"), Ok(0.005));
         assert_eq!(read_share("0"), Ok(0.0));
-        let told = "shares are told in percent: write 29% or 0.29%, whichever is meant";
-        assert_eq!(read_share("0.29"), Err(told.into()));
+        let refusal = "shares are in percent: write 29% or 0.29%";
+        assert_eq!(read_share("0.29"), Err(refusal.into()));
         assert_eq!(read_share_above_0("1"), Ok(0.01));
         for text in ["0", "0%", "-1", "100", "nan", "half"] {
             assert!(read_share_above_0(text).is_err(), "{text}");

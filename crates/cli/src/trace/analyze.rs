@@ -1,4 +1,4 @@
-//! `trace analyze`.
+//! `mayfly trace analyze`.
 
 use super::arguments;
 use super::input::Input;
@@ -13,13 +13,15 @@ use std::io::Write;
 pub struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// Lifetimes by key instead of the trace's: a published mix (cluster4), or '60s:0.4 1h:0.6'
+    /// TTLs drawn per key instead of the trace's own: a published mix (cluster4), or '60s:0.4
+    /// 1h:0.6'
     #[arg(long, value_name = "MIX", value_parser = arguments::ttl_mix)]
     ttl_mix: Option<TtlMix>,
-    /// Determines which objects get which lifetime
+    /// Random seed that assigns TTLs to objects
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Objects that are followed one by one, some 140 bytes each; a sample of the keys when there are more
+    /// Maximum number of objects to track, at about 140 bytes each; with more objects, a sample of
+    /// the keys is tracked
     #[arg(long, value_name = "COUNT", value_parser = arguments::count, default_value_t = OBJECTS_DEFAULT as u64)]
     objects: u64,
     /// Print JSON
@@ -30,7 +32,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(&self) -> Result<()> {
         self.pages.prepare()?;
         let analysis = self.analyze()?;
@@ -59,7 +61,7 @@ impl Arguments {
         opened.finish();
         match analyzer.finish() {
             Some(analysis) => Ok(analysis),
-            None => bail!("{}: there is no request in it", self.input.name()),
+            None => bail!("{}: the trace has no requests", self.input.name()),
         }
     }
 }

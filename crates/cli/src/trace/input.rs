@@ -1,4 +1,4 @@
-//! A trace to be read, from a file or from standard input, with a bar that shows how far it is.
+//! Input traces: a file or standard input, with a progress bar.
 
 use super::arguments;
 use ::trace::{Error, Format, Options, Reader, Request};
@@ -9,46 +9,47 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
-/// Which trace, and what its name does not tell.
+/// Arguments that select the input trace and its format.
 #[derive(Args)]
 pub struct Input {
-    /// The trace; - for standard input
+    /// Trace to read; - for standard input
     trace: PathBuf,
-    /// Its format: csv, twitter, oracleGeneral, vscsi, lcs, lis, trc, txt or parquet [default: as the name ends]
+    /// Input format: csv, twitter, oracleGeneral, vscsi, lcs, lis, trc, txt or parquet [default: by
+    /// the file name's ending]
     #[arg(long, value_name = "NAME")]
     format: Option<Format>,
-    /// The columns of a csv without a header, such as time,key,-,size
+    /// Column names of a CSV file without a header, such as time,key,-,size
     #[arg(long, value_name = "NAMES")]
     columns: Option<String>,
-    /// What the columns of a csv are apart by, such as ; or tab [default: ,]
+    /// Column delimiter of a CSV file, such as ; or tab [default: ,]
     #[arg(long, value_name = "CHARACTER", value_parser = arguments::delimiter)]
     delimiter: Option<u8>,
-    /// Lines to pass over at the beginning of a csv
+    /// Lines to skip at the start of a CSV file
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     skip_lines: u64,
-    /// Go on behind malformed lines and records, and count them
+    /// Skip malformed lines and records, and report how many were skipped
     #[arg(long)]
     skip_bad: bool,
 }
 
-/// A trace being read.
+/// A trace that is being read.
 pub struct Opened {
     reader: Reader<'static>,
     bar: ProgressBar,
 }
 
 impl Input {
-    /// The trace's name, for messages.
+    /// Name of the trace for messages.
     pub fn name(&self) -> String {
         self.trace.display().to_string()
     }
 
-    /// Whether it can be read only once.
+    /// Whether the trace can be read only once.
     pub fn is_stream(&self) -> bool {
         self.trace.as_os_str() == "-"
     }
 
-    /// Opens it.
+    /// Opens the trace.
     pub fn open(&self) -> Result<Opened> {
         let options = Options {
             format: self.format,
@@ -79,22 +80,22 @@ impl Input {
 }
 
 impl Opened {
-    /// The requests that are left.
+    /// Iterates over the remaining requests.
     pub fn requests(&mut self) -> impl Iterator<Item = Result<Request, Error>> + '_ {
         self.reader.by_ref()
     }
 
-    /// Tells on standard error what was passed over.
+    /// Ends the progress bar and reports on standard error how many records were skipped.
     pub fn finish(self) {
         self.bar.finish_and_clear();
         if let Some(first) = self.reader.first_skipped() {
             let count = self.reader.skipped();
-            eprintln!("mayfly: {count} malformed passed over, the first: {first}");
+            eprintln!("mayfly: skipped {count} malformed records; the first: {first}");
         }
     }
 }
 
-/// A file whose bytes are counted as they are read.
+/// File that advances the progress bar as it is read.
 struct Watched {
     file: File,
     bar: ProgressBar,

@@ -1,4 +1,4 @@
-//! `trace generate`.
+//! `mayfly trace generate`.
 
 use super::arguments;
 use super::output::Output;
@@ -7,64 +7,65 @@ use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs;
 
-/// How often the bar is told.
+/// Requests between two updates of the progress bar.
 const REQUESTS_A_STEP: u64 = 4096;
 
 /// Arguments of `mayfly trace generate`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Patterns: zipf:ALPHA[:OBJECTS], uniform[:OBJECTS], scan[:LENGTH] (objects that never come again, \
-LENGTH in a row), loop:OBJECTS, decay:ALPHA:EVERY[:OBJECTS] (an object is born every EVERY requests; the \
-younger, the more popular). Example: zipf:0.9@80+scan:1000@20. Or the whole trace is days[:KNOB=VALUE...], with a rate \
-and popularity that follow the clock, objects that fade, one-hit wonders and a daily scan (knobs: swing, alpha, turn, \
-fading, half, births, once, scan). Example: days:once=0.2 with --requests 6m --rate 10, about a week"
+    after_help = "Patterns: zipf:ALPHA[:OBJECTS], uniform[:OBJECTS], scan[:LENGTH] (objects that are requested once, \
+LENGTH in a row), loop:OBJECTS, decay:ALPHA:EVERY[:OBJECTS] (a new object every EVERY requests; newer \
+objects are more popular). Example: zipf:0.9@80+scan:1000@20. Or the pattern of the whole trace is days[:PARAMETER=VALUE...]: request rate \
+and popularity follow the time of day, objects lose popularity, with one-hit wonders and a daily scan (parameters: swing, alpha, turn, \
+fading, half, births, once, scan). Example: days:once=0.2 with --requests 6m --request-rate 10, about a week"
 )]
 pub struct Arguments {
     #[command(flatten)]
     output: Output,
-    /// How many requests
+    /// Number of requests
     #[arg(long, default_value = "1m", value_parser = arguments::count)]
     requests: u64,
-    /// How many objects a pattern has that does not say
+    /// Number of objects of each pattern that does not give one
     #[arg(long, value_name = "COUNT", default_value_t = OBJECTS_DEFAULT, value_parser = arguments::count)]
     objects: u64,
-    /// Patterns apart by +, each with @WEIGHT, its share of the requests; or days
+    /// Patterns joined by +, each with @WEIGHT, its share of the requests; or days
     #[arg(long, value_name = "MIX", default_value = "zipf:1")]
     pattern: String,
-    /// Sizes of objects: fixed:BYTES, uniform:FIRST:LAST, lognormal:MEDIAN:SIGMA, pareto:SMALLEST:ALPHA, or
-    /// CLUSTER:FILE for the means of a table with the columns cluster, key_bytes and value_bytes
+    /// Object sizes: fixed:BYTES, uniform:MIN:MAX, lognormal:MEDIAN:SIGMA, pareto:MIN:ALPHA, or
+    /// CLUSTER:FILE for the means in a table with the columns cluster, key_bytes and value_bytes
     #[arg(long, value_name = "SIZES", default_value = "fixed:1")]
     size: String,
-    /// Lifetimes: a built-in mix such as cluster4, CLUSTER:FILE for a table with the columns cluster and ttl_mix, or none
+    /// TTLs: a built-in mix such as cluster4, CLUSTER:FILE for a table with the columns cluster and
+    /// ttl_mix, or none
     #[arg(long, value_name = "MIX", default_value = "none")]
     ttl_mix: String,
-    /// Requests per second of the trace's clock; of days, on the mean
+    /// Requests per second of the trace's clock; the mean rate for days
     #[arg(long, default_value_t = 1000.0)]
-    rate: f64,
-    /// The share of requests that write
+    request_rate: f64,
+    /// Fraction of the requests that are writes, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
-    writes: f64,
-    /// What all is drawn from
+    write_share: f64,
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 impl Arguments {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(&self) -> Result<()> {
-        let is_rate = self.rate > 0.0 && self.rate.is_finite();
-        if !is_rate || !(0.0..=1.0).contains(&self.writes) {
-            bail!("--rate is above 0, --writes from 0 to 1");
+        let is_rate = self.request_rate > 0.0 && self.request_rate.is_finite();
+        if !is_rate || !(0.0..=1.0).contains(&self.write_share) {
+            bail!("expected a --request-rate above 0 and a --write-share from 0 to 1");
         }
         if self.objects == 0 {
-            bail!("--objects is above 0");
+            bail!("--objects: expected more than 0");
         }
         let recipe = Recipe {
             mix: Mix::parse(&self.pattern, self.objects).map_err(|reason| anyhow!(reason))?,
             sizes: self.sizes()?,
             ttl_mix: self.ttl_mix()?,
-            rate: self.rate,
-            writes: self.writes,
+            rate: self.request_rate,
+            writes: self.write_share,
             seed: self.seed,
         };
         let bar = ProgressBar::new(self.requests);

@@ -1,4 +1,4 @@
-//! A trace to be written, to a file or to standard output.
+//! Output traces: a file or standard output.
 
 use ::trace::{Error, Format, Request, Spool, Summary, WriteOptions, Writer};
 use anyhow::{Context, Result};
@@ -7,25 +7,26 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Objects whose next access one backward pass finds: twice as many take about 1 GiB.
+/// Objects whose next access is found in one backward pass; they take about 512 MiB.
 const OBJECTS_A_PASS: usize = 1 << 24;
 
-/// Where to, and what the name does not tell.
+/// Arguments that select the output file and its format.
 #[derive(Args)]
 pub struct Output {
-    /// The file to write; - for standard output, which is csv unless --to says otherwise
+    /// File to write; - for standard output, which is CSV unless --to is given
     #[arg(value_name = "OUTPUT", default_value = "-")]
     output: PathBuf,
-    /// The format to write: csv, twitter, oracleGeneral, lcs, parquet or txt [default: as the name ends]
+    /// Output format: csv, twitter, oracleGeneral, lcs, parquet or txt [default: by the file name's
+    /// ending]
     #[arg(long, value_name = "NAME")]
     to: Option<Format>,
-    /// The columns of a csv to write [default: time,key,size,key_size,value_size,op,ttl,client]
+    /// Columns of a CSV output [default: time,key,size,key_size,value_size,op,ttl,client]
     #[arg(long, value_name = "NAMES")]
     to_columns: Option<String>,
 }
 
 impl Output {
-    /// Writes all requests. A file gets its name when it is whole.
+    /// Writes all requests. A file gets its name only when it is complete.
     pub fn write(&self, requests: impl Iterator<Item = Result<Request, Error>>) -> Result<()> {
         let name = self.output.display().to_string();
         if self.output.as_os_str() == "-" {
@@ -34,13 +35,13 @@ impl Output {
         }
         let format = self.to.map_or_else(|| Format::of_name(&name), Ok)?;
         let cannot = || format!("cannot write {name}");
-        // What is there and no plain file, such as a pipe, is written to as it is.
+        // An existing output that is no plain file, such as a pipe, is written to directly.
         let is_special = fs::metadata(&self.output).is_ok_and(|metadata| !metadata.is_file());
         if is_special {
             let file = OpenOptions::new().write(true).open(&self.output);
             return self.pour(&name, format, file.with_context(cannot)?, requests);
         }
-        // A file of that name is somebody's: it is refused, not written over.
+        // An existing file with the temporary name is not overwritten.
         let unfinished = PathBuf::from(format!("{name}.{}.part", std::process::id()));
         let file = File::create_new(&unfinished)
             .with_context(|| format!("cannot write {}", unfinished.display()))?;
@@ -48,7 +49,8 @@ impl Output {
         let renamed =
             poured.and_then(|()| fs::rename(&unfinished, &self.output).with_context(cannot));
         if renamed.is_err() {
-            // The first error is the one to tell.
+            // A failure to remove the temporary file is ignored, because the first error is the one
+            // to report.
             let _ = fs::remove_file(&unfinished);
         }
         renamed
@@ -97,7 +99,8 @@ impl Output {
         Ok(())
     }
 
-    /// A file without a name, next to the output: traces may be larger than the temporary folder.
+    /// Creates an unnamed temporary file in the output's folder, because a trace may be larger than
+    /// the system's temporary folder.
     fn storage(&self) -> io::Result<File> {
         let folder = match self.output.parent() {
             Some(folder) if folder.is_dir() => folder.to_owned(),
@@ -111,7 +114,8 @@ impl Output {
             .write(true)
             .create_new(true)
             .open(&path)?;
-        // Its room comes back when the process ends, however it ends.
+        // The file is unlinked at once, so that its space is freed when the process ends, even
+        // after a crash.
         fs::remove_file(&path)?;
         Ok(file)
     }

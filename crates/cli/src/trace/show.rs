@@ -1,4 +1,4 @@
-//! `trace show`.
+//! `mayfly trace show`.
 
 use super::input::Input;
 use ::trace::{Facts, NextAccess, Op, Request, Summary};
@@ -10,10 +10,10 @@ use std::io::{self, Write};
 pub struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// How many requests to print
+    /// Number of requests to print
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     head: u64,
-    /// Print the first requests only, and read no further
+    /// Print the first requests only, without reading the rest of the trace
     #[arg(long)]
     no_summary: bool,
 }
@@ -30,11 +30,11 @@ const HEADER: [&str; 10] = [
     "client",
     "next",
 ];
-/// Wide enough for the numbers of ordinary traces; larger ones push their line to the right.
+/// Column widths that fit ordinary traces; a larger number shifts the rest of its line.
 const WIDTHS: [usize; 10] = [10, 14, 20, 10, 8, 10, 7, 10, 8, 10];
 
 impl Arguments {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(&self) -> Result<()> {
         let mut opened = self.input.open()?;
         let mut out = io::BufWriter::new(io::stdout().lock());

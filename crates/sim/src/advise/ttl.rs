@@ -56,7 +56,7 @@ pub(super) fn tell(
             statements.push(herd(ttls));
         }
         _ => left_out.push(
-            "When lifetimes end: the trace tells no time, and one was made up for the curves; --rate \
+            "When lifetimes end: the trace tells no time, and one was made up for the curves; --request-rate \
              gives it another."
                 .into(),
         ),

@@ -20,7 +20,7 @@ pub(super) fn check_windows(span_ms: u64, window_ms: u64) -> Result<(), Error> {
         true => Ok(()),
         false => Err(Error::Cluster {
             problem: format!(
-                "{windows} windows of {window_ms} ms: expected at most {WINDOWS_MAX}; give a longer --window"
+                "{windows} windows of {window_ms} ms: expected at most {WINDOWS_MAX}; give a longer --report-window"
             ),
         }),
     }

@@ -106,7 +106,7 @@ impl Findings {
         Some(match is_beyond {
             true => {
                 "Nothing is told of failures: servers go two windows after the warm-up, and the \
-                     trace ends before. Give a shorter --window or --warm-up"
+                     trace ends before. Give a shorter --report-window or --warmup-share"
                     .into()
             }
             false => "Nothing is told of failures: no scheme misses anything in the first window \
