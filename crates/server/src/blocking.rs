@@ -15,130 +15,21 @@
 //! A command joins in with [`Ctx::wait`] where it has found nothing, and has to mean the same when it is
 //! run again.
 
-use crate::clients::{ClientInfo, flag};
+use crate::clients::flag;
 use crate::clock::Moment;
-use crate::command::refusal::Refusal;
-use crate::command::{Ctx, Locks, lookup, table};
-use crate::dispatch;
-use crate::inbox::Message;
-use crate::session::{Session, Transaction};
+use crate::context::{Ctx, Table};
+use crate::locks::Locks;
+use crate::message::Message;
+use crate::queue::Transaction;
+use crate::session::Session;
 use crate::state::Server;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use crate::waiting::{Stance, Waiter};
+use std::sync::Arc;
 use store::{Key, Kind, View};
-use wire::number::parse_f64;
-use wire::{Args, Protocol, Reply};
+use wire::{Args, Reply};
 
 /// What CLIENT UNBLOCK … ERROR answers in the command's stead.
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
-
-/// What a session's commands do that find nothing.
-#[derive(Clone, Debug, Default)]
-pub enum Stance {
-    /// Answer that there is nothing: within EXEC, or without a connection that could wait.
-    #[default]
-    Answers,
-    /// Wait, if they can.
-    MayWait,
-    /// One waits.
-    Waits(Arc<Waiter>),
-    /// One that waits is run again in its client's stead.
-    Retries,
-    /// It has found nothing again.
-    StillWaits,
-}
-
-/// One command that waits.
-#[derive(Debug)]
-pub struct Waiter {
-    /// Whose it is.
-    info: Arc<ClientInfo>,
-    db: u8,
-    protocol: Protocol,
-    /// The command.
-    call: Transaction,
-    /// What it waits for: any of these keys, holding this.
-    keys: Vec<Vec<u8>>,
-    kind: Kind,
-    /// The shards that it needs, ascending.
-    shards: Vec<usize>,
-    /// Until when it waits.
-    pub deadline: Option<Moment>,
-}
-
-impl Waiter {
-    /// Bytes on the heap.
-    pub fn heap_bytes(&self) -> usize {
-        let keys = self.keys.iter().map(Vec::capacity).sum::<usize>();
-        self.call.heap_bytes() + keys + size_of::<Waiter>()
-    }
-}
-
-/// All that wait, by the client's id, of which each has one at most.
-#[derive(Default)]
-pub struct Blocking {
-    waiters: Mutex<HashMap<u64, Arc<Waiter>>>,
-}
-
-impl Blocking {
-    fn all(&self) -> MutexGuard<'_, HashMap<u64, Arc<Waiter>>> {
-        self.waiters.lock().expect("no holder panics")
-    }
-
-    /// How many clients wait.
-    pub fn len(&self) -> usize {
-        self.all().len()
-    }
-
-    /// Whether none does.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// How many of them wait for some time only.
-    pub fn with_deadline(&self) -> usize {
-        let all = self.all();
-        all.values()
-            .filter(|waiter| waiter.deadline.is_some())
-            .count()
-    }
-
-    fn get(&self, client: u64) -> Option<Arc<Waiter>> {
-        self.all().get(&client).cloned()
-    }
-
-    /// Whether this one still waits.
-    fn holds(&self, waiter: &Arc<Waiter>) -> bool {
-        let all = self.all();
-        all.get(&waiter.info.id)
-            .is_some_and(|at| Arc::ptr_eq(at, waiter))
-    }
-
-    /// Takes a waiter out of all queues; all its shards are locked.
-    fn withdraw(&self, server: &Server, view: &mut View<'_>, waiter: &Waiter) {
-        self.all().remove(&waiter.info.id);
-        for bytes in &waiter.keys {
-            let key = server.keyspace.key(waiter.db, bytes);
-            view.cancel_wait(&key, waiter.info.id);
-        }
-    }
-}
-
-/// The argument that tells how long to wait, in seconds: milliseconds; 0: for ever.
-///
-/// # Errors
-/// In Redis's words.
-pub fn timeout_ms(text: &[u8]) -> Result<u64, Refusal> {
-    let seconds = parse_f64(text).filter(|seconds| !seconds.is_nan());
-    let ms = seconds.ok_or(Refusal::Says("ERR timeout is not a float or out of range"))? * 1000.0;
-    if ms >= i64::MAX as f64 {
-        return Err(Refusal::Says("ERR timeout is out of range"));
-    }
-    if ms <= -1.0 {
-        return Err(Refusal::Says("ERR timeout is negative"));
-    }
-    Ok(ms.max(0.0).ceil() as u64)
-}
 
 impl Ctx<'_, '_> {
     /// Where a command has found nothing: lets its client wait until one of `keys` holds a value of this
@@ -162,9 +53,9 @@ impl Ctx<'_, '_> {
             }
             _ => return false,
         }
-        let index = lookup(args.name()).expect("it runs");
+        let index = self.table.lookup(args.name()).expect("it runs");
         let mut shards = Vec::new();
-        table()[index as usize].keys.each(args, |at| {
+        self.table[index as usize].keys.each(args, |at| {
             let key = self.key(&args[at]);
             shards.push(self.server.keyspace.shard_of(&key));
         });
@@ -188,38 +79,21 @@ impl Ctx<'_, '_> {
             let key = self.key(bytes);
             self.view.wait(&key, id);
         }
-        let before = self.server.blocking.all().insert(id, Arc::clone(&waiter));
-        assert!(before.is_none(), "a client that waits sends nothing else");
+        self.server.blocking.add(Arc::clone(&waiter));
         self.session.set_flag(flag::BLOCKED, true);
         self.session.stance = Stance::Waits(waiter);
         true
     }
 }
 
-impl Session {
-    /// The command that waits, if one does.
-    pub fn waiter(&self) -> Option<&Arc<Waiter>> {
-        match &self.stance {
-            Stance::Waits(waiter) => Some(waiter),
-            _ => None,
-        }
-    }
-
-    /// Whether one does.
-    pub fn waits(&self) -> bool {
-        self.waiter().is_some()
-    }
-
-    /// It waits no longer.
-    pub fn end_wait(&mut self) {
-        self.stance = Stance::MayWait;
-        self.set_flag(flag::BLOCKED, false);
-    }
-}
-
 /// Serves those who wait for keys that a command has just written, and for those that serving writes.
 /// Afterwards the view may hold more shards than before.
-pub fn serve<'v>(server: &'v Server, view: &mut View<'v>, locks: &mut Locks) {
+pub fn serve<'v>(
+    server: &'v Server,
+    table: &'static Table,
+    view: &mut View<'v>,
+    locks: &mut Locks,
+) {
     let mut ready = Vec::new();
     loop {
         view.take_ready(&mut ready);
@@ -228,13 +102,19 @@ pub fn serve<'v>(server: &'v Server, view: &mut View<'v>, locks: &mut Locks) {
         }
         for (db, bytes) in ready.drain(..) {
             let key = server.keyspace.key(db, &bytes);
-            serve_key(server, view, locks, &key);
+            serve_key(server, table, view, locks, &key);
         }
     }
 }
 
 /// Serves as many of those who wait for a key as it has something for, in the order in which they came.
-fn serve_key<'v>(server: &'v Server, view: &mut View<'v>, locks: &mut Locks, key: &Key<'_>) {
+fn serve_key<'v>(
+    server: &'v Server,
+    table: &'static Table,
+    view: &mut View<'v>,
+    locks: &mut Locks,
+    key: &Key<'_>,
+) {
     let mut passed = 0;
     while let Some(id) = view.waiter(key, passed) {
         let Some(kind) = view.kind(key) else { return };
@@ -244,7 +124,7 @@ fn serve_key<'v>(server: &'v Server, view: &mut View<'v>, locks: &mut Locks, key
         } else if lock_also(server, view, locks, &waiter.shards) {
             // Anybody may have come, gone or been served in the meantime.
             passed = 0;
-        } else if !retry(server, view, locks, &waiter) {
+        } else if !retry(server, table, view, locks, &waiter) {
             passed += 1;
         }
     }
@@ -273,7 +153,13 @@ fn lock_also<'v>(
 }
 
 /// Runs a command that waits once more, for its client; whether it found something.
-fn retry<'v>(server: &'v Server, view: &mut View<'v>, locks: &Locks, waiter: &Arc<Waiter>) -> bool {
+fn retry<'v>(
+    server: &'v Server,
+    table: &'static Table,
+    view: &mut View<'v>,
+    locks: &Locks,
+    waiter: &Arc<Waiter>,
+) -> bool {
     let mut session = Session::of(Arc::clone(&waiter.info));
     session.db = waiter.db;
     session.protocol = waiter.protocol;
@@ -281,13 +167,22 @@ fn retry<'v>(server: &'v Server, view: &mut View<'v>, locks: &Locks, waiter: &Ar
     session.stance = Stance::Retries;
     let mut bytes = Vec::new();
     let (index, args) = waiter.call.iter().next().expect("it holds one command");
-    let spec = table()[index as usize];
+    let spec = table[index as usize];
     let reply = Reply::new(&mut bytes, waiter.protocol);
-    dispatch::perform(server, view, locks, &mut session, spec, args, None, reply);
+    let mut ctx = Ctx {
+        view,
+        session: &mut session,
+        server,
+        reply,
+        locks,
+        table,
+        memo: None,
+    };
+    (spec.run)(&mut ctx, args);
     if matches!(session.stance, Stance::StillWaits) {
         return false;
     }
-    server.blocking.withdraw(server, view, waiter);
+    server.blocking.withdraw(&server.keyspace, view, waiter);
     answer(server, waiter, bytes);
     true
 }
@@ -306,7 +201,9 @@ pub fn give_up(server: &Server, client: u64) -> Option<Arc<Waiter>> {
         .lock_many(&waiter.shards, server.clock.now());
     let waits = server.blocking.holds(&waiter);
     if waits {
-        server.blocking.withdraw(server, &mut view, &waiter);
+        server
+            .blocking
+            .withdraw(&server.keyspace, &mut view, &waiter);
     }
     waits.then_some(waiter)
 }

@@ -1,7 +1,7 @@
 //! Registry of connected clients. All workers read it for CLIENT LIST, CLIENT KILL and INFO.
 
 use crate::clock::Moment;
-use crate::command::{self, SpecIndex};
+use crate::spec::SpecIndex;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -158,8 +158,8 @@ impl ClientInfo {
         self.names.lock().expect("no holder panics").name.clone()
     }
 
-    /// Formats the client's line of CLIENT LIST, without a line end.
-    pub fn line(&self, now: Moment) -> String {
+    /// Formats the client's line of CLIENT LIST, without a line end. `name_of` returns the name of a command.
+    pub fn line(&self, now: Moment, name_of: impl Fn(SpecIndex) -> &'static str) -> String {
         let names = self.names.lock().expect("no holder panics").clone();
         let bits = self.flags.load(Relaxed);
         let mut letters: String = flag::LETTERS
@@ -196,9 +196,7 @@ impl ClientInfo {
             " rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} events={} cmd={}",
             self.memory_bytes.load(Relaxed),
             if output > 0 { "rw" } else { "r" },
-            command::table()
-                .get(self.command.load(Relaxed) as usize)
-                .map_or("NULL", |spec| spec.name),
+            name_of(self.command.load(Relaxed)),
         );
         let _ = write!(
             line,

@@ -4,9 +4,11 @@
 //! `table` defines the settings. `file` reads them from a configuration file or a command line.
 //! Numbers are atomics, because every worker may read them for each command.
 
+pub mod events;
 pub mod file;
 pub mod table;
 pub mod value;
+pub mod words;
 
 pub use table::{COUNT, Id, Kind, Param, TABLE};
 pub use value::{Value, bytes_for_people};
@@ -120,7 +122,7 @@ impl Config {
             Kind::Bool => if self.is_on(param.id) { "yes" } else { "no" }.to_owned(),
             Kind::Int(..) | Kind::Bytes(..) => self.number(param.id).to_string(),
             Kind::Choice(words) => words[self.number(param.id) as usize].to_owned(),
-            Kind::Events => crate::notify::show(self.number(param.id) as u32),
+            Kind::Events => events::show(self.number(param.id) as u32),
             Kind::OutputLimits => self.show_output_limits(),
             _ => self.text(param.id),
         }

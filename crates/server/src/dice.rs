@@ -1,7 +1,12 @@
 //! Choices by chance for commands that answer with some of many.
 
-use crate::state::chance;
 use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+
+/// Bits from the operating system's chance, through the standard library's hash keys.
+pub fn chance(salt: u64) -> u64 {
+    RandomState::new().hash_one(salt)
+}
 
 /// A generator of one command's choices, seeded from the operating system's chance.
 #[derive(Debug)]

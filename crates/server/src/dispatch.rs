@@ -7,10 +7,14 @@ mod segments;
 
 use crate::blocking;
 use crate::clock::Moment;
-use crate::command::{self, Ctx, KeyMemo, Keys, Locks, Spec, SpecIndex, flag};
+use crate::command::refusal::OUT_OF_MEMORY;
+use crate::command::{self};
+use crate::context::{Ctx, KeyMemo, Spec};
+use crate::engine::segment::Hand;
+use crate::locks::{Locks, has_no_room, lock};
 use crate::notify;
-use crate::segments::Hand;
 use crate::session::{ReplyMode, Session};
+use crate::spec::{Keys, SpecIndex, flag};
 use crate::state::Server;
 use crate::timing::Timing;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,9 +26,6 @@ const WHOLE_FROM_CALLS: usize = 4;
 
 /// Commands parsed before the first of them runs: as many as the nearest caches hold the keys of.
 pub const BATCH_CALLS_MAX: usize = 64;
-
-/// What Redis says when memory is full.
-pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// One parsed command of a batch.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +90,10 @@ impl<'s> Executor<'s> {
             worker,
             now,
             moment: server.clock.moment(),
-            hand: Hand::of(server, worker, now),
+            hand: server
+                .segments
+                .as_ref()
+                .map(|segments| Hand::new(segments, &server.stats, worker, now)),
             whole: None,
             locks: Locks::Some(Vec::new()),
             events: Vec::new(),
@@ -145,11 +149,11 @@ impl<'s> Executor<'s> {
             after_reply(session, out, position);
             return Outcome::Done;
         };
-        if server.pause.holds(spec, self.moment) && session.info.id != 0 {
+        if server.pause.holds(spec.flags, self.moment) && session.info.id != 0 {
             return Outcome::Held;
         }
         let index = call.index.expect("it was looked up");
-        self.timing.before(index, spec, args, call.len);
+        self.timing.before(spec, args, call.len);
         let is_run = self.dispatch(session, spec, index, args, call.memo, out);
         if out.get(position) == Some(&b'-') {
             server.stats.count_error(&out[position..]);
@@ -157,7 +161,7 @@ impl<'s> Executor<'s> {
         }
         if is_run {
             self.timing
-                .after(index, session, args, out.len() - position, self.now);
+                .after(index, spec, session, args, out.len() - position, self.now);
         }
         if !session.waits() {
             after_reply(session, out, position);
@@ -193,7 +197,7 @@ impl<'s> Executor<'s> {
             return false;
         }
         if session.transaction.is_some() && !spec.has(flag::NO_QUEUE) {
-            command::transaction::queue(server, session, index, args, &mut reply);
+            command::transaction::queue(server, session, (index, spec), args, &mut reply);
             return false;
         }
         if spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
@@ -206,16 +210,16 @@ impl<'s> Executor<'s> {
         if let Some(view) = self.whole.as_mut() {
             call(server, view, &Locks::All, session, spec, args, memo, reply);
             if view.has_ready() {
-                blocking::serve(server, view, &mut Locks::All);
+                blocking::serve(server, command::table(), view, &mut Locks::All);
             }
             return true;
         }
         self.lock_for(session, spec, args, memo);
-        let mut view = lock(server, &self.locks, self.now);
+        let mut view = lock(&server.keyspace, &self.locks, self.now);
         let locks = &mut self.locks;
         call(server, &mut view, locks, session, spec, args, memo, reply);
         if view.has_ready() {
-            blocking::serve(server, &mut view, locks);
+            blocking::serve(server, command::table(), &mut view, locks);
         }
         if server.notifies() {
             view.take_events(&mut self.events);
@@ -288,7 +292,7 @@ impl<'s> Executor<'s> {
 
     /// Cuts all ties of a client that goes away.
     pub fn forget(&mut self, session: &mut Session) {
-        session.unsubscribe_all(self.server);
+        session.unsubscribe_all(&self.server.pubsub);
         session.end_transaction();
         self.end_wait(session);
         if session.watched.is_empty() {
@@ -352,17 +356,6 @@ fn collect(
     false
 }
 
-/// Locks these shards.
-fn lock<'s>(server: &'s Server, locks: &Locks, now: Tick) -> View<'s> {
-    match locks {
-        Locks::All => server.keyspace.lock_all(now),
-        Locks::Some(shards) => match &shards[..] {
-            [shard] => server.keyspace.lock_one(*shard, now),
-            shards => server.keyspace.lock_many(shards, now),
-        },
-    }
-}
-
 /// What must hold before any command runs or is queued.
 fn check(server: &Server, session: &Session, spec: &Spec, args: Args<'_>) -> Result<(), String> {
     if !spec.accepts(args.len()) {
@@ -403,23 +396,6 @@ fn after_reply(session: &mut Session, out: &mut Vec<u8>, position: usize) {
     }
 }
 
-/// Whether memory is full and nothing may be evicted: from the shards at hand, nor from any other.
-pub fn has_no_room<'v>(server: &'v Server, view: &mut View<'v>, locks: &Locks) -> bool {
-    if !view.is_out_of_memory() {
-        return false;
-    }
-    if *locks == Locks::All {
-        return true;
-    }
-    // In two steps, so that locks are always taken in ascending order. The keys' shards are free in
-    // between, but nothing has been done to them yet.
-    let now = view.now();
-    view.exchange(server.keyspace.lock_many(&[], now));
-    let is_full = server.keyspace.lock_all(now).is_out_of_memory();
-    view.exchange(lock(server, locks, now));
-    is_full
-}
-
 /// Runs a command whose keys are locked, if there is room for what it may write.
 #[expect(clippy::too_many_arguments, reason = "they become one context below")]
 #[inline]
@@ -433,7 +409,7 @@ fn call<'v>(
     memo: Option<KeyMemo>,
     mut reply: Reply<'_>,
 ) {
-    if spec.has(flag::DENYOOM) && has_no_room(server, view, locks) {
+    if spec.has(flag::DENYOOM) && has_no_room(&server.keyspace, view, locks) {
         return reply.error(OUT_OF_MEMORY);
     }
     perform(server, view, locks, session, spec, args, memo, reply);
@@ -458,6 +434,7 @@ pub fn perform<'v>(
         server,
         reply,
         locks,
+        table: command::table(),
         memo,
     };
     (spec.run)(&mut ctx, args);
@@ -483,7 +460,7 @@ pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, o
         len: input.len(),
         first: 0,
         count: args.len(),
-        index: command::lookup(args.name()),
+        index: command::table().lookup(args.name()),
         memo: None,
     };
     let mut executor = Executor::new(server, 0, now);

@@ -2,6 +2,8 @@
 //!
 //! A request meets its engine in `dispatch`; deadlines meet theirs in `expiry`.
 
+pub mod segment;
+
 use crate::state::Server;
 use store::{Counters, DATABASES, DbFacts, MemoryFacts, Tick};
 
@@ -40,7 +42,7 @@ impl Server {
     /// What happened since the start or CONFIG RESETSTAT.
     pub fn counters(&self) -> Counters {
         match &self.segments {
-            Some(segments) => segments.counters(self),
+            Some(segments) => segments.counters(&self.stats),
             None => self.keyspace.counters(),
         }
     }
@@ -56,7 +58,7 @@ impl Server {
     /// What decides which keys go when memory is full.
     pub fn eviction_name(&self) -> String {
         match &self.segments {
-            Some(_) => crate::segments::eviction(self).to_owned(),
+            Some(_) => crate::info::segment::eviction(self).to_owned(),
             None => self.keyspace.policy_name(),
         }
     }

@@ -1,30 +1,15 @@
 //! What workers send each other: connections to serve, messages to deliver, replies to clients that
 //! waited, clients to cut off.
 
-use crate::net::listener::Speech;
-use crate::pubsub::{Publication, Subscriber};
+use crate::message::Message;
 use mio::Waker;
-use mio::net::TcpStream;
 use std::cell::Cell;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock};
 
 /// Bytes of messages that may wait for one worker. A subscriber for whom there is no room is cut off,
 /// as one whose output buffer is full: it learns that it missed something.
 pub const INBOX_BYTES_MAX: usize = 64 << 20;
-
-/// What one worker asks another to do.
-pub enum Message {
-    /// Serve this connection.
-    Adopt(TcpStream, SocketAddr, Speech),
-    /// Send this to a subscriber; with the pattern through which it comes.
-    Deliver(Subscriber, Arc<Publication>, Option<Arc<[u8]>>),
-    /// Cut off a client: its place, its id.
-    Kill(usize, u64),
-    /// End the wait of a client with this reply: its place, its id.
-    Answer(usize, u64, Vec<u8>),
-}
 
 thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(usize::MAX) };

@@ -1,23 +1,13 @@
 //! INFO: the server's report about itself, in sections.
 
+pub mod report;
 mod sections;
+pub mod segment;
 
+use crate::context::Table;
 use crate::state::Server;
+use report::Report;
 use std::fmt::Write as _;
-
-/// Buffer that a section writes its fields to.
-pub struct Report<'a> {
-    pub(crate) server: &'a Server,
-    pub(crate) now_us: u64,
-    text: String,
-}
-
-impl Report<'_> {
-    /// Writes a line `name:value`.
-    pub(crate) fn field(&mut self, name: &str, value: impl std::fmt::Display) {
-        let _ = write!(self.text, "{name}:{value}\r\n");
-    }
-}
 
 /// One section of INFO: title, whether INFO without arguments includes it, and the function that
 /// writes it.
@@ -42,8 +32,8 @@ const SECTIONS: &[Section] = &[
     section("Cluster", true, sections::cluster),
     section("Keyspace", true, sections::keyspace),
     section("Expiry", true, sections::expiry),
-    section("Engine", true, crate::segments::section),
-    section("Learning", true, crate::segments::tell_learning),
+    section("Engine", true, segment::section),
+    section("Learning", true, segment::learning),
 ];
 
 const fn section(title: &'static str, is_default: bool, write: fn(&mut Report<'_>)) -> Section {
@@ -56,9 +46,10 @@ const fn section(title: &'static str, is_default: bool, write: fn(&mut Report<'_
 
 /// Returns the requested sections in a fixed order, or the default ones if none is requested. Takes
 /// the keyspace's locks; the caller must not hold any.
-pub fn report(server: &Server, wanted: &[&[u8]]) -> String {
+pub fn report(server: &Server, table: &'static Table, wanted: &[&[u8]]) -> String {
     let mut report = Report {
         server,
+        table,
         now_us: server.clock.now_us(),
         text: String::new(),
     };

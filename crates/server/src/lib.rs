@@ -10,6 +10,7 @@ pub mod clients;
 pub mod clock;
 pub mod command;
 pub mod config;
+pub mod context;
 pub mod dice;
 pub mod dispatch;
 pub mod engine;
@@ -19,25 +20,28 @@ pub mod histogram;
 pub mod inbox;
 pub mod info;
 pub mod latency;
+pub mod learner;
+pub mod locks;
 pub mod logging;
 pub mod memcached;
+pub mod message;
 pub mod net;
 pub mod notify;
 pub mod process;
 pub mod pubsub;
+pub mod queue;
 pub mod run;
-pub mod segments;
 pub mod session;
+pub mod slice;
 pub mod slowlog;
+pub mod spec;
 pub mod state;
 pub mod stats;
 pub mod timing;
+pub mod version;
+pub mod waiting;
 
 pub use dispatch::exec;
 pub use session::Session;
 pub use state::Server;
-
-/// The version of Redis whose commands these are, as clients ask for it.
-pub const REDIS_VERSION: &str = "7.4.0";
-/// Our own.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub use version::{REDIS_VERSION, VERSION};

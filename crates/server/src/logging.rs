@@ -1,6 +1,6 @@
 //! The log: one line per event, written to standard error or a file.
 
-use crate::config::table::LOG_LEVELS;
+use crate::config::words::LOG_LEVELS;
 use log::{LevelFilter, Log, Metadata, Record};
 use std::fs::{File, OpenOptions};
 use std::io::Write;

@@ -2,56 +2,11 @@
 //! workers.
 
 use crate::glob;
-use crate::inbox::Message;
-use crate::state::Server;
+use crate::inbox::Inbox;
+use crate::message::{Message, Publication, Subscriber};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, RwLock};
-use wire::Reply;
-
-/// A subscribed connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Subscriber {
-    /// Index of the worker that serves the connection.
-    pub worker: usize,
-    /// Index of the connection in that worker.
-    pub slot: usize,
-    /// Client id. It prevents delivery to a later connection at the same index.
-    pub client: u64,
-}
-
-/// One message, shared by all its receivers.
-#[derive(Debug)]
-pub struct Publication {
-    /// Channel that it was published to.
-    pub channel: Box<[u8]>,
-    /// Content of the message.
-    pub payload: Box<[u8]>,
-    /// Whether it was published with SPUBLISH.
-    pub is_sharded: bool,
-}
-
-impl Publication {
-    /// Returns its size on the heap in bytes.
-    pub fn bytes(&self) -> usize {
-        self.channel.len() + self.payload.len()
-    }
-
-    /// Encodes the message for one subscriber. `pattern` is the pattern through which it matched.
-    pub fn write(&self, pattern: Option<&[u8]>, reply: &mut Reply<'_>) {
-        reply.push(if pattern.is_some() { 4 } else { 3 });
-        match pattern {
-            Some(pattern) => {
-                reply.bulk(b"pmessage");
-                reply.bulk(pattern);
-            }
-            None if self.is_sharded => reply.bulk(b"smessage"),
-            None => reply.bulk(b"message"),
-        }
-        reply.bulk(&self.channel);
-        reply.bulk(&self.payload);
-    }
-}
 
 /// The three separate namespaces of subscriptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,19 +112,19 @@ impl PubSub {
     }
 
     /// Sends a message to all subscribers of the channel. Returns their number.
-    pub fn publish(&self, server: &Server, channel: &[u8], payload: &[u8]) -> usize {
-        self.publish_in(server, channel, payload, false)
+    pub fn publish(&self, inboxes: &[Inbox], channel: &[u8], payload: &[u8]) -> usize {
+        self.publish_in(inboxes, channel, payload, false)
     }
 
     /// Sends a message to the subscribers of a shard channel. Patterns do not apply. Returns their
     /// number.
-    pub fn publish_sharded(&self, server: &Server, channel: &[u8], payload: &[u8]) -> usize {
-        self.publish_in(server, channel, payload, true)
+    pub fn publish_sharded(&self, inboxes: &[Inbox], channel: &[u8], payload: &[u8]) -> usize {
+        self.publish_in(inboxes, channel, payload, true)
     }
 
     fn publish_in(
         &self,
-        server: &Server,
+        inboxes: &[Inbox],
         channel: &[u8],
         payload: &[u8],
         is_sharded: bool,
@@ -190,7 +145,7 @@ impl PubSub {
             });
             for listener in listeners {
                 count += 1;
-                deliver(server, *listener, publication, pattern);
+                deliver(inboxes, *listener, publication, pattern);
             }
         };
         if is_sharded {
@@ -250,12 +205,12 @@ impl PubSub {
 }
 
 fn deliver(
-    server: &Server,
+    inboxes: &[Inbox],
     to: Subscriber,
     publication: &Arc<Publication>,
     pattern: Option<&Arc<[u8]>>,
 ) {
-    let Some(inbox) = server.inboxes.get(to.worker) else {
+    let Some(inbox) = inboxes.get(to.worker) else {
         return;
     };
     let message = Message::Deliver(to, Arc::clone(publication), pattern.cloned());

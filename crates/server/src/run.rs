@@ -2,9 +2,11 @@
 
 use crate::clock::Clock;
 use crate::config::{Config, Id, bytes_for_people};
-use crate::net::listener::{Listeners, Speech};
+use crate::info::segment;
+use crate::learner;
+use crate::message::Speech;
+use crate::net::listener::Listeners;
 use crate::net::worker::Worker;
-use crate::segments::learner;
 use crate::state::Server;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -121,7 +123,7 @@ fn tell(server: &Server, addresses: &[SocketAddr]) {
         bytes => bytes_for_people(bytes as u64),
     };
     let engine = match server.segments {
-        Some(_) => crate::segments::tell(server),
+        Some(_) => segment::tell(server),
         None => format!(
             "policy {}, expiry index {}",
             server.config.text(Id::MaxMemoryPolicy),
@@ -136,7 +138,7 @@ fn tell(server: &Server, addresses: &[SocketAddr]) {
         if server.threads == 1 { "" } else { "s" },
         engine,
     );
-    if let Some(warning) = crate::segments::warning(server) {
+    if let Some(warning) = segment::warning(server) {
         log::warn!("{warning}");
     }
     let is_open = addresses.iter().any(|address| {

@@ -1,15 +1,15 @@
 //! One connected client, apart from its socket and buffers.
 
-use crate::blocking::Stance;
 use crate::clients::{ClientInfo, Place, flag};
 use crate::clock::Moment;
-use crate::command::SpecIndex;
 use crate::config::ClientClass;
-use crate::pubsub::{Space, Subscriber, Subscriptions};
-use crate::state::Server;
+use crate::message::Subscriber;
+use crate::pubsub::{PubSub, Space, Subscriptions};
+use crate::queue::Transaction;
+use crate::waiting::{Stance, Waiter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use wire::{Args, Protocol, Span};
+use wire::Protocol;
 
 /// Which replies the client wants (CLIENT REPLY).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -23,57 +23,6 @@ pub enum ReplyMode {
     SkipNext,
     /// Not this one.
     Skip,
-}
-
-/// Commands queued by MULTI.
-#[derive(Debug, Default)]
-pub struct Transaction {
-    bytes: Vec<u8>,
-    spans: Vec<Span>,
-    /// For each command its code, its first span, how many it has, where its bytes begin.
-    commands: Vec<(SpecIndex, usize, usize)>,
-    /// One was refused: EXEC will refuse all.
-    pub is_broken: bool,
-}
-
-impl Transaction {
-    /// Queues a command; its arguments are copied.
-    pub fn push(&mut self, index: SpecIndex, args: Args<'_>) {
-        let first = self.spans.len();
-        for arg in args.iter() {
-            self.spans.push(Span {
-                start: self.bytes.len() as u32,
-                len: arg.len() as u32,
-            });
-            self.bytes.extend_from_slice(arg);
-        }
-        self.commands.push((index, first, args.len()));
-    }
-
-    /// How many commands are queued.
-    pub fn len(&self) -> usize {
-        self.commands.len()
-    }
-
-    /// Whether none is.
-    pub fn is_empty(&self) -> bool {
-        self.commands.is_empty()
-    }
-
-    /// Bytes on the heap.
-    pub fn heap_bytes(&self) -> usize {
-        self.bytes.capacity()
-            + self.spans.capacity() * size_of::<Span>()
-            + self.commands.capacity() * size_of::<(SpecIndex, usize, usize)>()
-    }
-
-    /// The queued commands, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (SpecIndex, Args<'_>)> {
-        self.commands.iter().map(|&(index, first, count)| {
-            let spans = &self.spans[first..first + count];
-            (index, Args::new(&self.bytes, spans))
-        })
-    }
 }
 
 /// What the server knows of one client.
@@ -143,8 +92,8 @@ impl Session {
     }
 
     /// Whether it may do everything, or has to authenticate first.
-    pub fn may_pass(&self, server: &Server) -> bool {
-        self.is_authenticated || !server.needs_password()
+    pub fn may_pass(&self, needs_password: bool) -> bool {
+        self.is_authenticated || !needs_password
     }
 
     /// Names subscribed to in one space.
@@ -178,13 +127,13 @@ impl Session {
     }
 
     /// Stops listening to everything.
-    pub fn unsubscribe_all(&mut self, server: &Server) {
+    pub fn unsubscribe_all(&mut self, pubsub: &PubSub) {
         let Some(subscriptions) = self.subscriptions.take() else {
             return;
         };
         for space in [Space::Channel, Space::Pattern, Space::Shard] {
             for name in subscriptions.names(space) {
-                server.pubsub.unsubscribe(space, name, self.subscriber());
+                pubsub.unsubscribe(space, name, self.subscriber());
             }
         }
         self.info.channels.store(0, Relaxed);
@@ -213,5 +162,24 @@ impl Session {
         if let Some(transaction) = &mut self.transaction {
             transaction.is_broken = true;
         }
+    }
+
+    /// The command that waits, if one does.
+    pub fn waiter(&self) -> Option<&Arc<Waiter>> {
+        match &self.stance {
+            Stance::Waits(waiter) => Some(waiter),
+            _ => None,
+        }
+    }
+
+    /// Whether one does.
+    pub fn waits(&self) -> bool {
+        self.waiter().is_some()
+    }
+
+    /// It waits no longer.
+    pub fn end_wait(&mut self) {
+        self.stance = Stance::MayWait;
+        self.set_flag(flag::BLOCKED, false);
     }
 }

@@ -1,6 +1,6 @@
 //! SLOWLOG: the most recent slow commands, with shortened arguments.
 
-use crate::session::Session;
+use crate::clients::ClientInfo;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -38,14 +38,21 @@ pub struct Slowlog {
 
 impl Slowlog {
     /// Adds a command and keeps at most `len_max` entries.
-    pub fn add(&self, session: &Session, args: Args<'_>, micros: u64, now_ms: u64, len_max: usize) {
+    pub fn add(
+        &self,
+        client: &ClientInfo,
+        args: Args<'_>,
+        micros: u64,
+        now_ms: u64,
+        len_max: usize,
+    ) {
         let entry = Entry {
             id: self.next_id.fetch_add(1, Relaxed),
             seconds: now_ms / 1000,
             micros,
             args: cut(args),
-            address: session.info.address.clone(),
-            name: session.info.name(),
+            address: client.address.clone(),
+            name: client.name(),
         };
         let mut entries = self.entries.lock().expect("no holder panics");
         entries.push_front(entry);

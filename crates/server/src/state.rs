@@ -1,19 +1,18 @@
 //! What all workers share.
 
-use crate::blocking::Blocking;
 use crate::clients::Clients;
 use crate::clock::{Clock, Moment};
-use crate::command::{Spec, flag};
-use crate::config::table::SEGMENT_ENGINE;
-use crate::config::{Config, Id};
+use crate::config::words::SEGMENT_ENGINE;
+use crate::config::{Config, Id, events};
+use crate::dice::chance;
+use crate::engine::segment::Segments;
 use crate::inbox::Inbox;
 use crate::latency::LatencyMonitor;
-use crate::notify;
 use crate::pubsub::PubSub;
-use crate::segments::Segments;
 use crate::slowlog::Slowlog;
+use crate::spec::flag;
 use crate::stats::Stats;
-use std::hash::{BuildHasher, RandomState};
+use crate::waiting::Blocking;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -49,10 +48,10 @@ impl Pause {
         (until > now).then_some(until)
     }
 
-    /// Whether commands such as this one are held now.
-    pub fn holds(&self, spec: &Spec, now: Moment) -> bool {
+    /// Whether commands with these flags are held now.
+    pub fn holds(&self, flags: u32, now: Moment) -> bool {
         let writes = flag::WRITE | flag::MAY_WRITE;
-        !spec.has(flag::NO_PAUSE) && self.holds_kind(spec.flags & writes != 0, now)
+        flags & flag::NO_PAUSE == 0 && self.holds_kind(flags & writes != 0, now)
     }
 
     /// Whether what may write, or what does not, is held now.
@@ -184,8 +183,8 @@ impl Server {
         let has_password = !self.config.text(Id::RequirePass).is_empty();
         self.needs_password.store(has_password, Relaxed);
         let events = self.config.number(Id::NotifyKeyspaceEvents) as u32;
-        self.notifies.store(notify::is_on(events), Relaxed);
-        self.keyspace.set_notify(notify::is_on(events));
+        self.notifies.store(events::is_on(events), Relaxed);
+        self.keyspace.set_notify(events::is_on(events));
     }
 
     /// Takes over the bounds of packed collections.
@@ -259,11 +258,6 @@ fn thread_count(config: &Config) -> usize {
         },
         threads => threads as usize,
     }
-}
-
-/// Bits from the operating system's chance, through the standard library's hash keys.
-pub fn chance(salt: u64) -> u64 {
-    RandomState::new().hash_one(salt)
 }
 
 fn run_id() -> String {

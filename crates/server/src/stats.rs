@@ -1,9 +1,8 @@
 //! Counters. Each worker has a set of its own, so that no two workers write to the same cache line;
 //! readers sum them.
 
-use crate::command;
 use crate::histogram::{Histogram, Summary};
-use crate::memcached::Counts;
+use crate::spec::COMMANDS_MAX;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,6 +21,35 @@ pub struct CommandStats {
     /// Distribution of the duration in microseconds. Short calls that ran in one batch are recorded
     /// with the batch's mean.
     pub micros: Histogram,
+}
+
+/// Counters of one worker for requests in memcached's protocol.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// All of them.
+    pub requests: AtomicU64,
+    /// Keys asked for.
+    pub gets: AtomicU64,
+    /// Found.
+    pub get_hits: AtomicU64,
+    /// Not found.
+    pub get_misses: AtomicU64,
+    /// Storage commands.
+    pub sets: AtomicU64,
+    /// Deleted keys.
+    pub delete_hits: AtomicU64,
+    /// Keys to delete that were not there.
+    pub delete_misses: AtomicU64,
+    /// Numbers counted.
+    pub count_hits: AtomicU64,
+    /// Numbers to count that were not there.
+    pub count_misses: AtomicU64,
+    /// Lifetimes to change.
+    pub touches: AtomicU64,
+    /// Changed ones.
+    pub touch_hits: AtomicU64,
+    /// `flush_all`.
+    pub flushes: AtomicU64,
 }
 
 /// Counters of one worker.
@@ -117,9 +145,8 @@ impl Stats {
     /// Creates the counters for the given number of workers.
     pub fn new(threads: usize) -> Stats {
         let worker = || WorkerStats {
-            commands: command::table()
-                .iter()
-                .map(|_| CommandStats::default())
+            commands: std::iter::repeat_with(CommandStats::default)
+                .take(COMMANDS_MAX)
                 .collect(),
             ..WorkerStats::default()
         };

@@ -5,9 +5,10 @@
 //! long, by its kind, its arguments or its reply, is timed alone. So sums are exact, and so is every
 //! time that SLOWLOG could want.
 
-use crate::command::{Spec, SpecIndex, flag};
 use crate::config::Id;
+use crate::context::Spec;
 use crate::session::Session;
+use crate::spec::{SpecIndex, flag};
 use crate::state::Server;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -57,7 +58,7 @@ impl<'s> Timing<'s> {
 
     /// Before a command runs.
     #[inline]
-    pub fn before(&mut self, _index: SpecIndex, spec: &Spec, args: Args<'_>, len: usize) {
+    pub fn before(&mut self, spec: &Spec, args: Args<'_>, len: usize) {
         let threshold = self.server.config.number(Id::SlowlogLogSlowerThan);
         self.is_alone = !is_short(spec)
             || args.len() > SHORT_ARGS_MAX
@@ -76,6 +77,7 @@ impl<'s> Timing<'s> {
     pub fn after(
         &mut self,
         index: SpecIndex,
+        spec: &Spec,
         session: &Session,
         args: Args<'_>,
         reply_len: usize,
@@ -84,7 +86,7 @@ impl<'s> Timing<'s> {
         self.count(index);
         if self.is_alone || reply_len > SHORT_BYTES_MAX {
             let micros = self.close();
-            self.note_slow(index, session, args, micros, now);
+            self.note_slow(spec, session, args, micros, now);
         } else if self.call_count >= GROUP_CALLS_MAX {
             self.close();
         }
@@ -144,32 +146,26 @@ impl<'s> Timing<'s> {
         nanos / 1000
     }
 
-    fn note_slow(
-        &self,
-        index: SpecIndex,
-        session: &Session,
-        args: Args<'_>,
-        micros: u64,
-        now: Tick,
-    ) {
-        note_slow(self.server, index, session, args, micros, now);
+    fn note_slow(&self, spec: &Spec, session: &Session, args: Args<'_>, micros: u64, now: Tick) {
+        note_slow(self.server, spec, session, args, micros, now);
     }
 }
 
 /// Keeps a command in SLOWLOG and the latency monitor if it took long enough.
 pub fn note_slow(
     server: &Server,
-    index: SpecIndex,
+    spec: &Spec,
     session: &Session,
     args: Args<'_>,
     micros: u64,
     now: Tick,
 ) {
-    let spec = crate::command::table()[index as usize];
     let threshold = server.config.number(Id::SlowlogLogSlowerThan);
     if threshold >= 0 && micros >= threshold as u64 && !spec.has(flag::SKIP_SLOWLOG) {
         let len_max = server.config.number(Id::SlowlogMaxLen) as usize;
-        server.slowlog.add(session, args, micros, now.0, len_max);
+        server
+            .slowlog
+            .add(&session.info, args, micros, now.0, len_max);
     }
     let threshold_ms = server.config.number(Id::LatencyMonitorThreshold);
     if threshold_ms > 0 && micros / 1000 >= threshold_ms as u64 {

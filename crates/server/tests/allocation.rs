@@ -43,7 +43,7 @@ impl Batch {
                 len: batch.input.len() - start,
                 first,
                 count: batch.spans.len() - first,
-                index: command::lookup(name.as_bytes()),
+                index: command::table().lookup(name.as_bytes()),
                 memo: None,
             });
         }

@@ -2,9 +2,11 @@
 //!
 //! `UPDATE_DOCS=1 cargo test -p mayfly-server --test docs` writes the pages.
 
-use server::command::{self, Keys, Spec, flag};
+use server::command;
 use server::config::{Kind, Param, TABLE};
-use server::segments;
+use server::context::Spec;
+use server::engine::segment;
+use server::spec::{Keys, flag};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -74,8 +76,8 @@ fn cell(text: &str) -> String {
 #[test]
 fn the_page_of_commands_is_the_table() {
     let mut groups: BTreeMap<&str, Vec<(&Spec, bool)>> = BTreeMap::new();
-    for (index, spec) in (0..).zip(command::table()) {
-        let is_on_both = segments::command::is_served(index);
+    for (index, spec) in (0..).zip(command::table().iter()) {
+        let is_on_both = segment::command::is_served(index);
         let group = groups.entry(spec.group).or_default();
         group.push((spec, is_on_both));
     }

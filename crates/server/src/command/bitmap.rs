@@ -6,8 +6,8 @@ mod combine;
 mod field;
 mod range;
 
-use super::refusal::settle;
-use super::{Keys, Spec, flag};
+use crate::context::{Spec, settle};
+use crate::spec::{Keys, flag};
 
 /// This family's commands.
 pub const TABLE: &[Spec] = &[

@@ -1,11 +1,13 @@
 //! CLIENT: who is connected, what they are called, whom to cut off.
 
-use super::{Ctx, Keys, Spec, flag, help, refuse_subcommand};
+use super::subcommand::{help, refuse_subcommand};
 use crate::blocking;
 use crate::clients::{self, ClientInfo};
 use crate::clock::Moment;
-use crate::inbox::Message;
+use crate::context::{Ctx, Spec};
+use crate::message::Message;
 use crate::session::{ReplyMode, Session};
+use crate::spec::{Keys, flag};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::Args;
@@ -71,8 +73,12 @@ fn client(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         },
         (b"setinfo", 4) => set_info(ctx, &args[2], &args[3]),
         (b"info", 2) => {
-            describe(ctx.session);
-            let line = ctx.session.info.line(ctx.server.clock.moment()) + "\n";
+            describe(ctx);
+            let line = ctx
+                .session
+                .info
+                .line(ctx.server.clock.moment(), |index| ctx.table.name(index))
+                + "\n";
             ctx.reply.verbatim("txt", line.as_bytes());
         }
         (b"list", _) => list(ctx, args),
@@ -97,9 +103,10 @@ fn client(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 }
 
 /// Brings what the session knows of itself to where others see it.
-fn describe(session: &Session) {
+fn describe(ctx: &Ctx<'_, '_>) {
+    let session = &ctx.session;
     session.info.db.store(session.db, Relaxed);
-    if let Some(index) = super::lookup(b"client") {
+    if let Some(index) = ctx.table.lookup(b"client") {
         session.info.command.store(index, Relaxed);
     }
 }
@@ -223,7 +230,7 @@ fn unknown_type(kind: &[u8]) -> String {
 }
 
 fn list(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    describe(ctx.session);
+    describe(ctx);
     let mut all = ctx.server.clients.list();
     if args.len() == 4 && args.is(2, "type") {
         let kind = &args[3];
@@ -243,7 +250,7 @@ fn list(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let now = ctx.server.clock.moment();
     let mut text = String::new();
     for info in all {
-        text.push_str(&info.line(now));
+        text.push_str(&info.line(now, |index| ctx.table.name(index)));
         text.push('\n');
     }
     ctx.reply.verbatim("txt", text.as_bytes());

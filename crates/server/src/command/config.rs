@@ -1,9 +1,11 @@
 //! CONFIG: settings at run time.
 
-use super::{Ctx, Keys, Spec, flag, help, refuse_subcommand};
+use super::subcommand::{help, refuse_subcommand};
 use crate::config::{Id, Param, TABLE as SETTINGS, Value, find, value};
+use crate::context::{Ctx, Spec};
 use crate::glob;
 use crate::logging;
+use crate::spec::{Keys, flag};
 use crate::state::{LIMITS, Server};
 use wire::Args;
 

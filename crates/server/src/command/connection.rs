@@ -1,9 +1,11 @@
 //! The connection itself: PING, ECHO, SELECT, HELLO, AUTH, RESET, QUIT.
 
-use super::{Ctx, Keys, Spec, flag, transaction};
+use super::transaction;
 use crate::clients;
 use crate::config::Id;
+use crate::context::{Ctx, Spec};
 use crate::session::ReplyMode;
+use crate::spec::{Keys, flag};
 use std::sync::atomic::Ordering::Relaxed;
 use wire::number::parse_i64;
 use wire::{Args, Protocol};
@@ -243,7 +245,7 @@ fn hello(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     {
         return ctx.reply.error(WRONG_PASS);
     }
-    if !ctx.session.may_pass(ctx.server) {
+    if !ctx.session.may_pass(ctx.server.needs_password()) {
         return ctx.reply.error("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time");
     }
     if let Some(name) = greeting.name
@@ -270,7 +272,7 @@ fn introduce(ctx: &mut Ctx<'_, '_>) {
     reply.bulk(b"server");
     reply.bulk(b"redis");
     reply.bulk(b"version");
-    reply.bulk(crate::REDIS_VERSION.as_bytes());
+    reply.bulk(crate::version::REDIS_VERSION.as_bytes());
     reply.bulk(b"proto");
     reply.integer(if is_resp3 { 3 } else { 2 });
     reply.bulk(b"id");
@@ -291,7 +293,7 @@ fn quit(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
 fn reset(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     ctx.session.end_transaction();
     transaction::forget_watched(ctx);
-    ctx.session.unsubscribe_all(ctx.server);
+    ctx.session.unsubscribe_all(&ctx.server.pubsub);
     ctx.session.db = 0;
     ctx.session.reply_mode = ReplyMode::On;
     ctx.session.is_authenticated = !ctx.server.needs_password();

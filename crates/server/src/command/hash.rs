@@ -9,8 +9,8 @@ mod write;
 
 use super::element_ttl::family;
 use super::lifetime::{Base, Unit};
-use super::refusal::settle;
-use super::{Keys, Spec, flag};
+use crate::context::{Spec, settle};
+use crate::spec::{Keys, flag};
 use store::Hash;
 
 /// This family's commands.

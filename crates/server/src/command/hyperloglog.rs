@@ -1,8 +1,9 @@
 //! Approximate counts of distinct elements: PFADD, PFCOUNT, PFMERGE. What a sketch is, the store says.
 
-use super::refusal::{Answer, Refusal, settle};
-use super::{Ctx, Keys, Spec, flag};
+use super::refusal::{Answer, Refusal};
 use crate::config::Id;
+use crate::context::{Ctx, Spec, settle};
+use crate::spec::{Keys, flag};
 use store::hyperloglog::{self, Flaw, Registers};
 use store::{Class, NewDeadline};
 use wire::Args;

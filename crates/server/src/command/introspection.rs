@@ -1,8 +1,10 @@
 //! COMMAND: the table of commands, as clients ask for it.
 
-use super::{Ctx, Keys, Spec, SpecIndex, flag, help, lookup, refuse_subcommand, table};
+use super::subcommand::{help, refuse_subcommand};
+use crate::context::{Ctx, Spec};
+use crate::engine::segment;
 use crate::glob;
-use crate::segments;
+use crate::spec::{Keys, SpecIndex, flag};
 use crate::state::Server;
 use wire::{Args, Protocol};
 
@@ -39,24 +41,31 @@ const HELP: &[&str] = &[
 
 fn command(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let Some(word) = args.get(1).map(<[u8]>::to_ascii_lowercase) else {
-        let specs = served(ctx.server).map(Some).collect();
+        let specs = served(ctx).into_iter().map(Some).collect();
         return infos(ctx, specs);
     };
-    let server = ctx.server;
     match (&word[..], args.len()) {
-        (b"count", 2) => ctx.reply.integer(served(server).count() as i64),
+        (b"count", 2) => ctx.reply.integer(served(ctx).len() as i64),
         (b"list", 2) => names(ctx, |_| true),
         (b"list", 5) if args.is(2, "filterby") => filtered(ctx, args),
         (b"list", _) => ctx.reply.error("ERR syntax error"),
-        (b"info", 2) => infos(ctx, served(server).map(Some).collect()),
+        (b"info", 2) => {
+            let specs = served(ctx).into_iter().map(Some).collect();
+            infos(ctx, specs);
+        }
         (b"info", _) => {
             let names = args.from(2).iter();
-            infos(ctx, names.map(|name| find(server, name)).collect());
+            let specs = names.map(|name| find(ctx, name)).collect();
+            infos(ctx, specs);
         }
-        (b"docs", 2) => docs(ctx, served(server).collect()),
+        (b"docs", 2) => {
+            let specs = served(ctx);
+            docs(ctx, specs);
+        }
         (b"docs", _) => {
             let names = args.from(2).iter();
-            docs(ctx, names.filter_map(|name| find(server, name)).collect());
+            let specs = names.filter_map(|name| find(ctx, name)).collect();
+            docs(ctx, specs);
         }
         (b"getkeys", 3..) => keys(ctx, args.from(2), false),
         (b"getkeysandflags", 3..) => keys(ctx, args.from(2), true),
@@ -66,25 +75,29 @@ fn command(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 }
 
 /// The commands that the engine serves.
-fn served(server: &Server) -> impl Iterator<Item = &'static Spec> {
-    let all = (0..).zip(table());
-    all.filter(|(index, _)| serves(server, *index))
+fn served(ctx: &Ctx<'_, '_>) -> Vec<&'static Spec> {
+    let all = (0..).zip(ctx.table.iter());
+    all.filter(|(index, _)| serves(ctx.server, *index))
         .map(|(_, spec)| *spec)
+        .collect()
 }
 
 fn serves(server: &Server, index: SpecIndex) -> bool {
-    server.segments.is_none() || segments::command::is_served(index)
+    server.segments.is_none() || segment::command::is_served(index)
 }
 
-fn find(server: &Server, name: &[u8]) -> Option<&'static Spec> {
+fn find(ctx: &Ctx<'_, '_>, name: &[u8]) -> Option<&'static Spec> {
     // A subcommand is told as its container.
     let end = name.iter().position(|byte| *byte == b'|');
-    let index = lookup(&name[..end.unwrap_or(name.len())])?;
-    serves(server, index).then(|| table()[index as usize])
+    let index = ctx.table.lookup(&name[..end.unwrap_or(name.len())])?;
+    serves(ctx.server, index).then(|| ctx.table[index as usize])
 }
 
 fn names(ctx: &mut Ctx<'_, '_>, is_wanted: impl Fn(&Spec) -> bool) {
-    let found: Vec<_> = served(ctx.server).filter(|spec| is_wanted(spec)).collect();
+    let found: Vec<_> = served(ctx)
+        .into_iter()
+        .filter(|spec| is_wanted(spec))
+        .collect();
     ctx.reply.array(found.len());
     for spec in found {
         ctx.reply.bulk(spec.name.as_bytes());
@@ -249,7 +262,7 @@ fn docs(ctx: &mut Ctx<'_, '_>, specs: Vec<&Spec>) {
 }
 
 fn keys(ctx: &mut Ctx<'_, '_>, args: Args<'_>, with_flags: bool) {
-    let Some(spec) = find(ctx.server, args.name()) else {
+    let Some(spec) = find(ctx, args.name()) else {
         return ctx.reply.error("ERR Invalid command specified");
     };
     if !spec.accepts(args.len()) {

@@ -8,11 +8,9 @@ mod object;
 mod scan;
 mod whole;
 
-pub use dump::HASH_FORMATS;
-
 use super::element_ttl::member;
-use super::refusal::settle;
-use super::{Keys, Spec, flag};
+use crate::context::{Spec, settle};
+use crate::spec::{Keys, flag};
 
 /// This family's commands.
 pub const TABLE: &[Spec] = &[

@@ -1,7 +1,9 @@
 //! SLOWLOG and LATENCY.
 
-use super::{Ctx, Keys, Spec, flag, help, lookup, refuse_subcommand, table};
+use super::subcommand::{help, refuse_subcommand};
 use crate::config::Id;
+use crate::context::{Ctx, Spec};
+use crate::spec::{Keys, flag};
 use wire::Args;
 use wire::number::parse_i64;
 
@@ -163,17 +165,20 @@ fn history(ctx: &mut Ctx<'_, '_>, name: &[u8]) {
 }
 
 fn histogram(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    let all = || (0..table().len()).collect();
+    let all = || (0..ctx.table.len()).collect();
     let wanted: Vec<usize> = if args.len() == 2 {
         all()
     } else {
         // Names that do not exist are passed over, as in Redis.
-        let found = args.from(2).iter().filter_map(lookup);
+        let found = args
+            .from(2)
+            .iter()
+            .filter_map(|name| ctx.table.lookup(name));
         found.map(usize::from).collect()
     };
     let told: Vec<_> = wanted
         .into_iter()
-        .map(|index| (table()[index].name, ctx.server.stats.latency(index)))
+        .map(|index| (ctx.table[index].name, ctx.server.stats.latency(index)))
         .filter(|(_, summary)| summary.total > 0)
         .collect();
     ctx.reply.map(told.len());

@@ -2,7 +2,7 @@
 
 use super::refusal::Refusal;
 use store::{NewDeadline, Tick};
-use wire::number::parse_i64;
+use wire::number::{parse_f64, parse_i64};
 use wire::{Args, Reply};
 
 /// What a number of a deadline counts.
@@ -66,6 +66,22 @@ pub fn is_past(when: When, now: Tick) -> bool {
 /// The deadline for an instant to come; beyond 48 bits (the year 10889) it is cut to the last one.
 pub fn deadline(when: When) -> Tick {
     Tick(when.max(0) as u64).min(Tick::MAX)
+}
+
+/// The argument that tells how long to wait, in seconds: milliseconds; 0: for ever.
+///
+/// # Errors
+/// In Redis's words.
+pub fn timeout_ms(text: &[u8]) -> Result<u64, Refusal> {
+    let seconds = parse_f64(text).filter(|seconds| !seconds.is_nan());
+    let ms = seconds.ok_or(Refusal::Says("ERR timeout is not a float or out of range"))? * 1000.0;
+    if ms >= i64::MAX as f64 {
+        return Err(Refusal::Says("ERR timeout is out of range"));
+    }
+    if ms <= -1.0 {
+        return Err(Refusal::Says("ERR timeout is negative"));
+    }
+    Ok(ms.max(0.0).ceil() as u64)
 }
 
 /// When a deadline may be changed; said twice is said once. What has none lives for ever.

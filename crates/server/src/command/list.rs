@@ -1,68 +1,14 @@
-//! Lists: each command's place in the table, and what their arguments have in common. The code is in
+//! Lists: each command's place in the table. The code is in
 //! the files below, by what it does.
 
+mod arguments;
 mod block;
 mod pop;
 mod read;
 mod write;
 
-use super::refusal::{Refusal, settle};
-use super::{Keys, Spec, flag};
-use store::End;
-use wire::number::parse_i64;
-
-/// An integer among the arguments.
-fn integer(text: &[u8]) -> Result<i64, Refusal> {
-    parse_i64(text).ok_or(Refusal::NotInteger)
-}
-
-/// An end among the arguments.
-fn end(word: &[u8]) -> Result<End, Refusal> {
-    if word.eq_ignore_ascii_case(b"LEFT") {
-        Ok(End::Left)
-    } else if word.eq_ignore_ascii_case(b"RIGHT") {
-        Ok(End::Right)
-    } else {
-        Err(Refusal::Syntax)
-    }
-}
-
-/// An index that may count from the end, in a list of so many elements.
-fn place(index: i64, len: usize) -> Option<usize> {
-    let index = if index < 0 {
-        index.checked_add(len as i64)?
-    } else {
-        index
-    };
-    usize::try_from(index).ok().filter(|index| *index < len)
-}
-
-/// A range as arguments give it, both ends included, in a list of so many elements: its start and how
-/// many it has.
-fn range(start: i64, end: i64, len: usize) -> (usize, usize) {
-    let len = len as i64;
-    let from_start = |index: i64| {
-        if index < 0 {
-            (index + len).max(0)
-        } else {
-            index
-        }
-    };
-    let start = from_start(start);
-    let end = if end < 0 { end + len } else { end.min(len - 1) };
-    if start > end || start >= len {
-        return (0, 0);
-    }
-    (start as usize, (end - start + 1) as usize)
-}
-
-/// What is told of a push at an end.
-fn push_event(end: End) -> &'static str {
-    match end {
-        End::Left => "lpush",
-        End::Right => "rpush",
-    }
-}
+use crate::context::{Spec, settle};
+use crate::spec::{Keys, flag};
 
 /// This family's commands.
 pub const TABLE: &[Spec] = &[

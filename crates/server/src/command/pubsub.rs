@@ -1,8 +1,10 @@
 //! SUBSCRIBE and its kin, PUBLISH, PUBSUB.
 
-use super::{Ctx, Keys, Spec, flag, help, refuse_subcommand};
+use super::subcommand::{help, refuse_subcommand};
 use crate::clients;
+use crate::context::{Ctx, Spec};
 use crate::pubsub::Space;
+use crate::spec::{Keys, flag};
 use std::sync::atomic::Ordering::Relaxed;
 use wire::Args;
 
@@ -200,13 +202,16 @@ fn tell(ctx: &mut Ctx<'_, '_>) {
 }
 
 fn publish(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    let count = ctx.server.pubsub.publish(ctx.server, &args[1], &args[2]);
+    let count = ctx
+        .server
+        .pubsub
+        .publish(&ctx.server.inboxes, &args[1], &args[2]);
     ctx.reply.integer(count as i64);
 }
 
 fn spublish(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let pubsub = &ctx.server.pubsub;
-    let count = pubsub.publish_sharded(ctx.server, &args[1], &args[2]);
+    let count = pubsub.publish_sharded(&ctx.server.inboxes, &args[1], &args[2]);
     ctx.reply.integer(count as i64);
 }
 

@@ -1,8 +1,10 @@
-//! Why a command is refused, in Redis's words; and how a command that may be refused is run.
+//! Reasons for which a command is refused, in Redis's words.
 
-use super::Ctx;
-use store::{Class, Edited, Key, WrongType};
-use wire::{Args, Reply};
+use store::WrongType;
+use wire::Reply;
+
+/// Error reply when memory is full.
+pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// Why a command was not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,52 +65,5 @@ impl Refusal {
             }
         };
         reply.error(text);
-    }
-}
-
-/// Runs a command that may be refused. What it had replied by then is taken back, so that there is
-/// exactly one reply.
-pub fn settle(
-    ctx: &mut Ctx<'_, '_>,
-    args: Args<'_>,
-    work: impl FnOnce(&mut Ctx<'_, '_>, Args<'_>) -> Answer,
-) {
-    let start = ctx.reply.position();
-    if let Err(refusal) = work(ctx, args) {
-        ctx.reply.truncate(start);
-        refusal.write(&mut ctx.reply);
-    }
-}
-
-impl Ctx<'_, '_> {
-    /// Tells listeners that a read found nothing under this key.
-    #[inline]
-    pub fn missed(&mut self, key: &Key<'_>) {
-        self.view.notify(Class::KeyMiss, "keymiss", key);
-    }
-
-    /// Tells listeners of an edit: the key's birth, the event, the key's end.
-    #[inline]
-    pub fn edited<R>(
-        &mut self,
-        key: &Key<'_>,
-        edited: &Edited<R>,
-        class: Class,
-        name: &'static str,
-    ) {
-        if edited.is_new {
-            self.view.notify(Class::New, "new", key);
-        }
-        self.view.notify(class, name, key);
-        if edited.is_deleted {
-            self.view.notify(Class::Generic, "del", key);
-        }
-    }
-
-    /// Whether a write of this key should tell listeners that it is new. Looks it up only when
-    /// anybody listens at all.
-    #[inline]
-    pub fn is_news(&mut self, key: &Key<'_>) -> bool {
-        self.view.notifies() && self.view.kind(key).is_none()
     }
 }

@@ -1,8 +1,11 @@
 //! The server itself: INFO, TIME, ROLE, SHUTDOWN, MEMORY, DEBUG, and what is not here.
 
-use super::{Ctx, Keys, Spec, flag, introspection, refuse_subcommand, table};
+use super::introspection;
+use super::subcommand::{help, refuse_subcommand};
+use crate::context::{Ctx, Spec};
 use crate::info;
 use crate::process;
+use crate::spec::{Keys, flag};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use wire::Args;
@@ -176,7 +179,8 @@ pub const TABLE: &[Spec] = &[
 
 fn info(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let wanted: Vec<&[u8]> = args.from(1).iter().collect();
-    let text = ctx.unlocked(|server| info::report(server, &wanted));
+    let table = ctx.table;
+    let text = ctx.unlocked(|server| info::report(server, table, &wanted));
     ctx.reply.verbatim("txt", text.as_bytes());
 }
 
@@ -231,7 +235,7 @@ fn debug(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             }
             _ => ctx.reply.error("ERR value is not a valid float"),
         },
-        (b"help", 2) => super::help(
+        (b"help", 2) => help(
             ctx,
             "DEBUG",
             &["SLEEP <seconds>", "    Stop the server for <seconds>."],
@@ -245,8 +249,8 @@ fn debug(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 fn lolwut(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     let text = format!(
         "   \\ | /\n --=(o)=--   one day is enough\n   / | \\\n     |\n     '\n\nMayfly ver. {} (redis ver. {})\n",
-        crate::VERSION,
-        crate::REDIS_VERSION
+        crate::version::VERSION,
+        crate::version::REDIS_VERSION
     );
     ctx.reply.verbatim("txt", text.as_bytes());
 }
@@ -328,7 +332,7 @@ fn commands_of(ctx: &mut Ctx<'_, '_>, category: &[u8]) {
         return ctx.reply.error(&format!("ERR Unknown category '{name}'"));
     }
     let is_in = |spec: &&&Spec| introspection::categories(spec).contains(&name.as_str());
-    let found: Vec<_> = table().iter().filter(is_in).collect();
+    let found: Vec<_> = ctx.table.iter().filter(is_in).collect();
     ctx.reply.array(found.len());
     for spec in found {
         ctx.reply.bulk(spec.name.as_bytes());

@@ -8,8 +8,8 @@ mod random;
 
 use super::element_ttl::family;
 use super::lifetime::{Base, Unit};
-use super::refusal::settle;
-use super::{Keys, Spec, flag};
+use crate::context::{Spec, settle};
+use crate::spec::{Keys, flag};
 use store::Set;
 
 /// This family's commands.

@@ -3,8 +3,9 @@
 
 mod request;
 
-use super::refusal::{Answer, Refusal, settle};
-use super::{Ctx, Keys, Spec, flag};
+use super::refusal::{Answer, Refusal};
+use crate::context::{Ctx, Spec, settle};
+use crate::spec::{Keys, flag};
 use request::Request;
 use std::cmp::Ordering;
 use store::{Class, End, Kind, List};

@@ -1,5 +1,6 @@
 //! Sorted sets: each command's place in the table. The code is in the files below, by what it does.
 
+mod access;
 mod add;
 mod combine;
 mod interval;
@@ -14,37 +15,9 @@ mod scan;
 
 use super::element_ttl::family;
 use super::lifetime::{Base, Unit};
-use super::refusal::{Refusal, settle};
-use super::{Ctx, Keys, Spec, flag};
-use store::{Class, Key, Scene, SortedSet};
-
-/// Lends a key's sorted set; tells listeners when there is none.
-fn read<R>(
-    ctx: &mut Ctx<'_, '_>,
-    key: &Key<'_>,
-    work: impl FnOnce(&SortedSet, &Scene<'_>) -> R,
-) -> Result<Option<R>, Refusal> {
-    let result = ctx.view.read_sorted_set(key, work)?;
-    if result.is_none() {
-        ctx.missed(key);
-    }
-    Ok(result)
-}
-
-/// Lends a key's sorted set, if there is one, to be changed, and tells listeners what happened unless
-/// nothing did.
-fn change<R>(
-    ctx: &mut Ctx<'_, '_>,
-    key: &Key<'_>,
-    event: &'static str,
-    work: impl FnOnce(&mut SortedSet, &Scene<'_>) -> Option<R>,
-) -> Result<Option<R>, Refusal> {
-    let Some(edited) = ctx.view.edit_sorted_set(key, false, work)? else {
-        return Ok(None);
-    };
-    ctx.edited(key, &edited, Class::SortedSet, event);
-    Ok(Some(edited.result))
-}
+use crate::context::{Spec, settle};
+use crate::spec::{Keys, flag};
+use store::SortedSet;
 
 /// This family's commands.
 pub const TABLE: &[Spec] = &[

@@ -9,8 +9,8 @@ mod multi;
 pub mod number;
 pub mod set;
 
-use super::refusal::settle;
-use super::{Keys, Spec, flag};
+use crate::context::{Spec, settle};
+use crate::spec::{Keys, flag};
 
 /// This family's commands.
 pub const TABLE: &[Spec] = &[

@@ -4,11 +4,14 @@
 //! comes between the look at the watched keys and its last command. What takes the keyspace's locks
 //! itself (INFO, CONFIG SET, CLIENT UNBLOCK) lets go of them in between; see `Ctx::unlocked`.
 
-use super::{Ctx, Keys, Spec, SpecIndex, flag, table};
 use crate::clients;
+use crate::command::refusal::OUT_OF_MEMORY;
 use crate::config::Id;
-use crate::dispatch;
-use crate::session::{Session, Transaction};
+use crate::context::{Ctx, Spec};
+use crate::locks::has_no_room;
+use crate::queue::Transaction;
+use crate::session::Session;
+use crate::spec::{Keys, SpecIndex, flag};
 use crate::state::Server;
 use crate::timing;
 use std::sync::Arc;
@@ -79,7 +82,7 @@ pub const TABLE: &[Spec] = &[
 pub fn queue(
     server: &Server,
     session: &mut Session,
-    index: SpecIndex,
+    (index, spec): (SpecIndex, &Spec),
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) {
@@ -87,7 +90,7 @@ pub fn queue(
     let Some(transaction) = &mut session.transaction else {
         return;
     };
-    if table()[index as usize].has(flag::NO_MULTI) {
+    if spec.has(flag::NO_MULTI) {
         transaction.is_broken = true;
         return reply.error("ERR Command not allowed inside a transaction");
     }
@@ -166,10 +169,10 @@ fn exec(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     let Some(transaction) = ctx.session.transaction.take() else {
         return ctx.reply.error("ERR EXEC without MULTI");
     };
-    let grows = |(index, _): (SpecIndex, Args<'_>)| table()[index as usize].has(flag::DENYOOM);
+    let grows = |(index, _): (SpecIndex, Args<'_>)| ctx.table[index as usize].has(flag::DENYOOM);
     // Asked first: the locks may be let go of for it.
     let is_full =
-        transaction.iter().any(grows) && dispatch::has_no_room(ctx.server, ctx.view, ctx.locks);
+        transaction.iter().any(grows) && has_no_room(&ctx.server.keyspace, ctx.view, ctx.locks);
     let is_dirty = has_changed(ctx);
     ctx.session.end_transaction();
     forget_watched(ctx);
@@ -184,7 +187,7 @@ fn exec(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     if is_full {
         return ctx.reply.error(&format!(
             "EXECABORT Transaction discarded because of: {}",
-            dispatch::OUT_OF_MEMORY
+            OUT_OF_MEMORY
         ));
     }
     ctx.reply.array(transaction.len());
@@ -207,23 +210,23 @@ fn has_changed(ctx: &mut Ctx<'_, '_>) -> bool {
 /// Runs one queued command, counted and timed as if it stood alone. Room was asked for once for all of
 /// them: to ask again could let go of the locks between two.
 fn run_one(ctx: &mut Ctx<'_, '_>, index: SpecIndex, args: Args<'_>) {
-    let spec = table()[index as usize];
+    let spec = ctx.table[index as usize];
     let start = Instant::now();
     let position = ctx.reply.position();
     let reply = ctx.reply.nested(ctx.session.protocol);
-    dispatch::perform(
-        ctx.server,
-        ctx.view,
-        ctx.locks,
-        ctx.session,
-        spec,
-        args,
-        None,
+    let mut inner = Ctx {
+        view: &mut *ctx.view,
+        session: &mut *ctx.session,
+        server: ctx.server,
         reply,
-    );
+        locks: ctx.locks,
+        table: ctx.table,
+        memo: None,
+    };
+    (spec.run)(&mut inner, args);
     let nanos = start.elapsed().as_nanos() as u64;
     let now = ctx.view.now();
-    timing::note_slow(ctx.server, index, ctx.session, args, nanos / 1000, now);
+    timing::note_slow(ctx.server, spec, ctx.session, args, nanos / 1000, now);
     let is_error = ctx.reply.written(position).first() == Some(&b'-');
     if is_error {
         ctx.server.stats.count_error(ctx.reply.written(position));

@@ -1,7 +1,7 @@
 //! The table of settings. The config file, the command line, CONFIG GET and SET, the docs and the
 //! tests read it.
 
-use crate::command::key::HASH_FORMATS;
+use super::words::{ENGINES, EVICTIONS, HASH_FORMATS, LOG_LEVELS};
 
 /// Type of a setting: how its text is parsed, checked and shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,18 +74,9 @@ macro_rules! settings {
     };
 }
 
-use crate::segments::EVICTIONS;
 use Kind::{
     Bool, Bytes, Choice, Events, Fixed, Index, Int, OutputLimits, Percentiles, Policy, Secret, Text,
 };
-
-/// Log levels, the most verbose first.
-pub const LOG_LEVELS: &[&str] = &["debug", "verbose", "notice", "warning", "nothing"];
-
-/// Names of the storage engines.
-const ENGINES: &[&str] = &["slab", "segment"];
-/// Index of the segment engine in `ENGINES`.
-pub const SEGMENT_ENGINE: i64 = 1;
 
 const MAX: i64 = i64::MAX;
 

@@ -50,7 +50,7 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
             named(text, &names, Keyspace::check_expiry)
                 .unwrap_or_else(|| Err(one_of(names.iter().map(String::as_str))))
         }
-        Kind::Events => crate::notify::parse(text.as_bytes())
+        Kind::Events => super::events::parse(text.as_bytes())
             .map(|bits| Value::Number(i64::from(bits)))
             .ok_or_else(|| "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
         Kind::OutputLimits => output_limits(text),

@@ -1,8 +1,8 @@
 //! The same walk for requests in memcached's protocol, which have no table: what each needs stands in
 //! its verb.
 
-use super::{BATCH_CALLS_MAX, Executor, Outcome, WHOLE_FROM_CALLS, lock, segments, spare};
-use crate::command::Locks;
+use super::{BATCH_CALLS_MAX, Executor, Outcome, WHOLE_FROM_CALLS, segments, spare};
+use crate::locks::{Locks, lock};
 use crate::memcached::{self, Slab, count_up};
 use crate::notify;
 use crate::session::Session;
@@ -104,7 +104,7 @@ impl Executor<'_> {
             memcached::collect_shards(server, request, keys, hashes, input, &mut shards);
             self.locks = Locks::Some(shards);
         }
-        let mut view = lock(server, &self.locks, self.now);
+        let mut view = lock(&server.keyspace, &self.locks, self.now);
         memcached::run(&mut turn.on(Slab {
             view: &mut view,
             server,

@@ -1,7 +1,8 @@
 //! Before a batch runs: what its commands will touch is asked for from memory, so that the waits overlap.
 
 use super::{BATCH_CALLS_MAX, Call, Executor, WHOLE_FROM_CALLS, segments};
-use crate::command::{self, KeyMemo, Keys, Spec};
+use crate::command::{self};
+use crate::context::{KeyMemo, Spec};
 use store::View;
 use wire::{Args, Span};
 
@@ -24,7 +25,7 @@ impl Executor<'_> {
             let Some(index) = call.index else { continue };
             let spec = command::table()[index as usize];
             let args = call.args(input, spans);
-            let Some(bytes) = first_key(spec).and_then(|first| args.get(first)) else {
+            let Some(bytes) = spec.first_key().and_then(|first| args.get(first)) else {
                 continue;
             };
             let key = server.keyspace.key(db, bytes);
@@ -38,7 +39,7 @@ impl Executor<'_> {
             let Some((memo, index)) = call.memo.zip(call.index) else {
                 continue;
             };
-            let first = first_key(command::table()[index as usize]);
+            let first = command::table()[index as usize].first_key();
             let bytes = first.and_then(|first| call.args(input, spans).get(first));
             if let Some(bytes) = bytes {
                 let key = memo.key(bytes);
@@ -76,14 +77,6 @@ impl Executor<'_> {
     }
 }
 
-/// The place of a command's first key, if it stands still.
-pub(super) fn first_key(spec: &Spec) -> Option<usize> {
-    match spec.keys {
-        Keys::Range(first, _, _) => Some(first as usize),
-        _ => None,
-    }
-}
-
 /// Where a command on a collection names its first element, as near as can be told without reading its
 /// options: behind `FIELDS n` or `MEMBERS n`, or behind the key, and behind the score of ZADD.
 fn first_element(spec: &Spec, args: Args<'_>) -> Option<usize> {
@@ -106,7 +99,7 @@ fn prefetch_elements(view: &View<'_>, calls: &[Call], input: &[u8], spans: &[Spa
         let spec = command::table()[call.index? as usize];
         let args = call.args(input, spans);
         let element = args.get(first_element(spec, args)?)?;
-        let key = call.memo?.key(args.get(first_key(spec)?)?);
+        let key = call.memo?.key(args.get(spec.first_key()?)?);
         let pages = view.pages(&key)?;
         Some((pages, pages.prefetch_handle(element)))
     };

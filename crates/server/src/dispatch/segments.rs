@@ -1,11 +1,12 @@
 //! The same walk on the segment engine, where nothing is locked.
 
-use super::near::first_key;
 use super::{Call, Executor, WHOLE_FROM_CALLS};
-use crate::command::{self, KeyMemo, Spec, SpecIndex};
-use crate::segments::Hand;
-use crate::segments::command::{self as own, Service};
+use crate::command::{self};
+use crate::context::{KeyMemo, Spec};
+use crate::engine::segment::Hand;
+use crate::engine::segment::command::{self as own, Service};
 use crate::session::Session;
+use crate::spec::SpecIndex;
 use segment::Key;
 use wire::{Args, Reply, Span};
 
@@ -54,7 +55,7 @@ pub(super) fn prepare_keys<'k>(
 
 fn first_key_of<'i>(call: &Call, input: &'i [u8], spans: &'i [Span]) -> Option<&'i [u8]> {
     let spec = command::table()[call.index? as usize];
-    call.args(input, spans).get(first_key(spec)?)
+    call.args(input, spans).get(spec.first_key()?)
 }
 
 impl Executor<'_> {

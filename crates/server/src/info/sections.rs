@@ -1,19 +1,18 @@
 //! Writers of INFO's sections. Fields that clients and exporters read keep Redis's names. A field
 //! about a feature that does not exist here has the value that Redis shows when the feature is off.
 
-use super::Report;
+use super::report::Report;
+use super::segment;
 use crate::clients::flag;
-use crate::command;
 use crate::config::{Id, bytes_for_people, value};
 use crate::process;
-use crate::segments;
 use std::sync::atomic::Ordering::Relaxed;
 use store::{DATABASES, Tick};
 
 pub(super) fn server(report: &mut Report<'_>) {
     let server = report.server;
-    report.field("redis_version", crate::REDIS_VERSION);
-    report.field("mayfly_version", crate::VERSION);
+    report.field("redis_version", crate::version::REDIS_VERSION);
+    report.field("mayfly_version", crate::version::VERSION);
     report.field("redis_git_sha1", "00000000");
     report.field("redis_git_dirty", 0);
     report.field("redis_build_id", 0);
@@ -289,7 +288,7 @@ pub(super) fn cpu(report: &mut Report<'_>) {
 
 pub(super) fn command_stats(report: &mut Report<'_>) {
     let stats = &report.server.stats;
-    for (index, spec) in command::table().iter().enumerate() {
+    for (index, spec) in report.table.iter().enumerate() {
         let calls = stats.sum(|worker| &worker.commands[index].calls);
         let rejected = stats.sum(|worker| &worker.commands[index].rejected);
         let failed = stats.sum(|worker| &worker.commands[index].failed);
@@ -317,7 +316,7 @@ pub(super) fn error_stats(report: &mut Report<'_>) {
 pub(super) fn latency_stats(report: &mut Report<'_>) {
     let text = report.server.config.text(Id::LatencyPercentiles);
     let percentiles = value::percentiles(&text).unwrap_or_default();
-    for (index, spec) in command::table().iter().enumerate() {
+    for (index, spec) in report.table.iter().enumerate() {
         let summary = report.server.stats.latency(index);
         if summary.total == 0 {
             continue;
@@ -354,7 +353,7 @@ pub(super) fn keyspace(report: &mut Report<'_>) {
 pub(super) fn expiry(report: &mut Report<'_>) {
     let server = report.server;
     if let Some(segments) = &server.segments {
-        return segments::tell_expiry(report, segments);
+        return segment::expiry(report, segments);
     }
     let now = Tick(report.now_us / 1000);
     let facts = server.keyspace.expiry_facts(now);

@@ -5,11 +5,12 @@
 //! that it is out of date (`X`) and that somebody has won (`Z`). `mg … N` makes an empty item on a miss and
 //! lets its asker win; `mg … R` does when less than so many seconds are left.
 
+use super::storing::Fate;
 use super::storing::{
     Asks, Counting, Engine, NO_NUMBER, NoCount, OUT_OF_MEMORY, Removed, Removing, Seen, Stored,
     Storing, TOO_LARGE, Touched, WRONG_TYPE, seconds_until,
 };
-use super::{Fate, Turn};
+use super::turn::Turn;
 use store::{ItemHead, Key, Tick};
 use wire::memcached::meta::{Item, item, letters, status};
 use wire::memcached::text::line;

@@ -8,7 +8,7 @@ use super::storing::{
     Asks, Counting, Engine, Fate, NoCount, Removed, Removing, Seen, Stored, Storing, Touched,
     Verdict, counted, judge, number_of,
 };
-use crate::segments::{Edit, Found, Hand, Life, Marks, Put};
+use crate::engine::segment::{Edit, Found, Hand, Life, Marks, Put};
 use segment::{Condition, Refused, Segcache, Unchanged, Value};
 use store::{ItemHead, Key, Tick, WrongType};
 use wire::memcached::Mode;

@@ -1,12 +1,11 @@
 //! memcached's items on the slab engine: values of database 0, under their shards' locks.
 
-use super::DATABASE;
 use super::storing::{
     Asks, Counting, Engine, Fate, NoCount, Removed, Removing, Seen, Stored, Storing, Touched,
     Verdict, counted, judge,
 };
-use crate::command::Locks;
-use crate::dispatch::has_no_room;
+use super::turn::DATABASE;
+use crate::locks::{Locks, has_no_room};
 use crate::state::Server;
 use store::{Class, ItemHead, Key, NewDeadline, Tick, View, WrongType};
 use wire::memcached::Mode;
@@ -226,7 +225,7 @@ impl Slab<'_, '_> {
     /// Whether nothing can be stored for want of memory.
     #[inline]
     fn is_full(&mut self) -> bool {
-        has_no_room(self.server, self.view, self.locks)
+        has_no_room(&self.server.keyspace, self.view, self.locks)
     }
 
     fn cas_of(&mut self, key: &Key<'_>, chosen: Option<u64>) -> u64 {

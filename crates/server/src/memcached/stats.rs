@@ -1,39 +1,11 @@
 //! `stats`: what memcached's monitoring asks for, from our counters.
 
-use super::DATABASE;
+use super::turn::DATABASE;
 use crate::config::Id;
 use crate::state::Server;
+use crate::stats::Counts;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use wire::memcached::text::{line, stat};
-
-/// One worker's counters of requests.
-#[derive(Debug, Default)]
-pub struct Counts {
-    /// All of them.
-    pub requests: AtomicU64,
-    /// Keys asked for.
-    pub gets: AtomicU64,
-    /// Found.
-    pub get_hits: AtomicU64,
-    /// Not found.
-    pub get_misses: AtomicU64,
-    /// Storage commands.
-    pub sets: AtomicU64,
-    /// Deleted keys.
-    pub delete_hits: AtomicU64,
-    /// Keys to delete that were not there.
-    pub delete_misses: AtomicU64,
-    /// Numbers counted.
-    pub count_hits: AtomicU64,
-    /// Numbers to count that were not there.
-    pub count_misses: AtomicU64,
-    /// Lifetimes to change.
-    pub touches: AtomicU64,
-    /// Changed ones.
-    pub touch_hits: AtomicU64,
-    /// `flush_all`.
-    pub flushes: AtomicU64,
-}
 
 /// Answers `stats` and its sub-commands.
 pub fn show(server: &Server, what: &[u8], out: &mut Vec<u8>) {

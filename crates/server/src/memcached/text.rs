@@ -1,10 +1,11 @@
 //! The text commands.
 
+use super::storing::Fate;
 use super::storing::{
     Asks, Counting, Engine, NO_NUMBER, NoCount, OUT_OF_MEMORY, Stored, Storing, TOO_LARGE, Touched,
     WRONG_TYPE,
 };
-use super::{Fate, Turn};
+use super::turn::Turn;
 use std::sync::atomic::Ordering::Relaxed;
 use store::{ItemHead, NewDeadline};
 use wire::memcached::text::{line, number, value_head};

@@ -232,7 +232,9 @@ fn who_waits_is_seen_and_can_be_unblocked() {
     bench.say(&mut client, "CLIENT ID\r\n", ":1\r\n");
     bench.say(&mut other, "CLIENT UNBLOCK 1\r\n", ":0\r\n");
     bench.say(&mut client, "BLPOP j k 5\r\nPING\r\n", "");
-    let line = server.clients.list()[0].line(server.clock.moment());
+    let line = server.clients.list()[0].line(server.clock.moment(), |index| {
+        crate::command::table().name(index)
+    });
     assert!(
         line.contains(" flags=b ") && line.contains(" cmd=blpop "),
         "{line}"
@@ -250,7 +252,9 @@ fn who_waits_is_seen_and_can_be_unblocked() {
         &mut client,
         "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n",
     );
-    let line = server.clients.list()[0].line(server.clock.moment());
+    let line = server.clients.list()[0].line(server.clock.moment(), |index| {
+        crate::command::table().name(index)
+    });
     assert!(line.contains(" flags=N "), "{line}");
     bench.say(
         &mut other,

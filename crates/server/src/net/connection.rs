@@ -12,7 +12,8 @@ use crate::clock::Moment;
 use crate::command;
 use crate::config::Id;
 use crate::dispatch::{BATCH_CALLS_MAX, Call, Executor, Outcome};
-use crate::pubsub::Publication;
+use crate::message::Publication;
+use crate::net::found::Found;
 use crate::session::Session;
 use crate::state::Server;
 use mio::net::TcpStream;
@@ -63,7 +64,7 @@ pub struct Scratch {
     output: Vec<u8>,
     spans: Vec<Span>,
     calls: Vec<Call>,
-    requests: Vec<memcached::Found>,
+    requests: Vec<Found>,
     /// What has happened.
     pub tally: Tally,
 }
@@ -326,7 +327,7 @@ impl Connection {
         calls: &mut Vec<Call>,
     ) -> End {
         let server = executor.server();
-        let may_pass = self.session.may_pass(server);
+        let may_pass = self.session.may_pass(server.needs_password());
         // Who has yet to authenticate may be let in by each command: its limits change with that.
         let calls_max = if may_pass { BATCH_CALLS_MAX } else { 1 };
         let bulk_bytes_max = server.config.number(Id::ProtoMaxBulkLen) as usize;
@@ -350,7 +351,7 @@ impl Connection {
                         index: None,
                         memo: None,
                     };
-                    call.index = command::lookup(call.args(input, spans).name());
+                    call.index = command::table().lookup(call.args(input, spans).name());
                     calls.push(call);
                     at += consumed;
                 }

@@ -2,7 +2,7 @@
 
 use crate::clients::{Place, show_address};
 use crate::config::{Config, Id};
-use crate::net::worker::{FIRST_LISTENER, LISTENERS_MAX};
+use crate::message::Speech;
 use crate::state::Server;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
@@ -13,6 +13,10 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+/// The first listener's token.
+pub const FIRST_LISTENER: usize = usize::MAX - 2;
+/// The most listeners.
+pub const LISTENERS_MAX: usize = 64;
 /// Connections accepted in one turn, so that a flood of them leaves room for those that are in.
 const ACCEPTS_MAX: usize = 256;
 
@@ -22,15 +26,6 @@ const DENIED: &[u8] = b"-DENIED Mayfly is running in protected mode because prot
 /// The same in memcached's protocol.
 const DENIED_MEMCACHED: &[u8] =
     b"SERVER_ERROR protected mode: only clients of this machine are let in; see protected-mode\r\n";
-
-/// The protocol of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speech {
-    /// Redis's.
-    Resp,
-    /// memcached's.
-    Memcached,
-}
 
 /// A connection that may come in.
 pub struct Accepted {

@@ -11,9 +11,11 @@ use crate::clock::Moment;
 use crate::config::Id;
 use crate::dispatch::Executor;
 use crate::expiry::ExpiryDriver;
-use crate::inbox::{self, Message};
+use crate::inbox;
+use crate::message::Message;
+use crate::message::Speech;
 use crate::net::connection::{Connection, Next, Scratch};
-use crate::net::listener::{Accepted, Listeners, Speech};
+use crate::net::listener::{Accepted, FIRST_LISTENER, LISTENERS_MAX, Listeners};
 use crate::session::Session;
 use crate::state::Server;
 use mio::event::Event;
@@ -29,10 +31,6 @@ use store::Tick;
 
 /// The inbox's token; listeners count down from the one below, connections up from 0.
 const WAKER: Token = Token(usize::MAX - 1);
-/// The first listener's token.
-pub const FIRST_LISTENER: usize = usize::MAX - 2;
-/// The most listeners.
-pub const LISTENERS_MAX: usize = 64;
 /// Readiness events taken at once.
 const EVENTS_MAX: usize = 1024;
 /// Chores come round so often, and a jump of the clock is noticed so soon.

@@ -185,7 +185,7 @@ fn a_jump_of_the_clock_does_not_use_up_the_time_of_the_soft_limit() {
     let mut bench = Bench::new(&server, listeners);
     let mut client = bench.client();
     bench.say(&mut client, "PING\r\n", "+PONG\r\n");
-    let message = crate::pubsub::Publication {
+    let message = crate::message::Publication {
         channel: Box::default(),
         payload: Box::default(),
         is_sharded: false,

@@ -5,9 +5,9 @@
 //! Skipped with a line where there is no `redis-server` (Debian's 7.0 is what the marks are made for).
 
 use crate::script::{Bench, Step, parse, render, sorted, words};
-use server::command::{
-    Keys, Spec, bitmap, flag, hash, hyperloglog, key, list, set, sort, sorted_set, string,
-};
+use server::command::{bitmap, hash, hyperloglog, key, list, set, sort, sorted_set, string};
+use server::context::Spec;
+use server::spec::{Keys, flag};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -561,7 +561,7 @@ fn run_words(
         len: input.len(),
         first: 0,
         count: words.len(),
-        index: command::lookup(words[0]),
+        index: command::table().lookup(words[0]),
         memo: None,
     };
     executor.run(session, call.args(&input, &spans), &call, out);

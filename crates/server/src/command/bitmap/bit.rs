@@ -1,7 +1,7 @@
 //! Single bits: GETBIT, SETBIT.
 
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::Class;
 use wire::Args;
 use wire::number::parse_i64;

@@ -1,7 +1,7 @@
 //! Strings combined bit by bit: BITOP.
 
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{Class, NewDeadline};
 use wire::Args;
 

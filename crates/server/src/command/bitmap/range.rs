@@ -1,7 +1,7 @@
 //! Bits of a part of a string: BITCOUNT, BITPOS.
 
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use std::ops::Range;
 use wire::Args;
 use wire::number::parse_i64;

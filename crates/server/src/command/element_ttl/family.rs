@@ -2,9 +2,9 @@
 //! xPEXPIRETIME, xPERSIST, each for several elements at once, with a number for each as reply.
 
 use super::Timed;
-use crate::command::Ctx;
 use crate::command::lifetime::{Base, Conditions, Unit, When, deadline, instant, is_past};
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{Key, Scene, Tick};
 use wire::Args;
 use wire::number::parse_i64;

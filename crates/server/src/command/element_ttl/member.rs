@@ -2,9 +2,9 @@
 
 use super::Timed;
 use super::family::{ABSENT, Outcome, kept, tell};
-use crate::command::Ctx;
 use crate::command::lifetime::{Base, Unit, instant, is_past};
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{Hash, Key, Kind, Set, SortedSet, Tick};
 use wire::Args;
 

@@ -2,11 +2,11 @@
 //!
 //! The nine commands on deadlines alone are those of every type: [`crate::command::element_ttl`].
 
-use crate::command::Ctx;
 use crate::command::element_ttl::Timed;
 use crate::command::element_ttl::family::{Outcome, instant_of, kept, tell};
 use crate::command::lifetime::{Lifetime, When, is_past};
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{Class, Hash, Scene, Tick};
 use wire::Args;
 use wire::number::parse_i64;

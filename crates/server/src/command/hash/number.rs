@@ -1,8 +1,8 @@
 //! Fields that hold numbers: HINCRBY, HINCRBYFLOAT. Their deadlines stay.
 
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
 use crate::command::string::number::sum;
+use crate::context::Ctx;
 use store::Class;
 use wire::Args;
 use wire::LongDouble;

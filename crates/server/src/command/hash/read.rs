@@ -1,7 +1,7 @@
 //! Reading hashes: HGET, HMGET, HGETALL, HKEYS, HVALS, HLEN, HEXISTS, HSTRLEN.
 
-use crate::command::Ctx;
 use crate::command::refusal::Answer;
+use crate::context::Ctx;
 use wire::Args;
 
 /// `HGET key field`

@@ -1,8 +1,8 @@
 //! Some fields of many: HSCAN, HRANDFIELD.
 
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
 use crate::command::scanning::{self, Options};
+use crate::context::Ctx;
 use crate::dice::Dice;
 use wire::number::parse_i64;
 use wire::{Args, Protocol, Reply};

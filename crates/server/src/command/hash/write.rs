@@ -1,7 +1,7 @@
 //! Changing hashes: HSET, HMSET, HSETNX, HDEL.
 
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::Class;
 use wire::Args;
 

@@ -1,14 +1,11 @@
 //! Values as bytes that other servers read, and theirs: DUMP, RESTORE.
 
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
 use crate::config::Id;
+use crate::context::Ctx;
 use store::{Class, End, Hash, Kind, List, NewDeadline, Scene, Set, SortedSet, Tick};
 use wire::dump::{self, DumpError, Element, Encoding, Sink, Writer};
 use wire::{Args, number::parse_i64};
-
-/// For whom hashes are written whose fields have deadlines: the words of `dump-hash-ttl-format`.
-pub const HASH_FORMATS: &[&str] = &["redis", "valkey"];
 
 /// `DUMP key`
 pub fn dump(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {

@@ -1,9 +1,9 @@
 //! Deadlines: EXPIRE and its kin, TTL and its kin, PERSIST.
 
-use crate::command::Ctx;
 use crate::command::element_ttl::member;
 use crate::command::lifetime::{Base, Conditions, Unit, deadline, instant, is_past};
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{Class, Tick};
 use wire::Args;
 

@@ -1,7 +1,7 @@
 //! Keys whatever they hold: DEL, EXISTS, TYPE, TOUCH, RENAME, COPY, MOVE.
 
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{Class, DATABASES, Kind};
 use wire::Args;
 use wire::number::parse_i64;

@@ -1,7 +1,7 @@
 //! How a value is held: OBJECT, MEMORY USAGE.
 
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{Encoding, EntryFacts, Kind};
 use wire::Args;
 use wire::number::parse_i64;

@@ -1,9 +1,9 @@
 //! The keys of a database, listed: KEYS, SCAN, RANDOMKEY, DBSIZE.
 
 use super::generic::kind_name;
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
 use crate::command::scanning::{self, COUNT_DEFAULT, selective};
+use crate::context::Ctx;
 use crate::dice::Dice;
 use crate::glob;
 use store::Kind;

@@ -1,8 +1,8 @@
 //! Whole databases: FLUSHDB, FLUSHALL, SWAPDB.
 
 use super::generic::database_at;
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::DATABASES;
 use wire::Args;
 use wire::number::parse_i64;

@@ -1,10 +1,10 @@
 //! Taking from lists, or waiting for them to have something: BLPOP, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH.
 
-use super::end;
+use super::arguments::end;
 use super::pop::{Demand, pop_into, shift};
-use crate::blocking::timeout_ms;
-use crate::command::Ctx;
+use crate::command::lifetime::timeout_ms;
 use crate::command::refusal::Answer;
+use crate::context::Ctx;
 use store::{End, Kind};
 use wire::Args;
 

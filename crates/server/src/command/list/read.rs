@@ -1,8 +1,8 @@
 //! Reading lists: LLEN, LINDEX, LRANGE, LPOS.
 
-use super::{integer, place, range};
-use crate::command::Ctx;
+use super::arguments::{integer, place, range};
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{End, Key, List};
 use wire::number::parse_i64;
 use wire::{Args, Reply};

@@ -1,8 +1,8 @@
 //! Changing lists without taking from their ends: LPUSH, RPUSH, LPUSHX, RPUSHX, LINSERT, LSET, LREM, LTRIM.
 
-use super::{integer, place, push_event, range};
-use crate::command::Ctx;
+use super::arguments::{integer, place, push_event, range};
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{Class, End, Kind};
 use wire::Args;
 

@@ -1,7 +1,7 @@
 //! Several sets at once: SINTER, SUNION, SDIFF, their storing kin, SINTERCARD.
 
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{Class, Key, Kind, Scene, Set};
 use wire::number::parse_i64;
 use wire::{Args, Reply};

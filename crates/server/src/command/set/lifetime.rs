@@ -1,9 +1,9 @@
 //! Members with deadlines: SADDEX.
 
-use crate::command::Ctx;
 use crate::command::element_ttl::Timed;
 use crate::command::lifetime::{Base, Unit, deadline, instant};
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{Class, Set};
 use wire::Args;
 

@@ -1,8 +1,8 @@
 //! The members of a set, listed: SMEMBERS, SSCAN.
 
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
 use crate::command::scanning::{self, Options};
+use crate::context::Ctx;
 use wire::{Args, Reply};
 
 /// `SMEMBERS key`

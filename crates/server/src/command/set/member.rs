@@ -1,7 +1,7 @@
 //! Single members: SADD, SREM, SMOVE, SISMEMBER, SMISMEMBER, SCARD.
 
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{Class, Kind, Scene, Set};
 use wire::Args;
 

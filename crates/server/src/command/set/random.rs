@@ -1,8 +1,8 @@
 //! Members by chance: SPOP, SRANDMEMBER.
 
 use super::member::read;
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use crate::dice::Dice;
 use store::{Class, Key};
 use wire::number::parse_i64;

@@ -1,7 +1,7 @@
 //! Members added and scores changed: ZADD, ZINCRBY.
 
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{Class, Scene, SortedSet};
 use wire::Args;
 use wire::number::parse_f64;

@@ -1,9 +1,10 @@
 //! Several sets at once: ZUNION, ZINTER, ZDIFF, their storing kin, ZINTERCARD.
 
+use super::access;
 use super::reply::Listing;
 use super::result::{self, Entries};
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use store::{Key, Kind};
@@ -227,7 +228,7 @@ impl<'a> Request<'a> {
 fn length(ctx: &mut Ctx<'_, '_>, key: &Key<'_>) -> Result<usize, Refusal> {
     let len = match ctx.view.kind(key) {
         Some(Kind::Set) => ctx.view.read_set(key, |set, scene| set.len(scene))?,
-        _ => super::read(ctx, key, |set, scene| set.len(scene))?,
+        _ => access::read(ctx, key, |set, scene| set.len(scene))?,
     };
     Ok(len.unwrap_or(0))
 }

@@ -1,12 +1,12 @@
 //! Members taken from either end: ZPOPMIN, ZPOPMAX, ZMPOP, and those of them that wait for some: BZPOPMIN,
 //! BZPOPMAX, BZMPOP.
 
-use super::change;
+use super::access::change;
 use super::reply::Listing;
 use super::result::Entries;
-use crate::blocking::timeout_ms;
-use crate::command::Ctx;
+use crate::command::lifetime::timeout_ms;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{Key, Kind};
 use wire::Args;
 use wire::number::parse_i64;

@@ -1,9 +1,9 @@
 //! Members by chance: ZRANDMEMBER.
 
-use super::read;
+use super::access::read;
 use super::reply::Listing;
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use crate::dice::Dice;
 use store::{Scene, SortedSet};
 use wire::Args;

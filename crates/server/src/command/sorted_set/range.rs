@@ -1,10 +1,11 @@
 //! Members in order: ZRANGE with all its options, its older spellings, and ZRANGESTORE.
 
+use super::access::read;
 use super::interval;
 use super::reply::Listing;
-use super::{read, result};
-use crate::command::Ctx;
+use super::result;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use std::ops::Range;
 use store::{Interval, Scene, SortedSet};
 use wire::Args;

@@ -1,8 +1,9 @@
 //! Single members and counts: ZCARD, ZSCORE, ZMSCORE, ZRANK, ZREVRANK, ZCOUNT, ZLEXCOUNT.
 
-use super::{interval, read};
-use crate::command::Ctx;
+use super::access::read;
+use super::interval;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::Interval;
 use wire::Args;
 

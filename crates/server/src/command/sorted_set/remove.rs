@@ -1,9 +1,10 @@
 //! Members removed: ZREM, ZREMRANGEBYRANK, ZREMRANGEBYSCORE, ZREMRANGEBYLEX.
 
+use super::access::change;
+use super::interval;
 use super::range::ranks_of;
-use super::{change, interval};
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use std::ops::Range;
 use store::{Scene, SortedSet};
 use wire::Args;

@@ -1,6 +1,6 @@
 //! What the commands that compute a sorted set do with it.
 
-use crate::command::Ctx;
+use crate::context::Ctx;
 use store::{Class, SortedSet};
 
 /// Members with their scores.

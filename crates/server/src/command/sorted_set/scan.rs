@@ -1,9 +1,9 @@
 //! Members listed step by step: ZSCAN.
 
-use super::read;
-use crate::command::Ctx;
+use super::access::read;
 use crate::command::refusal::{Answer, Refusal};
 use crate::command::scanning::{self, Options};
+use crate::context::Ctx;
 use wire::number::Text;
 use wire::{Args, Reply};
 

@@ -3,8 +3,8 @@
 //! A digest is XXH3 of 64 bits without a seed, as 16 hexadecimal digits: a client that holds the value
 //! can compute it, and compares a long value by sending 16 bytes.
 
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::Class;
 use twox_hash::XxHash3_64;
 use wire::Args;

@@ -1,7 +1,7 @@
 //! Strings changed in part: APPEND, SETRANGE.
 
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{Class, NewDeadline};
 use wire::Args;
 use wire::number::parse_i64;

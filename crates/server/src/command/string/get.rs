@@ -1,8 +1,8 @@
 //! Reading strings: GET, MGET, STRLEN, GETRANGE, and the reads that also change something.
 
-use crate::command::Ctx;
 use crate::command::lifetime::{Fate, Lifetime};
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{Class, Key, NewDeadline};
 use wire::Args;
 use wire::number::parse_i64;

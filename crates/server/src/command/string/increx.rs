@@ -1,8 +1,8 @@
 //! INCREX: a counter with bounds and a lifetime, for rate limits and quotas, in one step.
 
-use crate::command::Ctx;
 use crate::command::lifetime::{Fate, Lifetime};
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use std::cmp::Ordering;
 use store::{Class, Key, NewDeadline, Tick};
 use wire::LongDouble;

@@ -3,8 +3,8 @@
 //! The table takes four bytes for each pair of positions, for as long as the command runs; two values
 //! whose table would exceed the bound on one value are refused, as in Redis.
 
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use wire::Args;
 use wire::number::parse_i64;
 use wire::request::BULK_BYTES_MAX;

@@ -1,9 +1,9 @@
 //! Several strings at once: MSET, MSETNX, MSETEX.
 
 use super::set::{store, store_with};
-use crate::command::Ctx;
 use crate::command::lifetime::Lifetime;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::NewDeadline;
 use wire::Args;
 use wire::number::parse_i64;

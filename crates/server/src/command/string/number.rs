@@ -1,7 +1,7 @@
 //! Strings that hold numbers: INCR and its kin.
 
-use crate::command::Ctx;
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{Class, Key, NewDeadline};
 use wire::Args;
 use wire::LongDouble;

@@ -2,9 +2,9 @@
 
 use super::condition::Comparison;
 use super::get::reply_value;
-use crate::command::Ctx;
 use crate::command::lifetime::{Base, Fate, Lifetime, Unit};
 use crate::command::refusal::{Answer, Refusal};
+use crate::context::Ctx;
 use store::{Class, Key, NewDeadline};
 use wire::Args;
 

@@ -1,25 +1,13 @@
 //! A connection in memcached's protocol: finds requests, has their keys brought near, carries them out.
 
-use super::{BACKPRESSURE_BYTES, BATCH_CALLS_MAX, Connection, Scratch, Stop};
+use super::{BACKPRESSURE_BYTES, Connection, Scratch, Stop};
 use crate::config::Id;
-use crate::dispatch::{Executor, Outcome};
+use crate::dispatch::{BATCH_CALLS_MAX, Executor, Outcome};
 use crate::memcached::refuse;
+use crate::net::found::{Found, What};
 use wire::Span;
 use wire::memcached::text::line;
-use wire::memcached::{Limits, Parsed, Parser, Refusal, Request};
-
-/// What stands at a place of the input.
-#[derive(Clone, Copy)]
-pub(super) struct Found {
-    at: usize,
-    what: What,
-}
-
-#[derive(Clone, Copy)]
-enum What {
-    Request(Request),
-    Refused(Refusal),
-}
+use wire::memcached::{Limits, Parsed, Parser};
 
 /// What clients are told while a password is set: this protocol has no way to give it here.
 const NO_PASSWORD: &str = "CLIENT_ERROR unauthenticated: this server has a password, which only Redis's protocol can give";
@@ -113,7 +101,7 @@ impl Connection {
             }
             let here = &input[found.at..];
             match &found.what {
-                _ if !self.session.may_pass(executor.server()) => {
+                _ if !self.session.may_pass(executor.server().needs_password()) => {
                     line(output, NO_PASSWORD);
                     self.session.is_closing = true;
                 }

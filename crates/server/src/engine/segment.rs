@@ -10,33 +10,23 @@
 //! Start reading with [`Hand`], what one worker works with.
 
 pub mod command;
-mod expiry;
 mod facts;
 mod key;
-pub mod learner;
+pub mod learning;
 mod marks;
 mod number;
 mod setup;
 mod string;
 mod whole;
 
-pub use expiry::Cycle;
-pub use facts::{
-    eviction, expiry as tell_expiry, learning as tell_learning, section, tell, warning,
-};
 pub use marks::Marks;
 
-use crate::state::Server;
-use crate::stats::WorkerStats;
+use crate::stats::{Stats, WorkerStats};
 use segment::{Condition, Item, Key, Payload, Receipt, Refused, Segcache, Unchanged, Writer};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use store::{NewDeadline, Tick};
 
-/// The names of `segment-eviction`, in the order of [`segment::Eviction::ALL`].
-pub const EVICTIONS: &[&str] = &[
-    "rent", "merge", "fifo", "random", "cte", "util", "s3fifo", "sieve", "gl-cache", "none",
-];
 /// The engine with its writers.
 #[derive(Debug)]
 pub struct Segments {
@@ -45,8 +35,9 @@ pub struct Segments {
     /// By worker.
     writers: Vec<Mutex<Writer>>,
     /// What is learned beside it.
-    pub learning: learner::Learning,
-    seed: u64,
+    pub learning: learning::Learning,
+    /// Seed of what is random in learning.
+    pub seed: u64,
     /// Objects whose expiry was told of.
     expired_seen: AtomicU64,
     /// Counts at the last CONFIG RESETSTAT.
@@ -202,19 +193,18 @@ pub struct Hand<'s> {
 }
 
 impl<'s> Hand<'s> {
-    /// A worker's hand, where this engine serves.
-    pub fn of(server: &'s Server, worker: usize, now: Tick) -> Option<Hand<'s>> {
-        let segments = server.segments.as_ref()?;
-        Some(Hand {
+    /// A worker's hand.
+    pub fn new(segments: &'s Segments, stats: &'s Stats, worker: usize, now: Tick) -> Hand<'s> {
+        Hand {
             cache: &segments.cache,
             segments,
-            stats: &server.stats.workers[worker],
+            stats: &stats.workers[worker],
             worker,
             now,
             writer: None,
             old: Vec::new(),
             new: Vec::new(),
-        })
+        }
     }
 
     /// Ends a turn: deadlines are kept with the same writer.

@@ -14,14 +14,13 @@
 //! What was learned is kept in memory alone: a server that starts has learned nothing, and there is no file that could be
 //! missing or stale.
 
-use super::Segments;
 use crate::config::{Config, Id};
+use crate::engine::segment::Segments;
+use crate::engine::segment::learning::{Report, State};
 use crate::state::Server;
-use learn::{Heard, HeldOut, Interval, Tutor, Tutoring};
-use policy::Lessons;
+use learn::{Heard, Interval, Tutor, Tutoring};
 use policy::groups::Groups;
 use rustix::time::{ClockId, clock_gettime};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use store::Tick;
 
@@ -42,95 +41,6 @@ const REGARDLESS: i64 = 100;
 const STALE_MS: u64 = 2 * 24 * 60 * 60 * 1000;
 /// The lowest priority.
 const NICE: i32 = 19;
-
-/// How learning stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
-    /// The eviction heeds nothing that is learned, or no time is given to learning.
-    #[default]
-    Off,
-    /// There is no model that predicts anything: segments go by age.
-    Untrained,
-    /// Segments go by what was learned.
-    Learned,
-    /// They do, and that was long ago.
-    Stale,
-    /// A ranking is put off: segments go by age.
-    Overloaded,
-}
-
-impl State {
-    /// As INFO tells it.
-    pub fn name(self) -> &'static str {
-        match self {
-            State::Off => "off",
-            State::Untrained => "untrained",
-            State::Learned => "learned",
-            State::Stale => "stale",
-            State::Overloaded => "overloaded",
-        }
-    }
-}
-
-/// What there is to tell of it.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// How it stands.
-    pub state: State,
-    /// What it did.
-    pub lessons: Lessons,
-    /// When the last model was learned.
-    pub learned_at: Option<Tick>,
-    /// What that said of samples that it had not seen.
-    pub held_out: Option<HeldOut>,
-    /// Rankings that were wanted and not made at once, each counted once.
-    pub rankings_put_off: u64,
-    /// The same of trainings.
-    pub trainings_put_off: u64,
-    /// Processor time, and the time in which it was used.
-    pub cpu: Duration,
-    /// See `cpu`.
-    pub span: Duration,
-    /// Segments that had been evicted by rankings before all this.
-    pub ranked_before: u64,
-}
-
-/// What the thread shares with the rest of the server.
-#[derive(Debug, Default)]
-pub struct Learning {
-    report: Mutex<Report>,
-    is_rung: Mutex<bool>,
-    bell: Condvar,
-}
-
-impl Learning {
-    /// What there is to tell.
-    pub fn report(&self) -> MutexGuard<'_, Report> {
-        self.report.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Wakes the thread.
-    pub fn ring(&self) {
-        *self.is_rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.bell.notify_all();
-    }
-
-    /// Sleeps until it is woken, or for so long.
-    fn sleep(&self, time: Option<Duration>) {
-        let is_rung = self.is_rung.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut is_rung = match time {
-            Some(time) => {
-                let woken = self.bell.wait_timeout_while(is_rung, time, |rung| !*rung);
-                woken.unwrap_or_else(PoisonError::into_inner).0
-            }
-            None => {
-                let woken = self.bell.wait_while(is_rung, |rung| !*rung);
-                woken.unwrap_or_else(PoisonError::into_inner)
-            }
-        };
-        *is_rung = false;
-    }
-}
 
 /// Processor time that may be used: a share of the time that has passed.
 #[derive(Debug, Default)]

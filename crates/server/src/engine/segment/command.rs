@@ -6,9 +6,11 @@
 //! this engine has in no order.
 
 use super::{Hand, key, number, string, whole};
-use crate::command::refusal::{Answer, Refusal};
-use crate::command::{self, KeyMemo, Keys, SpecIndex};
+use crate::command::refusal::{Answer, OUT_OF_MEMORY, Refusal};
+use crate::command::{self};
+use crate::context::KeyMemo;
 use crate::session::Session;
+use crate::spec::{Keys, SpecIndex};
 use segment::{Key, Refused};
 use std::sync::LazyLock;
 use wire::{Args, Reply};
@@ -94,7 +96,7 @@ pub enum Service {
 }
 
 static SERVICES: LazyLock<Vec<Service>> = LazyLock::new(|| {
-    let service = |spec: &&'static command::Spec| {
+    let service = |spec: &&'static crate::context::Spec| {
         if let Some((_, run)) = OWN.iter().find(|(name, _)| *name == spec.name) {
             return Service::Own(*run);
         }
@@ -143,7 +145,7 @@ pub(super) fn refusal(key: &[u8], why: Refused) -> Refusal {
             "ERR the key is longer than the 255 bytes that the segment engine takes"
         }
         Refused::TooLarge => "ERR the value is larger than a segment (segment-size)",
-        Refused::Full => crate::dispatch::OUT_OF_MEMORY,
+        Refused::Full => OUT_OF_MEMORY,
         Refused::IsPresent | Refused::IsAbsent | Refused::IsChanged => {
             "ERR the key was changed by others all the time; try again"
         }
@@ -157,22 +159,22 @@ mod tests {
     #[test]
     fn the_table_names_commands_once() {
         for (index, (name, _)) in OWN.iter().enumerate() {
-            assert!(command::lookup(name.as_bytes()).is_some(), "{name}");
+            assert!(command::table().lookup(name.as_bytes()).is_some(), "{name}");
             assert!(OWN[..index].iter().all(|(other, _)| other != name));
         }
         for name in NOT_HERE.iter().chain(HARMLESS) {
-            assert!(command::lookup(name.as_bytes()).is_some(), "{name}");
+            assert!(command::table().lookup(name.as_bytes()).is_some(), "{name}");
         }
     }
 
     #[test]
     fn what_would_need_several_keys_in_one_step_is_refused() {
         for name in ["multi", "exec", "watch", "msetnx", "scan", "rename", "hset"] {
-            let index = command::lookup(name.as_bytes()).expect("it exists");
+            let index = command::table().lookup(name.as_bytes()).expect("it exists");
             assert!(!is_served(index), "{name}");
         }
         for name in ["ping", "info", "config", "subscribe", "reset", "get"] {
-            let index = command::lookup(name.as_bytes()).expect("it exists");
+            let index = command::table().lookup(name.as_bytes()).expect("it exists");
             assert!(is_served(index), "{name}");
         }
     }

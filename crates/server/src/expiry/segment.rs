@@ -3,7 +3,7 @@
 //! The first worker sleeps until the head of a chain is over; whoever is awake then helps. Every 100 ms each
 //! worker asks once more, for the eviction that its own writes may have begun.
 
-use crate::expiry::{Steps, slice};
+use crate::slice::{Steps, slice};
 use crate::state::Server;
 use segment::Budget;
 use std::sync::atomic::Ordering::Relaxed;

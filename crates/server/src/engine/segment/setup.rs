@@ -1,6 +1,6 @@
 //! The engine that the settings ask for, at the start and when they change.
 
-use super::{Segments, learner};
+use super::{Segments, learning};
 use crate::config::{Config, Id, bytes_for_people};
 use segment::{ConfigError, Eviction, Segcache};
 use std::sync::Mutex;
@@ -64,7 +64,7 @@ impl Segments {
         Ok(Segments {
             writers: (0..threads).map(writer).collect(),
             cache,
-            learning: learner::Learning::default(),
+            learning: learning::Learning::default(),
             seed,
             expired_seen: AtomicU64::new(0),
             expired_before: AtomicU64::new(0),

@@ -1,0 +1,33 @@
+//! Access to the sorted set of a key.
+
+use crate::command::refusal::Refusal;
+use crate::context::Ctx;
+use store::{Class, Key, Scene, SortedSet};
+
+/// Lends a key's sorted set; tells listeners when there is none.
+pub(super) fn read<R>(
+    ctx: &mut Ctx<'_, '_>,
+    key: &Key<'_>,
+    work: impl FnOnce(&SortedSet, &Scene<'_>) -> R,
+) -> Result<Option<R>, Refusal> {
+    let result = ctx.view.read_sorted_set(key, work)?;
+    if result.is_none() {
+        ctx.missed(key);
+    }
+    Ok(result)
+}
+
+/// Lends a key's sorted set, if there is one, to be changed, and tells listeners what happened unless
+/// nothing did.
+pub(super) fn change<R>(
+    ctx: &mut Ctx<'_, '_>,
+    key: &Key<'_>,
+    event: &'static str,
+    work: impl FnOnce(&mut SortedSet, &Scene<'_>) -> Option<R>,
+) -> Result<Option<R>, Refusal> {
+    let Some(edited) = ctx.view.edit_sorted_set(key, false, work)? else {
+        return Ok(None);
+    };
+    ctx.edited(key, &edited, Class::SortedSet, event);
+    Ok(Some(edited.result))
+}

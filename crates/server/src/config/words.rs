@@ -1,0 +1,17 @@
+//! Words that settings accept, in the order of the numbers that stand for them.
+
+/// Log levels, the most verbose first.
+pub const LOG_LEVELS: &[&str] = &["debug", "verbose", "notice", "warning", "nothing"];
+
+/// Names of the storage engines.
+pub const ENGINES: &[&str] = &["slab", "segment"];
+/// Index of the segment engine in [`ENGINES`].
+pub const SEGMENT_ENGINE: i64 = 1;
+
+/// Words of `segment-eviction`, in the order of `segment::Eviction::ALL`.
+pub const EVICTIONS: &[&str] = &[
+    "rent", "merge", "fifo", "random", "cte", "util", "s3fifo", "sieve", "gl-cache", "none",
+];
+
+/// Words of `dump-hash-ttl-format`: the servers that can read the hashes with element deadlines.
+pub const HASH_FORMATS: &[&str] = &["redis", "valkey"];

@@ -1,0 +1,6 @@
+//! Versions that clients are shown.
+
+/// Version of Redis whose commands are served.
+pub const REDIS_VERSION: &str = "7.4.0";
+/// Version of this server.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
