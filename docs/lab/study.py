@@ -1,6 +1,6 @@
 """The study of the open traces in docs/lab/study.md: measures all of them and writes its tables anew.
 
-    python3 docs/lab/study.py --mayfly target/release/mayfly --traces ../shared/traces [--pages FOLDER]
+    python3 docs/lab/study.py --mayfly target/release/mayfly --traces FOLDER [--pages FOLDER]
 
 The text is kept; what stands between `<!-- NAME -->` and `<!-- end -->` is replaced. `--pages` keeps
 the page of each analysis. No trace is copied.
@@ -45,9 +45,9 @@ def name_of(file: str) -> str:
 
 def tables(run) -> dict[str, str]:
     """Every table of the document, by its name."""
-    told = {file: run("trace", "analyze", file, "--json") for file in TRACES}
+    analyses = {file: run("trace", "analyze", file, "--json") for file in TRACES}
     popularity, time, one_hit, patterns, sizes, policies = [], [], [], [], [], []
-    for file, it in told.items():
+    for file, it in analyses.items():
         name, fit = name_of(file), it["popularity"]["fit"]
         tops = it["popularity"]["top_shares"]
         popularity.append([name, f"{it['requests']:,}", f"{it['objects']:,.0f}", f"{fit['alpha']:.2f}", f"{fit['r_squared']:.3f}", *map(share, tops[:3]), it["popularity"]["deviation"]])
@@ -66,15 +66,15 @@ def tables(run) -> dict[str, str]:
             sizes.append([name, f"{own['by_request']['mean']:,.0f}", f"{own['by_request']['p50']:,}", f"{own['by_object']['mean']:,.0f}", f"{own['by_object']['p99']:,}", share(own["changing_share"]), f"{pair['spearman']:+.2f}"])
         rows = run("sim", "curve", file, "--ignore-size", "--policy", "fifo,lru,sieve,s3fifo", "--size", "1%,10%", "--json")
         policies.append([name, *(f"{row['miss_ratio']:.3f}" for size in sorted({row['cache_size'] for row in rows}) for row in rows if row["cache_size"] == size)])
-    lives = []
+    ttl_rows = []
     for mix in MIXES:
         it = run("trace", "analyze", TRACES[0], "--ttl-mix", mix, "--json")
         ttls, last = it["ttls"], it["over_time"]["windows"][-1]["state"]
-        lives.append([mix, f"{ttls['ttl_ms']['mean'] / 1000:,.0f}", f"{ttls['ttl_ms']['min'] / 1000:,.0f}", f"{ttls['range']:,.0f}", share(last["live_objects"] / last["total_objects"]), share(ttls["expired_share"]), share(ttls["unread_share"]), share(ttls["idle_share"])])
+        ttl_rows.append([mix, f"{ttls['ttl_ms']['mean'] / 1000:,.0f}", f"{ttls['ttl_ms']['min'] / 1000:,.0f}", f"{ttls['range']:,.0f}", share(last["live_objects"] / last["total_objects"]), share(ttls["expired_share"]), share(ttls["unread_share"]), share(ttls["idle_share"])])
     return {
         "popularity": table(["trace", "requests", "objects", "α", "R²", "top 0.1 %, %", "1 %", "10 %", "where it leaves the line"], popularity),
         "time": table(["trace", "seconds", "requests/s, least", "most", "spikes", "of hot keys", "writes, %"], time),
-        "lives": table(["TTLs of", "mean, s", "least, s", "most / least", "alive at the end, %", "lives that end by TTL, %", "of these unread, %", "memory × time behind the last read, %"], lives),
+        "ttls": table(["TTLs of", "mean, s", "least, s", "most / least", "live at the end, %", "objects that expire, %", "of these unread, %", "memory × time after the last read, %"], ttl_rows),
         "sizes": table(["trace", "mean by request", "median", "mean by object", "99 %", "objects that change, %", "rank correlation with popularity"], sizes),
         "one-hit": table(["trace", "whole", "50 %", "10 %", "1 % of the objects"], one_hit),
         "patterns": table(["trace", "neighbours, %", "new objects, %", "same successor, %", "median gap", "90 %"], patterns),
@@ -85,7 +85,7 @@ def tables(run) -> dict[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mayfly", type=Path, default=Path("target/release/mayfly"))
-    parser.add_argument("--traces", type=Path, default=Path("../shared/traces"))
+    parser.add_argument("--traces", type=Path, required=True)
     parser.add_argument("--pages", type=Path, help="a folder for the page of each analysis")
     chosen = parser.parse_args()
     program = chosen.mayfly.resolve()
