@@ -1,4 +1,4 @@
-//! Choices by chance for commands that answer with some of many.
+//! Random numbers for commands that return random elements.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -8,24 +8,25 @@ pub fn chance(salt: u64) -> u64 {
     RandomState::new().hash_one(salt)
 }
 
-/// A generator of one command's choices, seeded from the operating system's chance.
+/// A generator of random numbers for one command, seeded by the operating system.
 #[derive(Debug)]
-pub struct Dice(u64);
+pub struct Random(u64);
 
-impl Default for Dice {
+impl Default for Random {
     fn default() -> Self {
-        Dice::new()
+        Random::new()
     }
 }
 
-impl Dice {
-    /// Another one each time.
-    pub fn new() -> Dice {
-        Dice(chance(0))
+impl Random {
+    /// Creates a generator with a new seed.
+    pub fn new() -> Random {
+        Random(chance(0))
     }
 
-    /// 64 bits: SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-    pub fn roll(&mut self) -> u64 {
+    /// Returns 64 random bits. SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
+    /// generators, 2014).
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -33,14 +34,15 @@ impl Dice {
         bits ^ (bits >> 31)
     }
 
-    /// One of the numbers below `end`, which is not 0.
+    /// Returns a random number below `end`, which must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
         assert!(end > 0);
-        ((u128::from(self.roll()) * end as u128) >> 64) as usize
+        ((u128::from(self.next_u64()) * end as u128) >> 64) as usize
     }
 
-    /// Up to `count` different numbers below `end`, each set of them as likely as any other (Floyd's
-    /// algorithm: Bentley, Floyd: Programming pearls, a sample of brilliance, 1987).
+    /// Returns up to `count` distinct random numbers below `end`; every set of them has the same
+    /// probability. Floyd's algorithm (Bentley, Floyd: Programming pearls, a sample of brilliance,
+    /// 1987).
     pub fn distinct(&mut self, count: usize, end: usize) -> Vec<usize> {
         let count = count.min(end);
         let (mut chosen, mut numbers) = (HashSet::with_capacity(count), Vec::with_capacity(count));
@@ -59,17 +61,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_comes_up_and_none_twice() {
-        let mut dice = Dice(7);
+    fn distinct_numbers_are_uniform_and_do_not_repeat() {
+        let mut generator = Random(7);
         let mut counts = [0; 10];
         for _ in 0..2000 {
-            let numbers = dice.distinct(3, 10);
+            let numbers = generator.distinct(3, 10);
             assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), 3);
             numbers.iter().for_each(|&number| counts[number] += 1);
         }
-        // 600 each are expected; 100 off is five standard deviations, with a fixed seed.
+        // The expected count is 600; a deviation of 100 is five standard deviations. The seed is
+        // fixed.
         assert!(counts.iter().all(|count| (500..700).contains(count)));
-        assert_eq!(dice.distinct(99, 3).len(), 3);
-        assert!(dice.distinct(3, 0).is_empty());
+        assert_eq!(generator.distinct(99, 3).len(), 3);
+        assert!(generator.distinct(3, 0).is_empty());
     }
 }

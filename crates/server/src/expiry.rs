@@ -1,12 +1,14 @@
-//! The expiry cycle of one worker: forgets what is due in its shards, in slices that leave room for
-//! requests, and measures how late it is.
+//! The expiry cycle of a worker: removes expired keys from the worker's shards in time slices between
+//! requests, and measures the lag.
 //!
-//! A worker sleeps until the earliest deadline of its shards. What is due goes in slices of 0.2 ms;
-//! between two slices the sockets are asked. Under load it works after each millisecond of requests, for a fifth of the
-//! time, so that a stream of requests cannot starve it, and for more the later it is, up to half: writers whose keys
-//! die faster than a fifth of the time can forget them are slowed down, or the backlog would grow for as long as
-//! they write. A slice lasts a millisecond at most; only single commands that take several get away with less. The lag is counted from the deadline itself: a key is dead from one millisecond after it on, so
-//! no lag is below 1 ms.
+//! A worker sleeps until the earliest deadline of its shards. Expired keys are removed in slices of
+//! 0.2 ms, and the sockets are polled between two slices. Under load the cycle runs after each
+//! millisecond of requests. It gets a fifth of the time, and more the later it is, up to half.
+//! Otherwise the backlog would grow without bound when clients write keys that expire faster than a
+//! fifth of the time suffices to remove. A slice lasts at most a millisecond.
+//!
+//! The lag counts from the deadline. A key expires one millisecond after its deadline, so that the lag
+//! is never below 1 ms.
 
 mod segment;
 
@@ -18,7 +20,7 @@ use std::time::{Duration, Instant};
 use store::{Event, Tick};
 
 /// Steps of background work at once.
-const TEND_STEPS: u32 = 256;
+const BACKGROUND_STEPS: u32 = 256;
 
 /// What keeps a worker's deadlines, by the engine that holds the keys.
 pub enum ExpiryDriver {
@@ -29,7 +31,7 @@ pub enum ExpiryDriver {
 }
 
 impl ExpiryDriver {
-    /// What this worker keeps.
+    /// Creates the driver of one worker.
     pub fn new(server: &Server, worker: usize) -> ExpiryDriver {
         match server.segments {
             Some(_) => ExpiryDriver::Segments(segment::Cycle::new(worker)),
@@ -37,7 +39,7 @@ impl ExpiryDriver {
         }
     }
 
-    /// When it wants to run.
+    /// Returns the earliest time at which it must run.
     pub fn earliest(&self, server: &Server) -> Option<Tick> {
         match self {
             ExpiryDriver::Shards(cycle) => cycle.earliest(server).map(|earliest| earliest.0),
@@ -45,24 +47,26 @@ impl ExpiryDriver {
         }
     }
 
-    /// What was due had nothing: do not ask it again at once.
-    pub fn is_shard_busy(&self) -> bool {
+    /// Whether the last call found nothing although something was due, so that the caller pauses
+    /// before the next call.
+    pub fn found_nothing(&self) -> bool {
         match self {
-            ExpiryDriver::Shards(cycle) => cycle.is_shard_busy,
-            // What was looked at in vain is due later from then on.
+            ExpiryDriver::Shards(cycle) => cycle.found_nothing,
+            // After a call that found nothing, the segment engine reports a later time.
             ExpiryDriver::Segments(_) => false,
         }
     }
 
-    /// Asks for one round of background work.
-    pub fn ask_tending(&mut self) {
+    /// Requests one round of background work.
+    pub fn request_background_work(&mut self) {
         match self {
-            ExpiryDriver::Shards(cycle) => cycle.ask_tending(),
+            ExpiryDriver::Shards(cycle) => cycle.request_background_work(),
             ExpiryDriver::Segments(cycle) => cycle.ask(),
         }
     }
 
-    /// Works for a slice, longer after a turn that took long; whether there is more to do now.
+    /// Runs for one slice. `turn` is the duration of the iteration before it. Returns whether more
+    /// is due.
     pub fn run(&mut self, server: &Server, turn: Duration) -> bool {
         match self {
             ExpiryDriver::Shards(cycle) => cycle.run(server, turn),
@@ -76,17 +80,17 @@ pub struct Cycle {
     worker: usize,
     shards: Vec<usize>,
     steps: Steps,
-    tend_next: usize,
-    tend_left: usize,
+    background_next: usize,
+    background_left: usize,
     events: Vec<Event>,
-    /// With how many had each.
+    /// Deadlines of the last call with the number of keys and elements that had each.
     deadlines: Vec<(Tick, u64)>,
-    /// The earliest shard said that it is due and had nothing: do not ask it again at once.
-    pub is_shard_busy: bool,
+    /// Whether the earliest shard was due but had nothing to expire.
+    pub found_nothing: bool,
 }
 
 impl Cycle {
-    /// The cycle over the shards that this worker owns.
+    /// Creates the cycle over the shards that this worker owns.
     pub fn new(server: &Server, worker: usize) -> Cycle {
         let shards: Vec<usize> = (worker..server.keyspace.shard_count())
             .step_by(server.threads)
@@ -95,15 +99,15 @@ impl Cycle {
             worker,
             shards,
             steps: Steps::default(),
-            tend_next: 0,
-            tend_left: 0,
+            background_next: 0,
+            background_left: 0,
             events: Vec::new(),
             deadlines: Vec::new(),
-            is_shard_busy: false,
+            found_nothing: false,
         }
     }
 
-    /// The shard with the earliest deadline, and when that is due.
+    /// Returns the earliest deadline and its shard.
     pub fn earliest(&self, server: &Server) -> Option<(Tick, usize)> {
         self.shards
             .iter()
@@ -111,8 +115,9 @@ impl Cycle {
             .min()
     }
 
-    /// The shard to call next, if one is due: the one with the earliest moment; but after a call that
-    /// found no dead key, as while an index clears up, the next in turn, so that none is kept waiting.
+    /// Returns the next shard to call, if one is due: the one with the earliest deadline. After a
+    /// call that expired nothing, as while an index reorganizes itself, it is the next due shard in
+    /// order, so that no shard has to wait for another.
     fn next(&self, server: &Server, now: Tick, idle: Option<usize>) -> Option<usize> {
         let is_due = |shard: usize| {
             server
@@ -134,24 +139,25 @@ impl Cycle {
             .find(|shard| is_due(*shard))
     }
 
-    /// Asks for one round of background work over all shards.
-    pub fn ask_tending(&mut self) {
-        self.tend_left = self.shards.len();
+    /// Requests one round of background work over all shards.
+    pub fn request_background_work(&mut self) {
+        self.background_left = self.shards.len();
     }
 
-    /// Works for a slice, longer after a turn that took long; whether there is more to do now.
+    /// Runs for one slice. `turn` is the duration of the iteration before it. Returns whether more
+    /// is due.
     pub fn run(&mut self, server: &Server, turn: Duration) -> bool {
         let mut now = server.clock.now();
         let due = self.earliest(server).filter(|(due, _)| *due <= now);
-        self.is_shard_busy = false;
-        if due.is_none() && self.tend_left == 0 {
+        self.found_nothing = false;
+        if due.is_none() && self.background_left == 0 {
             return false;
         }
         let start = Instant::now();
         let late_ms = due.map_or(0, |(due, _)| now.0.saturating_sub(due.0));
         let limit = slice(turn, late_ms);
         let mut expired = 0u64;
-        let mut bounced_count = 0;
+        let mut idle_count = 0;
         let mut next = due.map(|(_, shard)| shard);
         while let Some(shard) = next {
             let before = Instant::now();
@@ -162,25 +168,25 @@ impl Cycle {
             expired += u64::from(did.keys);
             self.measure(server);
             self.steps.adapt(before.elapsed().as_micros(), did.more);
-            // Shards whose earliest moment does not move although nothing was found there must not
-            // hold this thread up.
-            let has_bounced = did.count == 0 && !did.more;
-            bounced_count = if has_bounced { bounced_count + 1 } else { 0 };
-            self.is_shard_busy = bounced_count > self.shards.len();
-            if self.is_shard_busy || start.elapsed() >= limit {
+            // Shards whose deadline does not change although nothing expired must not keep this
+            // thread busy.
+            let is_idle = did.count == 0 && !did.more;
+            idle_count = if is_idle { idle_count + 1 } else { 0 };
+            self.found_nothing = idle_count > self.shards.len();
+            if self.found_nothing || start.elapsed() >= limit {
                 break;
             }
             now = server.clock.now();
             next = self.next(server, now, (did.count == 0).then_some(shard));
         }
-        self.tend(server, now, start, limit);
+        self.run_background_work(server, now, start, limit);
         self.report(server, expired, start.elapsed());
         let is_due = self.next(server, server.clock.now(), None).is_some();
-        self.tend_left > 0 || (is_due && !self.is_shard_busy)
+        self.background_left > 0 || (is_due && !self.found_nothing)
     }
 
-    /// Notes how late each key and element of the last call was, and publishes their events in the order of their
-    /// deadlines.
+    /// Records the lag of each key and element of the last call and publishes their events in the
+    /// order of the deadlines.
     fn measure(&mut self, server: &Server) {
         let now_us = server.clock.now_us();
         let stats = &server.stats.workers[self.worker];
@@ -199,17 +205,17 @@ impl Cycle {
         notify::publish(server, &mut self.events);
     }
 
-    fn tend(&mut self, server: &Server, now: Tick, start: Instant, limit: Duration) {
-        while self.tend_left > 0 && start.elapsed() < limit {
-            let shard = self.shards[self.tend_next % self.shards.len()];
+    fn run_background_work(&mut self, server: &Server, now: Tick, start: Instant, limit: Duration) {
+        while self.background_left > 0 && start.elapsed() < limit {
+            let shard = self.shards[self.background_next % self.shards.len()];
             let has_more =
                 server
                     .keyspace
-                    .background_step(shard, now, TEND_STEPS, &mut self.events);
+                    .background_step(shard, now, BACKGROUND_STEPS, &mut self.events);
             notify::publish(server, &mut self.events);
             if !has_more {
-                self.tend_next = (self.tend_next + 1) % self.shards.len();
-                self.tend_left -= 1;
+                self.background_next = (self.background_next + 1) % self.shards.len();
+                self.background_left -= 1;
             }
         }
     }
@@ -239,7 +245,7 @@ mod tests {
     use store::NewDeadline;
 
     #[test]
-    fn an_index_that_clears_up_keeps_no_other_shard_waiting() {
+    fn reorganizing_one_index_does_not_delay_other_shards() {
         // It was called until it had done, before any shard with dead keys.
         const NOW: u64 = 1_700_000_000_000;
         let server = Server::new(Config::default(), Clock::manual(NOW)).expect("valid options");
@@ -258,12 +264,13 @@ mod tests {
         let other = (0..100u32)
             .map(|i| format!("due:{i}"))
             .find(|name| space.shard_of(&space.key(0, name.as_bytes())) == 1)
-            .expect("one in a few");
+            .expect("one of the first names is in shard 1");
         let due = space.key(0, other.as_bytes());
         view.set(&due, b"v", NewDeadline::At(Tick(NOW + 1)));
         drop(view);
         let mut cycle = Cycle::new(&server, 0);
-        // The first call tells that the index wants to clear up; then the other's deadline passes.
+        // After the first call the index is due for reorganization; then the other key's deadline
+        // passes.
         assert_eq!(
             space
                 .expire(0, Tick(NOW), 1, &mut vec![], &mut |_, _| {})
@@ -274,7 +281,7 @@ mod tests {
         cycle.run(&server, Duration::ZERO);
         assert!(
             space.next_due(0).is_some_and(|due| due.0 < NOW),
-            "it has not done yet"
+            "the index is still being reorganized"
         );
         assert_eq!(space.counters().expired_keys, 1);
     }

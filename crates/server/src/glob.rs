@@ -1,10 +1,10 @@
-//! Patterns as in KEYS, SCAN MATCH, PSUBSCRIBE and CONFIG GET.
+//! Glob patterns of KEYS, SCAN MATCH, PSUBSCRIBE and CONFIG GET.
 
-/// Whether `text` matches `pattern`: `*` any bytes, `?` one byte, `[a-c]` one of these, `[^a-c]` one
-/// not of these, `\` takes the next byte as it is.
+/// Whether `text` matches `pattern`: `*` matches any bytes, `?` one byte, `[a-c]` one byte of a class,
+/// `[^a-c]` one byte outside the class, and `\` makes the next byte literal.
 ///
-/// On a mismatch only the last `*` is tried again one byte further, so a hostile pattern costs at
-/// most the product of both lengths, and no stack.
+/// After a mismatch only the last `*` is extended by one byte. Therefore the cost is at most the
+/// product of both lengths, for any pattern, and there is no recursion.
 pub fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -34,7 +34,8 @@ pub fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     }
 }
 
-/// Matches one byte against the first element of `pattern`, which is no `*`; how long the element is.
+/// Matches one byte against the first element of `pattern`, which is not `*`. Returns the element's
+/// length if it matches.
 fn one(pattern: &[u8], byte: u8, ignore_case: bool) -> Option<usize> {
     let fold = |byte: u8| {
         if ignore_case {
@@ -51,7 +52,8 @@ fn one(pattern: &[u8], byte: u8, ignore_case: bool) -> Option<usize> {
     }
 }
 
-/// A class in brackets; one that is not closed reaches to the end of the pattern.
+/// Matches one byte against a class in brackets. An unclosed class extends to the end of the
+/// pattern.
 fn class(pattern: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> Option<usize> {
     let mut at = 1;
     let is_inverted = pattern.get(at) == Some(&b'^');
@@ -87,7 +89,7 @@ mod tests {
     use super::matches;
 
     #[test]
-    fn patterns_match_as_their_table_says() {
+    fn patterns_match_as_in_the_table() {
         let table: &[(&str, &str, bool)] = &[
             ("", "", true),
             ("", "a", false),
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_pattern_ends() {
+    fn a_costly_pattern_terminates() {
         let pattern = b"*a".repeat(50);
         let text = vec![b'a'; 5_000];
         assert!(matches(&pattern, &text, false));

@@ -1,14 +1,15 @@
-//! A histogram with logarithmic buckets that one thread fills and any may read.
+//! A histogram with logarithmic buckets that one thread writes and any thread may read.
 //!
-//! Idea: buckets of 1/32 of an octave, so a value is told within 3.2 %; counts are atomic, so that
-//! reading needs no lock. 40 octaves, 1,200 buckets, 9.4 KiB, allocated with the first value.
+//! A bucket spans 1/32 of an octave, so that a value is reported with an error of at most 3.2 %. Counts
+//! are atomic, so that reading needs no lock. The 1,200 buckets for 40 octaves take 9.4 KiB, which are
+//! allocated with the first value.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const SUB_BITS: u32 = 5;
 const SUB: u64 = 1 << SUB_BITS;
-/// Values at or above 2^40 count in the last bucket.
+/// Values of 2^40 or more count in the last bucket.
 const OCTAVES: u64 = 40;
 const BUCKETS: usize = ((OCTAVES - SUB_BITS as u64 + 1) * SUB) as usize;
 
@@ -28,7 +29,7 @@ fn bucket_of(value: u64) -> usize {
     (u64::from(shift) * SUB + (value >> shift)) as usize
 }
 
-/// The largest value that counts in this bucket.
+/// Returns the largest value that counts in this bucket.
 fn top_of(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < SUB {
@@ -39,7 +40,7 @@ fn top_of(bucket: usize) -> u64 {
 }
 
 impl Histogram {
-    /// Counts `value` so many times.
+    /// Counts `value` the given number of times.
     pub fn record(&self, value: u64, times: u64) {
         let buckets = self
             .buckets
@@ -50,7 +51,7 @@ impl Histogram {
         }
     }
 
-    /// Forgets all.
+    /// Sets all counts to zero.
     pub fn reset(&self) {
         if let Some(buckets) = self.buckets.get() {
             for bucket in buckets {
@@ -61,18 +62,18 @@ impl Histogram {
     }
 }
 
-/// Several histograms, added up.
+/// Sum of several histograms.
 #[derive(Clone, Debug)]
 pub struct Summary {
     counts: Vec<u64>,
-    /// How many values.
+    /// Number of values.
     pub total: u64,
-    /// The largest, exactly.
+    /// Exact maximum.
     pub max: u64,
 }
 
 impl Summary {
-    /// Adds up what these have counted until now.
+    /// Adds up the current counts of several histograms.
     pub fn of<'h>(histograms: impl Iterator<Item = &'h Histogram>) -> Summary {
         let mut sum = Summary {
             counts: Vec::new(),
@@ -93,7 +94,8 @@ impl Summary {
         sum
     }
 
-    /// The value that `share` of all values do not exceed: the top of its bucket; 0 when empty.
+    /// Returns the upper bound of the bucket that contains the given percentile as a fraction; 0 if
+    /// there are no values.
     pub fn percentile(&self, share: f64) -> u64 {
         let wanted = ((self.total as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;
@@ -106,14 +108,15 @@ impl Summary {
         self.max
     }
 
-    /// `(bound, values ≤ bound)` for each power of two that changes the count, as LATENCY HISTOGRAM.
+    /// Returns `(bound, values ≤ bound)` for each power of two at which the count changes, as
+    /// LATENCY HISTOGRAM reports them.
     pub fn octaves(&self) -> Vec<(u64, u64)> {
-        let mut told = Vec::new();
+        let mut points = Vec::new();
         let (mut bound, mut seen, mut last) = (1u64, 0, 0);
         for (bucket, count) in self.counts.iter().enumerate() {
             while top_of(bucket) > bound {
                 if seen > last {
-                    told.push((bound, seen));
+                    points.push((bound, seen));
                     last = seen;
                 }
                 bound *= 2;
@@ -121,9 +124,9 @@ impl Summary {
             seen += count;
         }
         if seen > last {
-            told.push((bound, seen));
+            points.push((bound, seen));
         }
-        told
+        points
     }
 }
 
@@ -143,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_within_a_bucket_of_the_truth() {
+    fn percentiles_are_accurate_to_a_bucket() {
         let histogram = Histogram::default();
         for value in 1..=10_000 {
             histogram.record(value, 1);
@@ -152,8 +155,8 @@ mod tests {
         assert_eq!(sum.total, 20_000);
         assert_eq!(sum.max, 10_000);
         for (share, truth) in [(0.5, 5_000.0), (0.99, 9_900.0), (0.999, 9_990.0)] {
-            let told = sum.percentile(share) as f64;
-            assert!(told >= truth && told <= truth * 1.04, "{share}: {told}");
+            let value = sum.percentile(share) as f64;
+            assert!(value >= truth && value <= truth * 1.04, "{share}: {value}");
         }
         let octaves = sum.octaves();
         assert_eq!(octaves.last().map(|last| last.1), Some(20_000));

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_late_gets_more_of_the_time() {
+    fn a_late_cycle_gets_more_time() {
         // A flood of SET … EX 1 left 600,000 dead keys in memory: a fifth of the time was too little for them.
         let turn = Duration::from_micros(900);
         assert_eq!(slice(turn, 0), turn / 4);

@@ -1,9 +1,9 @@
-//! How long commands take, without a look at the clock for each.
+//! Durations of commands, measured without reading the clock for each.
 //!
-//! Idea: a look at the clock costs a tenth of a short command. Short ones that follow each other within
-//! a batch are timed together, and the group's time is shared out evenly; any command that may take
-//! long, by its kind, its arguments or its reply, is timed alone. So sums are exact, and so is every
-//! time that SLOWLOG could want.
+//! Reading the clock costs a tenth of a short command. Consecutive short commands of a batch are timed
+//! as a group, and the duration is divided evenly. A command that may take long, according to its kind,
+//! its arguments or its reply, is timed alone. Therefore sums are exact, and so is every duration that
+//! SLOWLOG may record.
 
 use crate::config::Id;
 use crate::context::Spec;
@@ -15,18 +15,18 @@ use std::time::Instant;
 use store::Tick;
 use wire::Args;
 
-/// Arguments beyond which a command is timed alone.
+/// Number of arguments beyond which a command is timed alone.
 const SHORT_ARGS_MAX: usize = 16;
-/// Bytes of a command or a reply beyond which it is timed alone.
+/// Size of a command or reply in bytes beyond which it is timed alone.
 const SHORT_BYTES_MAX: usize = 16 << 10;
-/// Commands timed together.
+/// Maximum number of commands in a group.
 const GROUP_CALLS_MAX: u64 = 64;
-/// Kinds of commands timed together.
+/// Maximum number of different commands in a group.
 const GROUP_KINDS_MAX: usize = 4;
-/// With a SLOWLOG threshold below this, every command is timed alone.
+/// SLOWLOG threshold in microseconds below which every command is timed alone.
 const PRECISE_BELOW_MICROS: i64 = 1_000;
 
-/// One worker's stopwatch.
+/// Timer of one worker.
 pub struct Timing<'s> {
     server: &'s Server,
     worker: usize,
@@ -37,13 +37,13 @@ pub struct Timing<'s> {
     is_alone: bool,
 }
 
-/// Whether a command of this kind is always short when its arguments and reply are.
+/// Whether a command is short whenever its arguments and its reply are.
 fn is_short(spec: &Spec) -> bool {
     spec.has(flag::FAST) || (spec.group == "string" && spec.name != "lcs")
 }
 
 impl<'s> Timing<'s> {
-    /// A stopwatch for the worker of this index.
+    /// Creates the timer of a worker.
     pub fn new(server: &'s Server, worker: usize) -> Self {
         Timing {
             server,
@@ -56,7 +56,7 @@ impl<'s> Timing<'s> {
         }
     }
 
-    /// Before a command runs.
+    /// Called before a command runs.
     #[inline]
     pub fn before(&mut self, spec: &Spec, args: Args<'_>, len: usize) {
         let threshold = self.server.config.number(Id::SlowlogLogSlowerThan);
@@ -72,7 +72,7 @@ impl<'s> Timing<'s> {
         }
     }
 
-    /// After it has run.
+    /// Called after a command has run.
     #[inline]
     pub fn after(
         &mut self,
@@ -109,7 +109,7 @@ impl<'s> Timing<'s> {
         self.kind_count += 1;
     }
 
-    /// Counts an error reply: of a command that ran, or of one that was refused.
+    /// Counts an error reply of a command that ran or was refused.
     pub fn count_failed(&self, index: SpecIndex, is_run: bool) {
         let Some(worker) = self.server.stats.workers.get(self.worker) else {
             return;
@@ -123,7 +123,7 @@ impl<'s> Timing<'s> {
         counter.fetch_add(1, Relaxed);
     }
 
-    /// Ends the group; its time in microseconds.
+    /// Ends the group and returns its duration in microseconds.
     pub fn close(&mut self) -> u64 {
         let Some(start) = self.start.take() else {
             return 0;
@@ -151,7 +151,7 @@ impl<'s> Timing<'s> {
     }
 }
 
-/// Keeps a command in SLOWLOG and the latency monitor if it took long enough.
+/// Records a command in SLOWLOG and in the latency monitor if it exceeded their thresholds.
 pub fn note_slow(
     server: &Server,
     spec: &Spec,

@@ -1,5 +1,5 @@
-//! Strings as arrays of bits, the highest bit of each byte first: each command's place in the table.
-//! The code is in the files below, by what it does.
+//! Commands on strings as arrays of bits, the most significant bit of each byte first. The
+//! submodules implement the commands of this table.
 
 mod bit;
 mod combine;
@@ -9,7 +9,7 @@ mod range;
 use crate::context::{Spec, settle};
 use crate::spec::{Keys, flag};
 
-/// This family's commands.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = &[
     Spec {
         name: "bitcount",

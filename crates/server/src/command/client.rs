@@ -1,4 +1,4 @@
-//! CLIENT: who is connected, what they are called, whom to cut off.
+//! CLIENT: information about clients, their names, and their disconnection.
 
 use super::subcommand::{help, refuse_subcommand};
 use crate::blocking;
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use wire::Args;
 use wire::number::parse_i64;
 
-/// This family's commands.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = &[Spec {
     name: "client",
     arity: -2,
@@ -25,7 +25,7 @@ pub const TABLE: &[Spec] = &[Spec {
     run: client,
 }];
 
-/// What CLIENT HELP says.
+/// Text of CLIENT HELP.
 const HELP: &[&str] = &[
     "GETNAME",
     "    Return the name of the current connection.",
@@ -94,9 +94,9 @@ fn client(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         }
         (b"unblock", 3 | 4) => unblock(ctx, args),
         (b"getredir", 2) => ctx.reply.integer(-1),
-        (b"tracking" | b"caching" | b"trackinginfo", _) => ctx.reply.error(
-            "ERR client tracking is not supported: this server sends no invalidation messages",
-        ),
+        (b"tracking" | b"caching" | b"trackinginfo", _) => {
+            ctx.reply.error("ERR client tracking is not supported")
+        }
         (b"help", 2) => help(ctx, "CLIENT", HELP),
         _ => refuse_subcommand(ctx, args, HELP),
     }
@@ -111,15 +111,15 @@ fn describe(ctx: &Ctx<'_, '_>) {
     }
 }
 
-/// Whether all bytes can be printed, and none is a blank.
+/// Whether all bytes are printable and none is a blank.
 fn is_plain(text: &[u8]) -> bool {
     text.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
-/// CLIENT SETNAME and HELLO SETNAME.
+/// Sets the client's name for CLIENT SETNAME and HELLO SETNAME.
 ///
 /// # Errors
-/// Blanks or bytes that cannot be printed.
+/// The name contains blanks or unprintable bytes.
 pub fn set_name(session: &Session, name: &[u8]) -> Result<(), &'static str> {
     if !is_plain(name) {
         return Err("ERR Client names cannot contain spaces, newlines or special characters.");
@@ -167,7 +167,8 @@ fn set_reply(ctx: &mut Ctx<'_, '_>, word: &[u8]) {
     ctx.session.reply_mode = match &word.to_ascii_lowercase()[..] {
         b"on" => ReplyMode::On,
         b"off" => ReplyMode::Off,
-        // Of OFF the mode stays; otherwise this command's own missing reply is the first one.
+        // SKIP does not end OFF. Otherwise the reply to this command is the first one that is
+        // skipped.
         b"skip" if ctx.session.reply_mode == ReplyMode::Off => ReplyMode::Off,
         b"skip" => ReplyMode::SkipNext,
         _ => return ctx.reply.error(SYNTAX),
@@ -212,7 +213,7 @@ fn unblock(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
 }
 
-/// Whether a client is of this type; none when there is no such type.
+/// Whether a client is of the given type; `None` if there is no such type.
 fn is_of_type(info: &ClientInfo, kind: &[u8]) -> Option<bool> {
     match &kind.to_ascii_lowercase()[..] {
         b"normal" => Some(!info.is_subscriber()),
@@ -256,7 +257,7 @@ fn list(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     ctx.reply.verbatim("txt", text.as_bytes());
 }
 
-/// Whom CLIENT KILL means.
+/// Filters of CLIENT KILL.
 struct Victims<'a> {
     conditions: Vec<Condition<'a>>,
     spares_me: bool,
@@ -332,7 +333,7 @@ fn read_victims<'a>(args: Args<'a>) -> Result<Victims<'a>, String> {
 }
 
 fn kill(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    // The old form names one address, and one's own is allowed.
+    // The old form names one address and includes the calling client.
     let is_old = args.len() == 3;
     let victims = if is_old {
         Victims {
@@ -352,7 +353,7 @@ fn kill(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         if (is_me && victims.spares_me) || !victims.include(&info, now) {
             continue;
         }
-        // One that was chosen before is as good as gone.
+        // A client selected before does not count again.
         if !info.is_killed.swap(true, Relaxed) {
             count += 1;
             cut_off(ctx, &info, is_me);
@@ -367,7 +368,7 @@ fn kill(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 
 fn cut_off(ctx: &mut Ctx<'_, '_>, info: &Arc<ClientInfo>, is_me: bool) {
     if is_me {
-        // After the reply.
+        // The connection closes after the reply.
         ctx.session.is_closing = true;
     } else if let Some(inbox) = ctx.server.inboxes.get(info.worker) {
         inbox.push(info.worker, Message::Kill(info.slot, info.id));

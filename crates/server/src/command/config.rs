@@ -9,7 +9,7 @@ use crate::spec::{Keys, flag};
 use crate::state::{LIMITS, Server};
 use wire::Args;
 
-/// This family's commands.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = &[Spec {
     name: "config",
     arity: -2,
@@ -21,7 +21,7 @@ pub const TABLE: &[Spec] = &[Spec {
     run: config,
 }];
 
-/// What CONFIG HELP says.
+/// Text of CONFIG HELP.
 const HELP: &[&str] = &[
     "GET <pattern>",
     "    Return parameters matching the glob-like <pattern> and their values.",
@@ -62,12 +62,13 @@ fn get(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let mut found: Vec<(&str, String)> = Vec::new();
     for param in SETTINGS {
         for name in [param.name, param.alias] {
-            let is_wanted = |pattern: &[u8]| glob::matches(pattern, name.as_bytes(), true);
-            // The alias is another name of the same: told only to who asks for it.
+            let matches = |pattern: &[u8]| glob::matches(pattern, name.as_bytes(), true);
+            // An alias is another name of the same setting. It is returned only if the pattern is
+            // the alias itself.
             let is_alias = name == param.alias && name != param.name;
             let mut patterns = args.from(2).iter();
-            let is_named = patterns
-                .any(|pattern| is_wanted(pattern) && (!is_alias || !pattern.contains(&b'*')));
+            let is_named =
+                patterns.any(|pattern| matches(pattern) && (!is_alias || !pattern.contains(&b'*')));
             if !name.is_empty() && is_named {
                 found.push((name, ctx.server.config.show(param)));
             }
@@ -90,20 +91,20 @@ fn set(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     for at in (2..args.len()).step_by(2) {
         match read_change(&args[at], &args[at + 1], &changes) {
             Ok(change) => changes.push(change),
-            Err(why) => return ctx.reply.error(&why),
+            Err(error) => return ctx.reply.error(&error),
         }
     }
     match ctx.unlocked(|server| change_all(server, &changes)) {
         Ok(()) => ctx.reply.ok(),
-        Err(why) => ctx.reply.error(&why),
+        Err(error) => ctx.reply.error(&error),
     }
 }
 
 type Change = (&'static Param, Value);
 
-fn failed(param: &Param, why: &str) -> String {
+fn failed(param: &Param, error: &str) -> String {
     let name = param.name;
-    format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+    format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {error}")
 }
 
 fn read_change(name: &[u8], text: &[u8], earlier: &[Change]) -> Result<Change, String> {
@@ -119,12 +120,13 @@ fn read_change(name: &[u8], text: &[u8], earlier: &[Change]) -> Result<Change, S
     if earlier.iter().any(|(other, _)| other.id == param.id) {
         return Err(failed(param, "duplicate parameter"));
     }
-    let text = std::str::from_utf8(text).map_err(|_| failed(param, "the value is no UTF-8"))?;
-    let value = value::parse(param.kind, text).map_err(|why| failed(param, &why))?;
+    let text =
+        std::str::from_utf8(text).map_err(|_| failed(param, "the value is not valid UTF-8"))?;
+    let value = value::parse(param.kind, text).map_err(|error| failed(param, &error))?;
     Ok((param, value))
 }
 
-/// Makes all changes, or none.
+/// Applies all changes, or none if one fails.
 fn change_all(server: &Server, changes: &[Change]) -> Result<(), String> {
     let _guard = server.config_change.lock().expect("no holder panics");
     let before: Vec<Change> = changes
@@ -137,25 +139,25 @@ fn change_all(server: &Server, changes: &[Change]) -> Result<(), String> {
         .collect();
     for (index, (param, value)) in changes.iter().enumerate() {
         server.config.put(param.id, value);
-        if let Err(why) = apply(server, param.id) {
+        if let Err(error) = apply(server, param.id) {
             for (param, value) in &before[..=index] {
                 server.config.put(param.id, value);
-                // It held before.
+                // Applying the previous value cannot fail.
                 let _ = apply(server, param.id);
             }
-            return Err(failed(param, &why));
+            return Err(failed(param, &error));
         }
     }
     Ok(())
 }
 
-/// Carries a changed setting to where it is kept too.
+/// Copies a changed setting to the components that keep it.
 fn apply(server: &Server, id: Id) -> Result<(), String> {
     match id {
         Id::MaxMemory | Id::MaxMemoryPolicy | Id::NotifyKeyspaceEvents
             if server.segments.is_some() =>
         {
-            return Err("the segment engine takes it at its start, or does without it".into());
+            return Err("cannot be changed at run time with the segment engine".into());
         }
         Id::MaxMemory => {
             let bytes = server.config.number(id) as u64;

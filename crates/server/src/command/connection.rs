@@ -1,4 +1,4 @@
-//! The connection itself: PING, ECHO, SELECT, HELLO, AUTH, RESET, QUIT.
+//! Commands about the connection: PING, ECHO, SELECT, HELLO, AUTH, RESET, QUIT.
 
 use super::transaction;
 use crate::clients;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use wire::number::parse_i64;
 use wire::{Args, Protocol};
 
-/// Allowed at any time, before AUTH too.
+/// Flags of commands that are allowed at any time, also before AUTH.
 const ALWAYS: u32 = flag::FAST
     | flag::LOADING
     | flag::STALE
@@ -20,7 +20,7 @@ const ALWAYS: u32 = flag::FAST
     | flag::NO_QUEUE
     | flag::NO_PAUSE;
 
-/// This family's commands.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = &[
     Spec {
         name: "ping",
@@ -165,9 +165,9 @@ fn no_cluster(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
         .error("ERR This instance has cluster support disabled");
 }
 
-/// Checks a user's password, and lets the session in if it is right.
+/// Checks a user's password and authenticates the session if it is correct. Returns whether it is.
 fn let_in(ctx: &mut Ctx<'_, '_>, user: &[u8], password: &[u8]) -> bool {
-    // Without a password the default user may come in with any.
+    // Without a configured password, any password of the default user is accepted.
     let is_right = user == b"default"
         && (!ctx.server.needs_password() || ctx.server.config.text_is(Id::RequirePass, password));
     if is_right {
@@ -197,7 +197,7 @@ fn auth(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
 }
 
-/// What HELLO asks for beside the dialect.
+/// Options of HELLO besides the protocol version.
 struct Greeting<'a> {
     login: Option<(&'a [u8], &'a [u8])>,
     name: Option<&'a [u8]>,
@@ -264,7 +264,7 @@ fn set_protocol(ctx: &mut Ctx<'_, '_>, protocol: Protocol) {
     ctx.session.info.resp.store(number, Relaxed);
 }
 
-/// HELLO's reply.
+/// Writes the reply of HELLO.
 fn introduce(ctx: &mut Ctx<'_, '_>) {
     let is_resp3 = ctx.session.protocol == Protocol::Resp3;
     let reply = &mut ctx.reply;

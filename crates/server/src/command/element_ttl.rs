@@ -1,33 +1,32 @@
-//! Deadlines of elements: what HEXPIRE and its kin do, for every type whose elements may have some, and
-//! KeyDB's commands that name one member of any such type.
+//! Deadlines of elements: HEXPIRE and the corresponding commands of every type whose elements may have
+//! deadlines, and KeyDB's commands on one member of any such type.
 //!
-//! A deadline in the past lets the element expire at once; listeners hear that, as with keys.
+//! A deadline in the past expires the element at once and publishes the event, as with keys.
 
 pub mod family;
 pub mod member;
 
 use store::{Class, Edited, Hash, Key, Kind, Scene, Set, SortedSet, Tick, View, WrongType};
 
-/// The words that differ from type to type.
+/// Texts that differ between types.
 pub struct Words {
     /// The word before the number of elements, in lower case.
     pub counted: &'static str,
-    /// It is missing.
+    /// Error: that word is missing.
     pub missing: &'static str,
-    /// The number is no positive one, where a deadline is set.
+    /// Error: the number is not positive, in commands that set a deadline.
     pub set_none: &'static str,
-    /// The number is no positive one elsewhere.
+    /// Error: the number is not positive, in other commands.
     pub none: &'static str,
-    /// The number is not that of the arguments.
+    /// Error: the number differs from the number of arguments.
     pub uneven: &'static str,
-    /// The event of a new deadline.
+    /// Event for a new deadline.
     pub expire: &'static str,
-    /// The event of a deadline that went.
+    /// Event for a removed deadline.
     pub persist: &'static str,
 }
 
-/// The words of a type that counts `$noun`s behind the word `$counted` and whose events begin with
-/// `$letter`.
+/// The texts of a type whose elements are called `$noun` and whose events begin with `$letter`.
 macro_rules! words {
     ($noun:literal, $nouns:literal, $camel:literal, $letter:literal) => {
         Words {
@@ -52,32 +51,34 @@ macro_rules! words {
 
 /// A collection whose elements may have deadlines.
 pub trait Timed: Sized {
-    /// Its words.
+    /// Texts of the type.
     const WORDS: Words;
-    /// Its type.
+    /// The type.
     const KIND: Kind;
-    /// Its class of events.
+    /// Event class of the type.
     const CLASS: Class;
 
-    /// Lends the one under a key.
+    /// Calls `read` with the collection under a key. Returns `None` if there is none.
     fn read<R>(
         view: &mut View<'_>,
         key: &Key<'_>,
         read: impl FnOnce(&Self, &Scene<'_>) -> R,
     ) -> Result<Option<R>, WrongType>;
 
-    /// Lends the one under a key to be changed; `None` from `edit`: it has not been.
+    /// Calls `edit` with the collection under a key. `edit` returns `None` if it has changed
+    /// nothing.
     fn edit<R>(
         view: &mut View<'_>,
         key: &Key<'_>,
         edit: impl FnOnce(&mut Self, &Scene<'_>) -> Option<R>,
     ) -> Result<Option<Edited<R>>, WrongType>;
 
-    /// When an element dies. `None`: there is none; `Some(None)`: it has no deadline.
+    /// Returns the deadline of an element: `None` if there is no such element, `Some(None)` if it
+    /// has no deadline.
     fn deadline(&self, name: &[u8], scene: &Scene<'_>) -> Option<Option<Tick>>;
 
-    /// Asks `choose`, which is told when an element dies, for another deadline or none; `None` leaves it as it
-    /// is. False when there is no such element.
+    /// Passes the deadline of an element to `choose` and replaces it by the returned one; `None`
+    /// keeps it. Returns whether the element exists.
     fn update_deadline(
         &mut self,
         name: &[u8],
@@ -86,7 +87,8 @@ pub trait Timed: Sized {
     ) -> bool;
 }
 
-/// Hands the trait's methods on to those of the same name of a type, and the verbs of the view for it.
+/// Implements the trait with the type's methods of the same names and the view's access methods for
+/// the type.
 macro_rules! timed {
     ($type:ident, $read:ident, $edit:ident, $words:expr) => {
         impl Timed for $type {

@@ -1,4 +1,4 @@
-//! Hashes: each command's place in the table. The code is in the files below, by what it does.
+//! Commands on hashes. The submodules implement the commands of this table.
 
 mod lifetime;
 mod number;
@@ -13,7 +13,7 @@ use crate::context::{Spec, settle};
 use crate::spec::{Keys, flag};
 use store::Hash;
 
-/// This family's commands.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = &[
     Spec {
         name: "hdel",

@@ -1,4 +1,5 @@
-//! Approximate counts of distinct elements: PFADD, PFCOUNT, PFMERGE. What a sketch is, the store says.
+//! Approximate counts of distinct elements: PFADD, PFCOUNT, PFMERGE. `store::hyperloglog` describes
+//! the format.
 
 use super::refusal::{Answer, Refusal};
 use crate::config::Id;
@@ -8,7 +9,7 @@ use store::hyperloglog::{self, Flaw, Registers};
 use store::{Class, NewDeadline};
 use wire::Args;
 
-/// This family's commands.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = &[
     Spec {
         name: "pfadd",
@@ -51,12 +52,13 @@ impl From<Flaw> for Refusal {
     }
 }
 
-/// Bytes up to which a sketch stays sparse.
+/// Maximum size of a sketch in its sparse form, in bytes.
 fn sparse_bytes_max(ctx: &Ctx<'_, '_>) -> usize {
     ctx.server.config.number(Id::HllSparseMaxBytes) as usize
 }
 
-/// `PFADD key [element …]`: whether the sketch has changed. A missing one is made, even empty.
+/// `PFADD key [element …]`: replies whether the sketch has changed. A missing sketch is created,
+/// even without elements.
 fn pfadd(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
     let elements = args.from(2);
@@ -92,8 +94,8 @@ fn pfadd(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// `PFCOUNT key [key …]`: of several, the distinct elements of all together. The count of a single one is
-/// kept within it.
+/// `PFCOUNT key [key …]`: replies with the number of distinct elements in all sketches together.
+/// The count of a single sketch is cached in it.
 fn pfcount(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let mut registers = Registers::default();
     let mut known = None;
@@ -124,7 +126,7 @@ fn pfcount(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// `PFMERGE destination [source …]`: the destination counts as a source too.
+/// `PFMERGE destination [source …]`: the destination is a source too.
 fn pfmerge(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let mut registers = Registers::default();
     let mut is_dense = false;

@@ -1,4 +1,4 @@
-//! COMMAND: the table of commands, as clients ask for it.
+//! COMMAND: information about the commands for clients.
 
 use super::subcommand::{help, refuse_subcommand};
 use crate::context::{Ctx, Spec};
@@ -8,7 +8,7 @@ use crate::spec::{Keys, SpecIndex, flag};
 use crate::state::Server;
 use wire::{Args, Protocol};
 
-/// This family's commands.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = &[Spec {
     name: "command",
     arity: -1,
@@ -20,7 +20,7 @@ pub const TABLE: &[Spec] = &[Spec {
     run: command,
 }];
 
-/// What COMMAND HELP says.
+/// Text of COMMAND HELP.
 const HELP: &[&str] = &[
     "(no subcommand)",
     "    Return details about all commands.",
@@ -119,7 +119,7 @@ fn filtered(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
 }
 
-/// ACL categories, from a command's flags and group.
+/// Returns the ACL categories of a command, derived from its flags and group.
 pub(super) fn categories(spec: &Spec) -> Vec<&'static str> {
     let mut all = Vec::new();
     for (bits, name) in [
@@ -138,7 +138,7 @@ pub(super) fn categories(spec: &Spec) -> Vec<&'static str> {
     if !spec.has(flag::FAST) {
         all.push("slow");
     }
-    // They look at all keys, or take in bytes that another made.
+    // These commands read all keys or accept serialized values.
     const DANGEROUS: [&str; 7] = [
         "keys", "flushall", "flushdb", "swapdb", "sort", "sort_ro", "restore",
     ];
@@ -168,7 +168,7 @@ fn infos(ctx: &mut Ctx<'_, '_>, specs: Vec<Option<&Spec>>) {
     }
 }
 
-/// First key, last key, step, as COMMAND reports them.
+/// Returns first key, last key and step as COMMAND reports them.
 fn key_range(keys: Keys) -> (i64, i64, i64) {
     match keys {
         Keys::Range(first, last, step) => (i64::from(first), i64::from(last), i64::from(step)),
@@ -237,7 +237,7 @@ fn key_specs(ctx: &mut Ctx<'_, '_>, spec: &Spec) {
     reply.bulk(b"spec");
     reply.map(3);
     reply.bulk(b"lastkey");
-    // Told from the first key on, or from the end.
+    // Relative to the first key, or counted from the end.
     reply.integer(i64::from(if last < 0 { last } else { last - first }));
     reply.bulk(b"keystep");
     reply.integer(i64::from(step));

@@ -7,7 +7,7 @@ use crate::spec::{Keys, flag};
 use wire::Args;
 use wire::number::parse_i64;
 
-/// This family's commands.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = &[
     Spec {
         name: "slowlog",
@@ -31,7 +31,7 @@ pub const TABLE: &[Spec] = &[
     },
 ];
 
-/// What SLOWLOG HELP says.
+/// Text of SLOWLOG HELP.
 const SLOWLOG_HELP: &[&str] = &[
     "GET [<count>]",
     "    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
@@ -44,7 +44,7 @@ const SLOWLOG_HELP: &[&str] = &[
     "    Reset the slowlog.",
 ];
 
-/// What LATENCY HELP says.
+/// Text of LATENCY HELP.
 const LATENCY_HELP: &[&str] = &[
     "DOCTOR",
     "    Return a human readable latency analysis report.",
@@ -60,7 +60,7 @@ const LATENCY_HELP: &[&str] = &[
     "    Return a cumulative distribution of commands in histogram format.",
 ];
 
-/// Entries that SLOWLOG GET tells when no count is given.
+/// Number of entries that SLOWLOG GET returns without a count.
 const SLOWLOG_DEFAULT: usize = 10;
 
 fn slowlog(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
@@ -176,13 +176,13 @@ fn histogram(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             .filter_map(|name| ctx.table.lookup(name));
         found.map(usize::from).collect()
     };
-    let told: Vec<_> = wanted
+    let found: Vec<_> = wanted
         .into_iter()
         .map(|index| (ctx.table[index].name, ctx.server.stats.latency(index)))
         .filter(|(_, summary)| summary.total > 0)
         .collect();
-    ctx.reply.map(told.len());
-    for (name, summary) in told {
+    ctx.reply.map(found.len());
+    for (name, summary) in found {
         ctx.reply.bulk(name.as_bytes());
         ctx.reply.map(2);
         ctx.reply.bulk(b"calls");

@@ -1,11 +1,11 @@
-//! How long a key shall live: EX, PX, EXAT, PXAT, KEEPTTL, PERSIST, and the sums behind EXPIRE.
+//! Deadlines in arguments: EX, PX, EXAT, PXAT, KEEPTTL and PERSIST, and the arithmetic of EXPIRE.
 
 use super::refusal::Refusal;
 use store::{NewDeadline, Tick};
 use wire::number::{parse_f64, parse_i64};
 use wire::{Args, Reply};
 
-/// What a number of a deadline counts.
+/// Unit of a time in an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Seconds.
@@ -15,7 +15,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Milliseconds; None beyond 64 bits.
+    /// Converts to milliseconds. Returns `None` on overflow of 64 bits.
     fn milliseconds(self, number: i64) -> Option<i64> {
         match self {
             Unit::Seconds => number.checked_mul(1000),
@@ -24,19 +24,20 @@ impl Unit {
     }
 }
 
-/// Where the count begins.
+/// Point from which a time in an argument counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// Now: the number is a time to live.
+    /// The current time: the number is a TTL.
     Now,
-    /// The Unix epoch: the number is an instant.
+    /// The Unix epoch: the number is a point in time.
     Epoch,
 }
 
-/// An instant asked for, in milliseconds since the epoch; it may lie in the past or before the epoch.
+/// Requested expiration time in milliseconds since the epoch. It may be in the past or negative.
 pub type When = i64;
 
-/// The instant that EXPIRE and its kin name: any integer that does not overflow.
+/// Returns the expiration time in the arguments of EXPIRE and similar commands. Accepts any integer
+/// that does not overflow.
 pub fn instant(
     text: &[u8],
     unit: Unit,
@@ -48,7 +49,7 @@ pub fn instant(
     sum(number, unit, base, now).ok_or(Refusal::ExpireTime(command))
 }
 
-/// None when it overflows.
+/// Returns `None` on overflow.
 fn sum(number: i64, unit: Unit, base: Base, now: Tick) -> Option<When> {
     let span = unit.milliseconds(number)?;
     match base {
@@ -57,13 +58,14 @@ fn sum(number: i64, unit: Unit, base: Base, now: Tick) -> Option<When> {
     }
 }
 
-/// Whether an instant is no more to come. A key that gets such a deadline is deleted and said to have
-/// expired.
+/// Whether an expiration time has passed. A key that gets such a deadline is deleted and reported
+/// as expired.
 pub fn is_past(when: When, now: Tick) -> bool {
     when <= now.0 as i64
 }
 
-/// The deadline for an instant to come; beyond 48 bits (the year 10889) it is cut to the last one.
+/// Returns the deadline for a future expiration time, at most the latest one of 48 bits (the year
+/// 10889).
 pub fn deadline(when: When) -> Tick {
     Tick(when.max(0) as u64).min(Tick::MAX)
 }
@@ -87,19 +89,19 @@ pub fn timeout_ms(text: &[u8]) -> Result<u64, Refusal> {
 /// When a deadline may be changed; said twice is said once. What has none lives for ever.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Conditions {
-    /// NX: there is none yet.
+    /// NX: there is no deadline yet.
     nx: bool,
-    /// XX: there is one.
+    /// XX: there is a deadline.
     xx: bool,
-    /// GT: it becomes later.
+    /// GT: the new deadline is later.
     gt: bool,
-    /// LT: it becomes earlier.
+    /// LT: the new deadline is earlier.
     lt: bool,
 }
 
 impl Conditions {
-    /// All of the options. Refused, with the reply already written, when they do not exist or do not go
-    /// together.
+    /// Parses all options. If one is unknown or they are incompatible, writes the error and returns
+    /// `None`.
     pub fn parse(reply: &mut Reply<'_>, options: Args<'_>) -> Option<Conditions> {
         let mut conditions = Conditions::default();
         for option in options.iter() {
@@ -117,7 +119,7 @@ impl Conditions {
         }
     }
 
-    /// Takes a word; false when it is none of these.
+    /// Parses one option. Returns false if it is none of these.
     pub fn take(&mut self, word: &[u8]) -> bool {
         let flag = match word {
             _ if word.len() != 2 => return false,
@@ -131,7 +133,7 @@ impl Conditions {
         true
     }
 
-    /// Refused when they do not go together.
+    /// Refuses incompatible conditions.
     pub fn check(&self) -> Result<(), Refusal> {
         if self.nx && (self.xx || self.gt || self.lt) {
             return Err(Refusal::Says(
@@ -146,7 +148,7 @@ impl Conditions {
         Ok(())
     }
 
-    /// Whether a deadline may become another.
+    /// Whether the conditions allow the change of a deadline.
     pub fn hold(&self, old: Option<Tick>, when: When) -> bool {
         let is_later = old.is_some_and(|old| when > old.0 as i64);
         let is_earlier = old.is_none_or(|old| when < old.0 as i64);
@@ -157,31 +159,31 @@ impl Conditions {
     }
 }
 
-/// What SET, GETEX and MSETEX are told about the deadline.
+/// The option about the deadline in SET, GETEX and MSETEX.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lifetime<'a> {
-    /// Nothing.
+    /// There is no such option.
     #[default]
     Unsaid,
     /// KEEPTTL.
     Keep,
     /// PERSIST.
     Persist,
-    /// EX, PX, EXAT, PXAT with the number as it was sent.
+    /// EX, PX, EXAT or PXAT, with the number's text.
     Until(Unit, Base, &'a [u8]),
 }
 
-/// A lifetime, its number understood.
+/// Effect of a lifetime on an entry, with the number parsed and checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The entry's deadline becomes this.
+    /// The entry's deadline becomes this one.
     Lives(NewDeadline),
-    /// The deadline is already past.
+    /// The deadline has already passed.
     IsDead,
 }
 
 impl<'a> Lifetime<'a> {
-    /// All of GETEX's options; KEEPTTL is none of them.
+    /// Parses all options of GETEX, to which KEEPTTL does not belong.
     pub fn of_getex(options: Args<'a>) -> Result<Lifetime<'a>, Refusal> {
         let mut lifetime = Lifetime::default();
         let mut index = 0;
@@ -197,8 +199,9 @@ impl<'a> Lifetime<'a> {
         }
     }
 
-    /// Takes one option, with `next` behind it: how many arguments it took, 0 when it is none of
-    /// these. Another kind of lifetime before it is refused; the same kind again wins.
+    /// Parses one option with `next` as its argument. Returns the number of consumed arguments, 0
+    /// if it is none of these options. A different option before it is an error; the same option
+    /// again replaces the previous one.
     pub fn take(&mut self, option: &[u8], next: Option<&'a [u8]>) -> Result<usize, Refusal> {
         let (unit, base) = match option.len() {
             2 if option.eq_ignore_ascii_case(b"EX") => (Unit::Seconds, Base::Now),
@@ -232,7 +235,8 @@ impl<'a> Lifetime<'a> {
         Ok(1)
     }
 
-    /// What it means for an entry; `otherwise` when nothing was said. The number must be positive.
+    /// Returns the effect on an entry; `otherwise` if there was no option. The number must be
+    /// positive.
     pub fn fate(
         self,
         now: Tick,
@@ -264,7 +268,7 @@ mod tests {
     const NOW: Tick = Tick(1_000_000);
 
     #[test]
-    fn an_instant_is_refused_only_when_it_overflows() {
+    fn an_expiration_time_is_refused_only_if_it_overflows() {
         let seconds =
             |text: &str, base| instant(text.as_bytes(), Unit::Seconds, base, NOW, "expire");
         assert_eq!(seconds("10", Base::Now), Ok(1_010_000));
@@ -291,13 +295,13 @@ mod tests {
     }
 
     #[test]
-    fn a_far_deadline_is_cut_to_the_last_one() {
+    fn a_deadline_beyond_the_maximum_becomes_the_maximum() {
         assert_eq!(deadline(i64::MAX), Tick::MAX);
         assert_eq!(deadline(5), Tick(5));
     }
 
     #[test]
-    fn lifetimes_exclude_each_other() {
+    fn deadline_options_exclude_each_other() {
         let mut lifetime = Lifetime::default();
         assert_eq!(lifetime.take(b"ex", Some(b"5")), Ok(2));
         assert_eq!(lifetime.take(b"EX", Some(b"6")), Ok(2));

@@ -10,7 +10,7 @@ mod write;
 use crate::context::{Spec, settle};
 use crate::spec::{Keys, flag};
 
-/// This family's commands.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = &[
     Spec {
         name: "blmove",

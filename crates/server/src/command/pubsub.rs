@@ -1,4 +1,4 @@
-//! SUBSCRIBE and its kin, PUBLISH, PUBSUB.
+//! Commands for publish and subscribe: SUBSCRIBE and its variants, PUBLISH, PUBSUB.
 
 use super::subcommand::{help, refuse_subcommand};
 use crate::clients;
@@ -27,7 +27,7 @@ macro_rules! spec {
     };
 }
 
-/// This family's commands.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = &[
     spec!(
         "subscribe",
@@ -103,7 +103,7 @@ pub const TABLE: &[Spec] = &[
     ),
 ];
 
-/// What PUBSUB HELP says.
+/// Text of PUBSUB HELP.
 const HELP: &[&str] = &[
     "CHANNELS [<pattern>]",
     "    Return the currently active channels matching a <pattern> (default: '*').",
@@ -151,7 +151,7 @@ fn listen(ctx: &mut Ctx<'_, '_>, args: Args<'_>, space: Space, word: &str) {
         }
         confirm(ctx, word, Some(name), space);
     }
-    tell(ctx);
+    update_counts(ctx);
 }
 
 fn stop_listening(ctx: &mut Ctx<'_, '_>, args: Args<'_>, space: Space, word: &str) {
@@ -173,7 +173,7 @@ fn stop_listening(ctx: &mut Ctx<'_, '_>, args: Args<'_>, space: Space, word: &st
     if names.is_empty() {
         confirm(ctx, word, None, space);
     }
-    tell(ctx);
+    update_counts(ctx);
 }
 
 fn confirm(ctx: &mut Ctx<'_, '_>, word: &str, name: Option<&[u8]>, space: Space) {
@@ -187,8 +187,8 @@ fn confirm(ctx: &mut Ctx<'_, '_>, word: &str, name: Option<&[u8]>, space: Space)
     ctx.reply.integer(count as i64);
 }
 
-/// Writes down for others what the session listens to.
-fn tell(ctx: &mut Ctx<'_, '_>) {
+/// Updates the counts of subscriptions that other workers read.
+fn update_counts(ctx: &mut Ctx<'_, '_>) {
     let subscriptions = ctx.session.subscriptions.as_deref();
     let count = |space| subscriptions.map_or(0, |all| all.names(space).len() as u32);
     let info = &ctx.session.info;
@@ -240,7 +240,7 @@ fn channels(ctx: &mut Ctx<'_, '_>, pattern: Option<&[u8]>, is_sharded: bool) {
 }
 
 fn counts(ctx: &mut Ctx<'_, '_>, args: Args<'_>, is_sharded: bool) {
-    // A flat list in both dialects.
+    // A flat list in both protocol versions.
     ctx.reply.array((args.len() - 2) * 2);
     for name in args.from(2).iter() {
         let count = ctx.server.pubsub.listener_count(name, is_sharded);

@@ -6,32 +6,34 @@ use wire::Reply;
 /// Error reply when memory is full.
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
-/// Why a command was not carried out.
+/// Reason for which a command was not executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Options that do not exist, do not go together, or lack their argument.
+    /// Options are unknown, incompatible or lack an argument.
     Syntax,
     /// The key holds another type.
     WrongType,
-    /// An argument or a value that had to be an integer of 64 bits.
+    /// An argument or a value is not a 64-bit integer.
     NotInteger,
-    /// An argument or a value that had to be a number.
+    /// An argument or a value is not a number.
     NotFloat,
-    /// A deadline that is not positive where it must be, or overflows; the command's name.
+    /// The expiration time overflows or is not positive where it must be. Contains the command's
+    /// name.
     ExpireTime(&'static str),
-    /// A number of arguments that the table cannot tell wrong; the command's name.
+    /// Wrong number of arguments, where the command's arity cannot express it. Contains the
+    /// command's name.
     Arity(&'static str),
-    /// A database that does not exist.
+    /// The database does not exist.
     DatabaseRange,
-    /// Source and destination are one.
+    /// Source and destination are the same key.
     SameObject,
-    /// The value would grow beyond what one may be.
+    /// The value would exceed the maximum size.
     TooLong,
-    /// Anything else: the whole text with its code.
+    /// Any other error, with its full text and code.
     Says(&'static str),
 }
 
-/// What a command ends in that may be refused: on success it has replied.
+/// Result of a command that may be refused. On success it has written its reply.
 pub type Answer = Result<(), Refusal>;
 
 impl From<WrongType> for Refusal {
@@ -41,7 +43,7 @@ impl From<WrongType> for Refusal {
 }
 
 impl Refusal {
-    /// Says it.
+    /// Writes the error reply.
     pub fn write(self, reply: &mut Reply<'_>) {
         let text = match self {
             Refusal::Syntax => "ERR syntax error",

@@ -1,23 +1,23 @@
-//! What SCAN and its kin have in common: the cursor, the options, the page that is replied.
+//! Common parts of SCAN, HSCAN, SSCAN and ZSCAN: the cursor, the options, and the reply.
 
 use super::refusal::Refusal;
 use crate::glob;
 use wire::number::{Text, parse_i64, parse_u64};
 use wire::{Args, Reply};
 
-/// Elements that one call looks at when COUNT does not say.
+/// Number of elements examined per call without COUNT.
 pub const COUNT_DEFAULT: usize = 10;
-/// More than anything holds: a larger COUNT asks for no more.
+/// Upper limit of COUNT. No collection has more elements.
 const COUNT_MAX: i64 = u32::MAX as i64;
-/// The refusal of an option that asks hashes for less.
+/// Error for NOVALUES with another type.
 pub const NOT_A_HASH: Refusal = Refusal::Says("ERR NOVALUES option can only be used in HSCAN");
 
-/// Reads a cursor.
+/// Parses a cursor.
 pub fn cursor(text: &[u8]) -> Result<u64, Refusal> {
     parse_u64(text).ok_or(Refusal::Says("ERR invalid cursor"))
 }
 
-/// Reads what COUNT is given.
+/// Parses the argument of COUNT.
 pub fn count(text: &[u8]) -> Result<usize, Refusal> {
     let count = parse_i64(text).ok_or(Refusal::NotInteger)?;
     if count < 1 {
@@ -26,22 +26,22 @@ pub fn count(text: &[u8]) -> Result<usize, Refusal> {
     Ok(count.min(COUNT_MAX) as usize)
 }
 
-/// A pattern, unless it is the one that everything matches.
+/// Returns the pattern unless it matches everything.
 pub fn selective(pattern: &[u8]) -> Option<&[u8]> {
     (pattern != b"*").then_some(pattern)
 }
 
-/// The options of HSCAN, SSCAN and ZSCAN.
+/// Options of HSCAN, SSCAN and ZSCAN.
 pub struct Options<'a> {
     pattern: Option<&'a [u8]>,
-    /// About how many elements to look at.
+    /// Approximate number of elements to examine.
     pub count: usize,
-    /// NOVALUES was not given.
+    /// Whether values are returned, which NOVALUES prevents.
     pub with_values: bool,
 }
 
 impl<'a> Options<'a> {
-    /// Reads `[MATCH pattern] [COUNT count] [NOVALUES]`, the last for hashes only.
+    /// Parses `[MATCH pattern] [COUNT count] [NOVALUES]`; the last is accepted for hashes only.
     pub fn parse(args: Args<'a>, is_hash: bool) -> Result<Options<'a>, Refusal> {
         let mut options = Options {
             pattern: None,
@@ -72,14 +72,14 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// Whether an element of this name is asked for.
+    /// Whether the pattern selects an element of this name.
     pub fn wants(&self, name: &[u8]) -> bool {
         self.pattern
             .is_none_or(|pattern| glob::matches(pattern, name, false))
     }
 }
 
-/// Replies with the next cursor and what was found: so many replies, encoded.
+/// Replies with the next cursor and the found elements: `count` replies encoded in `found`.
 pub fn reply_page(reply: &mut Reply<'_>, next: u64, count: usize, found: &[u8]) {
     reply.array(2);
     reply.bulk(Text::unsigned(next).as_bytes());

@@ -1,4 +1,5 @@
-//! The server itself: INFO, TIME, ROLE, SHUTDOWN, MEMORY, DEBUG, and what is not here.
+//! Commands about the server: INFO, TIME, ROLE, SHUTDOWN, MEMORY, DEBUG, and commands for features
+//! that do not exist here.
 
 use super::introspection;
 use super::subcommand::{help, refuse_subcommand};
@@ -29,7 +30,7 @@ macro_rules! spec {
 const ALWAYS: u32 = flag::LOADING | flag::STALE;
 const ADMIN: u32 = flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE;
 
-/// This family's commands.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = &[
     spec!(
         "info",
@@ -118,7 +119,7 @@ pub const TABLE: &[Spec] = &[
         flag::NOSCRIPT,
         "generic",
         "3.0.0",
-        "Waits until replicas have the connection's writes: there are none.",
+        "Waits until replicas have acknowledged the connection's writes. Returns 0, because there are none.",
         wait
     ),
     spec!(
@@ -127,7 +128,7 @@ pub const TABLE: &[Spec] = &[
         ALWAYS | flag::FAST,
         "server",
         "1.0.0",
-        "Returns the time of the last save: the server's start.",
+        "Returns the time of the last save, which is the server's start.",
         last_save
     ),
     spec!(
@@ -136,7 +137,7 @@ pub const TABLE: &[Spec] = &[
         ADMIN | flag::NO_MULTI,
         "server",
         "1.0.0",
-        "Would save the keys: there are no snapshots yet.",
+        "Refused, because snapshots are not supported.",
         no_save
     ),
     spec!(
@@ -145,7 +146,7 @@ pub const TABLE: &[Spec] = &[
         ADMIN,
         "server",
         "1.0.0",
-        "Would save the keys: there are no snapshots yet.",
+        "Refused, because snapshots are not supported.",
         no_save
     ),
     spec!(
@@ -163,7 +164,7 @@ pub const TABLE: &[Spec] = &[
         ADMIN,
         "server",
         "5.0.0",
-        "Would make this server a replica: there is no replication.",
+        "Refused unless the argument is NO ONE, because replication is not supported.",
         no_replication
     ),
     spec!(
@@ -172,7 +173,7 @@ pub const TABLE: &[Spec] = &[
         ADMIN,
         "server",
         "1.0.0",
-        "Would make this server a replica: there is no replication.",
+        "Refused unless the argument is NO ONE, because replication is not supported.",
         no_replication
     ),
 ];
@@ -205,7 +206,7 @@ fn shutdown(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             b"save" => {
                 return ctx
                     .reply
-                    .error("ERR there are no snapshots yet: use SHUTDOWN NOSAVE");
+                    .error("ERR snapshots are not supported: use SHUTDOWN NOSAVE");
             }
             b"abort" if args.len() == 2 => {
                 return ctx.reply.error("ERR No shutdown in progress.");
@@ -214,7 +215,7 @@ fn shutdown(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         }
     }
     log::info!(
-        "client {} ({}) asked for the end (SHUTDOWN)",
+        "client {} ({}) sent SHUTDOWN",
         ctx.session.info.id,
         ctx.session.info.address
     );
@@ -222,7 +223,7 @@ fn shutdown(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     ctx.server.stop();
 }
 
-/// The longest DEBUG SLEEP, in seconds.
+/// Maximum duration of DEBUG SLEEP in seconds.
 const SLEEP_SECONDS_MAX: f64 = 3600.0;
 
 fn debug(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
@@ -238,11 +239,11 @@ fn debug(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (b"help", 2) => help(
             ctx,
             "DEBUG",
-            &["SLEEP <seconds>", "    Stop the server for <seconds>."],
+            &["SLEEP <seconds>", "    Block the server for <seconds>."],
         ),
         _ => ctx
             .reply
-            .error("ERR DEBUG does only SLEEP here: try DEBUG HELP"),
+            .error("ERR only DEBUG SLEEP is supported. Try DEBUG HELP."),
     }
 }
 
@@ -263,7 +264,7 @@ fn cluster(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
 fn module(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     match &args[1].to_ascii_lowercase()[..] {
         b"list" if args.len() == 2 => ctx.reply.array(0),
-        b"load" | b"loadex" | b"unload" => ctx.reply.error("ERR there are no modules"),
+        b"load" | b"loadex" | b"unload" => ctx.reply.error("ERR modules are not supported"),
         _ => refuse_subcommand(ctx, args, &["LIST", "LOAD", "UNLOAD"]),
     }
 }
@@ -319,9 +320,11 @@ fn acl(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (b"cat", 3) => commands_of(ctx, &args[2]),
         (b"getuser", 3) if &args[2] == b"default" => describe_user(ctx),
         (b"getuser", 3) => ctx.reply.null(),
-        (b"setuser" | b"deluser" | b"load" | b"save" | b"log" | b"genpass" | b"dryrun", _) => ctx
-            .reply
-            .error("ERR there are no ACL users but the default one: see CONFIG SET requirepass"),
+        (b"setuser" | b"deluser" | b"load" | b"save" | b"log" | b"genpass" | b"dryrun", _) => {
+            ctx.reply.error(
+                "ERR there is only the default user: set its password with CONFIG SET requirepass",
+            )
+        }
         _ => refuse_subcommand(ctx, args, &["WHOAMI", "USERS", "LIST", "CAT", "GETUSER"]),
     }
 }
@@ -378,26 +381,25 @@ fn last_save(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
 }
 
 fn no_save(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
-    ctx.reply.error(
-        "ERR this server keeps nothing on disk: there are no snapshots and no append-only file",
-    );
+    ctx.reply
+        .error("ERR persistence is not supported: there are no snapshots and no append-only file");
 }
 
 fn no_replication(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     if args.is(1, "no") && args.is(2, "one") {
         return ctx.reply.ok();
     }
-    ctx.reply.error("ERR there is no replication");
+    ctx.reply.error("ERR replication is not supported");
 }
 
-/// The subcommands of MEMORY that are about the server; false when it is none of them.
+/// Runs the subcommands of MEMORY that concern the server. Returns false if it is none of them.
 pub fn memory(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> bool {
     let word = args[1].to_ascii_lowercase();
     match (&word[..], args.len()) {
         (b"purge", 2) => ctx.reply.ok(),
         (b"malloc-stats", 2) => ctx
             .reply
-            .verbatim("txt", b"The allocator's own statistics are not kept.\n"),
+            .verbatim("txt", b"The allocator's statistics are not available.\n"),
         (b"doctor", 2) => {
             let text = diagnose(ctx);
             ctx.reply.verbatim("txt", text.as_bytes());
@@ -408,7 +410,7 @@ pub fn memory(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> bool {
     true
 }
 
-/// What looks wrong with the memory, for people.
+/// Returns the report of MEMORY DOCTOR.
 fn diagnose(ctx: &mut Ctx<'_, '_>) -> String {
     let (used, buffers) = ctx.unlocked(|server| {
         let buffers = server.stats.sum(|worker| &worker.buffer_bytes);
@@ -417,13 +419,13 @@ fn diagnose(ctx: &mut Ctx<'_, '_>) -> String {
     let resident = process::resident_bytes();
     let mut text = String::new();
     if resident > used * 3 / 2 && resident - used > 64 << 20 {
-        text.push_str("* The process holds far more memory than it uses: much was freed of late, and goes back to the system by and by.\n");
+        text.push_str("* The process has much more resident memory than it uses. If much memory was freed recently, it returns to the system within some time.\n");
     }
     if buffers > used / 4 && buffers > 64 << 20 {
-        text.push_str("* Clients' buffers hold a large part of the memory: CLIENT LIST tells whose (tot-mem).\n");
+        text.push_str("* Client buffers use a large part of the memory. CLIENT LIST shows it per client (tot-mem).\n");
     }
     if text.is_empty() {
-        text.push_str("Nothing looks wrong with this server's memory.\n");
+        text.push_str("No problem found with this server's memory.\n");
     }
     text
 }

@@ -1,4 +1,4 @@
-//! Sets: each command's place in the table. The code is in the files below, by what it does.
+//! Commands on sets. The submodules implement the commands of this table.
 
 mod combine;
 mod lifetime;
@@ -12,7 +12,7 @@ use crate::context::{Spec, settle};
 use crate::spec::{Keys, flag};
 use store::Set;
 
-/// This family's commands.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = &[
     Spec {
         name: "sadd",

@@ -1,5 +1,5 @@
-//! SORT and SORT_RO: the elements of a list, set or sorted set in an order of their own or that other keys
-//! give.
+//! SORT and SORT_RO: sort the elements of a list, set or sorted set by themselves or by the values
+//! of other keys.
 
 mod request;
 
@@ -12,7 +12,7 @@ use store::{Class, End, Kind, List};
 use wire::Args;
 use wire::number::parse_f64;
 
-/// This family's commands.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = &[
     Spec {
         name: "sort",
@@ -36,23 +36,24 @@ pub const TABLE: &[Spec] = &[
     },
 ];
 
-/// An element, and what it is sorted by.
+/// An element with its sort key.
 struct Item {
     element: Vec<u8>,
     by: By,
 }
 
-/// What an element is sorted by.
+/// Sort key of an element.
 enum By {
     Number(f64),
-    /// Its own bytes.
+    /// The element's own bytes.
     Itself,
-    /// Those of another key, if there is one.
+    /// The value of another key, if it exists.
     Text(Option<Vec<u8>>),
 }
 
 impl Item {
-    /// Where nothing else tells two apart, their own bytes do, so that the order is always the same.
+    /// Compares by sort key. Elements with equal keys compare by their own bytes, so that the order
+    /// is deterministic.
     fn compare(&self, other: &Item) -> Ordering {
         let order = match (&self.by, &other.by) {
             (By::Number(one), By::Number(other)) => one.total_cmp(other),
@@ -93,7 +94,7 @@ fn sort(ctx: &mut Ctx<'_, '_>, args: Args<'_>, may_store: bool) -> Answer {
     Ok(())
 }
 
-/// The elements as they lie, or backwards where that is what is asked for.
+/// Returns the elements in their stored order, or in reverse if the request is descending.
 fn elements(
     ctx: &mut Ctx<'_, '_>,
     name: &[u8],
@@ -131,7 +132,7 @@ fn elements(
     Ok((kind, elements))
 }
 
-/// The elements that are asked for, in the order that is.
+/// Returns the requested elements in the requested order.
 fn in_order(
     ctx: &mut Ctx<'_, '_>,
     mut elements: Vec<Vec<u8>>,
@@ -139,7 +140,8 @@ fn in_order(
     request: &Request<'_>,
 ) -> Result<Vec<Vec<u8>>, Refusal> {
     let range = request.range(elements.len());
-    // What is stored of a set has an order in any case: the same one each time.
+    // A set is sorted before it is stored even without an order, so that the result is
+    // deterministic.
     let is_forced = !request.sorts && kind == Some(Kind::Set) && request.destination.is_some();
     if !request.sorts && !is_forced {
         elements.truncate(range.end);
@@ -168,7 +170,7 @@ fn in_order(
         false => one.compare(other),
         true => other.compare(one),
     };
-    // What comes behind the range need not be sorted.
+    // Elements after the range need not be sorted.
     if (1..items.len()).contains(&range.end) {
         items.select_nth_unstable_by(range.end - 1, compare);
     }
@@ -180,7 +182,7 @@ fn in_order(
         .collect())
 }
 
-/// A text as what elements are sorted by: nothing is 0.
+/// Parses a text as a sort key; an empty text is 0.
 fn number(text: &[u8]) -> Result<f64, Refusal> {
     if text.is_empty() {
         return Ok(0.0);
@@ -192,8 +194,8 @@ fn number(text: &[u8]) -> Result<f64, Refusal> {
         ))
 }
 
-/// The value that a pattern names for an element: `#` is the element itself, `*` stands for it in a
-/// key's name, and `->field` behind that names a field of the key's hash.
+/// Returns the value that a pattern names for an element: `#` is the element itself, `*` in a key's
+/// name stands for the element, and `->field` at the end names a field of a hash.
 fn look_up(
     ctx: &mut Ctx<'_, '_>,
     pattern: &[u8],
@@ -214,7 +216,7 @@ fn look_up(
     };
     let name = [before, element, behind].concat();
     let key = ctx.key(&name);
-    // Another type reads as nothing.
+    // A key of another type counts as missing.
     let found = match (ctx.view.kind(&key), field) {
         (None, _) => {
             ctx.view.touch(&key);
@@ -233,7 +235,7 @@ fn look_up(
     Ok(found)
 }
 
-/// Stores values as a list over whatever the destination held; none leave no key.
+/// Replaces the destination by a list of the values. Without values the destination is deleted.
 fn store(ctx: &mut Ctx<'_, '_>, destination: &[u8], values: Vec<Option<Vec<u8>>>) {
     let key = ctx.key(destination);
     let scene = ctx.view.scene();

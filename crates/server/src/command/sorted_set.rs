@@ -1,4 +1,4 @@
-//! Sorted sets: each command's place in the table. The code is in the files below, by what it does.
+//! Commands on sorted sets. The submodules implement the commands of this table.
 
 mod access;
 mod add;
@@ -19,7 +19,7 @@ use crate::context::{Spec, settle};
 use crate::spec::{Keys, flag};
 use store::SortedSet;
 
-/// This family's commands.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = &[
     Spec {
         name: "bzmpop",

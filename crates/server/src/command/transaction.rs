@@ -1,8 +1,9 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 //!
-//! A transaction runs under the union of its commands' locks and those of the watched keys, so nothing
-//! comes between the look at the watched keys and its last command. What takes the keyspace's locks
-//! itself (INFO, CONFIG SET, CLIENT UNBLOCK) lets go of them in between; see `Ctx::unlocked`.
+//! A transaction runs under the locks of all its commands and of the watched keys, so that no other
+//! client's write comes between the check of the watched keys and its last command. Commands that take
+//! the keyspace's locks themselves (INFO, CONFIG SET, CLIENT UNBLOCK) release them in between; see
+//! `Ctx::unlocked`.
 
 use crate::clients;
 use crate::command::refusal::OUT_OF_MEMORY;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 use wire::{Args, Reply};
 
-/// This family's commands.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = &[
     Spec {
         name: "multi",
@@ -78,7 +79,7 @@ pub const TABLE: &[Spec] = &[
     },
 ];
 
-/// Queues a command behind MULTI.
+/// Queues a command after MULTI.
 pub fn queue(
     server: &Server,
     session: &mut Session,
@@ -95,12 +96,13 @@ pub fn queue(
         return reply.error("ERR Command not allowed inside a transaction");
     }
     if transaction.heap_bytes() > limit {
-        // All that is queued is given back at once: it will not run.
+        // The transaction will not run, so its queue is freed at once.
         **transaction = Transaction::default();
         transaction.is_broken = true;
         return reply.error("ERR the transaction exceeds client-query-buffer-limit");
     }
-    // After a refused command nothing will run: it need not be kept.
+    // After a refused command the transaction will not run, therefore further commands are not
+    // kept.
     if !transaction.is_broken {
         transaction.push(index, args);
     }
@@ -138,7 +140,7 @@ fn watch(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             continue;
         }
         let key = ctx.key(bytes);
-        // One that is dead already goes now, so that its going is no change later.
+        // An expired key is removed now, so that its removal does not count as a change later.
         let _ = ctx.view.kind(&key);
         ctx.view.watch(&key, &ctx.session.is_dirty);
         ctx.session.watched.push((db, bytes.to_vec()));
@@ -153,7 +155,7 @@ fn unwatch(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     ctx.reply.ok();
 }
 
-/// Unwatches all; the watched keys' shards are locked.
+/// Stops watching all keys. The caller has locked the shards of the watched keys.
 pub fn forget_watched(ctx: &mut Ctx<'_, '_>) {
     for (db, bytes) in std::mem::take(&mut ctx.session.watched) {
         let key = ctx.key_in(db, &bytes);
@@ -161,7 +163,7 @@ pub fn forget_watched(ctx: &mut Ctx<'_, '_>) {
     }
     ctx.session.info.watched.store(0, Relaxed);
     ctx.session.set_flag(clients::flag::DIRTY, false);
-    // A fresh flag: the old one may still be held by who is about to set it.
+    // A new flag, because a writer may still hold the old one.
     ctx.session.is_dirty = Arc::new(AtomicBool::new(false));
 }
 
@@ -198,7 +200,7 @@ fn exec(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     ctx.session.stance = stance;
 }
 
-/// Whether a watched key has changed or died since it was watched.
+/// Whether a watched key has changed or expired since WATCH.
 fn has_changed(ctx: &mut Ctx<'_, '_>) -> bool {
     for (db, bytes) in &ctx.session.watched {
         let key = ctx.server.keyspace.key(*db, bytes);
@@ -207,8 +209,9 @@ fn has_changed(ctx: &mut Ctx<'_, '_>) -> bool {
     ctx.session.is_dirty.load(Relaxed)
 }
 
-/// Runs one queued command, counted and timed as if it stood alone. Room was asked for once for all of
-/// them: to ask again could let go of the locks between two.
+/// Runs one queued command and counts and times it like a command outside a transaction. Memory was
+/// checked once for all commands, because another check could release the locks between two of
+/// them.
 fn run_one(ctx: &mut Ctx<'_, '_>, index: SpecIndex, args: Args<'_>) {
     let spec = ctx.table[index as usize];
     let start = Instant::now();

@@ -16,20 +16,20 @@ fn a_push_serves_those_who_wait_in_the_order_in_which_they_came() {
     let mut bench = Bench::new(&server, listeners);
     let mut clients: Vec<Socket> = (0..4).map(|_| bench.client()).collect();
     for client in &mut clients[..3] {
-        bench.say(client, "BLPOP none k 0\r\n", "");
+        bench.send(client, "BLPOP none k 0\r\n", "");
     }
     let [a, b, c, pusher] = &mut clients[..] else {
         panic!("there are four");
     };
     // What it pushed for others is gone when its next command runs.
-    bench.say(pusher, "RPUSH k 1 2\r\nLLEN k\r\n", ":2\r\n:0\r\n");
-    bench.hear(a, &popped("k", "1"));
-    bench.hear(b, &popped("k", "2"));
-    bench.hear(c, "");
-    bench.say(b, "BRPOP k 0\r\n", "");
-    bench.say(pusher, "RPUSH k 3 4 5\r\nLLEN k\r\n", ":3\r\n:1\r\n");
-    bench.hear(c, &popped("k", "3"));
-    bench.hear(b, &popped("k", "5"));
+    bench.send(pusher, "RPUSH k 1 2\r\nLLEN k\r\n", ":2\r\n:0\r\n");
+    bench.expect_output(a, &popped("k", "1"));
+    bench.expect_output(b, &popped("k", "2"));
+    bench.expect_output(c, "");
+    bench.send(b, "BRPOP k 0\r\n", "");
+    bench.send(pusher, "RPUSH k 3 4 5\r\nLLEN k\r\n", ":3\r\n:1\r\n");
+    bench.expect_output(c, &popped("k", "3"));
+    bench.expect_output(b, &popped("k", "5"));
     assert!(server.blocking.is_empty());
     assert_eq!(server.keyspace.waited_keys(), 0);
 }
@@ -39,25 +39,25 @@ fn a_wait_ends_by_the_clock_that_never_jumps_and_no_sooner() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
-    bench.say(&mut client, "BLPOP k 0.05\r\n", "");
+    bench.send(&mut client, "BLPOP k 0.05\r\n", "");
     bench.jump(NOW + HOUR_MS);
-    bench.hear(&mut client, "");
+    bench.expect_output(&mut client, "");
     bench.jump(NOW - HOUR_MS);
     bench.pass(50);
-    bench.hear(&mut client, "");
+    bench.expect_output(&mut client, "");
     let limit = Duration::from_millis(1);
     assert!(
         bench.worker.timeout(&mut bench.executor) <= limit,
         "it sleeps no longer"
     );
     bench.pass(1);
-    bench.hear(&mut client, NOTHING);
+    bench.expect_output(&mut client, NOTHING);
     // Nothing is left of it: the element stays.
-    bench.say(&mut other, "RPUSH k 1\r\nLLEN k\r\n", ":1\r\n:1\r\n");
+    bench.send(&mut other, "RPUSH k 1\r\nLLEN k\r\n", ":1\r\n:1\r\n");
     assert!(bench.worker.waits.is_empty());
-    bench.say(&mut client, "BLMOVE none x LEFT LEFT 0.001\r\n", "");
+    bench.send(&mut client, "BLMOVE none x LEFT LEFT 0.001\r\n", "");
     bench.pass(2);
-    bench.hear(&mut client, NOTHING);
+    bench.expect_output(&mut client, NOTHING);
 }
 
 #[test]
@@ -65,13 +65,13 @@ fn who_waits_for_some_time_and_is_served_waits_no_longer() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
-    bench.say(&mut client, "BLPOP k 10\r\n", "");
-    bench.say(&mut other, "LPUSH k 1\r\n", ":1\r\n");
-    bench.hear(&mut client, &popped("k", "1"));
+    bench.send(&mut client, "BLPOP k 10\r\n", "");
+    bench.send(&mut other, "LPUSH k 1\r\n", ":1\r\n");
+    bench.expect_output(&mut client, &popped("k", "1"));
     assert!(bench.worker.waits.is_empty());
-    bench.say(&mut client, "BLPOP k 0\r\n", "");
+    bench.send(&mut client, "BLPOP k 0\r\n", "");
     bench.pass(20_000);
-    bench.hear(&mut client, "");
+    bench.expect_output(&mut client, "");
 }
 
 #[test]
@@ -79,16 +79,16 @@ fn what_comes_behind_a_command_that_waits_runs_after_it() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
-    bench.say(
+    bench.send(
         &mut client,
         "SET a 1\r\nBLPOP k 0\r\nINCR a\r\nBLPOP k 0\r\nINCR a\r\n",
         "+OK\r\n",
     );
-    bench.say(&mut client, "INCR a\r\n", "");
-    bench.say(&mut other, "GET a\r\nRPUSH k x\r\n", "$1\r\n1\r\n:1\r\n");
-    bench.hear(&mut client, &(popped("k", "x") + ":2\r\n"));
-    bench.say(&mut other, "RPUSH k y\r\n", ":1\r\n");
-    bench.hear(&mut client, &(popped("k", "y") + ":3\r\n:4\r\n"));
+    bench.send(&mut client, "INCR a\r\n", "");
+    bench.send(&mut other, "GET a\r\nRPUSH k x\r\n", "$1\r\n1\r\n:1\r\n");
+    bench.expect_output(&mut client, &(popped("k", "x") + ":2\r\n"));
+    bench.send(&mut other, "RPUSH k y\r\n", ":1\r\n");
+    bench.expect_output(&mut client, &(popped("k", "y") + ":3\r\n:4\r\n"));
 }
 
 #[test]
@@ -97,26 +97,26 @@ fn a_transaction_does_not_wait_and_serves_when_it_is_done() {
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
     let queued = "+OK\r\n+QUEUED\r\n+QUEUED\r\n";
-    bench.say(
+    bench.send(
         &mut client,
         "MULTI\r\nBLPOP k 0\r\nBLMOVE k l LEFT LEFT 0\r\nEXEC\r\n",
         &format!("{queued}*2\r\n{NOTHING}$-1\r\n"),
     );
-    bench.say(&mut client, "BLPOP j k 0\r\n", "");
-    bench.say(
+    bench.send(&mut client, "BLPOP j k 0\r\n", "");
+    bench.send(
         &mut other,
         "MULTI\r\nRPUSH k 1\r\nDEL k\r\nEXEC\r\n",
         &format!("{queued}*2\r\n:1\r\n:1\r\n"),
     );
-    bench.hear(&mut client, "");
+    bench.expect_output(&mut client, "");
     // Of several keys the first that it names, whichever was pushed first. INFO lets go of the locks.
-    bench.say(
+    bench.send(
         &mut other,
         "MULTI\r\nRPUSH k 1\r\nRPUSH j 2\r\nINFO nothing\r\nLLEN j\r\nEXEC\r\n",
         &format!("{queued}+QUEUED\r\n+QUEUED\r\n*4\r\n:1\r\n:1\r\n$0\r\n\r\n:1\r\n"),
     );
-    bench.hear(&mut client, &popped("j", "2"));
-    bench.say(&mut client, "LRANGE k 0 -1\r\n", "*1\r\n$1\r\n1\r\n");
+    bench.expect_output(&mut client, &popped("j", "2"));
+    bench.send(&mut client, "LRANGE k 0 -1\r\n", "*1\r\n$1\r\n1\r\n");
 }
 
 #[test]
@@ -133,24 +133,24 @@ fn whatever_makes_a_list_of_the_key_serves() {
             "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n+OK\r\n:1\r\n:1\r\n",
         ),
     ] {
-        bench.say(&mut client, "BLPOP k 0\r\n", "");
-        bench.say(&mut other, "DEL from\r\nRPUSH from 1\r\n", ":0\r\n:1\r\n");
-        bench.say(&mut other, command, reply);
-        bench.hear(&mut client, &popped("k", "1"));
-        bench.say(&mut other, "FLUSHALL\r\n", "+OK\r\n");
+        bench.send(&mut client, "BLPOP k 0\r\n", "");
+        bench.send(&mut other, "DEL from\r\nRPUSH from 1\r\n", ":0\r\n:1\r\n");
+        bench.send(&mut other, command, reply);
+        bench.expect_output(&mut client, &popped("k", "1"));
+        bench.send(&mut other, "FLUSHALL\r\n", "+OK\r\n");
     }
-    bench.say(&mut client, "BLPOP k 0\r\n", "");
+    bench.send(&mut client, "BLPOP k 0\r\n", "");
     let commands = "SELECT 1\r\nRPUSH k 2\r\nSELECT 0\r\nSWAPDB 0 1\r\n";
-    bench.say(&mut other, commands, "+OK\r\n:1\r\n+OK\r\n+OK\r\n");
-    bench.hear(&mut client, &popped("k", "2"));
-    bench.say(&mut client, "BLPOP k 0\r\n", "");
+    bench.send(&mut other, commands, "+OK\r\n:1\r\n+OK\r\n+OK\r\n");
+    bench.expect_output(&mut client, &popped("k", "2"));
+    bench.send(&mut client, "BLPOP k 0\r\n", "");
     let commands = "SADD set 7\r\nSORT set STORE k\r\n";
-    bench.say(&mut other, commands, ":1\r\n:1\r\n");
-    bench.hear(&mut client, &popped("k", "7"));
-    bench.say(&mut client, "BLPOP k 0\r\n", "");
+    bench.send(&mut other, commands, ":1\r\n:1\r\n");
+    bench.expect_output(&mut client, &popped("k", "7"));
+    bench.send(&mut client, "BLPOP k 0\r\n", "");
     let commands = "SELECT 1\r\nRPUSH k 3\r\nMOVE k 0\r\n";
-    bench.say(&mut other, commands, "+OK\r\n:1\r\n:1\r\n");
-    bench.hear(&mut client, &popped("k", "3"));
+    bench.send(&mut other, commands, "+OK\r\n:1\r\n:1\r\n");
+    bench.expect_output(&mut client, &popped("k", "3"));
 }
 
 #[test]
@@ -158,12 +158,12 @@ fn another_type_under_the_key_is_waited_out() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
-    bench.say(&mut client, "BLPOP k 0\r\n", "");
-    bench.say(&mut other, "SET k x\r\nHSET h f v\r\n", "+OK\r\n:1\r\n");
-    bench.say(&mut other, "RENAME h k\r\nDEL k\r\n", "+OK\r\n:1\r\n");
-    bench.hear(&mut client, "");
-    bench.say(&mut other, "RPUSH k y\r\n", ":1\r\n");
-    bench.hear(&mut client, &popped("k", "y"));
+    bench.send(&mut client, "BLPOP k 0\r\n", "");
+    bench.send(&mut other, "SET k x\r\nHSET h f v\r\n", "+OK\r\n:1\r\n");
+    bench.send(&mut other, "RENAME h k\r\nDEL k\r\n", "+OK\r\n:1\r\n");
+    bench.expect_output(&mut client, "");
+    bench.send(&mut other, "RPUSH k y\r\n", ":1\r\n");
+    bench.expect_output(&mut client, &popped("k", "y"));
 }
 
 #[test]
@@ -174,26 +174,26 @@ fn what_one_who_waited_pushes_serves_the_next() {
     let [a, b, c, d, pusher] = &mut clients[..] else {
         panic!("there are five");
     };
-    bench.say(a, "BLPOP k3 0\r\n", "");
-    bench.say(b, "BLMOVE k2 k3 LEFT LEFT 0\r\n", "");
-    bench.say(c, "BRPOPLPUSH k1 k2 0\r\n", "");
-    bench.say(d, "BLMOVE k1 string LEFT LEFT 0\r\n", "");
-    bench.say(pusher, "SET string x\r\nRPUSH k1 1\r\n", "+OK\r\n:1\r\n");
-    bench.hear(c, "$1\r\n1\r\n");
-    bench.hear(b, "$1\r\n1\r\n");
-    bench.hear(a, &popped("k3", "1"));
-    bench.hear(d, "");
+    bench.send(a, "BLPOP k3 0\r\n", "");
+    bench.send(b, "BLMOVE k2 k3 LEFT LEFT 0\r\n", "");
+    bench.send(c, "BRPOPLPUSH k1 k2 0\r\n", "");
+    bench.send(d, "BLMOVE k1 string LEFT LEFT 0\r\n", "");
+    bench.send(pusher, "SET string x\r\nRPUSH k1 1\r\n", "+OK\r\n:1\r\n");
+    bench.expect_output(c, "$1\r\n1\r\n");
+    bench.expect_output(b, "$1\r\n1\r\n");
+    bench.expect_output(a, &popped("k3", "1"));
+    bench.expect_output(d, "");
     // One that cannot be served is told so, and the element stays.
-    bench.say(pusher, "RPUSH k1 2\r\n", ":1\r\n");
+    bench.send(pusher, "RPUSH k1 2\r\n", ":1\r\n");
     let refused = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
-    bench.hear(d, refused);
-    bench.say(pusher, "LLEN k1\r\n", ":1\r\n");
+    bench.expect_output(d, refused);
+    bench.send(pusher, "LLEN k1\r\n", ":1\r\n");
     // To its own key an element is moved for nobody else.
-    bench.say(a, "BLMOVE k k LEFT RIGHT 0\r\n", "");
-    bench.say(b, "BLMPOP 0 2 j k LEFT COUNT 5\r\n", "");
-    bench.say(pusher, "RPUSH k x y\r\n", ":2\r\n");
-    bench.hear(a, "$1\r\nx\r\n");
-    bench.hear(b, "*2\r\n$1\r\nk\r\n*2\r\n$1\r\ny\r\n$1\r\nx\r\n");
+    bench.send(a, "BLMOVE k k LEFT RIGHT 0\r\n", "");
+    bench.send(b, "BLMPOP 0 2 j k LEFT COUNT 5\r\n", "");
+    bench.send(pusher, "RPUSH k x y\r\n", ":2\r\n");
+    bench.expect_output(a, "$1\r\nx\r\n");
+    bench.expect_output(b, "*2\r\n$1\r\nk\r\n*2\r\n$1\r\ny\r\n$1\r\nx\r\n");
 }
 
 #[test]
@@ -201,21 +201,21 @@ fn a_client_that_goes_away_waits_no_longer() {
     let (server, listeners) = server(&[("timeout", "10")]);
     let mut bench = Bench::new(&server, listeners);
     let (mut gone, mut killed, mut client) = (bench.client(), bench.client(), bench.client());
-    bench.say(&mut gone, "BLPOP k 0\r\n", "");
-    bench.say(&mut killed, "BLPOP k 100\r\n", "");
+    bench.send(&mut gone, "BLPOP k 0\r\n", "");
+    bench.send(&mut killed, "BLPOP k 100\r\n", "");
     // Idle it is not.
     bench.pass(20_000);
-    bench.say(&mut client, "CLIENT KILL ID 2\r\n", CLOSED);
+    bench.send(&mut client, "CLIENT KILL ID 2\r\n", CLOSED);
     let mut client = bench.client();
-    bench.hear(&mut killed, "");
+    bench.expect_output(&mut killed, "");
     assert_eq!(server.blocking.len(), 2);
     gone.write_all(b"PING\r\n").expect("there is room");
     drop(gone);
-    bench.say(&mut client, "CLIENT KILL ID 2\r\n", "");
-    bench.hear(&mut killed, CLOSED);
+    bench.send(&mut client, "CLIENT KILL ID 2\r\n", "");
+    bench.expect_output(&mut killed, CLOSED);
     let reply = "*0\r\n:1\r\n:1\r\n";
-    bench.hear(&mut client, ":1\r\n");
-    bench.say(
+    bench.expect_output(&mut client, ":1\r\n");
+    bench.send(
         &mut client,
         "LRANGE k 0 -1\r\nRPUSH k 1\r\nLLEN k\r\n",
         reply,
@@ -229,9 +229,9 @@ fn who_waits_is_seen_and_can_be_unblocked() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
-    bench.say(&mut client, "CLIENT ID\r\n", ":1\r\n");
-    bench.say(&mut other, "CLIENT UNBLOCK 1\r\n", ":0\r\n");
-    bench.say(&mut client, "BLPOP j k 5\r\nPING\r\n", "");
+    bench.send(&mut client, "CLIENT ID\r\n", ":1\r\n");
+    bench.send(&mut other, "CLIENT UNBLOCK 1\r\n", ":0\r\n");
+    bench.send(&mut client, "BLPOP j k 5\r\nPING\r\n", "");
     let line = server.clients.list()[0].line(server.clock.moment(), |index| {
         crate::command::table().name(index)
     });
@@ -244,11 +244,11 @@ fn who_waits_is_seen_and_can_be_unblocked() {
         (1, 1)
     );
     assert_eq!(server.keyspace.waited_keys(), 2);
-    bench.say(&mut other, "CLIENT UNBLOCK 1\r\n", ":1\r\n");
-    bench.hear(&mut client, "*-1\r\n+PONG\r\n");
-    bench.say(&mut client, "BLMOVE k j LEFT LEFT 0\r\n", "");
-    bench.say(&mut other, "CLIENT UNBLOCK 1 ERROR\r\n", ":1\r\n");
-    bench.hear(
+    bench.send(&mut other, "CLIENT UNBLOCK 1\r\n", ":1\r\n");
+    bench.expect_output(&mut client, "*-1\r\n+PONG\r\n");
+    bench.send(&mut client, "BLMOVE k j LEFT LEFT 0\r\n", "");
+    bench.send(&mut other, "CLIENT UNBLOCK 1 ERROR\r\n", ":1\r\n");
+    bench.expect_output(
         &mut client,
         "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n",
     );
@@ -256,7 +256,7 @@ fn who_waits_is_seen_and_can_be_unblocked() {
         crate::command::table().name(index)
     });
     assert!(line.contains(" flags=N "), "{line}");
-    bench.say(
+    bench.send(
         &mut other,
         "CLIENT UNBLOCK 1\r\nCLIENT UNBLOCK 77\r\n",
         ":0\r\n:0\r\n",
@@ -269,21 +269,21 @@ fn a_pause_holds_pushes_but_no_wait() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut short, mut long, mut other) = (bench.client(), bench.client(), bench.client());
-    bench.say(&mut short, "BLPOP k 1\r\n", "");
-    bench.say(&mut long, "BLPOP k 100\r\n", "");
-    bench.say(
+    bench.send(&mut short, "BLPOP k 1\r\n", "");
+    bench.send(&mut long, "BLPOP k 100\r\n", "");
+    bench.send(
         &mut other,
         "CLIENT PAUSE 60000 WRITE\r\nRPUSH k 1\r\n",
         "+OK\r\n",
     );
     bench.pass(1001);
-    bench.hear(&mut short, NOTHING);
-    bench.say(&mut short, "BLPOP k 0\r\n", "");
+    bench.expect_output(&mut short, NOTHING);
+    bench.send(&mut short, "BLPOP k 0\r\n", "");
     assert_eq!(bench.worker.held.len(), 2, "to begin to wait is held, too");
     bench.pass(60_000);
-    bench.hear(&mut other, ":1\r\n");
-    bench.hear(&mut long, &popped("k", "1"));
-    bench.hear(&mut short, "");
+    bench.expect_output(&mut other, ":1\r\n");
+    bench.expect_output(&mut long, &popped("k", "1"));
+    bench.expect_output(&mut short, "");
     assert_eq!(server.blocking.len(), 1);
 }
 
@@ -292,13 +292,13 @@ fn a_reply_that_is_not_wanted_is_not_sent() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
-    bench.say(
+    bench.send(
         &mut client,
         "CLIENT REPLY SKIP\r\nBLPOP k 0\r\nPING\r\n",
         "",
     );
-    bench.say(&mut other, "RPUSH k 1\r\n", ":1\r\n");
-    bench.hear(&mut client, "+PONG\r\n");
+    bench.send(&mut other, "RPUSH k 1\r\n", ":1\r\n");
+    bench.expect_output(&mut client, "+PONG\r\n");
 }
 
 /// Two workers, led in turn.
@@ -339,14 +339,14 @@ impl<'s> Pair<'s> {
         socket
     }
 
-    fn say(&mut self, socket: &mut Socket, commands: &str, reply: &str) {
+    fn send(&mut self, socket: &mut Socket, commands: &str, reply: &str) {
         socket
             .write_all(commands.as_bytes())
             .expect("there is room");
-        self.hear(socket, reply);
+        self.expect_output(socket, reply);
     }
 
-    fn hear(&mut self, socket: &mut Socket, expected: &str) {
+    fn expect_output(&mut self, socket: &mut Socket, expected: &str) {
         let (mut got, mut chunk) = (Vec::new(), [0; 4096]);
         for _ in 0..TURNS_MAX {
             self.turn();
@@ -377,33 +377,33 @@ fn workers_serve_each_others_clients() {
         .collect::<Vec<_>>();
     assert_eq!(workers, [0, 1, 0, 1, 0, 1]);
     for client in &mut clients[..4] {
-        pair.say(client, "BLPOP a b c d e f g 0\r\n", "");
+        pair.send(client, "BLPOP a b c d e f g 0\r\n", "");
     }
     let [a, b, c, d, pusher, mover] = &mut clients[..] else {
         panic!("there are six");
     };
-    pair.say(pusher, "RPUSH e 1 2 3\r\nLLEN e\r\n", ":3\r\n:0\r\n");
-    pair.hear(a, &popped("e", "1"));
-    pair.hear(b, &popped("e", "2"));
-    pair.hear(c, &popped("e", "3"));
-    pair.hear(d, "");
+    pair.send(pusher, "RPUSH e 1 2 3\r\nLLEN e\r\n", ":3\r\n:0\r\n");
+    pair.expect_output(a, &popped("e", "1"));
+    pair.expect_output(b, &popped("e", "2"));
+    pair.expect_output(c, &popped("e", "3"));
+    pair.expect_output(d, "");
     // Chains over shards that the pusher has not locked.
     for i in 0..16 {
         let (from, to) = (format!("from{i}"), format!("to{i}"));
-        pair.say(mover, &format!("BLMOVE {from} {to} LEFT RIGHT 0\r\n"), "");
-        pair.say(a, &format!("BLMPOP 0 2 none {to} LEFT\r\n"), "");
-        pair.say(
+        pair.send(mover, &format!("BLMOVE {from} {to} LEFT RIGHT 0\r\n"), "");
+        pair.send(a, &format!("BLMPOP 0 2 none {to} LEFT\r\n"), "");
+        pair.send(
             pusher,
             &format!("RPUSH {from} x\r\nEXISTS {from} {to}\r\n"),
             ":1\r\n:0\r\n",
         );
-        pair.hear(mover, "$1\r\nx\r\n");
+        pair.expect_output(mover, "$1\r\nx\r\n");
         let k = to.len();
-        pair.hear(a, &format!("*2\r\n${k}\r\n{to}\r\n*1\r\n$1\r\nx\r\n"));
+        pair.expect_output(a, &format!("*2\r\n${k}\r\n{to}\r\n*1\r\n$1\r\nx\r\n"));
     }
     let id = server.clients.list()[3].id;
-    pair.say(pusher, &format!("CLIENT UNBLOCK {id}\r\n"), ":1\r\n");
-    pair.hear(d, NOTHING);
+    pair.send(pusher, &format!("CLIENT UNBLOCK {id}\r\n"), ":1\r\n");
+    pair.expect_output(d, NOTHING);
     assert!(server.blocking.is_empty());
     assert_eq!(server.keyspace.waited_keys(), 0);
 }

@@ -1,8 +1,8 @@
-//! One socket with its buffers and its session.
+//! One client's socket with its buffers and its session.
 //!
-//! What has come is read into the worker's scratch and parsed where it lies; only the beginning of a
-//! command whose rest has not come moves to the connection's own buffer. Replies are written to the
-//! worker's scratch and sent with one call; only what the socket does not take stays here. So an idle
+//! Input is read into the worker's buffer and parsed there. Only an incomplete command at its end moves
+//! to the connection's own buffer. Replies are written to the worker's buffer and sent with one system
+//! call; only the bytes that the socket does not accept stay with the connection. Therefore an idle
 //! connection holds no buffers, and a request costs one read and one write.
 
 mod memcached;
@@ -13,7 +13,7 @@ use crate::command;
 use crate::config::Id;
 use crate::dispatch::{BATCH_CALLS_MAX, Call, Executor, Outcome};
 use crate::message::Publication;
-use crate::net::found::Found;
+use crate::net::batch_item::BatchItem;
 use crate::session::Session;
 use crate::state::Server;
 use mio::net::TcpStream;
@@ -21,40 +21,40 @@ use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::Ordering::Relaxed;
 use wire::{Limits, Parsed, Parser, Reply, Span};
 
-/// Unsent replies beyond which no further command of a client is run.
+/// Number of unsent reply bytes beyond which no further command of the client is executed.
 pub const BACKPRESSURE_BYTES: usize = 1 << 20;
-/// Bytes that one read may bring.
+/// Maximum number of bytes per read.
 const SCRATCH_BYTES: usize = 64 << 10;
-/// A worker's reply buffer keeps at most so much room.
+/// Maximum capacity that a worker's reply buffer keeps, in bytes.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
-/// What a connection waits for.
+/// Event that a connection waits for after it was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// More from the client, or room in the socket.
+    /// More input, or space in the socket.
     Wait,
-    /// Its turn: there may be more to read.
+    /// The next iteration of the event loop, because there may be more to read.
     Again,
     /// The end of CLIENT PAUSE.
     Held,
-    /// The reply of a command that waits for a key.
+    /// The reply of a blocked command.
     Blocked,
-    /// To be closed.
+    /// The connection must be closed.
     Close,
 }
 
-/// Bytes and calls of a worker since they were last added to its counters.
+/// Traffic of a worker since it was last added to the worker's counters.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct Traffic {
     /// Bytes read.
     pub input_bytes: u64,
     /// Bytes written.
     pub output_bytes: u64,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Change of the bytes held in buffers.
+    /// Change of the bytes allocated for the connections' buffers.
     pub held_bytes: i64,
 }
 
@@ -64,9 +64,9 @@ pub struct Scratch {
     output: Vec<u8>,
     spans: Vec<Span>,
     calls: Vec<Call>,
-    requests: Vec<Found>,
+    requests: Vec<BatchItem>,
     /// What has happened.
-    pub tally: Tally,
+    pub traffic: Traffic,
 }
 
 impl Default for Scratch {
@@ -77,49 +77,49 @@ impl Default for Scratch {
             spans: Vec::new(),
             calls: Vec::new(),
             requests: Vec::new(),
-            tally: Tally::default(),
+            traffic: Traffic::default(),
         }
     }
 }
 
-/// Why a run over the input ended.
+/// Reason for which the execution of the input stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// No whole command is left.
-    Dry,
-    /// Too much is unsent.
-    Full,
+    /// There is no complete command left.
+    Exhausted,
+    /// Too many reply bytes are unsent.
+    Backpressure,
     /// CLIENT PAUSE.
     Held,
-    /// The last command waits for a key.
+    /// The last command blocks on a key.
     Blocked,
-    /// The connection ends.
+    /// The connection is closing.
     Closing,
 }
 
-/// One client's socket.
+/// A client's connection.
 pub struct Connection {
     /// The socket, registered with the worker's poll.
     pub stream: TcpStream,
-    /// The client.
+    /// The client's session.
     pub session: Session,
-    /// Commands that have come and not run, the last perhaps not whole.
+    /// Commands that were received but not executed. The last one may be incomplete.
     input: Vec<u8>,
     parser: Parser,
-    /// The parser of one who speaks memcached's protocol.
+    /// Parser of memcached's protocol, if the connection uses it.
     memcached: Option<wire::memcached::Parser>,
-    /// Replies not sent yet, from `sent` on.
+    /// Replies. The bytes from `sent` on are unsent.
     output: Vec<u8>,
     sent: usize,
-    /// Whole commands may stand in `input`.
+    /// Whether `input` may contain complete commands.
     is_stalled: bool,
-    /// The other side sends no more.
+    /// Whether the client has closed its sending side.
     is_hung_up: bool,
-    /// Registered for writability.
+    /// Whether the socket is registered for writability.
     pub waits_to_write: bool,
-    /// In the worker's list of those to flush or to serve again.
+    /// Whether the connection is in the worker's list of connections to serve again.
     pub is_listed: bool,
-    /// Since when its unsent replies exceed the soft limit.
+    /// Time since which the unsent replies have exceeded the soft limit.
     over_since: Option<Moment>,
     held_bytes: usize,
     received_bytes: u64,
@@ -128,7 +128,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A client that has just been accepted.
+    /// Creates a connection for an accepted socket.
     pub fn new(stream: TcpStream, session: Session) -> Connection {
         Connection {
             stream,
@@ -150,18 +150,18 @@ impl Connection {
         }
     }
 
-    /// It speaks memcached's protocol, not Redis's.
-    pub fn speak_memcached(&mut self) {
+    /// Switches the connection to memcached's protocol.
+    pub fn use_memcached(&mut self) {
         let limits = wire::memcached::Limits { value_bytes_max: 0 };
         self.memcached = Some(wire::memcached::Parser::new(limits));
     }
 
-    /// Notes that the other side has closed its half.
+    /// Records that the client has closed its sending side.
     pub fn hang_up(&mut self) {
         self.is_hung_up = true;
     }
 
-    /// Runs what waits, reads once, runs that, sends the replies.
+    /// Executes pending commands, reads once, executes the commands read, and sends the replies.
     pub fn serve(&mut self, executor: &mut Executor<'_>, scratch: &mut Scratch) -> Next {
         let mut output = if self.output.is_empty() {
             std::mem::take(&mut scratch.output)
@@ -170,7 +170,7 @@ impl Connection {
         };
         let next = self.read_and_run(executor, scratch, &mut output);
         let next = self.send(output, scratch, next);
-        self.tell(executor, scratch);
+        self.update_info(executor, scratch);
         next
     }
 
@@ -181,7 +181,7 @@ impl Connection {
         output: &mut Vec<u8>,
     ) -> Next {
         if self.session.waits() {
-            // What it sends stays in the socket; that it has gone is told by the poll.
+            // Input stays in the socket's buffer. The poll reports a disconnection.
             return self.next_of(Stop::Blocked);
         }
         if self.session.is_closing || output.len() - self.sent > BACKPRESSURE_BYTES {
@@ -189,17 +189,17 @@ impl Connection {
         }
         if self.is_stalled {
             match self.run_stored(executor, scratch, output) {
-                Stop::Dry => {}
+                Stop::Exhausted => {}
                 stop => return self.next_of(stop),
             }
         }
         let mut input = std::mem::take(&mut scratch.input);
-        scratch.tally.reads += 1;
+        scratch.traffic.reads += 1;
         let result = self.stream.read(&mut input);
         let next = match result {
             Ok(0) => Next::Close,
             Ok(len) => {
-                scratch.tally.input_bytes += len as u64;
+                scratch.traffic.input_bytes += len as u64;
                 self.received_bytes += len as u64;
                 let stop = if self.input.is_empty() {
                     let (used, stop) = self.run(&mut input[..len], executor, scratch, output);
@@ -210,7 +210,9 @@ impl Connection {
                     self.run_stored(executor, scratch, output)
                 };
                 match self.next_of(stop) {
-                    Next::Wait if stop == Stop::Dry && (len == input.len() || self.is_hung_up) => {
+                    Next::Wait
+                        if stop == Stop::Exhausted && (len == input.len() || self.is_hung_up) =>
+                    {
                         Next::Again
                     }
                     next => next,
@@ -227,17 +229,17 @@ impl Connection {
     }
 
     fn next_of(&mut self, stop: Stop) -> Next {
-        self.is_stalled = matches!(stop, Stop::Full | Stop::Held | Stop::Blocked);
+        self.is_stalled = matches!(stop, Stop::Backpressure | Stop::Held | Stop::Blocked);
         match stop {
-            Stop::Dry | Stop::Closing => Next::Wait,
-            Stop::Full => Next::Wait,
+            Stop::Exhausted | Stop::Closing => Next::Wait,
+            Stop::Backpressure => Next::Wait,
             Stop::Held => Next::Held,
             Stop::Blocked if self.is_hung_up => Next::Close,
             Stop::Blocked => Next::Blocked,
         }
     }
 
-    /// Runs what stands in the connection's own buffer.
+    /// Executes the commands in the connection's own buffer.
     fn run_stored(
         &mut self,
         executor: &mut Executor<'_>,
@@ -247,20 +249,20 @@ impl Connection {
         let mut input = std::mem::take(&mut self.input);
         let (used, stop) = self.run(&mut input, executor, scratch, output);
         if used == input.len() {
-            // Room for a large value is given back at once.
+            // The memory of a large value is freed at once.
             input.clear();
             input.shrink_to(0);
         } else {
             input.drain(..used);
         }
         self.input = input;
-        self.is_stalled = matches!(stop, Stop::Full | Stop::Held | Stop::Blocked);
+        self.is_stalled = matches!(stop, Stop::Backpressure | Stop::Held | Stop::Blocked);
         let limit = executor.server().config.number(Id::QueryBufferLimit) as usize;
-        if self.input.len() > limit && stop == Stop::Dry {
+        if self.input.len() > limit && stop == Stop::Exhausted {
             let stats = &executor.server().stats;
             stats.query_limit_disconnections.fetch_add(1, Relaxed);
             log::warn!(
-                "client {} ({}) exceeds client-query-buffer-limit and is closed",
+                "closing client {} ({}): its query buffer exceeds client-query-buffer-limit",
                 self.session.info.id,
                 self.session.info.address
             );
@@ -270,7 +272,8 @@ impl Connection {
         stop
     }
 
-    /// Runs the whole commands at the front of `input`; how many bytes they took.
+    /// Executes the complete commands at the front of `input`. Returns the number of consumed
+    /// bytes.
     fn run(
         &mut self,
         input: &mut [u8],
@@ -291,7 +294,7 @@ impl Connection {
             let (stop, at) = self.run_batch(input, &spans, &mut calls, executor, output);
             executor.end_batch();
             if let Some(stop) = stop {
-                // What was parsed behind the last command that ran is parsed again later.
+                // Commands parsed after the last executed one are parsed again later.
                 let limits = *self.parser.limits();
                 self.parser = Parser::new(limits);
                 used = at;
@@ -305,8 +308,8 @@ impl Connection {
                 self.session.is_closing = true;
                 break Stop::Closing;
             }
-            if end.is_dry {
-                break Stop::Dry;
+            if end.is_exhausted {
+                break Stop::Exhausted;
             }
         };
         scratch.spans = spans;
@@ -317,7 +320,7 @@ impl Connection {
         (used, stop)
     }
 
-    /// Parses commands from `at` on, as many as a batch takes.
+    /// Parses a batch of commands from `at` on.
     fn parse(
         &mut self,
         input: &mut [u8],
@@ -325,7 +328,7 @@ impl Connection {
         executor: &Executor<'_>,
         spans: &mut Vec<Span>,
         calls: &mut Vec<Call>,
-    ) -> End {
+    ) -> ParseEnd {
         let server = executor.server();
         let may_pass = self.session.may_pass(server.needs_password());
         // Who has yet to authenticate may be let in by each command: its limits change with that.
@@ -357,29 +360,30 @@ impl Connection {
                 }
                 Ok(Parsed::Blank { consumed }) => at += consumed,
                 Ok(Parsed::Incomplete { .. }) => {
-                    return End {
+                    return ParseEnd {
                         at,
-                        is_dry: true,
+                        is_exhausted: true,
                         error: None,
                     };
                 }
                 Err(error) => {
-                    return End {
+                    return ParseEnd {
                         at,
-                        is_dry: true,
+                        is_exhausted: true,
                         error: Some(error),
                     };
                 }
             }
         }
-        End {
+        ParseEnd {
             at,
-            is_dry: at == input.len(),
+            is_exhausted: at == input.len(),
             error: None,
         }
     }
 
-    /// Runs parsed commands; why and before which byte it stopped, if it did.
+    /// Executes parsed commands. If it stops early, returns the reason and the offset of the first
+    /// byte that was not executed.
     fn run_batch(
         &mut self,
         input: &[u8],
@@ -391,12 +395,12 @@ impl Connection {
         executor.prepare(calls, input, spans, self.session.db);
         for call in calls.iter() {
             if output.len() - self.sent > BACKPRESSURE_BYTES {
-                return (Some(Stop::Full), call.start);
+                return (Some(Stop::Backpressure), call.start);
             }
             let args = call.args(input, spans);
             if call.index.is_none() && args.is_http() {
                 log::warn!(
-                    "client {} ({}) speaks HTTP and is closed: a page may have been made to attack this server",
+                    "closing client {} ({}): it sent an HTTP request, possibly caused by a malicious web page",
                     self.session.info.id,
                     self.session.info.address
                 );
@@ -422,23 +426,23 @@ impl Connection {
         (None, input.len())
     }
 
-    /// Sends what stands in `output` from `sent` on, keeps what the socket does not take.
+    /// Sends `output` from `sent` on and keeps the bytes that the socket does not accept.
     fn send(&mut self, mut output: Vec<u8>, scratch: &mut Scratch, next: Next) -> Next {
         while self.sent < output.len() {
-            scratch.tally.writes += 1;
+            scratch.traffic.writes += 1;
             match self.stream.write(&output[self.sent..]) {
                 Ok(len) => {
                     self.sent += len;
                     self.sent_bytes += len as u64;
-                    scratch.tally.output_bytes += len as u64;
+                    scratch.traffic.output_bytes += len as u64;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.keep(output);
+                    self.keep_unsent(output);
                     return next;
                 }
                 Err(_) => {
-                    // The rest goes with the output.
+                    // The unsent bytes are dropped with the output.
                     self.sent = 0;
                     return Next::Close;
                 }
@@ -458,8 +462,8 @@ impl Connection {
         }
     }
 
-    /// Keeps what was not sent; the part that was is cut off when it is the larger one.
-    fn keep(&mut self, mut output: Vec<u8>) {
+    /// Keeps unsent output. Sent bytes are removed from the front if they are the larger part.
+    fn keep_unsent(&mut self, mut output: Vec<u8>) {
         if self.sent > output.len() / 2 {
             output.drain(..self.sent);
             self.sent = 0;
@@ -467,7 +471,7 @@ impl Connection {
         self.output = output;
     }
 
-    /// Sends what is pending, when the socket has room again or messages have come.
+    /// Sends pending output, after the socket has become writable or messages were added.
     pub fn flush(&mut self, scratch: &mut Scratch) -> Next {
         let output = std::mem::take(&mut self.output);
         let next = self.send(output, scratch, Next::Wait);
@@ -475,24 +479,24 @@ impl Connection {
         next
     }
 
-    /// Adds a published message to what is pending.
+    /// Adds a published message to the output.
     pub fn deliver(&mut self, publication: &Publication, pattern: Option<&[u8]>) {
         let mut reply = Reply::new(&mut self.output, self.session.protocol);
         publication.write(pattern, &mut reply);
     }
 
-    /// Adds the reply of the command that waits, which it does no longer; what came behind it may run.
+    /// Adds the reply of a blocked command to the output and unblocks the session.
     pub fn answer(&mut self, bytes: &[u8], executor: &Executor<'_>) {
         self.session.end_wait();
         executor.reply_late(&mut self.session, bytes, &mut self.output);
     }
 
-    /// Bytes not sent yet.
+    /// Returns the number of unsent bytes.
     pub fn pending_bytes(&self) -> usize {
         self.output.len() - self.sent
     }
 
-    /// Whether its unsent replies exceed the limits of its class.
+    /// Whether the unsent replies exceed the limits of the client's class.
     pub fn is_over_limit(&mut self, server: &Server, now: Moment) -> bool {
         let pending = self.pending_bytes() as u64;
         if pending == 0 {
@@ -511,8 +515,8 @@ impl Connection {
         now.since(since) > limit.soft_seconds.saturating_mul(1000)
     }
 
-    /// Writes down what others may want to see.
-    fn tell(&mut self, executor: &Executor<'_>, scratch: &mut Scratch) {
+    /// Updates the client's record, which other workers read.
+    fn update_info(&mut self, executor: &Executor<'_>, scratch: &mut Scratch) {
         let info = &self.session.info;
         info.active_ms.store(executor.moment().0, Relaxed);
         info.db.store(self.session.db, Relaxed);
@@ -526,7 +530,7 @@ impl Connection {
         self.account(scratch);
     }
 
-    /// Brings the sum of held bytes up to date.
+    /// Updates the number of bytes allocated for this connection.
     fn account(&mut self, scratch: &mut Scratch) {
         let transaction = self.session.transaction.as_deref();
         let waiter = self.session.waiter();
@@ -539,24 +543,24 @@ impl Connection {
         info.output_bytes
             .store(self.pending_bytes() as u64, Relaxed);
         if held != self.held_bytes {
-            scratch.tally.held_bytes += held as i64 - self.held_bytes as i64;
+            scratch.traffic.held_bytes += held as i64 - self.held_bytes as i64;
             self.held_bytes = held;
             let total = held + size_of::<Connection>();
             info.memory_bytes.store(total as u64, Relaxed);
         }
     }
 
-    /// Takes its buffers out of the sum, before it goes.
+    /// Removes the connection's buffers from the sum before the connection is dropped.
     pub fn release(&mut self, scratch: &mut Scratch) {
-        scratch.tally.held_bytes -= self.held_bytes as i64;
+        scratch.traffic.held_bytes -= self.held_bytes as i64;
         self.held_bytes = 0;
     }
 }
 
-/// Where parsing ended.
-struct End {
+/// Result of parsing a batch.
+struct ParseEnd {
     at: usize,
-    /// No whole command is left behind `at`.
-    is_dry: bool,
+    /// Whether there is no complete command after `at`.
+    is_exhausted: bool,
     error: Option<wire::ProtocolError>,
 }

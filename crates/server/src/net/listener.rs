@@ -1,4 +1,4 @@
-//! Listening sockets: which addresses, whom they let in.
+//! Listening sockets: the configured addresses, and the checks of new connections.
 
 use crate::clients::{Place, show_address};
 use crate::config::{Config, Id};
@@ -20,30 +20,30 @@ pub const LISTENERS_MAX: usize = 64;
 /// Connections accepted in one turn, so that a flood of them leaves room for those that are in.
 const ACCEPTS_MAX: usize = 256;
 
-/// What Redis says to a stranger in protected mode, with our ways out.
+/// Error for clients from other machines in protected mode.
 const DENIED: &[u8] = b"-DENIED Mayfly is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface. To connect from other machines: 1) set a password with 'requirepass' in the config file or CONFIG SET requirepass from the loopback interface, or 2) if the server is not reachable from the internet, turn protected mode off with '--protected-mode no' or CONFIG SET protected-mode no.\r\n";
 
-/// The same in memcached's protocol.
+/// The same error in memcached's protocol.
 const DENIED_MEMCACHED: &[u8] =
-    b"SERVER_ERROR protected mode: only clients of this machine are let in; see protected-mode\r\n";
+    b"SERVER_ERROR protected mode: only connections from this machine are accepted; see the setting protected-mode\r\n";
 
 /// A connection that may come in.
 pub struct Accepted {
-    /// What its port speaks.
+    /// Protocol of the port.
     pub speech: Speech,
     /// The socket.
     pub stream: TcpStream,
-    /// The other side.
+    /// Remote address.
     pub address: SocketAddr,
 }
 
-/// The listening sockets of one worker; none for all but the first.
+/// Listening sockets of one worker. Only the first worker has any.
 #[derive(Default)]
 pub struct Listeners {
     all: Vec<(Speech, TcpListener)>,
-    /// There may be something to accept.
+    /// Whether connections may be waiting.
     pub is_ready: bool,
-    /// Accepting failed: try again later.
+    /// Whether accepting failed and must be tried again later.
     pub has_failed: bool,
 }
 
@@ -51,7 +51,7 @@ impl Listeners {
     /// Binds the configured addresses.
     ///
     /// # Errors
-    /// The address that could not be bound, and why.
+    /// The first address that could not be bound, with the reason.
     pub fn bind(config: &Config) -> Result<Listeners, String> {
         let mut all = Vec::new();
         bind_port(config, Id::Port, Speech::Resp, &mut all)?;
@@ -68,17 +68,17 @@ impl Listeners {
         })
     }
 
-    /// The addresses that it listens on in one protocol.
+    /// Returns the bound addresses of one protocol.
     pub fn addresses(&self, speech: Speech) -> Vec<SocketAddr> {
         let all = self.all.iter().filter(|(of, _)| *of == speech);
         let bound = all.map(|(_, listener)| listener.local_addr());
         bound.filter_map(Result::ok).collect()
     }
 
-    /// Registers all with a worker's poll.
+    /// Registers the sockets with a worker's poll.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// An error of the operating system.
     pub fn register(&mut self, registry: &Registry) -> io::Result<()> {
         for (index, (_, listener)) in self.all.iter_mut().enumerate() {
             registry.register(listener, Token(FIRST_LISTENER - index), Interest::READABLE)?;
@@ -86,7 +86,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Accepts what waits and may come in.
+    /// Accepts waiting connections and refuses those that the settings do not allow.
     pub fn accept(&mut self, server: &Server, accepted: &mut Vec<Accepted>) {
         self.is_ready = false;
         self.has_failed = false;
@@ -124,8 +124,8 @@ impl Listeners {
         }
     }
 
-    /// Where a connection stands, for CLIENT LIST.
-    pub fn place(
+    /// Returns the addresses and the position of a connection for CLIENT LIST.
+    pub fn endpoint(
         &self,
         stream: &TcpStream,
         address: SocketAddr,
@@ -142,7 +142,7 @@ impl Listeners {
     }
 }
 
-/// Binds all configured addresses at one port.
+/// Binds all configured addresses to one port.
 fn bind_port(
     config: &Config,
     port: Id,
@@ -157,11 +157,12 @@ fn bind_port(
             Some(rest) => (rest, true),
             None => (word, false),
         };
-        let ip = parse_ip(word).ok_or_else(|| format!("bind: '{word}' is no IP address"))?;
+        let ip = parse_ip(word)
+            .ok_or_else(|| format!("bind '{word}': expected an IP address, localhost, * or ::*"))?;
         let address = SocketAddr::new(ip, port);
         match listen(address, backlog) {
             Ok(listener) => {
-                // With port 0 the first address chooses for all.
+                // With port 0, the port chosen for the first address is used for all.
                 if let Ok(bound) = listener.local_addr() {
                     port = bound.port();
                 }
@@ -172,7 +173,7 @@ fn bind_port(
         }
     }
     if all.len() == before {
-        return Err("no address to listen on: see 'bind'".into());
+        return Err("bind: no address to listen on".into());
     }
     Ok(())
 }
@@ -202,7 +203,8 @@ fn listen(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
     Ok(TcpListener::from_std(socket.into()))
 }
 
-/// Lets a connection in, or tells it why not.
+/// Checks a new connection against protected mode and `maxclients`. If it is refused, sends the
+/// error and returns `None`.
 fn admit(
     server: &Server,
     mut stream: TcpStream,
@@ -212,7 +214,7 @@ fn admit(
     server.stats.connections_received.fetch_add(1, Relaxed);
     let is_protected = server.config.is_on(Id::ProtectedMode) && !server.needs_password();
     if is_protected && !address.ip().to_canonical().is_loopback() {
-        log::warn!("{address} was refused: protected mode");
+        log::warn!("refused a connection from {address}: protected mode");
         let _ = stream.write(match speech {
             Speech::Resp => DENIED,
             Speech::Memcached => DENIED_MEMCACHED,
@@ -223,7 +225,7 @@ fn admit(
     let max = server.config.number(Id::MaxClients) as u64;
     if !server.clients.reserve(max) {
         if server.stats.connections_rejected.fetch_add(1, Relaxed) == 0 {
-            log::warn!("maxclients ({max}) is reached: further connections are refused");
+            log::warn!("maxclients ({max}) is reached: refusing further connections");
         }
         let _ = stream.write(match speech {
             Speech::Resp => b"-ERR max number of clients reached\r\n",

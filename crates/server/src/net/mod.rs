@@ -1,6 +1,7 @@
-//! Sockets: workers with a readiness loop each, the connections they serve, the listeners.
+//! Networking: the workers with one event loop each, the connections that they serve, and the
+//! listening sockets.
 
+mod batch_item;
 pub mod connection;
-mod found;
 pub mod listener;
 pub mod worker;

@@ -1,9 +1,8 @@
-//! A worker: one thread, one readiness loop, the connections that it serves, the shards whose deadlines
-//! it keeps.
+//! A worker: one thread with an event loop, the connections that it serves, and the shards that it expires keys in.
 //!
-//! A turn of the loop: wait for readiness (until the earliest deadline), serve each ready connection,
-//! deliver messages of other workers, spend a slice on expiry. The time is read once a turn, and again
-//! when a turn takes longer than a millisecond.
+//! An iteration of the loop waits for socket events until the earliest deadline, serves the ready
+//! connections, delivers messages from other workers, and spends a time slice on expiry. The clock is
+//! read once per iteration, and again in iterations longer than a millisecond.
 
 mod waits;
 
@@ -29,20 +28,21 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use store::Tick;
 
-/// The inbox's token; listeners count down from the one below, connections up from 0.
+/// Token of the inbox. Tokens of listeners count down from the next lower number, those of
+/// connections up from 0.
 const WAKER: Token = Token(usize::MAX - 1);
 /// Readiness events taken at once.
 const EVENTS_MAX: usize = 1024;
-/// Chores come round so often, and a jump of the clock is noticed so soon.
-const CHORES: Duration = Duration::from_millis(100);
-/// How long a shard is left alone that was due and had nothing.
-const BOUNCE: Duration = Duration::from_millis(1);
-/// Connections served between two looks at the clock within a turn.
-const LOOK_EVERY: usize = 4;
-/// After so long within one turn the time is read again, and what is due is looked at.
-const TURN_LOOK: Duration = Duration::from_millis(1);
+/// Interval of periodic tasks, and maximum delay until a jump of the clock is noticed.
+const PERIODIC_INTERVAL: Duration = Duration::from_millis(100);
+/// Pause before calling a shard again that was due but had nothing to expire.
+const IDLE_SHARD_PAUSE: Duration = Duration::from_millis(1);
+/// Number of connections served between two readings of the clock within an iteration.
+const CONNECTIONS_PER_CLOCK_CHECK: usize = 4;
+/// Duration of an iteration after which the clock is read again and due keys are expired.
+const LONG_TURN: Duration = Duration::from_millis(1);
 
-/// One thread's loop.
+/// State of one worker thread.
 pub struct Worker {
     index: usize,
     server: Arc<Server>,
@@ -50,30 +50,30 @@ pub struct Worker {
     listeners: Listeners,
     connections: Vec<Option<Box<Connection>>>,
     free: Vec<usize>,
-    /// To be served again without readiness.
+    /// Connections to serve again without a socket event.
     again: Vec<usize>,
-    /// Held by CLIENT PAUSE.
+    /// Connections held by CLIENT PAUSE.
     held: Vec<usize>,
-    /// Those that wait for a key for some time only, by the end of that time: place and id.
+    /// Connections blocked on a key with a timeout, ordered by its end: index and client id.
     waits: BTreeSet<(Moment, usize, u64)>,
-    /// Messages have been added to their output.
+    /// Connections to whose output messages were added.
     touched: Vec<usize>,
     messages: Vec<Message>,
     scratch: Scratch,
     expiry_driver: ExpiryDriver,
-    /// The earliest moment at which a shard wants to run, as it was last asked.
+    /// Earliest time at which expiry must run, as of the last query.
     due: Option<Tick>,
-    /// More is due now than the last turn had time for.
+    /// Whether the last iteration left due work.
     is_busy: bool,
-    chores_at: Instant,
-    chores_count: u64,
+    periodic_at: Instant,
+    periodic_count: u64,
 }
 
 impl Worker {
-    /// A worker; the first one is given the listeners, and shares what it accepts with the others.
+    /// Creates a worker. The first worker gets the listeners and distributes the accepted connections.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// An error of the operating system.
     pub fn new(server: Arc<Server>, index: usize, mut listeners: Listeners) -> io::Result<Worker> {
         let poll = Poll::new()?;
         listeners.register(poll.registry())?;
@@ -95,15 +95,15 @@ impl Worker {
             expiry_driver,
             due: None,
             is_busy: false,
-            chores_at: Instant::now(),
-            chores_count: 0,
+            periodic_at: Instant::now(),
+            periodic_count: 0,
         })
     }
 
-    /// Serves until the server is asked to stop.
+    /// Serves until the server is stopped.
     ///
     /// # Errors
-    /// What the operating system says about the poll.
+    /// The operating system's error from polling.
     pub fn run(&mut self) -> io::Result<()> {
         inbox::enter(self.index);
         let server = Arc::clone(&self.server);
@@ -117,7 +117,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits until there is something to do, and does it.
+    /// Waits for events and handles them.
     fn step(&mut self, events: &mut Events, executor: &mut Executor<'_>) -> io::Result<()> {
         let timeout = self.timeout(executor);
         if let Err(error) = self.poll.poll(events, Some(timeout))
@@ -129,23 +129,23 @@ impl Worker {
         server.inboxes[self.index].plan(0);
         let start = Instant::now();
         executor.set_now(server.clock.now());
-        let looked = self.turn(events, executor, start);
+        let expired_at = self.turn(events, executor, start);
         executor.finish();
-        self.is_busy = self.tend_deadlines(executor, start, looked);
-        if start >= self.chores_at {
-            self.chores(executor, start);
+        self.is_busy = self.run_expiry(executor, start, expired_at);
+        if start >= self.periodic_at {
+            self.run_periodic_tasks(executor, start);
         }
-        // Events of the last batch and of deadlines go out now, not when the worker wakes again.
+        // Events of the last batch and of expiry are sent now, not after the next wait.
         self.deliver(executor);
         executor.finish();
-        self.tally();
+        self.count_traffic();
         Ok(())
     }
 
-    /// How long to wait for readiness.
+    /// Returns how long to wait for socket events.
     fn timeout(&mut self, executor: &mut Executor<'_>) -> Duration {
         let server = executor.server();
-        // With several workers, others write to these shards too.
+        // With several workers, others also write to this worker's shards.
         if executor.has_written
             || server.threads > 1
             || self.due.is_some_and(|due| due <= executor.now())
@@ -160,25 +160,25 @@ impl Worker {
         if server.threads > 1 {
             let plan = |due: Option<Tick>| due.map_or(u64::MAX, |due| due.0.max(1));
             inbox.plan(plan(self.due));
-            // Between the look and the plan another worker may have written an earlier one.
+            // Another worker may have stored an earlier deadline before the plan was published.
             self.due = self.expiry_driver.earliest(server);
             inbox.plan(plan(self.due));
             if inbox.is_filled() {
                 return Duration::ZERO;
             }
         }
-        let mut timeout = self.chores_at.saturating_duration_since(Instant::now());
+        let mut timeout = self.periodic_at.saturating_duration_since(Instant::now());
         let span = |tick: Tick| {
             let now_us = server.clock.now_us();
             Duration::from_micros(tick.0.saturating_mul(1000).saturating_sub(now_us))
         };
         if let Some(due) = self.due {
-            let least = if self.expiry_driver.is_shard_busy() {
-                BOUNCE
+            let min = if self.expiry_driver.found_nothing() {
+                IDLE_SHARD_PAUSE
             } else {
                 Duration::ZERO
             };
-            timeout = timeout.min(span(due).max(least));
+            timeout = timeout.min(span(due).max(min));
         }
         let now = server.clock.moment();
         if !self.held.is_empty()
@@ -192,17 +192,16 @@ impl Worker {
         timeout
     }
 
-    /// Serves what is ready.
-    /// Serves who is ready; when deadlines were last looked at.
+    /// Serves the ready connections. Returns the time at which expiry last ran.
     fn turn(&mut self, events: &Events, executor: &mut Executor<'_>, start: Instant) -> Instant {
-        let mut looked = start;
+        let mut expired_at = start;
         let again = std::mem::take(&mut self.again);
         for (number, index) in again.into_iter().enumerate() {
             if let Some(connection) = self.connection(index) {
                 connection.is_listed = false;
                 self.serve(index, executor);
             }
-            self.look(number, &mut looked, executor);
+            self.expire_in_long_turn(number, &mut expired_at, executor);
         }
         for (number, event) in events.iter().enumerate() {
             match event.token() {
@@ -212,30 +211,35 @@ impl Worker {
                 }
                 Token(index) => self.ready(index, event, executor),
             }
-            self.look(number, &mut looked, executor);
+            self.expire_in_long_turn(number, &mut expired_at, executor);
         }
         if self.listeners.is_ready {
             self.accept(executor);
         }
         self.release_held(executor);
-        self.end_waits(executor);
+        self.end_timed_out_waits(executor);
         self.deliver(executor);
-        looked
+        expired_at
     }
 
-    /// A long turn keeps deadlines too: after the connection of this number in it.
-    fn look(&mut self, number: usize, looked: &mut Instant, executor: &mut Executor<'_>) {
-        if number % LOOK_EVERY != LOOK_EVERY - 1 {
+    /// Runs expiry in a long iteration. `number` is the number of connections served so far.
+    fn expire_in_long_turn(
+        &mut self,
+        number: usize,
+        expired_at: &mut Instant,
+        executor: &mut Executor<'_>,
+    ) {
+        if number % CONNECTIONS_PER_CLOCK_CHECK != CONNECTIONS_PER_CLOCK_CHECK - 1 {
             return;
         }
-        let turn = looked.elapsed();
-        if turn < TURN_LOOK {
+        let turn = expired_at.elapsed();
+        if turn < LONG_TURN {
             return;
         }
         executor.finish();
         executor.set_now(executor.server().clock.now());
         self.expiry_driver.run(executor.server(), turn);
-        *looked = Instant::now();
+        *expired_at = Instant::now();
     }
 
     fn ready(&mut self, index: usize, event: &Event, executor: &mut Executor<'_>) {
@@ -262,7 +266,7 @@ impl Worker {
         self.after(index, next, executor);
     }
 
-    /// Does what a connection asks for.
+    /// Acts on the event that a connection waits for.
     fn after(&mut self, index: usize, next: Next, executor: &mut Executor<'_>) {
         let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
             return;
@@ -272,7 +276,7 @@ impl Worker {
             let stats = &executor.server().stats;
             stats.output_limit_disconnections.fetch_add(1, Relaxed);
             log::warn!(
-                "client {} ({}) exceeds client-output-buffer-limit with {} bytes and is closed",
+                "closing client {} ({}): {} pending output bytes exceed client-output-buffer-limit",
                 connection.session.info.id,
                 connection.session.info.address,
                 connection.pending_bytes()
@@ -318,7 +322,7 @@ impl Worker {
         };
         let _ = self.poll.registry().deregister(&mut connection.stream);
         connection.release(&mut self.scratch);
-        self.forget_wait(index, &connection.session);
+        self.remove_timeout(index, &connection.session);
         executor.forget(&mut connection.session);
         let server = executor.server();
         server.clients.remove(connection.session.info.id);
@@ -358,7 +362,7 @@ impl Worker {
         }
     }
 
-    /// Starts to serve a connection.
+    /// Registers a connection and starts serving it.
     fn adopt(
         &mut self,
         mut stream: TcpStream,
@@ -382,20 +386,20 @@ impl Worker {
             self.free.push(index);
             return;
         }
-        let place = self.listeners.place(&stream, address, self.index, index);
-        let info = server.clients.add(place, executor.moment());
+        let endpoint = self.listeners.endpoint(&stream, address, self.index, index);
+        let info = server.clients.add(endpoint, executor.moment());
         let mut session = Session::of(info);
         session.is_authenticated = !server.needs_password();
         let mut connection = Connection::new(stream, session);
         if speech == Speech::Memcached {
-            connection.speak_memcached();
+            connection.use_memcached();
         }
         self.connections[index] = Some(Box::new(connection));
-        // What came before the registration makes no event of its own on every system.
+        // Input that arrived before the registration does not cause an event on every system.
         self.serve(index, executor);
     }
 
-    /// Lets those go on that CLIENT PAUSE held.
+    /// Serves the connections that CLIENT PAUSE held, once the pause has ended.
     fn release_held(&mut self, executor: &mut Executor<'_>) {
         if self.held.is_empty() || executor.server().pause.until(executor.moment()).is_some() {
             return;
@@ -405,7 +409,7 @@ impl Worker {
         }
     }
 
-    /// Does what other workers have asked for, and this one's own commands.
+    /// Handles messages from other workers and from this worker's own commands.
     fn deliver(&mut self, executor: &mut Executor<'_>) {
         let server = executor.server();
         if !server.inboxes[self.index].is_filled() {
@@ -456,54 +460,54 @@ impl Worker {
         self.connections.get_mut(index)?.as_deref_mut()
     }
 
-    /// The connection at this place, if it is still that client's.
+    /// Returns the connection at this index if it still belongs to the client.
     fn client(&mut self, slot: usize, id: u64) -> Option<&mut Connection> {
         let connection = self.connection(slot)?;
         (connection.session.info.id == id).then_some(connection)
     }
 
-    /// A slice of expiry; whether more is due now.
-    fn tend_deadlines(
+    /// Runs a time slice of expiry. Returns whether more is due.
+    fn run_expiry(
         &mut self,
         executor: &mut Executor<'_>,
         start: Instant,
-        looked: Instant,
+        expired_at: Instant,
     ) -> bool {
         let server = executor.server();
         let may_be_due = executor.has_written
             || server.threads > 1
             || self.due.is_some_and(|due| due <= server.clock.now());
-        if !may_be_due && start < self.chores_at {
+        if !may_be_due && start < self.periodic_at {
             return false;
         }
-        if start >= self.chores_at {
-            self.expiry_driver.ask_tending();
+        if start >= self.periodic_at {
+            self.expiry_driver.request_background_work();
         }
-        let is_busy = self.expiry_driver.run(server, looked.elapsed());
+        let is_busy = self.expiry_driver.run(server, expired_at.elapsed());
         executor.has_written = true;
         is_busy
     }
 
-    /// What comes round every 100 ms.
-    fn chores(&mut self, executor: &mut Executor<'_>, now: Instant) {
-        self.chores_at = now + CHORES;
-        self.chores_count += 1;
+    /// Runs the tasks that are due every 100 ms.
+    fn run_periodic_tasks(&mut self, executor: &mut Executor<'_>, now: Instant) {
+        self.periodic_at = now + PERIODIC_INTERVAL;
+        self.periodic_count += 1;
         let server = executor.server();
         if self.index == 0 {
             server.stats.sample_rates(server.clock.now_us());
             server.used_bytes();
             self.flush_at(executor);
         }
-        // After a failure to accept, for want of file descriptors say.
+        // Accepting may have failed for lack of file descriptors.
         if self.listeners.has_failed {
             self.accept(executor);
         }
-        if self.chores_count.is_multiple_of(10) {
-            self.look_at_clients(executor);
+        if self.periodic_count.is_multiple_of(10) {
+            self.check_clients(executor);
         }
     }
 
-    /// Empties memcached's database when the delay of a `flush_all` is over.
+    /// Empties memcached's database when the delay of a `flush_all` has passed.
     fn flush_at(&mut self, executor: &mut Executor<'_>) {
         let server = executor.server();
         let at_ms = server.flush_at_ms.load(Relaxed);
@@ -511,7 +515,7 @@ impl Worker {
             return;
         }
         executor.finish();
-        // Another worker may have been given a new delay meanwhile: that one stands.
+        // If another worker has set a new delay in the meantime, that one remains.
         let taken = server
             .flush_at_ms
             .compare_exchange(at_ms, 0, Relaxed, Relaxed);
@@ -520,8 +524,8 @@ impl Worker {
         }
     }
 
-    /// Closes idle clients and those too slow to read, once a second.
-    fn look_at_clients(&mut self, executor: &mut Executor<'_>) {
+    /// Closes idle clients and clients that read too slowly. Runs once per second.
+    fn check_clients(&mut self, executor: &mut Executor<'_>) {
         let server = executor.server();
         let timeout_ms = server.config.number(Id::Timeout) as u64 * 1000;
         let now = executor.moment();
@@ -542,25 +546,25 @@ impl Worker {
         }
     }
 
-    /// Adds the turn's tally to the counters.
-    fn tally(&mut self) {
-        let tally = std::mem::take(&mut self.scratch.tally);
+    /// Adds the iteration's traffic to the counters.
+    fn count_traffic(&mut self) {
+        let traffic = std::mem::take(&mut self.scratch.traffic);
         let stats = &self.server.stats.workers[self.index];
         stats.turns.fetch_add(1, Relaxed);
         for (counter, amount) in [
-            (&stats.input_bytes, tally.input_bytes),
-            (&stats.output_bytes, tally.output_bytes),
-            (&stats.reads, tally.reads),
-            (&stats.writes, tally.writes),
+            (&stats.input_bytes, traffic.input_bytes),
+            (&stats.output_bytes, traffic.output_bytes),
+            (&stats.reads, traffic.reads),
+            (&stats.writes, traffic.writes),
         ] {
             if amount > 0 {
                 counter.fetch_add(amount, Relaxed);
             }
         }
-        if tally.held_bytes != 0 {
+        if traffic.held_bytes != 0 {
             stats
                 .buffer_bytes
-                .fetch_add(tally.held_bytes as u64, Relaxed);
+                .fetch_add(traffic.held_bytes as u64, Relaxed);
         }
     }
 

@@ -1,4 +1,4 @@
-//! One worker, led by hand turn by turn: its clock stands still, its clients come over loopback.
+//! Tests of one worker that is stepped by hand, with a manual clock and clients over loopback.
 
 use super::*;
 use crate::clock::Clock;
@@ -7,10 +7,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream as Socket;
 
 const NOW: u64 = 1_700_000_000_000;
-/// Turns after which what has not come never will: each waits for the next chores at most.
+/// Number of iterations after which expected output counts as missing. Each waits at most for the
+/// next periodic tasks.
 const TURNS_MAX: usize = 200;
 
-/// What `hear` hears at the end.
+/// Marker for a closed connection in expected output.
 const CLOSED: &str = "(closed)";
 const HOUR_MS: u64 = 3_600_000;
 
@@ -55,23 +56,23 @@ impl<'s> Bench<'s> {
         let stepped = self.worker.step(&mut self.events, &mut self.executor);
         stepped.expect("a poll that works");
         let inbox = &self.worker.server.inboxes[0];
-        let has_slept_on_it =
+        let sleeps_with_messages =
             inbox.is_filled() && !self.worker.timeout(&mut self.executor).is_zero();
         assert!(
-            !has_slept_on_it,
-            "messages would lie until something else wakes the worker"
+            !sleeps_with_messages,
+            "the worker sleeps although its inbox has messages"
         );
     }
 
-    /// Sends commands and takes turns until so many bytes of replies have come.
-    fn say(&mut self, socket: &mut Socket, commands: &str, reply: &str) {
+    /// Sends commands and runs iterations until the expected number of reply bytes has arrived.
+    fn send(&mut self, socket: &mut Socket, commands: &str, reply: &str) {
         socket
             .write_all(commands.as_bytes())
             .expect("there is room");
-        self.hear(socket, reply);
+        self.expect_output(socket, reply);
     }
 
-    fn hear(&mut self, socket: &mut Socket, expected: &str) {
+    fn expect_output(&mut self, socket: &mut Socket, expected: &str) {
         let mut got = Vec::new();
         let mut chunk = [0; 4096];
         for _ in 0..TURNS_MAX {
@@ -94,20 +95,20 @@ impl<'s> Bench<'s> {
 
 #[test]
 fn an_event_is_sent_before_the_worker_sleeps() {
-    // With one worker, what expired went into the worker's own inbox after it had been emptied, and nothing
-    // said so: the event lay there until chores or a client woke the worker, up to 100 ms.
+    // Regression: with one worker, expiration events were added to the worker's own inbox after it
+    // was emptied, and stayed there for up to 100 ms until the worker woke for another reason.
     let (server, listeners) = server(&[("notify-keyspace-events", "Ex")]);
     let mut bench = Bench::new(&server, listeners);
     let (mut listener, mut client) = (bench.client(), bench.client());
-    bench.say(
+    bench.send(
         &mut listener,
         "SUBSCRIBE __keyevent@0__:expired\r\n",
         "*3\r\n$9\r\nsubscribe\r\n$22\r\n__keyevent@0__:expired\r\n:1\r\n",
     );
-    bench.say(&mut client, "SET a 1 PX 50\r\n", "+OK\r\n");
+    bench.send(&mut client, "SET a 1 PX 50\r\n", "+OK\r\n");
     server.clock.set_ms(NOW + 51);
     let message = "*3\r\n$7\r\nmessage\r\n$22\r\n__keyevent@0__:expired\r\n$1\r\na\r\n";
-    bench.hear(&mut listener, message);
+    bench.expect_output(&mut listener, message);
 }
 
 #[test]
@@ -115,36 +116,36 @@ fn events_of_a_batch_under_one_lock_are_sent_before_the_worker_sleeps() {
     let (server, listeners) = server(&[("notify-keyspace-events", "E$")]);
     let mut bench = Bench::new(&server, listeners);
     let (mut listener, mut client) = (bench.client(), bench.client());
-    bench.say(
+    bench.send(
         &mut listener,
         "SUBSCRIBE __keyevent@0__:set\r\n",
         "*3\r\n$9\r\nsubscribe\r\n$18\r\n__keyevent@0__:set\r\n:1\r\n",
     );
-    bench.say(
+    bench.send(
         &mut client,
         &"SET a 1\r\n".repeat(20),
         &"+OK\r\n".repeat(20),
     );
     let message = "*3\r\n$7\r\nmessage\r\n$18\r\n__keyevent@0__:set\r\n$1\r\na\r\n";
-    bench.hear(&mut listener, &message.repeat(20));
+    bench.expect_output(&mut listener, &message.repeat(20));
 }
 
 impl Bench<'_> {
-    /// Sets the machine's clock, and looks at all clients as chores do.
+    /// Sets the wall clock and runs the checks of clients.
     fn jump(&mut self, to_ms: u64) {
         self.worker.server.clock.set_ms(to_ms);
-        self.look();
+        self.check_clients();
     }
 
-    /// Lets time pass, and looks at all clients as chores do.
+    /// Advances both clocks and runs the checks of clients.
     fn pass(&mut self, span_ms: u64) {
         self.worker.server.clock.pass_ms(span_ms);
-        self.look();
+        self.check_clients();
     }
 
-    fn look(&mut self) {
+    fn check_clients(&mut self) {
         self.executor.set_now(self.worker.server.clock.now());
-        self.worker.look_at_clients(&mut self.executor);
+        self.worker.check_clients(&mut self.executor);
         self.worker.release_held(&mut self.executor);
     }
 }
@@ -154,13 +155,13 @@ fn a_jump_of_the_clock_closes_no_idle_client() {
     let (server, listeners) = server(&[("timeout", "60")]);
     let mut bench = Bench::new(&server, listeners);
     let mut client = bench.client();
-    bench.say(&mut client, "PING\r\n", "+PONG\r\n");
+    bench.send(&mut client, "PING\r\n", "+PONG\r\n");
     bench.jump(NOW + HOUR_MS);
-    bench.say(&mut client, "PING\r\n", "+PONG\r\n");
-    // Nor does one that is idle live longer.
+    bench.send(&mut client, "PING\r\n", "+PONG\r\n");
+    // An idle client is not kept longer either.
     bench.jump(NOW - HOUR_MS);
     bench.pass(60_001);
-    bench.hear(&mut client, CLOSED);
+    bench.expect_output(&mut client, CLOSED);
 }
 
 #[test]
@@ -168,14 +169,14 @@ fn a_jump_of_the_clock_neither_ends_nor_extends_a_pause() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
-    bench.say(&mut client, "CLIENT PAUSE 60000 WRITE\r\n", "+OK\r\n");
-    bench.say(&mut other, "GET a\r\nSET a 1\r\n", "$-1\r\n");
+    bench.send(&mut client, "CLIENT PAUSE 60000 WRITE\r\n", "+OK\r\n");
+    bench.send(&mut other, "GET a\r\nSET a 1\r\n", "$-1\r\n");
     assert_eq!(bench.worker.held.len(), 1);
     bench.jump(NOW + HOUR_MS);
     assert_eq!(bench.worker.held.len(), 1, "it goes on");
     bench.jump(NOW - HOUR_MS);
     bench.pass(60_000);
-    bench.hear(&mut other, "+OK\r\n");
+    bench.expect_output(&mut other, "+OK\r\n");
 }
 
 #[test]
@@ -184,7 +185,7 @@ fn a_jump_of_the_clock_does_not_use_up_the_time_of_the_soft_limit() {
     let (server, listeners) = server(&[("client-output-buffer-limit", limit)]);
     let mut bench = Bench::new(&server, listeners);
     let mut client = bench.client();
-    bench.say(&mut client, "PING\r\n", "+PONG\r\n");
+    bench.send(&mut client, "PING\r\n", "+PONG\r\n");
     let message = crate::message::Publication {
         channel: Box::default(),
         payload: Box::default(),

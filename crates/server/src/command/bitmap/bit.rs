@@ -1,4 +1,4 @@
-//! Single bits: GETBIT, SETBIT.
+//! Commands on single bits: GETBIT, SETBIT.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
@@ -9,7 +9,8 @@ use wire::request::BULK_BYTES_MAX;
 
 const BAD_OFFSET: Refusal = Refusal::Says("ERR bit offset is not an integer or out of range");
 
-/// The place of a bit within the longest string that there may be.
+/// Parses a bit offset in units of `width` bits. Offsets beyond the longest possible string are
+/// refused.
 pub(super) fn offset(text: &[u8], width: u64) -> Result<u64, Refusal> {
     parse_i64(text)
         .and_then(|number| u64::try_from(number).ok())
@@ -18,13 +19,13 @@ pub(super) fn offset(text: &[u8], width: u64) -> Result<u64, Refusal> {
         .ok_or(BAD_OFFSET)
 }
 
-/// The bit at this place; beyond the end all are clear.
+/// Returns the bit at this offset; bits beyond the end are clear.
 fn bit_at(bytes: &[u8], offset: u64) -> bool {
     let byte = bytes.get((offset / 8) as usize).copied().unwrap_or(0);
     byte & mask(offset) != 0
 }
 
-/// The bit's own in its byte.
+/// Returns the bit's mask within its byte.
 fn mask(offset: u64) -> u8 {
     0x80 >> (offset % 8)
 }
@@ -41,7 +42,7 @@ pub fn getbit(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// `SETBIT key offset 0|1`: replies with the old bit. Nobody is told when nothing changes.
+/// `SETBIT key offset 0|1`: replies with the old bit. Publishes no event when nothing changes.
 pub fn setbit(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let offset = offset(&args[2], 1)?;
     let is_set = match parse_i64(&args[3]) {

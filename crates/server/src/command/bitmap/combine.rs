@@ -1,25 +1,25 @@
-//! Strings combined bit by bit: BITOP.
+//! Bitwise combination of strings: BITOP.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
 use store::{Class, NewDeadline};
 use wire::Args;
 
-/// How the sources make the result. Shorter ones are filled with clear bits. X is the first source, the
-/// Y are the others.
+/// How BITOP combines its sources. Shorter sources are padded with clear bits. X is the first
+/// source, the Y are the others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operation {
     And,
     Or,
     Xor,
     Not,
-    /// In X and in no Y.
+    /// Bits set in X and in no Y.
     Diff,
-    /// In some Y and not in X.
+    /// Bits set in some Y and not in X.
     Diff1,
-    /// In X and in some Y.
+    /// Bits set in X and in some Y.
     AndOr,
-    /// In exactly one source.
+    /// Bits set in exactly one source.
     One,
 }
 
@@ -34,17 +34,17 @@ const OPERATIONS: [(&str, Operation); 8] = [
     ("one", Operation::One),
 ];
 
-/// What the sources taken so far come to.
+/// Result of the sources combined so far.
 #[derive(Default)]
-struct Sum {
-    /// The result but for what `other` still changes.
+struct Accumulator {
+    /// The result, except for the final combination with `other`.
     bytes: Vec<u8>,
-    /// X where it comes in last (DIFF1, ANDOR); the bits seen more than once (ONE).
+    /// X for operations that apply it last (DIFF1, ANDOR); bits set more than once (ONE).
     other: Vec<u8>,
 }
 
-/// Combines each byte of `bytes` with that of `source`, or with 0 behind its end. `bytes` is at least as
-/// long.
+/// Combines each byte of `bytes` with the byte of `source` at the same index, or with 0 beyond its
+/// end. `bytes` must be at least as long as `source`.
 fn each(bytes: &mut [u8], source: &[u8], combine: impl Fn(u8, u8) -> u8) {
     let (head, tail) = bytes.split_at_mut(source.len());
     for (byte, &other) in head.iter_mut().zip(source) {
@@ -55,8 +55,8 @@ fn each(bytes: &mut [u8], source: &[u8], combine: impl Fn(u8, u8) -> u8) {
     }
 }
 
-impl Sum {
-    fn take(&mut self, operation: Operation, source: &[u8], is_first: bool) {
+impl Accumulator {
+    fn add(&mut self, operation: Operation, source: &[u8], is_first: bool) {
         let len = self.bytes.len().max(source.len());
         self.bytes.resize(len, 0);
         self.other.resize(len, 0);
@@ -93,12 +93,12 @@ impl Sum {
     }
 }
 
-/// `BITOP AND | OR | XOR | NOT | DIFF | DIFF1 | ANDOR | ONE destination key [key …]`: replies with the
-/// length of the result. An empty one leaves no key.
+/// `BITOP AND | OR | XOR | NOT | DIFF | DIFF1 | ANDOR | ONE destination key [key …]`: replies with
+/// the length of the result. An empty result deletes the destination.
 pub fn bitop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let known = OPERATIONS.iter().find(|known| args.is(1, known.0));
     let &(_, operation) = known.ok_or(Refusal::Syntax)?;
-    let says = match operation {
+    let error = match operation {
         Operation::Not if args.len() != 4 => {
             "ERR BITOP NOT must be called with a single source key."
         }
@@ -113,21 +113,21 @@ pub fn bitop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         }
         _ => "",
     };
-    if !says.is_empty() {
-        return Err(Refusal::Says(says));
+    if !error.is_empty() {
+        return Err(Refusal::Says(error));
     }
-    let mut sum = Sum::default();
+    let mut accumulator = Accumulator::default();
     for (index, name) in args.from(3).iter().enumerate() {
         let source = ctx.key(name);
         match ctx.view.get(&source)? {
-            Some(bytes) => sum.take(operation, bytes, index == 0),
+            Some(bytes) => accumulator.add(operation, bytes, index == 0),
             None => {
                 ctx.missed(&source);
-                sum.take(operation, &[], index == 0);
+                accumulator.add(operation, &[], index == 0);
             }
         }
     }
-    let bytes = sum.result(operation);
+    let bytes = accumulator.result(operation);
     let key = ctx.key(&args[2]);
     if bytes.is_empty() {
         if ctx.view.delete(&key) {
@@ -149,7 +149,7 @@ pub fn bitop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 mod tests {
     use super::*;
 
-    /// What the operation says of one bit, from the bits of the sources.
+    /// Reference implementation for one bit.
     fn plain(operation: Operation, bits: &[bool]) -> bool {
         let some = |bits: &[bool]| bits.contains(&true);
         match operation {
@@ -165,8 +165,8 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_says_of_each_bit_what_its_rule_says() {
-        // Of every length up to three, filled from a fixed sequence.
+    fn every_operation_combines_bits_by_its_rule() {
+        // Sources of every length up to three bytes, filled from a fixed sequence.
         let mut state = 7u32;
         let mut byte = || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -178,11 +178,11 @@ mod tests {
                 let sources: Vec<Vec<u8>> = (0..count)
                     .map(|source| (0..(shape >> (2 * source)) % 4).map(|_| byte()).collect())
                     .collect();
-                let mut sum = Sum::default();
+                let mut accumulator = Accumulator::default();
                 for (index, source) in sources.iter().enumerate() {
-                    sum.take(operation, source, index == 0);
+                    accumulator.add(operation, source, index == 0);
                 }
-                let result = sum.result(operation);
+                let result = accumulator.result(operation);
                 let longest = sources.iter().map(Vec::len).max().unwrap_or(0);
                 assert_eq!(result.len(), longest, "{name}");
                 for bit in 0..longest * 8 {

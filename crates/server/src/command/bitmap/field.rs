@@ -7,21 +7,21 @@ use store::Class;
 use wire::Args;
 use wire::number::parse_i64;
 
-/// How many bits, and whether the highest is a sign.
+/// Width of an integer field and whether it is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Width {
     bits: u32,
     is_signed: bool,
 }
 
-/// What becomes of a number that its field cannot hold.
+/// What happens with a number that its field cannot represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Overflow {
-    /// The lower bits are kept.
+    /// Keep the lower bits.
     Wrap,
-    /// The nearest number that fits.
+    /// Use the nearest number that the field can represent.
     Saturate,
-    /// Nothing is written.
+    /// Write nothing.
     Fail,
 }
 
@@ -33,7 +33,7 @@ enum Action {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct FieldOperation {
     width: Width,
     offset: u64,
     action: Action,
@@ -59,7 +59,7 @@ impl Width {
         })
     }
 
-    /// The least and the greatest number that fit.
+    /// Returns the smallest and the largest number that the field can represent.
     fn bounds(self) -> (i128, i128) {
         if self.is_signed {
             (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1)
@@ -68,7 +68,7 @@ impl Width {
         }
     }
 
-    /// The number that the lower bits say.
+    /// Returns the number in the lower bits, with its sign.
     fn cut(self, number: i128) -> i64 {
         let low = number & ((1 << self.bits) - 1);
         let is_negative = self.is_signed && low >> (self.bits - 1) & 1 == 1;
@@ -79,7 +79,7 @@ impl Width {
         }) as i64
     }
 
-    /// The number that is written for this one.
+    /// Returns the number to write for `number`, or `None` if the field must not be written.
     fn fit(self, number: i128, overflow: Overflow) -> Option<i64> {
         let (low, high) = self.bounds();
         if (low..=high).contains(&number) {
@@ -93,17 +93,17 @@ impl Width {
     }
 }
 
-/// A field and its neighbours: up to nine bytes, as one number.
+/// A field with the bits around it: up to nine bytes, as one number.
 struct Window {
     at: usize,
     len: usize,
     word: u128,
-    /// Bits behind the field.
+    /// Number of bits after the field.
     shift: u32,
 }
 
 impl Window {
-    /// Reads it; behind the end all bits are clear.
+    /// Reads the bytes that contain the field; bits beyond the end are clear.
     fn read(bytes: &[u8], width: Width, offset: u64) -> Window {
         let (at, inside) = ((offset / 8) as usize, (offset % 8) as u32);
         let len = (inside + width.bits).div_ceil(8) as usize;
@@ -123,7 +123,7 @@ impl Window {
         width.cut((self.word >> self.shift) as i128)
     }
 
-    /// Writes the field anew; the bytes reach that far.
+    /// Replaces the field. `bytes` must reach to its end.
     fn write(&self, bytes: &mut [u8], width: Width, number: i64) {
         let mask = ((1u128 << width.bits) - 1) << self.shift;
         let field = ((number as u128) << self.shift) & mask;
@@ -135,10 +135,10 @@ impl Window {
     }
 }
 
-impl Step {
-    /// Reads all steps of a command.
-    fn parse(args: Args<'_>) -> Result<Vec<Step>, Refusal> {
-        let mut steps = Vec::new();
+impl FieldOperation {
+    /// Parses all operations of a command.
+    fn parse(args: Args<'_>) -> Result<Vec<FieldOperation>, Refusal> {
+        let mut operations = Vec::new();
         let mut overflow = Overflow::Wrap;
         let mut index = 0;
         while index < args.len() {
@@ -160,7 +160,7 @@ impl Step {
                 return Err(Refusal::Syntax);
             }
             let width = Width::parse(&args[index + 1])?;
-            // `#5` is the fifth field of this width.
+            // `#5` is the field with index 5 if all fields have this width.
             let offset = match args[index + 2].strip_prefix(b"#") {
                 Some(number) => bit::offset(number, u64::from(width.bits))?,
                 None => bit::offset(&args[index + 2], 1)?,
@@ -174,18 +174,19 @@ impl Step {
                 () if is_set => Action::Set(number, overflow),
                 () => Action::Add(number, overflow),
             };
-            steps.push(Step {
+            operations.push(FieldOperation {
                 width,
                 offset,
                 action,
             });
             index += if is_get { 3 } else { 4 };
         }
-        Ok(steps)
+        Ok(operations)
     }
 
-    /// The bytes that a string must have to be written to; 0 when nothing is written.
-    fn needs(&self) -> usize {
+    /// Returns the minimum length of the string for a write in bytes; 0 if the operation only
+    /// reads.
+    fn min_len(&self) -> usize {
         match self.action {
             Action::Get => 0,
             _ => ((self.offset + u64::from(self.width.bits)).div_ceil(8)) as usize,
@@ -196,13 +197,13 @@ impl Step {
         Window::read(bytes, self.width, self.offset).number(self.width)
     }
 
-    /// Carries it out: what to reply, and whether the field has changed.
+    /// Executes the operation. Returns the number to reply with and whether the field has changed.
     fn run(&self, bytes: &mut [u8]) -> (Option<i64>, bool) {
         let window = Window::read(bytes, self.width, self.offset);
         let old = window.number(self.width);
         let (wanted, overflow) = match self.action {
             Action::Get => return (Some(old), false),
-            // An unsigned field is given 64 bits without a sign.
+            // The 64 bits of the number are taken as unsigned.
             Action::Set(number, overflow) if !self.width.is_signed => {
                 (i128::from(number as u64), overflow)
             }
@@ -213,21 +214,25 @@ impl Step {
             return (None, false);
         };
         window.write(bytes, self.width, new);
-        let told = match self.action {
+        let replied = match self.action {
             Action::Add(..) => new,
             _ => old,
         };
-        (Some(told), old != new)
+        (Some(replied), old != new)
     }
 }
 
 /// `BITFIELD key [GET type offset | [OVERFLOW WRAP | SAT | FAIL] SET type offset value |
 /// INCRBY type offset increment …]`
 pub fn bitfield(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    let steps = Step::parse(args.from(2))?;
-    let len = steps.iter().map(Step::needs).max().unwrap_or(0);
+    let operations = FieldOperation::parse(args.from(2))?;
+    let len = operations
+        .iter()
+        .map(FieldOperation::min_len)
+        .max()
+        .unwrap_or(0);
     if len == 0 {
-        return read_all(ctx, &args[1], &steps);
+        return read_all(ctx, &args[1], &operations);
     }
     let key = ctx.key(&args[1]);
     let old_len = ctx.view.peek(&key)?.map(<[u8]>::len);
@@ -237,13 +242,13 @@ pub fn bitfield(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         if has_grown {
             bytes.resize(len, 0);
         }
-        let run = |step: &Step| {
-            let (reply, is_new) = step.run(bytes);
-            let is_write = !matches!(step.action, Action::Get) && reply.is_some();
+        let run = |operation: &FieldOperation| {
+            let (reply, is_new) = operation.run(bytes);
+            let is_write = !matches!(operation.action, Action::Get) && reply.is_some();
             has_changed |= is_new || has_grown && is_write;
             reply
         };
-        steps.iter().map(run).collect::<Vec<_>>()
+        operations.iter().map(run).collect::<Vec<_>>()
     })?;
     if old_len.is_none() {
         ctx.view.notify(Class::New, "new", &key);
@@ -263,22 +268,22 @@ pub fn bitfield(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 
 /// `BITFIELD_RO key [GET type offset …]`
 pub fn bitfield_ro(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    let steps = Step::parse(args.from(2))?;
-    if steps.iter().any(|step| step.needs() > 0) {
+    let operations = FieldOperation::parse(args.from(2))?;
+    if operations.iter().any(|operation| operation.min_len() > 0) {
         let text = "ERR BITFIELD_RO only supports the GET subcommand";
         return Err(Refusal::Says(text));
     }
-    read_all(ctx, &args[1], &steps)
+    read_all(ctx, &args[1], &operations)
 }
 
-fn read_all(ctx: &mut Ctx<'_, '_>, name: &[u8], steps: &[Step]) -> Answer {
+fn read_all(ctx: &mut Ctx<'_, '_>, name: &[u8], operations: &[FieldOperation]) -> Answer {
     let key = ctx.key(name);
     let found = ctx.view.get(&key)?;
     let is_missing = found.is_none();
     let bytes = found.unwrap_or(&[]);
-    ctx.reply.array(steps.len());
-    for step in steps {
-        ctx.reply.integer(step.read(bytes));
+    ctx.reply.array(operations.len());
+    for operation in operations {
+        ctx.reply.integer(operation.read(bytes));
     }
     if is_missing {
         ctx.missed(&key);
@@ -291,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_reads_as_it_was_written_and_its_neighbours_stay() {
+    fn a_written_field_reads_back_and_neighbouring_bits_do_not_change() {
         for is_signed in [false, true] {
             for bits in 1..=if is_signed { 64 } else { 63 } {
                 let width = Width { bits, is_signed };
@@ -302,12 +307,12 @@ mod tests {
                             let mut bytes = vec![filler; 11];
                             let number = width.cut(number);
                             Window::read(&bytes, width, offset).write(&mut bytes, width, number);
-                            let step = Step {
+                            let operation = FieldOperation {
                                 width,
                                 offset,
                                 action: Action::Get,
                             };
-                            assert_eq!(step.read(&bytes), number, "{width:?} at {offset}");
+                            assert_eq!(operation.read(&bytes), number, "{width:?} at {offset}");
                             let bit = |bytes: &[u8], at: u64| {
                                 bytes[(at / 8) as usize] >> (7 - at % 8) & 1
                             };

@@ -1,4 +1,4 @@
-//! Bits of a part of a string: BITCOUNT, BITPOS.
+//! Commands on a range of bits: BITCOUNT, BITPOS.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
@@ -6,25 +6,25 @@ use std::ops::Range;
 use wire::Args;
 use wire::number::parse_i64;
 
-/// The part that a command asks for, as it was sent.
+/// The range in a command's arguments.
 #[derive(Clone, Copy)]
-struct Part {
+struct BitRange {
     start: i64,
-    /// None: to the end.
+    /// `None` means the end of the string.
     end: Option<i64>,
-    /// Both count bits, not bytes.
+    /// Whether both indexes count bits instead of bytes.
     counts_bits: bool,
 }
 
-impl Part {
-    const WHOLE: Part = Part {
+impl BitRange {
+    const WHOLE: BitRange = BitRange {
         start: 0,
         end: None,
         counts_bits: false,
     };
 
     /// `start [end [BIT | BYTE]]`
-    fn parse(args: Args<'_>) -> Result<Part, Refusal> {
+    fn parse(args: Args<'_>) -> Result<BitRange, Refusal> {
         let number = |index: usize| -> Result<Option<i64>, Refusal> {
             let text = args.get(index);
             text.map(|text| parse_i64(text).ok_or(Refusal::NotInteger))
@@ -38,15 +38,15 @@ impl Part {
         if args.len() == 3 && !counts_bits && !args.is(2, "byte") {
             return Err(Refusal::Syntax);
         }
-        Ok(Part {
+        Ok(BitRange {
             start,
             end: number(1)?,
             counts_bits,
         })
     }
 
-    /// The bits of a string of so many bytes that it comes to. Negative numbers count from the end; both
-    /// are cut to the string.
+    /// Returns the range in bits for a string of `len` bytes. Negative indexes count from the end;
+    /// both are limited to the string.
     fn bits(&self, len: usize) -> Range<u64> {
         let unit = if self.counts_bits { 1 } else { 8 };
         let total = (len as u64 * 8 / unit) as i64;
@@ -66,23 +66,24 @@ impl Part {
     }
 }
 
-/// Hands over the bytes that hold `bits`, eight at a time as one word, highest bit first, with the place
-/// of its first bit; bits outside are taken from `filler`. Ends when `each` says false.
+/// Passes the bytes that contain `bits` to `each`, eight at a time as one big-endian word, with the
+/// offset of the word's first bit. Bits outside the range are taken from `filler`. Ends when `each`
+/// returns false.
 fn words(bytes: &[u8], bits: Range<u64>, filler: u64, mut each: impl FnMut(u64, u64) -> bool) {
     let (first, last) = ((bits.start / 8) as usize, bits.end.div_ceil(8) as usize);
     for (index, chunk) in bytes[first..last].chunks(8).enumerate() {
         let mut padded = [0; 8];
         padded[..chunk.len()].copy_from_slice(chunk);
-        let place = (first + index * 8) as u64 * 8;
+        let offset = (first + index * 8) as u64 * 8;
         let mut inside = u64::MAX;
-        if place < bits.start {
-            inside &= u64::MAX >> (bits.start - place);
+        if offset < bits.start {
+            inside &= u64::MAX >> (bits.start - offset);
         }
-        if place + 64 > bits.end {
-            inside &= u64::MAX << (place + 64 - bits.end);
+        if offset + 64 > bits.end {
+            inside &= u64::MAX << (offset + 64 - bits.end);
         }
         let word = u64::from_be_bytes(padded) & inside | filler & !inside;
-        if !each(place, word) {
+        if !each(offset, word) {
             return;
         }
     }
@@ -97,14 +98,14 @@ fn count(bytes: &[u8], bits: Range<u64>) -> u64 {
     sum
 }
 
-/// The first bit of this kind.
+/// Returns the offset of the first set or clear bit.
 fn find(bytes: &[u8], bits: Range<u64>, is_set: bool) -> Option<u64> {
     let mut found = None;
     let flip = if is_set { 0 } else { u64::MAX };
-    words(bytes, bits, flip, |place, word| {
+    words(bytes, bits, flip, |offset, word| {
         let wanted = word ^ flip;
         if wanted != 0 {
-            found = Some(place + u64::from(wanted.leading_zeros()));
+            found = Some(offset + u64::from(wanted.leading_zeros()));
         }
         wanted == 0
     });
@@ -113,20 +114,20 @@ fn find(bytes: &[u8], bits: Range<u64>, is_set: bool) -> Option<u64> {
 
 /// `BITCOUNT key [start end [BYTE | BIT]]`
 pub fn bitcount(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    let part = match args.len() {
-        2 => Part::WHOLE,
+    let range = match args.len() {
+        2 => BitRange::WHOLE,
         3 => return Err(Refusal::Syntax),
-        _ => Part::parse(args.from(2))?,
+        _ => BitRange::parse(args.from(2))?,
     };
     let key = ctx.key(&args[1]);
-    let counted = ctx.view.get(&key)?.map(|bytes| match part {
-        // The wrong way round is empty even where both are cut to the first byte.
-        Part {
+    let counted = ctx.view.get(&key)?.map(|bytes| match range {
+        // A start after the end is empty, even if both indexes are limited to the first byte.
+        BitRange {
             start,
             end: Some(end),
             ..
         } if start < 0 && end < 0 && start > end => 0,
-        _ => count(bytes, part.bits(bytes.len())),
+        _ => count(bytes, range.bits(bytes.len())),
     });
     if counted.is_none() {
         ctx.missed(&key);
@@ -135,31 +136,31 @@ pub fn bitcount(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// `BITPOS key 0|1 [start [end [BYTE | BIT]]]`: −1 when there is none. Without an end, clear bits follow
-/// the string for ever.
+/// `BITPOS key 0|1 [start [end [BYTE | BIT]]]`: replies −1 if there is no such bit. Without an end,
+/// the string counts as followed by clear bits.
 pub fn bitpos(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let is_set = match parse_i64(&args[2]).ok_or(Refusal::NotInteger)? {
         0 => false,
         1 => true,
         _ => return Err(Refusal::Says("ERR The bit argument must be 1 or 0.")),
     };
-    let part = match args.len() {
-        3 => Part::WHOLE,
-        _ => Part::parse(args.from(3))?,
+    let range = match args.len() {
+        3 => BitRange::WHOLE,
+        _ => BitRange::parse(args.from(3))?,
     };
     let key = ctx.key(&args[1]);
     let found = match ctx.view.get(&key)? {
         Some(bytes) => {
-            let bits = part.bits(bytes.len());
-            let behind = (!is_set && part.end.is_none() && !bits.is_empty()).then_some(bits.end);
-            find(bytes, bits, is_set).or(behind)
+            let bits = range.bits(bytes.len());
+            let after = (!is_set && range.end.is_none() && !bits.is_empty()).then_some(bits.end);
+            find(bytes, bits, is_set).or(after)
         }
         None => {
             ctx.missed(&key);
             (!is_set).then_some(0)
         }
     };
-    ctx.reply.integer(found.map_or(-1, |place| place as i64));
+    ctx.reply.integer(found.map_or(-1, |offset| offset as i64));
     Ok(())
 }
 
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counting_and_finding_agree_with_a_walk_over_single_bits() {
+    fn counting_and_searching_agree_with_a_bit_by_bit_scan() {
         let bytes: Vec<u8> = (0..23u32).map(|i| (i * i * 37 + 11) as u8).collect();
         let bit = |at: u64| bytes[(at / 8) as usize] & (0x80 >> (at % 8)) != 0;
         for start in 0..=184u64 {

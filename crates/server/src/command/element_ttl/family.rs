@@ -1,5 +1,6 @@
-//! The nine commands of a type: xEXPIRE, xPEXPIRE, xEXPIREAT, xPEXPIREAT, xTTL, xPTTL, xEXPIRETIME,
-//! xPEXPIRETIME, xPERSIST, each for several elements at once, with a number for each as reply.
+//! The nine commands of each type: xEXPIRE, xPEXPIRE, xEXPIREAT, xPEXPIREAT, xTTL, xPTTL,
+//! xEXPIRETIME, xPEXPIRETIME, xPERSIST. Each accepts several elements and replies with a number for
+//! each.
 
 use super::Timed;
 use crate::command::lifetime::{Base, Conditions, Unit, When, deadline, instant, is_past};
@@ -11,16 +12,16 @@ use wire::number::parse_i64;
 
 /// There is no such element.
 pub const ABSENT: i64 = -2;
-/// It has no deadline.
-const ENDLESS: i64 = -1;
+/// The element has no deadline.
+const NO_DEADLINE: i64 = -1;
 /// The condition does not hold.
-const UNMET: i64 = 0;
-/// It is done.
+const CONDITION_UNMET: i64 = 0;
+/// The deadline was set or removed.
 const DONE: i64 = 1;
-/// The deadline was past: the element is gone.
-const GONE: i64 = 2;
+/// The deadline was in the past, and the element is deleted.
+const DELETED: i64 = 2;
 
-/// The instant that a number names, which is not negative.
+/// Parses an expiration time, which must not be negative.
 pub fn instant_of(
     text: &[u8],
     unit: Unit,
@@ -34,7 +35,7 @@ pub fn instant_of(
     Ok(instant(text, unit, base, now, command)?.min(Tick::MAX.0 as i64))
 }
 
-/// The names in `WORD number name …`, of which nothing may be wrong.
+/// Parses `WORD number name …` and returns the names.
 fn names<'a>(
     args: Args<'a>,
     word: &str,
@@ -60,9 +61,9 @@ fn reply(ctx: &mut Ctx<'_, '_>, codes: &[i64]) {
     codes.iter().for_each(|&code| ctx.reply.integer(code));
 }
 
-/// What a deadline becomes: a past one is that of the last millisecond, so that the element is dead and
-/// leaves like all others.
-pub fn kept(when: When, now: Tick) -> Tick {
+/// Returns the deadline to store. A past one becomes the previous millisecond, so that the element
+/// has expired and is removed like other expired elements.
+pub fn stored_deadline(when: When, now: Tick) -> Tick {
     if is_past(when, now) {
         Tick(now.0.saturating_sub(1))
     } else {
@@ -70,28 +71,28 @@ pub fn kept(when: When, now: Tick) -> Tick {
     }
 }
 
-/// What an edit of deadlines came to: whether some are new, and whether some elements died of it.
+/// Effects of a change of deadlines.
 #[derive(Clone, Copy, Default)]
 pub struct Outcome {
-    /// Some are new.
+    /// Whether an element has a new deadline.
     pub is_set: bool,
-    /// Some elements died of it.
+    /// Whether an element has expired because of its new deadline.
     pub is_past: bool,
 }
 
-/// Tells of new deadlines, then lets go what they have let die.
-pub fn tell<C: Timed>(ctx: &mut Ctx<'_, '_>, key: &Key<'_>, outcome: Outcome) {
+/// Publishes the event for new deadlines, then removes the elements that have expired.
+pub fn publish_expiration<C: Timed>(ctx: &mut Ctx<'_, '_>, key: &Key<'_>, outcome: Outcome) {
     if outcome.is_set {
         ctx.view.notify(C::CLASS, C::WORDS.expire, key);
     }
     if outcome.is_past {
-        // A look at the key is what takes the dead away.
+        // Looking up the key removes expired elements.
         ctx.view.kind(key);
     }
 }
 
-/// `xEXPIRE key number [NX | XX | GT | LT] MEMBERS n member …`: as Valkey has it, also several of these
-/// that go together.
+/// `xEXPIRE key number [NX | XX | GT | LT] MEMBERS n member …`: as in Valkey, several compatible
+/// conditions may be combined.
 pub fn expire<C: Timed>(
     ctx: &mut Ctx<'_, '_>,
     args: Args<'_>,
@@ -100,49 +101,49 @@ pub fn expire<C: Timed>(
     command: &'static str,
 ) -> Answer {
     let (key, now) = (ctx.key(&args[1]), ctx.view.now());
-    let asked = Asked::parse::<C>(args, unit, base, now, command);
+    let request = ExpireRequest::parse::<C>(args, unit, base, now, command);
     let (mut outcome, mut codes) = (Outcome::default(), Vec::new());
     C::edit(ctx.view, &key, |elements, scene| {
-        let asked = asked.as_ref().ok()?;
-        let is_late = is_past(asked.when, now);
-        codes.reserve(asked.names.len());
-        for name in asked.names.iter() {
+        let request = request.as_ref().ok()?;
+        let is_late = is_past(request.when, now);
+        codes.reserve(request.names.len());
+        for name in request.names.iter() {
             let mut code = ABSENT;
             elements.update_deadline(name, scene, |old| {
-                code = match asked.conditions.hold(old, asked.when) {
-                    false => UNMET,
-                    true if is_late => GONE,
+                code = match request.conditions.hold(old, request.when) {
+                    false => CONDITION_UNMET,
+                    true if is_late => DELETED,
                     true => DONE,
                 };
-                (code != UNMET).then_some(Some(kept(asked.when, now)))
+                (code != CONDITION_UNMET).then_some(Some(stored_deadline(request.when, now)))
             });
             outcome.is_set |= code == DONE;
-            outcome.is_past |= code == GONE;
+            outcome.is_past |= code == DELETED;
             codes.push(code);
         }
         (outcome.is_set || outcome.is_past).then_some(())
     })?;
-    codes.resize(asked?.names.len(), ABSENT);
-    tell::<C>(ctx, &key, outcome);
+    codes.resize(request?.names.len(), ABSENT);
+    publish_expiration::<C>(ctx, &key, outcome);
     reply(ctx, &codes);
     Ok(())
 }
 
-/// What the arguments of xEXPIRE say.
-struct Asked<'a> {
+/// Parsed arguments of xEXPIRE.
+struct ExpireRequest<'a> {
     when: When,
     conditions: Conditions,
     names: Args<'a>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ExpireRequest<'a> {
     fn parse<C: Timed>(
         args: Args<'a>,
         unit: Unit,
         base: Base,
         now: Tick,
         command: &'static str,
-    ) -> Result<Asked<'a>, Refusal> {
+    ) -> Result<ExpireRequest<'a>, Refusal> {
         let when = instant_of(&args[2], unit, base, now, command)?;
         let mut conditions = Conditions::default();
         let mut at = 3;
@@ -158,7 +159,7 @@ impl<'a> Asked<'a> {
             words.set_none,
             words.uneven,
         )?;
-        Ok(Asked {
+        Ok(ExpireRequest {
             when,
             conditions,
             names,
@@ -166,12 +167,13 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// `xTTL key MEMBERS n member …`: what is left, or the instant, seconds rounded up.
+/// `xTTL key MEMBERS n member …`: replies with the remaining TTL or the expiration time; seconds
+/// are rounded up.
 pub fn ttl<C: Timed>(ctx: &mut Ctx<'_, '_>, args: Args<'_>, unit: Unit, base: Base) -> Answer {
     read_codes::<C>(ctx, args, |elements, name, scene| {
         match elements.deadline(name, scene) {
             None => ABSENT,
-            Some(None) => ENDLESS,
+            Some(None) => NO_DEADLINE,
             Some(Some(deadline)) => {
                 let milliseconds = match base {
                     Base::Now => deadline.0.saturating_sub(scene.now.0),
@@ -238,7 +240,7 @@ pub fn persist<C: Timed>(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         for name in names.ok()?.iter() {
             let mut code = ABSENT;
             elements.update_deadline(name, scene, |old| {
-                code = if old.is_some() { DONE } else { ENDLESS };
+                code = if old.is_some() { DONE } else { NO_DEADLINE };
                 old.is_some().then_some(None)
             });
             has_changed |= code == DONE;

@@ -1,14 +1,14 @@
-//! KeyDB's commands: one member of a key of any type whose elements may have deadlines.
+//! KeyDB's commands on one member of a key of any type whose elements may have deadlines.
 
 use super::Timed;
-use super::family::{ABSENT, Outcome, kept, tell};
+use super::family::{ABSENT, Outcome, publish_expiration, stored_deadline};
 use crate::command::lifetime::{Base, Unit, instant, is_past};
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
 use store::{Hash, Key, Kind, Set, SortedSet, Tick};
 use wire::Args;
 
-/// `EXPIREMEMBER key member number [s | ms]`: whether there is such a member.
+/// `EXPIREMEMBER key member number [s | ms]`: replies whether there is such a member.
 pub fn expiremember(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let unit = match args.get(4) {
         None => Unit::Seconds,
@@ -68,18 +68,19 @@ fn set_deadline<C: Timed>(
     let now = ctx.view.now();
     let edited = C::edit(ctx.view, key, |elements, scene| {
         elements
-            .update_deadline(member, scene, |_| Some(Some(kept(when, now))))
+            .update_deadline(member, scene, |_| Some(Some(stored_deadline(when, now))))
             .then_some(())
     })?;
     if edited.is_some() {
         let is_past = is_past(when, now);
         let is_set = !is_past;
-        tell::<C>(ctx, key, Outcome { is_set, is_past });
+        publish_expiration::<C>(ctx, key, Outcome { is_set, is_past });
     }
     Ok(edited.is_some())
 }
 
-/// When a member dies: the instant, −1 when it has no deadline, −2 when there is no such key or member.
+/// Returns the deadline of a member, or as an error −1 if it has none, −2 if there is no such key
+/// or member.
 pub fn deadline(
     ctx: &mut Ctx<'_, '_>,
     key: &Key<'_>,

@@ -1,9 +1,11 @@
-//! Fields with values and deadlines at once: HGETEX, HSETEX, HGETDEL.
+//! Commands that read or write fields together with their deadlines: HGETEX, HSETEX, HGETDEL.
 //!
-//! The nine commands on deadlines alone are those of every type: [`crate::command::element_ttl`].
+//! [`crate::command::element_ttl`] has the nine commands on deadlines alone, for every type.
 
 use crate::command::element_ttl::Timed;
-use crate::command::element_ttl::family::{Outcome, instant_of, kept, tell};
+use crate::command::element_ttl::family::{
+    Outcome, instant_of, publish_expiration, stored_deadline,
+};
 use crate::command::lifetime::{Lifetime, When, is_past};
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
@@ -11,20 +13,20 @@ use store::{Class, Hash, Scene, Tick};
 use wire::Args;
 use wire::number::parse_i64;
 
-/// What stands before or behind the fields.
+/// Options before and after the fields.
 #[derive(Default)]
 struct Options<'a> {
     lifetime: Lifetime<'a>,
-    /// FNX: none of the fields may exist; FXX: all must.
+    /// FNX (false): none of the fields may exist; FXX (true): all must exist.
     fields: Option<bool>,
-    /// NX: the key must not exist; XX: it must.
+    /// NX (false): the key must not exist; XX (true): it must exist.
     key: Option<bool>,
-    /// Where the fields stand, and how many arguments they are.
+    /// Index of the first argument after FIELDS and the number of arguments in the list.
     names: Option<(usize, usize)>,
 }
 
 impl<'a> Options<'a> {
-    /// Reads all from the third argument on; so many arguments stand for each field.
+    /// Parses all arguments from the third on. `per_field` is the number of arguments per field.
     fn parse(args: Args<'a>, per_field: usize, may_set: bool) -> Result<Options<'a>, Refusal> {
         let mut options = Options::default();
         let mut index = 2;
@@ -61,7 +63,7 @@ impl<'a> Options<'a> {
                     options.key = Some(wanted);
                     1
                 }
-                // More fields than were counted, or no option at all.
+                // There are more fields than the count says, or the word is no option.
                 _ if options.names.is_some_and(|(at, len)| index == at + len) => {
                     return Err(Refusal::Says(Hash::WORDS.uneven));
                 }
@@ -74,13 +76,13 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// The arguments that name fields, with what stands between them.
+    /// Returns the indexes of the arguments in the list of fields.
     fn names(&self) -> std::ops::Range<usize> {
         let (at, len) = self.names.expect("it was parsed");
         at..at + len
     }
 
-    /// The instant that was named, if any.
+    /// Returns the requested expiration time, if any.
     fn when(&self, now: Tick, command: &'static str) -> Result<Option<When>, Refusal> {
         match self.lifetime {
             Lifetime::Until(unit, base, text) => {
@@ -92,7 +94,7 @@ impl<'a> Options<'a> {
 }
 
 /// `HGETEX key [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | PERSIST] FIELDS n
-/// field …`: a deadline in the past lets the fields expire once they are read.
+/// field …`: a deadline in the past expires the fields after they are read.
 pub fn hgetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let options = Options::parse(args, 1, false)?;
     if options.lifetime == Lifetime::Keep {
@@ -102,25 +104,26 @@ pub fn hgetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let when = options.when(now, "hgetex")?;
     let key = ctx.key(&args[1]);
     ctx.reply.array(options.names().len());
-    let (reply, mut told) = (&mut ctx.reply, 0);
-    let mut tell_value = |hash: &Hash, field: &[u8], scene: &Scene<'_>| {
+    let (reply, mut replied) = (&mut ctx.reply, 0);
+    let mut reply_value = |hash: &Hash, field: &[u8], scene: &Scene<'_>| {
         match hash.get(field, scene) {
             Some(value) => reply.bulk(value),
             None => reply.null(),
         }
-        told += 1;
+        replied += 1;
     };
     let changes = when.is_some() || options.lifetime == Lifetime::Persist;
-    let deadline = when.map(|when| kept(when, now));
+    let deadline = when.map(|when| stored_deadline(when, now));
     let mut edited = None;
     if changes {
-        // Counts the hit or the miss.
+        // Counts a hit or a miss.
         ctx.view.touch(&key);
-        // A field that is named twice and has died of the first time is not there the second time.
+        // A field that occurs twice and has expired at its first occurrence does not exist at the
+        // second.
         edited = ctx.view.edit_hash(&key, false, |hash, scene| {
             let mut has_changed = false;
             for field in options.names().map(|index| &args[index]) {
-                tell_value(hash, field, scene);
+                reply_value(hash, field, scene);
                 let old = hash.deadline(field, scene);
                 if old.is_some_and(|old| deadline.is_some() || old.is_some()) {
                     hash.set_deadline(field, deadline, scene);
@@ -132,11 +135,11 @@ pub fn hgetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     } else {
         ctx.view.read_hash(&key, |hash, scene| {
             for field in options.names().map(|index| &args[index]) {
-                tell_value(hash, field, scene);
+                reply_value(hash, field, scene);
             }
         })?;
     }
-    if told == 0 {
+    if replied == 0 {
         options.names().for_each(|_| ctx.reply.null());
         ctx.missed(&key);
     }
@@ -146,16 +149,17 @@ pub fn hgetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
             Some(when) => {
                 let is_past = is_past(when, now);
                 let is_set = !is_past;
-                tell::<Hash>(ctx, &key, Outcome { is_set, is_past });
+                publish_expiration::<Hash>(ctx, &key, Outcome { is_set, is_past });
             }
         }
     }
     Ok(())
 }
 
-/// `HSETEX key [NX | XX] [FNX | FXX] [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds |
-/// KEEPTTL] FIELDS n field value …`: 1 when the conditions held and all fields are set, else 0. A
-/// deadline in the past sets them and lets them expire at once, so that listeners hear of both.
+/// `HSETEX key [NX | XX] [FNX | FXX] [EX seconds | PX milliseconds | EXAT seconds | PXAT
+/// milliseconds | KEEPTTL] FIELDS n field value …`: replies 1 if the conditions hold and all fields
+/// are set, else 0. With a deadline in the past the fields are set and expire at once; both events
+/// are published.
 pub fn hsetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let options = Options::parse(args, 2, true)?;
     if options.lifetime == Lifetime::Persist {
@@ -163,17 +167,17 @@ pub fn hsetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     }
     let now = ctx.view.now();
     let when = options.when(now, "hsetex")?;
-    let deadline = when.map(|when| kept(when, now));
+    let deadline = when.map(|when| stored_deadline(when, now));
     let key = ctx.key(&args[1]);
     let is_there = options.key.map(|_| ctx.view.kind(&key).is_some());
     let may_set = options.key == is_there;
     let keeps = options.lifetime == Lifetime::Keep;
     let edited = ctx.view.edit_hash(&key, true, |hash, scene| {
         let mut fields = options.names().step_by(2).map(|index| &args[index]);
-        let is_met = options
+        let holds = options
             .fields
             .is_none_or(|wanted| fields.all(|field| hash.get(field, scene).is_some() == wanted));
-        if !is_met || !may_set {
+        if !holds || !may_set {
             return None;
         }
         for index in options.names().step_by(2) {
@@ -183,7 +187,8 @@ pub fn hsetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
             } else {
                 hash.set(field, value, scene);
             }
-            // A dead one in the list twice is set twice, and stays dead.
+            // An expired field that occurs twice in the list is set twice and has its deadline set
+            // again.
             if deadline.is_some() {
                 hash.set_deadline(field, deadline, scene);
             }
@@ -194,7 +199,7 @@ pub fn hsetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         ctx.edited(&key, edited, Class::Hash, "hset");
         let is_past = when.is_some_and(|when| is_past(when, now));
         let is_set = when.is_some();
-        tell::<Hash>(ctx, &key, Outcome { is_set, is_past });
+        publish_expiration::<Hash>(ctx, &key, Outcome { is_set, is_past });
     }
     ctx.reply.integer(i64::from(edited.is_some()));
     Ok(())
@@ -214,7 +219,7 @@ pub fn hgetdel(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     }
     let key = ctx.key(&args[1]);
     ctx.reply.array(fields.len());
-    let (reply, mut told) = (&mut ctx.reply, 0);
+    let (reply, mut replied) = (&mut ctx.reply, 0);
     let edited = ctx.view.edit_hash(&key, false, |hash, scene| {
         let mut has_changed = false;
         for field in fields.iter() {
@@ -222,12 +227,12 @@ pub fn hgetdel(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
                 Some(value) => reply.bulk(value),
                 None => reply.null(),
             }
-            told += 1;
+            replied += 1;
             has_changed |= hash.remove(field, scene);
         }
         has_changed.then_some(())
     })?;
-    if told == 0 {
+    if replied == 0 {
         fields.iter().for_each(|_| ctx.reply.null());
         ctx.missed(&key);
     }

@@ -1,4 +1,4 @@
-//! Fields that hold numbers: HINCRBY, HINCRBYFLOAT. Their deadlines stay.
+//! Arithmetic on fields: HINCRBY, HINCRBYFLOAT. They keep the fields' deadlines.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::command::string::number::sum;
@@ -25,7 +25,7 @@ pub fn hincrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// `HINCRBYFLOAT key field increment`: as INCRBYFLOAT counts.
+/// `HINCRBYFLOAT key field increment`: calculates as INCRBYFLOAT does.
 pub fn hincrbyfloat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let increment = LongDouble::parse(&args[3]).ok_or(Refusal::NotFloat)?;
     if increment.is_infinite() {
@@ -50,7 +50,7 @@ pub fn hincrbyfloat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// Replaces a field's value by what `work` makes of it.
+/// Replaces a field's value by the result of `work`.
 fn replace<R>(
     ctx: &mut Ctx<'_, '_>,
     args: Args<'_>,
@@ -65,8 +65,8 @@ fn replace<R>(
                 hash.set_keeping(&args[2], &text, scene);
                 Some(result)
             }
-            Err(why) => {
-                refusal = Some(why);
+            Err(error) => {
+                refusal = Some(error);
                 None
             }
         }

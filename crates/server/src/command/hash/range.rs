@@ -8,17 +8,17 @@ use wire::{Args, Protocol};
 
 const SYNTAX: Refusal = Refusal::Says("ERR min or max is not an integer");
 
-/// What is asked for.
+/// Arguments of HRANGEBYTTL.
 struct Range {
     min_ms: u64,
     max_ms: u64,
     offset: usize,
-    /// How many fields.
+    /// Maximum number of fields.
     count: usize,
     with_ttl: bool,
 }
 
-/// A bound in milliseconds: an integer, or infinity.
+/// Parses a bound in milliseconds: an integer or infinity.
 fn bound(text: &[u8]) -> Result<u64, Refusal> {
     if text.eq_ignore_ascii_case(b"-inf") {
         return Ok(0);
@@ -47,7 +47,8 @@ impl Range {
             } else if args.is(index, "limit") && index + 2 < args.len() {
                 let number = |at: usize| parse_i64(&args[at]).ok_or(Refusal::NotInteger);
                 let (offset, count) = (number(index + 1)?, number(index + 2)?);
-                // As with ZRANGEBYSCORE: nothing from a negative offset on, all with a negative count.
+                // As in ZRANGEBYSCORE, a negative offset selects nothing and a negative count
+                // selects all.
                 range.offset = usize::try_from(offset).unwrap_or(usize::MAX);
                 range.count = usize::try_from(count).unwrap_or(usize::MAX);
                 index += 3;
@@ -58,7 +59,7 @@ impl Range {
         Ok(range)
     }
 
-    /// The fields in the range with their remaining time, in order.
+    /// Returns the fields in the range with their remaining TTLs, in order.
     fn pick<'h>(&self, hash: &'h Hash, scene: &Scene<'_>) -> Vec<(u64, &'h [u8])> {
         let mut fields = Vec::new();
         let at = |ttl: u64| Tick(scene.now.0.saturating_add(ttl));
@@ -70,13 +71,15 @@ impl Range {
     }
 }
 
-/// `HRANGEBYTTL key min-ms max-ms [LIMIT offset count] [WITHTTL]`: the fields whose remaining time lies
-/// between the bounds, both included, the shortest first; where it is the same, in an order that means
-/// nothing but stays while the hash does, so that pages by LIMIT fit together. Fields without a deadline
-/// are none of them. With TTL, pairs of field and milliseconds in RESP3.
+/// `HRANGEBYTTL key min-ms max-ms [LIMIT offset count] [WITHTTL]`: returns the fields whose remaining
+/// TTL is between the bounds, inclusive, the shortest first. Fields with equal TTLs are in an
+/// arbitrary order that does not change while the hash does not change, so that pages selected by
+/// LIMIT are consistent. Fields without a deadline are not returned. With WITHTTL, RESP3 replies
+/// contain pairs of field and milliseconds.
 ///
-/// It costs what it tells, wherever LIMIT begins: large hashes are in the order of their deadlines. (Under
-/// another `element-expiry` than `ranked` it looks at every field.)
+/// The cost is proportional to the number of returned fields, independent of the offset, because
+/// large hashes are ordered by deadline. With an `element-expiry` other than `ranked` the command
+/// examines every field.
 pub fn hrangebyttl(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let range = Range::parse(args)?;
     let key = ctx.key(&args[1]);

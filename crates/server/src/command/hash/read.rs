@@ -1,4 +1,4 @@
-//! Reading hashes: HGET, HMGET, HGETALL, HKEYS, HVALS, HLEN, HEXISTS, HSTRLEN.
+//! Commands that read hashes: HGET, HMGET, HGETALL, HKEYS, HVALS, HLEN, HEXISTS, HSTRLEN.
 
 use crate::command::refusal::Answer;
 use crate::context::Ctx;
@@ -44,7 +44,7 @@ pub fn hmget(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// `HGETALL key`: a map in RESP3.
+/// `HGETALL key`: replies with a map in RESP3.
 pub fn hgetall(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
     let reply = &mut ctx.reply;

@@ -1,13 +1,13 @@
-//! Some fields of many: HSCAN, HRANDFIELD.
+//! Commands that return some fields of a hash: HSCAN, HRANDFIELD.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::command::scanning::{self, Options};
 use crate::context::Ctx;
-use crate::dice::Dice;
+use crate::dice::Random;
 use wire::number::parse_i64;
 use wire::{Args, Protocol, Reply};
 
-/// How many fields one reply may repeat: it must not outgrow the memory.
+/// Maximum number of fields in a reply that may repeat fields. It bounds the reply's memory.
 const REPEATS_MAX: u64 = 1 << 24;
 
 /// `HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]`
@@ -42,7 +42,7 @@ pub fn hscan(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// The count of HRANDFIELD and whether values are asked for.
+/// Parses the count of HRANDFIELD and WITHVALUES.
 fn count_of(args: Args<'_>) -> Result<(i64, bool), Refusal> {
     const RANGE: Refusal = Refusal::Says("ERR value is out of range");
     let Some(text) = args.get(2) else {
@@ -66,18 +66,18 @@ fn count_of(args: Args<'_>) -> Result<(i64, bool), Refusal> {
     Ok((count, with_values))
 }
 
-/// `HRANDFIELD key [count [WITHVALUES]]`: a positive count asks for different fields, a negative one
-/// allows the same several times. With values, pairs in RESP3.
+/// `HRANDFIELD key [count [WITHVALUES]]`: a positive count selects distinct fields, a negative one
+/// allows repetitions. With values, RESP3 replies contain pairs.
 pub fn hrandfield(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let (count, with_values) = count_of(args)?;
     let key = ctx.key(&args[1]);
-    let (mut found, mut told) = (Vec::new(), 0);
+    let (mut found, mut count_found) = (Vec::new(), 0);
     let protocol = ctx.reply.protocol();
     let mut list = Reply::new(&mut found, protocol);
-    let mut dice = Dice::new();
+    let mut generator = Random::new();
     let read = ctx.view.read_hash(&key, |hash, scene| {
         let each = &mut |field: &[u8], value: &[u8]| {
-            told += 1;
+            count_found += 1;
             if with_values && protocol == Protocol::Resp3 {
                 list.array(2);
             }
@@ -86,7 +86,7 @@ pub fn hrandfield(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
                 list.bulk(value);
             }
         };
-        let random = &mut || dice.roll();
+        let random = &mut || generator.next_u64();
         match usize::try_from(count) {
             Ok(count) => hash.sample(count, scene, random, each),
             Err(_) => hash.sample_with_repeats(count.unsigned_abs() as usize, scene, random, each),
@@ -95,12 +95,16 @@ pub fn hrandfield(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     if read.is_none() {
         ctx.missed(&key);
     }
-    match (args.len(), told) {
+    match (args.len(), count_found) {
         (2, 0) => ctx.reply.null(),
         (2, _) => ctx.reply.raw(&found),
         _ => {
             let is_flat = with_values && protocol == Protocol::Resp2;
-            ctx.reply.array(if is_flat { 2 * told } else { told });
+            ctx.reply.array(if is_flat {
+                2 * count_found
+            } else {
+                count_found
+            });
             ctx.reply.raw(&found);
         }
     }

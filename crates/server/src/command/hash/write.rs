@@ -1,4 +1,4 @@
-//! Changing hashes: HSET, HMSET, HSETNX, HDEL.
+//! Commands that change hashes: HSET, HMSET, HSETNX, HDEL.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;

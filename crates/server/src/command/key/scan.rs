@@ -4,7 +4,7 @@ use super::generic::kind_name;
 use crate::command::refusal::{Answer, Refusal};
 use crate::command::scanning::{self, COUNT_DEFAULT, selective};
 use crate::context::Ctx;
-use crate::dice::Dice;
+use crate::dice::Random;
 use crate::glob;
 use store::Kind;
 use wire::{Args, Reply};
@@ -124,7 +124,7 @@ pub fn scan(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 
 /// `RANDOMKEY`
 pub fn randomkey(ctx: &mut Ctx<'_, '_>, _: Args<'_>) -> Answer {
-    let random = Dice::new().roll();
+    let random = Random::new().next_u64();
     match ctx.view.random_key(ctx.session.db, random) {
         Some(name) => ctx.reply.bulk(&name),
         None => ctx.reply.null(),

@@ -1,7 +1,8 @@
-//! Taking from lists, or waiting for them to have something: BLPOP, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH.
+//! Commands that take elements from lists and block while there are none: BLPOP, BRPOP, BLMPOP,
+//! BLMOVE, BRPOPLPUSH.
 
 use super::arguments::end;
-use super::pop::{Demand, pop_into, shift};
+use super::pop::{PopRequest, move_element, pop_into};
 use crate::command::lifetime::timeout_ms;
 use crate::command::refusal::Answer;
 use crate::context::Ctx;
@@ -40,9 +41,9 @@ fn pop_any(ctx: &mut Ctx<'_, '_>, args: Args<'_>, end: End) -> Answer {
 
 /// `BLMPOP timeout numkeys key [key …] LEFT | RIGHT [COUNT count]`
 pub fn blmpop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    let demand = Demand::read(args, 2)?;
+    let request = PopRequest::parse(args, 2)?;
     let timeout_ms = timeout_ms(&args[1])?;
-    if !demand.meet(ctx)? && !ctx.wait(args, demand.keys(), Kind::List, timeout_ms) {
+    if !request.pop(ctx)? && !ctx.wait(args, request.keys(), Kind::List, timeout_ms) {
         ctx.reply.null_array();
     }
     Ok(())
@@ -51,16 +52,16 @@ pub fn blmpop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 /// `BLMOVE source destination LEFT | RIGHT LEFT | RIGHT timeout`
 pub fn blmove(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let (from, to) = (end(&args[3])?, end(&args[4])?);
-    shift_or_wait(ctx, args, from, to, timeout_ms(&args[5])?)
+    move_or_wait(ctx, args, from, to, timeout_ms(&args[5])?)
 }
 
 /// `BRPOPLPUSH source destination timeout`
 pub fn brpoplpush(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let timeout_ms = timeout_ms(&args[3])?;
-    shift_or_wait(ctx, args, End::Right, End::Left, timeout_ms)
+    move_or_wait(ctx, args, End::Right, End::Left, timeout_ms)
 }
 
-fn shift_or_wait(
+fn move_or_wait(
     ctx: &mut Ctx<'_, '_>,
     args: Args<'_>,
     from: End,
@@ -68,7 +69,7 @@ fn shift_or_wait(
     timeout_ms: u64,
 ) -> Answer {
     let source = std::iter::once(&args[1]);
-    if !shift(ctx, args, from, to)? && !ctx.wait(args, source, Kind::List, timeout_ms) {
+    if !move_element(ctx, args, from, to)? && !ctx.wait(args, source, Kind::List, timeout_ms) {
         ctx.reply.null();
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Taking from the ends of lists: LPOP, RPOP, LMPOP, LMOVE, RPOPLPUSH.
+//! Commands that take elements from the ends of lists: LPOP, RPOP, LMPOP, LMOVE, RPOPLPUSH.
 
 use super::arguments::{end, push_event};
 use crate::command::refusal::{Answer, Refusal};
@@ -7,7 +7,7 @@ use store::{Class, End, Key, Kind};
 use wire::number::parse_i64;
 use wire::{Args, Reply};
 
-/// What is told of a pop at an end.
+/// Returns the event of a pop at an end.
 fn pop_event(end: End) -> &'static str {
     match end {
         End::Left => "lpop",
@@ -15,8 +15,8 @@ fn pop_event(end: End) -> &'static str {
     }
 }
 
-/// Pops up to so many elements into the reply, behind what `head` writes when it is told how many come.
-/// False when there is no list.
+/// Pops up to `count` elements into the reply. `head` writes what precedes them and receives their
+/// number. Returns false if there is no list.
 pub(super) fn pop_into(
     ctx: &mut Ctx<'_, '_>,
     key: &Key<'_>,
@@ -73,17 +73,17 @@ fn pop(ctx: &mut Ctx<'_, '_>, args: Args<'_>, end: End) -> Answer {
     Ok(())
 }
 
-/// Which lists LMPOP and BLMPOP mean, and what they take.
-pub(super) struct Demand<'a> {
+/// Arguments of LMPOP and BLMPOP.
+pub(super) struct PopRequest<'a> {
     keys: Args<'a>,
     key_count: usize,
     end: End,
     count: usize,
 }
 
-impl<'a> Demand<'a> {
-    /// Reads `numkeys key [key …] LEFT | RIGHT [COUNT count]` from an argument on.
-    pub fn read(args: Args<'a>, at: usize) -> Result<Demand<'a>, Refusal> {
+impl<'a> PopRequest<'a> {
+    /// Parses `numkeys key [key …] LEFT | RIGHT [COUNT count]` from argument `at` on.
+    pub fn parse(args: Args<'a>, at: usize) -> Result<PopRequest<'a>, Refusal> {
         let key_count = parse_i64(&args[at])
             .filter(|count| *count > 0)
             .ok_or(Refusal::Says("ERR numkeys should be greater than 0"))?;
@@ -99,11 +99,11 @@ impl<'a> Demand<'a> {
             }
             Some(_) => return Err(Refusal::Syntax),
         };
-        // A number that is none is told before what is too much.
+        // An invalid number is reported before surplus arguments.
         if args.len() > end_at + 3 {
             return Err(Refusal::Syntax);
         }
-        Ok(Demand {
+        Ok(PopRequest {
             keys: args.from(at + 1),
             key_count,
             end,
@@ -111,21 +111,21 @@ impl<'a> Demand<'a> {
         })
     }
 
-    /// The lists, the first first.
+    /// Returns the keys in the order of the arguments.
     pub fn keys(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.keys.iter().take(self.key_count)
     }
 
-    /// Takes from the first list that has any; false when none has.
-    pub fn meet(&self, ctx: &mut Ctx<'_, '_>) -> Result<bool, Refusal> {
+    /// Pops from the first non-empty list. Returns false if there is none.
+    pub fn pop(&self, ctx: &mut Ctx<'_, '_>) -> Result<bool, Refusal> {
         for name in self.keys() {
             let key = ctx.key(name);
-            let is_met = pop_into(ctx, &key, self.end, self.count, |reply, count| {
+            let is_popped = pop_into(ctx, &key, self.end, self.count, |reply, count| {
                 reply.array(2);
                 reply.bulk(name);
                 reply.array(count);
             })?;
-            if is_met {
+            if is_popped {
                 return Ok(true);
             }
         }
@@ -135,7 +135,7 @@ impl<'a> Demand<'a> {
 
 /// `LMPOP numkeys key [key …] LEFT | RIGHT [COUNT count]`
 pub fn lmpop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    if !Demand::read(args, 1)?.meet(ctx)? {
+    if !PopRequest::parse(args, 1)?.pop(ctx)? {
         ctx.reply.null_array();
     }
     Ok(())
@@ -144,24 +144,24 @@ pub fn lmpop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 /// `LMOVE source destination LEFT | RIGHT LEFT | RIGHT`
 pub fn lmove(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let (from, to) = (end(&args[3])?, end(&args[4])?);
-    shift_or_null(ctx, args, from, to)
+    move_or_null(ctx, args, from, to)
 }
 
 /// `RPOPLPUSH source destination`
 pub fn rpoplpush(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    shift_or_null(ctx, args, End::Right, End::Left)
+    move_or_null(ctx, args, End::Right, End::Left)
 }
 
-fn shift_or_null(ctx: &mut Ctx<'_, '_>, args: Args<'_>, from: End, to: End) -> Answer {
-    if !shift(ctx, args, from, to)? {
+fn move_or_null(ctx: &mut Ctx<'_, '_>, args: Args<'_>, from: End, to: End) -> Answer {
+    if !move_element(ctx, args, from, to)? {
         ctx.reply.null();
     }
     Ok(())
 }
 
-/// Moves an element from an end of the list under the first argument to one of that under the second,
-/// and replies with it. False when there is none.
-pub(super) fn shift(
+/// Moves an element from an end of the list under the first argument to an end of the list under
+/// the second, and replies with it. Returns false if the source has no element.
+pub(super) fn move_element(
     ctx: &mut Ctx<'_, '_>,
     args: Args<'_>,
     from: End,
@@ -181,11 +181,11 @@ pub(super) fn shift(
         return Err(Refusal::WrongType);
     }
     if source.bytes == destination.bytes {
-        turn(ctx, &source, from, to)?;
+        rotate(ctx, &source, from, to)?;
         return Ok(true);
     }
-    // It is pushed first, and told of in that order, as by Redis. Should room for it be made by
-    // evicting the source, nothing is lost either.
+    // The push precedes the pop, and the events are published in that order, as in Redis. If the
+    // push evicts the source to free memory, the element is not lost.
     let element = ctx.view.read_list(&source, |list, _| {
         let index = match from {
             End::Left => 0,
@@ -210,8 +210,8 @@ pub(super) fn shift(
     Ok(true)
 }
 
-/// Moves an element of a list from one of its ends to one of its ends.
-fn turn(ctx: &mut Ctx<'_, '_>, key: &Key<'_>, from: End, to: End) -> Answer {
+/// Moves an element from one end of a list to an end of the same list.
+fn rotate(ctx: &mut Ctx<'_, '_>, key: &Key<'_>, from: End, to: End) -> Answer {
     let reply = &mut ctx.reply;
     let edited = ctx.view.edit_list(key, false, |list, scene| {
         let mut element = Vec::new();

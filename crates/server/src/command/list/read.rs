@@ -1,4 +1,4 @@
-//! Reading lists: LLEN, LINDEX, LRANGE, LPOS.
+//! Commands that read lists: LLEN, LINDEX, LRANGE, LPOS.
 
 use super::arguments::{integer, place, range};
 use crate::command::refusal::{Answer, Refusal};
@@ -7,30 +7,31 @@ use store::{End, Key, List};
 use wire::number::parse_i64;
 use wire::{Args, Reply};
 
-/// Lends a list and the reply; tells listeners when there is no list, and whether there is one.
+/// Calls `write` with a list and the reply. Publishes a miss if there is no list. Returns whether
+/// there is one.
 fn with_list(
     ctx: &mut Ctx<'_, '_>,
     key: &Key<'_>,
-    tell: impl FnOnce(&List, &mut Reply<'_>) -> Answer,
+    write: impl FnOnce(&List, &mut Reply<'_>) -> Answer,
 ) -> Result<bool, Refusal> {
     let reply = &mut ctx.reply;
-    let told = ctx.view.read_list(key, |list, _| tell(list, reply))?;
-    let is_there = told.is_some();
-    if !is_there {
+    let result = ctx.view.read_list(key, |list, _| write(list, reply))?;
+    let exists = result.is_some();
+    if !exists {
         ctx.missed(key);
     }
-    told.unwrap_or(Ok(()))?;
-    Ok(is_there)
+    result.unwrap_or(Ok(()))?;
+    Ok(exists)
 }
 
 /// `LLEN key`
 pub fn llen(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
-    let is_there = with_list(ctx, &key, |list, reply| {
+    let exists = with_list(ctx, &key, |list, reply| {
         reply.integer(list.len() as i64);
         Ok(())
     })?;
-    if !is_there {
+    if !exists {
         ctx.reply.integer(0);
     }
     Ok(())
@@ -39,7 +40,7 @@ pub fn llen(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 /// `LINDEX key index`
 pub fn lindex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
-    let is_there = with_list(ctx, &key, |list, reply| {
+    let exists = with_list(ctx, &key, |list, reply| {
         let index = place(integer(&args[2])?, list.len());
         match index.and_then(|index| list.get(index)) {
             Some(element) => reply.bulk(element),
@@ -47,7 +48,7 @@ pub fn lindex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         }
         Ok(())
     })?;
-    if !is_there {
+    if !exists {
         ctx.reply.null();
     }
     Ok(())
@@ -57,7 +58,7 @@ pub fn lindex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 pub fn lrange(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
     let (start, stop) = (integer(&args[2])?, integer(&args[3])?);
-    let is_there = with_list(ctx, &key, |list, reply| {
+    let exists = with_list(ctx, &key, |list, reply| {
         let (start, count) = range(start, stop, list.len());
         reply.array(count);
         for element in list.iter(End::Left, start).take(count) {
@@ -65,37 +66,37 @@ pub fn lrange(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         }
         Ok(())
     })?;
-    if !is_there {
+    if !exists {
         ctx.reply.array(0);
     }
     Ok(())
 }
 
-/// What LPOS looks for.
+/// Arguments of LPOS.
 struct Search {
-    /// From which end on.
+    /// End from which the search starts.
     from: End,
-    /// Matches to be passed first.
-    passed: u64,
-    /// How many to tell; `None`: one, and not as an array.
+    /// Number of matches to skip.
+    skipped: u64,
+    /// Maximum number of matches to return; `None` returns one, not in an array.
     count: Option<usize>,
-    /// Elements to be looked at.
+    /// Maximum number of elements to examine.
     length_max: usize,
 }
 
-/// An option's argument that may not be negative; 0 means no bound.
-fn bound(text: &[u8], why: &'static str) -> Result<usize, Refusal> {
+/// Parses an option's argument, which must not be negative; 0 means no limit.
+fn bound(text: &[u8], error: &'static str) -> Result<usize, Refusal> {
     match parse_i64(text) {
         Some(0) => Ok(usize::MAX),
         Some(number @ 1..) => Ok(number as usize),
-        _ => Err(Refusal::Says(why)),
+        _ => Err(Refusal::Says(error)),
     }
 }
 
-fn read_search(args: Args<'_>) -> Result<Search, Refusal> {
+fn parse_search(args: Args<'_>) -> Result<Search, Refusal> {
     let mut search = Search {
         from: End::Left,
-        passed: 0,
+        skipped: 0,
         count: None,
         length_max: usize::MAX,
     };
@@ -115,7 +116,7 @@ fn read_search(args: Args<'_>) -> Result<Search, Refusal> {
                 ));
             }
             search.from = if rank < 0 { End::Right } else { End::Left };
-            search.passed = rank.unsigned_abs() - 1;
+            search.skipped = rank.unsigned_abs() - 1;
         } else if args.is(at, "count") {
             search.count = Some(bound(value, "ERR COUNT can't be negative")?);
         } else if args.is(at, "maxlen") {
@@ -131,7 +132,7 @@ fn read_search(args: Args<'_>) -> Result<Search, Refusal> {
 /// `LPOS key element [RANK rank] [COUNT count] [MAXLEN length]`
 pub fn lpos(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
-    let search = read_search(args)?;
+    let search = parse_search(args)?;
     let mut found = Vec::new();
     with_list(ctx, &key, |list, _| {
         let len = list.len();
@@ -139,12 +140,12 @@ pub fn lpos(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
             End::Left => 0,
             End::Right => len.saturating_sub(1),
         };
-        let looked = list.iter(search.from, first).take(search.length_max);
-        let equal = looked
+        let examined = list.iter(search.from, first).take(search.length_max);
+        let equal = examined
             .enumerate()
             .filter(|(_, element)| **element == args[2]);
-        let passed = usize::try_from(search.passed).unwrap_or(usize::MAX);
-        for (at, _) in equal.skip(passed).take(search.count.unwrap_or(1)) {
+        let skipped = usize::try_from(search.skipped).unwrap_or(usize::MAX);
+        for (at, _) in equal.skip(skipped).take(search.count.unwrap_or(1)) {
             found.push(match search.from {
                 End::Left => at,
                 End::Right => len - 1 - at,

@@ -1,4 +1,5 @@
-//! Changing lists without taking from their ends: LPUSH, RPUSH, LPUSHX, RPUSHX, LINSERT, LSET, LREM, LTRIM.
+//! Commands that change lists other than by taking from their ends: LPUSH, RPUSH, LPUSHX, RPUSHX,
+//! LINSERT, LSET, LREM, LTRIM.
 
 use super::arguments::{integer, place, push_event, range};
 use crate::command::refusal::{Answer, Refusal};
@@ -42,10 +43,11 @@ fn push(ctx: &mut Ctx<'_, '_>, args: Args<'_>, end: End, may_create: bool) -> An
     Ok(())
 }
 
-/// `LINSERT key BEFORE | AFTER pivot element`: the length then, 0 without a list, −1 without a pivot.
+/// `LINSERT key BEFORE | AFTER pivot element`: replies with the new length, 0 without a list, −1
+/// without the pivot.
 pub fn linsert(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let (key, pivot) = (ctx.key(&args[1]), &args[3]);
-    let behind = match (args.is(2, "before"), args.is(2, "after")) {
+    let after = match (args.is(2, "before"), args.is(2, "after")) {
         (true, _) => 0,
         (_, true) => 1,
         _ => return Err(Refusal::Syntax),
@@ -54,7 +56,7 @@ pub fn linsert(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let edited = ctx.view.edit_list(&key, false, |list, scene| {
         let found = list.iter(End::Left, 0).position(|element| element == pivot);
         len = -1;
-        list.insert(found? + behind, &args[4], scene);
+        list.insert(found? + after, &args[4], scene);
         len = list.len() as i64;
         Some(())
     })?;
@@ -84,7 +86,8 @@ pub fn lset(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// `LREM key count element`: so many from the front, from the end when negative, all for 0.
+/// `LREM key count element`: removes up to `count` elements from the front, from the end if
+/// negative, all if 0.
 pub fn lrem(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
     let (end, max) = match integer(&args[2])? {

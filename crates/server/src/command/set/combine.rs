@@ -1,4 +1,5 @@
-//! Several sets at once: SINTER, SUNION, SDIFF, their storing kin, SINTERCARD.
+//! Commands on several sets: SINTER, SUNION, SDIFF, SINTERSTORE, SUNIONSTORE, SDIFFSTORE,
+//! SINTERCARD.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
@@ -6,7 +7,7 @@ use store::{Class, Key, Kind, Scene, Set};
 use wire::number::parse_i64;
 use wire::{Args, Reply};
 
-/// What several sets come to, member by member.
+/// A set operation that passes each member of its result to a function.
 type Combine = fn(&[Option<&Set>], &Scene<'_>, &mut dyn FnMut(&[u8]));
 
 fn intersection(sets: &[Option<&Set>], scene: &Scene<'_>, each: &mut dyn FnMut(&[u8])) {
@@ -27,7 +28,7 @@ fn difference(sets: &[Option<&Set>], scene: &Scene<'_>, each: &mut dyn FnMut(&[u
     Set::subtract(sets, scene, each);
 }
 
-/// Reads the sets of several keys together; missing ones are told of.
+/// Reads the sets under several keys together and publishes a miss for each missing one.
 fn read<'k, R>(
     ctx: &mut Ctx<'_, '_>,
     names: impl Iterator<Item = &'k [u8]>,
@@ -44,7 +45,7 @@ fn read<'k, R>(
     Ok(ctx.view.peek_sets(&keys, read)?)
 }
 
-fn tell(ctx: &mut Ctx<'_, '_>, args: Args<'_>, combine: Combine) -> Answer {
+fn reply(ctx: &mut Ctx<'_, '_>, args: Args<'_>, combine: Combine) -> Answer {
     let (mut found, mut count) = (Vec::new(), 0);
     let mut list = Reply::new(&mut found, ctx.reply.protocol());
     read(ctx, args.from(1).iter(), |sets, scene| {
@@ -81,17 +82,17 @@ fn store(ctx: &mut Ctx<'_, '_>, args: Args<'_>, combine: Combine, event: &'stati
 
 /// `SINTER key [key …]`
 pub fn sinter(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    tell(ctx, args, intersection)
+    reply(ctx, args, intersection)
 }
 
 /// `SUNION key [key …]`
 pub fn sunion(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    tell(ctx, args, union)
+    reply(ctx, args, union)
 }
 
 /// `SDIFF key [key …]`
 pub fn sdiff(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    tell(ctx, args, difference)
+    reply(ctx, args, difference)
 }
 
 /// `SINTERSTORE destination key [key …]`
@@ -109,7 +110,7 @@ pub fn sdiffstore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     store(ctx, args, difference, "sdiffstore")
 }
 
-/// `SINTERCARD numkeys key [key …] [LIMIT limit]`: counting ends at the limit; 0 is none.
+/// `SINTERCARD numkeys key [key …] [LIMIT limit]`: counting ends at the limit; 0 means no limit.
 pub fn sintercard(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let count = parse_i64(&args[1])
         .and_then(|count| usize::try_from(count).ok())

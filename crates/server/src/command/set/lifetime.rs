@@ -7,8 +7,8 @@ use crate::context::Ctx;
 use store::{Class, Set};
 use wire::Args;
 
-/// `SADDEX key [KEEPTTL] seconds member [member …]`, as Dragonfly has it: how many members are new. Those
-/// that were there get the deadline too, unless KEEPTTL keeps theirs.
+/// `SADDEX key [KEEPTTL] seconds member [member …]`, as in Dragonfly: replies with the number of
+/// new members. Existing members get the deadline too, unless KEEPTTL is given.
 pub fn saddex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let keeps = args.is(2, "keepttl");
     let at = if keeps { 3 } else { 2 };

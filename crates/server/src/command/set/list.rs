@@ -1,4 +1,4 @@
-//! The members of a set, listed: SMEMBERS, SSCAN.
+//! Commands that list members: SMEMBERS, SSCAN.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::command::scanning::{self, Options};

@@ -1,11 +1,11 @@
-//! Single members: SADD, SREM, SMOVE, SISMEMBER, SMISMEMBER, SCARD.
+//! Commands on single members: SADD, SREM, SMOVE, SISMEMBER, SMISMEMBER, SCARD.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
 use store::{Class, Kind, Scene, Set};
 use wire::Args;
 
-/// Reads a set; a missing one is told of and reads as nothing.
+/// Calls `read` with a set. Publishes a miss and returns `None` if there is none.
 pub(super) fn read<R>(
     ctx: &mut Ctx<'_, '_>,
     name: &[u8],
@@ -19,7 +19,7 @@ pub(super) fn read<R>(
     Ok(found)
 }
 
-/// `SADD key member [member …]`: a member that is there stays as it is, and keeps its deadline.
+/// `SADD key member [member …]`: an existing member keeps its deadline.
 pub fn sadd(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
     let members = args.from(2);
@@ -57,13 +57,15 @@ pub fn srem(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// `SMOVE source destination member`: whether the source had it. It leaves its deadline behind.
+/// `SMOVE source destination member`: replies whether the source had the member. The deadline is
+/// not moved.
 pub fn smove(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let (from, to) = (ctx.key(&args[1]), ctx.key(&args[2]));
     let member = &args[3];
     let is_set = |kind: Option<Kind>| kind.is_none_or(|kind| kind == Kind::Set);
     let source = ctx.view.kind(&from);
-    // Looking also lets a dead destination expire, and be told of, before anything is moved.
+    // The lookup also expires a destination whose deadline has passed, with its event, before the
+    // move.
     let destination = ctx.view.kind(&to);
     if source.is_none() {
         ctx.reply.integer(0);

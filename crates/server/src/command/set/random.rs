@@ -1,14 +1,14 @@
-//! Members by chance: SPOP, SRANDMEMBER.
+//! Commands that return random members: SPOP, SRANDMEMBER.
 
 use super::member::read;
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use crate::dice::Dice;
+use crate::dice::Random;
 use store::{Class, Key};
 use wire::number::parse_i64;
 use wire::{Args, Reply};
 
-/// How many members one reply may repeat: it must not outgrow the memory.
+/// Maximum number of members in a reply that may repeat members. It bounds the reply's memory.
 const REPEATS_MAX: u64 = 1 << 24;
 
 /// `SPOP key [count]`
@@ -30,11 +30,11 @@ pub fn spop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     {
         return Ok(());
     }
-    let mut dice = Dice::new();
+    let mut generator = Random::new();
     let edited = ctx.view.edit_set(&key, false, |set, scene| {
         let mut members = Vec::new();
         let count = wanted.unwrap_or(1);
-        set.sample(count, scene, &mut || dice.roll(), &mut |member| {
+        set.sample(count, scene, &mut || generator.next_u64(), &mut |member| {
             members.push(member.to_vec());
         });
         for member in &members {
@@ -57,8 +57,8 @@ pub fn spop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// Where no more than so many members are left, lists all of them and deletes the key as a whole: what a
-/// large set held is freed in steps. Whether that was so.
+/// If the set has at most `count` members, replies with all of them and deletes the key, so that
+/// the memory of a large set is freed in steps. Returns whether it did.
 fn take_all(ctx: &mut Ctx<'_, '_>, key: &Key<'_>, count: usize) -> Result<bool, Refusal> {
     let reply = &mut ctx.reply;
     let read = ctx.view.read_set(key, |set, scene| {
@@ -79,8 +79,8 @@ fn take_all(ctx: &mut Ctx<'_, '_>, key: &Key<'_>, count: usize) -> Result<bool, 
     Ok(takes_all)
 }
 
-/// `SRANDMEMBER key [count]`: a positive count asks for different members, a negative one allows the same
-/// several times.
+/// `SRANDMEMBER key [count]`: a positive count selects distinct members, a negative one allows
+/// repetitions.
 pub fn srandmember(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     if args.len() > 3 {
         return Err(Refusal::Syntax);
@@ -97,25 +97,25 @@ pub fn srandmember(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     if count < 0 && count.unsigned_abs() > REPEATS_MAX {
         return Err(Refusal::Says("ERR value is out of range"));
     }
-    let (mut found, mut told) = (Vec::new(), 0);
+    let (mut found, mut count_found) = (Vec::new(), 0);
     let mut list = Reply::new(&mut found, ctx.reply.protocol());
-    let mut dice = Dice::new();
+    let mut generator = Random::new();
     read(ctx, &args[1], |set, scene| {
         let each = &mut |member: &[u8]| {
             list.bulk(member);
-            told += 1;
+            count_found += 1;
         };
-        let random = &mut || dice.roll();
+        let random = &mut || generator.next_u64();
         match usize::try_from(count) {
             Ok(count) => set.sample(count, scene, random, each),
             Err(_) => set.sample_with_repeats(count.unsigned_abs() as usize, scene, random, each),
         }
     })?;
-    match (args.len(), told) {
+    match (args.len(), count_found) {
         (2, 0) => ctx.reply.null(),
         (2, _) => ctx.reply.raw(&found),
         _ => {
-            ctx.reply.array(told);
+            ctx.reply.array(count_found);
             ctx.reply.raw(&found);
         }
     }

@@ -1,31 +1,31 @@
-//! What SORT is asked for.
+//! Arguments of SORT.
 
 use crate::command::refusal::Refusal;
 use std::ops::Range;
 use wire::Args;
 use wire::number::parse_i64;
 
-/// The options.
+/// Options of SORT and SORT_RO.
 #[derive(Default)]
 pub(super) struct Request<'a> {
-    /// The pattern of what elements are sorted by, if not by themselves.
+    /// Pattern of the keys or fields to sort by; `None` sorts by the elements.
     pub by: Option<&'a [u8]>,
-    /// They are sorted at all: not so by a pattern without a star.
+    /// Whether to sort at all. A BY pattern without `*` disables it.
     pub sorts: bool,
-    /// The patterns of what is told of each; none: the element itself.
+    /// Patterns of the values to return for each element; none returns the element.
     pub gets: Vec<&'a [u8]>,
-    /// Where to begin, and how many: a negative number is all.
+    /// Offset and count of the returned elements. A negative count means all.
     limit: Option<(i64, i64)>,
-    /// From the last to the first.
+    /// Whether the order is descending.
     pub is_descending: bool,
-    /// By bytes, not by numbers.
+    /// Whether elements compare as bytes instead of numbers.
     pub is_alpha: bool,
-    /// Where the result is stored.
+    /// Key under which the result is stored.
     pub destination: Option<&'a [u8]>,
 }
 
 impl<'a> Request<'a> {
-    /// Reads the options behind the key.
+    /// Parses the options after the key.
     pub fn parse(args: Args<'a>, may_store: bool) -> Result<Request<'a>, Refusal> {
         let mut request = Request {
             sorts: true,
@@ -39,7 +39,7 @@ impl<'a> Request<'a> {
         Ok(request)
     }
 
-    /// Takes one option; how many arguments it took.
+    /// Parses one option and returns its number of arguments.
     fn take(&mut self, args: Args<'a>, may_store: bool) -> Result<usize, Refusal> {
         let number = |text: &[u8]| parse_i64(text).ok_or(Refusal::NotInteger);
         match (args.get(1), args.get(2)) {
@@ -68,7 +68,7 @@ impl<'a> Request<'a> {
         Ok(1)
     }
 
-    /// Which of so many elements, in their order, are asked for.
+    /// Returns the range of sorted elements to return, out of `len`.
     pub fn range(&self, len: usize) -> Range<usize> {
         let Some((start, count)) = self.limit else {
             return 0..len;
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_cut_to_what_is_there() {
+    fn a_limit_beyond_the_end_is_reduced_to_the_end() {
         let range = |start, count, len| {
             let limit = Some((start, count));
             Request {

@@ -1,4 +1,4 @@
-//! Members added and scores changed: ZADD, ZINCRBY.
+//! Commands that add members and change scores: ZADD, ZINCRBY.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
@@ -6,7 +6,7 @@ use store::{Class, Scene, SortedSet};
 use wire::Args;
 use wire::number::parse_f64;
 
-/// What ZADD is told beside members and scores.
+/// Options of ZADD.
 #[derive(Clone, Copy, Default)]
 struct Options {
     nx: bool,
@@ -18,7 +18,7 @@ struct Options {
 }
 
 impl Options {
-    /// The options, and where the first score stands.
+    /// Parses the options and returns them with the index of the first score.
     fn parse(args: Args<'_>) -> Result<(Options, usize), Refusal> {
         let mut options = Options::default();
         let mut first = 2;
@@ -60,16 +60,16 @@ impl Options {
     }
 }
 
-/// What became of one member.
-enum Fate {
+/// Effect of ZADD on one member.
+enum Effect {
     Added(f64),
     Changed(f64),
-    /// It had this score already.
+    /// The member had this score already.
     Same(f64),
-    /// So it did, but it has lost its deadline.
-    Freed(f64),
+    /// The member had this score already, but its deadline was removed.
+    Persisted(f64),
     /// A condition did not hold.
-    Spared,
+    Skipped,
 }
 
 impl Options {
@@ -79,14 +79,14 @@ impl Options {
         number: f64,
         member: &[u8],
         scene: &Scene<'_>,
-    ) -> Result<Fate, Refusal> {
+    ) -> Result<Effect, Refusal> {
         let old = set.score(member, scene);
-        let is_spared = match old {
+        let is_skipped = match old {
             Some(_) => self.nx,
             None => self.xx,
         };
-        if is_spared {
-            return Ok(Fate::Spared);
+        if is_skipped {
+            return Ok(Effect::Skipped);
         }
         let score = match old {
             Some(old) if self.incr => old + number,
@@ -96,20 +96,21 @@ impl Options {
             return Err(Refusal::Says("ERR resulting score is not a number (NaN)"));
         }
         if old.is_some_and(|old| (self.lt && score >= old) || (self.gt && score <= old)) {
-            return Ok(Fate::Spared);
+            return Ok(Effect::Skipped);
         }
-        // Like HSET and HINCRBY: what is stored anew loses its deadline, what is counted up keeps it.
-        let may_free = !self.incr && old.is_some() && set.has_deadlines();
-        let is_freed = may_free && set.deadline(member, scene).flatten().is_some();
-        if is_freed {
+        // As with HSET and HINCRBY, replacing a score removes the deadline and incrementing keeps
+        // it.
+        let may_persist = !self.incr && old.is_some() && set.has_deadlines();
+        let is_persisted = may_persist && set.deadline(member, scene).flatten().is_some();
+        if is_persisted {
             set.set_deadline(member, None, scene);
         }
         Ok(match old {
-            Some(old) if old == score && is_freed => Fate::Freed(score),
-            Some(old) if old == score => Fate::Same(score),
+            Some(old) if old == score && is_persisted => Effect::Persisted(score),
+            Some(old) if old == score => Effect::Same(score),
             old => {
                 set.set(member, score, scene);
-                old.map_or(Fate::Added(score), |_| Fate::Changed(score))
+                old.map_or(Effect::Added(score), |_| Effect::Changed(score))
             }
         })
     }
@@ -137,21 +138,21 @@ fn add(ctx: &mut Ctx<'_, '_>, args: Args<'_>, options: Options, first: usize) ->
         numbers.push(parse_f64(text).ok_or(Refusal::NotFloat)?);
     }
     let key = ctx.key(&args[1]);
-    let (mut added, mut changed, mut freed, mut score) = (0, 0, false, None);
+    let (mut added, mut changed, mut persisted, mut score) = (0, 0, false, None);
     let members = pairs.iter().skip(1).step_by(2);
     let mut refusal = None;
     let edited = ctx.view.edit_sorted_set(&key, !options.xx, |set, scene| {
         for (number, member) in numbers.iter().zip(members) {
             match options.apply(set, *number, member, scene) {
-                Ok(Fate::Added(new)) => (added, score) = (added + 1, Some(new)),
-                Ok(Fate::Changed(new)) => (changed, score) = (changed + 1, Some(new)),
-                Ok(Fate::Same(new)) => score = Some(new),
-                Ok(Fate::Freed(new)) => (freed, score) = (true, Some(new)),
-                Ok(Fate::Spared) => {}
-                Err(why) => refusal = Some(why),
+                Ok(Effect::Added(new)) => (added, score) = (added + 1, Some(new)),
+                Ok(Effect::Changed(new)) => (changed, score) = (changed + 1, Some(new)),
+                Ok(Effect::Same(new)) => score = Some(new),
+                Ok(Effect::Persisted(new)) => (persisted, score) = (true, Some(new)),
+                Ok(Effect::Skipped) => {}
+                Err(error) => refusal = Some(error),
             }
         }
-        (freed || added + changed > 0).then_some(())
+        (persisted || added + changed > 0).then_some(())
     })?;
     refusal.map_or(Ok(()), Err)?;
     if let Some(edited) = edited {

@@ -1,4 +1,5 @@
-//! Several sets at once: ZUNION, ZINTER, ZDIFF, their storing kin, ZINTERCARD.
+//! Commands on several sets: ZUNION, ZINTER, ZDIFF, ZUNIONSTORE, ZINTERSTORE, ZDIFFSTORE,
+//! ZINTERCARD.
 
 use super::access;
 use super::reply::Listing;
@@ -11,7 +12,7 @@ use store::{Key, Kind};
 use wire::Args;
 use wire::number::{parse_f64, parse_i64};
 
-/// How sets are put together.
+/// Set operation of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Union,
@@ -19,13 +20,13 @@ enum Operation {
     Diff,
 }
 
-/// What becomes of a member's several scores.
+/// How the scores of a member in several sets are combined.
 #[derive(Clone, Copy)]
 enum Aggregate {
     Sum,
     Min,
     Max,
-    /// The scores do not matter: the weights of the sets that it is in are added.
+    /// The scores are ignored; the weights of the sets that contain the member are added.
     Count,
 }
 
@@ -40,8 +41,8 @@ impl Aggregate {
         }
     }
 
-    /// What one set brings in. Infinity times zero counts as zero.
-    fn weigh(self, score: f64, weight: f64) -> f64 {
+    /// Returns the contribution of one set to a member's score. Infinity times zero counts as zero.
+    fn contribution(self, score: f64, weight: f64) -> f64 {
         let product = match self {
             Aggregate::Count => weight,
             _ => score * weight,
@@ -51,7 +52,7 @@ impl Aggregate {
 
     fn join(self, one: f64, other: f64) -> f64 {
         match self {
-            // The sum of both infinities counts as zero.
+            // The sum of positive and negative infinity counts as zero.
             Aggregate::Sum | Aggregate::Count if (one + other).is_nan() => 0.0,
             Aggregate::Sum | Aggregate::Count => one + other,
             Aggregate::Min => one.min(other),
@@ -60,7 +61,7 @@ impl Aggregate {
     }
 }
 
-/// One of the sets.
+/// One of the input sets.
 #[derive(Clone, Copy)]
 struct Input<'a> {
     key: Key<'a>,
@@ -68,31 +69,31 @@ struct Input<'a> {
     len: usize,
 }
 
-/// What a command asks for.
+/// Arguments of a command.
 struct Request<'a> {
     operation: Operation,
     inputs: Vec<Input<'a>>,
     aggregate: Aggregate,
     with_scores: bool,
-    /// How many members ZINTERCARD wants to count.
+    /// Maximum count of ZINTERCARD.
     limit: usize,
 }
 
-/// What a command may be told.
+/// Kind of command, which determines its options.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Tell,
+enum CommandKind {
+    Reply,
     Store,
     Count,
 }
 
 impl<'a> Request<'a> {
-    /// Reads `numkeys key [key …] [option …]`, and how large the sets are.
+    /// Parses `numkeys key [key …] [option …]` and reads the sizes of the sets.
     fn parse(
         ctx: &mut Ctx<'_, '_>,
         args: Args<'a>,
         operation: Operation,
-        form: Form,
+        kind: CommandKind,
         none: &'static str,
     ) -> Result<Request<'a>, Refusal> {
         let count = parse_i64(&args[0]).ok_or(Refusal::NotInteger)?;
@@ -122,37 +123,37 @@ impl<'a> Request<'a> {
         };
         let mut options = args.from(count + 1);
         while !options.is_empty() {
-            let taken = request.take(options, form)?;
+            let taken = request.take(options, kind)?;
             options = options.from(taken);
         }
         Ok(request)
     }
 
-    /// Takes one option; how many arguments it took.
-    fn take(&mut self, options: Args<'_>, form: Form) -> Result<usize, Refusal> {
+    /// Parses one option and returns its number of arguments.
+    fn take(&mut self, options: Args<'_>, kind: CommandKind) -> Result<usize, Refusal> {
         let count = self.inputs.len();
-        let weighs = self.operation != Operation::Diff && form != Form::Count;
-        if weighs && options.is(0, "weights") && options.len() > count {
+        let has_weights = self.operation != Operation::Diff && kind != CommandKind::Count;
+        if has_weights && options.is(0, "weights") && options.len() > count {
             for (input, text) in self.inputs.iter_mut().zip(options.iter().skip(1)) {
-                let why = Refusal::Says("ERR weight value is not a float");
-                input.weight = parse_f64(text).ok_or(why)?;
+                let error = Refusal::Says("ERR weight value is not a float");
+                input.weight = parse_f64(text).ok_or(error)?;
             }
             return Ok(count + 1);
         }
         match options.get(1) {
-            Some(word) if weighs && options.is(0, "aggregate") => {
+            Some(word) if has_weights && options.is(0, "aggregate") => {
                 self.aggregate = Aggregate::parse(word).ok_or(Refusal::Syntax)?;
                 Ok(2)
             }
-            Some(number) if form == Form::Count && options.is(0, "limit") => {
+            Some(number) if kind == CommandKind::Count && options.is(0, "limit") => {
                 let limit = parse_i64(number)
                     .and_then(|limit| usize::try_from(limit).ok())
                     .ok_or(Refusal::Says("ERR LIMIT can't be negative"))?;
-                // None at all is asked for by leaving it out; 0 means the same.
+                // 0 means no limit.
                 self.limit = if limit == 0 { usize::MAX } else { limit };
                 Ok(2)
             }
-            _ if form == Form::Tell && options.is(0, "withscores") => {
+            _ if kind == CommandKind::Reply && options.is(0, "withscores") => {
                 self.with_scores = true;
                 Ok(1)
             }
@@ -160,7 +161,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The members that it comes to, in no order.
+    /// Computes the result, in no particular order.
     fn combine(&mut self, ctx: &mut Ctx<'_, '_>) -> Result<Entries, Refusal> {
         match self.operation {
             Operation::Union => self.unite(ctx),
@@ -169,7 +170,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Redis adds the scores of small sets first, which shows in the last digit of a sum.
+    /// Sorts the inputs by size. Redis adds the scores of small sets first, which affects the last
+    /// digit of a sum.
     fn smallest_first(&mut self) {
         self.inputs.sort_by_key(|input| input.len);
     }
@@ -179,7 +181,7 @@ impl<'a> Request<'a> {
         let mut scores: HashMap<Vec<u8>, f64> = HashMap::new();
         for input in &self.inputs {
             each(ctx, &input.key, |member, score| {
-                let score = self.aggregate.weigh(score, input.weight);
+                let score = self.aggregate.contribution(score, input.weight);
                 match scores.get_mut(member) {
                     Some(old) => *old = self.aggregate.join(*old, score),
                     None => _ = scores.insert(member.to_vec(), score),
@@ -197,12 +199,12 @@ impl<'a> Request<'a> {
             return Ok(entries);
         }
         each(ctx, &first.key, |member, score| {
-            let score = self.aggregate.weigh(score, first.weight);
+            let score = self.aggregate.contribution(score, first.weight);
             entries.push((member.to_vec(), score));
         })?;
         for input in others {
             keep(ctx, &input.key, &mut entries, |total, score| {
-                let score = self.aggregate.weigh(score?, input.weight);
+                let score = self.aggregate.contribution(score?, input.weight);
                 Some(self.aggregate.join(total, score))
             })?;
         }
@@ -224,7 +226,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// How many members a set of either kind has.
+/// Returns the number of members of a set or sorted set.
 fn length(ctx: &mut Ctx<'_, '_>, key: &Key<'_>) -> Result<usize, Refusal> {
     let len = match ctx.view.kind(key) {
         Some(Kind::Set) => ctx.view.read_set(key, |set, scene| set.len(scene))?,
@@ -233,51 +235,51 @@ fn length(ctx: &mut Ctx<'_, '_>, key: &Key<'_>) -> Result<usize, Refusal> {
     Ok(len.unwrap_or(0))
 }
 
-/// Tells the members of a set of either kind; those of a plain one have the score 1.
+/// Passes the members of a set or sorted set to `visit`. Members of a set have the score 1.
 fn each(
     ctx: &mut Ctx<'_, '_>,
     key: &Key<'_>,
-    mut tell: impl FnMut(&[u8], f64),
+    mut visit: impl FnMut(&[u8], f64),
 ) -> Result<(), Refusal> {
     if ctx.view.kind(key) == Some(Kind::Set) {
         ctx.view.read_set(key, |set, scene| {
-            set.each(scene, |member| tell(member, 1.0));
+            set.each(scene, |member| visit(member, 1.0));
         })?;
     } else {
         ctx.view.read_sorted_set(key, |set, scene| {
-            set.each(0..usize::MAX, false, scene, tell);
+            set.each(0..usize::MAX, false, scene, visit);
         })?;
     }
     Ok(())
 }
 
-/// Keeps the entries for which `judge` has a score: told their own, and the one that they have in a set
-/// of either kind.
+/// Replaces each entry's score by the result of `score_of`, and removes the entry if that is `None`.
+/// `score_of` receives the entry's score and its score in the given set or sorted set.
 fn keep(
     ctx: &mut Ctx<'_, '_>,
     key: &Key<'_>,
     entries: &mut Entries,
-    judge: impl Fn(f64, Option<f64>) -> Option<f64>,
+    score_of: impl Fn(f64, Option<f64>) -> Option<f64>,
 ) -> Result<(), Refusal> {
-    let sift = |entries: &mut Entries, find: &dyn Fn(&[u8]) -> Option<f64>| {
+    let filter = |entries: &mut Entries, find: &dyn Fn(&[u8]) -> Option<f64>| {
         entries.retain_mut(|(member, score)| {
-            let judged = judge(*score, find(member));
-            judged.inspect(|new| *score = *new).is_some()
+            let new_score = score_of(*score, find(member));
+            new_score.inspect(|new| *score = *new).is_some()
         });
     };
     let found = if ctx.view.kind(key) == Some(Kind::Set) {
         ctx.view.read_set(key, |set, scene| {
-            sift(entries, &|member| {
+            filter(entries, &|member| {
                 set.contains(member, scene).then_some(1.0)
             });
         })?
     } else {
         ctx.view.read_sorted_set(key, |set, scene| {
-            sift(entries, &|member| set.score(member, scene));
+            filter(entries, &|member| set.score(member, scene));
         })?
     };
     if found.is_none() {
-        sift(entries, &|_| None);
+        filter(entries, &|_| None);
     }
     Ok(())
 }
@@ -289,13 +291,18 @@ fn in_order(entries: &mut Entries) {
     });
 }
 
-fn tell(ctx: &mut Ctx<'_, '_>, args: Args<'_>, operation: Operation, none: &'static str) -> Answer {
-    let mut request = Request::parse(ctx, args.from(1), operation, Form::Tell, none)?;
+fn reply(
+    ctx: &mut Ctx<'_, '_>,
+    args: Args<'_>,
+    operation: Operation,
+    none: &'static str,
+) -> Answer {
+    let mut request = Request::parse(ctx, args.from(1), operation, CommandKind::Reply, none)?;
     let mut entries = request.combine(ctx)?;
     in_order(&mut entries);
     let mut listing = Listing::new(&mut ctx.reply, entries.len(), request.with_scores);
     for (member, score) in &entries {
-        listing.tell(member, *score);
+        listing.write(member, *score);
     }
     Ok(())
 }
@@ -307,14 +314,14 @@ fn store(
     event: &'static str,
     none: &'static str,
 ) -> Answer {
-    let mut request = Request::parse(ctx, args.from(2), operation, Form::Store, none)?;
+    let mut request = Request::parse(ctx, args.from(2), operation, CommandKind::Store, none)?;
     let mut entries = request.combine(ctx)?;
     in_order(&mut entries);
     result::store(ctx, &args[1], &entries, event);
     Ok(())
 }
 
-/// The refusal of no keys; it names the command.
+/// The error for an empty list of keys, with the command's name.
 macro_rules! none {
     ($name:literal) => {
         concat!(
@@ -327,17 +334,17 @@ macro_rules! none {
 
 /// `ZUNION numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM | MIN | MAX | COUNT] [WITHSCORES]`
 pub fn zunion(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    tell(ctx, args, Operation::Union, none!("zunion"))
+    reply(ctx, args, Operation::Union, none!("zunion"))
 }
 
 /// `ZINTER numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM | MIN | MAX | COUNT] [WITHSCORES]`
 pub fn zinter(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    tell(ctx, args, Operation::Inter, none!("zinter"))
+    reply(ctx, args, Operation::Inter, none!("zinter"))
 }
 
 /// `ZDIFF numkeys key [key …] [WITHSCORES]`
 pub fn zdiff(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    tell(ctx, args, Operation::Diff, none!("zdiff"))
+    reply(ctx, args, Operation::Diff, none!("zdiff"))
 }
 
 /// `ZUNIONSTORE destination numkeys key [key …] [WEIGHTS weight …] [AGGREGATE …]`
@@ -366,7 +373,13 @@ pub fn zdiffstore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 /// `ZINTERCARD numkeys key [key …] [LIMIT limit]`
 pub fn zintercard(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let none = none!("zintercard");
-    let mut request = Request::parse(ctx, args.from(1), Operation::Inter, Form::Count, none)?;
+    let mut request = Request::parse(
+        ctx,
+        args.from(1),
+        Operation::Inter,
+        CommandKind::Count,
+        none,
+    )?;
     let count = request.combine(ctx)?.len().min(request.limit);
     ctx.reply.integer(count as i64);
     Ok(())

@@ -1,10 +1,11 @@
-//! Intervals of scores and of members as commands spell them.
+//! Parsers for ranges of scores and of members.
 
 use crate::command::refusal::Refusal;
 use std::ops::Bound;
 use store::Interval;
 
-/// `min max` of ZRANGEBYSCORE and its kin: numbers, each behind a `(` when it is not meant itself.
+/// Parses `min max` of ZRANGEBYSCORE and similar commands: numbers, with a `(` in front if
+/// excluded.
 pub fn scores(min: &[u8], max: &[u8]) -> Result<Interval<'static>, Refusal> {
     let edge = |text: &[u8]| match text {
         [b'(', rest @ ..] => number(rest).map(Bound::Excluded),
@@ -16,8 +17,8 @@ pub fn scores(min: &[u8], max: &[u8]) -> Result<Interval<'static>, Refusal> {
         .ok_or(Refusal::Says("ERR min or max is not a float"))
 }
 
-/// A number as the C library reads it, which Redis asks here: blanks may precede it, nothing at all is
-/// 0, and what is too large is infinite.
+/// Parses a number as C's `strtod` does, which Redis uses here: blanks may precede it, an empty
+/// text is 0, and a number that is too large is infinite.
 fn number(text: &[u8]) -> Option<f64> {
     let text = text.trim_ascii_start();
     if text.is_empty() {
@@ -27,18 +28,19 @@ fn number(text: &[u8]) -> Option<f64> {
     (!number.is_nan()).then_some(number)
 }
 
-/// `min max` of ZRANGEBYLEX and its kin: members behind `[` or `(`, or `-` and `+` for the ends.
+/// Parses `min max` of ZRANGEBYLEX and similar commands: members after `[` (included) or `(`
+/// (excluded), or `-` and `+` for the ends.
 pub fn members<'a>(min: &'a [u8], max: &'a [u8]) -> Result<Interval<'a>, Refusal> {
     let edges = edge(min).zip(edge(max));
     let (min, max) = edges.ok_or(Refusal::Says("ERR min or max not valid string range item"))?;
     Ok(match (min, max) {
-        // Nothing is above all members, nor below them.
+        // A range that begins above all members or ends below all is empty.
         (Edge::Top, _) | (_, Edge::Bottom) => Interval::Nothing,
         (min, max) => Interval::Members(min.bound(), max.bound()),
     })
 }
 
-/// An end of an interval of members.
+/// An end of a lexicographical range.
 #[derive(Clone, Copy)]
 enum Edge<'a> {
     Bottom,

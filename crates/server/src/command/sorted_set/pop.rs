@@ -1,4 +1,4 @@
-//! Members taken from either end: ZPOPMIN, ZPOPMAX, ZMPOP, and those of them that wait for some: BZPOPMIN,
+//! Commands that take members from either end: ZPOPMIN, ZPOPMAX, ZMPOP, and the blocking BZPOPMIN,
 //! BZPOPMAX, BZMPOP.
 
 use super::access::change;
@@ -11,17 +11,17 @@ use store::{Key, Kind};
 use wire::Args;
 use wire::number::parse_i64;
 
-/// Which end.
+/// End of a sorted set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// That of the lowest scores.
+    /// Members with the lowest scores.
     Min,
-    /// That of the highest.
+    /// Members with the highest scores.
     Max,
 }
 
 impl End {
-    /// `MIN` or `MAX`.
+    /// Parses `MIN` or `MAX`.
     pub fn parse(word: &[u8]) -> Result<End, Refusal> {
         match word {
             _ if word.eq_ignore_ascii_case(b"MIN") => Ok(End::Min),
@@ -31,7 +31,8 @@ impl End {
     }
 }
 
-/// Takes up to so many members, the outermost first, and tells of it; empty when there is no such key.
+/// Removes and returns up to `count` members, the outermost first, and publishes the event. Returns
+/// none if the key does not exist.
 pub fn pop(
     ctx: &mut Ctx<'_, '_>,
     key: &Key<'_>,
@@ -83,38 +84,38 @@ fn pop_one_key(ctx: &mut Ctx<'_, '_>, args: Args<'_>, end: End) -> Answer {
     let key = ctx.key(&args[1]);
     let popped = pop(ctx, &key, end, count.unwrap_or(1))?;
     let mut listing = match (count, popped.is_empty()) {
-        // Without a count it is no list of pairs in RESP3 either.
+        // Without a count the reply is not a list of pairs in RESP3 either.
         (None, false) => Listing::of_one(&mut ctx.reply),
         _ => Listing::new(&mut ctx.reply, popped.len(), true),
     };
     for (member, score) in &popped {
-        listing.tell(member, *score);
+        listing.write(member, *score);
     }
     Ok(())
 }
 
-/// `numkeys key [key …] MIN | MAX [COUNT count]`
-pub struct Many<'a> {
-    /// The keys.
+/// Arguments `numkeys key [key …] MIN | MAX [COUNT count]`.
+pub struct PopRequest<'a> {
+    /// The keys in their order.
     pub keys: Vec<&'a [u8]>,
-    /// Which end.
+    /// End to pop from.
     pub end: End,
-    /// How many members at most.
+    /// Maximum number of members.
     pub count: usize,
 }
 
-impl<'a> Many<'a> {
-    /// Reads it.
-    pub fn parse(args: Args<'a>) -> Result<Many<'a>, Refusal> {
-        let positive = |text: &[u8], why| match parse_i64(text) {
+impl<'a> PopRequest<'a> {
+    /// Parses the arguments from `numkeys` on.
+    pub fn parse(args: Args<'a>) -> Result<PopRequest<'a>, Refusal> {
+        let positive = |text: &[u8], error| match parse_i64(text) {
             Some(number) if number > 0 => Ok(number as usize),
-            _ => Err(Refusal::Says(why)),
+            _ => Err(Refusal::Says(error)),
         };
         let key_count = positive(&args[0], "ERR numkeys should be greater than 0")?;
-        let where_at = key_count.checked_add(1).ok_or(Refusal::Syntax)?;
-        let end = End::parse(args.get(where_at).ok_or(Refusal::Syntax)?)?;
+        let end_at = key_count.checked_add(1).ok_or(Refusal::Syntax)?;
+        let end = End::parse(args.get(end_at).ok_or(Refusal::Syntax)?)?;
         let mut count = None;
-        let mut options = args.from(where_at + 1);
+        let mut options = args.from(end_at + 1);
         while !options.is_empty() {
             let number = options.get(1);
             match number {
@@ -125,14 +126,14 @@ impl<'a> Many<'a> {
             }
             options = options.from(2);
         }
-        Ok(Many {
+        Ok(PopRequest {
             keys: args.iter().skip(1).take(key_count).collect(),
             end,
             count: count.unwrap_or(1),
         })
     }
 
-    /// Pops from the first key that has members, and replies; false when there is none.
+    /// Pops from the first key that has members and replies. Returns false if there is none.
     pub fn pop(&self, ctx: &mut Ctx<'_, '_>) -> Result<bool, Refusal> {
         for name in &self.keys {
             let key = ctx.key(name);
@@ -144,7 +145,7 @@ impl<'a> Many<'a> {
             ctx.reply.bulk(name);
             let mut listing = Listing::of_pairs(&mut ctx.reply, popped.len());
             for (member, score) in &popped {
-                listing.tell(member, *score);
+                listing.write(member, *score);
             }
             return Ok(true);
         }
@@ -154,7 +155,7 @@ impl<'a> Many<'a> {
 
 /// `ZMPOP numkeys key [key …] MIN | MAX [COUNT count]`
 pub fn zmpop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    if !Many::parse(args.from(1))?.pop(ctx)? {
+    if !PopRequest::parse(args.from(1))?.pop(ctx)? {
         ctx.reply.null_array();
     }
     Ok(())
@@ -162,10 +163,10 @@ pub fn zmpop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 
 /// `BZMPOP timeout numkeys key [key …] MIN | MAX [COUNT count]`
 pub fn bzmpop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    let many = Many::parse(args.from(2))?;
+    let request = PopRequest::parse(args.from(2))?;
     let timeout_ms = timeout_ms(&args[1])?;
-    let keys = many.keys.iter().copied();
-    if !many.pop(ctx)? && !ctx.wait(args, keys, Kind::SortedSet, timeout_ms) {
+    let keys = request.keys.iter().copied();
+    if !request.pop(ctx)? && !ctx.wait(args, keys, Kind::SortedSet, timeout_ms) {
         ctx.reply.null_array();
     }
     Ok(())

@@ -1,19 +1,19 @@
-//! Members by chance: ZRANDMEMBER.
+//! Random members: ZRANDMEMBER.
 
 use super::access::read;
 use super::reply::Listing;
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use crate::dice::Dice;
+use crate::dice::Random;
 use store::{Scene, SortedSet};
 use wire::Args;
 use wire::number::parse_i64;
 
-/// How many members one reply may repeat: it must not outgrow the memory.
+/// Maximum number of members in a reply that may repeat members. It bounds the reply's memory.
 const REPEATS_MAX: u64 = 1 << 24;
 
-/// `ZRANDMEMBER key [count [WITHSCORES]]`: a positive count asks for different members, a negative one
-/// allows the same several times.
+/// `ZRANDMEMBER key [count [WITHSCORES]]`: a positive count selects distinct members, a negative
+/// one allows repetitions.
 pub fn zrandmember(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let Some(text) = args.get(2) else {
         return one(ctx, args);
@@ -33,30 +33,32 @@ pub fn zrandmember(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     }
     let key = ctx.key(&args[1]);
     let Ctx { view, reply, .. } = ctx;
-    let told = view.read_sorted_set(&key, |set, scene| {
+    let found = view.read_sorted_set(&key, |set, scene| {
         let ranks = choose(count, set.len(scene));
         let mut listing = Listing::new(reply, ranks.len(), with_scores);
         for rank in ranks {
             set.each(rank..rank + 1, false, scene, |member, score| {
-                listing.tell(member, score);
+                listing.write(member, score);
             });
         }
     })?;
-    if told.is_none() {
+    if found.is_none() {
         ctx.missed(&key);
         ctx.reply.array(0);
     }
     Ok(())
 }
 
-/// The ranks of so many members.
+/// Chooses ranks for a count as in the arguments of ZRANDMEMBER.
 fn choose(count: i64, len: usize) -> Vec<usize> {
-    let mut dice = Dice::new();
+    let mut generator = Random::new();
     match usize::try_from(count) {
         Ok(count) if count >= len => (0..len).collect(),
-        Ok(count) => dice.distinct(count, len),
+        Ok(count) => generator.distinct(count, len),
         Err(_) if len == 0 => Vec::new(),
-        Err(_) => (0..count.unsigned_abs()).map(|_| dice.below(len)).collect(),
+        Err(_) => (0..count.unsigned_abs())
+            .map(|_| generator.below(len))
+            .collect(),
     }
 }
 
@@ -66,7 +68,7 @@ fn one(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         let len = set.len(scene);
         let mut found = None;
         if len > 0 {
-            let rank = Dice::new().below(len);
+            let rank = Random::new().below(len);
             set.each(rank..rank + 1, false, scene, |member, _| {
                 found = Some(member.to_vec());
             });

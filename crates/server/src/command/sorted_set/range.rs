@@ -1,4 +1,5 @@
-//! Members in order: ZRANGE with all its options, its older spellings, and ZRANGESTORE.
+//! Members in order: ZRANGE with all its options, the older commands that it replaces, and
+//! ZRANGESTORE.
 
 use super::access::read;
 use super::interval;
@@ -11,7 +12,7 @@ use store::{Interval, Scene, SortedSet};
 use wire::Args;
 use wire::number::parse_i64;
 
-/// What an interval is of.
+/// Kind of range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Rank,
@@ -19,41 +20,41 @@ enum By {
     Member,
 }
 
-/// Which part of the set is meant.
-enum Part<'a> {
-    /// From one rank to another, both of them too; negative: from the end.
+/// A range of members.
+enum Members<'a> {
+    /// Between two ranks, inclusive. Negative ranks count from the end.
     Ranks(i64, i64),
     Within(Interval<'a>),
 }
 
-/// What a command asks for.
+/// Arguments of a command.
 struct Request<'a> {
-    part: Part<'a>,
+    members: Members<'a>,
     is_reverse: bool,
     with_scores: bool,
-    /// How many of the interval are passed over, and how many are wanted; negative: all.
+    /// Number of members of the range to skip, and maximum number to return; negative means all.
     offset: i64,
     limit: i64,
 }
 
-/// What a command's name says already.
+/// Properties that a command's name determines.
 #[derive(Clone, Copy, Default)]
-struct Spelling {
+struct Variant {
     is_store: bool,
     by: Option<By>,
     is_reverse: Option<bool>,
 }
 
 impl<'a> Request<'a> {
-    /// Reads `min max [option …]`.
-    fn parse(args: Args<'a>, spelling: Spelling) -> Result<Request<'a>, Refusal> {
-        let (mut by, mut is_reverse) = (spelling.by, spelling.is_reverse);
+    /// Parses `min max [option …]`.
+    fn parse(args: Args<'a>, variant: Variant) -> Result<Request<'a>, Refusal> {
+        let (mut by, mut is_reverse) = (variant.by, variant.is_reverse);
         let (mut with_scores, mut offset, mut limit) = (false, 0, -1);
         let mut at = 2;
         while let Some(word) = args.get(at) {
             let is = |name: &str| args.is(at, name);
             match word {
-                _ if !spelling.is_store && is("withscores") => with_scores = true,
+                _ if !variant.is_store && is("withscores") => with_scores = true,
                 _ if is("limit") && at + 2 < args.len() => {
                     offset = parse_i64(&args[at + 1]).ok_or(Refusal::NotInteger)?;
                     limit = parse_i64(&args[at + 2]).ok_or(Refusal::NotInteger)?;
@@ -77,22 +78,22 @@ impl<'a> Request<'a> {
                 "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
             ));
         }
-        // What goes backwards is asked for with the larger end first, but for ranks.
+        // In reverse order the higher end comes first, except for ranks.
         let (first, second) = args.get(0).zip(args.get(1)).ok_or(Refusal::Syntax)?;
         let (min, max) = match by {
             By::Score | By::Member if is_reverse => (second, first),
             _ => (first, second),
         };
-        let part = match by {
-            By::Score => Part::Within(interval::scores(min, max)?),
-            By::Member => Part::Within(interval::members(min, max)?),
-            By::Rank => Part::Ranks(
+        let members = match by {
+            By::Score => Members::Within(interval::scores(min, max)?),
+            By::Member => Members::Within(interval::members(min, max)?),
+            By::Rank => Members::Ranks(
                 parse_i64(min).ok_or(Refusal::NotInteger)?,
                 parse_i64(max).ok_or(Refusal::NotInteger)?,
             ),
         };
         Ok(Request {
-            part,
+            members,
             is_reverse,
             with_scores,
             offset,
@@ -100,10 +101,10 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// The ranks that it comes to, counted from the lowest.
+    /// Returns the selected ranks, counted from the lowest score.
     fn ranks(&self, set: &SortedSet, scene: &Scene<'_>) -> Range<usize> {
-        match &self.part {
-            Part::Ranks(start, end) => {
+        match &self.members {
+            Members::Ranks(start, end) => {
                 let len = set.len(scene);
                 let ranks = ranks_of(*start, *end, len);
                 if self.is_reverse {
@@ -112,7 +113,7 @@ impl<'a> Request<'a> {
                     ranks
                 }
             }
-            Part::Within(interval) => {
+            Members::Within(interval) => {
                 let Range { start, end } = set.ranks(interval, scene);
                 let Ok(offset) = usize::try_from(self.offset) else {
                     return 0..0;
@@ -130,7 +131,8 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The ranks from `start` to `end`, itself too, among so many; negative ones count from the end.
+/// Returns the ranks from `start` to `end`, inclusive, of `len` members. Negative ranks count from
+/// the end.
 pub fn ranks_of(start: i64, end: i64, len: usize) -> Range<usize> {
     let count = len as i64;
     let from_end = |rank: i64| {
@@ -145,18 +147,18 @@ pub fn ranks_of(start: i64, end: i64, len: usize) -> Range<usize> {
     start..(end as usize).max(start)
 }
 
-fn range(ctx: &mut Ctx<'_, '_>, args: Args<'_>, spelling: Spelling) -> Answer {
-    let request = Request::parse(args.from(2), spelling)?;
+fn range(ctx: &mut Ctx<'_, '_>, args: Args<'_>, variant: Variant) -> Answer {
+    let request = Request::parse(args.from(2), variant)?;
     let key = ctx.key(&args[1]);
     let Ctx { view, reply, .. } = ctx;
-    let told = view.read_sorted_set(&key, |set, scene| {
+    let found = view.read_sorted_set(&key, |set, scene| {
         let ranks = request.ranks(set, scene);
         let mut listing = Listing::new(reply, ranks.len(), request.with_scores);
         set.each(ranks, request.is_reverse, scene, |member, score| {
-            listing.tell(member, score);
+            listing.write(member, score);
         });
     })?;
-    if told.is_none() {
+    if found.is_none() {
         ctx.missed(&key);
         ctx.reply.array(0);
     }
@@ -165,11 +167,11 @@ fn range(ctx: &mut Ctx<'_, '_>, args: Args<'_>, spelling: Spelling) -> Answer {
 
 /// `ZRANGE key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]`
 pub fn zrange(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    range(ctx, args, Spelling::default())
+    range(ctx, args, Variant::default())
 }
 
-const fn spelt(by: By, is_reverse: bool) -> Spelling {
-    Spelling {
+const fn variant_of(by: By, is_reverse: bool) -> Variant {
+    Variant {
         is_store: false,
         by: Some(by),
         is_reverse: Some(is_reverse),
@@ -178,36 +180,36 @@ const fn spelt(by: By, is_reverse: bool) -> Spelling {
 
 /// `ZREVRANGE key start stop [WITHSCORES]`
 pub fn zrevrange(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    range(ctx, args, spelt(By::Rank, true))
+    range(ctx, args, variant_of(By::Rank, true))
 }
 
 /// `ZRANGEBYSCORE key min max [WITHSCORES] [LIMIT offset count]`
 pub fn zrangebyscore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    range(ctx, args, spelt(By::Score, false))
+    range(ctx, args, variant_of(By::Score, false))
 }
 
 /// `ZREVRANGEBYSCORE key max min [WITHSCORES] [LIMIT offset count]`
 pub fn zrevrangebyscore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    range(ctx, args, spelt(By::Score, true))
+    range(ctx, args, variant_of(By::Score, true))
 }
 
 /// `ZRANGEBYLEX key min max [LIMIT offset count]`
 pub fn zrangebylex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    range(ctx, args, spelt(By::Member, false))
+    range(ctx, args, variant_of(By::Member, false))
 }
 
 /// `ZREVRANGEBYLEX key max min [LIMIT offset count]`
 pub fn zrevrangebylex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    range(ctx, args, spelt(By::Member, true))
+    range(ctx, args, variant_of(By::Member, true))
 }
 
 /// `ZRANGESTORE destination source start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count]`
 pub fn zrangestore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    let spelling = Spelling {
+    let variant = Variant {
         is_store: true,
-        ..Spelling::default()
+        ..Variant::default()
     };
-    let request = Request::parse(args.from(3), spelling)?;
+    let request = Request::parse(args.from(3), variant)?;
     let source = ctx.key(&args[2]);
     let mut found = Vec::new();
     read(ctx, &source, |set, scene| {

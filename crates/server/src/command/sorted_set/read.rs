@@ -1,4 +1,5 @@
-//! Single members and counts: ZCARD, ZSCORE, ZMSCORE, ZRANK, ZREVRANK, ZCOUNT, ZLEXCOUNT.
+//! Commands that read single members and counts: ZCARD, ZSCORE, ZMSCORE, ZRANK, ZREVRANK, ZCOUNT,
+//! ZLEXCOUNT.
 
 use super::access::read;
 use super::interval;

@@ -1,4 +1,4 @@
-//! Members removed: ZREM, ZREMRANGEBYRANK, ZREMRANGEBYSCORE, ZREMRANGEBYLEX.
+//! Commands that remove members: ZREM, ZREMRANGEBYRANK, ZREMRANGEBYSCORE, ZREMRANGEBYLEX.
 
 use super::access::change;
 use super::interval;
@@ -56,7 +56,7 @@ fn remove(
     })
 }
 
-/// Runs an edit that removes members, tells of it, and replies how many.
+/// Runs an edit that removes members, publishes its event, and replies with their number.
 fn edit(
     ctx: &mut Ctx<'_, '_>,
     args: Args<'_>,

@@ -1,8 +1,8 @@
-//! Members and scores as replies show them.
+//! Replies that contain members and scores.
 
 use wire::{Protocol, Reply};
 
-/// A list of members, perhaps with scores: one after the other in RESP2, pairs in RESP3.
+/// A list of members, optionally with scores: alternating in RESP2, pairs in RESP3.
 pub struct Listing<'r, 'o> {
     reply: &'r mut Reply<'o>,
     with_scores: bool,
@@ -10,7 +10,7 @@ pub struct Listing<'r, 'o> {
 }
 
 impl<'r, 'o> Listing<'r, 'o> {
-    /// Announces so many members.
+    /// Starts a list of `count` members.
     pub fn new(reply: &'r mut Reply<'o>, count: usize, with_scores: bool) -> Self {
         let is_nested = with_scores && reply.protocol() == Protocol::Resp3;
         let is_flat = with_scores && !is_nested;
@@ -22,7 +22,7 @@ impl<'r, 'o> Listing<'r, 'o> {
         }
     }
 
-    /// The same with scores, in pairs whatever the protocol.
+    /// Starts a list of `count` pairs of member and score in either protocol.
     pub fn of_pairs(reply: &'r mut Reply<'o>, count: usize) -> Self {
         reply.array(count);
         Listing {
@@ -32,7 +32,7 @@ impl<'r, 'o> Listing<'r, 'o> {
         }
     }
 
-    /// One after the other whatever the protocol.
+    /// Starts a list of one member and its score, alternating in either protocol.
     pub fn of_one(reply: &'r mut Reply<'o>) -> Self {
         reply.array(2);
         Listing {
@@ -42,8 +42,8 @@ impl<'r, 'o> Listing<'r, 'o> {
         }
     }
 
-    /// One of them.
-    pub fn tell(&mut self, member: &[u8], score: f64) {
+    /// Writes one member.
+    pub fn write(&mut self, member: &[u8], score: f64) {
         if self.is_nested {
             self.reply.array(2);
         }

@@ -1,4 +1,4 @@
-//! What the commands that compute a sorted set do with it.
+//! Storing the results of commands that compute a sorted set.
 
 use crate::context::Ctx;
 use store::{Class, SortedSet};
@@ -6,8 +6,8 @@ use store::{Class, SortedSet};
 /// Members with their scores.
 pub type Entries = Vec<(Vec<u8>, f64)>;
 
-/// Stores a sorted set over whatever the destination held, and replies with its size; nothing leaves no
-/// key.
+/// Replaces the destination by a sorted set of the entries and replies with their number. Without
+/// entries the destination is deleted.
 pub fn store(ctx: &mut Ctx<'_, '_>, destination: &[u8], entries: &Entries, event: &'static str) {
     let key = ctx.key(destination);
     let mut set = SortedSet::default();

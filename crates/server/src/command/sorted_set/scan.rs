@@ -1,4 +1,4 @@
-//! Members listed step by step: ZSCAN.
+//! Iteration over members: ZSCAN.
 
 use super::access::read;
 use crate::command::refusal::{Answer, Refusal};
@@ -25,7 +25,7 @@ pub fn zscan(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         });
         Ok::<_, Refusal>((next, count, found))
     })?;
-    // Without a key the options do not matter.
+    // Without a key the options are not checked.
     let (next, count, found) = page.transpose()?.unwrap_or_default();
     scanning::reply_page(&mut ctx.reply, next, count, &found);
     Ok(())

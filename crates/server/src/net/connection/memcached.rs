@@ -1,19 +1,22 @@
-//! A connection in memcached's protocol: finds requests, has their keys brought near, carries them out.
+//! Connections in memcached's protocol: parses batches of requests, prefetches their keys, and
+//! executes them.
 
 use super::{BACKPRESSURE_BYTES, Connection, Scratch, Stop};
 use crate::config::Id;
 use crate::dispatch::{BATCH_CALLS_MAX, Executor, Outcome};
 use crate::memcached::refuse;
-use crate::net::found::{Found, What};
+use crate::net::batch_item::{BatchItem, Content};
 use wire::Span;
 use wire::memcached::text::line;
 use wire::memcached::{Limits, Parsed, Parser};
 
-/// What clients are told while a password is set: this protocol has no way to give it here.
-const NO_PASSWORD: &str = "CLIENT_ERROR unauthenticated: this server has a password, which only Redis's protocol can give";
+/// Error while a password is set, because this protocol has no command to send it.
+const NO_PASSWORD: &str =
+    "CLIENT_ERROR unauthenticated: a password is set, and memcached's protocol cannot send one";
 
 impl Connection {
-    /// Runs the whole requests at the front of `input`; how many bytes they took.
+    /// Executes the complete requests at the front of `input`. Returns the number of consumed
+    /// bytes.
     pub(super) fn run_memcached(
         &mut self,
         input: &[u8],
@@ -27,8 +30,8 @@ impl Connection {
         let stop = loop {
             spans.clear();
             requests.clear();
-            let end = self.find(input, used, executor, &mut spans, &mut requests);
-            let stop = self.carry_out(input, &spans, &requests, executor, output);
+            let end = self.parse_batch(input, used, executor, &mut spans, &mut requests);
+            let stop = self.execute(input, &spans, &requests, executor, output);
             executor.end_batch();
             if let Some((stop, at)) = stop {
                 used = at;
@@ -36,7 +39,7 @@ impl Connection {
             }
             used = end;
             if requests.len() < BATCH_CALLS_MAX {
-                break Stop::Dry;
+                break Stop::Exhausted;
             }
         };
         scratch.spans = spans;
@@ -47,73 +50,77 @@ impl Connection {
         (used, stop)
     }
 
-    /// Finds requests from `at` on, as many as a batch takes; where the rest begins.
-    fn find(
+    /// Parses a batch of requests from `at` on. Returns the offset of the rest.
+    fn parse_batch(
         &mut self,
         input: &[u8],
         mut at: usize,
         executor: &Executor<'_>,
         spans: &mut Vec<Span>,
-        requests: &mut Vec<Found>,
+        requests: &mut Vec<BatchItem>,
     ) -> usize {
         let config = &executor.server().config;
-        let parser = self.memcached.as_mut().expect("its caller has asked");
+        let parser = self
+            .memcached
+            .as_mut()
+            .expect("the connection uses memcached");
         parser.set_limits(Limits {
             value_bytes_max: config.number(Id::MemcachedItemMax) as usize,
         });
         while requests.len() < BATCH_CALLS_MAX && at < input.len() {
-            let (consumed, what) = match parser.parse(&input[at..], spans) {
+            let (consumed, content) = match parser.parse(&input[at..], spans) {
                 Parsed::Incomplete => break,
                 Parsed::Skipped { consumed } => {
                     at += consumed;
                     continue;
                 }
-                Parsed::Request { consumed, request } => (consumed, What::Request(request)),
-                Parsed::Refused { consumed, refusal } => (consumed, What::Refused(refusal)),
+                Parsed::Request { consumed, request } => (consumed, Content::Request(request)),
+                Parsed::Refused { consumed, refusal } => (consumed, Content::Refused(refusal)),
             };
-            requests.push(Found { at, what });
+            requests.push(BatchItem { at, content });
             at += consumed;
         }
         at
     }
 
-    /// Carries out what was found; why and before which byte it stopped, if it did.
-    fn carry_out(
+    /// Executes parsed requests. If it stops early, returns the reason and the offset of the first
+    /// request that was not executed.
+    fn execute(
         &mut self,
         input: &[u8],
         spans: &[Span],
-        requests: &[Found],
+        requests: &[BatchItem],
         executor: &mut Executor<'_>,
         output: &mut Vec<u8>,
     ) -> Option<(Stop, usize)> {
-        let keys = requests.iter().flat_map(|found| {
-            let keys = match &found.what {
-                What::Request(request) => request.keys(spans),
-                What::Refused(_) => &[],
+        let keys = requests.iter().flat_map(|item| {
+            let keys = match &item.content {
+                Content::Request(request) => request.keys(spans),
+                Content::Refused(_) => &[],
             };
-            let here = &input[found.at..];
+            let here = &input[item.at..];
             keys.iter().map(|key| &here[key.range()])
         });
         executor.prepare_keys(keys);
-        for found in requests {
+        for item in requests {
             if output.len() - self.sent > BACKPRESSURE_BYTES {
-                return Some(self.stop_before(Stop::Full, found));
+                return Some(self.stop_before(Stop::Backpressure, item));
             }
-            let here = &input[found.at..];
-            match &found.what {
+            let here = &input[item.at..];
+            match &item.content {
                 _ if !self.session.may_pass(executor.server().needs_password()) => {
                     line(output, NO_PASSWORD);
                     self.session.is_closing = true;
                 }
-                What::Request(request) => {
+                Content::Request(request) => {
                     let keys = request.keys(spans);
                     let session = &mut self.session;
                     let outcome = executor.run_memcached(session, request, keys, here, output);
                     if outcome == Outcome::Held {
-                        return Some(self.stop_before(Stop::Held, found));
+                        return Some(self.stop_before(Stop::Held, item));
                     }
                 }
-                What::Refused(refusal) => {
+                Content::Refused(refusal) => {
                     if let Some(stale) = refusal.stale {
                         executor.drop_stale(&here[stale.range()]);
                     }
@@ -129,10 +136,9 @@ impl Connection {
         None
     }
 
-    /// What was found behind the last request that ran is found again later, by a parser that has seen
-    /// nothing.
-    fn stop_before(&mut self, stop: Stop, found: &Found) -> (Stop, usize) {
+    /// Stops before a request. The requests from there on are parsed again later by a new parser.
+    fn stop_before(&mut self, stop: Stop, item: &BatchItem) -> (Stop, usize) {
         self.memcached = self.memcached.map(|parser| Parser::new(parser.limits()));
-        (stop, found.at)
+        (stop, item.at)
     }
 }

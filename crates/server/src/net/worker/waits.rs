@@ -1,4 +1,4 @@
-//! Clients that wait for a key for some time only: the end of that time, and of the wait.
+//! Timeouts of blocked clients.
 
 use super::Worker;
 use crate::dispatch::Executor;
@@ -6,16 +6,16 @@ use crate::session::Session;
 use wire::Reply;
 
 impl Worker {
-    /// No longer looks at a client's time to wait.
-    pub(super) fn forget_wait(&mut self, index: usize, session: &Session) {
+    /// Removes a client's timeout.
+    pub(super) fn remove_timeout(&mut self, index: usize, session: &Session) {
         if let Some(deadline) = session.waiter().and_then(|waiter| waiter.deadline) {
             self.waits.remove(&(deadline, index, session.info.id));
         }
     }
 
-    /// Tells those that they have got nothing whose time to wait is up.
-    pub(super) fn end_waits(&mut self, executor: &mut Executor<'_>) {
-        // Later than the deadline, whose milliseconds are rounded down.
+    /// Sends a null reply to the blocked clients whose timeout has passed.
+    pub(super) fn end_timed_out_waits(&mut self, executor: &mut Executor<'_>) {
+        // Strictly later, because the deadline's milliseconds are rounded down.
         while let Some(&(deadline, index, id)) = self.waits.first()
             && deadline < executor.server().clock.moment()
         {
@@ -23,7 +23,7 @@ impl Worker {
             let Some(connection) = self.client(index, id) else {
                 continue;
             };
-            // Who was served in the meantime finds the reply in the inbox.
+            // A client that was served in the meantime has its reply in the inbox.
             if executor.end_wait(&connection.session) {
                 let mut nothing = Vec::new();
                 Reply::new(&mut nothing, connection.session.protocol).null_array();
@@ -32,7 +32,7 @@ impl Worker {
         }
     }
 
-    /// Sends the reply of a command that has waited, and lets its client go on.
+    /// Sends the reply of a blocked command and continues to serve its client.
     pub(super) fn answer(
         &mut self,
         index: usize,

@@ -1,0 +1,16 @@
+//! One parsed element of a batch of input in memcached's protocol.
+
+use wire::memcached::{Refusal, Request};
+
+/// A parsed request or error, and its offset in the input.
+#[derive(Clone, Copy)]
+pub(crate) struct BatchItem {
+    pub at: usize,
+    pub content: Content,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Content {
+    Request(Request),
+    Refused(Refusal),
+}
