@@ -12,6 +12,11 @@ const CARGO: [&str; 10] = [
     "run", "build", "test", "xtask", "doc", "fmt", "clippy", "bench", "install", "fuzz",
 ];
 
+/// The table of contents from which the site is built.
+const CONTENTS: &str = "docs/SUMMARY.md";
+
+const WHY_SITE: &str =
+    "the site has the pages of docs/ only, and a reader finds a page by its contents";
 const WHY_LINK: &str = "a reader follows it";
 const WHY_COMMAND: &str = "a reader types it";
 
@@ -21,6 +26,37 @@ pub fn check(house: &House) -> Vec<Finding> {
     for (path, text) in &house.texts {
         if path.ends_with(".md") {
             findings.extend(page(house, path, text));
+        }
+    }
+    findings.extend(site(house));
+    findings
+}
+
+/// Pages below `docs/` that the site's table of contents lacks, and links that leave the site.
+fn site(house: &House) -> Vec<Finding> {
+    let Some(contents) = house.texts.get(CONTENTS) else {
+        return vec![];
+    };
+    let mut findings = vec![];
+    for (path, text) in &house.texts {
+        let Some(inside) = path.strip_prefix("docs/") else {
+            continue;
+        };
+        if !path.ends_with(".md") || path == CONTENTS {
+            continue;
+        }
+        if !contents.contains(&format!("]({inside})")) {
+            let expected = "a line in docs/SUMMARY.md";
+            findings.push(finding(path, 0, inside, expected, WHY_SITE));
+        }
+        for (n, line) in text.lines().enumerate() {
+            for target in links(line) {
+                let leaves = !target.contains(':') && !resolve(path, target).starts_with("docs/");
+                if leaves && !target.starts_with('#') {
+                    let expected = "a link to a page of docs/, or the name in backticks";
+                    findings.push(finding(path, n, target, expected, WHY_SITE));
+                }
+            }
         }
     }
     findings
@@ -188,6 +224,21 @@ mod tests {
         assert_eq!(found(good), [""; 0]);
         assert_eq!(found("[x](c.md)"), ["`c.md`"]);
         assert_eq!(found("[x](b.md#three)"), ["`b.md#three`"]);
+    }
+
+    #[test]
+    fn pages_of_the_site_are_in_its_contents_and_link_to_each_other_only() {
+        let house = House::of(&[
+            ("docs/SUMMARY.md", "[a](a.md)"),
+            (
+                "docs/a.md",
+                "[up](../README.md) [web](https://example.org) [self](#x)\n# x\n",
+            ),
+            ("docs/b.md", ""),
+            ("README.md", ""),
+        ]);
+        let found: Vec<String> = check(&house).into_iter().map(|f| f.path).collect();
+        assert_eq!(found, ["docs/a.md", "docs/b.md"]);
     }
 
     #[test]
