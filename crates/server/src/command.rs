@@ -61,7 +61,7 @@ mod tests {
     use crate::spec::SpecIndex;
 
     #[test]
-    fn every_command_is_found_in_any_case_and_stands_once() {
+    fn every_command_is_found_in_any_case_and_occurs_once() {
         for (index, spec) in table().iter().enumerate() {
             assert_eq!(
                 table().lookup(spec.name.as_bytes()),

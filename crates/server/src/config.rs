@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_in_the_order_of_its_ids_and_its_defaults_are_valid() {
+    fn the_settings_are_in_the_order_of_their_ids_and_their_defaults_are_valid() {
         let config = Config::default();
         for (index, param) in TABLE.iter().enumerate() {
             assert_eq!(param.id as usize, index);

@@ -1,4 +1,4 @@
-//! What a command works with, and the type of its code.
+//! Context in which a command runs, and the type of its code.
 
 use crate::command::refusal::Answer;
 use crate::locks::{Locks, lock};
@@ -15,39 +15,39 @@ pub type Spec = spec::Spec<Run>;
 /// All commands with their code.
 pub type Table = spec::Table<Run>;
 
-/// What a command gets to work with.
+/// Context of a running command.
 pub struct Ctx<'a, 'v> {
-    /// The shards that the command's keys need, locked; `now` is in it.
+    /// The locked shards that the command's keys need, with the current time.
     pub view: &'a mut View<'v>,
-    /// The client.
+    /// Session of the client.
     pub session: &'a mut Session,
-    /// Everything shared.
+    /// State shared by all workers.
     pub server: &'v Server,
-    /// Where the reply goes: exactly one per command.
+    /// Reply buffer. A command writes exactly one reply.
     pub reply: Reply<'a>,
-    /// Which shards `view` holds.
+    /// Shards that `view` has locked.
     pub locks: &'a Locks,
-    /// All commands.
+    /// Table of all commands.
     pub table: &'static Table,
-    /// The first key's hash, when the batch has computed it already.
+    /// Hash of the first key, if the batch has computed it already.
     pub memo: Option<KeyMemo>,
 }
 
-/// A key that has been hashed before its command runs: where its bytes stand, and the hash.
+/// Hash of a key that was computed before its command runs.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyMemo {
-    /// Where its bytes begin: compared, never followed.
+    /// Address of the key's bytes. It is only compared, never dereferenced.
     pub address: usize,
-    /// How many bytes.
+    /// Length of the key in bytes.
     pub len: usize,
-    /// Of which database.
+    /// Database of the key.
     pub db: u8,
     /// `Key::hash`.
     pub hash: u64,
 }
 
 impl KeyMemo {
-    /// Remembers where a key's bytes stand.
+    /// Records the hash and the position of a key.
     pub fn of(key: &Key<'_>) -> KeyMemo {
         KeyMemo {
             address: key.bytes.as_ptr() as usize,
@@ -57,13 +57,13 @@ impl KeyMemo {
         }
     }
 
-    /// Whether these are the bytes that were hashed.
+    /// Whether the hash belongs to these bytes.
     #[inline]
     pub fn names(&self, db: u8, bytes: &[u8]) -> bool {
         self.address == bytes.as_ptr() as usize && self.len == bytes.len() && self.db == db
     }
 
-    /// The key; `bytes` are those that were hashed.
+    /// Returns the key. `bytes` must be the bytes that were hashed.
     #[inline]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
         Key {
@@ -75,12 +75,12 @@ impl KeyMemo {
 }
 
 impl<'v> Ctx<'_, 'v> {
-    /// The key that these bytes name in the session's database.
+    /// Returns the key with this name in the session's database.
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
         self.key_in(self.session.db, bytes)
     }
 
-    /// The key that these bytes name in any database.
+    /// Returns the key with this name in the given database.
     pub fn key_in<'k>(&self, db: u8, bytes: &'k [u8]) -> Key<'k> {
         match self.memo {
             Some(memo) if memo.names(db, bytes) => memo.key(bytes),
@@ -88,9 +88,9 @@ impl<'v> Ctx<'_, 'v> {
         }
     }
 
-    /// Runs `work` with no shard locked, for what takes the keyspace's locks itself (INFO, CONFIG
-    /// SET maxmemory); afterwards the same shards are locked again. In between another worker may
-    /// have changed them.
+    /// Runs `work` while no shard is locked, because it takes the keyspace's locks itself (INFO,
+    /// CONFIG SET maxmemory). Locks the same shards again afterwards. Other workers may change them
+    /// in between.
     pub fn unlocked<R>(&mut self, work: impl FnOnce(&'v Server) -> R) -> R {
         let now = self.view.now();
         let space = &self.server.keyspace;
@@ -101,8 +101,8 @@ impl<'v> Ctx<'_, 'v> {
     }
 }
 
-/// Runs a command that may be refused. What it had replied by then is taken back, so that there is
-/// exactly one reply.
+/// Runs a command that may be refused. If it is, the partial reply is replaced by the error, so
+/// that there is exactly one reply.
 pub fn settle(
     ctx: &mut Ctx<'_, '_>,
     args: Args<'_>,
@@ -116,13 +116,14 @@ pub fn settle(
 }
 
 impl Ctx<'_, '_> {
-    /// Tells listeners that a read found nothing under this key.
+    /// Publishes a `keymiss` event for a read that found nothing.
     #[inline]
     pub fn missed(&mut self, key: &Key<'_>) {
         self.view.notify(Class::KeyMiss, "keymiss", key);
     }
 
-    /// Tells listeners of an edit: the key's birth, the event, the key's end.
+    /// Publishes the events of an edit: `new` if the key was created, the given event, and `del` if
+    /// the key was removed.
     #[inline]
     pub fn edited<R>(
         &mut self,
@@ -140,8 +141,8 @@ impl Ctx<'_, '_> {
         }
     }
 
-    /// Whether a write of this key should tell listeners that it is new. Looks it up only when
-    /// anybody listens at all.
+    /// Whether a write to this key should publish a `new` event. Looks the key up only if events
+    /// are enabled.
     #[inline]
     pub fn is_news(&mut self, key: &Key<'_>) -> bool {
         self.view.notifies() && self.view.kind(key).is_none()

@@ -44,7 +44,7 @@ impl Bench {
 }
 
 #[test]
-fn unknown_commands_and_wrong_counts_answer_in_the_usual_words() {
+fn unknown_commands_and_wrong_arity_get_redis_errors() {
     Bench::new().table(&[
         ("PiNg", "+PONG"),
         ("echo hi", "$2 hi"),
@@ -92,7 +92,7 @@ fn a_transaction_queues_runs_and_aborts() {
 }
 
 #[test]
-fn a_transaction_is_asked_for_room_once() {
+fn memory_is_checked_once_per_transaction() {
     // Each of its commands was asked again, and the look at the other shards lets go of the locks: another
     // client came between two commands of one transaction, and the second was refused.
     let mut bench = Bench::new();
@@ -111,7 +111,7 @@ fn a_transaction_is_asked_for_room_once() {
 }
 
 #[test]
-fn what_waits_to_be_dropped_is_told() {
+fn info_reports_objects_that_wait_to_be_freed() {
     let mut bench = Bench::new();
     let value = "v".repeat(100_000);
     let elements: Vec<String> = (0..2000).map(|n| n.to_string()).collect();

@@ -19,10 +19,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use store::{Event, Tick};
 
-/// Steps of background work at once.
+/// Number of steps per call of background work.
 const BACKGROUND_STEPS: u32 = 256;
 
-/// What keeps a worker's deadlines, by the engine that holds the keys.
+/// Expiry of a worker's keys in the storage engine.
 pub enum ExpiryDriver {
     /// Shards of the keyspace.
     Shards(Cycle),
@@ -75,7 +75,7 @@ impl ExpiryDriver {
     }
 }
 
-/// One worker's cycle over its shards.
+/// Expiry cycle of one worker over its shards.
 pub struct Cycle {
     worker: usize,
     shards: Vec<usize>,
@@ -246,7 +246,8 @@ mod tests {
 
     #[test]
     fn reorganizing_one_index_does_not_delay_other_shards() {
-        // It was called until it had done, before any shard with dead keys.
+        // Regression: the shard was called until its index was reorganized, before any shard with
+        // expired keys.
         const NOW: u64 = 1_700_000_000_000;
         let server = Server::new(Config::default(), Clock::manual(NOW)).expect("valid options");
         let space = &server.keyspace;

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_merge_within_a_second_and_are_bounded() {
+    fn samples_within_a_second_are_merged_and_their_number_is_bounded() {
         let monitor = LatencyMonitor::default();
         monitor.add("command", 5, 1_000);
         monitor.add("command", 9, 1_999);

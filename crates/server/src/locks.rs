@@ -1,17 +1,17 @@
-//! Which shards of the keyspace a command holds.
+//! The shards of the keyspace that a command locks.
 
 use store::{Keyspace, Tick, View};
 
-/// Which shards a view holds.
+/// Shards that a view has locked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Locks {
-    /// All of them.
+    /// All shards.
     All,
-    /// These, ascending.
+    /// These shards, in ascending order.
     Some(Vec<usize>),
 }
 
-/// Locks these shards.
+/// Locks the shards.
 pub fn lock<'s>(space: &'s Keyspace, locks: &Locks, now: Tick) -> View<'s> {
     match locks {
         Locks::All => space.lock_all(now),
@@ -22,7 +22,8 @@ pub fn lock<'s>(space: &'s Keyspace, locks: &Locks, now: Tick) -> View<'s> {
     }
 }
 
-/// Whether memory is full and nothing may be evicted: from the shards at hand, nor from any other.
+/// Whether memory is full and nothing can be evicted, neither from the locked shards nor from
+/// others.
 pub fn has_no_room<'v>(space: &'v Keyspace, view: &mut View<'v>, locks: &Locks) -> bool {
     if !view.is_out_of_memory() {
         return false;
@@ -30,8 +31,8 @@ pub fn has_no_room<'v>(space: &'v Keyspace, view: &mut View<'v>, locks: &Locks) 
     if *locks == Locks::All {
         return true;
     }
-    // In two steps, so that locks are always taken in ascending order. The keys' shards are free in
-    // between, but nothing has been done to them yet.
+    // Two steps, so that locks are always taken in ascending order. The locked shards are released
+    // in between, before anything was changed in them.
     let now = view.now();
     view.exchange(space.lock_many(&[], now));
     let is_full = space.lock_all(now).is_out_of_memory();

@@ -1,17 +1,17 @@
-//! Messages between workers: connections to serve, publications to deliver, replies to clients that
-//! waited, clients to cut off.
+//! Messages between workers: connections to serve, publications to deliver, replies to blocked
+//! clients, clients to disconnect.
 
 use mio::net::TcpStream;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use wire::Reply;
 
-/// The protocol of a port.
+/// Protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speech {
-    /// Redis's.
+    /// Redis's protocol.
     Resp,
-    /// memcached's.
+    /// memcached's protocol.
     Memcached,
 }
 
@@ -59,14 +59,14 @@ impl Publication {
     }
 }
 
-/// What one worker asks another to do.
+/// A request of one worker to another.
 pub enum Message {
     /// Serve this connection.
     Adopt(TcpStream, SocketAddr, Speech),
-    /// Send this to a subscriber; with the pattern through which it comes.
+    /// Send a publication to a subscriber, with the pattern through which it matched.
     Deliver(Subscriber, Arc<Publication>, Option<Arc<[u8]>>),
-    /// Cut off a client: its place, its id.
+    /// Disconnect the client with this connection index and id.
     Kill(usize, u64),
-    /// End the wait of a client with this reply: its place, its id.
+    /// Send this reply to the blocked client with this connection index and id.
     Answer(usize, u64, Vec<u8>),
 }

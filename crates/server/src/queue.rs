@@ -1,21 +1,22 @@
-//! Commands queued by MULTI.
+//! Commands queued by MULTI or kept for a blocked client.
 
 use crate::spec::SpecIndex;
 use wire::{Args, Span};
 
-/// Commands queued by MULTI.
+/// A queue of commands with their arguments.
 #[derive(Debug, Default)]
 pub struct Transaction {
     bytes: Vec<u8>,
     spans: Vec<Span>,
-    /// For each command its code, its first span, how many it has, where its bytes begin.
+    /// For each command its index in the table, its first span, its number of spans, and the offset
+    /// of its first byte.
     commands: Vec<(SpecIndex, usize, usize)>,
-    /// One was refused: EXEC will refuse all.
+    /// Whether a command was refused, so that EXEC must refuse the transaction.
     pub is_broken: bool,
 }
 
 impl Transaction {
-    /// Queues a command; its arguments are copied.
+    /// Queues a command and copies its arguments.
     pub fn push(&mut self, index: SpecIndex, args: Args<'_>) {
         let first = self.spans.len();
         for arg in args.iter() {
@@ -28,24 +29,24 @@ impl Transaction {
         self.commands.push((index, first, args.len()));
     }
 
-    /// How many commands are queued.
+    /// Returns the number of queued commands.
     pub fn len(&self) -> usize {
         self.commands.len()
     }
 
-    /// Whether none is.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
 
-    /// Bytes on the heap.
+    /// Returns the size on the heap in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.bytes.capacity()
             + self.spans.capacity() * size_of::<Span>()
             + self.commands.capacity() * size_of::<(SpecIndex, usize, usize)>()
     }
 
-    /// The queued commands, in order.
+    /// Returns the queued commands in order.
     pub fn iter(&self) -> impl Iterator<Item = (SpecIndex, Args<'_>)> {
         self.commands.iter().map(|&(index, first, count)| {
             let spans = &self.spans[first..first + count];

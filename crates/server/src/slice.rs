@@ -1,28 +1,30 @@
-//! Time and steps of one slice of expiry, on either engine.
+//! Duration and number of steps of an expiry slice, for both engines.
 
 use std::time::Duration;
 
-/// A slice between two looks at the sockets.
+/// Duration of a slice between two polls of the sockets.
 pub const SLICE: Duration = Duration::from_micros(200);
-/// The longest slice, after a turn that served long.
+/// Maximum duration of a slice, after a long iteration of the event loop.
 const SLICE_MAX: Duration = Duration::from_millis(1);
-/// So late, the cycle gets as much time as the requests.
+/// Lag in milliseconds at which expiry gets as much time as the requests.
 const LATE_MS: u64 = 16;
-/// One call's steps at the start; then so many that it takes between the two times below.
+/// Limits for the number of steps per call, which is adapted so that a call takes between the two
+/// durations below.
 const STEPS_START: u32 = 256;
 const STEPS_MIN: u32 = 16;
 const STEPS_MAX: u32 = 8192;
 const CALL_MICROS_LOW: u128 = 20;
 const CALL_MICROS_HIGH: u128 = 60;
 
-/// How long to work after a turn that served for so long, when the earliest of what is due is so late: a quarter of
-/// the turn, and evenly more up to all of it.
+/// Returns the duration of the next slice after an iteration that served requests for `turn`, if
+/// the earliest due deadline is `late_ms` in the past. It grows linearly from a quarter of the
+/// iteration to all of it.
 pub(crate) fn slice(turn: Duration, late_ms: u64) -> Duration {
     let share = 0.25 + 0.75 * late_ms.min(LATE_MS) as f64 / LATE_MS as f64;
     turn.mul_f64(share).clamp(SLICE, SLICE_MAX)
 }
 
-/// How many steps one call gets, so that it takes a certain time.
+/// Number of steps per call, adapted to a target duration.
 #[derive(Debug)]
 pub(crate) struct Steps {
     pub(crate) count: u32,
@@ -35,7 +37,8 @@ impl Default for Steps {
 }
 
 impl Steps {
-    /// Keeps a call's time between the two bounds.
+    /// Adjusts the number of steps after a call that took `micros`. `is_cut` means that the steps
+    /// were used up.
     pub(crate) fn adapt(&mut self, micros: u128, is_cut: bool) {
         if micros > CALL_MICROS_HIGH {
             self.count = (self.count / 2).max(STEPS_MIN);
@@ -51,7 +54,8 @@ mod tests {
 
     #[test]
     fn a_late_cycle_gets_more_time() {
-        // A flood of SET … EX 1 left 600,000 dead keys in memory: a fifth of the time was too little for them.
+        // Regression: a stream of SET … EX 1 left 600,000 expired keys in memory, because a fifth
+        // of the time was not enough.
         let turn = Duration::from_micros(900);
         assert_eq!(slice(turn, 0), turn / 4);
         assert_eq!(slice(turn, LATE_MS / 2), turn * 5 / 8);

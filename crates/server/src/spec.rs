@@ -1,7 +1,8 @@
-//! What the server states about each command: name, arity, flags, keys, summary. The table finds a
-//! command by its name.
+//! Specification of a command: name, arity, flags, keys, summary. The table finds a command by its
+//! name.
 //!
-//! The code of a command is of a type parameter, so that modules below the commands can use this one.
+//! The type of a command's code is a type parameter, so that modules below the commands can use this
+//! module.
 
 use std::ops::Deref;
 use wire::Args;
@@ -12,32 +13,33 @@ pub const COMMANDS_MAX: usize = 256;
 /// Index of a command in the table.
 pub type SpecIndex = u16;
 
-/// Where a command's keys stand among its arguments.
+/// Positions of a command's keys among its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// None; the command works on the server or the session.
+    /// No keys. The command concerns the server or the session.
     None,
-    /// None by name, but it reads or changes the whole keyspace: all shards are locked.
+    /// No named keys, but the command reads or changes the whole keyspace. All shards are locked.
     Whole,
-    /// From `first` to `last` (negative: from the end) in steps, as COMMAND reports it.
+    /// From `first` to `last` (negative: counted from the end) in steps, as COMMAND reports it.
     Range(i16, i16, i16),
-    /// The argument at this index counts the keys that follow it.
+    /// The argument at this index is the number of keys that follow it.
     Counted(i16),
-    /// The first argument, and those that the argument at this index counts (ZUNIONSTORE).
+    /// The first argument, and the keys whose number is the argument at this index (ZUNIONSTORE).
     FirstAndCounted(i16),
-    /// As `Counted`, and the keys stand so many arguments apart (MSETEX).
+    /// As `Counted`, with the given distance between keys (MSETEX).
     CountedStep(i16, i16),
-    /// The first argument, and the one behind STORE; with a pattern among the others, any key: all
-    /// shards are locked (SORT).
+    /// The first argument and the one after STORE. A pattern among the options may refer to any
+    /// key, so that all shards are locked (SORT).
     Sort,
-    /// None by name: those of the session's queued commands and its watched keys (EXEC).
+    /// No named keys: the keys of the queued commands and the watched keys (EXEC).
     Queued,
-    /// None by name: the session's watched keys (UNWATCH, DISCARD, RESET).
+    /// No named keys: the watched keys (UNWATCH, DISCARD, RESET).
     Watched,
 }
 
 impl Keys {
-    /// Calls `each` with the index of every key among `args`; a count that lies is cut short.
+    /// Calls `each` with the index of every key in `args`. A count that is too large is reduced to
+    /// the number of arguments.
     pub fn each(&self, args: Args<'_>, mut each: impl FnMut(usize)) {
         let len = args.len() as i64;
         let (first, last, step) = match *self {
@@ -66,14 +68,14 @@ impl Keys {
         }
     }
 
-    /// Whether the arguments may name keys that are not among them.
+    /// Whether the command may access keys that are not among its arguments.
     pub fn reach_beyond(&self, args: Args<'_>) -> bool {
         let has_star = |arg: &[u8]| arg.contains(&b'*');
         *self == Keys::Whole || *self == Keys::Sort && args.from(2).iter().any(has_star)
     }
 }
 
-/// The range of the keys that the argument at `at` counts.
+/// Returns the range of keys whose number is the argument at `at`.
 fn counted(args: Args<'_>, at: i16, step: i16) -> (i64, i64, i64) {
     let count = args
         .get(at as usize)
@@ -85,19 +87,19 @@ fn counted(args: Args<'_>, at: i16, step: i16) -> (i64, i64, i64) {
     (at + 1, at + count * step, step)
 }
 
-/// Bits of `Spec::flags`: what dispatch checks and COMMAND reports.
+/// Bits of `Spec::flags`, which dispatch checks and COMMAND reports.
 pub mod flag {
     /// May change keys.
     pub const WRITE: u32 = 1;
     /// Only reads keys.
     pub const READONLY: u32 = 1 << 1;
-    /// Refused when memory is full and nothing may be evicted.
+    /// Refused when memory is full and nothing can be evicted.
     pub const DENYOOM: u32 = 1 << 2;
     /// For administrators.
     pub const ADMIN: u32 = 1 << 3;
-    /// About channels.
+    /// Concerns channels.
     pub const PUBSUB: u32 = 1 << 4;
-    /// Not from scripts.
+    /// Not allowed in scripts.
     pub const NOSCRIPT: u32 = 1 << 5;
     /// Allowed while loading.
     pub const LOADING: u32 = 1 << 6;
@@ -107,24 +109,24 @@ pub mod flag {
     pub const FAST: u32 = 1 << 8;
     /// Allowed before AUTH.
     pub const NO_AUTH: u32 = 1 << 9;
-    /// Not within MULTI.
+    /// Not allowed within MULTI.
     pub const NO_MULTI: u32 = 1 << 10;
-    /// May wait.
+    /// May block.
     pub const BLOCKING: u32 = 1 << 11;
     /// Runs at once even within MULTI (EXEC, DISCARD, MULTI, WATCH, QUIT, RESET).
     pub const NO_QUEUE: u32 = 1 << 12;
-    /// Allowed while a RESP2 client is subscribed.
+    /// Allowed for a subscribed RESP2 client.
     pub const SUBSCRIBER: u32 = 1 << 13;
-    /// Never in SLOWLOG.
+    /// Never recorded in SLOWLOG.
     pub const SKIP_SLOWLOG: u32 = 1 << 14;
-    /// The keys' places depend on the arguments.
+    /// The positions of the keys depend on the arguments.
     pub const MOVABLE_KEYS: u32 = 1 << 15;
     /// May write through other commands (EXEC, PUBLISH): held by CLIENT PAUSE WRITE.
     pub const MAY_WRITE: u32 = 1 << 17;
     /// Runs while CLIENT PAUSE holds others.
     pub const NO_PAUSE: u32 = 1 << 16;
 
-    /// The bits' names in COMMAND's words; those that it does not report are absent.
+    /// Names of the bits in COMMAND's replies. Bits that it does not report are missing.
     pub const NAMES: &[(u32, &str)] = &[
         (WRITE, "write"),
         (READONLY, "readonly"),
@@ -145,26 +147,26 @@ pub mod flag {
 
 /// One command.
 pub struct Spec<R> {
-    /// In lower case.
+    /// Name in lower case.
     pub name: &'static str,
-    /// Redis's arity: with the name; negative: at least.
+    /// Number of arguments including the name, as in Redis; a negative number is a minimum.
     pub arity: i16,
     /// Bits of `flag`.
     pub flags: u32,
-    /// Where its keys stand.
+    /// Positions of the keys.
     pub keys: Keys,
-    /// The group in COMMAND DOCS.
+    /// Group in COMMAND DOCS.
     pub group: &'static str,
-    /// The Redis version that brought it.
+    /// Version of Redis that introduced the command, or the name of another server that has it.
     pub since: &'static str,
-    /// One line for COMMAND DOCS.
+    /// Description for COMMAND DOCS, one line.
     pub summary: &'static str,
     /// The code, of a type that this module does not depend on.
     pub run: R,
 }
 
 impl<R> Spec<R> {
-    /// Whether so many arguments, the name included, can be right.
+    /// Whether a command may have `count` arguments, including the name.
     pub fn accepts(&self, count: usize) -> bool {
         let arity = self.arity as isize;
         if arity >= 0 {
@@ -198,10 +200,10 @@ pub struct Table<R: 'static> {
 const SLOTS: usize = 2048;
 
 impl<R> Table<R> {
-    /// The table of these families, in their order.
+    /// Creates the table of these families, in their order.
     ///
     /// # Panics
-    /// More than [`COMMANDS_MAX`] commands.
+    /// There are more than [`COMMANDS_MAX`] commands.
     pub fn new(families: &[&'static [Spec<R>]]) -> Table<R> {
         let specs: Vec<&'static Spec<R>> =
             families.iter().flat_map(|family| family.iter()).collect();
@@ -217,7 +219,7 @@ impl<R> Table<R> {
         Table { specs, slots }
     }
 
-    /// The command of this name, in any case.
+    /// Returns the index of the command with this name. Case is ignored.
     pub fn lookup(&self, name: &[u8]) -> Option<SpecIndex> {
         let mut slot = slot_of(name);
         loop {
@@ -249,8 +251,8 @@ impl<R> Deref for Table<R> {
     }
 }
 
-/// Mixes the first eight bytes and the length; the fold by 0x20 makes letters lower-case and only
-/// spreads others, since the candidate is compared in full afterwards.
+/// Hashes the first eight bytes and the length. Setting bit 0x20 makes letters lower-case; that it
+/// changes other bytes too is harmless, because the candidate's name is compared in full.
 fn slot_of(name: &[u8]) -> usize {
     let mut word = [0u8; 8];
     let len = name.len().min(8);

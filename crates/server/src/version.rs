@@ -1,4 +1,4 @@
-//! Versions that clients are shown.
+//! Versions that the server reports to clients.
 
 /// Version of Redis whose commands are served.
 pub const REDIS_VERSION: &str = "7.4.0";

@@ -1,4 +1,4 @@
-//! Clients that wait within a blocking command.
+//! Clients blocked in a blocking command.
 
 use crate::clients::ClientInfo;
 use crate::clock::Moment;
@@ -8,52 +8,52 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use store::{Keyspace, Kind, View};
 use wire::Protocol;
 
-/// What a session's commands do that find nothing.
+/// Blocking state of a session.
 #[derive(Clone, Debug, Default)]
 pub enum Stance {
-    /// Answer that there is nothing: within EXEC, or without a connection that could wait.
+    /// Blocking commands reply at once: within EXEC, or in a session without a connection.
     #[default]
     Answers,
-    /// Wait, if they can.
+    /// Blocking commands may block.
     MayWait,
-    /// One waits.
+    /// A command is blocked.
     Waits(Arc<Waiter>),
-    /// One that waits is run again in its client's stead.
+    /// A blocked command is being retried on behalf of its client.
     Retries,
-    /// It has found nothing again.
+    /// The retried command has found nothing and remains blocked.
     StillWaits,
 }
 
-/// One command that waits.
+/// A blocked command.
 #[derive(Debug)]
 pub struct Waiter {
-    /// Whose it is.
+    /// Client that sent the command.
     pub info: Arc<ClientInfo>,
-    /// Its database.
+    /// Selected database of the client.
     pub db: u8,
-    /// Its dialect.
+    /// Protocol version of the client.
     pub protocol: Protocol,
     /// The command.
     pub call: Transaction,
-    /// What it waits for: any of these keys, holding this.
+    /// Keys that the command waits for.
     pub keys: Vec<Vec<u8>>,
-    /// The type of value that it waits for.
+    /// Type of value that the command waits for.
     pub kind: Kind,
-    /// The shards that it needs, ascending.
+    /// Shards that the command needs, in ascending order.
     pub shards: Vec<usize>,
-    /// Until when it waits.
+    /// End of the wait; `None` if it has no timeout.
     pub deadline: Option<Moment>,
 }
 
 impl Waiter {
-    /// Bytes on the heap.
+    /// Returns the size on the heap in bytes.
     pub fn heap_bytes(&self) -> usize {
         let keys = self.keys.iter().map(Vec::capacity).sum::<usize>();
         self.call.heap_bytes() + keys + size_of::<Waiter>()
     }
 }
 
-/// All that wait, by the client's id, of which each has one at most.
+/// All blocked commands by client id. A client has at most one.
 #[derive(Default)]
 pub struct Blocking {
     waiters: Mutex<HashMap<u64, Arc<Waiter>>>,
@@ -64,23 +64,23 @@ impl Blocking {
         self.waiters.lock().expect("no holder panics")
     }
 
-    /// Adds a waiter; it is its client's only one.
+    /// Adds a blocked command. The client must not have another one.
     pub fn add(&self, waiter: Arc<Waiter>) {
         let before = self.all().insert(waiter.info.id, waiter);
         assert!(before.is_none(), "a client that waits sends nothing else");
     }
 
-    /// How many clients wait.
+    /// Returns the number of blocked clients.
     pub fn len(&self) -> usize {
         self.all().len()
     }
 
-    /// Whether none does.
+    /// Whether no client is blocked.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many of them wait for some time only.
+    /// Returns the number of blocked clients with a timeout.
     pub fn with_deadline(&self) -> usize {
         let all = self.all();
         all.values()
@@ -88,19 +88,19 @@ impl Blocking {
             .count()
     }
 
-    /// A client's waiter.
+    /// Returns the blocked command of a client.
     pub fn get(&self, client: u64) -> Option<Arc<Waiter>> {
         self.all().get(&client).cloned()
     }
 
-    /// Whether this one still waits.
+    /// Whether this command is still blocked.
     pub fn holds(&self, waiter: &Arc<Waiter>) -> bool {
         let all = self.all();
         all.get(&waiter.info.id)
             .is_some_and(|at| Arc::ptr_eq(at, waiter))
     }
 
-    /// Takes a waiter out of all queues; all its shards are locked.
+    /// Removes a blocked command from the queues of all its keys. The caller has locked its shards.
     pub fn withdraw(&self, space: &Keyspace, view: &mut View<'_>, waiter: &Waiter) {
         self.all().remove(&waiter.info.id);
         for bytes in &waiter.keys {

@@ -1,4 +1,5 @@
-//! The commands that caches live on allocate nothing per call, once buffers and tables have their size.
+//! Tests that the frequent commands of caches do not allocate once buffers and tables have their
+//! size.
 
 use server::clock::Clock;
 use server::command;
@@ -9,14 +10,14 @@ use store::Tick;
 use wire::Span;
 use wire::memcached::{Limits, Parsed, Parser, Request};
 
-/// Commands of one batch.
+/// Number of commands per batch.
 const CALLS: usize = 1000;
-/// Allocations that a batch may cost: those of an executor and of the deadline index's chunks, but
-/// none for each command.
+/// Maximum number of allocations per batch: those of an executor and of the deadline index's
+/// chunks, but none per command.
 const ALLOCATIONS_MAX: u64 = 20;
 const NOW: Tick = Tick(1_700_000_000_000);
 
-/// A batch as it comes from a client: the same bytes for all its arguments.
+/// A batch as it arrives from a client, with all arguments in one buffer.
 #[derive(Default)]
 struct Batch {
     input: Vec<u8>,
@@ -25,7 +26,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// `command` for each key, which stands in it as `KEY`.
+    /// Creates a batch with `command` for each key, which replaces `KEY` in it.
     fn new(command: &str, keys: &[String]) -> Batch {
         let mut batch = Batch::default();
         for key in keys {
@@ -51,7 +52,7 @@ impl Batch {
     }
 }
 
-/// Runs a batch at one instant as a worker does; the replies stay in `out`.
+/// Runs a batch at one point in time as a worker does. The replies are written to `out`.
 fn run(server: &Server, session: &mut Session, batch: &mut Batch, now: Tick, out: &mut Vec<u8>) {
     out.clear();
     let mut executor = Executor::new(server, 0, now);
@@ -64,22 +65,22 @@ fn run(server: &Server, session: &mut Session, batch: &mut Batch, now: Tick, out
 }
 
 #[test]
-fn hot_commands_do_not_allocate() {
+fn frequent_commands_do_not_allocate() {
     count_allocations("slab", 1, &[]);
 }
 
-/// What SETRANGE and GETRANGE would do is not served there.
+/// The segment engine does not serve SETRANGE and GETRANGE.
 #[test]
-fn hot_commands_on_the_segment_engine_do_not_allocate() {
+fn frequent_commands_on_the_segment_engine_do_not_allocate() {
     for threads in [1, 2] {
         count_allocations("segment", threads, &["SETRANGE", "GETRANGE"]);
     }
 }
 
-/// With several data threads a command locks for itself: a list of locks for several keys lasts no
-/// longer.
+/// With several data threads a command locks its own shards; the list of locks for several keys is
+/// allocated per command.
 #[test]
-fn hot_commands_on_one_key_do_not_allocate_with_several_threads() {
+fn frequent_commands_on_one_key_do_not_allocate_with_several_threads() {
     count_allocations("slab", 2, &["MGET"]);
 }
 
@@ -141,7 +142,7 @@ fn count_allocations(engine: &str, threads: usize, but: &[&str]) {
                 run(&server, &mut session, &mut batch, NOW, &mut out);
             });
             let is_refused = out.windows(4).any(|bytes| bytes == b"-ERR");
-            // The first rounds find the sizes of buffers and tables.
+            // The first rounds grow buffers and tables to their size.
             let is_free = but.iter().any(|name| command.starts_with(name));
             assert!(!is_refused || is_free, "{command}");
             if round == 2 && !is_free && cost.count_total > ALLOCATIONS_MAX {
@@ -156,12 +157,12 @@ fn count_allocations(engine: &str, threads: usize, but: &[&str]) {
     );
 }
 
-/// Requests in memcached's protocol, one for each key, which stands in them as `KEY`.
+/// Returns requests in memcached's protocol, one for each key, which replaces `KEY` in them.
 fn memcached_requests(request: &str, keys: &[String]) -> String {
     keys.iter().map(|key| request.replace("KEY", key)).collect()
 }
 
-/// Runs them at one instant as a worker does; the replies stay in `out`.
+/// Runs requests at one point in time as a worker does. The replies are written to `out`.
 fn run_memcached(
     server: &Server,
     session: &mut Session,
@@ -196,7 +197,7 @@ fn run_memcached(
 }
 
 #[test]
-fn requests_in_memcacheds_protocol_do_not_allocate() {
+fn memcached_requests_do_not_allocate() {
     for engine in ["slab", "segment"] {
         for threads in [1, 2] {
             count_allocations_of_memcached(engine, threads);

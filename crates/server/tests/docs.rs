@@ -74,7 +74,7 @@ fn cell(text: &str) -> String {
 }
 
 #[test]
-fn the_page_of_commands_is_the_table() {
+fn the_page_of_commands_matches_the_tables() {
     let mut groups: BTreeMap<&str, Vec<(&Spec, bool)>> = BTreeMap::new();
     for (index, spec) in (0..).zip(command::table().iter()) {
         let is_on_both = segment::command::is_served(index);
@@ -123,7 +123,7 @@ fn keys(spec: &Spec) -> &'static str {
 }
 
 #[test]
-fn the_page_of_settings_is_the_table() {
+fn the_page_of_settings_matches_the_table() {
     let mut page = String::from(
         "# Configuration\n\nGenerated from the table in `crates/server/src/config/table.rs`; a test compares them.\n\n\
          A setting is given as `--name value` on the command line and as `name value` in a file. `CONFIG GET` reads it and \
@@ -148,7 +148,7 @@ fn the_page_of_settings_is_the_table() {
 }
 
 #[test]
-fn the_page_of_policies_is_the_list() {
+fn the_page_of_policies_matches_the_lists() {
     let mut page = String::from(
         "# Eviction policies, admission filters and expiry indexes\n\nGenerated from the lists in `crates/policy/src/any.rs`, \
          `crates/policy/src/admit/any.rs`, `crates/policy/src/expire/any.rs` and `crates/store/src/eviction.rs`; a test compares them. \

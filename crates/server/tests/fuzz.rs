@@ -1,5 +1,5 @@
-//! Random commands against a model under a simulated clock: the small and steady version of the fuzz
-//! target `commands`.
+//! Random commands against a model under a manual clock. The fuzz target `commands` is the larger
+//! version of this test.
 
 #[path = "../../../fuzz/bodies/commands.rs"]
 mod commands;
@@ -9,7 +9,7 @@ mod model;
 mod mutate;
 
 #[test]
-fn random_commands_are_answered_as_the_model_answers() {
+fn random_commands_get_the_replies_of_the_model() {
     let mut random = mutate::Random::new(0x5EED_0004);
     let samples: Vec<Vec<u8>> = (0..64)
         .map(|_| (0..1200).map(|_| random.next() as u8).collect())

@@ -102,7 +102,7 @@ fn client(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
 }
 
-/// Brings what the session knows of itself to where others see it.
+/// Copies the session's state to the record that other workers read.
 fn describe(ctx: &Ctx<'_, '_>) {
     let session = &ctx.session;
     session.info.db.store(session.db, Relaxed);

@@ -74,7 +74,7 @@ fn command(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
 }
 
-/// The commands that the engine serves.
+/// Returns the commands that the storage engine serves.
 fn served(ctx: &Ctx<'_, '_>) -> Vec<&'static Spec> {
     let all = (0..).zip(ctx.table.iter());
     all.filter(|(index, _)| serves(ctx.server, *index))
@@ -87,7 +87,7 @@ fn serves(server: &Server, index: SpecIndex) -> bool {
 }
 
 fn find(ctx: &Ctx<'_, '_>, name: &[u8]) -> Option<&'static Spec> {
-    // A subcommand is told as its container.
+    // A subcommand is looked up as its container command.
     let end = name.iter().position(|byte| *byte == b'|');
     let index = ctx.table.lookup(&name[..end.unwrap_or(name.len())])?;
     serves(ctx.server, index).then(|| ctx.table[index as usize])

@@ -169,7 +169,7 @@ fn histogram(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let wanted: Vec<usize> = if args.len() == 2 {
         all()
     } else {
-        // Names that do not exist are passed over, as in Redis.
+        // Unknown names are ignored, as in Redis.
         let found = args
             .from(2)
             .iter()

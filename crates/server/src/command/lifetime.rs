@@ -70,10 +70,10 @@ pub fn deadline(when: When) -> Tick {
     Tick(when.max(0) as u64).min(Tick::MAX)
 }
 
-/// The argument that tells how long to wait, in seconds: milliseconds; 0: for ever.
+/// Parses the timeout of a blocking command in seconds and returns it in milliseconds. 0 means none.
 ///
 /// # Errors
-/// In Redis's words.
+/// The timeout is not a number, negative or out of range.
 pub fn timeout_ms(text: &[u8]) -> Result<u64, Refusal> {
     let seconds = parse_f64(text).filter(|seconds| !seconds.is_nan());
     let ms = seconds.ok_or(Refusal::Says("ERR timeout is not a float or out of range"))? * 1000.0;
@@ -86,7 +86,8 @@ pub fn timeout_ms(text: &[u8]) -> Result<u64, Refusal> {
     Ok(ms.max(0.0).ceil() as u64)
 }
 
-/// When a deadline may be changed; said twice is said once. What has none lives for ever.
+/// Conditions on the change of a deadline. An entry without a deadline counts as having an infinite
+/// one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Conditions {
     /// NX: there is no deadline yet.

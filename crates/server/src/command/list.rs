@@ -1,5 +1,4 @@
-//! Lists: each command's place in the table. The code is in
-//! the files below, by what it does.
+//! Commands on lists. The submodules implement the commands of this table.
 
 mod arguments;
 mod block;

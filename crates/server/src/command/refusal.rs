@@ -1,4 +1,4 @@
-//! Reasons for which a command is refused, in Redis's words.
+//! Errors of commands, in Redis's wording.
 
 use store::WrongType;
 use wire::Reply;

@@ -1,9 +1,9 @@
-//! Replies of commands that are containers of subcommands.
+//! Replies that are common to commands with subcommands.
 
 use crate::context::Ctx;
 use wire::Args;
 
-/// Answers a container's HELP: what its subcommands are, in the form that clients know.
+/// Replies to HELP with a list of the subcommands in Redis's format.
 pub(super) fn help(ctx: &mut Ctx<'_, '_>, name: &str, lines: &[&str]) {
     ctx.reply.array(lines.len() + 3);
     ctx.reply.simple(&format!(
@@ -14,7 +14,7 @@ pub(super) fn help(ctx: &mut Ctx<'_, '_>, name: &str, lines: &[&str]) {
     }
 }
 
-/// Refuses a subcommand: one that exists has the wrong number of arguments.
+/// Refuses an unknown subcommand, or a known one with a wrong number of arguments.
 pub(super) fn refuse_subcommand(ctx: &mut Ctx<'_, '_>, args: Args<'_>, lines: &[&str]) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned();
     let (name, word) = (text(args.name()), text(&args[1]));

@@ -172,7 +172,7 @@ fn exec(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
         return ctx.reply.error("ERR EXEC without MULTI");
     };
     let grows = |(index, _): (SpecIndex, Args<'_>)| ctx.table[index as usize].has(flag::DENYOOM);
-    // Asked first: the locks may be let go of for it.
+    // This comes first, because it may release the locks.
     let is_full =
         transaction.iter().any(grows) && has_no_room(&ctx.server.keyspace, ctx.view, ctx.locks);
     let is_dirty = has_changed(ctx);

@@ -1,7 +1,7 @@
-//! Keeps the segment engine's deadlines: gives back what is over, in slices that leave room for requests.
+//! Expiry of the segment engine: frees expired segments in time slices between requests.
 //!
-//! The first worker sleeps until the head of a chain is over; whoever is awake then helps. Every 100 ms each
-//! worker asks once more, for the eviction that its own writes may have begun.
+//! The first worker sleeps until the earliest segment expires; other running workers then help. Every
+//! 100 ms each worker runs one round for evictions that its own writes may have started.
 
 use crate::slice::{Steps, slice};
 use crate::state::Server;
@@ -10,17 +10,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use store::Tick;
 
-/// One worker's part.
+/// Expiry of one worker.
 #[derive(Debug)]
 pub struct Cycle {
     worker: usize,
     steps: Steps,
-    /// To be done even if nothing is over.
+    /// Whether a round was requested even if nothing is due.
     is_asked: bool,
 }
 
 impl Cycle {
-    /// The part of this worker.
+    /// Creates the state of a worker.
     pub fn new(worker: usize) -> Cycle {
         Cycle {
             worker,
@@ -29,7 +29,7 @@ impl Cycle {
         }
     }
 
-    /// When this worker wants to be awake.
+    /// Returns the earliest time at which this worker must run.
     pub fn earliest(&self, server: &Server) -> Option<Tick> {
         let segments = server.segments.as_ref()?;
         match self.worker {
@@ -38,12 +38,13 @@ impl Cycle {
         }
     }
 
-    /// Asks for one round whether anything is over or not.
+    /// Requests one round even if nothing is due.
     pub fn ask(&mut self) {
         self.is_asked = true;
     }
 
-    /// Works for a slice, longer after a turn that took long; whether there is more to do now.
+    /// Runs for one slice. `turn` is the duration of the iteration before it. Returns whether more
+    /// is due.
     pub fn run(&mut self, server: &Server, turn: Duration) -> bool {
         let Some(segments) = &server.segments else {
             return false;
@@ -54,7 +55,7 @@ impl Cycle {
             return false;
         }
         let start = Instant::now();
-        // What was flushed is due at once, and late after nothing.
+        // Flushed segments are due at once and do not count as late.
         let due = due.filter(|due| due.0 > 0);
         let late_ms = due.map_or(0, |due| now.0.saturating_sub(due.0));
         let limit = slice(turn, late_ms);
@@ -74,7 +75,7 @@ impl Cycle {
         let stats = &server.stats.workers[self.worker];
         let expired = segments.newly_expired();
         if let Some(due) = due.filter(|_| expired > 0) {
-            // It asks for itself a millisecond after the deadline.
+            // A segment is due a millisecond after its deadline.
             let deadline_us = due.0.saturating_sub(1).saturating_mul(1000);
             let lag_us = server.clock.now_us().saturating_sub(deadline_us);
             stats.expiry_lag_us.record(lag_us, 1);

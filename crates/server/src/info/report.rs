@@ -1,4 +1,4 @@
-//! The text of INFO as it grows.
+//! The text of INFO while it is written.
 
 use crate::context::Table;
 use crate::state::Server;

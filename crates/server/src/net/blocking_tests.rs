@@ -1,8 +1,8 @@
-//! Clients that wait, on workers led by hand.
+//! Tests of blocked clients on workers that are stepped by hand.
 
 use super::*;
 
-/// What BLPOP replies.
+/// Returns the reply of BLPOP.
 fn popped(key: &str, element: &str) -> String {
     let (k, e) = (key.len(), element.len());
     format!("*2\r\n${k}\r\n{key}\r\n${e}\r\n{element}\r\n")
@@ -11,7 +11,7 @@ fn popped(key: &str, element: &str) -> String {
 const NOTHING: &str = "*-1\r\n";
 
 #[test]
-fn a_push_serves_those_who_wait_in_the_order_in_which_they_came() {
+fn a_push_serves_blocked_clients_in_their_order() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let mut clients: Vec<Socket> = (0..4).map(|_| bench.client()).collect();
@@ -21,7 +21,8 @@ fn a_push_serves_those_who_wait_in_the_order_in_which_they_came() {
     let [a, b, c, pusher] = &mut clients[..] else {
         panic!("there are four");
     };
-    // What it pushed for others is gone when its next command runs.
+    // Elements that were passed to blocked clients are no longer in the list when the pusher's next
+    // command runs.
     bench.send(pusher, "RPUSH k 1 2\r\nLLEN k\r\n", ":2\r\n:0\r\n");
     bench.expect_output(a, &popped("k", "1"));
     bench.expect_output(b, &popped("k", "2"));
@@ -35,7 +36,7 @@ fn a_push_serves_those_who_wait_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn a_wait_ends_by_the_clock_that_never_jumps_and_no_sooner() {
+fn a_timeout_is_measured_on_the_monotonic_clock() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
@@ -52,7 +53,7 @@ fn a_wait_ends_by_the_clock_that_never_jumps_and_no_sooner() {
     );
     bench.pass(1);
     bench.expect_output(&mut client, NOTHING);
-    // Nothing is left of it: the element stays.
+    // No trace of the blocked command is left: the element stays in the list.
     bench.send(&mut other, "RPUSH k 1\r\nLLEN k\r\n", ":1\r\n:1\r\n");
     assert!(bench.worker.waits.is_empty());
     bench.send(&mut client, "BLMOVE none x LEFT LEFT 0.001\r\n", "");
@@ -61,7 +62,7 @@ fn a_wait_ends_by_the_clock_that_never_jumps_and_no_sooner() {
 }
 
 #[test]
-fn who_waits_for_some_time_and_is_served_waits_no_longer() {
+fn a_served_client_is_no_longer_blocked() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
@@ -75,7 +76,7 @@ fn who_waits_for_some_time_and_is_served_waits_no_longer() {
 }
 
 #[test]
-fn what_comes_behind_a_command_that_waits_runs_after_it() {
+fn commands_after_a_blocked_one_run_after_it() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
@@ -92,7 +93,7 @@ fn what_comes_behind_a_command_that_waits_runs_after_it() {
 }
 
 #[test]
-fn a_transaction_does_not_wait_and_serves_when_it_is_done() {
+fn a_transaction_does_not_block_and_serves_others_at_its_end() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
@@ -109,7 +110,8 @@ fn a_transaction_does_not_wait_and_serves_when_it_is_done() {
         &format!("{queued}*2\r\n:1\r\n:1\r\n"),
     );
     bench.expect_output(&mut client, "");
-    // Of several keys the first that it names, whichever was pushed first. INFO lets go of the locks.
+    // The first key that the blocked command names is served, whichever key was pushed to first.
+    // INFO releases the locks.
     bench.send(
         &mut other,
         "MULTI\r\nRPUSH k 1\r\nRPUSH j 2\r\nINFO nothing\r\nLLEN j\r\nEXEC\r\n",
@@ -120,7 +122,7 @@ fn a_transaction_does_not_wait_and_serves_when_it_is_done() {
 }
 
 #[test]
-fn whatever_makes_a_list_of_the_key_serves() {
+fn any_command_that_creates_a_list_serves_blocked_clients() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
@@ -154,7 +156,7 @@ fn whatever_makes_a_list_of_the_key_serves() {
 }
 
 #[test]
-fn another_type_under_the_key_is_waited_out() {
+fn a_value_of_another_type_does_not_end_a_wait() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
@@ -167,7 +169,7 @@ fn another_type_under_the_key_is_waited_out() {
 }
 
 #[test]
-fn what_one_who_waited_pushes_serves_the_next() {
+fn the_push_of_a_served_client_serves_the_next() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let mut clients: Vec<Socket> = (0..5).map(|_| bench.client()).collect();
@@ -183,12 +185,12 @@ fn what_one_who_waited_pushes_serves_the_next() {
     bench.expect_output(b, "$1\r\n1\r\n");
     bench.expect_output(a, &popped("k3", "1"));
     bench.expect_output(d, "");
-    // One that cannot be served is told so, and the element stays.
+    // A blocked command that fails gets its error, and the element stays.
     bench.send(pusher, "RPUSH k1 2\r\n", ":1\r\n");
     let refused = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
     bench.expect_output(d, refused);
     bench.send(pusher, "LLEN k1\r\n", ":1\r\n");
-    // To its own key an element is moved for nobody else.
+    // An element that is moved to the same key serves no other client.
     bench.send(a, "BLMOVE k k LEFT RIGHT 0\r\n", "");
     bench.send(b, "BLMPOP 0 2 j k LEFT COUNT 5\r\n", "");
     bench.send(pusher, "RPUSH k x y\r\n", ":2\r\n");
@@ -197,13 +199,13 @@ fn what_one_who_waited_pushes_serves_the_next() {
 }
 
 #[test]
-fn a_client_that_goes_away_waits_no_longer() {
+fn a_disconnected_client_is_no_longer_blocked() {
     let (server, listeners) = server(&[("timeout", "10")]);
     let mut bench = Bench::new(&server, listeners);
     let (mut gone, mut killed, mut client) = (bench.client(), bench.client(), bench.client());
     bench.send(&mut gone, "BLPOP k 0\r\n", "");
     bench.send(&mut killed, "BLPOP k 100\r\n", "");
-    // Idle it is not.
+    // A blocked client does not count as idle.
     bench.pass(20_000);
     bench.send(&mut client, "CLIENT KILL ID 2\r\n", CLOSED);
     let mut client = bench.client();
@@ -225,7 +227,7 @@ fn a_client_that_goes_away_waits_no_longer() {
 }
 
 #[test]
-fn who_waits_is_seen_and_can_be_unblocked() {
+fn a_blocked_client_is_listed_and_can_be_unblocked() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
@@ -265,7 +267,7 @@ fn who_waits_is_seen_and_can_be_unblocked() {
 }
 
 #[test]
-fn a_pause_holds_pushes_but_no_wait() {
+fn client_pause_holds_pushes_but_not_timeouts() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut short, mut long, mut other) = (bench.client(), bench.client(), bench.client());
@@ -288,7 +290,7 @@ fn a_pause_holds_pushes_but_no_wait() {
 }
 
 #[test]
-fn a_reply_that_is_not_wanted_is_not_sent() {
+fn a_reply_that_the_client_turned_off_is_not_sent() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
@@ -301,7 +303,7 @@ fn a_reply_that_is_not_wanted_is_not_sent() {
     bench.expect_output(&mut client, "+PONG\r\n");
 }
 
-/// Two workers, led in turn.
+/// Two workers that are stepped in turn.
 struct Pair<'s> {
     benches: [Bench<'s>; 2],
 }
@@ -365,7 +367,7 @@ impl<'s> Pair<'s> {
 }
 
 #[test]
-fn workers_serve_each_others_clients() {
+fn workers_serve_the_blocked_clients_of_other_workers() {
     let (server, listeners) = server(&[("threads", "2")]);
     let mut pair = Pair::new(&server, listeners);
     let mut clients: Vec<Socket> = (0..6).map(|_| pair.client()).collect();
@@ -387,7 +389,7 @@ fn workers_serve_each_others_clients() {
     pair.expect_output(b, &popped("e", "2"));
     pair.expect_output(c, &popped("e", "3"));
     pair.expect_output(d, "");
-    // Chains over shards that the pusher has not locked.
+    // The chains span shards that the pusher has not locked.
     for i in 0..16 {
         let (from, to) = (format!("from{i}"), format!("to{i}"));
         pair.send(mover, &format!("BLMOVE {from} {to} LEFT RIGHT 0\r\n"), "");

@@ -65,7 +65,7 @@ pub struct Scratch {
     spans: Vec<Span>,
     calls: Vec<Call>,
     requests: Vec<BatchItem>,
-    /// What has happened.
+    /// Traffic since the last update of the counters.
     pub traffic: Traffic,
 }
 
@@ -331,7 +331,8 @@ impl Connection {
     ) -> ParseEnd {
         let server = executor.server();
         let may_pass = self.session.may_pass(server.needs_password());
-        // Who has yet to authenticate may be let in by each command: its limits change with that.
+        // Before authentication, each command may authenticate the client, which changes the
+        // parser's limits.
         let calls_max = if may_pass { BATCH_CALLS_MAX } else { 1 };
         let bulk_bytes_max = server.config.number(Id::ProtoMaxBulkLen) as usize;
         let limits = self.parser.limits();

@@ -13,11 +13,12 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// The first listener's token.
+/// Token of the first listener.
 pub const FIRST_LISTENER: usize = usize::MAX - 2;
-/// The most listeners.
+/// Maximum number of listeners.
 pub const LISTENERS_MAX: usize = 64;
-/// Connections accepted in one turn, so that a flood of them leaves room for those that are in.
+/// Maximum number of connections accepted per iteration of the event loop, so that many new
+/// connections do not delay the existing ones.
 const ACCEPTS_MAX: usize = 256;
 
 /// Error for clients from other machines in protected mode.
@@ -27,7 +28,7 @@ const DENIED: &[u8] = b"-DENIED Mayfly is running in protected mode because prot
 const DENIED_MEMCACHED: &[u8] =
     b"SERVER_ERROR protected mode: only connections from this machine are accepted; see the setting protected-mode\r\n";
 
-/// A connection that may come in.
+/// An accepted connection.
 pub struct Accepted {
     /// Protocol of the port.
     pub speech: Speech,

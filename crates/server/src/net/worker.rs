@@ -31,7 +31,7 @@ use store::Tick;
 /// Token of the inbox. Tokens of listeners count down from the next lower number, those of
 /// connections up from 0.
 const WAKER: Token = Token(usize::MAX - 1);
-/// Readiness events taken at once.
+/// Maximum number of socket events per iteration.
 const EVENTS_MAX: usize = 1024;
 /// Interval of periodic tasks, and maximum delay until a jump of the clock is noticed.
 const PERIODIC_INTERVAL: Duration = Duration::from_millis(100);

@@ -151,7 +151,7 @@ impl Bench<'_> {
 }
 
 #[test]
-fn a_jump_of_the_clock_closes_no_idle_client() {
+fn a_clock_jump_does_not_close_idle_clients() {
     let (server, listeners) = server(&[("timeout", "60")]);
     let mut bench = Bench::new(&server, listeners);
     let mut client = bench.client();
@@ -165,7 +165,7 @@ fn a_jump_of_the_clock_closes_no_idle_client() {
 }
 
 #[test]
-fn a_jump_of_the_clock_neither_ends_nor_extends_a_pause() {
+fn a_clock_jump_does_not_change_a_pause() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
     let (mut client, mut other) = (bench.client(), bench.client());
@@ -180,7 +180,7 @@ fn a_jump_of_the_clock_neither_ends_nor_extends_a_pause() {
 }
 
 #[test]
-fn a_jump_of_the_clock_does_not_use_up_the_time_of_the_soft_limit() {
+fn a_clock_jump_does_not_count_towards_the_soft_limit() {
     let limit = "normal 0 1 60";
     let (server, listeners) = server(&[("client-output-buffer-limit", limit)]);
     let mut bench = Bench::new(&server, listeners);

@@ -1,8 +1,9 @@
-//! memcached's items on both engines at a simulated time: what memcached 1.6.18 answers, and random requests with cas
-//! numbers of the clients' own choice, whose answers are the same and whose values Redis's clients see.
+//! memcached's items on both engines under a manual clock: the replies of memcached 1.6.18, and
+//! random requests with cas numbers chosen by the client. Both engines must give the same replies,
+//! and Redis clients must see the same values.
 
 use crate::memcached::answers_at;
-use crate::random::Chance;
+use crate::random::Random;
 use server::clock::Clock;
 use server::config::{self, Config};
 use server::{Server, Session, exec};
@@ -11,8 +12,8 @@ use store::Tick;
 const NOW: Tick = Tick(1_700_000_000_000);
 const ROUNDS: usize = 4000;
 const KEYS: &[&str] = &["a", "b", "c", "number"];
-/// Chosen cas numbers whose bytes, where they stand behind a value, look like a part of it: blanks and digits. They
-/// are far from those that an engine gives.
+/// Chosen cas numbers whose bytes, stored after a value, look like a part of it: blanks and digits.
+/// They are far from the numbers that an engine generates.
 const CHOSEN: &[&str] = &[
     "4294967305",
     "8589934602",
@@ -37,7 +38,7 @@ fn ask(server: &Server, words: &[&[u8]]) -> String {
     String::from_utf8(out).expect("text")
 }
 
-/// An answer without the cas numbers that an engine gives.
+/// Removes the cas numbers that an engine generates from a reply.
 fn comparable(answer: &str) -> String {
     let is_given = |word: &str| {
         let number = word.strip_prefix('c');
@@ -50,16 +51,16 @@ fn comparable(answer: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-fn flags(chance: &mut Chance, letters: &str) -> String {
+fn flags(rng: &mut Random, letters: &str) -> String {
     let mut flags = String::new();
     for letter in letters.chars() {
-        if chance.below(3) > 0 {
+        if rng.below(3) > 0 {
             continue;
         }
         let token = match letter {
-            'E' | 'C' => chance.of(CHOSEN),
-            'T' | 'N' => chance.of(&["0", "96", "504"]),
-            'F' | 'D' | 'J' => chance.of(&["0", "1", "7", "1000"]),
+            'E' | 'C' => rng.of(CHOSEN),
+            'T' | 'N' => rng.of(&["0", "96", "504"]),
+            'F' | 'D' | 'J' => rng.of(&["0", "1", "7", "1000"]),
             _ => "",
         };
         flags += &format!(" {letter}{token}");
@@ -67,37 +68,38 @@ fn flags(chance: &mut Chance, letters: &str) -> String {
     flags
 }
 
-fn request(chance: &mut Chance) -> String {
-    let key = chance.of(KEYS);
-    let value = chance.of(&["", "5", "10", "18446744073709551615", "text", "7 "]);
+fn request(rng: &mut Random) -> String {
+    let key = rng.of(KEYS);
+    let value = rng.of(&["", "5", "10", "18446744073709551615", "text", "7 "]);
     let len = value.len();
-    match chance.below(9) {
+    match rng.below(9) {
         0 | 1 => {
-            let mode = chance.of(&["", "", " ME", " MA", " MP", " MR"]);
-            let flags = flags(chance, "TFCEkcI");
+            let mode = rng.of(&["", "", " ME", " MA", " MP", " MR"]);
+            let flags = flags(rng, "TFCEkcI");
             format!("ms {key} {len}{flags}{mode}\r\n{value}\r\n")
         }
-        2 | 3 => format!("mg {key}{}\r\n", flags(chance, "vEcfhksNt")),
-        4 => format!("md {key}{}\r\n", flags(chance, "CEITx")),
+        2 | 3 => format!("mg {key}{}\r\n", flags(rng, "vEcfhksNt")),
+        4 => format!("md {key}{}\r\n", flags(rng, "CEITx")),
         5 | 6 => {
-            let mode = chance.of(&["", " MD"]);
-            format!("ma {key}{}{mode}\r\n", flags(chance, "NJDECvckt"))
+            let mode = rng.of(&["", " MD"]);
+            format!("ma {key}{}{mode}\r\n", flags(rng, "NJDECvckt"))
         }
         7 => {
-            let verb = chance.of(&["set", "append", "prepend", "add"]);
+            let verb = rng.of(&["set", "append", "prepend", "add"]);
             format!("{verb} {key} 3 96 {len}\r\n{value}\r\n")
         }
         _ => format!(
             "{} {key} {}\r\n",
-            chance.of(&["incr", "decr"]),
-            chance.of(&["1", "9"])
+            rng.of(&["incr", "decr"]),
+            rng.of(&["1", "9"])
         ),
     }
 }
 
-/// Each script's answers are memcached's own.
+/// Requests with memcached's own replies.
 const ANSWERS: &[(&str, &str)] = &[
-    // Reads in any language mark what was asked for; counting in place keeps the mark, and joining does not.
+    // Reads in any protocol mark an item as fetched. Arithmetic in place keeps the mark; appending
+    // removes it.
     (
         "set h 0 0 1\r\n5\r\nmg h h\r\nmg h h\r\n",
         "STORED\r\nHD h0\r\nHD h1\r\n",
@@ -123,7 +125,7 @@ const ANSWERS: &[(&str, &str)] = &[
         "STORED\r\nTOUCHED\r\n6\r\nHD h1\r\n",
     ),
     ("append h 0 0 1\r\n5\r\nmg h h\r\n", "STORED\r\nHD h0\r\n"),
-    // Blanks before a number, and a plus.
+    // Blanks before a number, and a plus sign.
     ("set n 0 0 2\r\n 5\r\nincr n 1\r\n", "STORED\r\n6\r\n"),
     ("set n 0 0 5\r\n\t +5 \r\nincr n 1\r\n", "STORED\r\n6\r\n"),
     ("set n 0 0 3\r\n010\r\nincr n 1\r\n", "STORED\r\n11\r\n"),
@@ -139,7 +141,7 @@ const ANSWERS: &[(&str, &str)] = &[
         "set n 0 0 2\r\n5x\r\nincr n 1\r\n",
         "STORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
     ),
-    // An encoded key is told to be one behind it, wherever that was said.
+    // An encoded key is returned with the marker `b`, even if the request had the marker elsewhere.
     (
         "mg AA== b v k\r\nms AA== 1 b k Oq\r\nx\r\n",
         "EN kAA== b\r\nHD kAA== b Oq\r\n",
@@ -156,14 +158,14 @@ const ANSWERS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn items_are_answered_for_as_by_memcached() {
+fn items_get_memcacheds_replies() {
     for engine in ["slab", "segment"] {
         let server = server(engine);
         for (script, wanted) in ANSWERS {
             let answers = answers_at(&server, script.as_bytes(), NOW);
             assert_eq!(answers, *wanted, "{engine}: {script}");
         }
-        // What a client of Redis stored may have no room for marks.
+        // A value that a Redis client stored may have no space for the marks.
         ask(&server, &[b"SET", b"plain", b"1"]);
         assert_eq!(
             answers_at(&server, b"get plain\r\nmg plain h\r\n", NOW),
@@ -172,13 +174,13 @@ fn items_are_answered_for_as_by_memcached() {
     }
 }
 
-/// The lifetime that was wished for was once told, where a shorter one was kept.
+/// Regression: the reply contained the requested TTL although a shorter one was stored.
 #[test]
-fn the_lifetime_that_is_told_is_the_one_that_is_kept() {
+fn the_returned_ttl_is_the_stored_one() {
     for engine in ["slab", "segment"] {
         let server = server(engine);
         for (index, seconds) in [3, 10, 31, 100, 333, 3001].into_iter().enumerate() {
-            // Segments that were opened a while ago end earlier.
+            // Segments that were opened earlier expire earlier.
             let now = Tick(NOW.0 + 900 * index as u64);
             server.clock.set_ms(now.0);
             let ask = |request: &str| answers_at(&server, request.as_bytes(), now);
@@ -189,7 +191,7 @@ fn the_lifetime_that_is_told_is_the_one_that_is_kept() {
                 format!("ma b{index} T{seconds} t v\r\n"),
                 format!("ma b{index} t v\r\n"),
             ] {
-                let told = ask(&request);
+                let reply = ask(&request);
                 let key = &request[3..5];
                 let kept = ask(&format!("mg {key} t\r\n"));
                 let left = |text: &str| {
@@ -198,16 +200,16 @@ fn the_lifetime_that_is_told_is_the_one_that_is_kept() {
                         .find(|word| word.starts_with('t'));
                     word.map(str::to_owned)
                 };
-                assert_eq!(left(&told), left(&kept), "{engine}: {request}");
-                assert_ne!(left(&told), Some("t-1".to_owned()), "{engine}: {request}");
+                assert_eq!(left(&reply), left(&kept), "{engine}: {request}");
+                assert_ne!(left(&reply), Some("t-1".to_owned()), "{engine}: {request}");
             }
-            // Flags before T see the lifetime that was.
-            let told = ask(&format!(
+            // Flags before T return the previous TTL.
+            let reply = ask(&format!(
                 "ms c{index} 1 T0\r\nx\r\nmg c{index} t T{seconds}\r\n"
             ));
-            assert_eq!(told, "HD\r\nHD t-1\r\n");
-            let told = ask(&format!("mg c{index} s T-1 t\r\nmg c{index}\r\n"));
-            assert_eq!(told, "HD s1 t0\r\nEN\r\n");
+            assert_eq!(reply, "HD\r\nHD t-1\r\n");
+            let reply = ask(&format!("mg c{index} s T-1 t\r\nmg c{index}\r\n"));
+            assert_eq!(reply, "HD s1 t0\r\nEN\r\n");
         }
     }
 }
@@ -216,18 +218,18 @@ fn the_lifetime_that_is_told_is_the_one_that_is_kept() {
 fn chosen_cas_numbers_are_the_same_on_both_engines() {
     let (slab, segment) = (server("slab"), server("segment"));
     for seed in 0..2 {
-        let mut chance = Chance::new(seed);
+        let mut rng = Random::new(seed);
         for round in 0..ROUNDS {
-            let request = request(&mut chance);
+            let request = request(&mut rng);
             let answers = [&slab, &segment].map(|server| {
                 let answer = answers_at(server, request.as_bytes(), NOW);
-                let mut told = comparable(&answer);
+                let mut reply = comparable(&answer);
                 for key in KEYS {
-                    told += &answers_at(server, format!("get {key}\r\n").as_bytes(), NOW);
-                    told += &ask(server, &[b"GET", key.as_bytes()]);
-                    told += &ask(server, &[b"STRLEN", key.as_bytes()]);
+                    reply += &answers_at(server, format!("get {key}\r\n").as_bytes(), NOW);
+                    reply += &ask(server, &[b"GET", key.as_bytes()]);
+                    reply += &ask(server, &[b"STRLEN", key.as_bytes()]);
                 }
-                told
+                reply
             });
             assert_eq!(
                 answers[0], answers[1],
@@ -237,9 +239,10 @@ fn chosen_cas_numbers_are_the_same_on_both_engines() {
     }
 }
 
-/// A number with such a cas number behind it was once counted with that, and lost it.
+/// Regression: arithmetic on a number included the chosen cas number stored after it, and lost the
+/// cas number.
 #[test]
-fn a_number_with_a_chosen_cas_number_is_counted() {
+fn a_number_with_a_chosen_cas_number_can_be_incremented() {
     for engine in ["slab", "segment"] {
         for cas in ["9", "10", "13", "32"].iter().chain(CHOSEN) {
             let server = server(engine);

@@ -1,6 +1,7 @@
-//! Commands on keys, table by table: without a socket at a simulated time, and beside Redis.
+//! Tests of commands on keys without sockets: tables of commands and replies under a manual clock,
+//! and comparisons with Redis.
 
-mod crowded;
+mod full_memory;
 mod items;
 mod memcached;
 mod random;

@@ -1,5 +1,5 @@
-//! memcached's requests as they come in batches, without a socket. What each of them answers, alone, is
-//! compared with memcached itself in `tests/e2e/memcached.py`.
+//! Batches of memcached requests without sockets. `tests/e2e/memcached.py` compares single requests
+//! with memcached itself.
 
 use server::Session;
 use server::clock::Clock;
@@ -18,12 +18,12 @@ fn server(threads: &str) -> Server {
     Server::new(config, Clock::manual(NOW.0)).expect("valid settings")
 }
 
-/// The replies to requests that came together.
+/// Returns the replies to requests that arrive in one batch.
 fn answers(server: &Server, input: &[u8]) -> String {
     answers_at(server, input, NOW)
 }
 
-/// The same at an instant.
+/// Returns the replies to requests that arrive in one batch at the given time.
 pub fn answers_at(server: &Server, input: &[u8], now: Tick) -> String {
     let mut parser = Parser::new(Limits {
         value_bytes_max: 1 << 20,
@@ -50,9 +50,9 @@ pub fn answers_at(server: &Server, input: &[u8], now: Tick) -> String {
     String::from_utf8(out).expect("text")
 }
 
-/// Keys of a batch are hashed beforehand, as they were sent: for one in base64 that is another key.
+/// The keys of a batch are hashed in advance as they were sent; a base64 key is another key.
 #[test]
-fn an_encoded_key_is_the_same_key_in_a_batch() {
+fn an_encoded_key_in_a_batch_is_the_decoded_key() {
     for threads in ["1", "2"] {
         let server = server(threads);
         let batch = b"set abc 0 0 1\r\n1\r\nset YWJj 0 0 1\r\n2\r\nmg YWJj b v\r\n\
@@ -65,9 +65,9 @@ fn an_encoded_key_is_the_same_key_in_a_batch() {
     }
 }
 
-/// More keys in one batch than are hashed beforehand.
+/// The batch contains more keys than are hashed in advance.
 #[test]
-fn a_batch_may_name_many_keys() {
+fn a_batch_may_contain_many_keys() {
     for threads in ["1", "2"] {
         let server = server(threads);
         let (mut sets, mut gets, mut values) = (String::new(), String::new(), String::new());

@@ -1,15 +1,15 @@
-//! Random commands over few keys, the same for equal seeds, put to Redis beside us: most are right,
-//! some are not. Options that Redis 7.0 lacks and replies by chance are left out.
+//! Random commands on few keys, compared with Redis. Equal seeds give equal commands. Most are
+//! valid, some are not. Options that Redis 7.0 lacks and random replies are left out.
 
-use crate::redis::{DIALECTS, Peer, Redis, compare, now};
+use crate::redis::{PROTOCOLS, Redis, RedisClient, compare, now};
 use crate::script::{Bench, sorted};
 
-/// A generator of chance that is the same everywhere (splitmix64).
-pub struct Chance(u64);
+/// A random generator with the same sequence on every machine (SplitMix64).
+pub struct Random(u64);
 
-impl Chance {
-    pub fn new(seed: u64) -> Chance {
-        Chance(seed)
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
     }
 
     pub fn next(&mut self) -> u64 {
@@ -88,8 +88,9 @@ impl Chance {
         }
     }
 
-    /// Seconds or milliseconds from now: so far apart that a slow machine changes no reply, or past, or
-    /// refused; none beyond what 48 bits of milliseconds hold, where replies differ on purpose.
+    /// A TTL in seconds or milliseconds that is long enough that a slow machine changes no reply,
+    /// or past, or invalid. It never exceeds 48 bits of milliseconds, where replies differ
+    /// intentionally.
     pub fn span(&mut self, per_second: u64) -> String {
         match self.below(12) {
             0 => self
@@ -109,13 +110,13 @@ impl Chance {
             _ => return,
         };
         words.push(option.to_string());
-        // A few are left without their number.
+        // A few options lack their number.
         if self.below(30) > 0 {
             words.push(number);
         }
     }
 
-    /// An instant, never one that Redis would keep although it is past.
+    /// A point in time. Never one that Redis would keep although it is past.
     fn instant(&mut self, start: u64, per_second: u64) -> String {
         match self.below(12) {
             0 => self
@@ -210,7 +211,8 @@ impl Chance {
         if is_instant {
             let start = start / 1000 * per_second;
             words.push(self.instant(start, per_second));
-            // Conditions only between instants: spans begin at each server's own now.
+            // Conditions are used only with points in time, because TTLs begin at each server's own
+            // current time.
             for _ in 0..self.below(3) {
                 let option = self.of(&["NX", "XX", "GT", "lt", "GT", "LT", "nonsense"]);
                 words.push(option.to_string());
@@ -289,26 +291,26 @@ const NAMES: &[&str] = &[
     "UNWATCH",
 ];
 
-/// Commands that a failure shows.
+/// Number of recent commands that a failure shows.
 const RECENT: usize = 40;
-/// Commands in each dialect.
+/// Number of commands per protocol version.
 const STEPS: usize = 10_000;
 
-/// Puts random commands to both, in each dialect, and panics at the first difference. `next` makes a
-/// command and says whether its reply has no order.
+/// Sends random commands to both servers in each protocol version and panics at the first
+/// difference. `next` returns a command and whether its reply has no order.
 pub fn compare_random(
     steps: usize,
-    next: impl Fn(&mut Chance, u64, &Bench) -> (Vec<Vec<u8>>, bool),
+    next: impl Fn(&mut Random, u64, &Bench) -> (Vec<Vec<u8>>, bool),
 ) {
     let Some(redis) = Redis::start() else { return };
-    for (seed, (protocol, threads)) in (1..).zip(DIALECTS.into_iter().zip([1, 3])) {
+    for (seed, (protocol, threads)) in (1..).zip(PROTOCOLS.into_iter().zip([1, 3])) {
         let start = now();
-        let mut chance = Chance(seed);
+        let mut rng = Random(seed);
         let mut bench = Bench::new(protocol, start, threads);
-        let mut peer = Peer::new(&redis, protocol);
+        let mut peer = RedisClient::new(&redis, protocol);
         let mut recent = Vec::new();
         for step in 0..steps {
-            let (args, is_unordered) = next(&mut chance, start.0, &bench);
+            let (args, is_unordered) = next(&mut rng, start.0, &bench);
             let shown = args.iter().map(|arg| String::from_utf8_lossy(arg));
             recent.push(format!("{:?}", shown.collect::<Vec<_>>()));
             if recent.len() > RECENT {
@@ -323,16 +325,17 @@ pub fn compare_random(
 }
 
 #[test]
-fn redis_answers_random_commands_alike() {
-    compare_random(STEPS, |chance, start, bench| {
-        let mut command = chance.command(start);
-        if command[0] == "FLUSHDB" && chance.below(10) > 0 {
+fn redis_gives_the_same_replies_to_random_commands() {
+    compare_random(STEPS, |rng, start, bench| {
+        let mut command = rng.command(start);
+        if command[0] == "FLUSHDB" && rng.below(10) > 0 {
             command = vec!["DBSIZE".to_string()];
         }
-        // Replies without an order or at the clock's mercy cannot be compared within EXEC's.
+        // Replies without order or that depend on the clock cannot be compared within the reply of
+        // EXEC.
         let is_loose = ["KEYS", "TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"];
         if bench.session.transaction.is_some() && is_loose.contains(&command[0].as_str()) {
-            command = vec!["GET".to_string(), chance.key()];
+            command = vec!["GET".to_string(), rng.key()];
         }
         let is_unordered = command[0] == "KEYS";
         (
@@ -343,6 +346,6 @@ fn redis_answers_random_commands_alike() {
 }
 
 #[test]
-fn a_reply_in_any_order_is_sorted() {
+fn a_reply_without_order_is_sorted() {
     assert_eq!(sorted("[\"b\" \"a\"]"), "[\"a\" \"b\"]");
 }

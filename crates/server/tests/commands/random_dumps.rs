@@ -1,25 +1,26 @@
-//! Values of every type, dumped and restored, against a plain model under a simulated clock: a payload
-//! holds what lives when it is made, a restored key what lives when it is restored.
+//! Values of every type, dumped and restored, compared with a model under a manual clock. A payload
+//! contains the elements that are not expired when it is made; a restored key contains those that
+//! are not expired when it is restored.
 
-use crate::random::Chance;
+use crate::random::Random;
 use crate::script::{Bench, START, words};
 use std::collections::BTreeMap;
 use wire::Protocol;
 use wire::dump::{Element, Sink, ValueType, read};
 
-/// Values of each run.
+/// Number of values per run.
 const ROUNDS: usize = 150;
 
-/// Value or score, and deadline, by name. A list's names are its indexes.
+/// Value or score, and deadline, by name. The names of a list's elements are their indexes.
 type Elements = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
 #[derive(Default)]
-struct Told {
+struct DumpedKey {
     kind: Option<ValueType>,
     elements: Elements,
 }
 
-impl Sink for Told {
+impl Sink for DumpedKey {
     fn begin(&mut self, kind: ValueType) {
         self.kind = Some(kind);
     }
@@ -37,67 +38,67 @@ impl Sink for Told {
     }
 }
 
-fn lives(elements: &Elements, now: u64) -> Elements {
+fn unexpired(elements: &Elements, now: u64) -> Elements {
     let mut elements = elements.clone();
     elements.retain(|_, (_, deadline)| deadline.is_none_or(|deadline| now <= deadline));
     elements
 }
 
-/// A word as commands and replies spell it.
+/// Quotes a word as commands and replies do.
 fn quoted(text: &[u8]) -> String {
     let bytes: String = text.iter().map(|byte| format!("\\x{byte:02x}")).collect();
     format!("\"{bytes}\"")
 }
 
-fn name(chance: &mut Chance) -> Vec<u8> {
-    match chance.below(4) {
-        0 => chance.below(70_000).to_string().into_bytes(),
-        1 => vec![b'n'; 1 + chance.below(100)],
-        _ => (0..chance.below(9)).map(|_| chance.next() as u8).collect(),
+fn name(rng: &mut Random) -> Vec<u8> {
+    match rng.below(4) {
+        0 => rng.below(70_000).to_string().into_bytes(),
+        1 => vec![b'n'; 1 + rng.below(100)],
+        _ => (0..rng.below(9)).map(|_| rng.next() as u8).collect(),
     }
 }
 
 struct Run {
     bench: Bench,
-    chance: Chance,
+    rng: Random,
 }
 
 impl Run {
-    fn say(&mut self, command: &str) -> String {
-        let reply = self.bench.say(&words(command));
+    fn run(&mut self, command: &str) -> String {
+        let reply = self.bench.run(&words(command));
         let is_error = reply.starts_with('-') && reply.parse::<i64>().is_err();
         assert!(!is_error, "{command}: {reply}");
         reply
     }
 
-    /// Makes a key `k`; what it holds.
+    /// Creates the key `k` and returns its content.
     fn make(&mut self, kind: ValueType) -> Elements {
-        self.say("DEL k r");
-        let count = match self.chance.below(4) {
+        self.run("DEL k r");
+        let count = match self.rng.below(4) {
             0 => 1,
             1 => 200,
-            _ => 1 + self.chance.below(20),
+            _ => 1 + self.rng.below(20),
         };
         let mut elements = Elements::new();
         for _ in 0..count {
-            let (name, value) = (name(&mut self.chance), name(&mut self.chance));
+            let (name, value) = (name(&mut self.rng), name(&mut self.rng));
             let word = quoted(&name);
             let value = match kind {
                 ValueType::Hash => {
-                    self.say(&format!("HSET k {word} {}", quoted(&value)));
+                    self.run(&format!("HSET k {word} {}", quoted(&value)));
                     value
                 }
                 ValueType::SortedSet => {
-                    let score = self.chance.below(1000) as f64 / 8.0;
-                    self.say(&format!("ZADD k {score} {word}"));
+                    let score = self.rng.below(1000) as f64 / 8.0;
+                    self.run(&format!("ZADD k {score} {word}"));
                     score.to_string().into_bytes()
                 }
                 ValueType::Set => {
-                    self.say(&format!("SADD k {word}"));
+                    self.run(&format!("SADD k {word}"));
                     Vec::new()
                 }
                 _ => {
-                    self.say(&format!("RPUSH k {word}"));
+                    self.run(&format!("RPUSH k {word}"));
                     let index = format!("{:06}", elements.len());
                     elements.insert(index.into_bytes(), (name, None));
                     continue;
@@ -108,7 +109,7 @@ impl Run {
         elements
     }
 
-    /// Gives some elements deadlines, now and then all of them.
+    /// Sets deadlines on some elements, sometimes on all.
     fn limit(&mut self, kind: ValueType, elements: &mut Elements) {
         let command = match kind {
             ValueType::Hash => "HPEXPIREAT k {} FIELDS 1",
@@ -116,68 +117,68 @@ impl Run {
             ValueType::Set => "SPEXPIREAT k {} MEMBERS 1",
             _ => return,
         };
-        let share = self.chance.below(3);
+        let share = self.rng.below(3);
         for (name, (_, deadline)) in elements.iter_mut() {
-            if share == 2 || share == 1 && self.chance.below(2) == 0 {
-                let at = self.bench.now.0 + 1 + self.chance.below(1000) as u64;
+            if share == 2 || share == 1 && self.rng.below(2) == 0 {
+                let at = self.bench.now.0 + 1 + self.rng.below(1000) as u64;
                 let command = command.replace("{}", &at.to_string());
                 let reply = self
                     .bench
-                    .say(&words(&format!("{command} {}", quoted(name))));
+                    .run(&words(&format!("{command} {}", quoted(name))));
                 assert_eq!(reply, "[1]");
                 *deadline = Some(at);
             }
         }
     }
 
-    /// What a key's payload holds; nothing for no key.
-    fn dumped(&mut self, key: &str) -> (String, Told) {
-        let reply = self.say(&format!("DUMP {key}"));
-        let mut told = Told::default();
+    /// Returns the payload of a key and its content; empty if there is no key.
+    fn dumped(&mut self, key: &str) -> (String, DumpedKey) {
+        let reply = self.run(&format!("DUMP {key}"));
+        let mut dumped_key = DumpedKey::default();
         if reply != "nil" {
             let payload = words(&reply).remove(0);
-            assert_eq!(read(&payload, 0, &mut told), Ok(()));
+            assert_eq!(read(&payload, 0, &mut dumped_key), Ok(()));
         }
-        (reply, told)
+        (reply, dumped_key)
     }
 
     fn round(&mut self) {
-        let kind = match self.chance.below(4) {
+        let kind = match self.rng.below(4) {
             0 => ValueType::List,
             1 => ValueType::Set,
             2 => ValueType::SortedSet,
             _ => ValueType::Hash,
         };
-        let dialect = self.chance.of(&["redis", "valkey"]);
-        self.say(&format!("CONFIG SET dump-hash-ttl-format {dialect}"));
+        let protocol = self.rng.of(&["redis", "valkey"]);
+        self.run(&format!("CONFIG SET dump-hash-ttl-format {protocol}"));
         let mut elements = self.make(kind);
         self.limit(kind, &mut elements);
-        self.bench.now.0 += self.chance.below(600) as u64;
-        let elements = lives(&elements, self.bench.now.0);
-        let (payload, told) = self.dumped("k");
-        assert_eq!(told.elements, elements);
+        self.bench.now.0 += self.rng.below(600) as u64;
+        let elements = unexpired(&elements, self.bench.now.0);
+        let (payload, dumped_key) = self.dumped("k");
+        assert_eq!(dumped_key.elements, elements);
         if elements.is_empty() {
-            assert_eq!((payload.as_str(), told.kind), ("nil", None));
+            assert_eq!((payload.as_str(), dumped_key.kind), ("nil", None));
             return;
         }
-        assert_eq!(told.kind, Some(kind));
-        self.bench.now.0 += self.chance.below(600) as u64;
-        let ttl = self.chance.below(2) * 5000;
-        self.say(&format!("RESTORE r {ttl} {payload}"));
-        let elements = lives(&elements, self.bench.now.0);
+        assert_eq!(dumped_key.kind, Some(kind));
+        self.bench.now.0 += self.rng.below(600) as u64;
+        let ttl = self.rng.below(2) * 5000;
+        self.run(&format!("RESTORE r {ttl} {payload}"));
+        let elements = unexpired(&elements, self.bench.now.0);
         assert_eq!(self.dumped("r").1.elements, elements);
         let is_there = !elements.is_empty();
-        assert_eq!(self.say("EXISTS r"), i32::from(is_there).to_string());
+        assert_eq!(self.run("EXISTS r"), i32::from(is_there).to_string());
         let left = match ttl {
             _ if !is_there => -2,
             0 => -1,
             ttl => ttl as i64,
         };
-        assert_eq!(self.say("PTTL r"), left.to_string());
-        // What comes by way of a payload dies as what comes by commands.
+        assert_eq!(self.run("PTTL r"), left.to_string());
+        // Elements restored from a payload expire like those set by commands.
         if let Some(last) = elements.values().filter_map(|element| element.1).max() {
             self.bench.now.0 = last + 1;
-            let elements = lives(&elements, self.bench.now.0);
+            let elements = unexpired(&elements, self.bench.now.0);
             assert_eq!(self.dumped("r").1.elements, elements);
         }
         self.bench.server.keyspace.check();
@@ -185,12 +186,12 @@ impl Run {
 }
 
 #[test]
-fn what_is_restored_is_what_was_dumped() {
+fn a_restored_value_equals_the_dumped_one() {
     for seed in 1..=4 {
         println!("seed {seed}");
         let mut run = Run {
             bench: Bench::new(Protocol::Resp2, START, 1),
-            chance: Chance::new(seed),
+            rng: Random::new(seed),
         };
         for _ in 0..ROUNDS {
             run.round();

@@ -1,43 +1,43 @@
-//! Random commands on sets, put to Redis beside us.
+//! Random commands on sets, compared with Redis.
 
-use crate::random::{Chance, compare_random};
+use crate::random::{Random, compare_random};
 
-/// Commands in each dialect.
+/// Number of commands per protocol version.
 const STEPS: usize = 6_000;
 
-fn member(chance: &mut Chance) -> String {
-    match chance.below(12) {
-        0 => chance.integer(),
-        1 => chance.text("ab \u{0}", 90),
-        2..=4 => chance.text("abc", 2),
-        _ => (chance.below(30) as i64 - 10).to_string(),
+fn member(rng: &mut Random) -> String {
+    match rng.below(12) {
+        0 => rng.integer(),
+        1 => rng.text("ab \u{0}", 90),
+        2..=4 => rng.text("abc", 2),
+        _ => (rng.below(30) as i64 - 10).to_string(),
     }
 }
 
-fn members(chance: &mut Chance, words: &mut Vec<String>) {
-    // Sometimes more than is packed.
-    let count = match chance.below(40) {
+fn members(rng: &mut Random, words: &mut Vec<String>) {
+    // Sometimes more members than the packed form holds.
+    let count = match rng.below(40) {
         0 => 700,
         1 => 150,
-        _ => chance.below(6),
+        _ => rng.below(6),
     };
     for _ in 0..=count {
         words.push(if count < 10 {
-            member(chance)
+            member(rng)
         } else {
-            chance.below(2000).to_string()
+            rng.below(2000).to_string()
         });
     }
 }
 
-fn keys(chance: &mut Chance, words: &mut Vec<String>) {
-    for _ in 0..=chance.below(4) {
-        words.push(chance.key());
+fn keys(rng: &mut Random, words: &mut Vec<String>) {
+    for _ in 0..=rng.below(4) {
+        words.push(rng.key());
     }
 }
 
-fn command(chance: &mut Chance) -> Vec<String> {
-    let name = chance.of(&[
+fn command(rng: &mut Random) -> Vec<String> {
+    let name = rng.of(&[
         "SADD",
         "SADD",
         "SADD",
@@ -70,40 +70,39 @@ fn command(chance: &mut Chance) -> Vec<String> {
     let mut words = vec![name.to_string()];
     match name {
         "SADD" | "SREM" | "SMISMEMBER" => {
-            words.push(chance.key());
-            members(chance, &mut words);
+            words.push(rng.key());
+            members(rng, &mut words);
         }
-        "SMOVE" => words.extend([chance.key(), chance.key(), member(chance)]),
-        "SISMEMBER" => words.extend([chance.key(), member(chance)]),
+        "SMOVE" => words.extend([rng.key(), rng.key(), member(rng)]),
+        "SISMEMBER" => words.extend([rng.key(), member(rng)]),
         "SINTERCARD" => {
             words.push(
-                chance
-                    .of(&["1", "2", "3", "2", "1", "3", "0", "x"])
+                rng.of(&["1", "2", "3", "2", "1", "3", "0", "x"])
                     .to_string(),
             );
-            keys(chance, &mut words);
-            if chance.below(2) == 0 {
-                let limit = chance.of(&["1", "3", "0", "2", "-1", "x"]);
+            keys(rng, &mut words);
+            if rng.below(2) == 0 {
+                let limit = rng.of(&["1", "3", "0", "2", "-1", "x"]);
                 words.extend(["LIMIT".to_string(), limit.to_string()]);
             }
         }
-        // All of it, or nothing: what is left to chance cannot be compared.
+        // All members or none, because random replies cannot be compared.
         "SPOP" | "SRANDMEMBER" => {
-            words.push(chance.key());
-            words.push(chance.of(&["0", "10000", "10000", "x"]).to_string());
+            words.push(rng.key());
+            words.push(rng.of(&["0", "10000", "10000", "x"]).to_string());
         }
-        "SET" if chance.below(3) == 0 => words.extend([chance.key(), chance.value()]),
-        "SET" => words = vec!["TYPE".to_string(), chance.key()],
-        "RENAME" => words.extend([chance.key(), chance.key()]),
-        "COPY" => words.extend([chance.key(), chance.key(), "REPLACE".to_string()]),
-        "DEL" | "TYPE" | "SCARD" | "SMEMBERS" => words.push(chance.key()),
-        _ => keys(chance, &mut words),
+        "SET" if rng.below(3) == 0 => words.extend([rng.key(), rng.value()]),
+        "SET" => words = vec!["TYPE".to_string(), rng.key()],
+        "RENAME" => words.extend([rng.key(), rng.key()]),
+        "COPY" => words.extend([rng.key(), rng.key(), "REPLACE".to_string()]),
+        "DEL" | "TYPE" | "SCARD" | "SMEMBERS" => words.push(rng.key()),
+        _ => keys(rng, &mut words),
     }
     words
 }
 
 #[test]
-fn redis_answers_random_commands_on_sets_alike() {
+fn redis_gives_the_same_replies_on_sets() {
     const LISTS: [&str; 6] = [
         "SMEMBERS",
         "SINTER",
@@ -112,8 +111,8 @@ fn redis_answers_random_commands_on_sets_alike() {
         "SPOP",
         "SRANDMEMBER",
     ];
-    compare_random(STEPS, |chance, _, _| {
-        let words = command(chance);
+    compare_random(STEPS, |rng, _, _| {
+        let words = command(rng);
         let is_unordered = LISTS.contains(&words[0].as_str());
         (
             words.into_iter().map(String::into_bytes).collect(),

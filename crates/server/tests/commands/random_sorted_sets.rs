@@ -1,233 +1,226 @@
-//! Random commands on sorted sets, the same for equal seeds, put to Redis beside us. Small sets and large
-//! ones: the bound between them is moved low enough that both come up all the time.
+//! Random commands on sorted sets, compared with Redis. Equal seeds give equal commands. The limit
+//! between packed and large sets is set low, so that both forms occur often.
 //!
-//! Scores are quarters: Redis 7.0 prints others with more digits than the shortest text needs.
+//! Scores are multiples of a quarter, because Redis 7.0 prints others with more digits than the
+//! shortest text needs.
 
-use crate::random::Chance;
-use crate::redis::{DIALECTS, Peer, Redis, compare, now};
+use crate::random::Random;
+use crate::redis::{PROTOCOLS, Redis, RedisClient, compare, now};
 use crate::script::{Bench, words};
 
-/// Members of this key all have the score 0, so that intervals of members mean something.
+/// Key whose members all have the score 0, so that lexicographical ranges are defined.
 const LEX: &str = "lex";
 
-fn key(chance: &mut Chance) -> String {
+fn key(rng: &mut Random) -> String {
     let keys = [
         "a", "b", "c", "d", "a", "b", "c", LEX, "text", "none", "set",
     ];
-    chance.of(&keys).to_string()
+    rng.of(&keys).to_string()
 }
 
-/// A key that may be written.
-fn target(chance: &mut Chance) -> String {
+/// A key for a command that writes.
+fn target(rng: &mut Random) -> String {
     let keys = ["a", "b", "c", "d", "a", "b", "c", "text"];
-    chance.of(&keys).to_string()
+    rng.of(&keys).to_string()
 }
 
-fn member(chance: &mut Chance) -> String {
-    match chance.below(10) {
+fn member(rng: &mut Random) -> String {
+    match rng.below(10) {
         0 => String::new(),
-        1 => "long".repeat(1 + chance.below(20)),
-        _ => chance.text("abc", 3),
+        1 => "long".repeat(1 + rng.below(20)),
+        _ => rng.text("abc", 3),
     }
 }
 
-fn score(chance: &mut Chance) -> String {
-    match chance.below(40) {
-        0 => chance.of(&["inf", "-inf", "+inf"]).to_string(),
-        1 => chance.of(&["x", "", "nan", "1e", "1e400"]).to_string(),
-        2 => chance.of(&["0", "0", "1e3", "2.5e-1"]).to_string(),
-        _ => format!("{}", (chance.below(40) as f64 - 20.0) / 4.0),
+fn score(rng: &mut Random) -> String {
+    match rng.below(40) {
+        0 => rng.of(&["inf", "-inf", "+inf"]).to_string(),
+        1 => rng.of(&["x", "", "nan", "1e", "1e400"]).to_string(),
+        2 => rng.of(&["0", "0", "1e3", "2.5e-1"]).to_string(),
+        _ => format!("{}", (rng.below(40) as f64 - 20.0) / 4.0),
     }
 }
 
-/// Never one that makes a zero negative: whether Redis shows its sign depends on the size of the set.
-fn weight(chance: &mut Chance) -> String {
-    chance
-        .of(&["1", "2", "0.5", "1.5", "3", "inf", "x", "nan"])
+/// A weight that never makes a zero negative, because it depends on the set's size whether Redis
+/// shows the sign.
+fn weight(rng: &mut Random) -> String {
+    rng.of(&["1", "2", "0.5", "1.5", "3", "inf", "x", "nan"])
         .to_string()
 }
 
-fn score_edge(chance: &mut Chance) -> String {
-    let open = chance.of(&["", "", "("]);
-    match chance.below(12) {
-        0 => chance.of(&["-inf", "+inf", "(inf", "x", "("]).to_string(),
-        _ => format!("{open}{}", score(chance)),
+fn score_edge(rng: &mut Random) -> String {
+    let open = rng.of(&["", "", "("]);
+    match rng.below(12) {
+        0 => rng.of(&["-inf", "+inf", "(inf", "x", "("]).to_string(),
+        _ => format!("{open}{}", score(rng)),
     }
 }
 
-fn member_edge(chance: &mut Chance) -> String {
-    match chance.below(4) {
-        0 => chance.of(&["-", "+", "-", "+", "x", ""]).to_string(),
-        _ => format!("{}{}", chance.of(&["[", "("]), member(chance)),
+fn member_edge(rng: &mut Random) -> String {
+    match rng.below(4) {
+        0 => rng.of(&["-", "+", "-", "+", "x", ""]).to_string(),
+        _ => format!("{}{}", rng.of(&["[", "("]), member(rng)),
     }
 }
 
-fn rank(chance: &mut Chance) -> String {
-    match chance.below(30) {
-        0 => chance
+fn rank(rng: &mut Random) -> String {
+    match rng.below(30) {
+        0 => rng
             .of(&["x", "9223372036854775807", "-9223372036854775808"])
             .to_string(),
-        _ => (chance.below(40) as i64 - 20).to_string(),
+        _ => (rng.below(40) as i64 - 20).to_string(),
     }
 }
 
-fn limit(chance: &mut Chance, words: &mut Vec<String>) {
-    if chance.below(2) == 0 {
-        words.extend(["LIMIT".to_string(), rank(chance), rank(chance)]);
+fn limit(rng: &mut Random, words: &mut Vec<String>) {
+    if rng.below(2) == 0 {
+        words.extend(["LIMIT".to_string(), rank(rng), rank(rng)]);
     }
 }
 
-fn option(chance: &mut Chance, choices: &[&str], words: &mut Vec<String>) {
-    if chance.below(2) == 0 {
-        words.push(chance.of(choices).to_string());
+fn option(rng: &mut Random, choices: &[&str], words: &mut Vec<String>) {
+    if rng.below(2) == 0 {
+        words.push(rng.of(choices).to_string());
     }
 }
 
-fn sets(chance: &mut Chance, words: &mut Vec<String>) -> usize {
-    let count = chance.below(4);
+fn sets(rng: &mut Random, words: &mut Vec<String>) -> usize {
+    let count = rng.below(4);
     words.push(count.to_string());
     for _ in 0..count.max(1) {
-        words.push(key(chance));
+        words.push(key(rng));
     }
     count
 }
 
-fn combination(chance: &mut Chance, weighs: bool, tells: bool, words: &mut Vec<String>) {
-    let count = sets(chance, words);
-    if weighs && chance.below(2) == 0 {
+fn combination(rng: &mut Random, weighs: bool, replies: bool, words: &mut Vec<String>) {
+    let count = sets(rng, words);
+    if weighs && rng.below(2) == 0 {
         words.push("WEIGHTS".to_string());
         for _ in 0..count {
-            words.push(weight(chance));
+            words.push(weight(rng));
         }
     }
-    if weighs && chance.below(2) == 0 {
-        let how = chance.of(&["SUM", "MIN", "max", "sum", "nonsense"]);
+    if weighs && rng.below(2) == 0 {
+        let how = rng.of(&["SUM", "MIN", "max", "sum", "nonsense"]);
         words.extend(["AGGREGATE".to_string(), how.to_string()]);
     }
-    if tells {
-        option(chance, &["WITHSCORES", "withscores"], words);
+    if replies {
+        option(rng, &["WITHSCORES", "withscores"], words);
     }
 }
 
-/// A range of ZRANGE, ZRANGESTORE.
-fn any_range(chance: &mut Chance, tells: bool, words: &mut Vec<String>) {
-    match chance.below(3) {
-        0 => words.extend([key(chance), rank(chance), rank(chance)]),
+/// A range of ZRANGE or ZRANGESTORE.
+fn any_range(rng: &mut Random, replies: bool, words: &mut Vec<String>) {
+    match rng.below(3) {
+        0 => words.extend([key(rng), rank(rng), rank(rng)]),
         1 => {
-            words.extend([key(chance), score_edge(chance), score_edge(chance)]);
+            words.extend([key(rng), score_edge(rng), score_edge(rng)]);
             words.push("BYSCORE".to_string());
-            limit(chance, words);
+            limit(rng, words);
         }
         _ => {
-            words.extend([LEX.to_string(), member_edge(chance), member_edge(chance)]);
+            words.extend([LEX.to_string(), member_edge(rng), member_edge(rng)]);
             words.push("BYLEX".to_string());
-            limit(chance, words);
+            limit(rng, words);
         }
     }
-    option(chance, &["REV", "rev", "nonsense"], words);
-    if tells {
-        option(chance, &["WITHSCORES"], words);
+    option(rng, &["REV", "rev", "nonsense"], words);
+    if replies {
+        option(rng, &["WITHSCORES"], words);
     }
 }
 
-fn zadd(chance: &mut Chance, words: &mut Vec<String>) {
-    let is_lex = chance.below(4) == 0;
-    words.push(if is_lex {
-        LEX.to_string()
-    } else {
-        target(chance)
-    });
+fn zadd(rng: &mut Random, words: &mut Vec<String>) {
+    let is_lex = rng.below(4) == 0;
+    words.push(if is_lex { LEX.to_string() } else { target(rng) });
     let choices = ["NX", "XX", "GT", "LT", "CH", "CH"];
-    option(chance, &choices, words);
-    option(chance, &choices, words);
-    let is_counting = !is_lex && chance.below(6) == 0;
+    option(rng, &choices, words);
+    option(rng, &choices, words);
+    let is_counting = !is_lex && rng.below(6) == 0;
     if is_counting {
         words.push("INCR".to_string());
     }
-    let count = if is_counting { 0 } else { chance.below(6) };
+    let count = if is_counting { 0 } else { rng.below(6) };
     for _ in 0..=count {
-        let score = if is_lex {
-            "0".to_string()
-        } else {
-            score(chance)
-        };
-        words.extend([score, member(chance)]);
+        let score = if is_lex { "0".to_string() } else { score(rng) };
+        words.extend([score, member(rng)]);
     }
 }
 
-fn command(chance: &mut Chance) -> Vec<String> {
-    let name = chance.of(NAMES);
+fn command(rng: &mut Random) -> Vec<String> {
+    let name = rng.of(NAMES);
     let mut words = vec![name.to_string()];
     match name {
-        "ZADD" => zadd(chance, &mut words),
-        "ZINCRBY" => words.extend([target(chance), score(chance), member(chance)]),
-        "ZCARD" => words.push(key(chance)),
-        "ZSCORE" | "ZRANK" | "ZREVRANK" => words.extend([key(chance), member(chance)]),
+        "ZADD" => zadd(rng, &mut words),
+        "ZINCRBY" => words.extend([target(rng), score(rng), member(rng)]),
+        "ZCARD" => words.push(key(rng)),
+        "ZSCORE" | "ZRANK" | "ZREVRANK" => words.extend([key(rng), member(rng)]),
         "ZMSCORE" | "ZREM" => {
-            words.push(key(chance));
-            for _ in 0..=chance.below(4) {
-                words.push(member(chance));
+            words.push(key(rng));
+            for _ in 0..=rng.below(4) {
+                words.push(member(rng));
             }
         }
         "ZCOUNT" | "ZREMRANGEBYSCORE" => {
-            words.extend([key(chance), score_edge(chance), score_edge(chance)]);
+            words.extend([key(rng), score_edge(rng), score_edge(rng)]);
         }
         "ZLEXCOUNT" | "ZREMRANGEBYLEX" => {
-            words.extend([LEX.to_string(), member_edge(chance), member_edge(chance)]);
+            words.extend([LEX.to_string(), member_edge(rng), member_edge(rng)]);
         }
-        "ZREMRANGEBYRANK" => words.extend([key(chance), rank(chance), rank(chance)]),
-        "ZRANGE" => any_range(chance, true, &mut words),
+        "ZREMRANGEBYRANK" => words.extend([key(rng), rank(rng), rank(rng)]),
+        "ZRANGE" => any_range(rng, true, &mut words),
         "ZRANGESTORE" => {
-            words.push(target(chance));
-            any_range(chance, false, &mut words);
+            words.push(target(rng));
+            any_range(rng, false, &mut words);
         }
         "ZREVRANGE" => {
-            words.extend([key(chance), rank(chance), rank(chance)]);
-            option(chance, &["WITHSCORES"], &mut words);
+            words.extend([key(rng), rank(rng), rank(rng)]);
+            option(rng, &["WITHSCORES"], &mut words);
         }
         "ZRANGEBYSCORE" | "ZREVRANGEBYSCORE" => {
-            words.extend([key(chance), score_edge(chance), score_edge(chance)]);
-            option(chance, &["WITHSCORES"], &mut words);
-            limit(chance, &mut words);
+            words.extend([key(rng), score_edge(rng), score_edge(rng)]);
+            option(rng, &["WITHSCORES"], &mut words);
+            limit(rng, &mut words);
         }
         "ZRANGEBYLEX" | "ZREVRANGEBYLEX" => {
-            words.extend([LEX.to_string(), member_edge(chance), member_edge(chance)]);
-            limit(chance, &mut words);
+            words.extend([LEX.to_string(), member_edge(rng), member_edge(rng)]);
+            limit(rng, &mut words);
         }
         "ZPOPMIN" | "ZPOPMAX" => {
-            words.push(key(chance));
-            option(chance, &["0", "1", "2", "3", "50", "-1", "x"], &mut words);
+            words.push(key(rng));
+            option(rng, &["0", "1", "2", "3", "50", "-1", "x"], &mut words);
         }
         "ZMPOP" => {
-            sets(chance, &mut words);
-            words.push(chance.of(&["MIN", "max", "MAX", "nonsense"]).to_string());
-            if chance.below(2) == 0 {
-                let count = chance.of(&["1", "2", "3", "0", "x"]);
+            sets(rng, &mut words);
+            words.push(rng.of(&["MIN", "max", "MAX", "nonsense"]).to_string());
+            if rng.below(2) == 0 {
+                let count = rng.of(&["1", "2", "3", "0", "x"]);
                 words.extend(["COUNT".to_string(), count.to_string()]);
             }
         }
-        "ZUNION" | "ZINTER" => combination(chance, true, true, &mut words),
-        "ZDIFF" => combination(chance, false, true, &mut words),
+        "ZUNION" | "ZINTER" => combination(rng, true, true, &mut words),
+        "ZDIFF" => combination(rng, false, true, &mut words),
         "ZUNIONSTORE" | "ZINTERSTORE" => {
-            words.push(target(chance));
-            combination(chance, true, false, &mut words);
+            words.push(target(rng));
+            combination(rng, true, false, &mut words);
         }
         "ZDIFFSTORE" => {
-            words.push(target(chance));
-            combination(chance, false, false, &mut words);
+            words.push(target(rng));
+            combination(rng, false, false, &mut words);
         }
         "ZINTERCARD" => {
-            sets(chance, &mut words);
-            if chance.below(2) == 0 {
-                words.extend(["LIMIT".to_string(), rank(chance)]);
+            sets(rng, &mut words);
+            if rng.below(2) == 0 {
+                words.extend(["LIMIT".to_string(), rank(rng)]);
             }
         }
-        "ZRANDMEMBER" => words.extend([key(chance), "1000".to_string()]),
-        "SADD" => words.extend(["set".to_string(), member(chance), member(chance)]),
+        "ZRANDMEMBER" => words.extend([key(rng), "1000".to_string()]),
+        "SADD" => words.extend(["set".to_string(), member(rng), member(rng)]),
         "SET" => words.extend(["text".to_string(), "x".to_string()]),
-        "DEL" | "TYPE" => words.push(key(chance)),
-        "RENAME" => words.extend([target(chance), target(chance)]),
-        "COPY" => words.extend([key(chance), target(chance), "REPLACE".to_string()]),
+        "DEL" | "TYPE" => words.push(key(rng)),
+        "RENAME" => words.extend([target(rng), target(rng)]),
+        "COPY" => words.extend([key(rng), target(rng), "REPLACE".to_string()]),
         other => unreachable!("{other} has no arguments here"),
     }
     words
@@ -289,27 +282,27 @@ const NAMES: &[&str] = &[
     "COPY",
 ];
 
-/// Commands that a failure shows.
+/// Number of recent commands that a failure shows.
 const RECENT: usize = 30;
-/// Commands in each dialect with each bound.
+/// Number of commands per protocol version and limit.
 const STEPS: usize = 5_000;
 
 #[test]
-fn redis_answers_random_commands_on_sorted_sets_alike() {
+fn redis_gives_the_same_replies_on_sorted_sets() {
     let Some(redis) = Redis::start() else { return };
     for (seed, (protocol, bound)) in
-        (1..).zip(DIALECTS.into_iter().flat_map(|p| [(p, 4), (p, 128)]))
+        (1..).zip(PROTOCOLS.into_iter().flat_map(|p| [(p, 4), (p, 128)]))
     {
-        let mut chance = Chance::new(seed);
+        let mut rng = Random::new(seed);
         let mut bench = Bench::new(protocol, now(), 1);
-        let mut peer = Peer::new(&redis, protocol);
+        let mut peer = RedisClient::new(&redis, protocol);
         let set = format!("CONFIG SET zset-max-listpack-entries {bound}");
-        assert_eq!(bench.say(&words(&set)), peer.ask(&words(&set)));
-        // The setting takes over what the configuration says of events: nobody listens.
+        assert_eq!(bench.run(&words(&set)), peer.run(&words(&set)));
+        // The setting of the server would disable events, because there are no subscribers.
         bench.server.keyspace.set_notify(true);
         let mut recent = Vec::new();
         for step in 0..STEPS {
-            let command = command(&mut chance);
+            let command = command(&mut rng);
             let is_unordered = command[0] == "ZRANDMEMBER";
             let args: Vec<Vec<u8>> = command.iter().map(|w| w.clone().into_bytes()).collect();
             recent.push(format!("{command:?}"));

@@ -1,8 +1,8 @@
-//! The tables of commands and replies, and long random sequences, put to Redis beside us: replies and
-//! keyspace events must be equal. Rows marked `!` are left out, and what comes behind the first row
-//! that moves the clock.
+//! Compares this server with a redis-server: the tables of commands and replies, and long random
+//! sequences. Replies and keyspace events must be equal. Rows marked with `!` are left out, and all rows
+//! after the first one that moves the clock.
 //!
-//! Skipped with a line where there is no `redis-server` (Debian's 7.0 is what the marks are made for).
+//! If there is no `redis-server`, the tests print a line and pass. The marks are made for Debian's 7.0.
 
 use crate::script::{Bench, Step, parse, render, sorted, words};
 use server::command::{bitmap, hash, hyperloglog, key, list, set, sort, sorted_set, string};
@@ -18,11 +18,11 @@ use std::time::{Duration, Instant, SystemTime};
 use store::Tick;
 use wire::Protocol;
 
-/// Beyond this it will never listen, on however busy a machine.
+/// Time limit for the start of the redis-server, for slow machines.
 const START_WITHIN: Duration = Duration::from_secs(60);
 
-/// A redis-server of our own, ended when dropped. It listens on a socket in the file system: no two
-/// tests can want the same port.
+/// A redis-server process that is stopped on drop. It listens on a socket in the file system, so
+/// that tests do not compete for ports.
 pub struct Redis {
     child: Child,
     socket: PathBuf,
@@ -30,7 +30,7 @@ pub struct Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // It may have ended by itself; there is nothing to do about a failure either way.
+        // The process may have ended already. A failure cannot be handled here.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.socket);
@@ -38,7 +38,7 @@ impl Drop for Redis {
 }
 
 impl Redis {
-    /// None where it is not installed.
+    /// Starts the server. Returns `None` if it is not installed.
     pub fn start() -> Option<Redis> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -75,8 +75,8 @@ impl Redis {
     }
 }
 
-/// A client of Redis, and another one that hears what happens to keys.
-pub struct Peer {
+/// A client of Redis, and another one that is subscribed to keyspace events.
+pub struct RedisClient {
     client: UnixStream,
     listener: UnixStream,
     protocol: Protocol,
@@ -105,28 +105,29 @@ fn receive(stream: &mut UnixStream, buffer: &mut Vec<u8>, protocol: Protocol) ->
     }
 }
 
-impl Peer {
-    pub fn new(redis: &Redis, protocol: Protocol) -> Peer {
-        let mut peer = Peer {
+impl RedisClient {
+    pub fn new(redis: &Redis, protocol: Protocol) -> RedisClient {
+        let mut peer = RedisClient {
             client: redis.connect(),
             listener: redis.connect(),
             protocol,
         };
-        peer.ask(&words("FLUSHALL"));
+        peer.run(&words("FLUSHALL"));
         if protocol == Protocol::Resp3 {
-            peer.ask(&words("HELLO 3"));
+            peer.run(&words("HELLO 3"));
         }
         send(&mut peer.listener, &words("PSUBSCRIBE __keyevent@*__:*"));
         receive(&mut peer.listener, &mut Vec::new(), Protocol::Resp2);
         peer
     }
 
-    pub fn ask(&mut self, args: &[Vec<u8>]) -> String {
+    pub fn run(&mut self, args: &[Vec<u8>]) -> String {
         send(&mut self.client, args);
         receive(&mut self.client, &mut Vec::new(), self.protocol)
     }
 
-    /// What happened to keys since the last call, in the notation of scripts but for the classes.
+    /// Returns the keyspace events since the last call in the notation of the tables, without
+    /// classes.
     pub fn events(&mut self) -> Vec<String> {
         send(&mut self.listener, &words("PING"));
         let (mut events, mut buffer) = (Vec::new(), Vec::new());
@@ -157,7 +158,7 @@ pub fn now() -> Tick {
     Tick(since.as_millis() as u64)
 }
 
-/// Ours without the classes, which Redis does not tell, and with the names that it gives.
+/// Converts our event to Redis's form: without the class, and with Redis's name.
 fn plain(event: &str) -> String {
     event
         .split_once('.')
@@ -165,9 +166,9 @@ fn plain(event: &str) -> String {
         .to_string()
 }
 
-pub const DIALECTS: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
+pub const PROTOCOLS: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
 
-/// Whether two replies about a deadline differ by no more than what passed between both commands.
+/// Whether two replies about a deadline differ at most by the time between both commands.
 fn is_about_equal(args: &[Vec<u8>], ours: &str, theirs: &str) -> bool {
     let tolerance = match args[0].as_slice() {
         b"TTL" | b"EXPIRETIME" => 1,
@@ -180,16 +181,16 @@ fn is_about_equal(args: &[Vec<u8>], ours: &str, theirs: &str) -> bool {
     }
 }
 
-/// Puts one command to both and compares. Events: a deadline in the past says `expired` here and `del`
-/// there, on purpose.
+/// Sends one command to both servers and compares the replies and events. A deadline in the past
+/// publishes `expired` here and `del` there, intentionally.
 pub fn compare(
     bench: &mut Bench,
-    peer: &mut Peer,
+    peer: &mut RedisClient,
     args: &[Vec<u8>],
     is_unordered: bool,
 ) -> Option<String> {
     bench.now = now();
-    let (mut ours, mut theirs) = (bench.say(args), peer.ask(args));
+    let (mut ours, mut theirs) = (bench.run(args), peer.run(args));
     if is_unordered {
         (ours, theirs) = (sorted(&ours), sorted(&theirs));
     }
@@ -209,7 +210,8 @@ pub fn compare(
         .collect();
     let mut theirs = peer.events();
     if args[0].starts_with(b"SORT") {
-        // The elements of a set are looked up as they lie, and here only up to the first bad one.
+        // The elements of a set are looked up in stored order, here only up to the first invalid
+        // one.
         ours.sort_unstable();
         theirs.sort_unstable();
         if is_refused {
@@ -228,7 +230,7 @@ pub fn compare(
 }
 
 #[test]
-fn redis_answers_the_tables_alike() {
+fn redis_gives_the_replies_of_the_tables() {
     let Some(redis) = Redis::start() else { return };
     let mut failures = Vec::new();
     let mut compared = 0;
@@ -236,10 +238,10 @@ fn redis_answers_the_tables_alike() {
     for entry in std::fs::read_dir(directory).expect("the tables") {
         let path = entry.expect("a table").path();
         let text = std::fs::read_to_string(&path).expect("text");
-        for protocol in DIALECTS {
+        for protocol in PROTOCOLS {
             let start = now();
             let mut bench = Bench::new(protocol, start, 1);
-            let mut peer = Peer::new(&redis, protocol);
+            let mut peer = RedisClient::new(&redis, protocol);
             for row in parse(&text, start) {
                 let (args, is_unordered) = match row.step {
                     Step::Advance(_) => break,
@@ -260,7 +262,7 @@ fn redis_answers_the_tables_alike() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What the table says of a command, in the form of the head of COMMAND INFO's reply.
+/// Formats a command's specification like the first part of COMMAND INFO's reply.
 fn described(spec: &Spec) -> String {
     let mut flags: Vec<String> = flag::NAMES
         .iter()
@@ -277,7 +279,7 @@ fn described(spec: &Spec) -> String {
     format!("[\"{name}\" {arity} [{flags}] {first} {last} {step} ")
 }
 
-/// The categories of a command, from COMMAND INFO's reply.
+/// Returns the categories of a command in COMMAND INFO's reply.
 fn categories(reply: &str) -> BTreeSet<String> {
     let words = reply.split(|letter: char| " []".contains(letter));
     let categories = words.filter(|word| word.starts_with("+@"));
@@ -285,9 +287,9 @@ fn categories(reply: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn redis_describes_commands_on_keys_alike() {
+fn redis_describes_commands_on_keys_in_the_same_way() {
     let Some(redis) = Redis::start() else { return };
-    let mut peer = Peer::new(&redis, Protocol::Resp2);
+    let mut peer = RedisClient::new(&redis, Protocol::Resp2);
     let mut bench = Bench::new(Protocol::Resp2, now(), 1);
     let mut compared = 0;
     let families = [
@@ -302,8 +304,9 @@ fn redis_describes_commands_on_keys_alike() {
         list::TABLE,
     ];
     for spec in families.into_iter().flatten() {
-        // Those that are newer or none of Redis's, those of which it describes the subcommands instead,
-        // TTL, which takes a member here, and those that take more since Redis 7.2.
+        // Excludes commands that are newer than Redis 7.0 or not Redis's, containers whose
+        // subcommands it describes instead, TTL, which accepts a member here, and commands that
+        // accept more arguments since Redis 7.2.
         let is_newer = ["7.4", "8.", "9."]
             .iter()
             .any(|v| spec.since.starts_with(v));
@@ -313,7 +316,7 @@ fn redis_describes_commands_on_keys_alike() {
         if is_newer || is_foreign || is_other {
             continue;
         }
-        let reply = peer.ask(&words(&format!("COMMAND INFO {}", spec.name)));
+        let reply = peer.run(&words(&format!("COMMAND INFO {}", spec.name)));
         let (head, tail) = reply.split_once(']').expect("flags");
         let (start, flags) = head.rsplit_once('[').expect("flags");
         let mut flags: Vec<&str> = flags.split(' ').collect();
@@ -321,7 +324,7 @@ fn redis_describes_commands_on_keys_alike() {
         let theirs = format!("{start}[{}]{tail}", flags.join(" "));
         let ours = described(spec);
         assert!(theirs.starts_with(&format!("[{ours}")), "{theirs}\n{ours}");
-        let ours = bench.say(&words(&format!("COMMAND INFO {}", spec.name)));
+        let ours = bench.run(&words(&format!("COMMAND INFO {}", spec.name)));
         assert_eq!(categories(&ours), categories(&theirs), "{}", spec.name);
         compared += 1;
     }

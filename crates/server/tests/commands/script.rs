@@ -1,16 +1,16 @@
-//! Tables of commands and replies, one text file for each family of commands, and their runner.
+//! Parser and runner of the tables of commands and replies, which are text files.
 //!
-//! A row is `COMMAND argument … => reply`. Arguments are split at blanks; `"…"` holds blanks and
-//! `\xHH`, `\n`, `\r`, `\\`, `\"`; `<ab*3>` is `ababab`; `{ms+5}` and `{s+5}` are the script's first
-//! instant in milliseconds or seconds, and 5 more.
+//! A row is `COMMAND argument … => reply`. Arguments are separated by blanks; `"…"` may contain blanks
+//! and `\xHH`, `\n`, `\r`, `\\`, `\"`; `<ab*3>` is `ababab`; `{ms+5}` and `{s+5}` are the start time of
+//! the script in milliseconds or seconds, plus 5.
 //!
 //! Replies are written `+OK`, `-ERR …`, `12`, `"bulk"`, `nil`, `[…]`, `{key value}`, and
-//! `verbatim"…"`. `A | B`: the first in RESP2, the second in RESP3. `=~>`: an array in any order.
-//! What a row says must hold in both dialects.
+//! `verbatim"…"`. `A | B` means A in RESP2 and B in RESP3. `=~>` means an array in any order. A row must
+//! hold in both protocol versions.
 //!
-//! `!` before a row: Redis 7.0 answers otherwise, or by chance, or by the clock; `# …` is for the
-//! reader; `@now +ms` moves the clock; `@events => g.del k, …` tells what happened to keys since the
-//! last such row, with the database behind it if it is not 0: `g.del k @3`.
+//! `!` before a row means that Redis 7.0 replies differently, randomly, or depending on the clock. `# …`
+//! is a comment. `@now +ms` advances the clock. `@events => g.del k, …` lists the keyspace events since
+//! the last such row, with the database appended if it is not 0: `g.del k @3`.
 
 use server::clock::Clock;
 use server::config::Config;
@@ -18,32 +18,32 @@ use server::{Server, Session};
 use store::{Class, Event, Tick};
 use wire::Protocol;
 
-/// The instant at which scripts start.
+/// Time at which scripts start.
 pub const START: Tick = Tick(1_700_000_000_000);
 
-/// One line of a script that is not for the reader.
+/// One row of a script.
 pub struct Row {
-    /// From 1.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// Not to be compared with Redis 7.0.
+    /// Whether the row is not compared with Redis 7.0.
     pub is_ours: bool,
     pub step: Step,
 }
 
 pub enum Step {
-    /// Milliseconds.
+    /// Advances the clock by milliseconds.
     Advance(u64),
-    /// In RESP2 and RESP3.
+    /// Events in RESP2 and in RESP3.
     Events([String; 2]),
     Command {
         args: Vec<Vec<u8>>,
-        /// In RESP2 and RESP3.
+        /// Replies in RESP2 and in RESP3.
         replies: [String; 2],
         is_unordered: bool,
     },
 }
 
-/// Reads a script; `start` is put for `{ms}` and `{s}`.
+/// Parses a script. `start` replaces `{ms}` and `{s}`.
 pub fn parse(text: &str, start: Tick) -> Vec<Row> {
     let mut rows = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -137,7 +137,7 @@ pub fn words(text: &str) -> Vec<Vec<u8>> {
                     word.push(byte);
                     continue;
                 }
-                match bytes.next().expect("something behind the backslash") {
+                match bytes.next().expect("a character after the backslash") {
                     b'n' => word.push(b'\n'),
                     b'r' => word.push(b'\r'),
                     b'x' => {
@@ -166,7 +166,8 @@ pub fn words(text: &str) -> Vec<Vec<u8>> {
     words
 }
 
-/// One reply in the notation of scripts, and what is left of the bytes. None: it is not whole yet.
+/// Formats one reply in the notation of scripts and returns it with the remaining bytes. Returns
+/// `None` if the reply is incomplete.
 pub fn render(bytes: &[u8], protocol: Protocol) -> Option<(String, &[u8])> {
     let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let (line, mut rest) = (&bytes[1..end], &bytes[end + 2..]);
@@ -199,9 +200,9 @@ pub fn render(bytes: &[u8], protocol: Protocol) -> Option<(String, &[u8])> {
             let len = number() * if is_map { 2 } else { 1 };
             let mut items = Vec::new();
             for _ in 0..len {
-                let (item, behind) = render(rest, protocol)?;
+                let (item, after) = render(rest, protocol)?;
                 items.push(item);
-                rest = behind;
+                rest = after;
             }
             let (open, close) = if is_map { ('{', '}') } else { ('[', ']') };
             format!("{open}{}{close}", items.join(" "))
@@ -229,7 +230,7 @@ fn quote(bytes: &[u8]) -> String {
     text
 }
 
-/// Sorts the items of an array of bulk strings, so that two of them compare in any order.
+/// Sorts the items of an array of bulk strings, so that replies without order can be compared.
 pub fn sorted(reply: &str) -> String {
     let Some(inner) = reply
         .strip_prefix('[')
@@ -242,14 +243,14 @@ pub fn sorted(reply: &str) -> String {
     format!("[{}]", items.join(" "))
 }
 
-/// A server without sockets, and one client.
+/// A server without sockets and one client.
 pub struct Bench {
     pub server: Server,
     pub session: Session,
     pub now: Tick,
     pub protocol: Protocol,
-    /// What happened to keys, in the notation of scripts, for each command in turn.
-    heard: Vec<Vec<String>>,
+    /// Keyspace events in the notation of scripts, for each command.
+    events_by_command: Vec<Vec<String>>,
 }
 
 impl Bench {
@@ -273,12 +274,12 @@ impl Bench {
             session,
             now,
             protocol,
-            heard: Vec::new(),
+            events_by_command: Vec::new(),
         }
     }
 
-    /// Runs one command: its reply, of which there is exactly one.
-    pub fn say(&mut self, args: &[Vec<u8>]) -> String {
+    /// Runs one command and returns its reply. Checks that there is exactly one.
+    pub fn run(&mut self, args: &[Vec<u8>]) -> String {
         let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
         let mut out = Vec::new();
         server::exec(&self.server, &mut self.session, &args, self.now, &mut out);
@@ -289,22 +290,25 @@ impl Bench {
             .keyspace
             .lock_all(self.now)
             .take_events(&mut events);
-        self.heard.push(events.iter().map(show_event).collect());
+        self.events_by_command
+            .push(events.iter().map(show_event).collect());
         shown
     }
 
-    /// What the last command did to keys.
+    /// Returns the events of the last command.
     pub fn last_events(&self) -> &[String] {
-        self.heard.last().map_or(&[], Vec::as_slice)
+        self.events_by_command.last().map_or(&[], Vec::as_slice)
     }
 
-    /// What happened to keys since the last call.
+    /// Returns the events since the last call.
     pub fn events(&mut self) -> String {
-        std::mem::take(&mut self.heard).concat().join(", ")
+        std::mem::take(&mut self.events_by_command)
+            .concat()
+            .join(", ")
     }
 }
 
-/// An event in the notation of scripts.
+/// Formats an event in the notation of scripts.
 pub fn show_event(event: &Event) -> String {
     let class = match event.class {
         Class::Generic => 'g',

@@ -1,4 +1,5 @@
-//! Commands on the segment engine at a simulated time: Redis's and memcached's, without a socket.
+//! Commands on the segment engine under a manual clock, in Redis's and memcached's protocols,
+//! without sockets.
 
 use super::memcached::answers_at;
 use server::clock::Clock;
@@ -36,8 +37,8 @@ impl Bench {
         }
     }
 
-    /// With segments enough for many TTLs.
-    fn roomy() -> Bench {
+    /// Creates a server with enough segments for many TTLs.
+    fn with_many_segments() -> Bench {
         let settings = [("maxmemory", "16mb"), ("segment-size", "64kb")];
         Bench {
             server: configured(&settings).expect("valid settings"),
@@ -49,7 +50,7 @@ impl Bench {
         self.server.clock.now()
     }
 
-    /// The reply to a command's words, with blanks for its line ends.
+    /// Returns the reply to a command, with blanks instead of line ends.
     fn ask(&mut self, line: &str) -> String {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         self.ask_words(&words)
@@ -74,7 +75,7 @@ impl Bench {
 }
 
 #[test]
-fn strings_are_stored_under_conditions() {
+fn strings_are_stored_only_if_their_condition_holds() {
     Bench::new().script(&[
         ("GET k", "$-1"),
         ("SET k v", "+OK"),
@@ -120,7 +121,7 @@ fn strings_are_stored_under_conditions() {
 }
 
 #[test]
-fn numbers_are_counted_on_both_sides_of_zero() {
+fn positive_and_negative_numbers_are_incremented() {
     Bench::new().script(&[
         ("INCR n", ":1"),
         ("INCRBY n 41", ":42"),
@@ -146,8 +147,8 @@ fn numbers_are_counted_on_both_sides_of_zero() {
 }
 
 #[test]
-fn deadlines_are_rounded_down_and_told_so() {
-    let mut bench = Bench::roomy();
+fn ttl_returns_the_deadline_that_was_rounded_down() {
+    let mut bench = Bench::with_many_segments();
     bench.script(&[
         ("SET k v EX 100", "+OK"),
         ("TTL k", ":96"),
@@ -159,7 +160,7 @@ fn deadlines_are_rounded_down_and_told_so() {
         ("EXPIRE k 200 LT", ":0"),
         ("EXPIRE k 200 GT", ":1"),
         ("TTL k", ":200"),
-        // What would be kept is no later, though what is asked for is.
+        // The stored deadline would not be later, although the requested one is.
         ("EXPIRE k 207 GT", ":0"),
         ("EXPIRE k 207 LT", ":0"),
         ("PERSIST k", ":1"),
@@ -183,7 +184,7 @@ fn deadlines_are_rounded_down_and_told_so() {
         ("SET k v PXAT 1", "+OK"),
         ("GET k", "$-1"),
     ]);
-    // What is rewritten under its deadline keeps it, which is a multiple of 8 s already.
+    // A value that is replaced with KEEPTTL keeps its deadline, which is already a multiple of 8 s.
     bench.script(&[("SET k v EX 100", "+OK"), ("SET n 5 EX 100", "+OK")]);
     bench.server.clock.set_ms(NOW + 1500);
     bench.script(&[
@@ -202,7 +203,7 @@ fn deadlines_are_rounded_down_and_told_so() {
 }
 
 #[test]
-fn what_is_not_served_names_the_engine() {
+fn the_error_for_an_unsupported_command_names_the_engine() {
     let mut bench = Bench::new();
     for line in [
         "HSET h f v",
@@ -260,7 +261,7 @@ fn what_is_not_served_names_the_engine() {
 }
 
 #[test]
-fn what_no_segment_can_hold_is_refused() {
+fn a_value_larger_than_a_segment_is_refused() {
     let mut bench = Bench::new();
     let (large, key) = (vec![b'v'; 1 << 20], vec![b'k'; 256]);
     assert_eq!(bench.ask("SET k v"), "+OK");
@@ -279,7 +280,7 @@ fn what_no_segment_can_hold_is_refused() {
     assert_eq!(refused, wanted);
     assert_eq!(bench.ask_words(&[b"GET", &key]), "$-1");
     assert_eq!(bench.ask("MGET a k"), "*2 $-1 $1 v");
-    // memcached drops what it could not replace.
+    // memcached deletes an item that it could not replace.
     let value = String::from_utf8(large).expect("letters");
     let set = format!("set k 0 0 {}\r\n{value}\r\nget k\r\n", value.len());
     let wanted = "SERVER_ERROR object too large for cache\r\nEND\r\n";
@@ -287,10 +288,10 @@ fn what_no_segment_can_hold_is_refused() {
 }
 
 #[test]
-fn settings_that_do_not_go_together_are_refused_at_start() {
+fn incompatible_settings_are_refused_at_startup() {
     let refused = |settings| match configured(settings) {
         Ok(_) => panic!("{settings:?}"),
-        Err(why) => why,
+        Err(error) => error,
     };
     let small = refused(&[("maxmemory", "4mb")]);
     assert!(
@@ -306,7 +307,7 @@ fn settings_that_do_not_go_together_are_refused_at_start() {
 }
 
 #[test]
-fn memcacheds_text_commands_are_answered() {
+fn memcached_text_commands_are_answered() {
     let bench = Bench::new();
     for (request, answer) in [
         ("get k\r\n", "END\r\n"),
@@ -338,36 +339,36 @@ fn memcacheds_text_commands_are_answered() {
     ] {
         assert_eq!(bench.memcached(request), answer, "{request}");
     }
-    let told = bench.memcached("set c 0 0 1\r\n1\r\ngets c\r\n");
-    let cas = told.split_ascii_whitespace().nth(5).expect("a number");
+    let reply = bench.memcached("set c 0 0 1\r\n1\r\ngets c\r\n");
+    let cas = reply.split_ascii_whitespace().nth(5).expect("a number");
     let change = format!("cas c 0 0 1 {cas}\r\n2\r\ncas c 0 0 1 {cas}\r\n3\r\nget c\r\n");
     let wanted = "STORED\r\nEXISTS\r\nVALUE c 0 1\r\n2\r\nEND\r\n";
     assert_eq!(bench.memcached(&change), wanted);
 }
 
 #[test]
-fn memcacheds_meta_commands_are_answered() {
+fn memcached_meta_commands_are_answered() {
     let mut bench = Bench::new();
     for (request, answer) in [
         ("mg k v\r\n", "EN\r\n"),
         ("ms k 2 T96 F5\r\nhi\r\n", "HD\r\n"),
         ("mg k v f h t k\r\n", "VA 2 f5 h0 t96 kk\r\nhi\r\n"),
         ("mg k s h\r\n", "HD s2 h1\r\n"),
-        // Out of date: one wins, the others are told.
+        // Stale item: one client wins, the others are notified.
         ("md k I\r\n", "HD\r\n"),
         (
             "mg k v\r\nmg k v\r\n",
             "VA 2 X W\r\nhi\r\nVA 2 Z X\r\nhi\r\n",
         ),
         ("ms k 2\r\nho\r\nmg k v\r\n", "HD\r\nVA 2\r\nho\r\n"),
-        // A miss makes an empty item, whose asker wins.
+        // A miss creates an empty item, and the requesting client wins.
         ("mg new N40 v t\r\n", "VA 0 t40 W\r\n\r\n"),
         ("mg new N40 v\r\n", "VA 0 Z\r\n\r\n"),
         (
             "ms r 1 T16\r\nx\r\nmg r R30 v\r\nmg r R30 v\r\n",
             "HD\r\nVA 1 W\r\nx\r\nVA 1 Z\r\nx\r\n",
         ),
-        // A cas number of one's own.
+        // A cas number chosen by the client.
         ("ms e 5 E77 c\r\nvalue\r\n", "HD c77\r\n"),
         ("mg e v c s\r\n", "VA 5 c77 s5\r\nvalue\r\n"),
         ("ms e 1 C76\r\nx\r\n", "EX\r\n"),
@@ -397,7 +398,7 @@ fn memcacheds_meta_commands_are_answered() {
             .memcached("me k\r\n")
             .starts_with("ME k exp=-1 la=0 cas=")
     );
-    // Redis's clients see the same values.
+    // Redis clients see the same values.
     bench.memcached("ms e 5 E77\r\nvalue\r\n");
     bench.script(&[
         ("GET e", "$5 value"),
@@ -409,7 +410,7 @@ fn memcacheds_meta_commands_are_answered() {
 }
 
 #[test]
-fn a_batch_brings_its_keys_near_and_answers_in_order() {
+fn a_batch_is_answered_in_order() {
     let bench = Bench::new();
     let (mut sets, mut gets, mut values) = (String::new(), String::new(), String::new());
     for number in 0..300 {
@@ -421,22 +422,22 @@ fn a_batch_brings_its_keys_near_and_answers_in_order() {
     assert_eq!(bench.memcached(&gets), values);
 }
 
-/// A deadline that is kept becomes earlier once, whoever writes between and however often.
+/// A deadline is rounded down only once, however many clients append and however often.
 #[test]
-fn appends_do_not_wear_a_life_out() {
-    let mut bench = Bench::roomy();
+fn repeated_appends_round_the_deadline_down_only_once() {
+    let mut bench = Bench::with_many_segments();
     for number in 0..20 {
         bench.server.clock.set_ms(NOW + number * 1_000);
         bench.ask(&format!("SET other{number} v EX {}", 60 + number * 400));
     }
     assert_eq!(bench.ask("SET log x EX 3600"), "+OK");
-    let told = |bench: &mut Bench| -> i64 {
+    let reply = |bench: &mut Bench| -> i64 {
         let reply = bench.ask("PEXPIRETIME log");
         reply.trim_start_matches(':').parse().expect("a number")
     };
-    let first = told(&mut bench);
+    let first = reply(&mut bench);
     assert_eq!(bench.ask("APPEND log x"), ":2");
-    let kept = told(&mut bench);
+    let kept = reply(&mut bench);
     assert!(
         (first - 512_000..=first).contains(&kept),
         "{kept} of {first}"
@@ -445,21 +446,21 @@ fn appends_do_not_wear_a_life_out() {
         bench.server.clock.set_ms(NOW + 20_000 + number);
         bench.ask("APPEND log x");
     }
-    let kept = told(&mut bench);
+    let kept = reply(&mut bench);
     assert!(
         (first - 128_000..=first).contains(&kept),
         "{kept} of {first}"
     );
     assert_eq!(bench.ask("SET log -1 KEEPTTL"), "+OK");
     assert_eq!(bench.ask("INCR log"), ":0");
-    assert_eq!(told(&mut bench), kept);
+    assert_eq!(reply(&mut bench), kept);
     bench.server.clock.set_ms(kept as u64 + 1);
     assert_eq!(bench.ask("GET log"), "$-1");
 }
 
-/// What is flushed has not expired, nor late.
+/// Flushed objects do not count as expired or late.
 #[test]
-fn a_flush_is_not_taken_for_expiry() {
+fn flushed_objects_do_not_count_as_expired() {
     let mut bench = Bench::new();
     let mut expiry_driver = ExpiryDriver::new(&bench.server, 0);
     for number in 0..1_000 {
@@ -478,9 +479,9 @@ fn a_flush_is_not_taken_for_expiry() {
     }
 }
 
-/// What is over comes back when the worker looks, and until then it sleeps.
+/// Expired segments are freed when the worker runs, and the worker sleeps until then.
 #[test]
-fn a_worker_gives_back_what_is_over_when_it_is_due() {
+fn a_worker_frees_expired_segments_when_they_are_due() {
     let mut bench = Bench::new();
     let mut expiry_driver = ExpiryDriver::new(&bench.server, 0);
     assert_eq!(expiry_driver.earliest(&bench.server), None);
@@ -504,16 +505,16 @@ fn a_worker_gives_back_what_is_over_when_it_is_due() {
     ] {
         assert!(info.contains(field), "{field} in {info}");
     }
-    // Another worker does not wake for it.
+    // No other worker wakes for it.
     assert_eq!(
         ExpiryDriver::new(&bench.server, 1).earliest(&bench.server),
         None
     );
 }
 
-/// Each of several threads with a worker's hand of its own.
+/// Several threads, each with a writer of its own.
 #[test]
-fn nothing_that_several_workers_count_is_lost() {
+fn concurrent_increments_on_the_segment_engine_add_up() {
     const EACH: usize = 500;
     let server = configured(&[("maxmemory", "16mb"), ("threads", "4")]).expect("valid settings");
     let add = &|worker: usize| {

@@ -1,5 +1,5 @@
-//! Every command's table of input and reply, run without a socket at a simulated time, in both
-//! dialects, with one data thread and with several.
+//! Runs each table of commands and replies without sockets under a manual clock, in both protocol
+//! versions, with one data thread and with several.
 
 use crate::script::{Bench, START, Step, parse, sorted};
 use wire::Protocol;
@@ -12,7 +12,7 @@ fn run(name: &str, text: &str) -> usize {
         (Protocol::Resp3, 1),
         (Protocol::Resp2, 3),
     ] {
-        let dialect = usize::from(protocol == Protocol::Resp3);
+        let column = usize::from(protocol == Protocol::Resp3);
         let mut bench = Bench::new(protocol, START, threads);
         for row in &rows {
             let (got, wanted) = match &row.step {
@@ -22,18 +22,18 @@ fn run(name: &str, text: &str) -> usize {
                 }
                 Step::Events(wanted) => {
                     let events = bench.events();
-                    if wanted[dialect] == "*" {
+                    if wanted[column] == "*" {
                         continue;
                     }
-                    (events, wanted[dialect].clone())
+                    (events, wanted[column].clone())
                 }
                 Step::Command {
                     args,
                     replies,
                     is_unordered,
                 } => {
-                    let got = bench.say(args);
-                    let wanted = replies[dialect].clone();
+                    let got = bench.run(args);
+                    let wanted = replies[column].clone();
                     if *is_unordered {
                         (sorted(&got), sorted(&wanted))
                     } else {

@@ -1,4 +1,4 @@
-//! Clients that wait, on workers that run: every element is handed over exactly once.
+//! Blocked clients on running workers: every element is delivered exactly once.
 
 use crate::client::{Bench, Client};
 use std::collections::BTreeSet;
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 const PRODUCERS: usize = 4;
 const CONSUMERS: usize = 6;
 const ELEMENTS: usize = 3_000;
-/// More than one shard's; the last one is looked at last, and gets what ends a consumer.
+/// Keys of several shards. Consumers look at the last key last; it gets the elements that end them.
 const KEYS: &str = "k0 k1 k2 k3 k4 k5 k6 k7";
 
-/// What a consumer got until the end; `again` is said when it got nothing.
+/// Returns the elements that a consumer got until its end. `again` is called when it got nothing.
 fn consume(client: &mut Client, command: &str) -> Vec<String> {
     let mut got = Vec::new();
     loop {
-        let reply = client.say(command);
+        let reply = client.request(command);
         if reply == "nil" || reply.starts_with("-UNBLOCKED") {
             continue;
         }
@@ -30,11 +30,12 @@ fn consume(client: &mut Client, command: &str) -> Vec<String> {
 fn produce(client: &mut Client, producer: usize) {
     for number in 0..ELEMENTS {
         let key = (number * 7 + producer) % 8;
-        client.say(&format!("rpush k{key} {producer}:{number}"));
+        client.request(&format!("rpush k{key} {producer}:{number}"));
     }
 }
 
-/// Lets producers and consumers run, the latter with this command; `meanwhile` until all is consumed.
+/// Runs producers, and consumers with the given command. Calls `meanwhile` until all elements are
+/// consumed.
 fn check_handed_over_once(
     bench: &Bench,
     command: &str,
@@ -60,7 +61,7 @@ fn check_handed_over_once(
         }
         let mut last = bench.client();
         for _ in 0..CONSUMERS {
-            last.say("rpush k7 end");
+            last.request("rpush k7 end");
         }
         let got = consumers
             .into_iter()
@@ -74,25 +75,25 @@ fn check_handed_over_once(
     assert_eq!(distinct.len(), all.len());
     let mut client = bench.client();
     client.check("dbsize", ":0");
-    let info = client.say("info clients");
+    let info = client.request("info clients");
     assert!(info.contains("blocked_clients:0\r\n"), "{info}");
     assert!(info.contains("total_blocking_keys:0\r\n"), "{info}");
 }
 
 #[test]
-fn every_element_wakes_one_who_waits() {
+fn every_element_is_delivered_to_one_blocked_client() {
     let bench = Bench::start(&[("threads", "2")]);
     check_handed_over_once(&bench, &format!("blpop {KEYS} 0"), |_| {});
 }
 
 #[test]
-fn no_element_falls_between_a_push_and_a_wait_that_ends() {
+fn no_element_is_lost_when_a_wait_times_out_during_a_push() {
     let bench = Bench::start(&[("threads", "2")]);
     let mut client = bench.client();
     let unblock = |is_done: &AtomicBool| {
         while !is_done.load(Relaxed) {
             for id in 1..20 {
-                client.say(&format!("client unblock {id} error"));
+                client.request(&format!("client unblock {id} error"));
             }
         }
     };
@@ -100,7 +101,7 @@ fn no_element_falls_between_a_push_and_a_wait_that_ends() {
 }
 
 #[test]
-fn elements_keep_their_order_through_a_chain_of_movers() {
+fn elements_keep_their_order_through_a_chain_of_moves() {
     let bench = Bench::start(&[("threads", "2")]);
     let stages = 3;
     std::thread::scope(|scope| {
@@ -108,15 +109,15 @@ fn elements_keep_their_order_through_a_chain_of_movers() {
             let mut mover = bench.client();
             scope.spawn(move || {
                 let command = format!("blmove s{stage} s{} left right 0", stage + 1);
-                while mover.say(&command) != "end" {}
+                while mover.request(&command) != "end" {}
             });
         }
         let mut producer = bench.client();
         scope.spawn(move || {
             for number in 0..ELEMENTS {
-                producer.say(&format!("rpush s0 {number}"));
+                producer.request(&format!("rpush s0 {number}"));
             }
-            producer.say("rpush s0 end");
+            producer.request("rpush s0 end");
         });
         let got = consume(&mut bench.client(), &format!("blpop s{stages} 0"));
         let wanted: Vec<String> = (0..ELEMENTS).map(|number| number.to_string()).collect();
@@ -125,14 +126,17 @@ fn elements_keep_their_order_through_a_chain_of_movers() {
 }
 
 #[test]
-fn a_server_stops_while_clients_wait() {
+fn a_server_stops_while_clients_are_blocked() {
     let bench = Bench::start(&[("threads", "2")]);
     let mut clients: Vec<_> = (0..4).map(|_| bench.client()).collect();
     for client in &mut clients {
         client.send(b"blpop a b c 0\r\n");
     }
     let mut other = bench.client();
-    while !other.say("info clients").contains("blocked_clients:4\r\n") {}
+    while !other
+        .request("info clients")
+        .contains("blocked_clients:4\r\n")
+    {}
     drop(bench);
     for client in clients {
         assert_eq!(client.rest(), "");

@@ -1,4 +1,4 @@
-//! A server with its own settings, and clients that read with a deadline.
+//! A server with its own settings, and clients that read with a timeout.
 
 use server::clock::Clock;
 use server::config::{Config, find};
@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// How long a reply may take on a machine that does much else.
+/// Timeout for a reply, for machines under load.
 const REPLY_WITHIN: Duration = Duration::from_secs(20);
 
 /// A running server.
@@ -16,7 +16,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Starts one on a port of its own.
+    /// Starts a server on a free port.
     pub fn start(settings: &[(&str, &str)]) -> Bench {
         let config = Config::default();
         let own = [("port", "0"), ("bind", "127.0.0.1"), ("threads", "1")];
@@ -61,23 +61,23 @@ pub struct Client {
 }
 
 impl Client {
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the server reads");
     }
 
-    /// Sends an inline command and returns its reply, written in one line.
-    pub fn say(&mut self, line: &str) -> String {
+    /// Sends an inline command and returns its reply in one line.
+    pub fn request(&mut self, line: &str) -> String {
         self.send(format!("{line}\r\n").as_bytes());
         self.reply()
     }
 
     /// Checks a command's reply.
     pub fn check(&mut self, line: &str, expected: &str) {
-        assert_eq!(self.say(line), expected, "{line}");
+        assert_eq!(self.request(line), expected, "{line}");
     }
 
-    /// The next reply: its lines, apart by blanks; the lengths of strings are left out.
+    /// Returns the next reply: its lines, separated by blanks, without the lengths of strings.
     pub fn reply(&mut self) -> String {
         let line = self.line();
         let (sigil, rest) = line.split_at(1);
@@ -123,7 +123,7 @@ impl Client {
         len
     }
 
-    /// Reads until the server closes; all that came.
+    /// Reads until the server closes the connection and returns all bytes.
     pub fn rest(mut self) -> String {
         let mut chunk = vec![0; 64 << 10];
         loop {

@@ -1,10 +1,10 @@
-//! Learning beside requests: it begins, goes on and ends while clients write and read.
+//! Learning during requests: it starts, runs and stops while clients write and read.
 
 use crate::client::{Bench, Client};
 
-/// A field of INFO.
+/// Returns a field of INFO.
 fn field(client: &mut Client, name: &str) -> String {
-    let info = client.say("info learning");
+    let info = client.request("info learning");
     let lines = info.split([' ', '\r', '\n']);
     let mut values = lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     values
@@ -17,13 +17,13 @@ fn number(client: &mut Client, name: &str) -> u64 {
     field(client, name).parse().expect("a number")
 }
 
-/// Writes and reads: some keys again and again, others once.
-struct Flood {
+/// Writes and reads: some keys often, others once.
+struct Workload {
     client: Client,
     next: u64,
 }
 
-impl Flood {
+impl Workload {
     fn batch(&mut self) {
         let value = "v".repeat(200);
         let mut batch = String::new();
@@ -39,9 +39,10 @@ impl Flood {
     }
 }
 
-/// What is waited for comes while requests do, or the check hangs until its runner ends it.
+/// The expected states are reached while requests continue. Otherwise the test hangs until its
+/// runner ends it.
 #[test]
-fn evictions_are_exchanged_and_models_trained_under_load() {
+fn the_eviction_can_change_and_models_are_trained_under_load() {
     let bench = Bench::start(&[
         ("threads", "1"),
         ("engine", "segment"),
@@ -52,7 +53,7 @@ fn evictions_are_exchanged_and_models_trained_under_load() {
         ("learn-cpu", "100"),
     ]);
     let mut asker = bench.client();
-    let mut flood = Flood {
+    let mut flood = Workload {
         client: bench.client(),
         next: 300,
     };
@@ -69,15 +70,15 @@ fn evictions_are_exchanged_and_models_trained_under_load() {
         "s3fifo", "merge", "gl-cache", "fifo", "rent", "gl-cache", "util",
     ] {
         asker.check(&format!("config set segment-eviction {eviction}"), "+OK");
-        let info = asker.say("info engine");
+        let info = asker.request("info engine");
         let wanted = format!("segment_eviction:{eviction}\r");
         assert!(info.contains(&wanted), "{info}");
         let before = number_of(&info, "segments_evicted");
-        while number_of(&asker.say("info engine"), "segments_evicted") < before + 20 {
+        while number_of(&asker.request("info engine"), "segments_evicted") < before + 20 {
             flood.batch();
         }
     }
-    // What was learned goes with the eviction that heeded it.
+    // The learned model is discarded with the eviction that used it.
     while field(&mut asker, "learning_state") != "off" {
         flood.batch();
     }

@@ -1,10 +1,10 @@
-//! Bounds: too many clients, slow readers, clients that vanish, large values.
+//! Limits: too many clients, slow readers, clients that disconnect, large values.
 
 use crate::client::Bench;
 use std::io::Write;
 
 #[test]
-fn one_client_too_many_is_told_so() {
+fn a_client_beyond_maxclients_gets_an_error() {
     let bench = Bench::start(&[("maxclients", "2")]);
     let (mut first, mut second) = (bench.client(), bench.client());
     first.check("ping", "+PONG");
@@ -15,13 +15,14 @@ fn one_client_too_many_is_told_so() {
     );
     second.send(b"quit\r\n");
     assert_eq!(second.rest(), "+OK\r\n");
-    // The place is free once the server has seen the end, which it does before it answers again.
+    // The connection is released once the server has seen its end, which happens before its next
+    // reply.
     first.check("ping", "+PONG");
     bench.client().check("ping", "+PONG");
 }
 
 #[test]
-fn a_client_that_does_not_read_is_held_back_and_then_served() {
+fn a_client_that_does_not_read_is_paused_and_then_served() {
     let bench = Bench::start(&[]);
     let (mut slow, mut other) = (bench.client(), bench.client());
     let value = "x".repeat(100_000);
@@ -33,9 +34,9 @@ fn a_client_that_does_not_read_is_held_back_and_then_served() {
             .write_all(&b"get a\r\n".repeat(count))
             .expect("the server reads by and by");
     });
-    // Its replies are 120 MB: what the server keeps of them is bounded.
+    // The replies amount to 120 MB; the server keeps only a bounded part of them.
     for _ in 0..50 {
-        let info = other.say("info memory");
+        let info = other.request("info memory");
         let buffers = info
             .lines()
             .find_map(|line| line.strip_prefix("mem_clients_normal:"))
@@ -50,16 +51,16 @@ fn a_client_that_does_not_read_is_held_back_and_then_served() {
 }
 
 #[test]
-fn a_subscriber_that_does_not_read_is_cut_off() {
+fn a_subscriber_that_does_not_read_is_disconnected() {
     let bench = Bench::start(&[("client-output-buffer-limit", "pubsub 1mb 0 0")]);
     let (mut slow, mut other) = (bench.client(), bench.client());
     slow.check("subscribe news", "*[subscribe news :1]");
     let message = "x".repeat(60_000);
-    let mut heard = 1;
+    let mut receivers = 1;
     let mut tries = 0;
-    // Until the socket's own buffers are full, and then the limit.
-    while heard == 1 {
-        heard = match other.say(&format!("publish news {message}")).as_str() {
+    // Publishes until the socket's own buffers are full and the limit is reached.
+    while receivers == 1 {
+        receivers = match other.request(&format!("publish news {message}")).as_str() {
             ":1" => 1,
             ":0" => 0,
             reply => panic!("{reply}"),
@@ -67,7 +68,7 @@ fn a_subscriber_that_does_not_read_is_cut_off() {
         tries += 1;
         assert!(tries < 10_000, "it is never cut off");
     }
-    let info = other.say("info stats");
+    let info = other.request("info stats");
     assert!(
         info.contains("client_output_buffer_limit_disconnections:1\r\n"),
         "{info}"
@@ -75,8 +76,9 @@ fn a_subscriber_that_does_not_read_is_cut_off() {
 }
 
 #[test]
-fn a_limit_for_longer_than_time_lasts_cuts_nobody_off() {
-    // The seconds became milliseconds beyond 64 bits: a panic where overflow is checked.
+fn a_soft_limit_with_the_longest_duration_disconnects_no_client() {
+    // Regression: the conversion of the seconds to milliseconds overflowed 64 bits, which panicked
+    // with overflow checks.
     let limit = "pubsub 0 1 9223372036854775807";
     let bench = Bench::start(&[("client-output-buffer-limit", limit)]);
     let (mut slow, mut other) = (bench.client(), bench.client());
@@ -85,7 +87,7 @@ fn a_limit_for_longer_than_time_lasts_cuts_nobody_off() {
     for _ in 0..300 {
         other.check(&format!("publish news {message}"), ":1");
     }
-    let info = other.say("client list type pubsub");
+    let info = other.request("client list type pubsub");
     assert!(
         !info.contains(" omem=0 "),
         "what is unsent was looked at: {info}"
@@ -93,7 +95,7 @@ fn a_limit_for_longer_than_time_lasts_cuts_nobody_off() {
 }
 
 #[test]
-fn clients_that_vanish_leave_nothing_behind() {
+fn disconnected_clients_are_removed() {
     let bench = Bench::start(&[]);
     let mut other = bench.client();
     for round in 0..50 {
@@ -109,10 +111,10 @@ fn clients_that_vanish_leave_nothing_behind() {
         ];
         client.send(cut[round % cut.len()]);
     }
-    // Each goes when the server comes to see its end.
+    // Each connection is closed when the server sees its end.
     let is_alone = |info: &str| info.contains("connected_clients:1\r\n");
     let mut tries = 0;
-    while !is_alone(&other.say("info clients")) {
+    while !is_alone(&other.request("info clients")) {
         tries += 1;
         assert!(tries < 100_000, "some client never goes");
     }
@@ -120,9 +122,10 @@ fn clients_that_vanish_leave_nothing_behind() {
     other.check("pubsub channels", "*[]");
 }
 
-/// A client that went while part of its replies was sent once made the count of the rest wrap.
+/// Regression: if a client disconnected while a part of its replies was sent, the count of the rest
+/// wrapped around.
 #[test]
-fn clients_that_vanish_before_their_replies_do_no_harm() {
+fn a_disconnect_during_a_reply_keeps_the_counters_correct() {
     let bench = Bench::start(&[]);
     let mut other = bench.client();
     other.check(&format!("set a {}", "x".repeat(10_000)), "+OK");
@@ -132,7 +135,7 @@ fn clients_that_vanish_before_their_replies_do_no_harm() {
     }
     let mut tries = 0;
     while !other
-        .say("info clients")
+        .request("info clients")
         .contains("connected_clients:1\r\n")
     {
         tries += 1;
@@ -142,7 +145,7 @@ fn clients_that_vanish_before_their_replies_do_no_harm() {
 }
 
 #[test]
-fn a_large_value_comes_and_goes() {
+fn a_large_value_can_be_written_read_and_deleted() {
     let bench = Bench::start(&[]);
     let mut client = bench.client();
     let len = 40_000_000;
@@ -158,12 +161,12 @@ fn a_large_value_comes_and_goes() {
     assert_eq!(client.reply(), "+OK");
     thread.join().expect("it wrote all");
     client.check("strlen a", &format!(":{len}"));
-    assert_eq!(client.say("get a").len(), len);
+    assert_eq!(client.request("get a").len(), len);
     client.check("del a", ":1");
 }
 
 #[test]
-fn killed_clients_are_gone() {
+fn killed_clients_are_disconnected() {
     let bench = Bench::start(&[("threads", "2")]);
     let mut killer = bench.client();
     let victims: Vec<_> = (0..6)

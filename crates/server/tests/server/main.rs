@@ -1,5 +1,5 @@
-//! Whole servers over loopback sockets on ports that the system chooses. Nothing here sleeps: a check
-//! waits for a reply, which comes or fails the check at its deadline.
+//! Tests of whole servers over loopback sockets on ports that the system chooses. No test sleeps: a
+//! check waits for a reply and fails at its timeout.
 
 mod blocking;
 mod client;

@@ -1,4 +1,4 @@
-//! Publish and subscribe, across workers too.
+//! Publish and subscribe, also across workers.
 
 use crate::client::Bench;
 
@@ -11,7 +11,7 @@ fn messages_reach_subscribers_of_all_workers_in_order() {
         if number % 2 == 0 {
             listener.check("subscribe news", "*[subscribe news :1]");
         } else {
-            listener.say("hello 3");
+            listener.request("hello 3");
             listener.check("psubscribe n?ws", ">[psubscribe n?ws :1]");
         }
     }
@@ -33,7 +33,7 @@ fn messages_reach_subscribers_of_all_workers_in_order() {
 }
 
 #[test]
-fn a_subscriber_of_resp2_may_do_little() {
+fn a_resp2_subscriber_may_run_only_few_commands() {
     let bench = Bench::start(&[]);
     let mut client = bench.client();
     client.check("subscribe a", "*[subscribe a :1]");
@@ -45,7 +45,7 @@ fn a_subscriber_of_resp2_may_do_little() {
 }
 
 #[test]
-fn events_of_keys_are_published_as_asked_for() {
+fn enabled_keyspace_events_are_published() {
     let bench = Bench::start(&[("notify-keyspace-events", "KEA")]);
     let (mut listener, mut client) = (bench.client(), bench.client());
     listener.check("psubscribe __key*@0__:*", "*[psubscribe __key*@0__:* :1]");

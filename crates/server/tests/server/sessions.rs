@@ -1,9 +1,9 @@
-//! One client's conversation.
+//! Tests of a single client's session.
 
 use crate::client::Bench;
 
 #[test]
-fn a_command_may_come_in_any_pieces() {
+fn a_command_may_arrive_in_pieces_of_any_size() {
     let bench = Bench::start(&[]);
     let mut client = bench.client();
     let frame = b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$5\r\nvalue\r\n*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n";
@@ -16,7 +16,7 @@ fn a_command_may_come_in_any_pieces() {
 }
 
 #[test]
-fn a_deep_pipeline_answers_in_order() {
+fn a_deep_pipeline_is_answered_in_order() {
     let bench = Bench::start(&[]);
     let mut client = bench.client();
     let count = 20_000;
@@ -35,7 +35,7 @@ fn a_deep_pipeline_answers_in_order() {
 }
 
 #[test]
-fn a_broken_protocol_is_told_and_closed() {
+fn a_protocol_error_is_reported_and_closes_the_connection() {
     let bench = Bench::start(&[]);
     for (sent, expected) in [
         (
@@ -66,12 +66,12 @@ fn a_broken_protocol_is_told_and_closed() {
 }
 
 #[test]
-fn hello_changes_the_dialect_and_reset_changes_it_back() {
+fn hello_changes_the_protocol_version_and_reset_changes_it_back() {
     let bench = Bench::start(&[]);
     let mut client = bench.client();
     assert!(
         client
-            .say("hello 3 setname me")
+            .request("hello 3 setname me")
             .starts_with("%[server redis version 7.4.0 proto :3")
     );
     client.check("client getname", "me");
@@ -83,7 +83,7 @@ fn hello_changes_the_dialect_and_reset_changes_it_back() {
 }
 
 #[test]
-fn a_password_opens_the_door() {
+fn commands_require_the_password() {
     let bench = Bench::start(&[("requirepass", "secret")]);
     let mut client = bench.client();
     client.check("ping", "-NOAUTH Authentication required.");
@@ -95,7 +95,11 @@ fn a_password_opens_the_door() {
     client.check("ping", "+PONG");
     client.check("reset", "+RESET");
     client.check("ping", "-NOAUTH Authentication required.");
-    assert!(client.say("hello 3 auth default secret").starts_with('%'));
+    assert!(
+        client
+            .request("hello 3 auth default secret")
+            .starts_with('%')
+    );
 }
 
 #[test]
@@ -110,7 +114,7 @@ fn replies_can_be_turned_off_and_skipped() {
 }
 
 #[test]
-fn settings_change_together_or_not_at_all() {
+fn config_set_changes_all_settings_or_none() {
     let bench = Bench::start(&[]);
     let mut client = bench.client();
     client.check("config set maxmemory 100mb timeout 7", "+OK");
@@ -118,7 +122,7 @@ fn settings_change_together_or_not_at_all() {
         "config get maxmemory timeout",
         "*[timeout 7 maxmemory 104857600]",
     );
-    let reply = client.say("config set timeout 8 maxmemory-policy nonsense");
+    let reply = client.request("config set timeout 8 maxmemory-policy nonsense");
     assert!(
         reply.starts_with(
             "-ERR CONFIG SET failed (possibly related to argument 'maxmemory-policy')"
@@ -139,7 +143,7 @@ fn settings_change_together_or_not_at_all() {
 }
 
 #[test]
-fn paused_writes_wait_and_reads_go_on() {
+fn client_pause_holds_writes_but_not_reads() {
     let bench = Bench::start(&[]);
     let (mut writer, mut other) = (bench.client(), bench.client());
     other.check("client pause 100000 write", "+OK");
@@ -150,15 +154,15 @@ fn paused_writes_wait_and_reads_go_on() {
     assert_eq!(writer.reply(), "+OK");
     assert_eq!(writer.reply(), "1");
     other.check("client pause 50 all", "+OK");
-    // It ends by itself.
+    // The pause ends by itself.
     writer.check("set a 2", "+OK");
 }
 
-/// `expired_subkeys` stood there twice, the first time as zero.
+/// Regression: `expired_subkeys` occurred twice, the first time with the value 0.
 #[test]
-fn info_names_each_field_of_a_section_once() {
+fn info_contains_each_field_of_a_section_once() {
     let bench = Bench::start(&[]);
-    let info = bench.client().say("info everything");
+    let info = bench.client().request("info everything");
     for section in info.split("# ").skip(1) {
         let mut names: Vec<&str> = section
             .lines()
@@ -172,7 +176,7 @@ fn info_names_each_field_of_a_section_once() {
 }
 
 #[test]
-fn what_ran_is_counted_and_what_was_slow_is_kept() {
+fn commands_are_counted_and_slow_ones_are_recorded() {
     let bench = Bench::start(&[("slowlog-log-slower-than", "0"), ("slowlog-max-len", "3")]);
     let mut client = bench.client();
     client.send(b"set a 1\r\nget a\r\nget a\r\nnope\r\nset a\r\n");
@@ -180,14 +184,14 @@ fn what_ran_is_counted_and_what_was_slow_is_kept() {
         client.reply();
     }
     client.check("slowlog len", ":3");
-    let newest = client.say("slowlog get 1");
+    let newest = client.request("slowlog get 1");
     assert!(newest.contains("*[slowlog len]"), "{newest}");
-    let info = client.say("info commandstats errorstats stats");
+    let info = client.request("info commandstats errorstats stats");
     assert!(info.contains("cmdstat_get:calls=2,"), "{info}");
     assert!(info.contains("cmdstat_set:calls=1,"), "{info}");
     assert!(info.contains("rejected_calls=1"), "{info}");
     assert!(info.contains("errorstat_ERR:count=2"), "{info}");
     client.check("config resetstat", "+OK");
-    let info = client.say("info commandstats");
+    let info = client.request("info commandstats");
     assert!(!info.contains("cmdstat_get"), "{info}");
 }

@@ -1,10 +1,10 @@
-//! Several workers: isolation, and deadlines in each other's shards.
+//! Several workers: isolation of transactions, and deadlines in shards of other workers.
 
 use crate::client::Bench;
 use std::collections::BTreeSet;
 
 #[test]
-fn nothing_comes_between_the_commands_of_a_transaction() {
+fn transactions_are_isolated_from_other_clients() {
     let bench = Bench::start(&[("threads", "2")]);
     let rounds = 2_000;
     std::thread::scope(|scope| {
@@ -30,7 +30,7 @@ fn nothing_comes_between_the_commands_of_a_transaction() {
 }
 
 #[test]
-fn a_watched_key_that_another_changes_breaks_the_transaction() {
+fn a_transaction_fails_if_another_client_changes_a_watched_key() {
     let bench = Bench::start(&[("threads", "2")]);
     let (mut one, mut two) = (bench.client(), bench.client());
     one.check("watch a b", "+OK");
@@ -41,16 +41,16 @@ fn a_watched_key_that_another_changes_breaks_the_transaction() {
     one.check("multi", "+OK");
     one.check("set a 1", "+QUEUED");
     one.check("exec", "*[+OK]");
-    // A key that dies counts as changed.
+    // An expired key counts as changed.
     two.check("set c 1 px 20", "+OK");
     one.check("watch c", "+OK");
-    while two.say("exists c") == ":1" {}
+    while two.request("exists c") == ":1" {}
     one.check("multi", "+OK");
     one.check("exec", "nil");
 }
 
 #[test]
-fn counted_increments_by_many_clients_add_up() {
+fn concurrent_increments_add_up() {
     let bench = Bench::start(&[("threads", "2")]);
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -69,7 +69,7 @@ fn counted_increments_by_many_clients_add_up() {
 }
 
 #[test]
-fn deadlines_set_by_any_worker_are_kept_by_the_owner() {
+fn deadlines_set_by_any_worker_are_expired_by_the_shards_owner() {
     let bench = Bench::start(&[("threads", "2"), ("notify-keyspace-events", "Ex")]);
     let mut listener = bench.client();
     listener.check(
@@ -77,7 +77,8 @@ fn deadlines_set_by_any_worker_are_kept_by_the_owner() {
         "*[subscribe __keyevent@0__:expired :1]",
     );
     let mut clients: Vec<_> = (0..4).map(|_| bench.client()).collect();
-    // A far deadline first, so that the workers plan a long sleep; then near ones from everywhere.
+    // A distant deadline first, so that the workers plan a long sleep; then near ones from all
+    // clients.
     clients[0].check("set far 1 ex 3600", "+OK");
     let mut expected = BTreeSet::new();
     for number in 0..200 {
@@ -91,18 +92,18 @@ fn deadlines_set_by_any_worker_are_kept_by_the_owner() {
         assert!(expected.remove(&message), "{message}");
     }
     clients[1].check("dbsize", ":1");
-    let info = clients[2].say("info expiry");
+    let info = clients[2].request("info expiry");
     assert!(info.contains("expiry_lag_samples:200\r\n"), "{info}");
 }
 
 #[test]
-fn connections_are_spread_over_the_workers() {
+fn connections_are_distributed_over_the_workers() {
     let bench = Bench::start(&[("threads", "2")]);
     let mut clients: Vec<_> = (0..8).map(|_| bench.client()).collect();
     for client in &mut clients {
         client.check("ping", "+PONG");
     }
-    let list = clients[0].say("client list");
+    let list = clients[0].request("client list");
     assert_eq!(list.matches("io-thread=0").count(), 4, "{list}");
     assert_eq!(list.matches("io-thread=1").count(), 4, "{list}");
 }

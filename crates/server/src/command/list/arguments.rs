@@ -1,15 +1,15 @@
-//! Arguments that the commands of lists have in common.
+//! Parsers of arguments that several commands on lists have.
 
 use crate::command::refusal::Refusal;
 use store::End;
 use wire::number::parse_i64;
 
-/// An integer among the arguments.
+/// Parses an integer argument.
 pub(super) fn integer(text: &[u8]) -> Result<i64, Refusal> {
     parse_i64(text).ok_or(Refusal::NotInteger)
 }
 
-/// An end among the arguments.
+/// Parses the argument LEFT or RIGHT.
 pub(super) fn end(word: &[u8]) -> Result<End, Refusal> {
     if word.eq_ignore_ascii_case(b"LEFT") {
         Ok(End::Left)
@@ -20,7 +20,7 @@ pub(super) fn end(word: &[u8]) -> Result<End, Refusal> {
     }
 }
 
-/// An index that may count from the end, in a list of so many elements.
+/// Resolves an index, which counts from the end if negative, in a list of `len` elements.
 pub(super) fn place(index: i64, len: usize) -> Option<usize> {
     let index = if index < 0 {
         index.checked_add(len as i64)?
@@ -30,8 +30,7 @@ pub(super) fn place(index: i64, len: usize) -> Option<usize> {
     usize::try_from(index).ok().filter(|index| *index < len)
 }
 
-/// A range as arguments give it, both ends included, in a list of so many elements: its start and how
-/// many it has.
+/// Resolves an inclusive range in a list of `len` elements to its start and its number of elements.
 pub(super) fn range(start: i64, end: i64, len: usize) -> (usize, usize) {
     let len = len as i64;
     let from_start = |index: i64| {
@@ -49,7 +48,7 @@ pub(super) fn range(start: i64, end: i64, len: usize) -> (usize, usize) {
     (start as usize, (end - start + 1) as usize)
 }
 
-/// What is told of a push at an end.
+/// Returns the event of a push at an end.
 pub(super) fn push_event(end: End) -> &'static str {
     match end {
         End::Left => "lpush",

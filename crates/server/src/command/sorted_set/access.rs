@@ -1,10 +1,11 @@
-//! Access to the sorted set of a key.
+//! Access to the sorted set under a key.
 
 use crate::command::refusal::Refusal;
 use crate::context::Ctx;
 use store::{Class, Key, Scene, SortedSet};
 
-/// Lends a key's sorted set; tells listeners when there is none.
+/// Calls `read` with the sorted set under a key. Publishes a miss and returns `None` if there is
+/// none.
 pub(super) fn read<R>(
     ctx: &mut Ctx<'_, '_>,
     key: &Key<'_>,
@@ -17,8 +18,8 @@ pub(super) fn read<R>(
     Ok(result)
 }
 
-/// Lends a key's sorted set, if there is one, to be changed, and tells listeners what happened unless
-/// nothing did.
+/// Calls a function with the sorted set under a key, if there is one, and publishes `event` if the
+/// function changes the set.
 pub(super) fn change<R>(
     ctx: &mut Ctx<'_, '_>,
     key: &Key<'_>,

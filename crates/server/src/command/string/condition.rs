@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_are_those_that_redis_gives() {
+    fn digests_equal_those_of_redis() {
         // The second one is from Redis's own test of leading zeros.
         let table: [(&[u8], &[u8; 16]); 2] = [
             (b"", b"2d06800538d394c2"),

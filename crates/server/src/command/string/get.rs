@@ -139,7 +139,7 @@ mod tests {
     use super::slice;
 
     #[test]
-    fn a_slice_is_what_the_plain_rule_says() {
+    fn a_range_equals_that_of_the_reference_implementation() {
         for len in 0..5i64 {
             let value: Vec<u8> = (0..len as u8).collect();
             for start in -7..7 {

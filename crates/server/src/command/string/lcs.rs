@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_those_of_the_documentation() {
+    fn lcs_returns_the_documented_matches() {
         let table = Table::new(b"ohmytext", b"mynewtext").expect("small");
         assert_eq!(table.len(), 6);
         assert_eq!(table.subsequence(), b"mytext");

@@ -1,7 +1,8 @@
-//! Random commands while memory is short and keys die: every policy, every index, no Redis beside us.
-//! Each command has one reply, nothing panics, and what is stored stays consistent.
+//! Random commands while memory is full and keys expire, with every policy and every index, without
+//! Redis. Each command must have one reply, nothing may panic, and the stored data must stay
+//! consistent.
 
-use crate::random::Chance;
+use crate::random::Random;
 use crate::script::{START, render};
 use server::clock::Clock;
 use server::config::{self, Config};
@@ -11,21 +12,19 @@ use wire::Protocol;
 
 const STEPS: usize = 4_000;
 
-/// A command on a collection, with elements that have deadlines, of any size.
-fn elements(chance: &mut Chance) -> Vec<String> {
-    let count = match chance.below(12) {
+/// A command on a collection of any size whose elements have deadlines.
+fn elements(rng: &mut Random) -> Vec<String> {
+    let count = match rng.below(12) {
         0 => 120,
         1..=3 => 40,
-        _ => 1 + chance.below(4),
+        _ => 1 + rng.below(4),
     };
-    // Most are found again.
+    // Large collections draw from more names, so that most names occur again.
     let bound = if count > 4 { 200 } else { 12 };
-    let numbers: Vec<String> = (0..count)
-        .map(|_| chance.below(bound).to_string())
-        .collect();
-    let ttl = (1 + chance.below(600)).to_string();
-    let kind = chance.of(&["set", "hash", "zset", "list"]);
-    let key = format!("{kind}:{}", chance.below(2));
+    let numbers: Vec<String> = (0..count).map(|_| rng.below(bound).to_string()).collect();
+    let ttl = (1 + rng.below(600)).to_string();
+    let kind = rng.of(&["set", "hash", "zset", "list"]);
+    let key = format!("{kind}:{}", rng.below(2));
     let expire = |name: &str, word: &str, numbers: Vec<String>| {
         let head = [name, &key, &ttl, word, &count.to_string()].map(str::to_string);
         [head.to_vec(), numbers].concat()
@@ -43,7 +42,7 @@ fn elements(chance: &mut Chance) -> Vec<String> {
     let all = |name: &str, numbers: Vec<String>| {
         [[name, &key].map(str::to_string).to_vec(), numbers].concat()
     };
-    match (kind, chance.below(10)) {
+    match (kind, rng.below(10)) {
         (_, 0) => all("DEL", Vec::new()),
         (_, 1) => all("COPY", vec![format!("{kind}:9"), "REPLACE".to_string()]),
         ("set", 2..=4) => all("SADD", numbers),
@@ -62,8 +61,9 @@ fn elements(chance: &mut Chance) -> Vec<String> {
     }
 }
 
-/// How many elements expire: where all memory is full of what may not be evicted, perhaps none.
-fn crowd(policy: &str, expiry: &str, seed: u64) -> u64 {
+/// Runs random commands and returns the number of expired elements. It may be 0 if the memory is
+/// full of entries that cannot be evicted.
+fn run_with_full_memory(policy: &str, expiry: &str, seed: u64) -> u64 {
     let options = store::Options {
         shards: 4,
         policy: policy.into(),
@@ -78,25 +78,25 @@ fn crowd(policy: &str, expiry: &str, seed: u64) -> u64 {
     let server = Server::with_store(config, &options, 1, clock).expect("valid options");
     server.keyspace.set_notify(true);
     let mut session = Session::new();
-    let mut chance = Chance::new(seed);
+    let mut rng = Random::new(seed);
     let (mut now, mut out, mut events) = (START, Vec::new(), Vec::new());
     for step in 0..STEPS {
-        let mut command = chance.command(now.0);
-        // Many keys and large values beside the few that the commands name.
+        let mut command = rng.command(now.0);
+        // Writes many other keys and large values besides those that the random commands use.
         if step % 2 == 0 || command[0] == "FLUSHDB" {
-            let key = format!("crowd:{}", chance.below(2_000));
-            let value = "x".repeat(chance.below(3_000));
+            let key = format!("run_with_full_memory:{}", rng.below(2_000));
+            let value = "x".repeat(rng.below(3_000));
             command = [
                 "SET",
                 &key,
                 &value,
                 "PX",
-                &(1 + chance.below(8_000)).to_string(),
+                &(1 + rng.below(8_000)).to_string(),
             ]
             .map(str::to_string)
             .to_vec();
         } else if step % 4 == 1 {
-            command = elements(&mut chance);
+            command = elements(&mut rng);
         }
         let args: Vec<&[u8]> = command.iter().map(|word| word.as_bytes()).collect();
         out.clear();
@@ -106,8 +106,8 @@ fn crowd(policy: &str, expiry: &str, seed: u64) -> u64 {
             rest.is_empty(),
             "{policy} {expiry}, step {step}: {command:?}"
         );
-        now.0 += chance.below(4) as u64;
-        if chance.below(20) == 0 {
+        now.0 += rng.below(4) as u64;
+        if rng.below(20) == 0 {
             for shard in 0..options.shards {
                 let space = &server.keyspace;
                 space.expire(shard, now, 200, &mut events, &mut |deadline, _| {
@@ -129,21 +129,21 @@ fn crowd(policy: &str, expiry: &str, seed: u64) -> u64 {
 }
 
 #[test]
-fn commands_survive_full_memory_under_every_policy() {
+fn commands_work_with_full_memory_under_every_policy() {
     let runs = Keyspace::policy_names().into_iter().zip(1..);
     let expired: Vec<u64> = runs
-        .map(|(policy, seed)| crowd(&policy, "wheel", seed))
+        .map(|(policy, seed)| run_with_full_memory(&policy, "wheel", seed))
         .collect();
     let some = expired.iter().filter(|&&count| count > 0).count();
     assert!(some * 2 > expired.len(), "{expired:?}");
 }
 
 #[test]
-fn commands_survive_full_memory_under_every_index() {
+fn commands_work_with_full_memory_under_every_index() {
     for (expiry, seed) in Keyspace::expiry_names().iter().zip(100..) {
-        let expired = crowd("allkeys-s3fifo", expiry, seed);
+        let expired = run_with_full_memory("allkeys-s3fifo", expiry, seed);
         assert!(
-            expired + crowd("volatile-s3fifo", expiry, seed + 50) > 0,
+            expired + run_with_full_memory("volatile-s3fifo", expiry, seed + 50) > 0,
             "{expiry}"
         );
     }
