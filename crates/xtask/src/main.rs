@@ -1,7 +1,8 @@
-//! The project's own chores. `cargo xtask tidy` checks what the compiler cannot: arrows between
-//! crates, lengths, algorithm cards, forbidden calls, links and commands in the docs.
+//! Development tasks of the project. `cargo xtask tidy` checks what the compiler cannot: arrows
+//! between crates, import circles, lengths, algorithm cards, forbidden calls, words, and the links
+//! and commands in the docs.
 //!
-//! It lacks dependencies on purpose, so that it builds in seconds and can judge all other crates.
+//! It deliberately lacks dependencies, so that it builds in seconds and can check all other crates.
 //! Start reading with `tidy.rs`, the list of checks.
 #![forbid(unsafe_code)]
 
@@ -11,10 +12,10 @@ mod tidy;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The chores by name, for the usage text and for the check of the commands in the docs.
+/// Tasks by name, for the usage text and for the check of commands in the docs.
 const CHORES: [(&str, &str); 1] = [(
     "tidy",
-    "check the house rules (arrows, lengths, cards, calls, docs)",
+    "check the rules of the repository (arrows, circles, lengths, cards, calls, words, docs)",
 )];
 
 fn main() -> ExitCode {

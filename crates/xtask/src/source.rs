@@ -1,15 +1,15 @@
-//! Reading Rust source without a parser: text with comments and literals blanked out, functions with
-//! their lines, the lines that are test code.
+//! Rust source without a parser: the text with comments and literals blanked out, functions with
+//! their lines, and the lines that are test code.
 //!
-//! It knows tokens and brackets, not grammar. That is enough for every check of `tidy`, and nothing
-//! here can fail: source that it misreads at worst yields a finding that a person looks at.
+//! It recognises tokens and brackets, not grammar, which is enough for every check of `tidy`.
+//! Nothing here fails: misread source at worst yields a finding that a person looks at.
 
 /// One Rust file, prepared for checks.
 pub struct Source {
-    /// The text as it stands.
+    /// The text of the file.
     pub text: String,
-    /// The same text with comments and the insides of strings and characters turned into spaces.
-    /// Lines and columns are kept.
+    /// The same text with comments and the insides of strings and characters replaced by spaces.
+    /// Lines and byte columns are unchanged.
     pub code: String,
     /// For each line (0-based): whether it is test code.
     pub is_test: Vec<bool>,
@@ -18,7 +18,6 @@ pub struct Source {
 /// A function with a body.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name.
     pub name: String,
     /// The line of `fn`, 0-based.
     pub first: usize,
@@ -64,8 +63,8 @@ impl Source {
         uses.map(|(line, path, ..)| (line, path)).collect()
     }
 
-    /// As [`Source::uses`], with the name that each path gets and whether it is a re-export (`pub use`,
-    /// also `pub(crate) use`).
+    /// As [`Source::uses`], with the name that each path gets and whether it is a re-export (`pub
+    /// use`, also `pub(crate) use`).
     pub fn renamed_uses(&self) -> Vec<(usize, String, String, bool)> {
         let mut found = vec![];
         for (at, word) in words(&self.code) {
@@ -154,13 +153,13 @@ fn flatten(tree: &str, prefix: &str, each: &mut impl FnMut(&str)) {
     flatten(inside[start..].trim(), &head, each);
 }
 
-/// What the blanking stands in.
+/// State of the blanking at one byte.
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     Code,
     LineComment,
     BlockComment(u32),
-    /// A string; escapes count when there are no hashes and `raw` is false.
+    /// A string. Escapes are recognised unless it is `raw`.
     Text {
         raw: bool,
         hashes: usize,
@@ -184,7 +183,7 @@ pub fn blank(text: &str) -> String {
     String::from_utf8(out).expect("whole characters are shown or blanked byte by byte")
 }
 
-/// One step of the blanking: the next state, how many bytes, whether they are shown.
+/// One step of the blanking: the next state, the number of bytes, and whether they are kept.
 fn step(bytes: &[u8], i: usize, state: State) -> (State, usize, bool) {
     let rest = &bytes[i..];
     match state {
@@ -367,7 +366,7 @@ fn cfg_tests(code: &str) -> Vec<usize> {
     found
 }
 
-/// The code behind the attribute at `at` and any that follow it.
+/// The code after the attribute at `at` and after any that follow it.
 fn after_attributes(code: &str, at: usize) -> &str {
     let mut i = at;
     loop {
@@ -383,7 +382,7 @@ fn after_attributes(code: &str, at: usize) -> &str {
     }
 }
 
-/// First and last lines of items that only tests compile.
+/// First and last lines of the items that are compiled for tests only.
 fn test_regions(code: &str) -> Vec<(usize, usize)> {
     let mut regions = vec![];
     for at in cfg_tests(code) {
@@ -398,5 +397,4 @@ fn test_regions(code: &str) -> Vec<(usize, usize)> {
 }
 
 #[cfg(test)]
-#[path = "source_tests.rs"]
 mod tests;

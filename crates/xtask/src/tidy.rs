@@ -1,5 +1,5 @@
-//! The house rules that a machine can check. Each check is one file; each finding says where, what
-//! was found, what is expected, and why.
+//! The rules that a machine can check. Each check is one file. A finding gives the place, what was
+//! found, what is expected, and the reason.
 
 mod arrows;
 mod calls;
@@ -16,16 +16,16 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// One broken rule.
+/// One violation of a rule.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The file, relative to the root.
     pub path: String,
     /// The line, from 1.
     pub line: usize,
-    /// What stands there.
+    /// The text or fact found there.
     pub found: String,
-    /// What should stand there.
+    /// The text or fact expected there.
     pub expected: String,
     /// The reason of the rule.
     pub why: &'static str,
@@ -41,11 +41,11 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a run of all checks found.
+/// Result of a run of all checks.
 pub struct Report {
-    /// Broken rules: any of them fails the run.
+    /// Violations: any of them fails the run.
     pub findings: Vec<Finding>,
-    /// Things to look at.
+    /// Hints, which do not fail the run.
     pub hints: Vec<Finding>,
     /// How many files were read.
     pub file_count: usize,
@@ -53,16 +53,16 @@ pub struct Report {
 
 /// The repository as the checks see it: text files by path relative to the root, `/` between parts.
 #[derive(Default)]
-pub struct House {
-    /// All text files.
+pub struct Repository {
+    /// Text files by path.
     pub texts: BTreeMap<String, String>,
     /// The Rust files among them.
     pub sources: BTreeMap<String, Source>,
-    /// All files, also those that are not text.
+    /// Paths of all files, also of binary ones.
     pub paths: BTreeSet<String>,
 }
 
-/// Folders that hold nothing of ours.
+/// Folders without files of the project.
 const SKIPPED: [&str; 6] = [
     ".git",
     ".venv",
@@ -72,25 +72,25 @@ const SKIPPED: [&str; 6] = [
     "node_modules",
 ];
 
-impl House {
-    /// Reads everything below `root` but build output.
-    pub fn read(root: &Path) -> io::Result<House> {
-        let mut house = House::default();
-        house.read_folder(root, "")?;
-        house.scan();
-        Ok(house)
+impl Repository {
+    /// Reads everything below `root` except build output.
+    pub fn read(root: &Path) -> io::Result<Repository> {
+        let mut repository = Repository::default();
+        repository.read_folder(root, "")?;
+        repository.scan();
+        Ok(repository)
     }
 
-    /// A house of a few files, for the checks' own tests.
+    /// A repository of a few files, for the tests of the checks.
     #[cfg(test)]
-    pub fn of(files: &[(&str, &str)]) -> House {
-        let mut house = House::default();
+    pub fn of(files: &[(&str, &str)]) -> Repository {
+        let mut repository = Repository::default();
         for (path, text) in files {
-            house.paths.insert(path.to_string());
-            house.texts.insert(path.to_string(), text.to_string());
+            repository.paths.insert(path.to_string());
+            repository.texts.insert(path.to_string(), text.to_string());
         }
-        house.scan();
-        house
+        repository.scan();
+        repository
     }
 
     fn read_folder(&mut self, folder: &Path, prefix: &str) -> io::Result<()> {
@@ -107,7 +107,7 @@ impl House {
                 self.read_folder(&entry.path(), &format!("{path}/"))?;
                 continue;
             }
-            // What is not text (a compressed trace, a picture) has no rules.
+            // Binary files (a compressed trace, a picture) have no rules.
             if let Ok(text) = String::from_utf8(std::fs::read(entry.path())?) {
                 self.texts.insert(path.clone(), text);
             }
@@ -116,7 +116,7 @@ impl House {
         Ok(())
     }
 
-    /// Prepares the Rust files; those that only tests compile are known by name or by declaration.
+    /// Prepares the Rust files. Files of test code are recognised by name or by declaration.
     fn scan(&mut self) {
         let rust: Vec<&String> = self.texts.keys().filter(|p| p.ends_with(".rs")).collect();
         let mut sources = BTreeMap::new();
@@ -169,7 +169,7 @@ fn module_folder(path: &str) -> String {
     format!("{stem}/")
 }
 
-/// Whether a path names test code by itself: a folder of tests or benches, or a file of tests.
+/// Whether a path is test code by its name: a folder of tests or benches, or a file of tests.
 fn is_test_path(path: &str) -> bool {
     let mut parts = path.split('/').rev();
     let file = parts.next().unwrap_or(path);
@@ -179,21 +179,21 @@ fn is_test_path(path: &str) -> bool {
 
 /// Runs every check on the repository at `root`.
 pub fn run(root: &Path) -> io::Result<Report> {
-    let house = House::read(root)?;
+    let repository = Repository::read(root)?;
     let mut findings = vec![];
-    findings.extend(arrows::check(&house));
-    findings.extend(circles::check(&house));
-    findings.extend(sizes::check(&house));
-    findings.extend(cards::check(&house));
-    findings.extend(calls::check(&house));
-    findings.extend(hygiene::check(&house));
-    findings.extend(docs::check(&house));
-    findings.extend(voice::check(&house));
+    findings.extend(arrows::check(&repository));
+    findings.extend(circles::check(&repository));
+    findings.extend(sizes::check(&repository));
+    findings.extend(cards::check(&repository));
+    findings.extend(calls::check(&repository));
+    findings.extend(hygiene::check(&repository));
+    findings.extend(docs::check(&repository));
+    findings.extend(voice::check(&repository));
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     Ok(Report {
         findings,
-        hints: sizes::hints(&house),
-        file_count: house.paths.len(),
+        hints: sizes::hints(&repository),
+        file_count: repository.paths.len(),
     })
 }
 
@@ -201,9 +201,9 @@ pub fn run(root: &Path) -> io::Result<Report> {
 mod tests {
     use super::*;
 
-    /// The rule for the repository itself; `cargo test` is enough to see it.
+    /// Lets `cargo test` run the checks on the repository itself.
     #[test]
-    fn the_house_is_tidy() {
+    fn the_repository_is_tidy() {
         let report = run(&crate::root()).expect("the repository can be read");
         let text: Vec<_> = report.findings.iter().map(ToString::to_string).collect();
         assert!(text.is_empty(), "\n{}\n", text.join("\n"));
@@ -211,16 +211,16 @@ mod tests {
 
     #[test]
     fn declared_test_files_are_test_code() {
-        let house = House::of(&[
+        let repository = Repository::of(&[
             ("crates/a/src/lib.rs", "#[cfg(test)]\nmod model;\nmod b;"),
             ("crates/a/src/model.rs", "fn x() {}"),
             ("crates/a/src/b.rs", "#[cfg(test)] mod probe;"),
             ("crates/a/src/b/probe.rs", "fn x() {}"),
             ("crates/a/tests/all.rs", "fn x() {}"),
         ]);
-        let is_test = |path: &str| house.sources[path].is_test[0];
+        let is_test = |path: &str| repository.sources[path].is_test[0];
         assert!(is_test("crates/a/src/model.rs") && is_test("crates/a/src/b/probe.rs"));
         assert!(is_test("crates/a/tests/all.rs"));
-        assert!(!house.sources["crates/a/src/lib.rs"].is_test[2]);
+        assert!(!repository.sources["crates/a/src/lib.rs"].is_test[2]);
     }
 }

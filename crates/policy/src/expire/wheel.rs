@@ -71,7 +71,6 @@
 mod era;
 mod few;
 mod many;
-mod pass;
 mod pool;
 mod sweep;
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Which crate may import which, and what every manifest must say.
+//! Allowed imports between crates, and lines that every manifest must contain.
 
-use super::{Finding, House};
+use super::{Finding, Repository};
 
-/// A crate's level, its name, and the crates of ours that it may import.
-pub struct Room {
+/// A crate's level, its name, and the crates of the project that it may import.
+pub struct CrateRule {
     /// Imports point to lower levels only.
     pub level: u8,
     /// The folder below `crates/`, and the name of the library.
@@ -12,8 +12,8 @@ pub struct Room {
     pub imports: &'static [&'static str],
 }
 
-const fn room(level: u8, name: &'static str, imports: &'static [&'static str]) -> Room {
-    Room {
+const fn rule(level: u8, name: &'static str, imports: &'static [&'static str]) -> CrateRule {
+    CrateRule {
         level,
         name,
         imports,
@@ -21,42 +21,42 @@ const fn room(level: u8, name: &'static str, imports: &'static [&'static str]) -
 }
 
 /// The arrows, as ARCHITECTURE.md draws them. A new crate starts with a line here.
-pub const ROOMS: [Room; 15] = [
-    room(0, "policy", &[]),
-    room(0, "wire", &[]),
-    room(0, "trace", &[]),
-    room(0, "units", &[]),
-    room(1, "report", &["units"]),
-    room(1, "cache", &["policy"]),
-    room(1, "segment", &["policy"]),
-    room(1, "learn", &["policy"]),
-    room(2, "store", &["cache", "policy"]),
-    room(2, "edge", &[]),
-    room(
+pub const CRATES: [CrateRule; 15] = [
+    rule(0, "policy", &[]),
+    rule(0, "wire", &[]),
+    rule(0, "trace", &[]),
+    rule(0, "units", &[]),
+    rule(1, "report", &["units"]),
+    rule(1, "cache", &["policy"]),
+    rule(1, "segment", &["policy"]),
+    rule(1, "learn", &["policy"]),
+    rule(2, "store", &["cache", "policy"]),
+    rule(2, "edge", &[]),
+    rule(
         3,
         "server",
         &["segment", "learn", "policy", "store", "wire"],
     ),
-    room(3, "bench", &["wire", "trace", "report", "policy"]),
-    room(
+    rule(3, "bench", &["wire", "trace", "report", "policy"]),
+    rule(
         3,
         "sim",
         &[
             "cache", "segment", "edge", "learn", "policy", "report", "trace",
         ],
     ),
-    room(
+    rule(
         4,
         "cli",
         &["server", "bench", "sim", "policy", "report", "trace"],
     ),
-    room(4, "xtask", &[]),
+    rule(4, "xtask", &[]),
 ];
 
-/// Crates that take nothing from outside, tests apart.
+/// Crates without external dependencies, tests apart.
 const BARE: [&str; 3] = ["policy", "wire", "xtask"];
 
-/// Dependencies that one room alone may have.
+/// Dependencies that only one crate may have.
 const KEPT: [(&str, &str); 3] = [
     ("anyhow", "cli"),
     ("mimalloc", "cli"),
@@ -65,29 +65,29 @@ const KEPT: [(&str, &str); 3] = [
 
 const WHY_ARROW: &str = "imports point down only, along the arrows of ARCHITECTURE.md";
 const WHY_BARE: &str = "policy and wire are pure: they are read, published and tested alone";
-const WHY_KEPT: &str = "errors without a type and the allocator are the binary's choice";
+const WHY_KEPT: &str = "untyped errors and the choice of the allocator belong to the binary";
 const WHY_SHARED: &str = "lints, edition and minimum Rust are decided once, in the workspace";
 
 /// Runs this check.
-pub fn check(house: &House) -> Vec<Finding> {
+pub fn check(repository: &Repository) -> Vec<Finding> {
     let mut findings = vec![];
-    for name in house.crates() {
+    for name in repository.crates() {
         let path = format!("crates/{name}/Cargo.toml");
-        match ROOMS.iter().find(|room| room.name == name) {
-            Some(room) => check_manifest(room, &path, &house.texts[&path], &mut findings),
+        match CRATES.iter().find(|rule| rule.name == name) {
+            Some(rule) => check_manifest(rule, &path, &repository.texts[&path], &mut findings),
             None => findings.push(Finding {
                 path,
                 line: 1,
-                found: format!("crate `{name}` without a place"),
-                expected: "a line in ROOMS of crates/xtask/src/tidy/arrows.rs".into(),
-                why: "a wall nobody checks is a line on the floor",
+                found: format!("crate `{name}` without a rule"),
+                expected: "a line in CRATES of crates/xtask/src/tidy/arrows.rs".into(),
+                why: "an unchecked boundary does not last",
             }),
         }
     }
     findings
 }
 
-/// What kind of table of a manifest a line stands in.
+/// Kind of the manifest table that a line belongs to.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Table {
     Dependencies,
@@ -95,7 +95,7 @@ enum Table {
     Other,
 }
 
-/// The table that a header opens, and the dependency that it names itself, as in
+/// The kind of table that a header opens, and the dependency that the header names, as in
 /// `[dependencies.name]` or `[target.'cfg(unix)'.dependencies]`.
 fn table(header: &str) -> (Table, Option<&str>) {
     let inside = header.trim_start_matches('[').trim_end_matches(']');
@@ -116,7 +116,7 @@ fn table(header: &str) -> (Table, Option<&str>) {
     (Table::Other, None)
 }
 
-/// All dependencies of a manifest: line, name, whether for tests only.
+/// All dependencies of a manifest: line, name, and whether for tests only.
 fn dependencies(text: &str) -> Vec<(usize, String, bool)> {
     let mut found = vec![];
     let mut current = Table::Other;
@@ -141,14 +141,14 @@ fn dependencies(text: &str) -> Vec<(usize, String, bool)> {
     found
 }
 
-fn check_manifest(room: &Room, path: &str, text: &str, findings: &mut Vec<Finding>) {
+fn check_manifest(rule: &CrateRule, path: &str, text: &str, findings: &mut Vec<Finding>) {
     for (n, name, is_dev) in dependencies(text) {
         let name = name.strip_prefix("mayfly-").unwrap_or(&name);
-        if let Some((expected, why)) = judge(room, name, is_dev) {
+        if let Some((expected, why)) = judge(rule, name, is_dev) {
             findings.push(Finding {
                 path: path.to_string(),
                 line: n + 1,
-                found: format!("`{}` importing `{name}`", room.name),
+                found: format!("`{}` importing `{name}`", rule.name),
                 expected,
                 why,
             });
@@ -174,26 +174,26 @@ fn check_manifest(room: &Room, path: &str, text: &str, findings: &mut Vec<Findin
     }
 }
 
-/// What is wrong with an import: what is expected instead, and why.
-fn judge(room: &Room, name: &str, is_dev: bool) -> Option<(String, &'static str)> {
-    if let Some(other) = ROOMS.iter().find(|r| r.name == name) {
-        let is_own_suite = is_dev && other.name == room.name;
+/// The expected import and the reason if an import is not allowed.
+fn judge(rule: &CrateRule, name: &str, is_dev: bool) -> Option<(String, &'static str)> {
+    if let Some(other) = CRATES.iter().find(|r| r.name == name) {
+        let is_own_suite = is_dev && other.name == rule.name;
         let is_fine = if is_dev {
-            is_own_suite || other.level < room.level
+            is_own_suite || other.level < rule.level
         } else {
-            room.imports.contains(&name)
+            rule.imports.contains(&name)
         };
-        let expected = format!("one of {:?}", room.imports);
+        let expected = format!("one of {:?}", rule.imports);
         return (!is_fine).then_some((expected, WHY_ARROW));
     }
     if is_dev {
         return None;
     }
-    if BARE.contains(&room.name) {
+    if BARE.contains(&rule.name) {
         return Some(("no dependency".into(), WHY_BARE));
     }
     KEPT.iter()
-        .find(|(kept, owner)| *kept == name && *owner != room.name)
+        .find(|(kept, owner)| *kept == name && *owner != rule.name)
         .map(|(_, owner)| (format!("it in `{owner}` only"), WHY_KEPT))
 }
 
@@ -206,16 +206,16 @@ mod tests {
 
     fn findings(name: &str, tail: &str) -> Vec<usize> {
         let text = format!("{SHARED}{tail}");
-        let house = House::of(&[(&format!("crates/{name}/Cargo.toml"), &text)]);
-        check(&house).into_iter().map(|f| f.line).collect()
+        let repository = Repository::of(&[(&format!("crates/{name}/Cargo.toml"), &text)]);
+        check(&repository).into_iter().map(|f| f.line).collect()
     }
 
     #[test]
     fn the_list_itself_points_down() {
-        for room in ROOMS {
-            for name in room.imports {
-                let other = ROOMS.iter().find(|r| r.name == *name).expect("listed");
-                assert!(other.level < room.level, "{} -> {name}", room.name);
+        for rule in CRATES {
+            for name in rule.imports {
+                let other = CRATES.iter().find(|r| r.name == *name).expect("listed");
+                assert!(other.level < rule.level, "{} -> {name}", rule.name);
             }
         }
     }
@@ -289,13 +289,13 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_without_a_place_is_told() {
+    fn a_crate_without_a_rule_is_reported() {
         assert_eq!(findings("attic", ""), [1]);
     }
 
     #[test]
     fn a_manifest_takes_what_the_workspace_decides() {
-        let house = House::of(&[("crates/wire/Cargo.toml", "[package]\n")]);
-        assert_eq!(check(&house).len(), 5);
+        let repository = Repository::of(&[("crates/wire/Cargo.toml", "[package]\n")]);
+        assert_eq!(check(&repository).len(), 5);
     }
 }

@@ -1,8 +1,9 @@
-//! What may not be called below `server`: clock, chance, environment, threads, sockets, files.
+//! Calls that are forbidden below `server`: clock, randomness, environment, threads, sockets,
+//! files.
 //!
-//! Test code is free. `clippy.toml` forbids the same calls once more, by type instead of by text.
+//! Test code is exempt. `clippy.toml` forbids the same calls by type instead of by text.
 
-use super::{Finding, House};
+use super::{Finding, Repository};
 use crate::source::Source;
 
 /// The crates below `server`.
@@ -10,7 +11,7 @@ const PURE: [&str; 7] = [
     "policy", "wire", "trace", "cache", "segment", "store", "edge",
 ];
 
-/// A path that may not be used, what it stands for, and a crate that may all the same.
+/// A forbidden path, the reason, and a crate that is exempt.
 struct Ban {
     path: &'static str,
     what: &'static str,
@@ -25,7 +26,7 @@ const fn ban(path: &'static str, what: &'static str) -> Ban {
     }
 }
 
-/// Banned paths; anything below them is banned too.
+/// Forbidden paths, including everything below them.
 const BANS: [Ban; 19] = [
     ban("std::time::Instant", "the clock"),
     ban("std::time::SystemTime", "the clock"),
@@ -44,7 +45,7 @@ const BANS: [Ban; 19] = [
     ban("std::os", "the operating system"),
     ban("mio", "sockets"),
     ban("libc", "the operating system"),
-    // A trace is a file; it may be read, and nothing else.
+    // The crate that reads traces may open files and do nothing else with them.
     Ban {
         path: "std::fs",
         what: "files",
@@ -61,14 +62,14 @@ const BANS: [Ban; 19] = [
 const PRINTERS: [&str; 5] = ["println!", "eprintln!", "print!", "eprint!", "dbg!"];
 
 const EXPECTED: &str = "an argument (`now: Tick`, a seed, bytes) from the host";
-const WHY: &str = "below `server` any run can be replayed, and tests of time do not sleep";
+const WHY: &str = "below `server`, any run can be replayed and tests of time do not sleep";
 const WHY_HASH: &str = "its order differs from run to run, and equal seeds give equal decisions";
 
 /// Runs this check.
-pub fn check(house: &House) -> Vec<Finding> {
+pub fn check(repository: &Repository) -> Vec<Finding> {
     let mut findings = vec![];
     for name in PURE {
-        for (path, source) in house.sources_of(name) {
+        for (path, source) in repository.sources_of(name) {
             for (line, found) in offences(name, source) {
                 findings.push(Finding {
                     path: path.clone(),
@@ -86,7 +87,7 @@ pub fn check(house: &House) -> Vec<Finding> {
     findings
 }
 
-/// Lines and names of banned things in one file.
+/// Lines and names of forbidden calls in one file.
 fn offences(crate_name: &str, source: &Source) -> Vec<(usize, String)> {
     let mut found = vec![];
     let bans = || BANS.iter().filter(|b| b.except != Some(crate_name));
@@ -119,14 +120,14 @@ fn is_below(path: &str, banned: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
-/// The paths of a line of code: runs of names and `::`.
+/// The paths on a line of code: runs of identifiers and `::`.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'))
         .map(|part| part.trim_matches(':'))
         .filter(|part| !part.is_empty())
 }
 
-/// Whether a macro is called on this line (and not a longer name that ends like it).
+/// Whether a macro of this name is called on this line.
 fn has_macro(line: &str, name: &str) -> bool {
     line.match_indices(name).any(|(at, _)| {
         !line[..at]
@@ -136,7 +137,7 @@ fn has_macro(line: &str, name: &str) -> bool {
     })
 }
 
-/// Hash tables of the standard library, whose order is random, in `policy`.
+/// Reports hash tables of the standard library, whose order is random, in `policy`.
 fn random_order(path: &str, source: &Source) -> Vec<Finding> {
     let uses = source.uses().into_iter().filter(|(line, path)| {
         let is_table = path.ends_with("::HashMap") || path.ends_with("::HashSet");
@@ -157,7 +158,7 @@ mod tests {
     use super::*;
 
     fn lines(path: &str, text: &str) -> Vec<usize> {
-        let found = check(&House::of(&[(path, text)]));
+        let found = check(&Repository::of(&[(path, text)]));
         found.into_iter().map(|f| f.line).collect()
     }
 

@@ -1,8 +1,8 @@
-//! The card at the head of every policy, admission filter and expiry index.
+//! The card at the start of every policy, admission filter and expiry index.
 
-use super::{Finding, House};
+use super::{Finding, Repository};
 
-/// The folders whose files are algorithms, one each.
+/// The folders that hold one algorithm per file.
 const FOLDERS: [&str; 4] = [
     "crates/learn/src/evict/",
     "crates/policy/src/admit/",
@@ -10,7 +10,7 @@ const FOLDERS: [&str; 4] = [
     "crates/policy/src/expire/",
 ];
 
-/// Files there that are no algorithms.
+/// Files in these folders that are not algorithms.
 const OTHERS: [&str; 2] = ["mod.rs", "any.rs"];
 
 /// The headings of a card, in order.
@@ -24,8 +24,8 @@ const HEADINGS: [&str; 7] = [
     "# Avoid when",
 ];
 
-const WHY: &str = "whoever chooses or changes an algorithm reads its card first";
-const WHY_LIST: &str = "one file and one line in the list are all that an algorithm takes";
+const WHY: &str = "a reader who chooses or changes an algorithm needs its card first";
+const WHY_LIST: &str = "adding an algorithm takes one file and one line in a list";
 
 /// Whether a file is one of the lists of algorithms.
 fn is_list(path: &str) -> bool {
@@ -33,19 +33,19 @@ fn is_list(path: &str) -> bool {
     is_of_algorithms
         .iter()
         .any(|folder| path.starts_with(folder))
-        && (path.ends_with("any.rs") || path.ends_with("mod.rs"))
+        && path.ends_with("any.rs")
 }
 
 /// Runs this check.
-pub fn check(house: &House) -> Vec<Finding> {
+pub fn check(repository: &Repository) -> Vec<Finding> {
     let mut findings = vec![];
-    let lists: String = house
+    let lists: String = repository
         .texts
         .iter()
         .filter(|(path, _)| is_list(path))
         .map(|(_, text)| text.as_str())
         .collect();
-    for (path, source) in &house.sources {
+    for (path, source) in &repository.sources {
         let Some(file) = FOLDERS.iter().find_map(|folder| path.strip_prefix(folder)) else {
             continue;
         };
@@ -60,7 +60,7 @@ pub fn check(house: &House) -> Vec<Finding> {
                 path: path.clone(),
                 line: 1,
                 found: format!("`{name}` in no list"),
-                expected: format!("`{name}::…` in mod.rs or any.rs"),
+                expected: format!("`{name}::…` in any.rs"),
                 why: WHY_LIST,
             });
         }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     fn findings(card: &str) -> Vec<Finding> {
-        check(&House::of(&[
+        check(&Repository::of(&[
             ("crates/policy/src/evict/clock.rs", card),
             ("crates/policy/src/any.rs", "clock::Clock"),
         ]))
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_swapped_and_empty_headings_are_told() {
+    fn missing_swapped_and_empty_headings_are_reported() {
         assert_eq!(findings("fn f() {}\n").len(), 1);
         assert_eq!(findings(&card().replace("# Cost", "# Price")).len(), 1);
         let swapped = card()
@@ -147,17 +147,17 @@ mod tests {
 
     #[test]
     fn an_algorithm_stands_in_a_list() {
-        let house = House::of(&[("crates/policy/src/expire/wheel.rs", &card())]);
-        assert_eq!(check(&house)[0].why, WHY_LIST);
+        let repository = Repository::of(&[("crates/policy/src/expire/wheel.rs", &card())]);
+        assert_eq!(check(&repository)[0].why, WHY_LIST);
     }
 
     #[test]
     fn parts_and_tests_of_an_algorithm_need_no_card() {
-        let house = House::of(&[
+        let repository = Repository::of(&[
             ("crates/policy/src/expire/mod.rs", "mod wheel;"),
             ("crates/policy/src/expire/wheel/chunks.rs", "fn f() {}"),
             ("crates/policy/src/expire/wheel_tests.rs", "fn f() {}"),
         ]);
-        assert_eq!(check(&house), []);
+        assert_eq!(check(&repository), []);
     }
 }

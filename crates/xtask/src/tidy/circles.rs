@@ -1,15 +1,16 @@
 //! Import circles between the modules of one crate.
 //!
-//! A module is a file. An arrow runs from a file to the file that defines what it imports, by `use` or by
-//! a path such as `crate::a::b` or `child::f`. Four things draw no arrow:
+//! A module is a file. An arrow runs from a file to the file that defines what it imports, by `use`
+//! or by a path such as `crate::a::b` or `child::f`. Four things draw no arrow:
 //!
 //! - Test code.
 //! - A declaration (`mod a;`).
 //! - A re-export (`pub use`). An import of the name is resolved to the file that defines it.
-//! - An import from an ancestor. A child module is a part of its parent, sees the parent's private items
-//!   by the rules of the language, and may use the types that the parent defines for its parts.
+//! - An import from an ancestor. A child module is a part of its parent, sees the parent's private
+//!   items by the rules of the language, and may use the types that the parent defines for its
+//!   parts.
 
-use super::{Finding, House, module_folder};
+use super::{Finding, Repository, module_folder};
 use crate::source::{Source, line_of, words};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,10 +18,10 @@ const WHY: &str =
     "a module can be read, tested and changed alone only if what it imports does not import it";
 
 /// Runs this check.
-pub fn check(house: &House) -> Vec<Finding> {
+pub fn check(repository: &Repository) -> Vec<Finding> {
     let mut findings = vec![];
-    for name in house.crates() {
-        let modules = Modules::new(house, name);
+    for name in repository.crates() {
+        let modules = Modules::new(repository, name);
         let arrows = modules.arrows();
         for circle in circles(&arrows) {
             findings.push(finding(&circle, &arrows));
@@ -91,10 +92,10 @@ struct Modules<'h> {
 const EXPORTS_FOLLOWED_MAX: usize = 8;
 
 impl<'h> Modules<'h> {
-    fn new(house: &'h House, name: &str) -> Self {
+    fn new(repository: &'h Repository, name: &str) -> Self {
         let prefix = format!("crates/{name}/src/");
         let mut sources = BTreeMap::new();
-        for (path, source) in house.sources_of(name) {
+        for (path, source) in repository.sources_of(name) {
             let folder = module_folder(path);
             let Some(folder) = folder.strip_prefix(&prefix) else {
                 continue;
@@ -128,8 +129,8 @@ impl<'h> Modules<'h> {
         modules
     }
 
-    /// The path from the crate's root of a path as written in the module `at`; `None` when it leads to
-    /// another crate.
+    /// The path from the crate's root of a path as written in the module `at`; `None` when it leads
+    /// to another crate.
     fn absolute(&self, at: &[String], written: &str) -> Option<Vec<String>> {
         let mut parts = written.split("::").map(str::trim).peekable();
         let mut path: Vec<String> = match parts.peek() {
@@ -302,8 +303,8 @@ mod tests {
     fn found(files: &[(&str, &str)]) -> Vec<String> {
         let manifest = ("crates/a/Cargo.toml", "");
         let files: Vec<_> = files.iter().copied().chain([manifest]).collect();
-        let house = House::of(&files);
-        check(&house).into_iter().map(|f| f.found).collect()
+        let repository = Repository::of(&files);
+        check(&repository).into_iter().map(|f| f.found).collect()
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! The docs: links lead somewhere, paths exist, commands can be typed.
+//! Links, paths and commands in the docs, and the contents of the site.
 //!
-//! That the `mayfly` commands and options shown exist is checked by a test of the binary itself.
+//! A test of the binary checks that the `mayfly` commands and options in the docs exist.
 
-use super::{Finding, House};
+use super::{Finding, Repository};
 
-/// Folders of the repository: a path in backticks that starts so must exist.
+/// Folders of the repository: a path in backticks that starts with one must exist.
 const FOLDERS: [&str; 4] = ["crates/", "docs/", "tests/", ".ci/"];
 
 /// Subcommands of cargo that the docs may show.
@@ -17,28 +17,28 @@ const CONTENTS: &str = "docs/SUMMARY.md";
 
 const WHY_SITE: &str =
     "the site has the pages of docs/ only, and a reader finds a page by its contents";
-const WHY_LINK: &str = "a reader follows it";
-const WHY_COMMAND: &str = "a reader types it";
+const WHY_LINK: &str = "readers follow links";
+const WHY_COMMAND: &str = "readers type commands";
 
 /// Runs this check.
-pub fn check(house: &House) -> Vec<Finding> {
+pub fn check(repository: &Repository) -> Vec<Finding> {
     let mut findings = vec![];
-    for (path, text) in &house.texts {
+    for (path, text) in &repository.texts {
         if path.ends_with(".md") {
-            findings.extend(page(house, path, text));
+            findings.extend(page(repository, path, text));
         }
     }
-    findings.extend(site(house));
+    findings.extend(site(repository));
     findings
 }
 
 /// Pages below `docs/` that the site's table of contents lacks, and links that leave the site.
-fn site(house: &House) -> Vec<Finding> {
-    let Some(contents) = house.texts.get(CONTENTS) else {
+fn site(repository: &Repository) -> Vec<Finding> {
+    let Some(contents) = repository.texts.get(CONTENTS) else {
         return vec![];
     };
     let mut findings = vec![];
-    for (path, text) in &house.texts {
+    for (path, text) in &repository.texts {
         let Some(inside) = path.strip_prefix("docs/") else {
             continue;
         };
@@ -72,7 +72,7 @@ fn finding(path: &str, line: usize, found: &str, expected: &str, why: &'static s
     }
 }
 
-fn page(house: &House, path: &str, text: &str) -> Vec<Finding> {
+fn page(repository: &Repository, path: &str, text: &str) -> Vec<Finding> {
     let mut findings = vec![];
     let mut in_block = false;
     for (n, line) in text.lines().enumerate() {
@@ -82,21 +82,23 @@ fn page(house: &House, path: &str, text: &str) -> Vec<Finding> {
         }
         if in_block {
             let command = line.trim().trim_start_matches("$ ");
-            if let Some(expected) = command_fault(house, command) {
+            if let Some(expected) = command_fault(repository, command) {
                 findings.push(finding(path, n, command, &expected, WHY_COMMAND));
             }
             continue;
         }
         for target in links(line) {
-            if !link_leads_somewhere(house, path, target) {
+            if !link_leads_somewhere(repository, path, target) {
                 let expected = "a file of the repository, with that heading";
                 findings.push(finding(path, n, target, expected, WHY_LINK));
             }
         }
         for span in line.split('`').skip(1).step_by(2) {
-            if FOLDERS.iter().any(|folder| span.starts_with(folder)) && !path_exists(house, span) {
+            if FOLDERS.iter().any(|folder| span.starts_with(folder))
+                && !path_exists(repository, span)
+            {
                 findings.push(finding(path, n, span, "a path that exists", WHY_LINK));
-            } else if let Some(expected) = command_fault(house, span) {
+            } else if let Some(expected) = command_fault(repository, span) {
                 findings.push(finding(path, n, span, &expected, WHY_COMMAND));
             }
         }
@@ -112,7 +114,7 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn link_leads_somewhere(house: &House, from: &str, target: &str) -> bool {
+fn link_leads_somewhere(repository: &Repository, from: &str, target: &str) -> bool {
     if target.starts_with("http:") || target.starts_with("https:") {
         return true;
     }
@@ -122,9 +124,9 @@ fn link_leads_somewhere(house: &House, from: &str, target: &str) -> bool {
     } else {
         resolve(from, file)
     };
-    let is_there = path_exists(house, &file);
+    let is_there = path_exists(repository, &file);
     let has_anchor = |text: &String| text.lines().any(|line| anchor_of(line) == anchor);
-    is_there && (anchor.is_empty() || house.texts.get(&file).is_some_and(has_anchor))
+    is_there && (anchor.is_empty() || repository.texts.get(&file).is_some_and(has_anchor))
 }
 
 /// A path relative to the folder of the page `from`, relative to the root instead.
@@ -144,12 +146,12 @@ fn resolve(from: &str, target: &str) -> String {
 }
 
 /// Whether a path (which may hold `*`, or end in `:line`) names a file or folder.
-fn path_exists(house: &House, path: &str) -> bool {
+fn path_exists(repository: &Repository, path: &str) -> bool {
     let path = path.split([':', ' ']).next().unwrap_or(path);
     let path = path.trim_end_matches('/');
     let star = path.find(['*', '<', '{']).unwrap_or(path.len());
     let is_whole = star == path.len();
-    house
+    repository
         .paths
         .iter()
         .any(|known| match known.strip_prefix(&path[..star]) {
@@ -173,13 +175,14 @@ fn anchor_of(line: &str) -> String {
         .collect()
 }
 
-/// What is wrong with a command that the docs show; `None` also for what is no command of ours.
-fn command_fault(house: &House, command: &str) -> Option<String> {
+/// The expected command if a command in the docs is wrong; `None` if it is right or not one of the
+/// project's.
+fn command_fault(repository: &Repository, command: &str) -> Option<String> {
     let mut words = command.split_whitespace();
     let first = words.next()?;
     if let Some(script) = first.strip_prefix("./") {
         let is_output = script.starts_with("target/");
-        let is_there = is_output || house.paths.contains(script);
+        let is_there = is_output || repository.paths.contains(script);
         return (!is_there).then(|| "a script of the repository".to_string());
     }
     if first != "cargo" {
@@ -195,8 +198,8 @@ fn command_fault(house: &House, command: &str) -> Option<String> {
         return (!is_known).then(|| "a chore of xtask".to_string());
     }
     let package = words.by_ref().skip_while(|word| *word != "-p").nth(1)?;
-    let is_known = house.crates().iter().any(|name| {
-        let manifest = &house.texts[&format!("crates/{name}/Cargo.toml")];
+    let is_known = repository.crates().iter().any(|name| {
+        let manifest = &repository.texts[&format!("crates/{name}/Cargo.toml")];
         manifest.contains(&format!("name = \"{package}\""))
     });
     (!is_known).then(|| "a package of the workspace".to_string())
@@ -207,14 +210,14 @@ mod tests {
     use super::*;
 
     fn found(page: &str) -> Vec<String> {
-        let house = House::of(&[
+        let repository = Repository::of(&[
             ("docs/a.md", page),
             ("docs/b.md", "# Two words, one\n"),
             ("test", ""),
             ("crates/wire/Cargo.toml", "name = \"mayfly-wire\""),
             ("crates/wire/src/lib.rs", ""),
         ]);
-        check(&house).into_iter().map(|f| f.found).collect()
+        check(&repository).into_iter().map(|f| f.found).collect()
     }
 
     #[test]
@@ -228,7 +231,7 @@ mod tests {
 
     #[test]
     fn pages_of_the_site_are_in_its_contents_and_link_to_each_other_only() {
-        let house = House::of(&[
+        let repository = Repository::of(&[
             ("docs/SUMMARY.md", "[a](a.md)"),
             (
                 "docs/a.md",
@@ -237,7 +240,7 @@ mod tests {
             ("docs/b.md", ""),
             ("README.md", ""),
         ]);
-        let found: Vec<String> = check(&house).into_iter().map(|f| f.path).collect();
+        let found: Vec<String> = check(&repository).into_iter().map(|f| f.path).collect();
         assert_eq!(found, ["docs/a.md", "docs/b.md"]);
     }
 

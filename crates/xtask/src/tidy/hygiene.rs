@@ -1,7 +1,7 @@
-//! Small things that rot a house: unsafe where nobody looks, forbidden names, tests that sleep or
-//! are switched off, unfinished work, places of one machine in files for all.
+//! Small things that rot: unsafe code outside of the listed files, meaningless names, tests that
+//! sleep or are disabled, unfinished work, paths of one machine.
 
-use super::{Finding, House};
+use super::{Finding, Repository};
 use crate::source::{Source, line_of, words};
 
 /// Files that may hold unsafe code. Each has a `SAFETY:` note on every block.
@@ -14,24 +14,27 @@ const UNSAFE_FILES: [&str; 3] = [
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: [&str; 5] = ["common", "util", "utils", "helpers", "misc"];
 
-const WHY_UNSAFE: &str = "unsafe code lives in the files that tidy lists, and nowhere else";
+const WHY_UNSAFE: &str = "unsafe code is allowed in the files that tidy lists only";
 const WHY_NAME: &str = "a file's name is the noun of the one question that it answers";
-const WHY_TEST: &str = "a test runs always, states what it expects, and takes no time for nothing";
-const WHY_DONE: &str = "nothing is left behind; what is missing is said in the docs";
-const WHY_EXPECT: &str = "an `expect` disappears with its reason, an `allow` stays for ever";
+const WHY_LAYOUT: &str = "a reader finds every module and its tests in the same way";
+const WHY_TEST: &str = "a test always runs, states what it expects, and does not wait";
+const WHY_DONE: &str = "work is finished before it is committed; the docs name what is missing";
+const WHY_EXPECT: &str =
+    "the compiler reports an `expect` whose reason no longer holds, and keeps an `allow`";
 const WHY_PLACE: &str = "a file of the project means the same on every machine";
 
 /// Runs this check.
-pub fn check(house: &House) -> Vec<Finding> {
+pub fn check(repository: &Repository) -> Vec<Finding> {
     let mut findings = vec![];
-    for path in &house.paths {
+    for path in &repository.paths {
         findings.extend(name(path));
+        findings.extend(layout(path));
     }
-    for (path, source) in &house.sources {
+    for (path, source) in &repository.sources {
         findings.extend(unsafe_code(path, source));
         findings.extend(patterns(path, source));
     }
-    for (path, text) in &house.texts {
+    for (path, text) in &repository.texts {
         findings.extend(places(path, text));
     }
     findings
@@ -50,8 +53,23 @@ fn finding(path: &str, line: usize, found: &str, expected: &str, why: &'static s
 fn name(path: &str) -> Option<Finding> {
     let is_empty = |part: &str| EMPTY_NAMES.contains(&part.split('.').next().unwrap_or(part));
     let part = path.split('/').find(|part| is_empty(part))?;
-    let expected = "a noun that says what is inside, next to its main user";
+    let expected = "a noun for the contents, next to the main user";
     Some(finding(path, 0, part, expected, WHY_NAME))
+}
+
+/// One layout for modules with children: `x.rs` beside `x/`.
+fn layout(path: &str) -> Option<Finding> {
+    let is_second =
+        path.starts_with("crates/") && path.contains("/src/") && path.ends_with("/mod.rs");
+    is_second.then(|| {
+        finding(
+            path,
+            0,
+            "mod.rs",
+            "`x.rs` beside the folder `x/`",
+            WHY_LAYOUT,
+        )
+    })
 }
 
 /// Whether a path is the root file of a crate or of a binary.
@@ -91,8 +109,15 @@ fn unsafe_code(path: &str, source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Things that never stand in Rust code, by their text: what, instead, why, in tests only.
-const PATTERNS: [(&str, &str, &str, bool); 9] = [
+/// Text that Rust code may not contain: the text, what to write instead, the reason, and whether
+/// the rule is for tests only.
+const PATTERNS: [(&str, &str, &str, bool); 10] = [
+    (
+        "#[path",
+        "tests in the file or in `x/tests.rs`",
+        WHY_LAYOUT,
+        false,
+    ),
     ("#[ignore", "a test that runs", WHY_TEST, false),
     (
         "#[should_panic",
@@ -129,7 +154,7 @@ const PATTERNS: [(&str, &str, &str, bool); 9] = [
     ),
 ];
 
-const WHY_UNWRAP: &str = "the reason why it holds is the only thing that a reader cannot guess";
+const WHY_UNWRAP: &str = "a reader cannot guess why it holds";
 const WHY_TYPE: &str = "a caller can handle only an error that has a type";
 
 fn patterns(path: &str, source: &Source) -> Vec<Finding> {
@@ -149,7 +174,7 @@ fn patterns(path: &str, source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Texts that name one machine's places or hosts, each cut in two so that this file passes.
+/// Paths of one machine and names of hosts, each split in two so that this file passes.
 const PLACES: [[&str; 2]; 9] = [
     ["/wo", "rk/"],
     ["/ro", "ot/"],
@@ -162,7 +187,7 @@ const PLACES: [[&str; 2]; 9] = [
     ["registry.npm", "js"],
 ];
 
-/// Marks of unfinished work or of an unfinished merge, cut likewise.
+/// Marks of unfinished work or of an unfinished merge, split likewise.
 const MARKS: [[&str; 2]; 5] = [
     ["TO", "DO"],
     ["FIX", "ME"],
@@ -172,7 +197,7 @@ const MARKS: [[&str; 2]; 5] = [
 ];
 
 fn places(path: &str, text: &str) -> Vec<Finding> {
-    // The lock file is written by cargo, the licence by others.
+    // Cargo writes the lock file, and the licence is a given text.
     if path.ends_with(".lock") || path == "LICENSE" {
         return vec![];
     }
@@ -198,7 +223,7 @@ fn places(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Whether a place that begins with `/` is absolute here, not the middle of a longer path.
+/// Whether a place that begins with `/` is an absolute path here, not the middle of a longer path.
 fn starts_a_path(line: &str, at: usize, place: &str) -> bool {
     let before = line[..at].chars().next_back();
     !place.starts_with('/') || !before.is_some_and(|c| c.is_alphanumeric() || "./_-)}".contains(c))
@@ -209,7 +234,7 @@ mod tests {
     use super::*;
 
     fn whys(path: &str, text: &str) -> Vec<&'static str> {
-        let found = check(&House::of(&[(path, text)]));
+        let found = check(&Repository::of(&[(path, text)]));
         found.into_iter().map(|f| f.why).collect()
     }
 
@@ -229,10 +254,18 @@ mod tests {
     }
 
     #[test]
-    fn empty_names_are_told() {
+    fn meaningless_names_are_reported() {
         assert_eq!(whys("crates/a/src/utils.rs", ""), [WHY_NAME]);
         assert_eq!(whys("crates/common/README.md", ""), [WHY_NAME]);
         assert_eq!(whys("crates/a/src/utility_bill.rs", ""), [""; 0]);
+    }
+
+    #[test]
+    fn modules_follow_one_layout() {
+        assert_eq!(whys("crates/a/src/b/mod.rs", ""), [WHY_LAYOUT]);
+        let text = "#[path = \"b_tests.rs\"]\nmod tests;";
+        assert_eq!(whys("crates/a/src/b.rs", text), [WHY_LAYOUT]);
+        assert_eq!(whys("crates/a/tests/b/mod.rs", ""), [""; 0]);
     }
 
     #[test]
@@ -254,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_one_machine_are_told_and_parts_of_paths_are_not() {
+    fn paths_of_one_machine_are_reported_and_parts_of_paths_are_not() {
         let place = PLACES[0].concat();
         assert_eq!(whys("docs/a.md", &format!("see {place}x")), [WHY_PLACE]);
         assert_eq!(whys("docs/a.md", &format!("see docs{place}x")), [""; 0]);

@@ -1,31 +1,31 @@
 //! Lengths of files and functions.
 //!
-//! Test code does not count, wherever it stands; neither do files that are one table.
+//! Test code is not counted, nor are files that consist of one table.
 
-use super::{Finding, House};
+use super::{Finding, Repository};
 use crate::source::Source;
 
-/// Over this, look for the second question that the file answers.
+/// Lines of a file above which it may answer a second question.
 const FILE_HINT: usize = 600;
-/// The limit of a file.
+/// Maximum lines of a file.
 const FILE_LIMIT: usize = 1_000;
-/// A function fits on a screen.
+/// Maximum lines of a function: one screen.
 const FUNCTION_LIMIT: usize = 70;
 
-/// Files that are one table from top to bottom: longer is not harder to read.
+/// Files that consist of one table.
 const TABLES: [&str; 0] = [];
 
 const WHY_FILE: &str = "a file answers one question; test code and tables are not counted";
 const WHY_FUNCTION: &str = "a function fits on a screen; test code is not counted";
 
-/// Lines of a file that count.
+/// Number of lines that are counted.
 fn own_length(source: &Source) -> usize {
     source.own_lines().count()
 }
 
-fn long_files(house: &House, over: usize, up_to: usize) -> Vec<Finding> {
+fn long_files(repository: &Repository, over: usize, up_to: usize) -> Vec<Finding> {
     let mut findings = vec![];
-    for (path, source) in &house.sources {
+    for (path, source) in &repository.sources {
         let length = own_length(source);
         if TABLES.contains(&path.as_str()) || length <= over || length > up_to {
             continue;
@@ -41,15 +41,15 @@ fn long_files(house: &House, over: usize, up_to: usize) -> Vec<Finding> {
     findings
 }
 
-/// Files worth a look, below the limit.
-pub fn hints(house: &House) -> Vec<Finding> {
-    long_files(house, FILE_HINT, FILE_LIMIT)
+/// Files between the hint and the limit.
+pub fn hints(repository: &Repository) -> Vec<Finding> {
+    long_files(repository, FILE_HINT, FILE_LIMIT)
 }
 
 /// Runs this check.
-pub fn check(house: &House) -> Vec<Finding> {
-    let mut findings = long_files(house, FILE_LIMIT, usize::MAX);
-    for (path, source) in &house.sources {
+pub fn check(repository: &Repository) -> Vec<Finding> {
+    let mut findings = long_files(repository, FILE_LIMIT, usize::MAX);
+    for (path, source) in &repository.sources {
         for function in source.functions() {
             let length = function.last - function.first + 1;
             let is_test = source.is_test.get(function.first).copied().unwrap_or(false);
@@ -80,30 +80,33 @@ mod tests {
     fn a_function_of_seventy_lines_passes_and_one_more_does_not() {
         let good = format!("fn f() {{\n{}}}\n", lines(68));
         let bad = format!("\nfn f() {{\n{}}}\n", lines(69));
-        assert_eq!(check(&House::of(&[("crates/a/src/a.rs", &good)])), []);
-        let found = check(&House::of(&[("crates/a/src/a.rs", &bad)]));
+        assert_eq!(check(&Repository::of(&[("crates/a/src/a.rs", &good)])), []);
+        let found = check(&Repository::of(&[("crates/a/src/a.rs", &bad)]));
         assert_eq!((found.len(), found[0].line), (1, 2));
     }
 
     #[test]
     fn braces_in_strings_and_comments_do_not_end_a_function() {
         let bad = format!("fn f() {{\n    let a = \"}}\"; // }}\n{}}}\n", lines(69));
-        assert_eq!(check(&House::of(&[("crates/a/src/a.rs", &bad)])).len(), 1);
+        assert_eq!(
+            check(&Repository::of(&[("crates/a/src/a.rs", &bad)])).len(),
+            1
+        );
     }
 
     #[test]
     fn files_are_hinted_at_then_refused_and_tests_do_not_count() {
         let long = lines(601);
-        let house = House::of(&[("crates/a/src/a.rs", &long)]);
-        assert_eq!((check(&house).len(), hints(&house).len()), (0, 1));
+        let repository = Repository::of(&[("crates/a/src/a.rs", &long)]);
+        assert_eq!((check(&repository).len(), hints(&repository).len()), (0, 1));
         let longer = lines(1_001);
-        let house = House::of(&[("crates/a/src/a.rs", &longer)]);
-        assert_eq!((check(&house).len(), hints(&house).len()), (1, 0));
+        let repository = Repository::of(&[("crates/a/src/a.rs", &longer)]);
+        assert_eq!((check(&repository).len(), hints(&repository).len()), (1, 0));
         let tested = format!("fn f() {{}}\n#[cfg(test)]\nmod tests {{\n{longer}}}\n");
-        let house = House::of(&[
+        let repository = Repository::of(&[
             ("crates/a/src/a.rs", &tested),
             ("crates/a/tests/b.rs", &longer),
         ]);
-        assert_eq!((check(&house).len(), hints(&house).len()), (0, 0));
+        assert_eq!((check(&repository).len(), hints(&repository).len()), (0, 0));
     }
 }

@@ -1,14 +1,14 @@
 //! The words and widths of comments, docs, help texts, errors and test names, by the page Voice of
 //! CONVENTIONS.md.
 
-use super::{Finding, House};
+use super::{Finding, Repository};
 use crate::source::Source;
 
 /// Columns that a line with a comment may take.
 const WIDTH_MAX: usize = 100;
 
-/// Words that the page Voice replaces: the word, and what to write instead. A word matches as a whole,
-/// in any case; a space stands for any white space.
+/// Words that the page Voice replaces: the word, and what to write instead. A word matches as a
+/// whole, in any case; a space stands for any white space.
 const WORDS: [(&str, &str); 24] = [
     ("tell", "return, report, pass or distinguish"),
     ("tells", "returns, reports, passes or distinguishes"),
@@ -73,13 +73,13 @@ const WHY_WIDTH: &str = "comments wrap where code does";
 const QUOTES: [&str; 2] = ["CONVENTIONS.md", "crates/xtask/src/tidy/voice.rs"];
 
 /// Runs this check.
-pub fn check(house: &House) -> Vec<Finding> {
+pub fn check(repository: &Repository) -> Vec<Finding> {
     let mut findings = vec![];
-    for (path, text) in &house.texts {
+    for (path, text) in &repository.texts {
         if QUOTES.contains(&path.as_str()) {
             continue;
         }
-        match house.sources.get(path) {
+        match repository.sources.get(path) {
             Some(source) => findings.extend(rust(path, source)),
             None if path.ends_with(".md") => {
                 findings.extend(words(path, &prose_of_markdown(text)));
@@ -215,8 +215,8 @@ impl Source {
         lines.map(has_comment).collect()
     }
 
-    /// For each line, its prose: comments and the insides of strings, and names of test functions as
-    /// words. Code spans in backticks are left out.
+    /// For each line, its prose: comments and the insides of strings, and names of test functions
+    /// as words. Code spans in backticks are left out.
     fn prose(&self) -> Vec<String> {
         let mut prose = vec![];
         for (n, (text, code)) in self.text.lines().zip(self.code.lines()).enumerate() {
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<(usize, String)> {
-        let findings = check(&House::of(&[(path, text)]));
+        let findings = check(&Repository::of(&[(path, text)]));
         findings.into_iter().map(|f| (f.line, f.found)).collect()
     }
 

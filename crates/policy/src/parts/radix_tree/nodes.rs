@@ -1,9 +1,7 @@
 //! The nodes of the tree, and the pages they lie in.
 
-/// A reference to a node names its kind in the bits from this one on.
-pub(super) const KIND_SHIFT: u32 = 29;
-/// Mask of the bits of a reference that hold the index among the nodes of its kind.
-pub(super) const INDEX_MASK: u32 = (1 << KIND_SHIFT) - 1;
+use super::INDEX_MASK;
+
 /// No reference.
 pub(super) const NOTHING: u32 = u32::MAX;
 /// About so many bytes are allocated at once.

@@ -1,4 +1,4 @@
-//! The scanner on the corners of Rust's tokens.
+//! The scanner on special cases of Rust's tokens.
 use super::*;
 
 fn source(text: &str) -> Source {
