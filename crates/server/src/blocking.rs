@@ -1,19 +1,20 @@
-//! Clients that wait for a key to hold something: BLPOP and its kin.
+//! Clients that block until a key has a value: BLPOP and similar commands.
 //!
-//! Idea: a command that finds nothing leaves a [`Waiter`] in the queues of its keys, under the locks under
-//! which it found nothing. Whoever writes such a key serves those who wait for it before letting go of
-//! the locks: it runs their commands again in their stead, first come, first served, and sends the
-//! replies to their workers. So no wake-up is lost, nobody gets in between, and nobody asks twice.
+//! A command that finds nothing adds a [`Waiter`] to the queues of its keys, under the same locks under
+//! which it found nothing. A client that writes such a key serves the blocked clients before it releases
+//! the locks: it runs their commands again on their behalf, in the order in which they blocked, and
+//! sends the replies to their workers. Therefore no wake-up is lost, no other client can take the
+//! element in between, and clients do not poll.
 //!
-//! Whether a client waits is decided under the locks of all shards that its command needs: to serve it,
-//! to end its wait (its time is up, CLIENT UNBLOCK, it goes away), they are all held. When who writes
-//! holds only some of them, as for a BLMOVE into another shard, it lets go and locks the rest with them:
-//! another client may then take the element first, and the one that waits goes on waiting.
+//! A client starts to block under the locks of all shards that its command needs. To serve it or to end
+//! its wait (timeout, CLIENT UNBLOCK, disconnection), all these shards are locked. If a writer holds
+//! only some of them, as for a BLMOVE to another shard, it releases its locks and locks all shards
+//! together. Another client may take the element in between; then the blocked client remains blocked.
 //!
-//! A reply that is under way to a client which goes away is lost, as on a broken connection.
+//! A reply that was sent to the worker of a client that disconnects is lost, as on a broken connection.
 //!
-//! A command joins in with [`Ctx::wait`] where it has found nothing, and has to mean the same when it is
-//! run again.
+//! A command supports blocking by calling [`Ctx::wait`] where it has found nothing. It must have the
+//! same meaning when it is run again.
 
 use crate::clients::flag;
 use crate::clock::Moment;
@@ -28,13 +29,13 @@ use std::sync::Arc;
 use store::{Key, Kind, View};
 use wire::{Args, Reply};
 
-/// What CLIENT UNBLOCK … ERROR answers in the command's stead.
+/// Reply of CLIENT UNBLOCK … ERROR to the blocked command.
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 impl Ctx<'_, '_> {
-    /// Where a command has found nothing: lets its client wait until one of `keys` holds a value of this
-    /// kind, or its time is up (`timeout_ms`; 0: never). Then nothing is replied. False when it may not
-    /// wait: it replies that there is nothing.
+    /// Blocks the client until one of `keys` holds a value of this kind, or until the timeout (0: none).
+    /// Called by a command that has found nothing and must not reply then. Returns false if the client may
+    /// not block; the command then replies that there is nothing.
     ///
     /// All keys of `args` are locked, as for any command, and `keys` are among them.
     #[must_use = "a command that may not wait has to reply"]
@@ -86,8 +87,8 @@ impl Ctx<'_, '_> {
     }
 }
 
-/// Serves those who wait for keys that a command has just written, and for those that serving writes.
-/// Afterwards the view may hold more shards than before.
+/// Serves the clients blocked on keys that a command has just written, and those blocked on keys
+/// that serving them writes. The view may hold more shards afterwards.
 pub fn serve<'v>(
     server: &'v Server,
     table: &'static Table,
@@ -107,7 +108,8 @@ pub fn serve<'v>(
     }
 }
 
-/// Serves as many of those who wait for a key as it has something for, in the order in which they came.
+/// Serves clients blocked on a key in the order in which they blocked, as long as it has something
+/// for them.
 fn serve_key<'v>(
     server: &'v Server,
     table: &'static Table,
@@ -115,22 +117,23 @@ fn serve_key<'v>(
     locks: &mut Locks,
     key: &Key<'_>,
 ) {
-    let mut passed = 0;
-    while let Some(id) = view.waiter(key, passed) {
+    let mut skipped = 0;
+    while let Some(id) = view.waiter(key, skipped) {
         let Some(kind) = view.kind(key) else { return };
         let waiter = server.blocking.get(id).expect("it is in a queue");
         if waiter.kind != kind {
-            passed += 1;
+            skipped += 1;
         } else if lock_also(server, view, locks, &waiter.shards) {
-            // Anybody may have come, gone or been served in the meantime.
-            passed = 0;
+            // The queue may have changed while the locks were released.
+            skipped = 0;
         } else if !retry(server, table, view, locks, &waiter) {
-            passed += 1;
+            skipped += 1;
         }
     }
 }
 
-/// Locks these shards, too. Whether any was missing: then what was held was let go of for a moment.
+/// Locks these shards in addition. Returns whether any was missing, in which case the locks were
+/// released for a moment.
 fn lock_also<'v>(
     server: &'v Server,
     view: &mut View<'v>,
@@ -152,7 +155,7 @@ fn lock_also<'v>(
     true
 }
 
-/// Runs a command that waits once more, for its client; whether it found something.
+/// Runs a blocked command again on behalf of its client. Returns whether it found something.
 fn retry<'v>(
     server: &'v Server,
     table: &'static Table,
@@ -192,9 +195,9 @@ fn answer(server: &Server, waiter: &Waiter, bytes: Vec<u8>) {
     server.inboxes[info.worker].push(info.worker, Message::Answer(info.slot, info.id, bytes));
 }
 
-/// Ends a client's wait from outside; false when it does not wait, or was served in the meantime. The
-/// caller holds no shard.
-pub fn give_up(server: &Server, client: u64) -> Option<Arc<Waiter>> {
+/// Ends a client's wait. Returns `None` if it is not blocked or was served in the meantime. The
+/// caller must not hold a shard.
+pub fn end_wait(server: &Server, client: u64) -> Option<Arc<Waiter>> {
     let waiter = server.blocking.get(client)?;
     let mut view = server
         .keyspace
@@ -208,9 +211,9 @@ pub fn give_up(server: &Server, client: u64) -> Option<Arc<Waiter>> {
     waits.then_some(waiter)
 }
 
-/// CLIENT UNBLOCK: whether the client waited. The caller holds no shard.
+/// Runs CLIENT UNBLOCK. Returns whether the client was blocked. The caller must not hold a shard.
 pub fn unblock(server: &Server, client: u64, with_error: bool) -> bool {
-    let Some(waiter) = give_up(server, client) else {
+    let Some(waiter) = end_wait(server, client) else {
         return false;
     };
     let mut bytes = Vec::new();

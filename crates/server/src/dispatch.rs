@@ -287,7 +287,7 @@ impl<'s> Executor<'s> {
             return false;
         }
         self.finish();
-        blocking::give_up(self.server, session.info.id).is_some()
+        blocking::end_wait(self.server, session.info.id).is_some()
     }
 
     /// Cuts all ties of a client that goes away.

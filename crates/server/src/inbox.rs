@@ -1,5 +1,4 @@
-//! What workers send each other: connections to serve, messages to deliver, replies to clients that
-//! waited, clients to cut off.
+//! Inboxes of the workers for messages from other workers.
 
 use crate::message::Message;
 use mio::Waker;
@@ -7,46 +6,47 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-/// Bytes of messages that may wait for one worker. A subscriber for whom there is no room is cut off,
-/// as one whose output buffer is full: it learns that it missed something.
+/// Maximum number of bytes of messages that wait for one worker. A subscriber whose message does
+/// not fit is disconnected, like one whose output buffer is full, so that it notices the loss.
 pub const INBOX_BYTES_MAX: usize = 64 << 20;
 
 thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Says that this thread is the worker of this index, which needs no waking by itself.
+/// Records that this thread is the worker with this index. A worker does not wake itself.
 pub fn enter(worker: usize) {
     CURRENT.set(worker);
 }
 
-/// One worker's.
+/// Inbox of one worker.
 #[derive(Default)]
 pub struct Inbox {
     queue: Mutex<Vec<Message>>,
     bytes: AtomicUsize,
     is_filled: AtomicBool,
     waker: OnceLock<Waker>,
-    /// When the worker will look at its deadlines next, in ms since 1970; 0 while it is awake.
+    /// Time at which the worker will next check its deadlines, in ms since 1970; 0 while it is
+    /// awake.
     planned_ms: AtomicU64,
 }
 
 impl Inbox {
-    /// Gives the inbox what wakes its worker.
+    /// Sets the waker of the worker.
     pub fn set_waker(&self, waker: Waker) {
-        // A second waker for the same worker would mean two workers of one index.
+        // A second waker would mean that two workers have the same index.
         assert!(self.waker.set(waker).is_ok(), "one worker per inbox");
     }
 
     /// Wakes the worker.
     pub fn wake(&self) {
         if let Some(waker) = self.waker.get() {
-            // A full eventfd is one that wakes anyway.
+            // If the eventfd is full, the worker wakes anyway.
             let _ = waker.wake();
         }
     }
 
-    /// Leaves a message; false when there is no room for it.
+    /// Adds a message. Returns false if there is no space for it.
     pub fn push(&self, worker: usize, message: Message) -> bool {
         let size = match &message {
             Message::Deliver(_, publication, _) => publication.bytes() + size_of::<Message>(),
@@ -63,12 +63,12 @@ impl Inbox {
         true
     }
 
-    /// Whether there is anything.
+    /// Whether there are messages.
     pub fn is_filled(&self) -> bool {
         self.is_filled.load(Ordering::Acquire)
     }
 
-    /// Takes out all messages, oldest first, behind those already in `into`.
+    /// Appends all messages to `into`, the oldest first, and empties the inbox.
     pub fn take(&self, into: &mut Vec<Message>) {
         self.is_filled.store(false, Ordering::Release);
         let mut queue = self.queue.lock().expect("no holder panics");
@@ -76,14 +76,16 @@ impl Inbox {
         self.bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Says until when the worker means to sleep, before it looks at its deadlines a last time.
+    /// Publishes how long the worker is going to sleep. The worker then checks its deadlines once
+    /// more.
     pub fn plan(&self, wake_ms: u64) {
         self.planned_ms.store(wake_ms, Ordering::SeqCst);
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// Wakes the worker if it means to sleep beyond this. Called after the earlier deadline is in its
-    /// shard: either the worker's last look sees that, or this sees the plan.
+    /// Wakes the worker if it is going to sleep beyond `due_ms`. Called after the earlier deadline
+    /// was stored in its shard: either the worker's last check finds the deadline, or this call
+    /// sees the plan.
     pub fn wake_by(&self, due_ms: u64) {
         std::sync::atomic::fence(Ordering::SeqCst);
         let planned = self.planned_ms.load(Ordering::SeqCst);

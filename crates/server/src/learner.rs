@@ -1,18 +1,21 @@
-//! The thread that learns which segments are worth least, beside those that serve.
+//! The thread that trains and applies the ranking model of segment-eviction gl-cache.
 //!
-//! It wakes some times a second, looks whether a sample, a training or a ranking is wanted, and sleeps. The system gives it a
-//! processor when nobody else wants one (`nice` 19). With the workers it shares the lock that each of them takes once a segment, for
-//! some instructions at a time, and what INFO tells. Where the processor is taken from it just then, they wait until it comes back.
+//! It wakes several times a second, runs a sampling, a training or a ranking if one is wanted, and
+//! sleeps again. It has the lowest priority (`nice` 19). It shares with the workers the lock that each of
+//! them takes once per segment, for some instructions at a time, and the report for INFO. If the thread
+//! loses its processor while it holds the lock, the workers wait until it continues.
 //!
 //! # Under load
-//! The more a cache misses the more often segments must be ranked; and misses come in numbers when load is high. So the work
-//! is bounded by time alone: `learn-cpu` percent of a core, saved for ten seconds at most; what is over is paid back before
-//! anything else is done. Where the processor is busy with others, so that a ranking or a training takes much longer than its own time,
-//! rankings pause; after two in a row samples and trainings, too. What is due then is tried after the pause, and the next pause is
-//! twice as long, until one of both is in time. Samples take too little time to tell. The engine evicts by age meanwhile.
+//! The more a cache misses, the more often segments must be ranked, and the misses are most frequent
+//! under high load. Therefore the work is limited by CPU time: `learn-cpu` percent of a core, of which
+//! ten seconds' worth can be saved up. Time beyond that is recovered before anything else is done. If a
+//! ranking or a training takes much longer than its own CPU time, because the processor is busy,
+//! rankings pause. After two late ones in a row, samples and trainings pause too. Due work is tried
+//! again after the pause, and each further pause is twice as long, until a ranking or a training is in
+//! time. Samples are too short for this measurement. The engine evicts by age during the pauses.
 //!
-//! What was learned is kept in memory alone: a server that starts has learned nothing, and there is no file that could be
-//! missing or stale.
+//! The model is kept only in memory. A server starts without a model, and there is no model file that
+//! could be missing or stale.
 
 use crate::config::{Config, Id};
 use crate::engine::segment::Segments;
@@ -24,25 +27,26 @@ use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 use store::Tick;
 
-/// How long it sleeps after it found something to do, and when it has found nothing for long.
+/// Sleep after a turn that did something, and maximum sleep after turns that did nothing.
 const SLEEP_MIN: Duration = Duration::from_millis(10);
 const SLEEP_MAX: Duration = Duration::from_millis(160);
-/// Processor time is saved for so many seconds.
+/// Number of seconds over which unused CPU time can be saved up.
 const SAVED_SECONDS: f64 = 10.0;
-/// A ranking or a training is late that took so many times its own time, and this besides.
+/// A ranking or training counts as late if it takes longer than this multiple of its CPU time plus
+/// the constant.
 const LATE_TIMES: u32 = 8;
 const LATE_BEYOND: Duration = Duration::from_millis(20);
-/// The pause after a late one; after each further one twice as long, up to 32 times.
+/// Pause after a late one. Each further pause is twice as long, up to 32 times.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_BITS_MAX: u32 = 5;
-/// From so many percent on no load is heeded.
-const REGARDLESS: i64 = 100;
-/// A model that is older tells of another time.
+/// Value of `learn-cpu` at which learning does not pause under load.
+const IGNORE_LOAD_PERCENT: i64 = 100;
+/// Age of a model in milliseconds from which it counts as stale.
 const STALE_MS: u64 = 2 * 24 * 60 * 60 * 1000;
-/// The lowest priority.
+/// Lowest priority.
 const NICE: i32 = 19;
 
-/// Processor time that may be used: a share of the time that has passed.
+/// CPU time that the thread may use: a share of the elapsed time.
 #[derive(Debug, Default)]
 struct Allowance {
     seconds: f64,
@@ -59,12 +63,12 @@ impl Allowance {
         self.seconds -= cpu.as_secs_f64();
     }
 
-    fn is_left(&self) -> bool {
+    fn has_time(&self) -> bool {
         self.seconds > 0.0
     }
 }
 
-/// What a look does.
+/// Work of one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Sampling,
@@ -72,16 +76,16 @@ enum Step {
     Ranking,
 }
 
-/// What was seen of others' need for the processor. Times are since the start.
+/// Detector of load by other threads. Times are relative to the start.
 #[derive(Debug, Default)]
-struct Strain {
-    /// Late rankings and trainings, one after the other.
+struct LoadDetector {
+    /// Number of consecutive late rankings and trainings.
     late: u32,
     until: Duration,
 }
 
-impl Strain {
-    /// A step took so long, and so much of a processor. A sampling is over too soon to tell anything.
+impl LoadDetector {
+    /// Records the elapsed and the CPU time of a step. Samplings are too short to be evaluated.
     fn note(&mut self, step: Step, took: Duration, cpu: Duration, now: Duration) {
         if step == Step::Sampling {
             return;
@@ -98,28 +102,28 @@ impl Strain {
         self.late == 0 || now >= self.until
     }
 
-    /// Samples and trainings go on after one that was late, not after two.
+    /// Samples and trainings continue after one late step, but not after two.
     fn may_train(&self, now: Duration) -> bool {
         self.late < 2 || now >= self.until
     }
 }
 
-/// The processor time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// What is put off, and how often that was so.
+/// Whether a kind of work is postponed, and how often it was.
 #[derive(Debug, Default)]
-struct PutOff {
+struct Postponed {
     waits: bool,
     count: u64,
 }
 
-impl PutOff {
-    /// Something is wanted, and is to wait or not; returns whether it is done.
+impl Postponed {
+    /// Records whether work is wanted and allowed. Returns whether to do it.
     fn is_done(&mut self, is_wanted: bool, may_be: bool) -> bool {
         let waits = is_wanted && !may_be;
         self.count += u64::from(waits && !self.waits);
@@ -128,21 +132,21 @@ impl PutOff {
     }
 }
 
-/// Learns from the moment at which the eviction heeds it to the one at which another takes over.
+/// State of learning while `segment-eviction` is gl-cache.
 struct Learner<'s> {
     server: &'s Server,
     segments: &'s Segments,
     tutor: Tutor,
     start: Instant,
-    looked: Duration,
+    last_turn: Duration,
     allowance: Allowance,
-    strain: Strain,
-    /// Requests and misses at the last look, and in all: CONFIG RESETSTAT sets the former back.
+    load: LoadDetector,
+    /// Hits and misses at the last turn. CONFIG RESETSTAT sets the counters to zero.
     counted: (u64, u64),
     heard: Heard,
     sleep: Duration,
-    trainings: PutOff,
-    rankings: PutOff,
+    trainings: Postponed,
+    rankings: Postponed,
     cpu: Duration,
     ranked_before: u64,
 }
@@ -159,20 +163,20 @@ impl<'s> Learner<'s> {
             segments,
             tutor: Tutor::new(&tutoring),
             start: Instant::now(),
-            looked: Duration::ZERO,
+            last_turn: Duration::ZERO,
             allowance: Allowance::default(),
-            strain: Strain::default(),
+            load: LoadDetector::default(),
             counted: (0, 0),
             heard: Heard::default(),
             sleep: SLEEP_MIN,
-            trainings: PutOff::default(),
-            rankings: PutOff::default(),
+            trainings: Postponed::default(),
+            rankings: Postponed::default(),
             cpu: Duration::ZERO,
             ranked_before: segments.cache.stats().segments_ranked,
         }
     }
 
-    fn hear(&mut self) {
+    fn update_totals(&mut self) {
         let stats = &self.server.stats;
         let misses = stats.sum(|worker| &worker.segment_misses);
         let hits = stats.sum(|worker| &worker.segment_hits);
@@ -185,23 +189,23 @@ impl<'s> Learner<'s> {
         self.tutor.hear(&self.segments.cache, &self.heard);
     }
 
-    /// One look, and what it shows to be done; how long to sleep then.
+    /// Runs one turn and returns how long to sleep.
     fn turn(&mut self) -> Duration {
         let cpu = cpu_time();
         let now = self.start.elapsed();
         let percent = self.server.config.number(Id::LearnCpu);
-        self.allowance.earn(now - self.looked, percent);
-        self.looked = now;
-        self.hear();
+        self.allowance.earn(now - self.last_turn, percent);
+        self.last_turn = now;
+        self.update_totals();
         let step = self.work(now);
         let spent = cpu_time().saturating_sub(cpu);
         self.allowance.spend(spent);
         self.cpu += spent;
         if let Some(step) = step {
             let ended = self.start.elapsed();
-            self.strain.note(step, ended - now, spent, ended);
+            self.load.note(step, ended - now, spent, ended);
         }
-        self.tell();
+        self.publish_report();
         self.sleep = match step {
             Some(_) => SLEEP_MIN,
             None => (self.sleep * 2).min(SLEEP_MAX),
@@ -209,14 +213,14 @@ impl<'s> Learner<'s> {
         self.sleep
     }
 
-    /// Does one thing, if something is wanted and may be done. Trainings come before rankings: they are rare, and what was
-    /// learned long ago ranks badly.
+    /// Does one kind of work that is wanted and allowed. Trainings precede rankings, because they
+    /// are rare and an old model ranks badly.
     fn work(&mut self, now: Duration) -> Option<Step> {
         let cache = &self.segments.cache;
-        let heeds_load = self.server.config.number(Id::LearnCpu) < REGARDLESS;
-        let has_time = self.allowance.is_left() || !heeds_load;
-        let may_train = has_time && (self.strain.may_train(now) || !heeds_load);
-        let may_rank = has_time && (self.strain.may_rank(now) || !heeds_load);
+        let respects_load = self.server.config.number(Id::LearnCpu) < IGNORE_LOAD_PERCENT;
+        let has_time = self.allowance.has_time() || !respects_load;
+        let may_train = has_time && (self.load.may_train(now) || !respects_load);
+        let may_rank = has_time && (self.load.may_rank(now) || !respects_load);
         let is_due = self.tutor.wants_training(cache, &self.heard);
         if self.trainings.is_done(is_due, may_train) {
             self.tutor.train(cache, &self.heard);
@@ -253,7 +257,7 @@ impl<'s> Learner<'s> {
         }
     }
 
-    fn tell(&self) {
+    fn publish_report(&self) {
         let report = Report {
             state: self.state(),
             lessons: self.tutor.lessons(),
@@ -265,7 +269,7 @@ impl<'s> Learner<'s> {
             span: self.start.elapsed(),
             ranked_before: self.ranked_before,
         };
-        // Who asks for INFO waits for the exchange alone.
+        // A reader of INFO waits only for the exchange.
         let before = std::mem::replace(&mut *self.segments.learning.report(), report);
         drop(before);
     }
@@ -278,12 +282,13 @@ fn interval(config: &Config) -> Interval {
     }
 }
 
-/// Learns until the server stops; sleeps as long as the eviction does not heed it.
+/// Runs until the server stops. Sleeps while `segment-eviction` is not gl-cache.
 pub fn run(server: &Server) {
     let Some(segments) = &server.segments else {
         return;
     };
-    // Of this thread alone; a system that declines is merely less kind to others.
+    // The priority of this thread only. If the system refuses it, the thread competes with the
+    // workers.
     let _declined = rustix::process::setpriority_process(None, NICE);
     while !server.stops() {
         if !segments.cache.wants_lessons() {
@@ -295,11 +300,11 @@ pub fn run(server: &Server) {
             let sleep = learner.turn();
             segments.learning.sleep(Some(sleep));
         }
-        let forgotten = Report {
+        let reset = Report {
             ranked_before: segments.cache.stats().segments_ranked,
             ..Report::default()
         };
-        *segments.learning.report() = forgotten;
+        *segments.learning.report() = reset;
     }
 }
 
@@ -308,73 +313,73 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_used_is_saved_for_ten_seconds_and_debts_are_paid() {
+    fn unused_cpu_time_is_saved_for_ten_seconds_and_overruns_are_recovered() {
         let mut allowance = Allowance::default();
-        assert!(!allowance.is_left());
+        assert!(!allowance.has_time());
         allowance.earn(Duration::from_secs(1000), 5);
         allowance.spend(Duration::from_millis(499));
-        assert!(allowance.is_left());
+        assert!(allowance.has_time());
         allowance.spend(Duration::from_millis(101));
-        assert!(!allowance.is_left());
+        assert!(!allowance.has_time());
         allowance.earn(Duration::from_millis(1_900), 5);
-        assert!(!allowance.is_left());
+        assert!(!allowance.has_time());
         allowance.earn(Duration::from_millis(200), 5);
-        assert!(allowance.is_left());
+        assert!(allowance.has_time());
         let mut none = Allowance::default();
         none.earn(Duration::from_secs(1000), 0);
-        assert!(!none.is_left());
+        assert!(!none.has_time());
     }
 
     #[test]
-    fn rankings_pause_first_then_trainings_and_one_in_time_ends_the_strain() {
+    fn rankings_pause_before_trainings_and_one_in_time_ends_the_pauses() {
         let (ms, at) = (Duration::from_millis, Duration::from_secs);
-        let mut strain = Strain::default();
-        strain.note(Step::Ranking, ms(30), ms(5), at(0));
-        assert!(strain.may_rank(at(0)));
-        strain.note(Step::Ranking, ms(200), ms(5), at(1));
-        assert!(!strain.may_rank(at(1)));
-        assert!(strain.may_train(at(1)));
-        assert!(strain.may_rank(at(2)), "it is tried again");
-        strain.note(Step::Ranking, ms(200), ms(5), at(2));
-        assert!(!strain.may_rank(at(3)));
-        assert!(!strain.may_train(at(3)));
-        assert!(strain.may_rank(at(4)));
-        strain.note(Step::Training, ms(6), ms(5), at(4));
-        assert!(strain.may_rank(at(4)));
-        assert!(strain.may_train(at(4)));
+        let mut load = LoadDetector::default();
+        load.note(Step::Ranking, ms(30), ms(5), at(0));
+        assert!(load.may_rank(at(0)));
+        load.note(Step::Ranking, ms(200), ms(5), at(1));
+        assert!(!load.may_rank(at(1)));
+        assert!(load.may_train(at(1)));
+        assert!(load.may_rank(at(2)), "it is tried again");
+        load.note(Step::Ranking, ms(200), ms(5), at(2));
+        assert!(!load.may_rank(at(3)));
+        assert!(!load.may_train(at(3)));
+        assert!(load.may_rank(at(4)));
+        load.note(Step::Training, ms(6), ms(5), at(4));
+        assert!(load.may_rank(at(4)));
+        assert!(load.may_train(at(4)));
         for turn in 0..40 {
-            strain.note(Step::Ranking, at(60), ms(1), at(100 * turn));
-            assert!(strain.may_rank(at(100 * turn + 32)));
+            load.note(Step::Ranking, at(60), ms(1), at(100 * turn));
+            assert!(load.may_rank(at(100 * turn + 32)));
         }
     }
 
     #[test]
     fn samples_between_late_rankings_do_not_shorten_the_pauses() {
         let (ms, at) = (Duration::from_millis, Duration::from_secs);
-        let mut strain = Strain::default();
+        let mut load = LoadDetector::default();
         let mut now = at(0);
         for pause in [1, 2, 4, 8, 16, 32, 32] {
-            strain.note(Step::Ranking, ms(200), ms(5), now);
+            load.note(Step::Ranking, ms(200), ms(5), now);
             for _ in 0..100 {
-                strain.note(Step::Sampling, ms(0), ms(0), now);
+                load.note(Step::Sampling, ms(0), ms(0), now);
             }
-            assert!(!strain.may_rank(now + at(pause) - ms(1)));
+            assert!(!load.may_rank(now + at(pause) - ms(1)));
             now += at(pause);
-            assert!(strain.may_rank(now));
+            assert!(load.may_rank(now));
         }
     }
 
     #[test]
-    fn what_waits_is_put_off_once_however_often_it_is_looked_at() {
-        let mut put_off = PutOff::default();
+    fn postponed_work_is_counted_once() {
+        let mut postponed = Postponed::default();
         for _ in 0..5 {
-            assert!(!put_off.is_done(true, false));
+            assert!(!postponed.is_done(true, false));
         }
-        assert_eq!((put_off.count, put_off.waits), (1, true));
-        assert!(put_off.is_done(true, true));
-        assert!(!put_off.is_done(false, false));
-        assert_eq!((put_off.count, put_off.waits), (1, false));
-        assert!(!put_off.is_done(true, false));
-        assert_eq!(put_off.count, 2);
+        assert_eq!((postponed.count, postponed.waits), (1, true));
+        assert!(postponed.is_done(true, true));
+        assert!(!postponed.is_done(false, false));
+        assert_eq!((postponed.count, postponed.waits), (1, false));
+        assert!(!postponed.is_done(true, false));
+        assert_eq!(postponed.count, 2);
     }
 }

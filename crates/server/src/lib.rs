@@ -1,8 +1,8 @@
-//! Sessions, commands, event loops, configuration, metrics: what speaks to the outside.
+//! The server: sessions, commands, event loops, configuration and metrics.
 //!
-//! Start reading at `net::worker` (how bytes come and go), then `dispatch` (how a command finds its
-//! locks and its code), then `command` (the one table). What a key means lives in `store`, how bytes
-//! become arguments in `wire`.
+//! Start reading at `net::worker` (input and output), then `dispatch` (how a command gets its locks and
+//! its code), then `command` (the tables of commands). The crate `store` implements keys and values, the
+//! crate `wire` the protocols.
 #![forbid(unsafe_code)]
 
 pub mod blocking;

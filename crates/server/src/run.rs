@@ -1,4 +1,4 @@
-//! A whole server: listeners, one thread per worker, until it is asked to stop.
+//! Runs a whole server: the listeners and one thread per worker, until it is stopped.
 
 use crate::clock::Clock;
 use crate::config::{Config, Id, bytes_for_people};
@@ -13,20 +13,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 
-/// A server that runs.
+/// A running server.
 pub struct Running {
-    /// What its workers share.
+    /// State that the workers share.
     pub server: Arc<Server>,
-    /// The addresses that it listens on.
+    /// Addresses on which it listens for Redis's protocol.
     pub addresses: Vec<SocketAddr>,
     threads: Vec<JoinHandle<Result<(), String>>>,
 }
 
 impl Running {
-    /// Waits for the end of all workers.
+    /// Waits until all workers have stopped.
     ///
     /// # Errors
-    /// Why the first worker that failed did.
+    /// The error of the first worker that failed.
     pub fn wait(self) -> Result<(), String> {
         let mut result = Ok(());
         for thread in self.threads {
@@ -38,20 +38,20 @@ impl Running {
         result
     }
 
-    /// Asks it to stop and waits for that.
+    /// Requests the server to stop and waits until it has.
     ///
     /// # Errors
-    /// As `wait`.
+    /// The error of the first worker that failed.
     pub fn stop(self) -> Result<(), String> {
         self.server.stop();
         self.wait()
     }
 }
 
-/// Starts a server with these settings.
+/// Starts a server with the given settings.
 ///
 /// # Errors
-/// An address that cannot be bound, a policy that does not exist, in words for people.
+/// An address cannot be bound, or a setting is invalid. The message is meant for users.
 pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
     let listeners = Listeners::bind(&config)?;
     let addresses = listeners.addresses(Speech::Resp);
@@ -73,8 +73,8 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         let name = format!("worker-{index}");
         let watched = Arc::clone(&server);
         let thread = std::thread::Builder::new().name(name).spawn(move || {
-            // A worker that ends, by an error or a panic, ends the server: half of one would hang
-            // its clients.
+            // A worker that ends, by an error or a panic, stops the server. Otherwise its clients
+            // would hang.
             let _guard = StopOnDrop(watched);
             worker
                 .run()
@@ -85,18 +85,19 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
     if server.segments.is_some() {
         let server = Arc::clone(&server);
         let name = "learner".to_owned();
-        // It may fail without the others: what it has said last, they forget.
+        // The learner may fail without the server; the engine then discards what the learner
+        // reported last.
         let thread = std::thread::Builder::new().name(name).spawn(move || {
             learner::run(&server);
             Ok(())
         });
         threads.push(thread.map_err(|error| format!("learner: {error}"))?);
     }
-    tell(&server, &addresses);
+    log_start(&server, &addresses);
     if !memcached.is_empty() {
         let memcached: Vec<String> = memcached.iter().map(SocketAddr::to_string).collect();
         log::info!(
-            "memcached's protocol is served on {}",
+            "serving memcached's protocol on {}",
             memcached.join(" and ")
         );
     }
@@ -115,11 +116,11 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// The line that says what is served.
-fn tell(server: &Server, addresses: &[SocketAddr]) {
+/// Logs which addresses and settings are served.
+fn log_start(server: &Server, addresses: &[SocketAddr]) {
     let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     let maxmemory = match server.config.number(Id::MaxMemory) {
-        0 => "unbounded".to_owned(),
+        0 => "unlimited".to_owned(),
         bytes => bytes_for_people(bytes as u64),
     };
     let engine = match server.segments {
@@ -148,11 +149,11 @@ fn tell(server: &Server, addresses: &[SocketAddr]) {
     if is_open && !server.needs_password() {
         if server.config.is_on(Id::ProtectedMode) {
             log::warn!(
-                "no password is set: only clients of this machine are let in (protected mode)"
+                "no password is set: only connections from this machine are accepted (protected mode)"
             );
         } else {
             log::warn!(
-                "no password is set and protected mode is off: anyone who reaches this address may do anything"
+                "no password is set and protected mode is off: every client that can reach this address has full access"
             );
         }
     }

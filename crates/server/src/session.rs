@@ -1,4 +1,4 @@
-//! One connected client, apart from its socket and buffers.
+//! State of one connected client, without its socket and buffers.
 
 use crate::clients::{ClientInfo, Place, flag};
 use crate::clock::Moment;
@@ -11,44 +11,44 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use wire::Protocol;
 
-/// Which replies the client wants (CLIENT REPLY).
+/// Replies that the client receives (CLIENT REPLY).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ReplyMode {
-    /// All.
+    /// All replies.
     #[default]
     On,
-    /// None.
+    /// No replies.
     Off,
-    /// Not that of the next command.
+    /// The reply to the next command is skipped.
     SkipNext,
-    /// Not this one.
+    /// The reply to the current command is skipped.
     Skip,
 }
 
-/// What the server knows of one client.
+/// State of one client.
 #[derive(Debug)]
 pub struct Session {
-    /// The selected database.
+    /// Selected database.
     pub db: u8,
-    /// The dialect.
+    /// Protocol version.
     pub protocol: Protocol,
-    /// The connection ends once what is written so far is sent.
+    /// Whether the connection closes after the pending output is sent.
     pub is_closing: bool,
-    /// Has given the password, or came when there was none.
+    /// Whether the client has authenticated, or connected when there was no password.
     pub is_authenticated: bool,
-    /// What a command does that finds nothing.
+    /// Blocking state: what a blocking command does if it finds nothing.
     pub stance: Stance,
-    /// Which replies are sent.
+    /// Replies that are sent.
     pub reply_mode: ReplyMode,
-    /// Queued commands, within MULTI.
+    /// Queued commands within MULTI.
     pub transaction: Option<Box<Transaction>>,
-    /// Watched keys, with their databases.
+    /// Watched keys with their databases.
     pub watched: Vec<(u8, Vec<u8>)>,
-    /// Set by the store when a watched key changes.
+    /// Flag that the store sets when a watched key changes.
     pub is_dirty: Arc<AtomicBool>,
-    /// Channels and patterns.
+    /// Subscribed channels and patterns.
     pub subscriptions: Option<Box<Subscriptions>>,
-    /// What others may see of it.
+    /// Record of the client that other workers can read.
     pub info: Arc<ClientInfo>,
 }
 
@@ -59,7 +59,7 @@ impl Default for Session {
 }
 
 impl Session {
-    /// A client without a connection, which may do everything.
+    /// Creates a session without a connection, with all permissions.
     pub fn new() -> Session {
         let mut session = Session::of(Arc::new(ClientInfo::new(
             0,
@@ -74,7 +74,7 @@ impl Session {
         session
     }
 
-    /// A client that has just connected.
+    /// Creates the session of a new connection.
     pub fn of(info: Arc<ClientInfo>) -> Session {
         Session {
             db: 0,
@@ -91,24 +91,24 @@ impl Session {
         }
     }
 
-    /// Whether it may do everything, or has to authenticate first.
+    /// Whether the client may run all commands, as opposed to those allowed before authentication.
     pub fn may_pass(&self, needs_password: bool) -> bool {
         self.is_authenticated || !needs_password
     }
 
-    /// Names subscribed to in one space.
+    /// Returns the number of subscriptions in one namespace.
     pub fn subscription_count(&self, space: Space) -> usize {
         let subscriptions = self.subscriptions.as_deref();
         subscriptions.map_or(0, |subscriptions| subscriptions.count(space))
     }
 
-    /// Whether it listens to anything.
+    /// Whether the client has any subscription.
     pub fn is_subscriber(&self) -> bool {
         let subscriptions = self.subscriptions.as_deref();
         subscriptions.is_some_and(|subscriptions| !subscriptions.is_empty())
     }
 
-    /// How messages find it.
+    /// Returns the client's address for messages.
     pub fn subscriber(&self) -> Subscriber {
         Subscriber {
             worker: self.info.worker,
@@ -117,7 +117,7 @@ impl Session {
         }
     }
 
-    /// Whose output limits apply.
+    /// Returns the class whose output limits apply.
     pub fn class(&self) -> ClientClass {
         if self.is_subscriber() {
             ClientClass::PubSub
@@ -126,7 +126,7 @@ impl Session {
         }
     }
 
-    /// Stops listening to everything.
+    /// Removes all subscriptions.
     pub fn unsubscribe_all(&mut self, pubsub: &PubSub) {
         let Some(subscriptions) = self.subscriptions.take() else {
             return;
@@ -150,21 +150,21 @@ impl Session {
         }
     }
 
-    /// Forgets the queued commands.
+    /// Discards the queued commands and ends the transaction.
     pub fn end_transaction(&mut self) {
         self.transaction = None;
         self.info.queued.store(-1, Relaxed);
         self.set_flag(flag::MULTI | flag::DIRTY, false);
     }
 
-    /// Marks an open transaction as one that EXEC will refuse.
+    /// Marks an open transaction so that EXEC refuses it.
     pub fn break_transaction(&mut self) {
         if let Some(transaction) = &mut self.transaction {
             transaction.is_broken = true;
         }
     }
 
-    /// The command that waits, if one does.
+    /// Returns the blocked command, if there is one.
     pub fn waiter(&self) -> Option<&Arc<Waiter>> {
         match &self.stance {
             Stance::Waits(waiter) => Some(waiter),
@@ -172,12 +172,12 @@ impl Session {
         }
     }
 
-    /// Whether one does.
+    /// Whether a command is blocked.
     pub fn waits(&self) -> bool {
         self.waiter().is_some()
     }
 
-    /// It waits no longer.
+    /// Unblocks the session.
     pub fn end_wait(&mut self) {
         self.stance = Stance::MayWait;
         self.set_flag(flag::BLOCKED, false);

@@ -1,4 +1,4 @@
-//! What all workers share.
+//! State that all workers share.
 
 use crate::clients::Clients;
 use crate::clock::{Clock, Moment};
@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use store::{Keyspace, Options};
 
-/// Shards with one data thread, which locks all of them at once.
+/// Number of shards with one data thread, which locks all of them at once.
 const SHARDS_ALONE: usize = 8;
-/// Shards for each data thread, so that two seldom want the same.
+/// Number of shards per data thread, so that two threads seldom need the same one.
 const SHARDS_PER_THREAD: usize = 32;
 
-/// CLIENT PAUSE.
+/// State of CLIENT PAUSE.
 #[derive(Default)]
 pub struct Pause {
     until_ms: AtomicU64,
@@ -31,18 +31,18 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Holds commands until then: all, or those that may write.
+    /// Holds commands until the given time: all, or only those that may write.
     pub fn begin(&self, until: Moment, holds_all: bool) {
         self.holds_all.store(holds_all, Relaxed);
         self.until_ms.fetch_max(until.0, Relaxed);
     }
 
-    /// Lets all go on.
+    /// Ends the pause.
     pub fn end(&self) {
         self.until_ms.store(0, Relaxed);
     }
 
-    /// When it ends, if it has not.
+    /// Returns the end of the pause if it has not passed.
     pub fn until(&self, now: Moment) -> Option<Moment> {
         let until = Moment(self.until_ms.load(Relaxed));
         (until > now).then_some(until)
@@ -54,7 +54,7 @@ impl Pause {
         flags & flag::NO_PAUSE == 0 && self.holds_kind(flags & writes != 0, now)
     }
 
-    /// Whether what may write, or what does not, is held now.
+    /// Whether commands that may write, or others, are held now.
     pub fn holds_kind(&self, may_write: bool, now: Moment) -> bool {
         if self.until_ms.load(Relaxed) == 0 || self.until(now).is_none() {
             return false;
@@ -63,23 +63,23 @@ impl Pause {
     }
 }
 
-/// The server as commands see it.
+/// State of the server that commands work on.
 pub struct Server {
-    /// All keys; none, where the segment engine holds them.
+    /// All keys; empty with the segment engine.
     pub keyspace: Keyspace,
-    /// The segment engine, where that serves.
+    /// The segment engine, if it is configured.
     pub segments: Option<Segments>,
-    /// The wall clock.
+    /// Source of time.
     pub clock: Clock,
-    /// How many workers there are; with one, it may hold all shards while it serves.
+    /// Number of workers. A single worker may lock all shards while it serves.
     pub threads: usize,
     /// Settings.
     pub config: Config,
-    /// Held while several settings change together.
+    /// Lock for the update of several settings together.
     pub config_change: Mutex<()>,
     /// Connected clients.
     pub clients: Clients,
-    /// Clients that wait.
+    /// Blocked clients.
     pub blocking: Blocking,
     /// Subscriptions.
     pub pubsub: PubSub,
@@ -89,19 +89,20 @@ pub struct Server {
     pub slowlog: Slowlog,
     /// Slow events.
     pub latency: LatencyMonitor,
-    /// By worker.
+    /// Inbox of each worker.
     pub inboxes: Vec<Inbox>,
-    /// CLIENT PAUSE.
+    /// State of CLIENT PAUSE.
     pub pause: Pause,
-    /// When memcached's `flush_all` with a delay empties its database, in ms since 1970; 0: not.
+    /// Time at which a delayed `flush_all` empties memcached's database, in ms since 1970; 0 if
+    /// there is none.
     pub flush_at_ms: AtomicU64,
-    /// Told apart from other runs by 40 hexadecimal digits.
+    /// Random identifier of this run, 40 hexadecimal digits.
     pub run_id: String,
-    /// When it started, in microseconds since 1970.
+    /// Start time in microseconds since 1970.
     pub started_us: u64,
-    /// The same on a clock that does not jump.
+    /// Start time on the monotonic clock.
     pub started: Instant,
-    /// The port that it listens on.
+    /// TCP port of Redis's protocol.
     pub port: AtomicU16,
     stops: AtomicBool,
     needs_password: AtomicBool,
@@ -109,10 +110,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that nobody is connected to.
+    /// Creates a server without connections.
     ///
     /// # Errors
-    /// What the keyspace says about its options.
+    /// The keyspace or the segment engine refuses the settings.
     pub fn new(config: Config, clock: Clock) -> Result<Server, String> {
         let threads = thread_count(&config);
         let options = Options {
@@ -130,10 +131,10 @@ impl Server {
         Server::with_store(config, &options, threads, clock)
     }
 
-    /// The same with a keyspace of one's own choice, so that a run can be repeated.
+    /// Creates a server with the given options for its keyspace, so that a run can be repeated.
     ///
     /// # Errors
-    /// What the keyspace says about its options.
+    /// The keyspace or the segment engine refuses the settings.
     pub fn with_store(
         config: Config,
         options: &Options,
@@ -178,7 +179,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Takes over the settings that are kept elsewhere too.
+    /// Copies settings to the components that keep them.
     pub fn heed_settings(&self) {
         let has_password = !self.config.text(Id::RequirePass).is_empty();
         self.needs_password.store(has_password, Relaxed);
@@ -187,7 +188,7 @@ impl Server {
         self.keyspace.set_notify(events::is_on(events));
     }
 
-    /// Takes over the bounds of packed collections.
+    /// Copies the limits of packed collections to the keyspace.
     pub fn heed_limits(&self) {
         let limits = self.keyspace.limits();
         for (id, name) in LIMITS {
@@ -196,7 +197,7 @@ impl Server {
         }
     }
 
-    /// Whether any event of a key is to be published.
+    /// Whether any keyspace event is enabled.
     #[inline]
     pub fn notifies(&self) -> bool {
         self.notifies.load(Relaxed)
@@ -207,7 +208,7 @@ impl Server {
         self.needs_password.load(Relaxed)
     }
 
-    /// Asks all workers to end.
+    /// Requests all workers to stop.
     pub fn stop(&self) {
         self.stops.store(true, Relaxed);
         self.wake_all();
@@ -216,7 +217,7 @@ impl Server {
         }
     }
 
-    /// Whether the workers were asked to end.
+    /// Whether the workers were requested to stop.
     pub fn stops(&self) -> bool {
         self.stops.load(Relaxed)
     }
@@ -228,7 +229,8 @@ impl Server {
         }
     }
 
-    /// Bytes in use: keys, their indexes, clients' buffers.
+    /// Returns the memory in use in bytes: keys, their indexes and client buffers. Updates the
+    /// peak.
     pub fn used_bytes(&self) -> u64 {
         let buffers = self.stats.sum(|worker| &worker.buffer_bytes);
         let used = self.engine_bytes() + buffers;
@@ -237,7 +239,7 @@ impl Server {
     }
 }
 
-/// The settings that bound packed collections, and the keyspace's names for them.
+/// Settings that limit packed collections, and the keyspace's names for them.
 pub const LIMITS: [(Id, &str); 8] = [
     (Id::HashMaxEntries, "hash_entries"),
     (Id::HashMaxValue, "hash_value"),
@@ -249,7 +251,7 @@ pub const LIMITS: [(Id, &str); 8] = [
     (Id::ListMaxSize, "list_size"),
 ];
 
-/// The number of data threads that the settings ask for.
+/// Returns the number of data threads that the settings request.
 fn thread_count(config: &Config) -> usize {
     match config.number(Id::Threads) {
         0 => match std::thread::available_parallelism().map_or(1, usize::from) {

@@ -1,4 +1,4 @@
-//! Values as bytes that other servers read, and theirs: DUMP, RESTORE.
+//! Serialized values that are compatible with other servers: DUMP, RESTORE.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::config::Id;
@@ -21,26 +21,30 @@ pub fn dump(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
             payload(
                 Encoding::String,
                 |_| Encoding::String,
-                |tell| tell(&named(bytes)),
+                |visit| visit(&named(bytes)),
             )
         }),
         Some(Kind::List) => ctx.view.read_list(&key, |list, _| {
-            let each = |tell: Tell<'_>| list.iter(End::Left, 0).for_each(|e| tell(&named(e)));
+            let each = |visit: Visit<'_>| list.iter(End::Left, 0).for_each(|e| visit(&named(e)));
             payload(Encoding::List, |_| Encoding::List, each)
         })?,
         Some(Kind::Set) => ctx.view.read_set(&key, |set, scene| {
             payload(
                 Encoding::Set,
                 |_| Encoding::SetWithDeadlines,
-                |tell| members(set, scene, tell),
+                |visit| members(set, scene, visit),
             )
         })?,
         Some(Kind::SortedSet) => ctx.view.read_sorted_set(&key, |set, scene| {
-            let mortal = |_| Encoding::SortedSetWithDeadlines;
-            payload(Encoding::SortedSet, mortal, |tell| scored(set, scene, tell))
+            let with_deadlines = |_| Encoding::SortedSetWithDeadlines;
+            payload(Encoding::SortedSet, with_deadlines, |visit| {
+                scored(set, scene, visit)
+            })
         })?,
         Some(Kind::Hash) => ctx.view.read_hash(&key, |hash, scene| {
-            payload(Encoding::Hash, hash_form, |tell| fields(hash, scene, tell))
+            payload(Encoding::Hash, hash_form, |visit| {
+                fields(hash, scene, visit)
+            })
         })?,
     };
     match payload.flatten() {
@@ -55,8 +59,8 @@ pub fn dump(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// Is told of an element.
-type Tell<'t> = &'t mut dyn FnMut(&Element<'_>);
+/// Callback for each element.
+type Visit<'t> = &'t mut dyn FnMut(&Element<'_>);
 
 fn named(name: &[u8]) -> Element<'_> {
     Element {
@@ -69,18 +73,18 @@ fn milliseconds(deadline: Option<Option<Tick>>) -> Option<u64> {
     deadline.flatten().map(|deadline| deadline.0)
 }
 
-fn members(set: &Set, scene: &Scene<'_>, tell: Tell<'_>) {
+fn members(set: &Set, scene: &Scene<'_>, visit: Visit<'_>) {
     let has_deadlines = set.has_deadlines();
     set.each(scene, |member| {
         let mut element = named(member);
         if has_deadlines {
             element.deadline = milliseconds(set.deadline(member, scene));
         }
-        tell(&element);
+        visit(&element);
     });
 }
 
-fn scored(set: &SortedSet, scene: &Scene<'_>, tell: Tell<'_>) {
+fn scored(set: &SortedSet, scene: &Scene<'_>, visit: Visit<'_>) {
     let has_deadlines = set.has_deadlines();
     set.each(0..set.len(scene), false, scene, |member, score| {
         let mut element = named(member);
@@ -88,13 +92,13 @@ fn scored(set: &SortedSet, scene: &Scene<'_>, tell: Tell<'_>) {
         if has_deadlines {
             element.deadline = milliseconds(set.deadline(member, scene));
         }
-        tell(&element);
+        visit(&element);
     });
 }
 
-fn fields(hash: &Hash, scene: &Scene<'_>, tell: Tell<'_>) {
+fn fields(hash: &Hash, scene: &Scene<'_>, visit: Visit<'_>) {
     hash.each(scene, |name, value, deadline| {
-        tell(&Element {
+        visit(&Element {
             name,
             value,
             score: 0.0,
@@ -103,12 +107,12 @@ fn fields(hash: &Hash, scene: &Scene<'_>, tell: Tell<'_>) {
     });
 }
 
-/// The payload of a value: looked through once for how many elements there are and their earliest
-/// deadline, and once more to be written. Nothing that lives, no payload.
+/// Returns the payload of a value. `each` is run twice: to count the elements and find their
+/// earliest deadline, and to write them. Returns `None` if all elements have expired.
 fn payload(
-    immortal: Encoding,
-    mortal: impl FnOnce(u64) -> Encoding,
-    each: impl Fn(Tell<'_>),
+    without_deadlines: Encoding,
+    with_deadlines: impl FnOnce(u64) -> Encoding,
+    each: impl Fn(Visit<'_>),
 ) -> Option<Vec<u8>> {
     let (mut count, mut first) = (0, None);
     each(&mut |element| {
@@ -118,19 +122,19 @@ fn payload(
     if count == 0 {
         return None;
     }
-    let mut writer = Writer::new(first.map_or(immortal, mortal), count);
+    let mut writer = Writer::new(first.map_or(without_deadlines, with_deadlines), count);
     each(&mut |element| writer.put(element));
     Some(writer.finish())
 }
 
 /// `RESTORE key ttl payload [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]`
 ///
-/// The last two are checked and then not used: what a policy knows of a key begins here.
+/// IDLETIME and FREQ are checked and ignored: the eviction policy treats the key as new.
 pub fn restore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let options = Options::parse(args.from(4))?;
     let key = ctx.key(&args[1]);
-    let is_there = ctx.view.kind(&key).is_some();
-    if is_there && !options.may_replace {
+    let exists = ctx.view.kind(&key).is_some();
+    if exists && !options.may_replace {
         return Err(Refusal::Says("BUSYKEY Target key name already exists."));
     }
     let ttl = parse_i64(&args[2]).ok_or(Refusal::NotInteger)?;
@@ -148,7 +152,7 @@ pub fn restore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     };
     let room = ctx.server.config.number(Id::ProtoMaxBulkLen) as usize;
     dump::read(&args[3], room, &mut restored).map_err(refusal)?;
-    if restored.has_twins() {
+    if restored.has_duplicates() {
         return Err(refusal(DumpError::Body));
     }
     if restored.live == 0 || deadline.is_some_and(|deadline| now > deadline) {
@@ -158,7 +162,7 @@ pub fn restore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         ctx.reply.ok();
         return Ok(());
     }
-    let store = |is_there: bool| assert!(is_there, "some element lives");
+    let store = |exists: bool| assert!(exists, "some element has not expired");
     match restored.value {
         Value::String(bytes) => ctx.view.set(&key, &bytes, NewDeadline::Clear),
         Value::List(list) => store(ctx.view.replace_list(&key, list)),
@@ -225,7 +229,7 @@ impl Options {
     }
 }
 
-/// A value as it is read.
+/// A value while it is read.
 enum Value {
     String(Vec<u8>),
     List(List),
@@ -234,17 +238,17 @@ enum Value {
     Hash(Hash),
 }
 
-/// Collects the elements of a payload that still live.
+/// Collects the elements of a payload that have not expired.
 struct Restored<'s> {
     value: Value,
     scene: Scene<'s>,
-    /// How many live.
+    /// Number of these elements.
     live: usize,
 }
 
 impl Restored<'_> {
-    /// Whether an element came twice.
-    fn has_twins(&self) -> bool {
+    /// Whether an element occurs twice.
+    fn has_duplicates(&self) -> bool {
         let len = match &self.value {
             Value::String(_) | Value::List(_) => return false,
             Value::Set(set) => set.len(&self.scene),

@@ -1,4 +1,4 @@
-//! How a value is held: OBJECT, MEMORY USAGE.
+//! Commands on the representation of values: OBJECT, MEMORY USAGE.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
@@ -6,36 +6,36 @@ use store::{Encoding, EntryFacts, Kind};
 use wire::Args;
 use wire::number::parse_i64;
 
-/// The longest string that Redis embeds in its object.
+/// Maximum length of a string with the encoding `embstr` in Redis.
 const EMBEDDED_BYTES_MAX: usize = 44;
 
 const OBJECT_HELP: &[&str] = &[
     "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "ENCODING <key>",
-    "    Names the form in which Redis would hold the value: int, embstr or raw.",
+    "    Return the encoding that the value has in Redis.",
     "FREQ <key>",
-    "    Tells how often the key was used of late, where the eviction policy counts it.",
+    "    Return the recent access frequency of the key, if the eviction policy counts it.",
     "IDLETIME <key>",
-    "    Tells for how many seconds the key was not used, where the eviction policy keeps the time.",
+    "    Return the seconds since the last access, if the eviction policy records it.",
     "REFCOUNT <key>",
-    "    Tells how many keys share the value: always 1.",
+    "    Return the number of references to the value, which is always 1.",
     "HELP",
-    "    Prints this help.",
+    "    Print this help.",
 ];
 
 const MEMORY_HELP: &[&str] = &[
     "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "USAGE <key> [SAMPLES <count>]",
-    "    Tells the bytes that the key costs: its entry, its share of the table and of the indexes.",
-    "    SAMPLES is accepted and not needed: the sum is kept, not sampled.",
+    "    Return the bytes that the key uses: its entry and its share of the table and of the indexes.",
+    "    SAMPLES has no effect, because the size is exact.",
     "DOCTOR",
-    "    Tells what looks wrong with the server's memory.",
+    "    Return a report about memory problems.",
     "PURGE",
-    "    Does nothing: freed memory goes back to the system by itself.",
+    "    Has no effect, because freed memory returns to the system automatically.",
     "STATS",
-    "    Tells what the server's memory is spent on.",
+    "    Return the memory use of the server by purpose.",
     "HELP",
-    "    Prints this help.",
+    "    Print this help.",
 ];
 
 fn help(ctx: &mut Ctx<'_, '_>, lines: &[&str]) {
@@ -45,7 +45,7 @@ fn help(ctx: &mut Ctx<'_, '_>, lines: &[&str]) {
     }
 }
 
-/// Refuses a subcommand that does not exist.
+/// Refuses an unknown subcommand.
 fn unknown(ctx: &mut Ctx<'_, '_>, container: &str, name: &[u8]) {
     let shown = &name[..name.len().min(128)];
     let text = [
@@ -61,8 +61,8 @@ fn unknown(ctx: &mut Ctx<'_, '_>, container: &str, name: &[u8]) {
 
 /// `OBJECT ENCODING | FREQ | IDLETIME | REFCOUNT key`, `OBJECT HELP`
 pub fn object(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    type Tell = fn(&mut Ctx<'_, '_>, &[u8], EntryFacts) -> Answer;
-    const SUBCOMMANDS: [(&str, &str, Tell); 4] = [
+    type Subcommand = fn(&mut Ctx<'_, '_>, &[u8], EntryFacts) -> Answer;
+    const SUBCOMMANDS: [(&str, &str, Subcommand); 4] = [
         ("encoding", "object|encoding", encoding),
         ("freq", "object|freq", frequency),
         ("idletime", "object|idletime", idle_time),
@@ -75,7 +75,7 @@ pub fn object(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         help(ctx, OBJECT_HELP);
         return Ok(());
     }
-    let Some(&(_, full_name, tell)) = SUBCOMMANDS.iter().find(|known| args.is(1, known.0)) else {
+    let Some(&(_, full_name, run)) = SUBCOMMANDS.iter().find(|known| args.is(1, known.0)) else {
         unknown(ctx, "OBJECT", &args[1]);
         return Ok(());
     };
@@ -84,7 +84,7 @@ pub fn object(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     }
     let key = ctx.key(&args[2]);
     match ctx.view.facts(&key) {
-        Some(facts) => tell(ctx, &args[2], facts),
+        Some(facts) => run(ctx, &args[2], facts),
         None => {
             ctx.reply.null();
             Ok(())
@@ -92,7 +92,7 @@ pub fn object(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     }
 }
 
-/// Redis's name for the form of the value, told from the value itself: nothing here depends on it.
+/// Replies with Redis's name of the encoding, which is derived from the value.
 fn encoding(ctx: &mut Ctx<'_, '_>, name: &[u8], facts: EntryFacts) -> Answer {
     let key = ctx.key(name);
     let form = match facts.kind {
@@ -123,7 +123,7 @@ fn frequency(ctx: &mut Ctx<'_, '_>, _: &[u8], facts: EntryFacts) -> Answer {
 
 fn idle_time(ctx: &mut Ctx<'_, '_>, _: &[u8], facts: EntryFacts) -> Answer {
     let idle_ms = facts.idle_ms.ok_or(Refusal::Says(
-        "ERR The maxmemory policy in force does not keep the time of the last access, idle time not tracked.",
+        "ERR The maxmemory policy does not record the time of the last access, idle time not tracked.",
     ))?;
     ctx.reply.integer((idle_ms / 1000) as i64);
     Ok(())

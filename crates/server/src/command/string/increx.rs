@@ -1,4 +1,4 @@
-//! INCREX: a counter with bounds and a lifetime, for rate limits and quotas, in one step.
+//! INCREX: increments a counter within bounds and sets its deadline, for rate limits and quotas.
 
 use crate::command::lifetime::{Fate, Lifetime};
 use crate::command::refusal::{Answer, Refusal};
@@ -9,7 +9,7 @@ use wire::LongDouble;
 use wire::number::{Text, parse_i64};
 use wire::{Args, Protocol};
 
-/// A number of the kind that the command counts in.
+/// A number of the command's kind.
 #[derive(Clone, Copy, Debug)]
 enum Number {
     Integer(i64),
@@ -31,7 +31,7 @@ impl Number {
         Number::parse(b"0", is_float).expect("a number of either kind")
     }
 
-    /// The largest of its kind.
+    /// Returns the largest number of the kind.
     fn max(is_float: bool) -> Number {
         if is_float {
             Float(LongDouble::MAX)
@@ -40,7 +40,7 @@ impl Number {
         }
     }
 
-    /// The smallest of its kind.
+    /// Returns the smallest number of the kind.
     fn min(is_float: bool) -> Number {
         if is_float {
             Float(LongDouble::MAX.negated())
@@ -53,7 +53,7 @@ impl Number {
         matches!(self, Float(number) if number.is_infinite())
     }
 
-    /// None beyond its kind's range.
+    /// Returns `None` if the sum is out of range.
     fn plus(self, other: Number) -> Option<Number> {
         match (self, other) {
             (Integer(one), Integer(other)) => one.checked_add(other).map(Integer),
@@ -78,7 +78,8 @@ impl Number {
         }
     }
 
-    /// An integer; or a float with the text that would be stored, as a bulk string in RESP2.
+    /// Replies with an integer, or with a float as its stored text, which is a bulk string in
+    /// RESP2.
     fn reply(self, ctx: &mut Ctx<'_, '_>) {
         match self {
             Integer(number) => ctx.reply.integer(number),
@@ -94,21 +95,21 @@ impl Number {
     }
 }
 
-/// What the arguments ask for.
+/// Parsed arguments.
 #[derive(Clone, Copy, Debug)]
 struct Plan<'a> {
     is_float: bool,
     step: Number,
     lower: Option<Number>,
     upper: Option<Number>,
-    /// What leaves the bounds becomes the bound; else nothing is done.
+    /// Whether a result out of bounds becomes the bound. Otherwise nothing is done.
     is_saturating: bool,
     lifetime: Lifetime<'a>,
-    /// ENX: a deadline that is there stays.
+    /// ENX: an existing deadline is kept.
     keeps_deadline: bool,
 }
 
-/// The options as they were sent; each once at most.
+/// The options as they were sent, each at most once.
 #[derive(Default)]
 struct Options<'a> {
     by: Option<(bool, &'a [u8])>,
@@ -135,7 +136,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// How many arguments an option took.
+    /// Parses one option and returns its number of arguments.
     fn take(&mut self, option: &[u8], next: Option<&'a [u8]>) -> Result<usize, Refusal> {
         let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
         let flag = match option {
@@ -220,7 +221,8 @@ impl<'a> Options<'a> {
 }
 
 impl Plan<'_> {
-    /// The new number and what was added to the old one; None when the bounds forbid it.
+    /// Returns the new number and the increment that was applied, or `None` if the bounds forbid
+    /// it.
     fn count(&self, old: Number) -> Result<Option<(Number, Number)>, Refusal> {
         let is_down = self.step.is_below(Number::zero(self.is_float));
         let sum = old.plus(self.step);
@@ -253,8 +255,9 @@ impl Plan<'_> {
 /// `INCREX key [BYINT increment | BYFLOAT increment] [LBOUND lower] [UBOUND upper] [SATURATE]
 /// [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | PERSIST] [ENX]`
 ///
-/// Replies with the new number and what was added. A sum out of bounds is not stored, and nothing is
-/// added, unless it saturates. A deadline in the past deletes the key and says `expired`.
+/// Replies with the new number and the applied increment. A result out of bounds is not stored and the
+/// increment is 0, unless SATURATE is given. A deadline in the past deletes the key and publishes
+/// `expired`.
 pub fn increx(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let plan = Options::parse(args.from(2))?.plan()?;
     let fate = plan

@@ -1,7 +1,7 @@
-//! LCS: the longest common subsequence of two strings, by the textbook table.
+//! LCS: the longest common subsequence of two strings, by dynamic programming.
 //!
-//! The table takes four bytes for each pair of positions, for as long as the command runs; two values
-//! whose table would exceed the bound on one value are refused, as in Redis.
+//! The table of lengths takes four bytes per pair of positions while the command matches. Two values whose
+//! table would exceed the maximum size of one value are refused, as in Redis.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
@@ -9,12 +9,12 @@ use wire::Args;
 use wire::number::parse_i64;
 use wire::request::BULK_BYTES_MAX;
 
-/// What is asked for.
+/// Options of LCS.
 #[derive(Clone, Copy, Debug, Default)]
 struct Options {
     is_len: bool,
     is_idx: bool,
-    /// MINMATCHLEN: shorter matches are left out of IDX.
+    /// MINMATCHLEN: IDX omits shorter matches.
     match_len_min: i64,
     with_match_len: bool,
 }
@@ -52,7 +52,7 @@ pub fn lcs(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let first = read(ctx, &args[1])?;
     let second = read(ctx, &args[2])?;
     let options = Options::parse(args.from(3))?;
-    let table = Table::new(&first, &second)?;
+    let table = LengthTable::new(&first, &second)?;
     if options.is_idx {
         reply_matches(ctx, &table, options);
     } else if options.is_len {
@@ -63,7 +63,8 @@ pub fn lcs(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// A value by itself: the other key's is needed at the same time. An absent one is empty.
+/// Returns a copy of a value, because the other key's value is needed at the same time. A missing
+/// value is empty.
 fn read(ctx: &mut Ctx<'_, '_>, name: &[u8]) -> Result<Vec<u8>, Refusal> {
     let key = ctx.key(name);
     let value = ctx
@@ -77,49 +78,49 @@ fn read(ctx: &mut Ctx<'_, '_>, name: &[u8]) -> Result<Vec<u8>, Refusal> {
     Ok(value.unwrap_or_default())
 }
 
-fn reply_matches(ctx: &mut Ctx<'_, '_>, table: &Table<'_>, options: Options) {
-    let mut runs = Vec::new();
-    table.walk(|run| {
-        if i64::from(run.len) >= options.match_len_min {
-            runs.push(run);
+fn reply_matches(ctx: &mut Ctx<'_, '_>, table: &LengthTable<'_>, options: Options) {
+    let mut matches = Vec::new();
+    table.walk(|found| {
+        if i64::from(found.len) >= options.match_len_min {
+            matches.push(found);
         }
     });
     let reply = &mut ctx.reply;
     reply.map(2);
     reply.bulk(b"matches");
-    reply.array(runs.len());
-    for run in runs {
+    reply.array(matches.len());
+    for found in matches {
         reply.array(2 + usize::from(options.with_match_len));
-        for start in [run.first, run.second] {
+        for start in [found.first, found.second] {
             reply.array(2);
             reply.integer(i64::from(start));
-            reply.integer(i64::from(start + run.len - 1));
+            reply.integer(i64::from(start + found.len - 1));
         }
         if options.with_match_len {
-            reply.integer(i64::from(run.len));
+            reply.integer(i64::from(found.len));
         }
     }
     reply.bulk(b"len");
     reply.integer(i64::from(table.len()));
 }
 
-/// A stretch of bytes that the subsequence takes from both strings without a gap.
+/// A contiguous part of both strings that belongs to the subsequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
+struct Match {
     first: u32,
     second: u32,
     len: u32,
 }
 
-/// For all prefixes of both strings, the length of their longest common subsequence.
-struct Table<'a> {
+/// Length of the longest common subsequence for all pairs of prefixes.
+struct LengthTable<'a> {
     first: &'a [u8],
     second: &'a [u8],
     cells: Vec<u32>,
 }
 
-impl<'a> Table<'a> {
-    fn new(first: &'a [u8], second: &'a [u8]) -> Result<Table<'a>, Refusal> {
+impl<'a> LengthTable<'a> {
+    fn new(first: &'a [u8], second: &'a [u8]) -> Result<LengthTable<'a>, Refusal> {
         let width = second.len() as u64 + 1;
         let cell_count = (first.len() as u64 + 1) * width;
         if cell_count * 4 > BULK_BYTES_MAX as u64 {
@@ -143,7 +144,7 @@ impl<'a> Table<'a> {
                 };
             }
         }
-        Ok(Table {
+        Ok(LengthTable {
             first,
             second,
             cells,
@@ -158,41 +159,42 @@ impl<'a> Table<'a> {
         self.at(self.first.len(), self.second.len())
     }
 
-    /// Tells the runs of one longest subsequence, the last one first. Among several it is the one that
-    /// Redis picks: at a tie the second string is walked back first.
-    fn walk(&self, mut each: impl FnMut(Run)) {
+    /// Passes the matches of one longest subsequence to `each`, the last one first. Of several
+    /// subsequences it chooses the same as Redis: at a tie it first steps back in the second
+    /// string.
+    fn walk(&self, mut each: impl FnMut(Match)) {
         let (mut row, mut column) = (self.first.len(), self.second.len());
-        let mut open: Option<Run> = None;
+        let mut open: Option<Match> = None;
         while row > 0 && column > 0 {
             if self.first[row - 1] == self.second[column - 1] {
                 row -= 1;
                 column -= 1;
                 let (first, second) = (row as u32, column as u32);
-                let len = open.map_or(0, |run| run.len) + 1;
-                open = Some(Run { first, second, len });
+                let len = open.map_or(0, |found| found.len) + 1;
+                open = Some(Match { first, second, len });
             } else {
                 if self.at(row - 1, column) > self.at(row, column - 1) {
                     row -= 1;
                 } else {
                     column -= 1;
                 }
-                if let Some(run) = open.take() {
-                    each(run);
+                if let Some(found) = open.take() {
+                    each(found);
                 }
             }
         }
-        if let Some(run) = open {
-            each(run);
+        if let Some(found) = open {
+            each(found);
         }
     }
 
     fn subsequence(&self) -> Vec<u8> {
-        let mut runs = Vec::new();
-        self.walk(|run| runs.push(run));
+        let mut matches = Vec::new();
+        self.walk(|found| matches.push(found));
         let mut text = Vec::with_capacity(self.len() as usize);
-        for run in runs.iter().rev() {
-            let start = run.first as usize;
-            text.extend_from_slice(&self.first[start..start + run.len as usize]);
+        for found in matches.iter().rev() {
+            let start = found.first as usize;
+            text.extend_from_slice(&self.first[start..start + found.len as usize]);
         }
         text
     }
@@ -204,18 +206,18 @@ mod tests {
 
     #[test]
     fn lcs_returns_the_documented_matches() {
-        let table = Table::new(b"ohmytext", b"mynewtext").expect("small");
+        let table = LengthTable::new(b"ohmytext", b"mynewtext").expect("small");
         assert_eq!(table.len(), 6);
         assert_eq!(table.subsequence(), b"mytext");
-        let mut runs = Vec::new();
-        table.walk(|run| runs.push((run.first, run.second, run.len)));
-        assert_eq!(runs, [(4, 5, 4), (2, 0, 2)]);
+        let mut matches = Vec::new();
+        table.walk(|found| matches.push((found.first, found.second, found.len)));
+        assert_eq!(matches, [(4, 5, 4), (2, 0, 2)]);
     }
 
     #[test]
     fn a_table_beyond_the_bound_is_refused() {
         let long = vec![b'a'; 12_000];
-        assert!(Table::new(&long, &long).is_err());
-        assert!(Table::new(&long, b"").is_ok());
+        assert!(LengthTable::new(&long, &long).is_err());
+        assert!(LengthTable::new(&long, b"").is_ok());
     }
 }
