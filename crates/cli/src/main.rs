@@ -15,6 +15,8 @@ use std::process::ExitCode;
 // Freed memory goes back to the system at once: `.cargo/config.toml` says how jemalloc is told.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+/// Name of the allocator above in INFO.
+const ALLOCATOR_NAME: &str = "jemalloc";
 
 /// A cache and in-memory data server for Redis clients that forgets on time.
 #[derive(Parser)]
@@ -46,6 +48,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    server::process::set_allocator(ALLOCATOR_NAME);
     let arguments = match CommandLine::try_parse_from(serve::join_settings(std::env::args_os())) {
         Ok(arguments) => arguments,
         Err(error) => {

@@ -40,7 +40,7 @@ pub mod flag {
 
 /// Names that a client has set for itself.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub struct ClientNames {
     /// Name set by CLIENT SETNAME.
     pub name: String,
     /// Library name set by CLIENT SETINFO LIB-NAME.
@@ -69,7 +69,7 @@ pub struct ClientInfo {
     /// Time of the last command, as the milliseconds of a `Moment`.
     pub active_ms: AtomicU64,
     /// Names of the client and of its library.
-    pub names: Mutex<Names>,
+    pub names: Mutex<ClientNames>,
     /// Bits of `flag`.
     pub flags: AtomicU32,
     /// Selected database.
@@ -104,7 +104,7 @@ pub struct ClientInfo {
 
 /// Addresses of a connection and its position among the workers.
 #[derive(Clone, Debug, Default)]
-pub struct Place {
+pub struct Endpoint {
     /// Remote address.
     pub address: String,
     /// Local address.
@@ -119,17 +119,17 @@ pub struct Place {
 
 impl ClientInfo {
     /// Creates the state of a new client.
-    pub fn new(id: u64, place: Place, now: Moment) -> ClientInfo {
+    pub fn new(id: u64, endpoint: Endpoint, now: Moment) -> ClientInfo {
         ClientInfo {
             id,
-            address: place.address,
-            local_address: place.local_address,
-            fd: place.fd,
-            worker: place.worker,
-            slot: place.slot,
+            address: endpoint.address,
+            local_address: endpoint.local_address,
+            fd: endpoint.fd,
+            worker: endpoint.worker,
+            slot: endpoint.slot,
             created: now,
             active_ms: AtomicU64::new(now.0),
-            names: Mutex::new(Names::default()),
+            names: Mutex::new(ClientNames::default()),
             flags: AtomicU32::new(0),
             db: AtomicU8::new(0),
             resp: AtomicU8::new(2),
@@ -224,9 +224,9 @@ pub struct Clients {
 
 impl Clients {
     /// Registers a connection under a new id.
-    pub fn add(&self, place: Place, now: Moment) -> Arc<ClientInfo> {
+    pub fn add(&self, endpoint: Endpoint, now: Moment) -> Arc<ClientInfo> {
         let id = self.last_id.fetch_add(1, Relaxed) + 1;
-        let info = Arc::new(ClientInfo::new(id, place, now));
+        let info = Arc::new(ClientInfo::new(id, endpoint, now));
         let mut all = self.all.lock().expect("no holder panics");
         all.insert(id, Arc::clone(&info));
         info

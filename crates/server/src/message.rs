@@ -8,7 +8,7 @@ use wire::Reply;
 
 /// Protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speech {
+pub enum PortProtocol {
     /// Redis's protocol.
     Resp,
     /// memcached's protocol.
@@ -62,7 +62,7 @@ impl Publication {
 /// A request of one worker to another.
 pub enum Message {
     /// Serve this connection.
-    Adopt(TcpStream, SocketAddr, Speech),
+    Adopt(TcpStream, SocketAddr, PortProtocol),
     /// Send a publication to a subscriber, with the pattern through which it matched.
     Deliver(Subscriber, Arc<Publication>, Option<Arc<[u8]>>),
     /// Disconnect the client with this connection index and id.

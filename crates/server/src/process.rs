@@ -1,6 +1,20 @@
 //! Facts about this process and machine that the operating system reports.
 
 use std::fs;
+use std::sync::OnceLock;
+
+static ALLOCATOR: OnceLock<&str> = OnceLock::new();
+
+/// Sets the name of the memory allocator for INFO. The binary calls it once, because it chooses the
+/// allocator.
+pub fn set_allocator(name: &'static str) {
+    let _ = ALLOCATOR.set(name);
+}
+
+/// Returns the name of the memory allocator; `libc` unless the binary has set another one.
+pub fn allocator() -> &'static str {
+    ALLOCATOR.get().copied().unwrap_or("libc")
+}
 
 /// Returns the resident memory of the process in bytes, or 0 if it is unknown.
 pub fn resident_bytes() -> u64 {

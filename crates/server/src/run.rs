@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Id, bytes_for_people};
 use crate::info::segment;
 use crate::learner;
-use crate::message::Speech;
+use crate::message::PortProtocol;
 use crate::net::listener::Listeners;
 use crate::net::worker::Worker;
 use crate::state::Server;
@@ -54,8 +54,8 @@ impl Running {
 /// An address cannot be bound, or a setting is invalid. The message is meant for users.
 pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
     let listeners = Listeners::bind(&config)?;
-    let addresses = listeners.addresses(Speech::Resp);
-    let memcached = listeners.addresses(Speech::Memcached);
+    let addresses = listeners.addresses(PortProtocol::Resp);
+    let memcached = listeners.addresses(PortProtocol::Memcached);
     let server = Arc::new(Server::new(config, clock)?);
     if let Some(address) = addresses.first() {
         server.port.store(address.port(), Relaxed);

@@ -1,6 +1,6 @@
 //! State of one connected client, without its socket and buffers.
 
-use crate::clients::{ClientInfo, Place, flag};
+use crate::clients::{ClientInfo, Endpoint, flag};
 use crate::clock::Moment;
 use crate::config::ClientClass;
 use crate::message::Subscriber;
@@ -63,9 +63,9 @@ impl Session {
     pub fn new() -> Session {
         let mut session = Session::of(Arc::new(ClientInfo::new(
             0,
-            Place {
+            Endpoint {
                 worker: usize::MAX,
-                ..Place::default()
+                ..Endpoint::default()
             },
             Moment::default(),
         )));

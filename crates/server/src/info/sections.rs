@@ -133,7 +133,7 @@ pub(super) fn memory(report: &mut Report<'_>) {
     report.field("mem_clients_slaves", 0);
     report.field("mem_clients_normal", buffers);
     report.field("mem_aof_buffer", 0);
-    report.field("mem_allocator", "mimalloc");
+    report.field("mem_allocator", process::allocator());
     report.field("active_defrag_running", 0);
     report.field("lazyfree_pending_objects", facts.pending_objects);
     let dropped = server.counters().dropped_objects;

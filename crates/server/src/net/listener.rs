@@ -1,8 +1,8 @@
 //! Listening sockets: the configured addresses, and the checks of new connections.
 
-use crate::clients::{Place, show_address};
+use crate::clients::{Endpoint, show_address};
 use crate::config::{Config, Id};
-use crate::message::Speech;
+use crate::message::PortProtocol;
 use crate::state::Server;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
@@ -31,7 +31,7 @@ const DENIED_MEMCACHED: &[u8] =
 /// An accepted connection.
 pub struct Accepted {
     /// Protocol of the port.
-    pub speech: Speech,
+    pub protocol: PortProtocol,
     /// The socket.
     pub stream: TcpStream,
     /// Remote address.
@@ -41,7 +41,7 @@ pub struct Accepted {
 /// Listening sockets of one worker. Only the first worker has any.
 #[derive(Default)]
 pub struct Listeners {
-    all: Vec<(Speech, TcpListener)>,
+    all: Vec<(PortProtocol, TcpListener)>,
     /// Whether connections may be waiting.
     pub is_ready: bool,
     /// Whether accepting failed and must be tried again later.
@@ -55,9 +55,9 @@ impl Listeners {
     /// The first address that could not be bound, with the reason.
     pub fn bind(config: &Config) -> Result<Listeners, String> {
         let mut all = Vec::new();
-        bind_port(config, Id::Port, Speech::Resp, &mut all)?;
+        bind_port(config, Id::Port, PortProtocol::Resp, &mut all)?;
         if config.number(Id::Memcached) != 0 {
-            bind_port(config, Id::Memcached, Speech::Memcached, &mut all)?;
+            bind_port(config, Id::Memcached, PortProtocol::Memcached, &mut all)?;
         }
         if all.len() > LISTENERS_MAX {
             return Err(format!("more than {LISTENERS_MAX} addresses to listen on"));
@@ -70,8 +70,8 @@ impl Listeners {
     }
 
     /// Returns the bound addresses of one protocol.
-    pub fn addresses(&self, speech: Speech) -> Vec<SocketAddr> {
-        let all = self.all.iter().filter(|(of, _)| *of == speech);
+    pub fn addresses(&self, protocol: PortProtocol) -> Vec<SocketAddr> {
+        let all = self.all.iter().filter(|(of, _)| *of == protocol);
         let bound = all.map(|(_, listener)| listener.local_addr());
         bound.filter_map(Result::ok).collect()
     }
@@ -91,7 +91,7 @@ impl Listeners {
     pub fn accept(&mut self, server: &Server, accepted: &mut Vec<Accepted>) {
         self.is_ready = false;
         self.has_failed = false;
-        for (speech, listener) in &self.all {
+        for (protocol, listener) in &self.all {
             loop {
                 if accepted.len() >= ACCEPTS_MAX {
                     self.is_ready = true;
@@ -99,9 +99,9 @@ impl Listeners {
                 }
                 match listener.accept() {
                     Ok((stream, address)) => {
-                        if let Some(stream) = admit(server, stream, address, *speech) {
+                        if let Some(stream) = admit(server, stream, address, *protocol) {
                             accepted.push(Accepted {
-                                speech: *speech,
+                                protocol: *protocol,
                                 stream,
                                 address,
                             });
@@ -132,8 +132,8 @@ impl Listeners {
         address: SocketAddr,
         worker: usize,
         slot: usize,
-    ) -> Place {
-        Place {
+    ) -> Endpoint {
+        Endpoint {
             address: show_address(address),
             local_address: stream.local_addr().map(show_address).unwrap_or_default(),
             fd: stream.as_raw_fd(),
@@ -147,8 +147,8 @@ impl Listeners {
 fn bind_port(
     config: &Config,
     port: Id,
-    speech: Speech,
-    all: &mut Vec<(Speech, TcpListener)>,
+    protocol: PortProtocol,
+    all: &mut Vec<(PortProtocol, TcpListener)>,
 ) -> Result<(), String> {
     let mut port = config.number(port) as u16;
     let backlog = config.number(Id::TcpBacklog) as i32;
@@ -167,7 +167,7 @@ fn bind_port(
                 if let Ok(bound) = listener.local_addr() {
                     port = bound.port();
                 }
-                all.push((speech, listener));
+                all.push((protocol, listener));
             }
             Err(_) if is_optional => {}
             Err(error) => return Err(format!("cannot listen on {address}: {error}")),
@@ -210,15 +210,15 @@ fn admit(
     server: &Server,
     mut stream: TcpStream,
     address: SocketAddr,
-    speech: Speech,
+    protocol: PortProtocol,
 ) -> Option<TcpStream> {
     server.stats.connections_received.fetch_add(1, Relaxed);
     let is_protected = server.config.is_on(Id::ProtectedMode) && !server.needs_password();
     if is_protected && !address.ip().to_canonical().is_loopback() {
         log::warn!("refused a connection from {address}: protected mode");
-        let _ = stream.write(match speech {
-            Speech::Resp => DENIED,
-            Speech::Memcached => DENIED_MEMCACHED,
+        let _ = stream.write(match protocol {
+            PortProtocol::Resp => DENIED,
+            PortProtocol::Memcached => DENIED_MEMCACHED,
         });
         server.stats.connections_rejected.fetch_add(1, Relaxed);
         return None;
@@ -228,9 +228,9 @@ fn admit(
         if server.stats.connections_rejected.fetch_add(1, Relaxed) == 0 {
             log::warn!("maxclients ({max}) is reached: refusing further connections");
         }
-        let _ = stream.write(match speech {
-            Speech::Resp => b"-ERR max number of clients reached\r\n",
-            Speech::Memcached => b"ERROR Too many open connections\r\n",
+        let _ = stream.write(match protocol {
+            PortProtocol::Resp => b"-ERR max number of clients reached\r\n",
+            PortProtocol::Memcached => b"ERROR Too many open connections\r\n",
         });
         return None;
     }

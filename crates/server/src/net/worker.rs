@@ -12,7 +12,7 @@ use crate::dispatch::Executor;
 use crate::expiry::ExpiryDriver;
 use crate::inbox;
 use crate::message::Message;
-use crate::message::Speech;
+use crate::message::PortProtocol;
 use crate::net::connection::{Connection, Next, Scratch};
 use crate::net::listener::{Accepted, FIRST_LISTENER, LISTENERS_MAX, Listeners};
 use crate::session::Session;
@@ -341,7 +341,7 @@ impl Worker {
         let mut accepted = Vec::new();
         self.listeners.accept(&server, &mut accepted);
         for Accepted {
-            speech,
+            protocol,
             stream,
             address,
         } in accepted
@@ -355,9 +355,9 @@ impl Worker {
                 .connections
                 .fetch_add(1, Relaxed);
             if worker == self.index {
-                self.adopt(stream, address, speech, executor);
+                self.adopt(stream, address, protocol, executor);
             } else {
-                server.inboxes[worker].push(worker, Message::Adopt(stream, address, speech));
+                server.inboxes[worker].push(worker, Message::Adopt(stream, address, protocol));
             }
         }
     }
@@ -367,7 +367,7 @@ impl Worker {
         &mut self,
         mut stream: TcpStream,
         address: SocketAddr,
-        speech: Speech,
+        protocol: PortProtocol,
         executor: &mut Executor<'_>,
     ) {
         let index = self.free.pop().unwrap_or_else(|| {
@@ -391,7 +391,7 @@ impl Worker {
         let mut session = Session::of(info);
         session.is_authenticated = !server.needs_password();
         let mut connection = Connection::new(stream, session);
-        if speech == Speech::Memcached {
+        if protocol == PortProtocol::Memcached {
             connection.use_memcached();
         }
         self.connections[index] = Some(Box::new(connection));
@@ -419,8 +419,8 @@ impl Worker {
         server.inboxes[self.index].take(&mut messages);
         for message in messages.drain(..) {
             match message {
-                Message::Adopt(stream, address, speech) => {
-                    self.adopt(stream, address, speech, executor);
+                Message::Adopt(stream, address, protocol) => {
+                    self.adopt(stream, address, protocol, executor);
                 }
                 Message::Deliver(to, publication, pattern) => {
                     let Some(connection) = self.client(to.slot, to.client) else {
@@ -579,5 +579,4 @@ impl Worker {
 }
 
 #[cfg(test)]
-#[path = "worker_tests.rs"]
 mod tests;

@@ -3,7 +3,7 @@
 use crate::command::refusal::{Answer, Refusal};
 use crate::command::scanning::{self, Options};
 use crate::context::Ctx;
-use crate::dice::Random;
+use crate::random::Random;
 use wire::number::parse_i64;
 use wire::{Args, Protocol, Reply};
 

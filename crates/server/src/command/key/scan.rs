@@ -4,8 +4,8 @@ use super::generic::kind_name;
 use crate::command::refusal::{Answer, Refusal};
 use crate::command::scanning::{self, COUNT_DEFAULT, selective};
 use crate::context::Ctx;
-use crate::dice::Random;
 use crate::glob;
+use crate::random::Random;
 use store::Kind;
 use wire::{Args, Reply};
 

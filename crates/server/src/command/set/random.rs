@@ -3,7 +3,7 @@
 use super::member::read;
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use crate::dice::Random;
+use crate::random::Random;
 use store::{Class, Key};
 use wire::number::parse_i64;
 use wire::{Args, Reply};

@@ -4,7 +4,7 @@ use super::access::read;
 use super::reply::Listing;
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use crate::dice::Random;
+use crate::random::Random;
 use store::{Scene, SortedSet};
 use wire::Args;
 use wire::number::parse_i64;

@@ -36,7 +36,7 @@ struct Bench<'s> {
 
 impl<'s> Bench<'s> {
     fn new(server: &'s Arc<Server>, listeners: Listeners) -> Bench<'s> {
-        let address = listeners.addresses(Speech::Resp)[0];
+        let address = listeners.addresses(PortProtocol::Resp)[0];
         inbox::enter(0);
         Bench {
             worker: Worker::new(Arc::clone(server), 0, listeners).expect("a poll"),
@@ -201,5 +201,4 @@ fn a_clock_jump_does_not_count_towards_the_soft_limit() {
     assert!(bench.worker.connection(0).is_none());
 }
 
-#[path = "blocking_tests.rs"]
 mod blocking;
