@@ -452,7 +452,7 @@ impl Pair {
         }
         self.settle(events);
         let space = &self.server.keyspace;
-        if self.is_bounded && space.policy_name().starts_with("allkeys-") {
+        if self.is_bounded && space.policy().name.starts_with("allkeys-") {
             let entry_bytes = space.memory_facts().entry_bytes;
             self.ensure(
                 entry_bytes < ROOM_BYTES + SLACK_BYTES,

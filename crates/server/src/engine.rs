@@ -59,7 +59,7 @@ impl Server {
     pub fn eviction_name(&self) -> String {
         match &self.segments {
             Some(_) => crate::info::segment::eviction(self).to_owned(),
-            None => self.keyspace.policy_name(),
+            None => self.keyspace.policy().name,
         }
     }
 

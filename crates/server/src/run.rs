@@ -127,7 +127,7 @@ fn log_start(server: &Server, addresses: &[SocketAddr]) {
         Some(_) => segment::tell(server),
         None => format!(
             "policy {}, expiry index {}",
-            server.config.text(Id::MaxMemoryPolicy),
+            server.keyspace.policy().line(),
             server.config.text(Id::Expiry)
         ),
     };

@@ -153,20 +153,19 @@ fn the_page_of_policies_matches_the_lists() {
         "# Eviction policies, admission filters and expiry indexes\n\nGenerated from the lists in `crates/policy/src/any.rs`, \
          `crates/policy/src/admit/any.rs`, `crates/policy/src/expire/any.rs` and `crates/store/src/eviction.rs`; a test compares them. \
          Each algorithm is one file below `crates/policy/src/evict/`, `admit/` or `expire/`, which begins with a description: idea, source, bytes per entry, cost, parameters, and when to avoid it.\n\n\
-         ## Names of maxmemory-policy\n\nThe last column names the algorithm that serves each name, because some names of Redis are served by another algorithm. \
+         ## Names of maxmemory-policy\n\nThe third column names the algorithm that serves each name, because some names of Redis are served by another algorithm. \
          `noeviction`, the default, refuses writes when memory is full.\n\n\
-         | name | keys that may be evicted | algorithm and parameters |\n|---|---|---|\n",
+         | name | keys that may be evicted | algorithm and parameters | note |\n|---|---|---|---|\n",
     );
     for name in store::Keyspace::policy_names() {
-        let Some(meaning) = store::Keyspace::policy_meaning(&name) else {
-            continue;
-        };
+        let choice = store::PolicyChoice::parse(&name).expect("a listed name is served");
+        let Some(spec) = choice.spec else { continue };
         let scope = if name.starts_with("volatile") {
             "keys with a deadline"
         } else {
             "all"
         };
-        let _ = writeln!(page, "| `{name}` | {scope} | `{meaning}` |");
+        let _ = writeln!(page, "| `{name}` | {scope} | `{spec}` | {} |", choice.note);
     }
     page.push_str(
         "\n## Policies\n\nParameters follow a colon, as in `allkeys-s3fifo:0.2`, in this order or by name. A policy that does not store its state \

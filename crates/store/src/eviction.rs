@@ -1,71 +1,252 @@
-//! The names of `maxmemory-policy`: Redis's, mapped to the nearest of ours, and ours.
+//! Names of `maxmemory-policy`: what serves each name, and what a wrong name is answered.
 
 use cache::Scope;
-use policy::any::{POLICIES, PolicySpec};
+use policy::any::{POLICIES, PolicySpec, find};
+use policy::names::{did_you_mean, is_same};
 
-/// Redis's names that are not ours, and what serves them: (Redis's, ours, why).
+/// A name without its scope that is not the name of the algorithm that serves it.
+struct Mapped {
+    name: &'static str,
+    served_by: &'static str,
+    /// One line of explanation, for the log and the docs.
+    note: &'static str,
+    /// Whether Redis has the name.
+    is_redis: bool,
+}
+
+const fn mapped(name: &'static str, served_by: &'static str, note: &'static str) -> Mapped {
+    Mapped {
+        name,
+        served_by,
+        note,
+        is_redis: true,
+    }
+}
+
+/// The names that are mapped. CONFIG, the log line and the page of policies are written from it.
 ///
-/// Redis's `lru` and `lfu` sample a few keys; ours of the same name do what the words say, and
-/// `volatile-ttl` is served by the policy that samples for the nearest deadline.
-const REDIS: &[(&str, &str)] = &[
-    ("lru", "sampled-lru"),
-    ("lrm", "sampled-lru"),
-    ("lfu", "s3fifo"),
-    ("random", "random"),
+/// Redis's `lru` and `lfu` are approximations, and its users expect them; the exact algorithms, which
+/// the simulator calls `lru` and `lfu`, have names of their own.
+const MAPPED: &[Mapped] = &[
+    mapped(
+        "lru",
+        "sampled-lru",
+        "LRU approximated by sampling, as in Redis; exact-lru keeps the exact order",
+    ),
+    mapped(
+        "lrm",
+        "sampled-lru",
+        "as lru: reads count as well as writes",
+    ),
+    mapped(
+        "lfu",
+        "s3fifo",
+        "keeps frequently used keys by S3-FIFO; exact-lfu counts every access",
+    ),
+    mapped("random", "random", "a key chosen uniformly"),
+    Mapped {
+        is_redis: false,
+        ..mapped(
+            "exact-lru",
+            "lru",
+            "the least recently used of all keys, which the simulator calls lru",
+        )
+    },
+    Mapped {
+        is_redis: false,
+        ..mapped(
+            "exact-lfu",
+            "lfu",
+            "the least frequently used of all keys, which the simulator calls lfu",
+        )
+    },
 ];
 
-/// The policy and scope of a name such as `allkeys-s3fifo` or `volatile-clock:2`.
-pub(crate) fn parse(name: &str) -> Result<(Option<PolicySpec>, Scope), String> {
-    if name == "noeviction" {
-        return Ok((None, Scope::Nothing));
-    }
-    let (scope, rest) = match name.split_once('-') {
-        Some(("allkeys", rest)) => (Scope::All, rest),
-        Some(("volatile", "ttl")) => (Scope::Volatile, "sampled-ttl"),
-        Some(("volatile", rest)) => (Scope::Volatile, rest),
-        _ => {
-            return Err(format!(
-                "no policy '{name}': expected one of {}",
-                names().join(" ")
-            ));
+/// `ttl`, which Redis has for keys with a deadline only.
+const TTL: Mapped = mapped(
+    "ttl",
+    "sampled-ttl",
+    "the nearest deadline among sampled keys, as in Redis",
+);
+
+/// Names that the error for a wrong name recommends beside those of Redis.
+const RECOMMENDED: &[&str] = &[
+    "allkeys-s3fifo",
+    "allkeys-sieve",
+    "allkeys-w-tinylfu",
+    "allkeys-arc",
+    "allkeys-gdsf",
+    "allkeys-exact-lru",
+];
+
+/// A value of `maxmemory-policy` and what it stands for.
+#[derive(Clone, Debug)]
+pub struct PolicyChoice {
+    /// The name in its canonical spelling, with the parameters that were given.
+    pub name: String,
+    /// The algorithm that serves it, with all its parameters; `None` for `noeviction`.
+    pub spec: Option<PolicySpec>,
+    /// One line of explanation where the name is not the algorithm's own; else empty.
+    pub note: &'static str,
+    /// Which entries may be evicted.
+    pub(crate) scope: Scope,
+}
+
+impl PolicyChoice {
+    /// Parses a name such as `allkeys-s3fifo` or `volatile-clock:2`, whatever its case and hyphens.
+    ///
+    /// # Errors
+    /// The name is unknown, or a parameter is not one of the policy's. The text is for people.
+    pub fn parse(text: &str) -> Result<PolicyChoice, String> {
+        let (given, knobs) = match text.find(':') {
+            Some(at) => text.split_at(at),
+            None => (text, ""),
+        };
+        if is_same(given, "noeviction") {
+            return Ok(PolicyChoice {
+                name: "noeviction".to_owned(),
+                spec: None,
+                note: "",
+                scope: Scope::Nothing,
+            });
         }
-    };
-    let ours = REDIS
-        .iter()
-        .find(|(redis, _)| *redis == rest)
-        .map_or(rest, |(_, ours)| ours);
-    let spec: PolicySpec = ours
-        .parse()
-        .map_err(|error| format!("policy '{name}': {error}"))?;
-    if !served_names().any(|served| served == spec.name()) {
-        return Err(format!("policy '{name}': only the simulator runs it"));
+        let (scope, prefix, rest) = split_scope(given).ok_or_else(|| unknown(given))?;
+        let ttl = (scope == Scope::Volatile).then_some(&TTL);
+        let mapped = MAPPED.iter().chain(ttl).find(|row| is_same(row.name, rest));
+        let (own, served_by, note) = match mapped {
+            Some(row) => (row.name, row.served_by, row.note),
+            None => {
+                let served = find(rest).ok().filter(|about| about.meta_bits.is_some());
+                let name = served.ok_or_else(|| unknown(given))?.name;
+                (name, name, "")
+            }
+        };
+        let spec = format!("{served_by}{knobs}").parse::<PolicySpec>();
+        Ok(PolicyChoice {
+            name: format!("{prefix}-{own}{}", knobs.to_ascii_lowercase()),
+            spec: Some(spec.map_err(|error| format!("policy '{text}': {error}"))?),
+            note,
+            scope,
+        })
     }
-    Ok((Some(spec), scope))
+
+    /// Returns the line of the log: the name, and what serves it where the name does not say that.
+    pub fn line(&self) -> String {
+        match &self.spec {
+            Some(spec) if !self.note.is_empty() => {
+                format!("{} (served by {}: {})", self.name, spec.name(), self.note)
+            }
+            _ => self.name.clone(),
+        }
+    }
 }
 
-/// The specification of the policy that a name stands for, its knobs written out; `None` for
-/// `noeviction` and for what is no name.
-pub(crate) fn meaning(name: &str) -> Option<String> {
-    let (spec, _) = parse(name).ok()?;
-    spec.map(|spec| spec.to_string())
+/// Splits `allkeys-…` and `volatile-…` into the scope, its canonical prefix and the rest.
+fn split_scope(name: &str) -> Option<(Scope, &'static str, &str)> {
+    let (prefix, rest) = name.split_once(['-', '_'])?;
+    let scopes = [(Scope::All, "allkeys"), (Scope::Volatile, "volatile")];
+    let found = scopes.into_iter().find(|(_, own)| is_same(own, prefix));
+    found.map(|(scope, prefix)| (scope, prefix, rest))
 }
 
-/// Our policies that keep few enough bits in an entry to be served.
-fn served_names() -> impl Iterator<Item = &'static str> {
-    POLICIES
-        .iter()
-        .filter(|about| about.meta_bits.is_some())
-        .map(|about| about.name)
+/// The error for a name that does not exist or that only the simulator runs.
+fn unknown(given: &str) -> String {
+    let all = names();
+    let suggestion = did_you_mean(given, all.iter().map(String::as_str));
+    let space = if suggestion.is_empty() { "" } else { " " };
+    let rows = |prefix: &str| -> Vec<String> {
+        let redis = MAPPED.iter().filter(|row| row.is_redis);
+        redis.map(|row| format!("{prefix}-{}", row.name)).collect()
+    };
+    let redis = [rows("allkeys"), rows("volatile")].concat().join(", ");
+    format!(
+        "no policy is called '{given}': {suggestion}{space}names of Redis: noeviction, {redis}, \
+         volatile-ttl; recommended: {}; docs/reference/policies.md lists all",
+        RECOMMENDED.join(", ")
+    )
 }
 
-/// All names, Redis's first.
+/// Returns the canonical names of all policies that are served, those of Redis first.
 pub(crate) fn names() -> Vec<String> {
     let mut names = vec!["noeviction".to_owned()];
     for scope in ["allkeys", "volatile"] {
-        let redis = REDIS.iter().map(|(redis, _)| *redis);
-        let ours = served_names().filter(|n| !REDIS.iter().any(|(redis, _)| redis == n));
-        names.extend(redis.chain(ours).map(|name| format!("{scope}-{name}")));
+        let mapped = MAPPED.iter().map(|row| row.name);
+        let served = POLICIES.iter().filter(|about| about.meta_bits.is_some());
+        // An algorithm that a mapped name hides has a name of its own among the mapped ones.
+        let own = served.map(|about| about.name);
+        let own = own.filter(|name| !MAPPED.iter().any(|row| row.name == *name));
+        names.extend(mapped.chain(own).map(|name| format!("{scope}-{name}")));
     }
-    names.push("volatile-ttl".to_owned());
+    names.push(format!("volatile-{}", TTL.name));
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served_by(name: &str) -> String {
+        let choice = PolicyChoice::parse(name).expect("the name is served");
+        choice.spec.expect("it evicts").to_string()
+    }
+
+    #[test]
+    fn every_listed_name_is_its_own_canonical_spelling() {
+        for name in names() {
+            let choice = PolicyChoice::parse(&name).expect("a listed name is served");
+            assert_eq!(choice.name, name);
+        }
+    }
+
+    #[test]
+    fn every_served_algorithm_has_a_name() {
+        let listed: Vec<String> = names().iter().skip(1).map(|name| served_by(name)).collect();
+        let served = POLICIES.iter().filter(|about| about.meta_bits.is_some());
+        for about in served {
+            let is_listed = |spec: &String| spec.split(':').next() == Some(about.name);
+            assert!(listed.iter().any(is_listed), "{} is not listed", about.name);
+        }
+    }
+
+    #[test]
+    fn exact_and_approximate_names_stand_for_different_algorithms() {
+        assert!(served_by("allkeys-lru").starts_with("sampled-lru"));
+        assert!(served_by("allkeys-lfu").starts_with("s3fifo"));
+        assert_eq!(served_by("volatile-exact-lru"), "lru");
+        assert!(served_by("allkeys-exact-lfu").starts_with("lfu"));
+        let line = PolicyChoice::parse("allkeys-lru").map(|choice| choice.line());
+        assert!(line.is_ok_and(|line| line.starts_with("allkeys-lru (served by sampled-lru: ")));
+    }
+
+    #[test]
+    fn names_ignore_case_and_hyphens_and_have_aliases() {
+        for (given, canonical) in [
+            ("NoEviction", "noeviction"),
+            ("AllKeys-LRU", "allkeys-lru"),
+            ("volatile-S3-FIFO:0.2", "volatile-s3fifo:0.2"),
+            ("allkeys-2q", "allkeys-twoq"),
+            ("allkeys-wtinylfu", "allkeys-w-tinylfu"),
+            ("volatile-TTL", "volatile-ttl"),
+        ] {
+            let choice = PolicyChoice::parse(given).expect("it is a spelling of a name");
+            assert_eq!(choice.name, canonical);
+        }
+    }
+
+    #[test]
+    fn a_wrong_name_gets_a_suggestion_and_a_short_list() {
+        let error = PolicyChoice::parse("allkeys-lur").expect_err("there is no such policy");
+        assert!(error.contains("did you mean 'allkeys-lru'"), "{error}");
+        assert!(error.contains("volatile-ttl") && error.contains("allkeys-s3fifo"));
+        assert!(!error.contains("memcached"), "{error}");
+        for wrong in [
+            "",
+            "lru",
+            "allkeys-ttl",
+            "allkeys-belady",
+            "allkeys-lru:x=1",
+        ] {
+            assert!(PolicyChoice::parse(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -1,11 +1,12 @@
 //! All shards, what they share, and the work that no command asks for.
 
 use crate::event::Event;
+use crate::eviction::PolicyChoice;
 use crate::facts::{Counters, DbFacts, Expired, ExpiryFacts, MemoryFacts};
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::shard::Locked;
-use crate::shared::{Key, Settings, Shared};
+use crate::shared::{Key, Shared};
 use policy::expire::any::{ExpirySpec, INDEXES, PRESETS};
 use policy::knobs::SpecError;
 use policy::{Budget, ExpiryIndex, Facts, Tick};
@@ -52,7 +53,7 @@ impl Keyspace {
     /// An empty keyspace. Errors: a policy or an index that does not exist, in words for people.
     pub fn new(options: &Options, _now: Tick) -> Result<Keyspace, String> {
         assert!(options.shards.is_power_of_two() && options.shards <= 256);
-        let (choice, scope) = crate::eviction::parse(&options.policy)?;
+        let policy = PolicyChoice::parse(&options.policy)?;
         let expiry = parse_expiry(&options.expiry)?;
         let memory = Memory::default();
         memory.set_max_bytes(options.maxmemory);
@@ -69,11 +70,7 @@ impl Keyspace {
                 event_count: AtomicU64::new(0),
                 turn: AtomicUsize::new(0),
                 limits: Limits::default(),
-                settings: Mutex::new(Settings {
-                    name: options.policy.clone(),
-                    choice,
-                    scope,
-                }),
+                settings: Mutex::new(policy),
                 settings_number: AtomicU64::new(0),
                 expiry,
                 element_expiry: ExpirySpec::Ranked(()),
@@ -267,12 +264,8 @@ impl Keyspace {
 
     /// Changes the eviction policy; entries are carried over as workers tend. Errors: no such policy.
     pub fn set_policy(&self, name: &str) -> Result<(), String> {
-        let (choice, scope) = crate::eviction::parse(name)?;
-        *self.shared.settings() = Settings {
-            name: name.to_owned(),
-            choice,
-            scope,
-        };
+        let policy = PolicyChoice::parse(name)?;
+        *self.shared.settings() = policy;
         self.shared.settings_number.fetch_add(1, Ordering::Release);
         // At once where nothing drains: the old policy must not choose among what the new one spares.
         for shard in 0..self.cells.len() {
@@ -281,19 +274,14 @@ impl Keyspace {
         Ok(())
     }
 
-    /// The eviction policy in force, as it was named.
-    pub fn policy_name(&self) -> String {
-        self.shared.settings().name.clone()
+    /// Returns the eviction policy in force.
+    pub fn policy(&self) -> PolicyChoice {
+        self.shared.settings().clone()
     }
 
     /// The bound; 0: none.
     pub fn maxmemory(&self) -> u64 {
         self.shared.memory.max_bytes()
-    }
-
-    /// Whether a policy of this name, with these knobs, can serve. Errors: why not, for people.
-    pub fn check_policy(name: &str) -> Result<(), String> {
-        crate::eviction::parse(name).map(|_| ())
     }
 
     /// Whether there is an expiry index of this name with these knobs. Errors: why not, for people.
@@ -304,12 +292,6 @@ impl Keyspace {
     /// The names that `maxmemory-policy` takes.
     pub fn policy_names() -> Vec<String> {
         crate::eviction::names()
-    }
-
-    /// Which policy, with its knobs, a name that `maxmemory-policy` takes stands for; `None` for
-    /// `noeviction`.
-    pub fn policy_meaning(name: &str) -> Option<String> {
-        crate::eviction::meaning(name)
     }
 
     /// The names that `expiry` takes.

@@ -36,6 +36,7 @@ mod waiting;
 
 pub use collection::Scene;
 pub use event::{Class, Event};
+pub use eviction::PolicyChoice;
 pub use facts::{Counters, DbFacts, Encoding, EntryFacts, Expired, ExpiryFacts, Kind, MemoryFacts};
 pub use item::{ItemHead, WrongType};
 pub use keyspace::{Keyspace, Options};

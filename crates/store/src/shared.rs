@@ -1,11 +1,12 @@
 //! State that all shards of a keyspace share, and the type of one database's part in one shard.
 
 use crate::collection::Scene;
+use crate::eviction::PolicyChoice;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::object::Object;
-use cache::{PackedEntries, Scope, Shard};
-use policy::any::{AnyPolicy, PolicySpec};
+use cache::{PackedEntries, Shard};
+use policy::any::AnyPolicy;
 use policy::expire::any::{AnyExpiry, ExpirySpec};
 use policy::{ExpiryIndex, Policy, Tick};
 use siphasher::sip::SipHasher13;
@@ -33,13 +34,6 @@ pub struct Key<'a> {
     pub db: u8,
 }
 
-/// The settings of eviction, with a number that tells shards when theirs are old.
-pub(crate) struct Settings {
-    pub name: String,
-    pub choice: Option<PolicySpec>,
-    pub scope: Scope,
-}
-
 /// What all shards share.
 pub(crate) struct Shared {
     pub memory: Memory,
@@ -48,7 +42,7 @@ pub(crate) struct Shared {
     pub event_count: AtomicU64,
     pub turn: AtomicUsize,
     pub limits: Limits,
-    pub settings: Mutex<Settings>,
+    pub settings: Mutex<PolicyChoice>,
     pub settings_number: AtomicU64,
     pub expiry: ExpirySpec,
     /// The index of elements' deadlines.
@@ -95,7 +89,7 @@ impl Shared {
         }
     }
 
-    pub fn settings(&self) -> MutexGuard<'_, Settings> {
+    pub fn settings(&self) -> MutexGuard<'_, PolicyChoice> {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,8 +112,8 @@ impl Shared {
             0 => u64::MAX >> 8,
             max => (max / self.shard_count as u64).max(1),
         };
-        let policy = settings.choice.as_ref().map(|choice| {
-            let policy = AnyPolicy::build(choice, capacity, seed)
+        let policy = settings.spec.as_ref().map(|spec| {
+            let policy = AnyPolicy::build(spec, capacity, seed)
                 .expect("its name was parsed as a served one");
             let bits = policy.meta_bits();
             (policy, bits)

@@ -163,7 +163,10 @@ fn apply(server: &Server, id: Id) -> Result<(), String> {
             let bytes = server.config.number(id) as u64;
             server.keyspace.set_maxmemory(bytes);
         }
-        Id::MaxMemoryPolicy => server.keyspace.set_policy(&server.config.text(id))?,
+        Id::MaxMemoryPolicy => {
+            server.keyspace.set_policy(&server.config.text(id))?;
+            log::info!("maxmemory-policy is {}", server.keyspace.policy().line());
+        }
         Id::SegmentEviction => {
             if let Some(segments) = &server.segments {
                 segments.heed_eviction(&server.config)?;
