@@ -1,12 +1,12 @@
 //! What an engine of bytes does besides: values, numbers, marks, other lives.
 
-use crate::content::Content;
 use crate::engine::{Condition, Key, Receipt, Refused, Segcache, Writer, told};
-use crate::hint::prefetch;
-use crate::line::Slot;
-use crate::stored::{HEADER, Payload, Readable, Stored, VALUE_MAX, Value, decimal_len};
-use crate::table::Table;
-use crate::words::{LINE, WORD};
+use crate::storage::content::Content;
+use crate::storage::hint::prefetch;
+use crate::storage::line::Slot;
+use crate::storage::stored::{HEADER, Payload, Readable, Stored, VALUE_MAX, Value, decimal_len};
+use crate::storage::table::Table;
+use crate::storage::words::{LINE, WORD};
 use policy::Tick;
 
 /// Times that a change by reading and writing is tried while others change the same bucket.

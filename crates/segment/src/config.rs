@@ -1,8 +1,8 @@
 //! What an engine is made with.
 
-use crate::line::{SEGMENT_WORDS_MAX, SEGMENTS_MAX};
-use crate::open::OPEN_MAX;
-use crate::words::WORD;
+use crate::storage::line::{SEGMENT_WORDS_MAX, SEGMENTS_MAX};
+use crate::storage::open::OPEN_MAX;
+use crate::storage::words::WORD;
 use policy::any::PolicySpec;
 use std::fmt;
 use std::str::FromStr;

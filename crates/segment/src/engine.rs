@@ -1,22 +1,22 @@
 //! The engine: table, heap and chains joined; what every request does.
 
-use crate::chains::Chains;
 use crate::config::{Config, ConfigError};
-use crate::content::Objects;
-use crate::evict::Job;
-use crate::heap::{HEADER_BYTES, Heap, Place, SegmentId};
-use crate::hint::prefetch;
-use crate::learned::Learning;
-use crate::line::Slot;
-use crate::memory::Memory;
-use crate::open::{Life, OpenSegments};
-use crate::stored::Stored;
-use crate::switch::{self, Choice};
+use crate::eviction::evict::Job;
+use crate::eviction::learned::Learning;
+use crate::eviction::switch::{self, Choice};
+use crate::storage::chains::Chains;
+use crate::storage::content::Objects;
+use crate::storage::heap::{HEADER_BYTES, Heap, Place, SegmentId};
+use crate::storage::hint::prefetch;
+use crate::storage::line::Slot;
+use crate::storage::memory::Memory;
+use crate::storage::open::{Life, OpenSegments};
+use crate::storage::stored::Stored;
+use crate::storage::table::{Cell, Table};
+use crate::storage::ttl::{FLUSHED, NEVER};
+use crate::storage::words::{LINE, WORD};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::{Mutex, MutexGuard};
-use crate::table::{Cell, Table};
-use crate::ttl::{FLUSHED, NEVER};
-use crate::words::{LINE, WORD};
 use policy::Tick;
 use std::sync::PoisonError;
 
@@ -442,7 +442,7 @@ impl Condition {
 mod tests {
     use super::*;
     use crate::config::Eviction;
-    use crate::stored::Value;
+    use crate::storage::stored::Value;
     use policy::Budget;
 
     fn engine() -> (Segcache, Writer) {

@@ -76,39 +76,16 @@
 //! Deliberately absent: a clock, threads, protocols, data types.
 #![deny(unsafe_code)]
 
-mod ages;
 mod bytes;
-mod chain;
-mod chains;
-mod compact;
 mod config;
-mod content;
-mod counter;
 mod engine;
-mod evict;
-mod hash;
-mod heap;
-mod hint;
-mod learned;
-mod line;
-mod memory;
-mod merge;
+mod eviction;
 #[cfg(all(loom, test))]
 mod model;
-mod open;
-mod ranked;
-mod read;
-mod rent;
 mod room;
-mod sizes;
 mod stats;
-mod stored;
-mod switch;
+mod storage;
 mod sync;
-mod table;
-mod ttl;
-mod watch;
-mod words;
 
 pub use policy::{Budget, Tick};
 
@@ -117,9 +94,9 @@ pub use config::{
     Config, ConfigError, Eviction, MERGED, MERGED_MAX, SEGMENT_BYTES, SEGMENT_BYTES_MAX,
     SEGMENT_BYTES_MIN, UnknownEviction,
 };
-pub use content::Content;
 pub use engine::{Condition, Key, Receipt, Refused, Segcache, Writer};
-pub use learned::SegmentName;
-pub use sizes::Sizes;
+pub use eviction::learned::SegmentName;
 pub use stats::{Census, Stats};
-pub use stored::{KEY_MAX, MARKS_MAX, Payload, Stored, VALUE_MAX, Value, decimal};
+pub use storage::content::Content;
+pub use storage::sizes::Sizes;
+pub use storage::stored::{KEY_MAX, MARKS_MAX, Payload, Stored, VALUE_MAX, Value, decimal};

@@ -7,15 +7,15 @@
 //! ```
 //! The code is the engine's own; its segments are of one cache line, its table begins with one chain.
 
-use crate::chain::Chain;
-use crate::chains::Chains;
 use crate::config::{Config, ConfigError, Eviction};
 use crate::engine::{Condition, Segcache};
-use crate::heap::{Heap, Place, SegmentId};
-use crate::line::Slot;
-use crate::stored::{Stored, Value, decimal};
+use crate::storage::chain::Chain;
+use crate::storage::chains::Chains;
+use crate::storage::heap::{Heap, Place, SegmentId};
+use crate::storage::line::Slot;
+use crate::storage::stored::{Stored, Value, decimal};
+use crate::storage::table::{Search, Table};
 use crate::sync::Ordering::AcqRel;
-use crate::table::{Search, Table};
 use loom::thread;
 use policy::Tick;
 use std::sync::Arc;

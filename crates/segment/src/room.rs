@@ -1,12 +1,12 @@
 //! Room for what is written: in a segment that the writer fills, or in a new one, which expiry and eviction make free;
 //! as much of that as can be is done ahead.
 
-use crate::content::Objects;
 use crate::engine::{Refused, Segcache, Writer};
-use crate::heap::{Place, SegmentId};
-use crate::open::{Aim, Life};
+use crate::storage::content::Objects;
+use crate::storage::heap::{Place, SegmentId};
+use crate::storage::open::{Aim, Life};
+use crate::storage::ttl::FLUSHED;
 use crate::sync::Ordering::Relaxed;
-use crate::ttl::FLUSHED;
 use policy::{Budget, Tick};
 
 /// Times that a writer makes room before it gives up: others may take what it freed.

@@ -1,12 +1,12 @@
 //! What an engine tells of itself, and the check that it tells the truth.
 
-use crate::chains::State;
-use crate::content::Objects;
 use crate::engine::Segcache;
-use crate::heap::SegmentId;
+use crate::storage::chains::State;
+use crate::storage::content::Objects;
+use crate::storage::heap::SegmentId;
+use crate::storage::ttl::NEVER;
+use crate::storage::words::WORD;
 use crate::sync::Ordering::Relaxed;
-use crate::ttl::NEVER;
-use crate::words::WORD;
 use policy::Tick;
 
 /// Sizes and counts. Those of the moment are exact when nobody writes.

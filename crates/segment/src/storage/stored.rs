@@ -12,12 +12,12 @@
 //! The first word and the number are all that ever changes in an object, each by one store, with the chain
 //! locked.
 
-use crate::content::{Content, Objects};
-use crate::hash::KeyHash;
-use crate::heap::{Heap, Place, SegmentId};
+use crate::storage::content::{Content, Objects};
+use crate::storage::hash::KeyHash;
+use crate::storage::heap::{Heap, Place, SegmentId};
+use crate::storage::words::{Filler, WORD, append_to, copy, equals, four_at};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::Relaxed;
-use crate::words::{Filler, WORD, append_to, copy, equals, four_at};
 
 /// Bytes of metadata in front of each key.
 pub(crate) const HEADER: usize = 5;
@@ -385,7 +385,7 @@ pub fn decimal(bytes: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chains::Chains;
+    use crate::storage::chains::Chains;
 
     fn heap() -> Heap {
         let heap = Heap::new(4, 512, true, Chains::new(4, 0, None));

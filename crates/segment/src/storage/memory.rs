@@ -5,11 +5,11 @@
 //! back a chunk by large pages: at a gigabyte, the processor's search for small ones costs as much as
 //! a miss of all caches.
 
-use crate::heap::SegmentId;
-use crate::hint::large_pages;
-use crate::line::Line;
+use crate::storage::heap::SegmentId;
+use crate::storage::hint::large_pages;
+use crate::storage::line::Line;
+use crate::storage::words::{LINE, WORD};
 use crate::sync::{AtomicU64, zeroed};
-use crate::words::{LINE, WORD};
 use std::sync::OnceLock;
 
 /// Words of a chunk, 64 MiB, as a power of two: some large pages, and few chunks. The last may be smaller.

@@ -22,14 +22,14 @@
 //! 1998; the small queue of J. Yang et al., *FIFO queues are all you need for cache eviction*, SOSP 2023; segments, their
 //! frequencies and the moving threshold of Segcache.
 
-use crate::ages::Age;
-use crate::chains::Chains;
-use crate::compact::{CUT_PART_OF_MORE, cut_share, share};
-use crate::content::Objects;
 use crate::engine::Segcache;
-use crate::evict::Job;
-use crate::heap::SegmentId;
-use crate::merge::{LOOKS_MAX, Share};
+use crate::eviction::ages::Age;
+use crate::eviction::compact::{CUT_PART_OF_MORE, cut_share, share};
+use crate::eviction::evict::Job;
+use crate::eviction::merge::{LOOKS_MAX, Share};
+use crate::storage::chains::Chains;
+use crate::storage::content::Objects;
+use crate::storage::heap::SegmentId;
 use policy::Tick;
 
 /// One in so many segments may be new before these go first.
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::engine::{Condition, Writer};
-    use crate::sizes::Sizes;
+    use crate::storage::sizes::Sizes;
 
     const SEGMENTS: u64 = 80;
 

@@ -1,6 +1,6 @@
 //! Segments in the order in which they were last gone through: new ones, and those that merges have made.
 
-use crate::heap::SegmentId;
+use crate::storage::heap::SegmentId;
 
 /// Whether what is in a segment has been gone through before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,9 +1,11 @@
 //! A chain of lines whose lock is held: what writers do to slots.
 
-use crate::heap::Heap;
-use crate::line::{CAS_ONE, CAS_SHIFT, COUNT_ONE, LAST, LOCK, Line, SLOTS, Slot, likely, slots_of};
+use crate::storage::heap::Heap;
+use crate::storage::line::{
+    CAS_ONE, CAS_SHIFT, COUNT_ONE, LAST, LOCK, Line, SLOTS, Slot, likely, slots_of,
+};
+use crate::storage::table::{Cell, Table};
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
-use crate::table::{Cell, Table};
 
 /// The longest chain, in lines: an object that finds no room in so many takes the place of another.
 pub(crate) const CHAIN_MAX: usize = 16;

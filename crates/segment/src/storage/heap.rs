@@ -32,14 +32,14 @@
 //! (the writer and the bucket stand in the same word), and sets WRITING until the object stands in the table:
 //! a segment is given back only when it is sealed and nobody is writing.
 
-use crate::chains::Chains;
-use crate::learned::Known;
-use crate::memory::Memory;
+use crate::eviction::learned::Known;
+use crate::storage::chains::Chains;
+use crate::storage::memory::Memory;
+use crate::storage::ttl::TtlBucket;
+use crate::storage::words::WORD;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::{AtomicU32, AtomicU64, fence};
 use crate::sync::{Mutex, MutexGuard};
-use crate::ttl::TtlBucket;
-use crate::words::WORD;
 use policy::Tick;
 use std::sync::PoisonError;
 

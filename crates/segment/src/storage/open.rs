@@ -23,8 +23,8 @@
 //! less, and they copy. Memory is short as long as something was evicted since a writer opened as many segments as it
 //! may have open.
 
-use crate::heap::SegmentId;
-use crate::ttl::{NEVER, TtlBucket};
+use crate::storage::heap::SegmentId;
+use crate::storage::ttl::{NEVER, TtlBucket};
 use policy::Tick;
 
 /// The most segments that a writer has open.

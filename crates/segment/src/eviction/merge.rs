@@ -8,16 +8,16 @@
 //! Two ways are known. In turn, as in the source: N segments become one, each keeps as many bytes, and what is kept
 //! starts again with a frequency of 0. By age, where objects pay rent: see `rent.rs`.
 
-use crate::ages::Age;
-use crate::chains::{Chains, State};
 use crate::config::{Eviction, MERGED_MAX};
-use crate::content::Objects;
-use crate::counter::draw;
 use crate::engine::Segcache;
-use crate::evict::{Cause, Job, Met};
-use crate::heap::{Place, SegmentId};
+use crate::eviction::ages::Age;
+use crate::eviction::evict::{Cause, Job, Met};
+use crate::storage::chains::{Chains, State};
+use crate::storage::content::Objects;
+use crate::storage::counter::draw;
+use crate::storage::heap::{Place, SegmentId};
+use crate::storage::table::Cell;
 use crate::sync::Ordering::Relaxed;
-use crate::table::Cell;
 use policy::Tick;
 
 /// Parts of a segment after each of which the threshold moves.

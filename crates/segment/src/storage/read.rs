@@ -1,12 +1,12 @@
 //! What a reader does: finds an object without a lock, takes what it wants of it, and counts the request.
 
-use crate::content::Objects;
-use crate::counter;
 use crate::engine::{Key, Receipt, Segcache, told};
-use crate::heap::Stamp;
+use crate::storage::content::Objects;
+use crate::storage::counter;
+use crate::storage::heap::Stamp;
+use crate::storage::table::{Cell, Search};
 use crate::sync::Ordering::{Acquire, Relaxed};
 use crate::sync::fence;
-use crate::table::{Cell, Search};
 use policy::Tick;
 
 /// An object of a key, as a reader met it: what is read in `view` counts only if the generation is still the same

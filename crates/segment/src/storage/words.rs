@@ -212,7 +212,7 @@ pub(crate) fn copy(from: &[AtomicU64], to: &[AtomicU64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stored::HEADER;
+    use crate::storage::stored::HEADER;
     use crate::sync::zeroed;
 
     #[test]

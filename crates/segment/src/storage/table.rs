@@ -18,17 +18,17 @@
 //! end, and empty; a reader who is still in it goes on in whatever chain it belongs to next, and meets objects
 //! of strangers, whose keys differ.
 
-use crate::chain::{CHAIN_MAX, Chain};
-use crate::heap::{Heap, Place};
-use crate::hint::prefetch;
-use crate::line::{
+use crate::storage::chain::{CHAIN_MAX, Chain};
+use crate::storage::heap::{Heap, Place};
+use crate::storage::hint::prefetch;
+use crate::storage::line::{
     ACCESS_MASK, ACCESS_SHIFT, CAS_SHIFT, COUNTED, LAST, LOCK, Line, SLOTS, Slot, first_of, likely,
     slots_of,
 };
+use crate::storage::words::LINE;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{AtomicU64, fence};
 use crate::sync::{Mutex, MutexGuard, spin_loop};
-use crate::words::LINE;
 use std::sync::PoisonError;
 
 /// Objects in a chain, the mean at which the table grows. Bytes of the table by object are 64 / LOAD times

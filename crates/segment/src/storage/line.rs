@@ -14,7 +14,7 @@
 //! - slot 7 of a line may hold the number of the next line of the chain instead: `segment` is then all
 //!   ones, and `tag` and `offset` are the number's 32 bits.
 
-use crate::heap::{Place, SegmentId};
+use crate::storage::heap::{Place, SegmentId};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::Acquire;
 

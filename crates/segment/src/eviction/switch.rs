@@ -6,9 +6,9 @@
 //! to merge into. What was begun before goes on as it began.
 
 use crate::config::{Config, ConfigError, Eviction};
-use crate::content::Objects;
 use crate::engine::Segcache;
-use crate::ranked::Ranked;
+use crate::eviction::ranked::Ranked;
+use crate::storage::content::Objects;
 // Neither publishes anything: what a choice needs is behind the chains' lock.
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 

@@ -2,11 +2,11 @@
 //!
 //! Behind the one lock of the engine, which is held for what a segment needs once in its life.
 
-use crate::ages::{Age, Ages};
-use crate::heap::{Heap, SegmentId};
-use crate::learned::Ranking;
-use crate::ranked::Ranked;
-use crate::ttl::{BUCKETS, FLUSHED, TtlBucket};
+use crate::eviction::ages::{Age, Ages};
+use crate::eviction::learned::Ranking;
+use crate::eviction::ranked::Ranked;
+use crate::storage::heap::{Heap, SegmentId};
+use crate::storage::ttl::{BUCKETS, FLUSHED, TtlBucket};
 use policy::Tick;
 
 /// What becomes of a segment.

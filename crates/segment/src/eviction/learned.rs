@@ -29,17 +29,17 @@
 //! - A segment that has no neighbour to be merged with is given up as it is.
 //! - The features of what a merge leaves are the means of what it took, as in the source, counts rounded.
 
-use crate::chains::Chains;
-use crate::chains::State;
-use crate::content::Objects;
 use crate::engine::Segcache;
-use crate::evict::{Cause, Job};
-use crate::heap::{Place, SegmentId};
-use crate::merge::{LOOKS_MAX, Share};
+use crate::eviction::evict::{Cause, Job};
+use crate::eviction::merge::{LOOKS_MAX, Share};
+use crate::eviction::watch::Watch;
+use crate::storage::chains::Chains;
+use crate::storage::chains::State;
+use crate::storage::content::Objects;
+use crate::storage::heap::{Place, SegmentId};
+use crate::storage::table::Search;
+use crate::storage::words::WORD;
 use crate::sync::Ordering::{Acquire, Relaxed};
-use crate::table::Search;
-use crate::watch::Watch;
-use crate::words::WORD;
 use policy::Tick;
 use policy::groups::{Extent, Features, Groups, Rates};
 // Facts for a learner: no reader relies on their order, and Loom need not know of them.
@@ -422,7 +422,7 @@ mod tests {
     use super::*;
     use crate::config::{Config, Eviction};
     use crate::engine::{Condition, Writer};
-    use crate::stored::Value;
+    use crate::storage::stored::Value;
 
     const NOW: Tick = Tick(9_000);
 

@@ -1,6 +1,6 @@
 //! What a segment holds: the one thing in which a server's engine and a simulator's differ.
 
-use crate::heap::{Heap, Place, SegmentId};
+use crate::storage::heap::{Heap, Place, SegmentId};
 
 /// How objects lie in segments.
 ///

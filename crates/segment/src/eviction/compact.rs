@@ -5,13 +5,13 @@
 //! that, segments that fit into one altogether, and whose deadlines are next to each other's, go into one with the
 //! earliest of these.
 
-use crate::chains::Chains;
 use crate::config::MERGED_MAX;
-use crate::content::Objects;
 use crate::engine::Segcache;
-use crate::evict::Job;
-use crate::heap::SegmentId;
-use crate::merge::Share;
+use crate::eviction::evict::Job;
+use crate::eviction::merge::Share;
+use crate::storage::chains::Chains;
+use crate::storage::content::Objects;
+use crate::storage::heap::SegmentId;
 use policy::Tick;
 
 /// What is left of a life is cut by at most one part of so many.

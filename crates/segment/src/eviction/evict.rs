@@ -4,18 +4,18 @@
 //! job that merges keeps the best of them in another segment, which takes the place of the first in its chain.
 //! Each segment is free as soon as its last object has been looked at.
 
-use crate::chains::{Chains, State};
 use crate::config::{Eviction, MERGED_MAX};
-use crate::content::Objects;
 use crate::engine::{Segcache, Writer};
-use crate::heap::{Place, SegmentId};
-use crate::hint::prefetch;
-use crate::merge::Merge;
-use crate::ranked::Ranked;
+use crate::eviction::merge::Merge;
+use crate::eviction::ranked::Ranked;
+use crate::storage::chains::{Chains, State};
+use crate::storage::content::Objects;
+use crate::storage::heap::{Place, SegmentId};
+use crate::storage::hint::prefetch;
+use crate::storage::table::Search;
+use crate::storage::ttl::FLUSHED;
 use crate::sync::Ordering::Relaxed;
 use crate::sync::spin_loop;
-use crate::table::Search;
-use crate::ttl::FLUSHED;
 use policy::{Budget, Tick};
 
 /// Objects whose cache lines of the table are asked for together.

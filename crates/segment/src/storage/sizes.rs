@@ -1,10 +1,10 @@
 //! Objects as sizes only: what a simulator keeps. The same heap, table, chains and eviction run over it, and
 //! what is full is full at the same moment.
 
-use crate::content::{Content, Objects};
-use crate::heap::{Heap, Place, SegmentId};
-use crate::stored::HEADER;
-use crate::words::WORD;
+use crate::storage::content::{Content, Objects};
+use crate::storage::heap::{Heap, Place, SegmentId};
+use crate::storage::stored::HEADER;
+use crate::storage::words::WORD;
 use policy::parts::chance::scramble;
 use std::cell::RefCell;
 
