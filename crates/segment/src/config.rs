@@ -1,8 +1,6 @@
 //! What an engine is made with.
 
-use crate::storage::line::{SEGMENT_WORDS_MAX, SEGMENTS_MAX};
-use crate::storage::open::OPEN_MAX;
-use crate::storage::words::WORD;
+use crate::storage::{OPEN_MAX, SEGMENT_WORDS_MAX, SEGMENTS_MAX, WORD};
 use policy::any::PolicySpec;
 use std::fmt;
 use std::str::FromStr;
@@ -217,18 +215,14 @@ impl Config {
     }
 
     /// How many segments a writer may have open: its share of half of them.
-    pub(crate) fn open_most(&self) -> usize {
+    pub(crate) fn open_max(&self) -> usize {
         let writers = 2 * u64::from(self.writers.max(1));
         let share = self.memory_bytes / self.segment_bytes.max(1) as u64 / writers;
         share.clamp(2, OPEN_MAX as u64) as usize
     }
 
-    /// How many segments there is memory for, of what one costs and what they cost together.
-    pub(crate) fn segments(
-        &self,
-        segment_bytes: u64,
-        fixed_bytes: u64,
-    ) -> Result<u32, ConfigError> {
+    /// Checks everything but the memory.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let is_in_bounds = (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes);
         if !is_in_bounds || !self.segment_bytes.is_power_of_two() {
             return Err(ConfigError::SegmentBytes);
@@ -239,14 +233,30 @@ impl Config {
         if self.writers == 0 {
             return Err(ConfigError::Writers);
         }
+        Ok(())
+    }
+
+    /// Number of segments that the memory has room for. One takes `each_bytes`, all together take `fixed_bytes` besides.
+    pub(crate) fn segments(&self, each_bytes: u64, fixed_bytes: u64) -> Result<u32, ConfigError> {
         let least = self.segments_least();
-        let count = self.memory_bytes.saturating_sub(fixed_bytes) / segment_bytes;
+        let count = self.memory_bytes.saturating_sub(fixed_bytes) / each_bytes;
         if count < least {
             return Err(ConfigError::TooSmall {
-                needed_bytes: fixed_bytes + least * segment_bytes,
+                needed_bytes: fixed_bytes + least * each_bytes,
             });
         }
         Ok(u32::try_from(count).map_or(SEGMENTS_MAX, |count| count.min(SEGMENTS_MAX)))
+    }
+
+    /// Checks that an engine of this many segments has enough for the eviction.
+    pub(crate) fn check_segments(&self, segments: u64) -> Result<(), ConfigError> {
+        let missing = self.segments_least().saturating_sub(segments);
+        match missing {
+            0 => Ok(()),
+            _ => Err(ConfigError::TooSmall {
+                needed_bytes: self.memory_bytes + missing * self.segment_bytes as u64,
+            }),
+        }
     }
 }
 
@@ -264,9 +274,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_bounds_is_told() {
+    fn sizes_out_of_bounds_are_errors() {
         let good = Config::default();
-        let segments = |config: Config| config.segments(1 << 20, 0);
+        let segments = |config: Config| {
+            config.check()?;
+            config.segments(1 << 20, 0)
+        };
         assert_eq!(segments(good), Ok(64));
         let odd = Config {
             segment_bytes: 5000,
@@ -281,9 +294,9 @@ mod tests {
             memory_bytes: 5 << 20,
             ..good
         };
-        let told = ConfigError::TooSmall {
+        let too_small = ConfigError::TooSmall {
             needed_bytes: 6 << 20,
         };
-        assert_eq!(segments(small), Err(told));
+        assert_eq!(segments(small), Err(too_small));
     }
 }

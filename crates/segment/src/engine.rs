@@ -1,226 +1,142 @@
-//! The engine: table, heap and chains joined; what every request does.
+//! The engine: storage and eviction joined, and the requests that all kinds of content share.
 
-use crate::config::{Config, ConfigError};
-use crate::eviction::evict::Job;
-use crate::eviction::learned::Learning;
-use crate::eviction::switch::{self, Choice};
-use crate::storage::chains::Chains;
-use crate::storage::content::Objects;
-use crate::storage::heap::{HEADER_BYTES, Heap, Place, SegmentId};
-use crate::storage::hint::prefetch;
-use crate::storage::line::Slot;
-use crate::storage::memory::Memory;
-use crate::storage::open::{Life, OpenSegments};
-use crate::storage::stored::Stored;
-use crate::storage::table::{Cell, Table};
-use crate::storage::ttl::{FLUSHED, NEVER};
-use crate::storage::words::{LINE, WORD};
-use crate::sync::Ordering::Relaxed;
+use crate::config::{Config, ConfigError, Eviction};
+use crate::eviction::{EvictionState, Evictor, Learning, Plan, Store, ranked};
+use crate::storage::{
+    Condition, Directory, Heap, Key, LINE, Lifetime, Objects, OpenSegments, Receipt,
+    Refused, Storage, Stored, WORD, heap_bytes_of_segment,
+};
 use crate::sync::{Mutex, MutexGuard};
+use crate::writer::Writer;
 use policy::Tick;
 use std::sync::PoisonError;
-
-/// Chains that one insertion splits at most.
-const SPLITS: u32 = 2;
-
-/// A key with its hash, which is computed once.
-#[derive(Clone, Copy, Debug)]
-pub struct Key<K> {
-    pub(crate) key: K,
-    pub(crate) hash: u64,
-}
-
-impl<K> Key<K> {
-    /// A key whose hash was told before.
-    #[inline(always)]
-    pub fn hashed(key: K, hash: u64) -> Self {
-        Key { key, hash }
-    }
-
-    /// The hash, which only the engine that computed it understands.
-    #[inline(always)]
-    pub fn hash(&self) -> u64 {
-        self.hash
-    }
-}
-
-/// When an object may be stored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Condition {
-    /// In any case.
-    Always,
-    /// The key is absent.
-    Absent,
-    /// The key is present.
-    Present,
-    /// The key is present, and nothing in its bucket has changed since this was told.
-    Unchanged(u32),
-}
-
-/// Why an object was not stored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
-    /// Larger than a segment, or the key longer than allowed.
-    TooLarge,
-    /// There is no memory, and nothing may be evicted.
-    Full,
-    /// The key is there.
-    IsPresent,
-    /// The key is not there.
-    IsAbsent,
-    /// The key, or another in its bucket, has changed.
-    IsChanged,
-}
-
-/// What a stored object got.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Receipt {
-    /// For [`Condition::Unchanged`].
-    pub cas: u32,
-    /// When it is dead, which may be earlier than asked for; `None`: never.
-    pub deadline: Option<Tick>,
-}
-
-/// What one writing thread keeps: which segments it fills, and the eviction that it has begun.
-#[derive(Debug)]
-pub struct Writer {
-    pub(crate) id: u16,
-    pub(crate) open: OpenSegments,
-    pub(crate) job: Option<Job>,
-    /// For values that are read to be written again.
-    pub(crate) scratch: Vec<u8>,
-    /// The heap's changes when nothing could be evicted ahead: until there are more, nothing can.
-    pub(crate) in_vain_at: Option<u32>,
-    /// Objects written since the last segment was begun.
-    pub(crate) writes: u64,
-}
 
 /// A cache of segments. Reads take no lock; any thread may read, and write with a [`Writer`] of its own.
 #[derive(Debug)]
 pub struct Segcache<C = Stored> {
-    pub(crate) heap: Heap,
-    pub(crate) table: Table,
-    pub(crate) content: C,
-    pub(crate) config: Config,
+    pub(crate) storage: Store<C>,
+    pub(crate) eviction: EvictionState,
+    /// Numbers of writers that are free.
     writers: Mutex<Vec<u16>>,
-    pub(crate) choice: Choice,
-    pub(crate) learning: Learning,
     writer_bytes: u64,
-}
-
-/// The deadline as callers know it.
-pub(crate) fn told(deadline: Tick) -> Option<Tick> {
-    (deadline != NEVER).then_some(deadline)
 }
 
 impl<C: Objects> Segcache<C> {
     /// An empty cache.
     ///
     /// # Errors
-    /// Sizes out of bounds, and memory that does not do for them.
+    /// Sizes that are out of bounds, or memory that is too small for them.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
-        let capacity = (config.segment_bytes / WORD).max(LINE);
+        config.check()?;
+        let capacity = (config.segment_bytes / WORD).max(LINE) as u32;
         let by_writer = OpenSegments::BYTES_MAX + size_of::<Writer>();
-        let rows = Chains::new(0, 0, None).heap_bytes();
+        let writer_bytes = (by_writer * usize::from(config.writers)) as u64;
+        let directory =
+            |count, ranked| Directory::new(count, config.reserve(), Plan::new(count, ranked));
+        let empty_bytes = directory(0, None).lock().heap_bytes();
         let learning = Learning::new();
-        let mut fixed = (by_writer * usize::from(config.writers) + rows + size_of::<Self>()) as u64;
+        let mut fixed_bytes = writer_bytes + (empty_bytes + size_of::<Self>()) as u64;
         if config.eviction.learns() {
             learning.watch.prepare(config.memory_bytes);
-            fixed += learning.watch.bytes(config.memory_bytes);
+            fixed_bytes += learning.watch.bytes(config.memory_bytes);
         }
-        let links = Chains::new(1, 0, None).heap_bytes() - rows;
-        let directory = 2 * WORD + capacity / 256;
-        let ranked = 32;
-        let headers = HEADER_BYTES + links + directory + ranked;
-        let each = (Memory::bytes_of_one(capacity as u32) + headers) as u64;
-        let count = config.segments(each, fixed)?;
-        let ranked = switch::ranked(config, count);
-        let chains = Chains::new(count, config.reserve(), ranked);
-        let heap = Heap::new(count, capacity as u32, C::FILLS, chains);
+        let links = directory(1, None).lock().heap_bytes() - empty_bytes;
+        // Directories of the table, and the state of a replacement policy over segments.
+        let table = 2 * WORD + capacity as usize / 256;
+        let ranked_bytes = 32;
+        let each = heap_bytes_of_segment(capacity) + links + table + ranked_bytes;
+        let count = config.segments(each as u64, fixed_bytes)?;
+        let storage = Storage::new(
+            Heap::new(count, capacity, C::FILLS),
+            directory(count, ranked(config, count)),
+            config.hash_key,
+            config.seed,
+        );
         let too_small = ConfigError::TooSmall {
-            needed_bytes: fixed + 8 * each,
+            needed_bytes: fixed_bytes + 8 * each as u64,
         };
-        let table = Table::new(&heap).ok_or(too_small)?;
         Ok(Segcache {
-            table,
-            content: C::new(count, config.hash_key),
-            config: *config,
+            storage: storage.ok_or(too_small)?,
+            eviction: EvictionState::new(config, count, learning),
             writers: Mutex::new((0..config.writers).rev().collect()),
-            choice: Choice::new(config, count),
-            learning,
-            writer_bytes: (by_writer * usize::from(config.writers)) as u64,
-            heap,
+            writer_bytes,
         })
     }
 
-    /// A key, hashed.
+    /// Hashes a key.
     #[inline]
     pub fn key<'k>(&self, key: C::Key<'k>) -> Key<C::Key<'k>> {
-        Key {
-            key,
-            hash: Slot::tagged(self.content.hash(key)),
-        }
+        self.storage.key(key)
     }
 
-    /// The hash of the key of the object here.
     #[inline]
-    pub(crate) fn hash_at(&self, place: Place) -> u64 {
-        Slot::tagged(self.content.hash_at(&self.heap, place))
+    pub(crate) fn evictor(&self) -> Evictor<'_, C> {
+        Evictor::new(&self.storage, &self.eviction)
     }
 
-    /// A place for one more thread that writes; `None` when there are as many as were configured.
+    /// A writer for one more thread. `None` if as many as configured are in use.
     pub fn writer(&self) -> Option<Writer> {
         let id = self.writer_ids().pop()?;
-        Some(Writer {
-            id,
-            open: OpenSegments::new(self.config.open_most()),
-            job: None,
-            scratch: Vec::new(),
-            in_vain_at: None,
-            writes: 0,
-        })
+        Some(Writer::new(id, self.eviction.config().open_max()))
     }
 
     fn writer_ids(&self) -> MutexGuard<'_, Vec<u16>> {
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends a writer: what it fills is sealed, what it evicts is finished.
+    /// Ends a writer: finishes its eviction and seals its segments.
     pub fn close(&self, mut writer: Writer) {
         self.finish_job(&mut writer);
         while !writer.open.is_empty() {
-            self.leave(&mut writer, 0);
+            self.seal(&mut writer, 0);
         }
         self.writer_ids().push(writer.id);
     }
 
-    /// All the memory that may be taken.
+    /// Maximum memory that the engine takes, in bytes.
     pub fn memory_limit(&self) -> u64 {
-        self.config.memory_bytes
+        self.eviction.config().memory_bytes
     }
 
-    /// Bytes that the contents take besides the segments: none where these hold the bytes.
+    /// Bytes that the contents take outside the segments; 0 where segments hold the objects.
     pub fn content_bytes(&self) -> u64 {
-        self.content.heap_bytes() as u64
+        self.storage.content_bytes() as u64
     }
 
-    /// Asks the processor for the first cache line that this key needs.
+    /// Prefetches the first cache line that a request for this key needs.
     #[inline]
     pub fn prefetch(&self, key: &Key<C::Key<'_>>) {
-        prefetch(self.table.line_of(&self.heap, key.hash));
+        self.storage.prefetch(key.hash);
     }
 
-    /// Whether a slot of a chain that is locked names the object of a key.
+    /// Reads an unexpired object without a lock. `take` copies what the caller needs; it may be called again, and must
+    /// begin by dropping what it copied before. If `counts`, this is a request for the object.
     #[inline(always)]
-    pub(crate) fn has_key(&self, slot: Slot, key: &Key<C::Key<'_>>) -> bool {
-        let view = self.content.view(&self.heap, slot.place());
-        view.is_some_and(|view| self.content.has_key(view, key.key))
+    pub(crate) fn read<R>(
+        &self,
+        key: &Key<C::Key<'_>>,
+        now: Tick,
+        counts: bool,
+        take: impl FnMut(C::View<'_>, Receipt) -> Option<R>,
+    ) -> Option<R> {
+        let (taken, is_counted) = self.storage.read(key, now, counts, take);
+        let watch = &self.eviction.learning.watch;
+        if is_counted && watch.covers(key.hash) {
+            watch.requested(key.hash, now);
+        }
+        taken
     }
 
-    /// Stores an object under a condition, for `ttl_ms` milliseconds or for ever.
+    /// Whether a key is present. This is a request for it.
+    #[inline]
+    pub fn contains(&self, key: &Key<C::Key<'_>>, now: Tick) -> bool {
+        self.read(key, now, true, |_, _| Some(())).is_some()
+    }
+
+    /// Stores an object under a condition, for `ttl_ms` milliseconds; `None`: without a deadline.
     ///
     /// # Errors
-    /// See [`Refused`]. Whatever was there stays then.
+    /// [`Refused`]. Nothing has changed then.
     pub fn store(
         &self,
         writer: &mut Writer,
@@ -230,15 +146,15 @@ impl<C: Objects> Segcache<C> {
         condition: Condition,
         now: Tick,
     ) -> Result<Receipt, Refused> {
-        let life = ttl_ms.map_or(Life::Endless, Life::For);
-        self.store_for(writer, key, value, life, condition, now)
+        let lifetime = ttl_ms.map_or(Lifetime::Endless, Lifetime::For);
+        self.store_for(writer, key, value, lifetime, condition, now)
     }
 
-    /// Stores an object that is to keep a deadline, as it was told before. Deadlines of the one that are kept
-    /// again and again become earlier once, and by less than a width.
+    /// Stores an object that keeps a deadline which the engine returned before. A deadline that is kept again and again
+    /// becomes earlier once, by less than the width of its TTL bucket.
     ///
     /// # Errors
-    /// See [`Refused`]. Whatever was there stays then.
+    /// [`Refused`]. Nothing has changed then.
     pub fn store_until(
         &self,
         writer: &mut Writer,
@@ -248,8 +164,8 @@ impl<C: Objects> Segcache<C> {
         condition: Condition,
         now: Tick,
     ) -> Result<Receipt, Refused> {
-        let life = deadline.map_or(Life::Endless, Life::Until);
-        self.store_for(writer, key, value, life, condition, now)
+        let lifetime = deadline.map_or(Lifetime::Endless, Lifetime::Until);
+        self.store_for(writer, key, value, lifetime, condition, now)
     }
 
     #[inline]
@@ -258,183 +174,101 @@ impl<C: Objects> Segcache<C> {
         writer: &mut Writer,
         key: &Key<C::Key<'_>>,
         value: C::Value<'_>,
-        life: Life,
+        lifetime: Lifetime,
         condition: Condition,
         now: Tick,
     ) -> Result<Receipt, Refused> {
-        let words = C::words(key.key, value).filter(|&words| words <= self.heap.capacity);
+        let capacity = self.storage.heap().capacity();
+        let words = C::words(key.key, value).filter(|&words| words <= capacity);
         let words = words.ok_or(Refused::TooLarge)?;
-        // Most refusals cost no room; those by a race are found below.
+        // Checked before room is reserved, because most refusals are found here. The insertion checks again.
         if condition != Condition::Always {
             let cas = self.read(key, now, false, |_, receipt| Some(receipt.cas));
-            condition.judge(cas)?;
+            condition.check(cas)?;
         }
-        let place = self.reserve(writer, life, words, now)?;
-        let segment = self.heap.segment(place.segment);
-        self.content.write(&self.heap, place, words, key.key, value);
-        segment.add_live(words);
-        match self.link(key, place, condition, now) {
-            Ok((cas, left)) => {
-                segment.written();
+        let location = self.reserve(writer, lifetime, words, now)?;
+        let inserted = self
+            .storage
+            .insert(key, value, location, words, condition, now);
+        match inserted {
+            Ok(inserted) => {
                 writer.writes += 1;
-                if self.learning.watch.covers(key.hash) {
-                    self.learning.watch.gone(key.hash);
-                }
-                if let Some(left) = left {
-                    self.release(left);
+                self.forget_watched(key.hash);
+                if let Some(replaced) = inserted.replaced {
+                    self.storage.free_if_empty(replaced);
                 }
                 self.work_ahead(writer, words, now);
-                let deadline = told(self.heap.deadline(place.segment));
-                Ok(Receipt { cas, deadline })
+                Ok(inserted.receipt)
             }
             Err(refused) => {
-                segment.take_live(words);
-                self.content.unwritten(place);
-                segment.unreserve(words);
-                self.release(place.segment);
+                self.storage.free_if_empty(location.segment);
                 Err(refused)
             }
         }
     }
 
-    /// Puts a written object into the table; tells the new `cas`, and the segment of what it replaced.
-    fn link(
-        &self,
-        key: &Key<C::Key<'_>>,
-        place: Place,
-        condition: Condition,
-        now: Tick,
-    ) -> Result<(u32, Option<SegmentId>), Refused> {
-        let heap = &self.heap;
-        let mut chain = self.table.lock(heap, key.hash);
-        let found = chain.find(key.hash, |slot| self.has_key(slot, key));
-        let is_live = |cell: &Cell<'_>| now <= heap.deadline(cell.slot.place().segment);
-        let live = found.filter(is_live);
-        condition.judge(live.map(|_| chain.cas()))?;
-        // What was asked for often as it was is expected to be so as it is now.
-        let frequency = live.map_or(0, |cell| cell.reload().frequency());
-        let is_here = live.is_some_and(|cell| cell.slot.place().segment == place.segment);
-        if frequency > 0 && !is_here {
-            heap.segment(place.segment)
-                .known
-                .requested
-                .fetch_add(1, Relaxed);
-        }
-        let slot = Slot::object(key.hash, frequency, place);
-        let replaced = match found {
-            Some(cell) => {
-                chain.replace(cell, slot, frequency);
-                Some(cell)
-            }
-            None if chain.insert(slot) => None,
-            None => {
-                heap.counters.crowded_out.fetch_add(1, Relaxed);
-                let weakest = chain.weakest().expect("a chain without room holds objects");
-                chain.replace(weakest, slot, 0);
-                Some(weakest)
-            }
-        };
-        chain.changed();
-        let cas = chain.cas();
-        let left = replaced.map(|cell| self.forget(cell.slot.place()));
-        drop(chain);
-        if left.is_none() {
-            let items = heap.counters.items.fetch_add(1, Relaxed) + 1;
-            self.grow(items);
-        }
-        Ok((cas, left))
-    }
-
-    /// The object here is no longer in the table, whose chain is still locked: nobody gives its segment
-    /// away before it is counted out.
-    pub(crate) fn forget(&self, place: Place) -> SegmentId {
-        let words = self.content.words_at(&self.heap, place);
-        self.heap.segment(place.segment).take_live(words);
-        place.segment
-    }
-
-    #[inline]
-    fn grow(&self, items: u64) {
-        for _ in 0..SPLITS {
-            let hash_at = |slot: Slot| self.hash_at(slot.place());
-            if !self.table.is_crowded(items) || !self.table.grow(&self.heap, hash_at) {
-                return;
-            }
-        }
-    }
-
-    /// Removes a key under a condition; tells whether it was there and alive.
+    /// Removes a key under a condition. Returns whether it was present and had not expired.
     ///
     /// # Errors
-    /// The condition.
+    /// The condition did not hold.
     pub fn delete(
         &self,
         key: &Key<C::Key<'_>>,
         condition: Condition,
         now: Tick,
     ) -> Result<bool, Refused> {
-        let heap = &self.heap;
-        let mut chain = self.table.lock(heap, key.hash);
-        let found = chain.find(key.hash, |slot| self.has_key(slot, key));
-        let is_live = |cell: &Cell<'_>| now <= heap.deadline(cell.slot.place().segment);
-        let live = found.filter(is_live);
-        condition.judge(live.map(|_| chain.cas()))?;
-        let Some(cell) = found else {
+        let Some(deleted) = self.storage.delete(key, condition, now)? else {
             return Ok(false);
         };
-        chain.remove(cell);
-        chain.changed();
-        let left = self.forget(cell.slot.place());
-        drop(chain);
-        if self.learning.watch.covers(key.hash) {
-            self.learning.watch.gone(key.hash);
-        }
-        heap.counters.items.fetch_sub(1, Relaxed);
-        self.release(left);
-        Ok(live.is_some())
+        self.forget_watched(key.hash);
+        self.storage.free_if_empty(deleted.segment);
+        Ok(deleted.was_live)
     }
 
-    /// Everything that is here now is over; its memory comes back by [`Segcache::maintain`].
+    /// Drops a key that is overwritten or deleted from the watched ones: its old value will not be requested.
+    #[inline]
+    fn forget_watched(&self, hash: u64) {
+        let watch = &self.eviction.learning.watch;
+        if watch.covers(hash) {
+            watch.forget(hash);
+        }
+    }
+
+    /// Removes all objects: they expire at once, and [`Segcache::maintain`] frees their memory.
     pub fn clear(&self) {
-        let mut chains = self.heap.chains();
-        for row in chains.rows_from(0) {
-            for id in chains.row(chains.head(row)) {
-                self.heap.segment(id).seal();
-                self.heap.stamp(id).set_deadline(FLUSHED);
-            }
-        }
-        self.heap.next_due.store(FLUSHED.0, Relaxed);
-        self.learning.watch.flushed();
-        let ranking = std::mem::take(&mut chains.ranking);
-        // Freed when nobody waits for the lock any more.
-        drop(chains);
-        drop(ranking);
+        self.evictor().flush();
     }
 
-    /// Bytes of what is there to learn about segments, besides what fits into their headers' cache lines.
+    /// The eviction in force.
+    pub fn eviction(&self) -> Eviction {
+        self.eviction.eviction()
+    }
+
+    /// Puts another eviction in force. Any thread may do so at any time.
+    ///
+    /// # Errors
+    /// There are too few segments for those that a merging eviction keeps free. Nothing has changed then.
+    pub fn set_eviction(&self, eviction: Eviction) -> Result<(), ConfigError> {
+        self.evictor().set(eviction)
+    }
+
+    /// Bytes of the table of watched keys, which `gl-cache` needs.
     pub fn learning_bytes(&self) -> u64 {
-        self.learning.watch.bytes(self.config.memory_bytes)
+        let memory_bytes = self.eviction.config().memory_bytes;
+        self.eviction.learning.watch.bytes(memory_bytes)
     }
 
     /// Bytes of everything that is not in segments.
     pub(crate) fn directory_bytes(&self) -> u64 {
-        let chains = self.heap.chains().heap_bytes();
-        let table = self.table.directory_bytes();
-        self.writer_bytes
-            + self.learning_bytes()
-            + (size_of::<Self>() + self.heap.header_bytes() + chains + table) as u64
+        let storage = self.storage.directory_bytes() + size_of::<Self>();
+        self.writer_bytes + self.learning_bytes() + storage as u64
     }
-}
 
-impl Condition {
-    /// `cas` of the key that is present, or none.
-    fn judge(self, present: Option<u32>) -> Result<(), Refused> {
-        match (self, present) {
-            (Condition::Absent, Some(_)) => Err(Refused::IsPresent),
-            (Condition::Present | Condition::Unchanged(_), None) => Err(Refused::IsAbsent),
-            (Condition::Unchanged(cas), Some(now)) if cas != now => Err(Refused::IsChanged),
-            _ => Ok(()),
-        }
+    /// Panics if the parts contradict each other. For tests and fuzzers, while no thread writes; slow.
+    pub fn check(&self) {
+        self.storage.check();
+        let taken = self.storage.taken_bytes() + self.storage.directory_bytes();
+        assert!(taken as u64 <= self.memory_limit(), "{taken} bytes");
     }
 }
 
@@ -442,7 +276,7 @@ impl Condition {
 mod tests {
     use super::*;
     use crate::config::Eviction;
-    use crate::storage::stored::Value;
+    use crate::storage::Value;
     use policy::Budget;
 
     fn engine() -> (Segcache, Writer) {
@@ -490,24 +324,27 @@ mod tests {
             assert!(stored.is_ok());
         }
         cache.finish_job(&mut merger);
-        merger.job = cache.begin_eviction(Tick(9), false);
+        merger.job = cache.evictor().begin_eviction(Tick(9), false);
         assert!(merger.job.is_some());
-        assert!(!cache.step_job(&mut merger, &mut Budget(30), u64::MAX));
-        let place = cache.reserve(&mut other, Life::Endless, 8, Tick(9));
-        let place = place.expect("there is room");
+        assert!(
+            !cache
+                .evictor()
+                .step_job(&mut merger.job, &mut Budget(30), u64::MAX)
+        );
+        let location = cache.reserve(&mut other, Lifetime::Endless, 8, Tick(9));
+        let location = location.expect("there is room");
         let before = found(&cache, NUMBERS);
         assert!(
             before.len() > NUMBERS as usize / 2,
             "{} found",
             before.len()
         );
-        let chains: Vec<_> = cache.table.locked_chains(&cache.heap).collect();
-        let extents = chains.iter().map(|chain| chain.extent().0);
-        assert!(extents.max() > Some(1), "chains of one line alone");
-        let locks = (cache.heap.chains(), cache.writer_ids(), cache.table.held());
+        let (table, longest) = cache.storage.lock_table();
+        assert!(longest > 1, "chains of one line alone");
+        let locks = (table, cache.storage.directory().lock(), cache.writer_ids());
         assert_eq!(found(&cache, NUMBERS), before);
-        drop((locks, chains));
-        cache.heap.segment(place.segment).unreserve(8);
+        drop(locks);
+        cache.storage.heap().header(location.segment).unreserve(8);
         cache.finish_job(&mut merger);
         cache.check();
     }
@@ -539,9 +376,10 @@ mod tests {
         };
         let all = || {
             cache
-                .heap
+                .storage
+                .heap()
                 .ids()
-                .filter(|id| cache.heap.segment(*id).live().0 > 0)
+                .filter(|id| cache.storage.heap().header(*id).live().0 > 0)
         };
         (0..200).for_each(|number| set(&mut writers[0], number, None));
         for writer in &mut writers {
@@ -550,20 +388,20 @@ mod tests {
             }
         }
         for id in all() {
-            let segment = cache.heap.segment(id);
-            segment.uses.store(3 * segment.live().0, Relaxed);
+            let header = cache.storage.heap().header(id);
+            (0..3 * header.live().0).for_each(|_| header.usage.count_hit(false));
         }
         let sealed = all()
-            .filter(|id| cache.heap.segment(*id).is_sealed())
+            .filter(|id| cache.storage.heap().header(*id).is_sealed())
             .count();
         for left in (0..sealed).rev() {
-            let mut job = cache.begin_eviction(Tick(9), false);
+            let mut job = cache.evictor().begin_eviction(Tick(9), false);
             assert!(job.is_some(), "{left} more could leave");
             writers[0].job = job.take();
             cache.finish_job(&mut writers[0]);
         }
-        assert!(cache.begin_eviction(Tick(9), false).is_none());
-        assert!(cache.begin_eviction(Tick(9), true).is_some());
+        assert!(cache.evictor().begin_eviction(Tick(9), false).is_none());
+        assert!(cache.evictor().begin_eviction(Tick(9), true).is_some());
     }
 
     #[test]

@@ -76,27 +76,31 @@
 //! Deliberately absent: a clock, threads, protocols, data types.
 #![deny(unsafe_code)]
 
-mod bytes;
+mod allocate;
 mod config;
 mod engine;
 mod eviction;
+mod groups;
 #[cfg(all(loom, test))]
 mod model;
-mod room;
 mod stats;
 mod storage;
 mod sync;
+mod values;
+mod writer;
 
 pub use policy::{Budget, Tick};
 
-pub use bytes::{Item, Unchanged};
 pub use config::{
     Config, ConfigError, Eviction, MERGED, MERGED_MAX, SEGMENT_BYTES, SEGMENT_BYTES_MAX,
     SEGMENT_BYTES_MIN, UnknownEviction,
 };
-pub use engine::{Condition, Key, Receipt, Refused, Segcache, Writer};
-pub use eviction::learned::SegmentName;
+pub use engine::Segcache;
+pub use eviction::SegmentName;
 pub use stats::{Census, Stats};
-pub use storage::content::Content;
-pub use storage::sizes::Sizes;
-pub use storage::stored::{KEY_MAX, MARKS_MAX, Payload, Stored, VALUE_MAX, Value, decimal};
+pub use storage::{
+    Condition, Content, KEY_MAX, Key, MARKS_MAX, Payload, Receipt, Refused, Sizes, Stored,
+    VALUE_MAX, Value, decimal,
+};
+pub use values::{Item, Unchanged};
+pub use writer::Writer;

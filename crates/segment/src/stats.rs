@@ -1,11 +1,7 @@
 //! What an engine tells of itself, and the check that it tells the truth.
 
 use crate::engine::Segcache;
-use crate::storage::chains::State;
-use crate::storage::content::Objects;
-use crate::storage::heap::SegmentId;
-use crate::storage::ttl::NEVER;
-use crate::storage::words::WORD;
+use crate::storage::{NEVER, Objects, WORD};
 use crate::sync::Ordering::Relaxed;
 use policy::Tick;
 
@@ -84,7 +80,7 @@ impl Stats {
 impl<C: Objects> Segcache<C> {
     /// How many objects can be found, the dead that are still in memory included.
     pub fn len(&self) -> u64 {
-        self.heap.counters.items.load(Relaxed)
+        self.storage.item_count()
     }
 
     /// Whether there is none.
@@ -94,56 +90,55 @@ impl<C: Objects> Segcache<C> {
 
     /// Objects removed because their time was over.
     pub fn expired(&self) -> u64 {
-        self.heap.counters.expired.load(Relaxed)
+        self.eviction.counters.expired.load(Relaxed)
     }
 
     /// Bytes of memory that are taken, segments and all besides them; without a look at each segment.
     pub fn memory_bytes(&self) -> u64 {
-        let taken = self.heap.chains().taken_count();
-        self.directory_bytes() + self.heap.taken_bytes(taken) as u64
+        self.directory_bytes() + self.storage.taken_bytes() as u64
     }
 
     /// Segments begun to be written so far.
     pub fn segments_begun(&self) -> u64 {
-        self.learning.begun.load(Relaxed)
+        self.eviction.learning.opened.load(Relaxed)
     }
 
     /// Sizes and counts, by one look at each segment.
     pub fn stats(&self) -> Stats {
-        let (heap, counters) = (&self.heap, &self.heap.counters);
+        let (heap, table) = (self.storage.heap(), self.storage.table());
+        let (counters, learning) = (&self.eviction.counters, &self.eviction.learning);
         let directory_bytes = self.directory_bytes();
         let memory_bytes = self.memory_bytes();
-        let chains = heap.chains();
-        let is_held = |id: &SegmentId| !matches!(chains.state(*id), State::Free | State::Table);
+        let directory = self.storage.directory().lock();
         let mut stats = Stats {
             items: self.len(),
-            segments_free: u64::from(chains.free_count()),
+            segments_free: u64::from(directory.lists.free_count()),
             segment_bytes: heap.segment_bytes() as u64,
-            table_chains: self.table.chain_count(),
+            table_chains: table.chain_count(),
             directory_bytes,
             memory_bytes,
             expired: counters.expired.load(Relaxed),
             evicted: counters.evicted.load(Relaxed),
             flushed: counters.flushed.load(Relaxed),
             kept: counters.kept.load(Relaxed),
-            crowded_out: counters.crowded_out.load(Relaxed),
+            crowded_out: self.storage.crowded_out(),
             merges: counters.merges.load(Relaxed),
             segments_evicted: counters.segments_evicted.load(Relaxed),
-            segments_ranked: self.learning.evicted.load(Relaxed),
+            segments_ranked: learning.evicted.load(Relaxed),
             segments_expired: counters.segments_expired.load(Relaxed),
             expiry_scans: counters.scans.load(Relaxed),
             heads_read: counters.heads_read.load(Relaxed),
             ..Stats::default()
         };
-        for id in heap.ids().filter(is_held) {
-            let segment = heap.segment(id);
+        for id in heap.ids().filter(|&id| directory.lists.is_held(id)) {
+            let header = heap.header(id);
             stats.segments_held += 1;
-            stats.used_bytes += u64::from(segment.used()) * WORD as u64;
-            stats.live_bytes += u64::from(segment.live().1) * WORD as u64;
+            stats.used_bytes += u64::from(header.used()) * WORD as u64;
+            stats.live_bytes += u64::from(header.live().1) * WORD as u64;
         }
-        drop(chains);
-        stats.segments_table = u64::from(self.table.segment_count());
-        stats.table_lines = self.table.line_count();
+        drop(directory);
+        stats.segments_table = u64::from(table.segment_count());
+        stats.table_lines = table.line_count();
         stats
     }
 
@@ -151,11 +146,11 @@ impl<C: Objects> Segcache<C> {
     pub fn census(&self, now: Tick) -> Census {
         let mut census = Census::default();
         let mut left_ms = 0;
-        let chains = self.heap.chains();
-        let is_held = |id: &SegmentId| !matches!(chains.state(*id), State::Free | State::Table);
-        for id in self.heap.ids().filter(is_held) {
-            let (count, words) = self.heap.segment(id).live();
-            let deadline = self.heap.deadline(id);
+        let heap = self.storage.heap();
+        let directory = self.storage.directory().lock();
+        for id in heap.ids().filter(|&id| directory.lists.is_held(id)) {
+            let (count, words) = heap.header(id).live();
+            let deadline = heap.deadline(id);
             let count = u64::from(count);
             if deadline < now {
                 census.dead += count;
@@ -170,53 +165,5 @@ impl<C: Objects> Segcache<C> {
         }
         census.mean_ttl_ms = (left_ms / u128::from(census.mortal.max(1))) as u64;
         census
-    }
-
-    /// Panics when the parts contradict each other. For tests and fuzzers, while nobody writes; slow.
-    pub fn check(&self) {
-        let heap = &self.heap;
-        let line_count = self.table.line_count();
-        let chains = heap.chains();
-        chains.check(heap);
-        let mut live = vec![(0, 0); heap.count() as usize + 1];
-        let mut lines = 0;
-        let mut items = 0;
-        for (number, chain) in self.table.locked_chains(heap).enumerate() {
-            let (line_count, object_count) = chain.extent();
-            lines += line_count as u64;
-            let mut found = 0;
-            for cell in chain.cells() {
-                let place = cell.slot.place();
-                let state = chains.state(place.segment);
-                assert!(!matches!(state, State::Free | State::Table), "{state:?}");
-                let words = self.content.words_at(heap, place);
-                assert!(place.offset + words <= heap.segment(place.segment).used());
-                let hash = self.hash_at(place);
-                assert!(cell.slot.has_tag_of(hash));
-                assert_eq!(self.table.chain_number(hash), number as u64);
-                let of_segment = &mut live[place.segment.0 as usize];
-                of_segment.0 += 1;
-                of_segment.1 += words;
-                found += 1;
-            }
-            assert_eq!(found, object_count);
-            assert!(
-                line_count == 1 || found > 6 * (line_count as u64 - 1),
-                "a line too many"
-            );
-            items += found;
-        }
-        assert_eq!(items, self.len());
-        for id in heap.ids().filter(|&id| chains.state(id) != State::Table) {
-            assert_eq!(heap.segment(id).live(), live[id.0 as usize], "{id:?}");
-        }
-        // What is left of the last piece of chains waits to be split into.
-        assert!(lines <= line_count);
-        let directory_bytes = chains.heap_bytes() + heap.header_bytes();
-        let taken_bytes = heap.taken_bytes(chains.taken_count());
-        drop(chains);
-        let limit = self.config.memory_bytes;
-        let taken = taken_bytes + directory_bytes + self.table.directory_bytes();
-        assert!(taken as u64 <= limit, "{taken} of {limit}");
     }
 }

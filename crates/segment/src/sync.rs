@@ -21,3 +21,13 @@ pub(crate) fn zeroed(words: usize) -> Box<[AtomicU64]> {
     #[cfg(loom)]
     return (0..words).map(|_| AtomicU64::new(0)).collect();
 }
+
+/// Runs a model in every order of its threads' steps, with the number of preemptions that `LOOM_MAX_PREEMPTIONS` allows, 2
+/// by default.
+#[cfg(all(loom, test))]
+pub(crate) fn explore(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(2));
+    builder.max_branches = 1_000_000;
+    builder.check(model);
+}

@@ -1,19 +1,10 @@
-//! Segments in the order in which they were last gone through: new ones, and those that merges have made.
+//! Segments in the order in which they were last filled: by writers, and by merges.
 
-use crate::storage::heap::SegmentId;
+use crate::storage::{Age, SegmentId};
 
-/// Whether what is in a segment has been gone through before.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Age {
-    /// As it was written.
-    #[default]
-    Young,
-    /// A merge has kept it.
-    Old,
-}
-
+/// The neighbours of a segment in its queue.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct Link {
     before: SegmentId,
     after: SegmentId,
     age: Age,
@@ -26,94 +17,92 @@ struct Queue {
     length: u32,
 }
 
-/// Two queues, linked through the segments' places.
+/// One queue for each [`Age`], linked through an array by segment.
 #[derive(Debug)]
-pub(crate) struct Ages {
-    /// By segment; the first stands for none.
-    places: Box<[Place]>,
+pub(super) struct Ages {
+    /// By segment; index 0 is unused.
+    links: Box<[Link]>,
     queues: [Queue; 2],
 }
 
 impl Ages {
-    pub(crate) fn new(count: u32) -> Self {
+    pub(super) fn new(count: u32) -> Self {
         Ages {
-            places: vec![Place::default(); count as usize + 1].into(),
+            links: vec![Link::default(); count as usize + 1].into(),
             queues: [Queue::default(); 2],
         }
     }
 
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.places.len() * size_of::<Place>()
+    pub(super) fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.links)
     }
 
-    pub(crate) fn of(&self, id: SegmentId) -> Age {
-        self.places[id.0 as usize].age
+    pub(super) fn of(&self, id: SegmentId) -> Age {
+        self.links[id.0 as usize].age
     }
 
-    pub(crate) fn count(&self, age: Age) -> u32 {
+    /// Number of segments of an age.
+    pub(super) fn count(&self, age: Age) -> u32 {
         self.queues[age as usize].length
     }
 
-    /// Those of an age, the one that waits longest first.
-    pub(crate) fn queue(&self, age: Age) -> impl Iterator<Item = SegmentId> + '_ {
+    /// Segments of an age, the one that waits longest first.
+    pub(super) fn queue(&self, age: Age) -> impl Iterator<Item = SegmentId> + '_ {
         self.after(self.queues[age as usize].first)
     }
 
-    /// This one, and those of its age that wait behind it.
-    pub(crate) fn after(&self, first: SegmentId) -> impl Iterator<Item = SegmentId> + '_ {
+    /// `first` and the segments behind it in its queue.
+    pub(super) fn after(&self, first: SegmentId) -> impl Iterator<Item = SegmentId> + '_ {
         let some = |id: SegmentId| id.is_some().then_some(id);
-        std::iter::successors(some(first), move |id| {
-            some(self.places[id.0 as usize].after)
-        })
+        std::iter::successors(some(first), move |id| some(self.links[id.0 as usize].after))
     }
 
-    /// Behind all of its age.
-    pub(crate) fn push(&mut self, id: SegmentId, age: Age) {
+    /// Appends a segment to the queue of its age.
+    pub(super) fn push(&mut self, id: SegmentId, age: Age) {
         let queue = &mut self.queues[age as usize];
         let before = std::mem::replace(&mut queue.last, id);
         match before {
             SegmentId::NONE => queue.first = id,
-            before => self.places[before.0 as usize].after = id,
+            before => self.links[before.0 as usize].after = id,
         }
         queue.length += 1;
-        self.places[id.0 as usize] = Place {
+        self.links[id.0 as usize] = Link {
             before,
             after: SegmentId::NONE,
             age,
         };
     }
 
-    pub(crate) fn remove(&mut self, id: SegmentId) {
-        let Place { before, after, age } = self.places[id.0 as usize];
+    pub(super) fn remove(&mut self, id: SegmentId) {
+        let Link { before, after, age } = self.links[id.0 as usize];
         let queue = &mut self.queues[age as usize];
         match before {
             SegmentId::NONE => queue.first = after,
-            before => self.places[before.0 as usize].after = after,
+            before => self.links[before.0 as usize].after = after,
         }
         match after {
             SegmentId::NONE => queue.last = before,
-            after => self.places[after.0 as usize].before = before,
+            after => self.links[after.0 as usize].before = before,
         }
         queue.length -= 1;
     }
 
-    /// Panics where a queue contradicts itself; tells how many there are in all.
-    pub(crate) fn check(&self) -> usize {
+    /// Panics if a queue contradicts itself. Returns the number of segments in both.
+    pub(super) fn check(&self) -> usize {
         let mut all = 0;
         for age in [Age::Young, Age::Old] {
             let mut before = SegmentId::NONE;
+            let mut length = 0;
             for id in self.queue(age) {
-                assert_eq!(self.places[id.0 as usize].before, before);
+                assert_eq!(self.links[id.0 as usize].before, before);
                 assert_eq!(self.of(id), age);
                 before = id;
-                all += 1;
+                length += 1;
             }
             assert_eq!(self.queues[age as usize].last, before);
+            assert_eq!(self.count(age), length);
+            all += length as usize;
         }
-        assert_eq!(
-            all,
-            (self.count(Age::Young) + self.count(Age::Old)) as usize
-        );
         all
     }
 }

@@ -3,7 +3,7 @@
 //! What a hit is to a policy is here as many counted requests as the segment has live objects: nearly
 //! every segment of ten thousand objects is asked for something all the time.
 
-use crate::storage::heap::SegmentId;
+use crate::storage::SegmentId;
 use policy::any::{AnyPolicy, PolicySpec};
 use policy::parts::chance::scramble;
 use policy::{Budget, Cells, Eviction, Facts, Policy, Slot, Tick};

@@ -1,102 +1,93 @@
-//! Eviction by age, where objects pay rent: the engine's own departure from merging in turn, with its parts.
+//! Eviction by age and rent, the default: a departure from merging in turn that misses less on most traces.
 //!
 //! # Idea
-//! A request is income, room is paid for. Whoever goes through a segment takes from each object's frequency what
-//! its size costs at the price of the day; who cannot pay leaves, and who can keeps the rest. So an object that was
-//! asked for often outlives some rounds without a request, and a large one fewer of them than a small one, as
-//! in GreedyDual-Size-Frequency, whose clock the rounds are. The price is the merge's threshold: it moves until
-//! the part is kept that should be.
+//! A request is income, and room costs rent. Each merge takes from an object's frequency a price for its size. Objects
+//! that cannot pay are evicted, and the others keep the rest of their frequency. So a frequently requested object
+//! survives some merges without a request, and a large one fewer than a small one, as in GreedyDual-Size-Frequency
+//! with the merges as its clock. The price is the merge's threshold, which adapts until the intended share is kept.
 //!
-//! New segments wait in one queue, those that merges made in another, over all TTLs, each in the order in
-//! which they were last gone through. Of the new ones, N become one; of the others, N become N - 1. The new ones go
-//! first when they are more than an eighth of all: what is asked for once leaves early, as in S3-FIFO, and what was found
-//! good is copied rarely.
+//! Segments wait in two queues over all TTLs, in the order in which they were last filled: young ones, filled by
+//! writers, and old ones, filled by merges. Of the young, N segments become one; of the old, N become N - 1. The young are
+//! merged first when they are more than an eighth of all: objects that are requested once leave early, as in S3-FIFO, and
+//! proven objects are rarely copied.
 //!
-//! Merged are those of one TTL that wait longest, wherever they lie in its chain. What waits together is of every kind, long
-//! proven and just kept, and one price tells these apart. What lies together is of one kind, and as much of the best would
-//! go as of the worst.
+//! A merge takes the segments of one TTL bucket that wait longest, wherever they lie in the bucket's list. They
+//! contain objects of all kinds, long proven and recently kept, which one price can separate. Segments that lie next
+//! to each other contain similar objects, so that a merge of them would evict as many of the best as of the worst.
 //!
 //! # Source
-//! Parts from S. Jin, A. Bestavros, *GreedyDual\* web caching algorithm*, Computer Communications 2001, and the frequency
-//! and size of L. Cherkasova, *Improving WWW proxies performance with greedy-dual-size-frequency caching policy*, HP
+//! Parts from S. Jin, A. Bestavros, *GreedyDual\* web caching algorithm*, Computer Communications 2001; frequency
+//! and size from L. Cherkasova, *Improving WWW proxies performance with greedy-dual-size-frequency caching policy*, HP
 //! 1998; the small queue of J. Yang et al., *FIFO queues are all you need for cache eviction*, SOSP 2023; segments, their
-//! frequencies and the moving threshold of Segcache.
+//! frequencies and the adaptive threshold of Segcache.
 
-use crate::engine::Segcache;
-use crate::eviction::ages::Age;
-use crate::eviction::compact::{CUT_PART_OF_MORE, cut_share, share};
-use crate::eviction::evict::Job;
-use crate::eviction::merge::{LOOKS_MAX, Share};
-use crate::storage::chains::Chains;
-use crate::storage::content::Objects;
-use crate::storage::heap::SegmentId;
-use policy::Tick;
+use super::ages::Ages;
+use super::choice::LOOKS_MAX;
+use super::choice::{Candidates, Keep, MergeChoice};
+use super::compact::is_near;
+use crate::storage::{Age, SegmentId};
 
-/// One in so many segments may be new before these go first.
+/// The young are merged first if they are more than one in this many segments.
 const YOUNG_PART: u32 = 8;
 
-impl<C: Objects> Segcache<C> {
-    /// A merge of the segments of one bucket that wait longest.
-    pub(crate) fn begin_by_age(&self, chains: &mut Chains, now: Tick) -> Option<Job> {
-        let is_young = chains.ages.count(Age::Young) > self.heap.count() / YOUNG_PART;
-        let ages = match is_young {
-            true => [Age::Young, Age::Old],
-            false => [Age::Old, Age::Young],
-        };
-        // Where there are few segments for many TTLs, of fewer.
-        for least in [self.merged(), 2] {
-            for age in ages {
-                let waiting = chains.ages.queue(age).take(LOOKS_MAX);
-                let mut runs = waiting.map(|first| self.run_from(chains, first, age, now));
-                if let Some(run) = runs.find(|run| run.len() >= usize::from(least)) {
-                    let targets = match age {
-                        Age::Young => 1,
-                        Age::Old => run.len() as u8 - 1,
-                    };
-                    drop(runs);
-                    return self.merge_of(chains, &run, Share::Together(targets), now);
-                }
+/// Chooses the segments of one bucket that wait longest.
+pub(super) fn choose(all: &Candidates<'_>, ages: &Ages) -> Option<MergeChoice> {
+    let is_young = ages.count(Age::Young) > all.heap.count() / YOUNG_PART;
+    let order = match is_young {
+        true => [Age::Young, Age::Old],
+        false => [Age::Old, Age::Young],
+    };
+    // Fewer segments than wanted will do where there are few for many TTLs.
+    for least in [all.merged, 2] {
+        for age in order {
+            let waiting = ages.queue(age).take(LOOKS_MAX);
+            let mut runs = waiting.map(|first| run_from(all, ages, first, age));
+            if let Some(sources) = runs.find(|run| run.len() >= usize::from(least)) {
+                let targets = match age {
+                    Age::Young => 1,
+                    Age::Old => sources.len() as u8 - 1,
+                };
+                let keep = Keep::Segments(targets);
+                return Some(MergeChoice { sources, keep });
             }
         }
-        None
     }
-
-    /// As many segments of one age and TTL as are merged at once: those that wait longest with this one, if their lives are
-    /// near each other's; else those that follow it in its chain. They are in the order of the chain.
-    fn run_from(&self, chains: &Chains, first: SegmentId, age: Age, now: Tick) -> Vec<SegmentId> {
-        let deadline = |id: SegmentId| self.heap.deadline(id);
-        let merges = |&id: &SegmentId| {
-            chains.ages.of(id) == age && self.can_leave(chains, id) && now <= deadline(id)
-        };
-        if !merges(&first) {
-            return Vec::new();
-        }
-        let wanted = usize::from(self.merged());
-        let row = chains.bucket(first);
-        let is_near = |&id: &SegmentId| {
-            let (one, other) = (deadline(first), deadline(id));
-            cut_share(one.min(other), one.max(other), now) <= share(CUT_PART_OF_MORE)
-        };
-        let waiting = chains.ages.after(first).take(LOOKS_MAX);
-        let alike = waiting.filter(|&id| chains.bucket(id) == row);
-        let mut run: Vec<_> = alike.filter(merges).filter(is_near).take(wanted).collect();
-        if run.len() < wanted {
-            let next = chains.row(first).take(LOOKS_MAX);
-            run = next.filter(merges).take(wanted).collect();
-        }
-        // In a chain, what was created first ends first.
-        run.sort_by_key(|&id| chains.created(id));
-        run
-    }
+    None
 }
 
-// Many thousands of objects and no unsafe code, which would take Miri hours: `engine_against_model` is what it runs of that.
+/// As many segments of one age and bucket as are merged at once, in the order of the bucket's list: `first` and those that
+/// wait longest behind it with a near deadline, else those that follow it in its list.
+fn run_from(all: &Candidates<'_>, ages: &Ages, first: SegmentId, age: Age) -> Vec<SegmentId> {
+    let merges = |&id: &SegmentId| ages.of(id) == age && all.can_merge(id);
+    if !merges(&first) {
+        return Vec::new();
+    }
+    let wanted = usize::from(all.merged);
+    let bucket = all.lists.bucket(first);
+    let is_near = |&id: &SegmentId| {
+        let (one, other) = (all.deadline(first), all.deadline(id));
+        is_near(one.min(other), one.max(other), all.now)
+    };
+    let waiting = ages.after(first).take(LOOKS_MAX);
+    let alike = waiting.filter(|&id| all.lists.bucket(id) == bucket);
+    let mut run: Vec<_> = alike.filter(merges).filter(is_near).take(wanted).collect();
+    if run.len() < wanted {
+        let next = all.lists.list(first).take(LOOKS_MAX);
+        run = next.filter(merges).take(wanted).collect();
+    }
+    // In a bucket's list, what was created first expires first.
+    run.sort_by_key(|&id| all.lists.created(id));
+    run
+}
+
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::engine::{Condition, Writer};
-    use crate::storage::sizes::Sizes;
+    use crate::engine::Segcache;
+    use policy::Tick;
+    use crate::storage::{Condition, Sizes};
+    use crate::writer::Writer;
 
     const SEGMENTS: u64 = 80;
 
@@ -127,33 +118,38 @@ mod tests {
     }
 
     #[test]
-    fn those_that_wait_longest_are_merged_wherever_they_lie() {
+    fn the_segments_that_wait_longest_are_merged_wherever_they_lie() {
         let (cache, _writer, now) = filled(|_| None, 20_000);
-        let chains = cache.heap.chains();
-        let waiting = chains.ages.queue(Age::Old).take(20);
-        let waiting: Vec<_> = waiting.filter(|&id| cache.can_leave(&chains, id)).collect();
+        let evictor = cache.evictor();
+        let directory = cache.storage.directory().lock();
+        let (lists, ages) = (&directory.lists, &directory.plan.ages);
+        let all = evictor.candidates(lists, now);
+        let waiting = ages.queue(Age::Old).take(20);
+        let waiting: Vec<_> = waiting.filter(|&id| all.can_leave(id)).collect();
         assert!(waiting.len() > 8);
         let mut is_scattered = false;
         for window in waiting.windows(4) {
-            let run = cache.run_from(&chains, window[0], Age::Old, now);
+            let run = run_from(&all, ages, window[0], Age::Old);
             assert!(run.len() == 4 && window.iter().all(|id| run.contains(id)));
-            is_scattered |= !chains.row(run[0]).take(4).eq(run.iter().copied());
+            is_scattered |= !lists.list(run[0]).take(4).eq(run.iter().copied());
         }
-        assert!(is_scattered, "chain and queue have one order");
+        assert!(is_scattered, "list and queue have one order");
     }
 
     #[test]
-    fn a_merge_takes_segments_of_one_ttl_the_one_that_ends_first_first() {
+    fn a_merge_takes_segments_of_one_ttl_bucket_in_order_of_their_deadlines() {
         let (cache, _writer, now) = filled(|number| Some(300_000 + u64::from(number % 3)), 20_000);
-        let chains = cache.heap.chains();
+        let evictor = cache.evictor();
+        let directory = cache.storage.directory().lock();
+        let (lists, ages) = (&directory.lists, &directory.plan.ages);
+        let all = evictor.candidates(lists, now);
         let mut runs = 0;
         for age in [Age::Young, Age::Old] {
-            for first in chains.ages.queue(age) {
-                let run = cache.run_from(&chains, first, age, now);
-                let deadline = |id: SegmentId| cache.heap.deadline(id);
+            for first in ages.queue(age) {
+                let run = run_from(&all, ages, first, age);
                 for pair in run.windows(2) {
-                    assert!(deadline(pair[0]) <= deadline(pair[1]));
-                    assert_eq!(chains.bucket(pair[0]), chains.bucket(pair[1]));
+                    assert!(all.deadline(pair[0]) <= all.deadline(pair[1]));
+                    assert_eq!(lists.bucket(pair[0]), lists.bucket(pair[1]));
                 }
                 runs += usize::from(run.len() == 4);
             }

@@ -4,7 +4,7 @@
 //! utility: one over the time until then and the object's size. A key is found by its hash, wherever its object is by
 //! then: still there, moved by a merge, or evicted. So an object that was evicted needs no ghost of its own, and a
 //! merge tells nobody. A key is on the list once for each sample and leaves it with the request that counts: so each
-//! object counts once. What is written over or deleted before it was asked for was worth nothing.
+//! object counts once. What is written over or deleted before it was requested for was worth nothing.
 //!
 //! # What it costs
 //! Keys are watched by their hash, one in a power of two of them, so that a megabyte of small objects needs a few
@@ -71,7 +71,7 @@ struct Sample {
 
 /// What the learner needs of it.
 #[derive(Debug)]
-struct Taken {
+struct SampleRecord {
     number: u16,
     at: Tick,
     features: Features,
@@ -82,21 +82,21 @@ struct Taken {
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct Samples {
     /// In the order in which they were taken, and so of their times.
-    taken: VecDeque<Taken>,
+    taken: VecDeque<SampleRecord>,
     vacant: Vec<u16>,
     /// Floods that it has heard of.
     flushes: u32,
 }
 
 #[derive(Debug)]
-struct List {
+struct KeyTable {
     places: Box<[AtomicU64]>,
     samples: Box<[Sample]>,
     /// Keys of one sample.
     keys: usize,
-    book: Mutex<Book>,
+    book: Mutex<Samples>,
 }
 
 /// See the module text.
@@ -105,15 +105,15 @@ pub(crate) struct Watch {
     /// The least mask of a sample that there is, so that what any of them watches is covered; all bits: there is none.
     mask: AtomicU64,
     flushes: AtomicU32,
-    list: OnceLock<List>,
+    list: OnceLock<KeyTable>,
 }
 
 /// A sample that is being taken.
-pub(crate) struct Begun<'w> {
+pub(crate) struct SampleBuilder<'w> {
     watch: &'w Watch,
-    list: &'w List,
-    book: MutexGuard<'w, Book>,
-    taken: Taken,
+    list: &'w KeyTable,
+    book: MutexGuard<'w, Samples>,
+    taken: SampleRecord,
     watched: u32,
 }
 
@@ -132,15 +132,15 @@ fn is_of_share(hash: u64, mask: u64) -> bool {
     hash >> SHARE_SHIFT & mask == 0
 }
 
-impl Taken {
+impl SampleRecord {
     fn mask(&self) -> u64 {
         (1 << self.share_bits) - 1
     }
 }
 
-impl Book {
+impl Samples {
     /// Drops some samples, all of whose keys leave the list.
-    fn drop_those(&mut self, list: &List, mut is_over: impl FnMut(&Taken) -> bool) {
+    fn drop_those(&mut self, list: &KeyTable, mut is_over: impl FnMut(&SampleRecord) -> bool) {
         let mut are_over = vec![false; list.samples.len()];
         self.taken.retain(|taken| {
             let is_over = is_over(taken);
@@ -154,7 +154,7 @@ impl Book {
     }
 }
 
-impl List {
+impl KeyTable {
     fn new(memory_bytes: u64) -> Self {
         let places = place_count(memory_bytes);
         let samples = sample_count(places);
@@ -163,12 +163,12 @@ impl List {
             deadline: AtomicU64::new(0),
             utility: AtomicU64::new(0),
         };
-        List {
+        KeyTable {
             places: (0..places).map(|_| AtomicU64::new(0)).collect(),
             samples: (0..samples).map(sample).collect(),
             // Half full, a key finds a place nearly always.
             keys: (places / 2 / samples).max(1),
-            book: Mutex::new(Book {
+            book: Mutex::new(Samples {
                 taken: VecDeque::with_capacity(samples),
                 vacant: (0..samples as u16).rev().collect(),
                 flushes: 0,
@@ -176,7 +176,7 @@ impl List {
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, Samples> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -232,7 +232,7 @@ impl Watch {
             return 0;
         }
         let places = place_count(memory_bytes);
-        let by_sample = size_of::<Sample>() + size_of::<Taken>() + size_of::<u16>();
+        let by_sample = size_of::<Sample>() + size_of::<SampleRecord>() + size_of::<u16>();
         (places * 8 + sample_count(places) * by_sample) as u64
     }
 
@@ -247,7 +247,7 @@ impl Watch {
     /// Makes room for the list, from now on, where there is enough.
     pub(crate) fn prepare(&self, memory_bytes: u64) {
         if memory_bytes >= MEMORY_MIN {
-            self.list.get_or_init(|| List::new(memory_bytes));
+            self.list.get_or_init(|| KeyTable::new(memory_bytes));
         }
     }
 
@@ -262,9 +262,9 @@ impl Watch {
         is_of_share(hash, self.mask.load(Relaxed))
     }
 
-    /// A covered key is asked for, whether it is there or not.
+    /// A covered key is requested for, whether it is there or not.
     #[cold]
-    pub(crate) fn asked(&self, hash: u64, now: Tick) {
+    pub(crate) fn requested(&self, hash: u64, now: Tick) {
         let Some(list) = self.list.get() else { return };
         list.take(hash, |sample, words| {
             if now.0 > sample.deadline.load(Relaxed) {
@@ -278,15 +278,15 @@ impl Watch {
         });
     }
 
-    /// A covered key is written over or deleted: what was sampled of it will not be asked for.
+    /// A covered key is written over or deleted: what was sampled of it will not be requested for.
     #[cold]
-    pub(crate) fn gone(&self, hash: u64) {
+    pub(crate) fn forget(&self, hash: u64) {
         if let Some(list) = self.list.get() {
             list.take(hash, |_, _| ());
         }
     }
 
-    /// Everything is gone, and what is asked for from now on tells nothing of it.
+    /// Everything is forget, and what is requested for from now on tells nothing of it.
     pub(crate) fn flushed(&self) {
         self.flushes.fetch_add(1, Relaxed);
     }
@@ -298,13 +298,13 @@ impl Watch {
     }
 
     /// The book, after floods were heeded.
-    fn open(&self) -> Option<(&List, MutexGuard<'_, Book>)> {
+    fn open(&self) -> Option<(&KeyTable, MutexGuard<'_, Samples>)> {
         let list = self.list.get()?;
         let mut book = list.book();
         let flushes = self.flushes.load(Relaxed);
         if std::mem::replace(&mut book.flushes, flushes) != flushes {
             list.sweep(|_| true);
-            let Book { taken, vacant, .. } = &mut *book;
+            let Samples { taken, vacant, .. } = &mut *book;
             vacant.extend(taken.drain(..).map(|taken| taken.number));
             self.cover_no_more(&book);
         }
@@ -318,7 +318,7 @@ impl Watch {
         deadline: Tick,
         objects: u32,
         now: Tick,
-    ) -> Option<Begun<'_>> {
+    ) -> Option<SampleBuilder<'_>> {
         let (list, mut book) = self.open()?;
         if book.taken.back().is_some_and(|taken| taken.at > now) {
             // The clock went back: these would keep their numbers until it has caught up.
@@ -332,7 +332,7 @@ impl Watch {
         sample.utility.store(0f64.to_bits(), Relaxed);
         // So many keys as a sample has places for, or nearly twice as many.
         let by_key = (objects as usize / list.keys).max(1);
-        let taken = Taken {
+        let taken = SampleRecord {
             number,
             at: now,
             features,
@@ -340,7 +340,7 @@ impl Watch {
             scale: 0.0,
         };
         self.mask.fetch_min(taken.mask(), Relaxed);
-        Some(Begun {
+        Some(SampleBuilder {
             watch: self,
             list,
             book,
@@ -349,10 +349,10 @@ impl Watch {
         })
     }
 
-    /// Samples have gone: what none of the others watches is no longer covered. This adds bits alone: where everything
+    /// Samples have forget: what none of the others watches is no longer covered. This adds bits alone: where everything
     /// has ended meanwhile, it stays so.
-    fn cover_no_more(&self, book: &Book) {
-        let least = book.taken.iter().map(Taken::mask).min();
+    fn cover_no_more(&self, book: &Samples) {
+        let least = book.taken.iter().map(SampleRecord::mask).min();
         self.mask.fetch_max(least.unwrap_or(u64::MAX), Relaxed);
     }
 
@@ -365,7 +365,7 @@ impl Watch {
     }
 
     /// Hands over these.
-    pub(crate) fn hand_over(&self, before: Tick, each: &mut dyn FnMut(&Features, f64)) {
+    pub(crate) fn take(&self, before: Tick, each: &mut dyn FnMut(&Features, f64)) {
         let Some((list, mut book)) = self.open() else {
             return;
         };
@@ -382,7 +382,7 @@ impl Watch {
     }
 }
 
-impl Begun<'_> {
+impl SampleBuilder<'_> {
     /// Whether a key is of the sample's share.
     pub(crate) fn covers(&self, hash: u64) -> bool {
         is_of_share(hash, self.taken.mask())
@@ -457,7 +457,7 @@ mod tests {
     fn nothing_is_covered_before_something_is_sampled() {
         let watch = Watch::new();
         assert!((0..1_000).all(|number| !watch.covers(hash(number))));
-        watch.asked(hash(1), Tick(5));
+        watch.requested(hash(1), Tick(5));
         assert_eq!(watch.samples_max(), 0);
         assert!(watch.begin([0.0; 7], Tick(9), 10, Tick(5)).is_none());
     }
@@ -489,10 +489,10 @@ mod tests {
         for (index, &objects) in objects.iter().enumerate() {
             let keys = first(index)..first(index) + u64::from(objects);
             let covered = keys.filter(|&key| watch.covers(hash(key)));
-            covered.for_each(|key| watch.asked(hash(key), now));
+            covered.for_each(|key| watch.requested(hash(key), now));
         }
         let mut told = vec![];
-        watch.hand_over(now, &mut |_, utility| told.push(utility * 2.0 * 16.0));
+        watch.take(now, &mut |_, utility| told.push(utility * 2.0 * 16.0));
         let is_near = |(told, objects): (&f64, u32)| (told - f64::from(objects)).abs() < 1e-6;
         assert!(told.iter().zip(objects).all(is_near), "{told:?}");
         assert!((0..1_000).all(|key| !watch.covers(hash(key))));
@@ -512,9 +512,9 @@ mod tests {
             assert!(sampled(&watch, number * 100, 20, Tick(day + number)));
         }
         assert_eq!(watch.sampled_before(Tick(2 * day)), most as usize);
-        watch.asked(hash(0), Tick(day + 1_000));
+        watch.requested(hash(0), Tick(day + 1_000));
         let mut told = vec![];
-        watch.hand_over(Tick(day + 1), &mut |_, utility| told.push(utility));
+        watch.take(Tick(day + 1), &mut |_, utility| told.push(utility));
         assert!(told.len() == 1 && told[0] > 0.0, "{told:?}");
     }
 
@@ -571,7 +571,7 @@ mod tests {
                 }
                 1 => {
                     let key = chance.below(KEYS);
-                    watch.gone(hash(key));
+                    watch.forget(hash(key));
                     samples
                         .iter_mut()
                         .for_each(|one| one.left.retain(|other, _| *other != key));
@@ -583,7 +583,7 @@ mod tests {
                 3 if chance.below(5) == 0 => {
                     let before = now - chance.below(60_000);
                     let mut told = vec![];
-                    watch.hand_over(Tick(before), &mut |features, utility| {
+                    watch.take(Tick(before), &mut |features, utility| {
                         told.push((features[0], utility));
                     });
                     let count = samples.iter().filter(|one| one.at < before).count();
@@ -598,7 +598,7 @@ mod tests {
                     let key = chance.below(KEYS);
                     let is_covered = watch.covers(hash(key));
                     if is_covered {
-                        watch.asked(hash(key), Tick(now));
+                        watch.requested(hash(key), Tick(now));
                     }
                     for one in &mut samples {
                         let words = one.left.remove(&key);

@@ -1,22 +1,24 @@
 //! A chain of lines whose lock is held: what writers do to slots.
 
-use crate::storage::heap::Heap;
-use crate::storage::line::{
-    CAS_ONE, CAS_SHIFT, COUNT_ONE, LAST, LOCK, Line, SLOTS, Slot, likely, slots_of,
+use super::heap::Heap;
+use super::line::{
+    CAS_ONE, CAS_SHIFT, COUNT_ONE, LAST, LOCK, SLOTS, SlotRef, SlotWord, matching, slots_of,
 };
-use crate::storage::table::{Cell, Table};
+use super::lines::{Lines, TakeSegment};
+use super::words::Line;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
 /// The longest chain, in lines: an object that finds no room in so many takes the place of another.
-pub(crate) const CHAIN_MAX: usize = 16;
+pub(super) const CHAIN_MAX: usize = 16;
 
 /// A chain, locked until it is dropped.
 ///
 /// Readers go on meanwhile: every store to a slot publishes what it names, and a frequency that a reader
 /// counts in between is lost.
-pub(crate) struct Chain<'t> {
-    table: &'t Table,
+pub(super) struct Chain<'t> {
+    lines: &'t Lines,
     heap: &'t Heap,
+    source: &'t dyn TakeSegment,
     first: &'t Line,
     /// What the information gains when the lock is given up.
     delta: u64,
@@ -32,63 +34,70 @@ impl Drop for Chain<'_> {
 
 impl<'t> Chain<'t> {
     /// The chain that begins with this line, whose lock the caller has taken.
-    pub(crate) fn locked(table: &'t Table, heap: &'t Heap, first: &'t Line) -> Self {
+    pub(super) fn locked(
+        lines: &'t Lines,
+        heap: &'t Heap,
+        source: &'t dyn TakeSegment,
+        first: &'t Line,
+    ) -> Self {
         debug_assert!(first[0].load(Relaxed) & LOCK != 0);
         Chain {
-            table,
+            lines,
             heap,
+            source,
             first,
             delta: 0,
         }
     }
 
-    fn lines(&self) -> impl Iterator<Item = &'t Line> + use<'t> {
-        let (table, heap) = (self.table, self.heap);
-        let next = move |line: &&'t Line| {
-            let next = Slot(line[LAST].load(Acquire)).next_line()?;
-            Some(table.line(heap, next))
-        };
+    fn all_lines(&self) -> impl Iterator<Item = &'t Line> + use<'t> {
+        let (lines, heap) = (self.lines, self.heap);
+        let next = move |line: &&'t Line| lines.after(heap, line);
         std::iter::successors(Some(self.first), next)
     }
 
     /// Every slot with an object.
-    pub(crate) fn cells(&self) -> impl Iterator<Item = Cell<'t>> + use<'t> {
-        self.lines().flat_map(|line| {
+    pub(super) fn slots(&self) -> impl Iterator<Item = SlotRef<'t>> + use<'t> {
+        self.all_lines().flat_map(|line| {
             SLOTS.filter_map(move |index| {
-                let slot = Slot(line[index].load(Acquire));
-                slot.is_object().then_some(Cell { line, index, slot })
+                let word = SlotWord(line[index].load(Acquire));
+                word.is_object().then_some(SlotRef { line, index, word })
             })
         })
     }
 
     /// The object with the tag of this hash that `is_it`.
     #[inline]
-    pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(Slot) -> bool) -> Option<Cell<'t>> {
+    pub(super) fn find(
+        &self,
+        hash: u64,
+        mut is_it: impl FnMut(SlotWord) -> bool,
+    ) -> Option<SlotRef<'t>> {
         let mut line = self.first;
         loop {
-            for index in slots_of(likely(line, hash)) {
-                let slot = Slot(line[index].load(Acquire));
-                if slot.has_tag_of(hash) && is_it(slot) {
-                    return Some(Cell { line, index, slot });
+            for index in slots_of(matching(line, hash)) {
+                let word = SlotWord(line[index].load(Acquire));
+                if word.has_tag_of(hash) && is_it(word) {
+                    return Some(SlotRef { line, index, word });
                 }
             }
-            line = self.table.line_after(self.heap, line)?;
+            line = self.lines.after(self.heap, line)?;
         }
     }
 
     /// The value that `cas` has until the next change.
-    pub(crate) fn cas(&self) -> u32 {
+    pub(super) fn cas(&self) -> u32 {
         (self.first[0].load(Relaxed).wrapping_add(self.delta) >> CAS_SHIFT) as u32
     }
 
     /// A value has changed.
-    pub(crate) fn changed(&mut self) {
+    pub(super) fn changed(&mut self) {
         self.delta = self.delta.wrapping_add(CAS_ONE);
     }
 
     /// Another object in place of the one here, which was asked for this often.
     #[inline]
-    pub(crate) fn replace(&mut self, cell: Cell<'t>, slot: Slot, frequency: u8) {
+    pub(super) fn replace(&mut self, cell: SlotRef<'t>, slot: SlotWord, frequency: u8) {
         debug_assert!(slot.is_object());
         if std::ptr::eq(cell.line, self.first) || !self.put_first(cell, slot, frequency) {
             cell.line[cell.index].store(slot.0, Release);
@@ -101,15 +110,15 @@ impl<'t> Chain<'t> {
     /// which he comes later. The replaced object, in a later line, stays until its successor stands in the first
     /// line and `cas` has gone up, as in [`Chain::empty`].
     #[cold]
-    fn put_first(&mut self, cell: Cell<'t>, slot: Slot, frequency: u8) -> bool {
-        let vacant = self.lines().skip(1).find_map(|line| {
+    fn put_first(&mut self, cell: SlotRef<'t>, slot: SlotWord, frequency: u8) -> bool {
+        let vacant = self.all_lines().skip(1).find_map(|line| {
             let index = SLOTS
                 .into_iter()
                 .find(|&index| line[index].load(Relaxed) == 0)?;
             Some(&line[index])
         });
         // The last slot leads on.
-        let cells = (SLOTS.start..LAST).map(|index| Slot(self.first[index].load(Relaxed)));
+        let cells = (SLOTS.start..LAST).map(|index| SlotWord(self.first[index].load(Relaxed)));
         let weakest = (SLOTS.start..LAST)
             .zip(cells)
             .min_by_key(|(_, slot)| slot.frequency());
@@ -124,14 +133,14 @@ impl<'t> Chain<'t> {
         }
         self.first[index].store(slot.0, Release);
         self.first[0].fetch_add(CAS_ONE, Release);
-        cell.line[cell.index].store(Slot::VACANT.0, Release);
+        cell.line[cell.index].store(SlotWord::VACANT.0, Release);
         true
     }
 
     /// One more object; false where there is no room, and nothing has changed.
-    pub(crate) fn insert(&mut self, slot: Slot) -> bool {
+    pub(super) fn insert(&mut self, slot: SlotWord) -> bool {
         let mut last = self.first;
-        for (number, line) in self.lines().enumerate() {
+        for (number, line) in self.all_lines().enumerate() {
             let vacant = SLOTS
                 .into_iter()
                 .find(|&index| line[index].load(Relaxed) == 0);
@@ -145,39 +154,39 @@ impl<'t> Chain<'t> {
             }
             last = line;
         }
-        let Some(number) = self.table.take_line(self.heap) else {
+        let Some(number) = self.lines.take(self.heap, self.source) else {
             return false;
         };
-        let line = self.table.line(self.heap, number);
+        let line = self.lines.line(self.heap, number);
         // Whoever follows the way to the next line finds there what stood in its place.
         line[1].store(last[LAST].load(Relaxed), Release);
         line[2].store(slot.0, Release);
-        last[LAST].store(Slot::chain(number).0, Release);
+        last[LAST].store(SlotWord::link(number).0, Release);
         self.delta = self.delta.wrapping_add(COUNT_ONE);
         true
     }
 
     /// Clears a slot.
-    pub(crate) fn clear(&mut self, cell: Cell<'t>) {
-        cell.line[cell.index].store(Slot::VACANT.0, Release);
+    pub(super) fn clear(&mut self, cell: SlotRef<'t>) {
+        cell.line[cell.index].store(SlotWord::VACANT.0, Release);
         self.delta = self.delta.wrapping_sub(COUNT_ONE);
     }
 
     /// Clears a slot, and gives back a line that is no longer needed.
-    pub(crate) fn remove(&mut self, cell: Cell<'t>) {
+    pub(super) fn remove(&mut self, cell: SlotRef<'t>) {
         self.clear(cell);
         self.shorten();
     }
 
     /// Gives back the last lines, as long as the others have room for what is in them.
-    pub(crate) fn shorten(&mut self) {
+    pub(super) fn shorten(&mut self) {
         loop {
             let mut before_last = None;
             let mut last = self.first;
             let mut lines = 1;
-            while let Some(next) = Slot(last[LAST].load(Relaxed)).next_line() {
+            while let Some(next) = SlotWord(last[LAST].load(Relaxed)).next_line() {
                 before_last = Some((last, next));
-                last = self.table.line(self.heap, next);
+                last = self.lines.line(self.heap, next);
                 lines += 1;
             }
             let Some((before, number)) = before_last else {
@@ -188,8 +197,8 @@ impl<'t> Chain<'t> {
                 return;
             }
             self.empty(last);
-            before[LAST].store(Slot::VACANT.0, Release);
-            self.table.give_line(self.heap, number);
+            before[LAST].store(SlotWord::VACANT.0, Release);
+            self.lines.give_back(self.heap, number);
         }
     }
 
@@ -197,7 +206,7 @@ impl<'t> Chain<'t> {
     /// they are cleared here. A reader who has met one in neither place looked at its new place before it was
     /// there, and so before `cas` went up, and looked here after that: he sees that it did, and starts again.
     fn empty(&mut self, last: &'t Line) {
-        let mut vacant = self.lines().flat_map(|line| {
+        let mut vacant = self.all_lines().flat_map(|line| {
             let slots = SLOTS.start..LAST;
             slots.filter_map(move |index| (line[index].load(Relaxed) == 0).then_some(&line[index]))
         });
@@ -215,19 +224,19 @@ impl<'t> Chain<'t> {
         }
         for cell in last.get(SLOTS).into_iter().flatten() {
             if cell.load(Relaxed) != 0 {
-                cell.store(Slot::VACANT.0, Release);
+                cell.store(SlotWord::VACANT.0, Release);
             }
         }
     }
 
     /// The object that is asked for least.
-    pub(crate) fn weakest(&self) -> Option<Cell<'t>> {
-        self.cells().min_by_key(|cell| cell.slot.frequency())
+    pub(super) fn weakest(&self) -> Option<SlotRef<'t>> {
+        self.slots().min_by_key(|cell| cell.word.frequency())
     }
 
     /// How many lines there are, and objects by the information's count.
-    pub(crate) fn extent(&self) -> (usize, u64) {
-        (self.lines().count(), self.object_count())
+    pub(super) fn extent(&self) -> (usize, u64) {
+        (self.all_lines().count(), self.object_count())
     }
 
     fn object_count(&self) -> u64 {

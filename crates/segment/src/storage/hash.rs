@@ -7,7 +7,7 @@
 //! so much can evict others anyway. So a hash that is meant for tables that may become lists costs more than it gives:
 //! SipHash-1-3 takes 141 instructions for a key of 16 bytes, this about 25, of some 500 of a whole get.
 
-use crate::storage::words::{WORD, word_of};
+use super::words::{WORD, word_of};
 use policy::parts::chance::Chance;
 
 /// What a multiplication takes.

@@ -5,10 +5,9 @@
 //! back a chunk by large pages: at a gigabyte, the processor's search for small ones costs as much as
 //! a miss of all caches.
 
-use crate::storage::heap::SegmentId;
-use crate::storage::hint::large_pages;
-use crate::storage::line::Line;
-use crate::storage::words::{LINE, WORD};
+use super::hint::large_pages;
+use super::location::SegmentId;
+use super::words::{LINE, Line, WORD};
 use crate::sync::{AtomicU64, zeroed};
 use std::sync::OnceLock;
 

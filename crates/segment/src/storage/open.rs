@@ -3,7 +3,7 @@
 //! It goes to the one that ends last of those that do not end after it, if that is not too early; else a segment is
 //! opened for it. What is too early:
 //!
-//! - For a life that begins: what ends before a segment of its TTL's bucket that was opened a span ago
+//! - For a lifetime that begins: what ends before a segment of its TTL's bucket that was opened a span ago
 //!   ([`TtlBucket::span_ms`]). So it loses less than what TTLs are rounded down by, and a span.
 //! - For a deadline that is kept: what ends before the last multiple of the width of the bucket of what is left. Each
 //!   width divides the next, so what ends at such a multiple does so for good: however often an object is
@@ -23,19 +23,19 @@
 //! less, and they copy. Memory is short as long as something was evicted since a writer opened as many segments as it
 //! may have open.
 
-use crate::storage::heap::SegmentId;
-use crate::storage::ttl::{NEVER, TtlBucket};
+use super::location::SegmentId;
+use super::ttl::{NEVER, TtlBucket};
 use policy::Tick;
 
 /// The most segments that a writer has open.
 pub(crate) const OPEN_MAX: usize = 256;
 /// How crowded it can be: not at all; memory is short; and by how much of its share a writer has open, up to all of it.
-const CROWDED_MOST: u8 = 5;
-const SHORT: u8 = 1;
+const PRESSURE_MAX: u8 = 5;
+const PRESSURE_SHORT: u8 = 1;
 
 /// How long an object is to live.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Life {
+pub(crate) enum Lifetime {
     /// For ever.
     Endless,
     /// So many milliseconds.
@@ -46,82 +46,82 @@ pub(crate) enum Life {
 
 /// A segment that takes objects.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenSegment {
     pub(crate) deadline: Tick,
     used: Tick,
     pub(crate) id: SegmentId,
-    pub(crate) row: TtlBucket,
+    pub(crate) bucket: TtlBucket,
     /// Opened for a deadline that is kept.
-    keeps: bool,
+    keeps_deadline: bool,
 }
 
 /// Which segments will do for an object.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Aim {
+pub(crate) struct Placement {
     earliest: Tick,
     latest: Tick,
     /// When a segment that is opened for it ends; and in which bucket's chain.
     pub(crate) deadline: Tick,
-    pub(crate) row: TtlBucket,
-    keeps: bool,
+    pub(crate) bucket: TtlBucket,
+    keeps_deadline: bool,
 }
 
-impl Aim {
+impl Placement {
     #[inline]
-    pub(crate) fn new(life: Life, crowding: u8, now: Tick) -> Aim {
-        match life {
-            Life::For(ttl_ms) => Aim::begun(ttl_ms, crowding, now),
-            Life::Until(deadline) => Aim::kept(deadline, crowding, now),
-            Life::Endless => Aim {
+    pub(crate) fn new(lifetime: Lifetime, pressure: u8, now: Tick) -> Placement {
+        match lifetime {
+            Lifetime::For(ttl_ms) => Placement::beginning(ttl_ms, pressure, now),
+            Lifetime::Until(deadline) => Placement::keeping(deadline, pressure, now),
+            Lifetime::Endless => Placement {
                 earliest: NEVER,
                 latest: NEVER,
                 deadline: NEVER,
-                row: TtlBucket::FOREVER,
-                keeps: false,
+                bucket: TtlBucket::FOREVER,
+                keeps_deadline: false,
             },
         }
     }
 
     #[inline]
-    fn begun(ttl_ms: u64, crowding: u8, now: Tick) -> Aim {
-        let row = TtlBucket::of(Some(rounded_ms(ttl_ms, crowding)));
-        let deadline = row.deadline(now);
-        let span_ms = span_ms(row, crowding);
-        Aim {
+    fn beginning(ttl_ms: u64, pressure: u8, now: Tick) -> Placement {
+        let bucket = TtlBucket::of(Some(rounded_ms(ttl_ms, pressure)));
+        let deadline = bucket.deadline(now);
+        let span_ms = span_ms(bucket, pressure);
+        Placement {
             earliest: Tick((deadline.0 + 1).saturating_sub(span_ms)),
             latest: Tick(now.0.saturating_add(ttl_ms).min(Tick::MAX.0)),
             deadline,
-            row,
-            keeps: false,
+            bucket,
+            keeps_deadline: false,
         }
     }
 
-    fn kept(latest: Tick, crowding: u8, now: Tick) -> Aim {
+    fn keeping(latest: Tick, pressure: u8, now: Tick) -> Placement {
         let left_ms = latest.0.saturating_sub(now.0);
-        let grid_ms = TtlBucket::of(Some(left_ms)).grid_ms(slack_ms(left_ms, crowding));
+        let grid_ms = TtlBucket::of(Some(left_ms)).grid_ms(slack_ms(left_ms, pressure));
         let deadline = Tick(latest.0 - latest.0 % grid_ms);
-        Aim {
+        Placement {
             earliest: deadline,
             latest,
             deadline,
-            row: TtlBucket::of(Some(deadline.0.saturating_sub(now.0))),
-            keeps: true,
+            bucket: TtlBucket::of(Some(deadline.0.saturating_sub(now.0))),
+            keeps_deadline: true,
         }
     }
 
-    /// The moment at which a segment of its row's TTL would have been opened to end then.
+    /// The moment at which a segment of its bucket's TTL would have been opened to end then.
     pub(crate) fn created(&self, now: Tick) -> Tick {
-        match self.row.ttl_ms() {
+        match self.bucket.ttl_ms() {
             Some(ttl_ms) => Tick(self.deadline.0.saturating_sub(ttl_ms)),
             None => now,
         }
     }
 }
 
-/// The milliseconds of what is left of a life that are given up for fewer deadlines.
-fn slack_ms(left_ms: u64, crowding: u8) -> u64 {
-    match crowding {
-        ..=SHORT => 0,
+/// The milliseconds of what is left of a lifetime that are given up for fewer deadlines.
+fn slack_ms(left_ms: u64, pressure: u8) -> u64 {
+    match pressure {
+        ..=PRESSURE_SHORT => 0,
         2 => left_ms / 8,
         3 => left_ms / 4,
         _ => left_ms / 2,
@@ -130,29 +130,29 @@ fn slack_ms(left_ms: u64, crowding: u8) -> u64 {
 
 /// A TTL that lives are rounded down to, of eight between a power of two and the next, of four, or of one.
 #[inline]
-fn rounded_ms(ttl_ms: u64, crowding: u8) -> u64 {
+fn rounded_ms(ttl_ms: u64, pressure: u8) -> u64 {
     let octave = ttl_ms.checked_ilog2().unwrap_or(0);
-    match crowding {
-        ..=SHORT => ttl_ms,
+    match pressure {
+        ..=PRESSURE_SHORT => ttl_ms,
         2 => ttl_ms & u64::MAX << octave.saturating_sub(3),
         3 => ttl_ms & u64::MAX << octave.saturating_sub(2),
         _ => ttl_ms & u64::MAX << octave,
     }
 }
 
-/// Whether segments of a row are opened when it is so crowded.
-fn is_opened(row: TtlBucket, crowding: u8) -> bool {
-    let ttl_ms = row.ttl_ms();
-    ttl_ms.is_none_or(|ttl_ms| TtlBucket::of(Some(rounded_ms(ttl_ms, crowding))) == row)
+/// Whether segments of a bucket are opened when it is so crowded.
+fn is_opened(bucket: TtlBucket, pressure: u8) -> bool {
+    let ttl_ms = bucket.ttl_ms();
+    ttl_ms.is_none_or(|ttl_ms| TtlBucket::of(Some(rounded_ms(ttl_ms, pressure))) == bucket)
 }
 
 /// For how long a segment takes objects.
 #[inline]
-fn span_ms(row: TtlBucket, crowding: u8) -> u64 {
-    let ttl_ms = row.ttl_ms().unwrap_or(0);
-    row.span_ms().max(match crowding {
+fn span_ms(bucket: TtlBucket, pressure: u8) -> u64 {
+    let ttl_ms = bucket.ttl_ms().unwrap_or(0);
+    bucket.span_ms().max(match pressure {
         0 => 0,
-        CROWDED_MOST => ttl_ms / 2,
+        PRESSURE_MAX => ttl_ms / 2,
         4 => ttl_ms / 4,
         _ => ttl_ms / 8,
     })
@@ -162,9 +162,9 @@ fn span_ms(row: TtlBucket, crowding: u8) -> u64 {
 #[derive(Debug)]
 pub(crate) struct OpenSegments {
     /// By deadline; of equal ones the one opened last is the last.
-    list: Vec<Open>,
-    most: usize,
-    crowding: u8,
+    list: Vec<OpenSegment>,
+    open_max: usize,
+    pressure: u8,
     /// For how many more that it opens memory counts as short.
     short_for: usize,
     /// Segments that were evicted until it opened the last one.
@@ -173,14 +173,14 @@ pub(crate) struct OpenSegments {
 
 impl OpenSegments {
     /// The most bytes on the heap; what is told to be needed does not depend on what was given.
-    pub(crate) const BYTES_MAX: usize = OPEN_MAX * size_of::<Open>();
+    pub(crate) const BYTES_MAX: usize = OPEN_MAX * size_of::<OpenSegment>();
 
     /// At most `most` of them.
-    pub(crate) fn new(most: usize) -> Self {
+    pub(crate) fn new(open_max: usize) -> Self {
         OpenSegments {
-            list: Vec::with_capacity(most),
-            most,
-            crowding: 0,
+            list: Vec::with_capacity(open_max),
+            open_max,
+            pressure: 0,
             short_for: 0,
             evicted: 0,
         }
@@ -190,96 +190,101 @@ impl OpenSegments {
         self.list.is_empty()
     }
 
-    pub(crate) fn crowding(&self) -> u8 {
-        self.crowding
+    pub(crate) fn pressure(&self) -> u8 {
+        self.pressure
     }
 
     /// The best for an object, if any will do.
     #[inline]
-    pub(crate) fn best(&self, aim: &Aim) -> Option<usize> {
+    pub(crate) fn best(&self, placement: &Placement) -> Option<usize> {
         let count = self
             .list
-            .partition_point(|open| open.deadline <= aim.latest);
+            .partition_point(|open| open.deadline <= placement.latest);
         let index = count.checked_sub(1)?;
-        (self.list[index].deadline >= aim.earliest).then_some(index)
+        (self.list[index].deadline >= placement.earliest).then_some(index)
     }
 
-    pub(crate) fn at(&self, index: usize) -> Open {
+    pub(crate) fn at(&self, index: usize) -> OpenSegment {
         self.list[index]
     }
 
     /// An object has gone there.
     #[inline]
-    pub(crate) fn use_at(&mut self, index: usize, now: Tick) {
+    pub(crate) fn mark_used(&mut self, index: usize, now: Tick) {
         self.list[index].used = now;
     }
 
-    /// One more, which was opened for an object; there is room, after [`OpenSegments::to_leave`] has told none.
-    pub(crate) fn insert(&mut self, id: SegmentId, aim: &Aim, now: Tick) {
-        debug_assert!(self.list.len() < self.most);
+    /// One more, which was opened for an object; there is room, after [`OpenSegments::to_seal`] has told none.
+    pub(crate) fn insert(&mut self, id: SegmentId, placement: &Placement, now: Tick) {
+        debug_assert!(self.list.len() < self.open_max);
         // What was this segment before was taken from this writer meanwhile.
         self.list.retain(|open| open.id != id);
         let index = self
             .list
-            .partition_point(|open| open.deadline <= aim.deadline);
-        let open = Open {
-            deadline: aim.deadline,
+            .partition_point(|open| open.deadline <= placement.deadline);
+        let open = OpenSegment {
+            deadline: placement.deadline,
             used: now,
             id,
-            row: aim.row,
-            keeps: aim.keeps,
+            bucket: placement.bucket,
+            keeps_deadline: placement.keeps_deadline,
         };
         self.list.insert(index, open);
-        self.count();
+        self.set_pressure();
     }
 
-    pub(crate) fn remove(&mut self, index: usize) -> Open {
+    pub(crate) fn remove(&mut self, index: usize) -> OpenSegment {
         let open = self.list.remove(index);
-        self.count();
+        self.set_pressure();
         open
     }
 
     /// Another is about to be opened, and so many segments were ever evicted.
-    pub(crate) fn has_evicted(&mut self, segments: u64) {
+    pub(crate) fn note_evictions(&mut self, segments: u64) {
         self.short_for = match segments == self.evicted {
             true => self.short_for.saturating_sub(1),
-            false => self.most,
+            false => self.open_max,
         };
         self.evicted = segments;
-        self.count();
+        self.set_pressure();
     }
 
-    fn count(&mut self) {
-        let eighths = self.list.len() * 8 / self.most;
-        self.crowding = match eighths {
-            ..4 => SHORT * u8::from(self.short_for > 0),
+    fn set_pressure(&mut self) {
+        let eighths = self.list.len() * 8 / self.open_max;
+        self.pressure = match eighths {
+            ..4 => PRESSURE_SHORT * u8::from(self.short_for > 0),
             4..6 => 2,
             6 => 3,
             7 => 4,
-            _ => CROWDED_MOST,
+            _ => PRESSURE_MAX,
         };
     }
 
     /// One that is to be sealed before another is opened.
-    pub(crate) fn to_leave(&self, aim: &Aim, now: Tick) -> Option<usize> {
-        let is_useless = |open: &Open| {
-            let is_replaced = open.row == aim.row && !open.keeps && !aim.keeps;
+    pub(crate) fn to_seal(&self, placement: &Placement, now: Tick) -> Option<usize> {
+        let is_useless = |open: &OpenSegment| {
+            let is_replaced = open.bucket == placement.bucket
+                && !open.keeps_deadline
+                && !placement.keeps_deadline;
             is_replaced || open.deadline < now || self.is_idle(open, now)
         };
         let useless = self.list.iter().position(is_useless);
-        if useless.is_some() || self.list.len() < self.most {
+        if useless.is_some() || self.list.len() < self.open_max {
             return useless;
         }
         // Those that would not be opened now are not missed.
         let order = |&index: &usize| {
             let open = self.list[index];
-            (!open.keeps && is_opened(open.row, self.crowding), open.used)
+            (
+                !open.keeps_deadline && is_opened(open.bucket, self.pressure),
+                open.used,
+            )
         };
         (0..self.list.len()).min_by_key(order)
     }
 
-    fn is_idle(&self, open: &Open, now: Tick) -> bool {
-        now.0.saturating_sub(open.used.0) >= span_ms(open.row, self.crowding)
+    fn is_idle(&self, open: &OpenSegment, now: Tick) -> bool {
+        now.0.saturating_sub(open.used.0) >= span_ms(open.bucket, self.pressure)
     }
 }
 
@@ -298,10 +303,12 @@ mod tests {
     #[test]
     fn a_life_that_begins_loses_no_more_than_its_row_of_the_table_says() {
         for ttl_ms in spans() {
-            let aim = Aim::new(Life::For(ttl_ms), 0, NOW);
-            assert_eq!(aim.latest.0, NOW.0 + ttl_ms);
-            assert!(aim.earliest <= aim.deadline && aim.deadline <= aim.latest);
-            let lost = aim.latest.0 - aim.earliest.0;
+            let placement = Placement::new(Lifetime::For(ttl_ms), 0, NOW);
+            assert_eq!(placement.latest.0, NOW.0 + ttl_ms);
+            assert!(
+                placement.earliest <= placement.deadline && placement.deadline <= placement.latest
+            );
+            let lost = placement.latest.0 - placement.earliest.0;
             let most = match ttl_ms {
                 ..25 => 50,
                 25..200 => ttl_ms * 57 / 100,
@@ -314,21 +321,21 @@ mod tests {
 
     #[test]
     fn a_deadline_that_is_kept_is_rounded_once() {
-        for crowding in 0..=CROWDED_MOST {
+        for pressure in 0..=PRESSURE_MAX {
             for ttl_ms in spans().step_by(7) {
                 let asked = Tick(NOW.0 + ttl_ms);
-                let first = Aim::new(Life::Until(asked), crowding, NOW).deadline;
+                let first = Placement::new(Lifetime::Until(asked), pressure, NOW).deadline;
                 let most = TtlBucket::of(Some(ttl_ms)).width_ms();
-                let most = most.max(slack_ms(ttl_ms, crowding) + 1);
+                let most = most.max(slack_ms(ttl_ms, pressure) + 1);
                 assert!(first <= asked && asked.0 - first.0 < most, "{ttl_ms}");
                 for part in 0..20 {
                     let later = Tick(NOW.0 + ttl_ms * part / 20);
                     if later > first {
                         break;
                     }
-                    let again = Aim::new(Life::Until(first), crowding, later);
+                    let again = Placement::new(Lifetime::Until(first), pressure, later);
                     assert_eq!(again.deadline, first, "{ttl_ms} after {part} parts");
-                    assert!(again.row.deadline(again.created(later)) == first);
+                    assert!(again.bucket.deadline(again.created(later)) == first);
                 }
             }
         }
@@ -338,23 +345,23 @@ mod tests {
     fn the_best_ends_last_of_those_that_end_in_time() {
         let mut open = OpenSegments::new(100);
         for (number, ttl_ms) in [100_000, 90_000, 70_000, 110_000].into_iter().enumerate() {
-            let aim = Aim::new(Life::For(ttl_ms), 0, NOW);
-            open.insert(SegmentId(number as u32 + 1), &aim, NOW);
+            let placement = Placement::new(Lifetime::For(ttl_ms), 0, NOW);
+            open.insert(SegmentId(number as u32 + 1), &placement, NOW);
         }
-        let best = |life: Life, now: Tick| {
-            let index = open.best(&Aim::new(life, 0, now))?;
+        let best = |lifetime: Lifetime, now: Tick| {
+            let index = open.best(&Placement::new(lifetime, 0, now))?;
             Some(open.at(index).id.0)
         };
-        assert_eq!(best(Life::For(100_000), NOW), Some(1));
-        assert_eq!(best(Life::For(103_999), NOW), Some(1));
-        assert_eq!(best(Life::For(95_999), NOW), Some(2));
+        assert_eq!(best(Lifetime::For(100_000), NOW), Some(1));
+        assert_eq!(best(Lifetime::For(103_999), NOW), Some(1));
+        assert_eq!(best(Lifetime::For(95_999), NOW), Some(2));
         // As good as one of its own bucket that was opened seven seconds ago.
-        assert_eq!(best(Life::For(96_500), Tick(NOW.0 + 7_000)), Some(1));
-        assert_eq!(best(Life::For(97_000), Tick(NOW.0 + 7_000)), Some(4));
-        assert_eq!(best(Life::For(103_999), Tick(NOW.0 + 8_000)), Some(4));
-        assert_eq!(best(Life::For(60_000), NOW), None);
-        assert_eq!(best(Life::For(120_000), NOW), None);
-        assert_eq!(best(Life::Endless, NOW), None);
+        assert_eq!(best(Lifetime::For(96_500), Tick(NOW.0 + 7_000)), Some(1));
+        assert_eq!(best(Lifetime::For(97_000), Tick(NOW.0 + 7_000)), Some(4));
+        assert_eq!(best(Lifetime::For(103_999), Tick(NOW.0 + 8_000)), Some(4));
+        assert_eq!(best(Lifetime::For(60_000), NOW), None);
+        assert_eq!(best(Lifetime::For(120_000), NOW), None);
+        assert_eq!(best(Lifetime::Endless, NOW), None);
     }
 
     #[test]
@@ -362,10 +369,10 @@ mod tests {
         let mut open = OpenSegments::new(32);
         for number in 0..if cfg!(miri) { 500 } else { 5_000u64 } {
             let ttl_ms = 60_000 + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 1_940_000;
-            let aim = Aim::new(Life::For(ttl_ms), open.crowding(), NOW);
-            if open.best(&aim).is_none() {
-                assert_eq!(open.to_leave(&aim, NOW), None, "{ttl_ms}");
-                open.insert(SegmentId(number as u32 + 1), &aim, NOW);
+            let placement = Placement::new(Lifetime::For(ttl_ms), open.pressure(), NOW);
+            if open.best(&placement).is_none() {
+                assert_eq!(open.to_seal(&placement, NOW), None, "{ttl_ms}");
+                open.insert(SegmentId(number as u32 + 1), &placement, NOW);
             }
         }
         assert!(open.list.len() < 32, "{}", open.list.len());
@@ -374,37 +381,42 @@ mod tests {
     #[test]
     fn while_memory_is_short_a_segment_takes_objects_for_an_eighth_of_its_ttl() {
         let mut open = OpenSegments::new(8);
-        let begun = |open: &OpenSegments| Aim::new(Life::For(800_000), open.crowding(), NOW);
+        let begun =
+            |open: &OpenSegments| Placement::new(Lifetime::For(800_000), open.pressure(), NOW);
         let later = |open: &OpenSegments, after_ms: u64| {
-            let aim = Aim::new(Life::For(800_000), open.crowding(), Tick(NOW.0 + after_ms));
-            open.best(&aim).is_some()
+            let placement = Placement::new(
+                Lifetime::For(800_000),
+                open.pressure(),
+                Tick(NOW.0 + after_ms),
+            );
+            open.best(&placement).is_some()
         };
-        open.has_evicted(0);
+        open.note_evictions(0);
         open.insert(SegmentId(1), &begun(&open), NOW);
         assert!(later(&open, 7_999) && !later(&open, 8_000));
-        open.has_evicted(1);
+        open.note_evictions(1);
         assert!(later(&open, 99_999) && !later(&open, 100_000));
         // Until it has opened as many more as it may have open, and nothing was evicted meanwhile.
         for _ in 1..8 {
-            open.has_evicted(1);
+            open.note_evictions(1);
             assert!(later(&open, 8_000));
         }
-        open.has_evicted(1);
+        open.note_evictions(1);
         assert!(!later(&open, 8_000));
     }
 
     #[test]
     fn what_is_idle_over_or_replaced_is_left() {
         let mut open = OpenSegments::new(8);
-        let begun = Aim::new(Life::For(100_000), 0, NOW);
+        let begun = Placement::new(Lifetime::For(100_000), 0, NOW);
         open.insert(SegmentId(1), &begun, NOW);
-        let other = Aim::new(Life::For(200_000), 0, NOW);
-        assert_eq!(open.to_leave(&other, NOW), None);
-        assert_eq!(open.to_leave(&begun, NOW), Some(0));
-        assert_eq!(open.to_leave(&other, Tick(NOW.0 + 7_999)), None);
-        assert_eq!(open.to_leave(&other, Tick(NOW.0 + 8_000)), Some(0));
-        open.use_at(0, Tick(NOW.0 + 96_000));
-        assert_eq!(open.to_leave(&other, Tick(NOW.0 + 96_000)), None);
-        assert_eq!(open.to_leave(&other, Tick(NOW.0 + 96_001)), Some(0));
+        let other = Placement::new(Lifetime::For(200_000), 0, NOW);
+        assert_eq!(open.to_seal(&other, NOW), None);
+        assert_eq!(open.to_seal(&begun, NOW), Some(0));
+        assert_eq!(open.to_seal(&other, Tick(NOW.0 + 7_999)), None);
+        assert_eq!(open.to_seal(&other, Tick(NOW.0 + 8_000)), Some(0));
+        open.mark_used(0, Tick(NOW.0 + 96_000));
+        assert_eq!(open.to_seal(&other, Tick(NOW.0 + 96_000)), None);
+        assert_eq!(open.to_seal(&other, Tick(NOW.0 + 96_001)), Some(0));
     }
 }

@@ -1,29 +1,32 @@
-//! What a reader does: finds an object without a lock, takes what it wants of it, and counts the request.
+//! What a reader does: it finds an object without a lock, copies what it needs, and counts the request.
 
-use crate::engine::{Key, Receipt, Segcache, told};
-use crate::storage::content::Objects;
-use crate::storage::counter;
-use crate::storage::heap::Stamp;
-use crate::storage::table::{Cell, Search};
-use crate::sync::Ordering::{Acquire, Relaxed};
-use crate::sync::fence;
+use super::content::Objects;
+use super::frequency;
+use super::header::Stamp;
+use super::line::SlotRef;
+use super::plan::EvictionPlan;
+use super::request::{Key, Receipt};
+use super::search::Search;
+use super::store::Storage;
 use policy::Tick;
 
-/// An object of a key, as a reader met it: what is read in `view` counts only if the generation is still the same
+/// An object of a key, as a reader found it. What is read through `view` is valid only if the generation is unchanged
 /// afterwards.
 struct Found<'c, V> {
     view: V,
-    cell: Cell<'c>,
+    slot: SlotRef<'c>,
     stamp: &'c Stamp,
     generation: u64,
-    /// What the chain's `cas` was before.
+    /// The chain's `cas` before.
     cas: u32,
 }
 
-impl<C: Objects> Segcache<C> {
-    /// Looks for a live object without a lock. `take` reads what it wants at a place that may be given away
-    /// meanwhile, and is then asked again: it begins by dropping what it took before. `counts` tells whether
-    /// that is a request for the object.
+impl<C: Objects, P: EvictionPlan> Storage<C, P> {
+    /// Finds an unexpired object without a lock. `take` copies what the caller needs; it is called again if the segment
+    /// was freed meanwhile, and must begin by dropping what it copied before.
+    ///
+    /// If `counts`, this is a request for the object, which counts into its frequency at most once a second. Returns
+    /// what `take` returned, and whether a hit was counted or a counting request missed.
     #[inline(always)]
     pub(crate) fn read<R>(
         &self,
@@ -31,97 +34,66 @@ impl<C: Objects> Segcache<C> {
         now: Tick,
         counts: bool,
         mut take: impl FnMut(C::View<'_>, Receipt) -> Option<R>,
-    ) -> Option<R> {
+    ) -> (Option<R>, bool) {
         loop {
             let Some(found) = self.find(key) else {
-                if counts {
-                    self.tell(key.hash, now);
-                }
-                return None;
+                return (None, counts);
             };
             let deadline = found.stamp.deadline();
-            let receipt = Receipt {
-                cas: found.cas,
-                deadline: told(deadline),
-            };
             let taken = match now <= deadline {
-                true => take(found.view, receipt),
+                true => take(found.view, Receipt::new(found.cas, deadline)),
                 false => None,
             };
-            fence(Acquire);
-            if found.stamp.generation.load(Relaxed) == found.generation {
-                if counts && taken.is_some() {
-                    self.count(&found.cell, key.hash, now);
-                } else if counts {
-                    self.tell(key.hash, now);
-                }
-                return taken;
+            if found.stamp.is_still(found.generation) {
+                let is_counted =
+                    counts && (taken.is_none() || self.count(&found.slot, key.hash, now));
+                return (taken, is_counted);
             }
         }
     }
 
-    /// The object of a key, dead or alive. By itself, since it needs all registers that there are.
+    /// Finds the object of a key, expired or not. Not inlined, because it needs all registers.
     #[inline(never)]
     fn find(&self, key: &Key<C::Key<'_>>) -> Option<Found<'_, C::View<'_>>> {
-        let mut search = Search::new(&self.table, &self.heap, key.hash);
-        while let Some(cell) = search.next() {
-            let place = cell.slot.place();
-            let stamp = self.heap.stamp(place.segment);
-            // The order of these four, of which `read` does the last once more, is what the text of `heap.rs` proves.
-            let generation = stamp.generation.load(Acquire);
-            if !cell.reload().is_same(cell.slot) {
-                search.again(&cell);
+        let mut search = Search::new(self.table(), self.heap(), key.hash);
+        while let Some(slot) = search.next() {
+            let location = slot.word.location();
+            let stamp = self.heap().stamp(location.segment);
+            // The text of `heap.rs` proves that this order of steps is right; `read` does the last one.
+            let generation = stamp.generation();
+            if !slot.reload().is_same(slot.word) {
+                search.again(&slot);
                 continue;
             }
-            if let Some(view) = self.content.view(&self.heap, place)
-                && self.content.has_key(view, key.key)
+            if let Some(view) = self.content().view(self.heap(), location)
+                && self.content().has_key(view, key.key)
             {
                 return Some(Found {
                     view,
-                    cell,
+                    slot,
                     stamp,
                     generation,
                     cas: search.cas,
                 });
             }
-            fence(Acquire);
-            if stamp.generation.load(Relaxed) != generation {
-                search.again(&cell);
+            if !stamp.is_still(generation) {
+                search.again(&slot);
             }
         }
         None
     }
 
-    /// Counts a request for an object, at most once a second.
+    /// Counts a request for an object, at most once a second. Returns whether it was counted.
     #[inline(always)]
-    fn count(&self, cell: &Cell<'_>, hash: u64, now: Tick) {
+    fn count(&self, slot: &SlotRef<'_>, hash: u64, now: Tick) -> bool {
         let second = now.0 / 1000;
-        let seed = self.config.seed;
-        let is_counted = cell.count(second, |frequency| {
-            counter::counted(frequency, counter::draw(hash, second, seed))
+        let is_counted = slot.count(second, |frequency| {
+            frequency::after_request(frequency, frequency::draw(hash, second, self.seed))
         });
         if is_counted {
-            let segment = self.heap.segment(cell.slot.place().segment);
-            segment.uses.fetch_add(1, Relaxed);
-            if cell.slot.frequency() == 0 {
-                segment.known.requested.fetch_add(1, Relaxed);
-            }
-            self.tell(hash, now);
+            let header = self.heap().header(slot.word.location().segment);
+            header.usage.count_hit(slot.word.frequency() == 0);
         }
-    }
-
-    /// A request that a sampled segment may be waiting for, whether its object is still there or not.
-    #[inline(always)]
-    fn tell(&self, hash: u64, now: Tick) {
-        let watch = &self.learning.watch;
-        if watch.covers(hash) {
-            watch.asked(hash, now);
-        }
-    }
-
-    /// Whether a key is there; that counts as a request.
-    #[inline]
-    pub fn contains(&self, key: &Key<C::Key<'_>>, now: Tick) -> bool {
-        self.read(key, now, true, |_, _| Some(())).is_some()
+        is_counted
     }
 }

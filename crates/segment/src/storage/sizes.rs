@@ -1,10 +1,11 @@
 //! Objects as sizes only: what a simulator keeps. The same heap, table, chains and eviction run over it, and
 //! what is full is full at the same moment.
 
-use crate::storage::content::{Content, Objects};
-use crate::storage::heap::{Heap, Place, SegmentId};
-use crate::storage::stored::HEADER;
-use crate::storage::words::WORD;
+use super::content::{Content, Objects};
+use super::heap::Heap;
+use super::location::{Location, SegmentId};
+use super::stored::METADATA_BYTES;
+use super::words::WORD;
 use policy::parts::chance::scramble;
 use std::cell::RefCell;
 
@@ -24,17 +25,21 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    fn at(&self, place: Place) -> Record {
-        let records = self.records[place.segment.0 as usize].borrow();
-        let found = records.binary_search_by_key(&place.offset, |record| record.offset);
+    fn at(&self, location: Location) -> Record {
+        let records = self.records[location.segment.0 as usize].borrow();
+        let found = records.binary_search_by_key(&location.offset, |record| record.offset);
         records[found.expect("objects are asked for where they are")]
     }
 
-    fn push(&self, place: Place, words: u32, key: u32) {
-        let mut records = self.records[place.segment.0 as usize].borrow_mut();
-        debug_assert!(records.last().is_none_or(|last| last.offset < place.offset));
+    fn push(&self, location: Location, words: u32, key: u32) {
+        let mut records = self.records[location.segment.0 as usize].borrow_mut();
+        debug_assert!(
+            records
+                .last()
+                .is_none_or(|last| last.offset < location.offset)
+        );
         records.push(Record {
-            offset: place.offset,
+            offset: location.offset,
             words,
             key,
         });
@@ -60,7 +65,7 @@ impl Content for Sizes {
     }
 
     fn words(_key: u32, size: u32) -> Option<u32> {
-        let bytes = u64::from(size) + HEADER as u64;
+        let bytes = u64::from(size) + METADATA_BYTES as u64;
         u32::try_from(bytes.div_ceil(WORD as u64)).ok()
     }
 
@@ -76,39 +81,39 @@ impl Content for Sizes {
 impl Objects for Sizes {
     type View<'h> = u32;
 
-    fn write(&self, _heap: &Heap, place: Place, words: u32, key: u32, _size: u32) {
-        self.push(place, words, key);
+    fn write(&self, _heap: &Heap, location: Location, words: u32, key: u32, _size: u32) {
+        self.push(location, words, key);
     }
 
-    fn words_at(&self, _heap: &Heap, place: Place) -> u32 {
-        self.at(place).words
+    fn words_at(&self, _heap: &Heap, location: Location) -> u32 {
+        self.at(location).words
     }
 
-    fn hash_at(&self, _heap: &Heap, place: Place) -> u64 {
-        self.hash(self.at(place).key)
+    fn hash_at(&self, _heap: &Heap, location: Location) -> u64 {
+        self.hash(self.at(location).key)
     }
 
-    fn view(&self, _heap: &Heap, place: Place) -> Option<u32> {
-        Some(self.at(place).key)
+    fn view(&self, _heap: &Heap, location: Location) -> Option<u32> {
+        Some(self.at(location).key)
     }
 
     fn has_key(&self, view: u32, key: u32) -> bool {
         view == key
     }
 
-    fn copy(&self, _heap: &Heap, from: Place, to: Place, words: u32) {
+    fn copy(&self, _heap: &Heap, from: Location, to: Location, words: u32) {
         self.push(to, words, self.at(from).key);
     }
 
-    fn copy_changes(&self, _heap: &Heap, _from: Place, _to: Place) {}
+    fn copy_changes(&self, _heap: &Heap, _from: Location, _to: Location) {}
 
-    fn taken(&self, _heap: &Heap, segment: SegmentId) {
+    fn prepare(&self, _heap: &Heap, segment: SegmentId) {
         self.records[segment.0 as usize].borrow_mut().clear();
     }
 
-    fn unwritten(&self, place: Place) {
-        let mut records = self.records[place.segment.0 as usize].borrow_mut();
+    fn undo(&self, location: Location) {
+        let mut records = self.records[location.segment.0 as usize].borrow_mut();
         let last = records.pop();
-        debug_assert!(last.is_none_or(|last| last.offset == place.offset));
+        debug_assert!(last.is_none_or(|last| last.offset == location.offset));
     }
 }

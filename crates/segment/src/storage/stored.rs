@@ -8,19 +8,20 @@
 //! flags     bit 0: the value is a number in the last word   bit 1: there are client flags
 //!           bits 2 to 7: the host's marks
 //! ```
-//! A number is what `incr` has met: it is changed in place from then on, and read back as decimal digits.
+//! A number is what `incr` has met: it is changed in location from then on, and read back as decimal digits.
 //! The first word and the number are all that ever changes in an object, each by one store, with the chain
 //! locked.
 
-use crate::storage::content::{Content, Objects};
-use crate::storage::hash::KeyHash;
-use crate::storage::heap::{Heap, Place, SegmentId};
-use crate::storage::words::{Filler, WORD, append_to, copy, equals, four_at};
+use super::content::{Content, Objects};
+use super::hash::KeyHash;
+use super::heap::Heap;
+use super::location::{Location, SegmentId};
+use super::words::{WORD, WordWriter, append_to, copy, equals, four_at};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::Relaxed;
 
 /// Bytes of metadata in front of each key.
-pub(crate) const HEADER: usize = 5;
+pub(crate) const METADATA_BYTES: usize = 5;
 /// The longest key.
 pub const KEY_MAX: usize = 255;
 /// The largest value, where the segment does not say less.
@@ -61,7 +62,7 @@ impl<'v> Value<'v> {
 pub enum Payload<'v> {
     /// Bytes.
     Bytes(Value<'v>),
-    /// A number to be changed in place.
+    /// A number to be changed in location.
     Number {
         /// The number.
         number: u64,
@@ -81,7 +82,7 @@ impl Payload<'_> {
     }
 
     #[inline]
-    fn header(&self, key_len: usize) -> Head {
+    fn metadata(&self, key_len: usize) -> Metadata {
         let (len, marks, is_number) = match self {
             Payload::Bytes(value) => (value.bytes.len(), value.marks, 0),
             Payload::Number { marks, .. } => (WORD, *marks, IS_NUMBER),
@@ -94,16 +95,16 @@ impl Payload<'_> {
             _ => HAS_CLIENT_FLAGS,
         };
         let flags = u64::from(is_number | wide | marks << MARKS_SHIFT);
-        Head(key_len as u64 | (len as u64) << VALUE_SHIFT | flags << FLAGS_SHIFT)
+        Metadata(key_len as u64 | (len as u64) << VALUE_SHIFT | flags << FLAGS_SHIFT)
     }
 }
 
 /// The first word of an object, taken apart. What a reader finds in memory that was given away is any
 /// header; lengths lead nowhere but into the segment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head(u64);
+pub(crate) struct Metadata(u64);
 
-impl Head {
+impl Metadata {
     fn key_len(self) -> usize {
         self.0 as usize & 0xff
     }
@@ -128,15 +129,15 @@ impl Head {
         self.flags() >> MARKS_SHIFT
     }
 
-    pub(crate) fn with_marks(self, marks: u8) -> Head {
+    pub(crate) fn with_marks(self, marks: u8) -> Metadata {
         let low = u64::from(IS_NUMBER | HAS_CLIENT_FLAGS) << FLAGS_SHIFT;
         let others = self.0 & (!(0xff << FLAGS_SHIFT) | low);
-        Head(others | u64::from(marks & MARKS_MAX) << (FLAGS_SHIFT + MARKS_SHIFT))
+        Metadata(others | u64::from(marks & MARKS_MAX) << (FLAGS_SHIFT + MARKS_SHIFT))
     }
 
     /// Where the client flags end, in bytes.
     fn value_at(self) -> usize {
-        HEADER + self.key_len() + if self.has_client_flags() { 4 } else { 0 }
+        METADATA_BYTES + self.key_len() + if self.has_client_flags() { 4 } else { 0 }
     }
 
     /// Which word is the number.
@@ -156,7 +157,7 @@ impl Head {
 
 /// An object that can be read, as far as its lengths tell.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Readable<'h> {
+pub(crate) struct ObjectView<'h> {
     pub(crate) client_flags: u32,
     pub(crate) marks: u8,
     pub(crate) number: Option<u64>,
@@ -166,7 +167,7 @@ pub(crate) struct Readable<'h> {
     value_at: usize,
 }
 
-impl Readable<'_> {
+impl ObjectView<'_> {
     /// Appends the value; false where the segment ends before it.
     #[inline]
     pub(crate) fn append(&self, out: &mut Vec<u8>) -> bool {
@@ -211,7 +212,7 @@ impl Content for Stored {
         if key.len() > KEY_MAX || value_len > VALUE_MAX {
             return None;
         }
-        Some(value.header(key.len()).words())
+        Some(value.metadata(key.len()).words())
     }
 
     fn heap_bytes(&self) -> usize {
@@ -222,128 +223,128 @@ impl Content for Stored {
 impl Objects for Stored {
     type View<'h> = &'h [AtomicU64];
 
-    fn write(&self, heap: &Heap, place: Place, words: u32, key: &[u8], value: Payload<'_>) {
-        let words = &Stored::at(heap, place)[..words as usize];
-        let mut filler = Filler::new(words, value.header(key.len()).0, HEADER);
-        filler.push(key);
+    fn write(&self, heap: &Heap, location: Location, words: u32, key: &[u8], value: Payload<'_>) {
+        let words = &Stored::at(heap, location)[..words as usize];
+        let mut writer = WordWriter::new(words, value.metadata(key.len()).0, METADATA_BYTES);
+        writer.push(key);
         if value.client_flags() != 0 {
-            filler.push(&value.client_flags().to_le_bytes());
+            writer.push(&value.client_flags().to_le_bytes());
         }
         match value {
             Payload::Bytes(value) => {
-                filler.push(value.bytes);
-                filler.finish();
+                writer.push(value.bytes);
+                writer.finish();
             }
-            Payload::Number { number, .. } => filler.finish_with(number),
+            Payload::Number { number, .. } => writer.finish_with(number),
         }
     }
 
     #[inline]
-    fn words_at(&self, heap: &Heap, place: Place) -> u32 {
-        Stored::head_at(heap, place).words()
+    fn words_at(&self, heap: &Heap, location: Location) -> u32 {
+        Stored::metadata_at(heap, location).words()
     }
 
     #[inline]
-    fn hash_at(&self, heap: &Heap, place: Place) -> u64 {
-        let head = Stored::head_at(heap, place);
-        let mut key = [0; (HEADER + KEY_MAX).next_multiple_of(WORD)];
-        let words = Stored::at(heap, place);
-        let len = HEADER + head.key_len();
+    fn hash_at(&self, heap: &Heap, location: Location) -> u64 {
+        let metadata = Stored::metadata_at(heap, location);
+        let mut key = [0; (METADATA_BYTES + KEY_MAX).next_multiple_of(WORD)];
+        let words = Stored::at(heap, location);
+        let len = METADATA_BYTES + metadata.key_len();
         let (chunks, _) = key.as_chunks_mut::<WORD>();
         for (chunk, word) in chunks.iter_mut().zip(&words[..len.div_ceil(WORD)]) {
             *chunk = word.load(Relaxed).to_le_bytes();
         }
-        self.hash.of(&key[HEADER..len])
+        self.hash.of(&key[METADATA_BYTES..len])
     }
 
     #[inline(always)]
-    fn view<'h>(&self, heap: &'h Heap, place: Place) -> Option<&'h [AtomicU64]> {
-        heap.words(place)
+    fn view<'h>(&self, heap: &'h Heap, location: Location) -> Option<&'h [AtomicU64]> {
+        heap.words(location)
     }
 
     #[inline(always)]
     fn has_key(&self, words: &[AtomicU64], key: &[u8]) -> bool {
-        let head = Head(words[0].load(Relaxed));
-        head.key_len() == key.len() && equals::<HEADER>(words, key)
+        let metadata = Metadata(words[0].load(Relaxed));
+        metadata.key_len() == key.len() && equals::<METADATA_BYTES>(words, key)
     }
 
-    fn copy(&self, heap: &Heap, from: Place, to: Place, words: u32) {
-        let span = |place: Place| &Stored::at(heap, place)[..words as usize];
+    fn copy(&self, heap: &Heap, from: Location, to: Location, words: u32) {
+        let span = |location: Location| &Stored::at(heap, location)[..words as usize];
         copy(span(from), span(to));
     }
 
-    fn copy_changes(&self, heap: &Heap, from: Place, to: Place) {
-        let head = Stored::head_at(heap, from);
-        Stored::cell(heap, to, 0).store(head.0, Relaxed);
-        if head.is_number() {
-            let number = Stored::cell(heap, from, head.number_at()).load(Relaxed);
-            Stored::cell(heap, to, head.number_at()).store(number, Relaxed);
+    fn copy_changes(&self, heap: &Heap, from: Location, to: Location) {
+        let metadata = Stored::metadata_at(heap, from);
+        Stored::cell(heap, to, 0).store(metadata.0, Relaxed);
+        if metadata.is_number() {
+            let number = Stored::cell(heap, from, metadata.number_at()).load(Relaxed);
+            Stored::cell(heap, to, metadata.number_at()).store(number, Relaxed);
         }
     }
 
-    fn taken(&self, heap: &Heap, segment: SegmentId) {
+    fn prepare(&self, heap: &Heap, segment: SegmentId) {
         heap.memory().reserve(segment);
     }
 
-    fn unwritten(&self, _place: Place) {}
+    fn undo(&self, _place: Location) {}
 }
 
 impl Stored {
     /// The words from here on, for who knows that an object is or will be here.
     #[inline(always)]
-    fn at(heap: &Heap, place: Place) -> &[AtomicU64] {
-        heap.words(place)
+    fn at(heap: &Heap, location: Location) -> &[AtomicU64] {
+        heap.words(location)
             .expect("segments that are taken are reserved")
     }
 
     #[inline(always)]
-    fn cell(heap: &Heap, place: Place, index: usize) -> &AtomicU64 {
-        &Stored::at(heap, place)[index]
+    fn cell(heap: &Heap, location: Location, index: usize) -> &AtomicU64 {
+        &Stored::at(heap, location)[index]
     }
 
     /// For who knows that an object is here.
-    pub(crate) fn head_at(heap: &Heap, place: Place) -> Head {
-        Head(Stored::cell(heap, place, 0).load(Relaxed))
+    pub(crate) fn metadata_at(heap: &Heap, location: Location) -> Metadata {
+        Metadata(Stored::cell(heap, location, 0).load(Relaxed))
     }
 
     /// The marks change, with the chain locked.
-    pub(crate) fn set_marks(heap: &Heap, place: Place, marks: u8) {
-        let head = Stored::head_at(heap, place).with_marks(marks);
-        Stored::cell(heap, place, 0).store(head.0, Relaxed);
+    pub(crate) fn set_marks(heap: &Heap, location: Location, marks: u8) {
+        let metadata = Stored::metadata_at(heap, location).with_marks(marks);
+        Stored::cell(heap, location, 0).store(metadata.0, Relaxed);
     }
 
     /// The number changes, with the chain locked.
-    pub(crate) fn set_number(heap: &Heap, place: Place, number: u64) {
-        let index = Stored::head_at(heap, place).number_at();
-        Stored::cell(heap, place, index).store(number, Relaxed);
+    pub(crate) fn set_number(heap: &Heap, location: Location, number: u64) {
+        let index = Stored::metadata_at(heap, location).number_at();
+        Stored::cell(heap, location, index).store(number, Relaxed);
     }
 
     /// The number here, where the value is one; with the chain locked.
-    pub(crate) fn number_at(heap: &Heap, place: Place) -> Option<u64> {
-        let head = Stored::head_at(heap, place);
-        let number = || Stored::cell(heap, place, head.number_at()).load(Relaxed);
-        head.is_number().then(number)
+    pub(crate) fn number_at(heap: &Heap, location: Location) -> Option<u64> {
+        let metadata = Stored::metadata_at(heap, location);
+        let number = || Stored::cell(heap, location, metadata.number_at()).load(Relaxed);
+        metadata.is_number().then(number)
     }
 
     /// What begins here; `None` where it cannot be an object. A reader's memory may have been given away.
     #[inline(always)]
-    pub(crate) fn readable(words: &[AtomicU64]) -> Option<Readable<'_>> {
-        let head = Head(words[0].load(Relaxed));
-        let value_at = head.value_at();
-        let client_flags = if head.has_client_flags() {
+    pub(crate) fn parse(words: &[AtomicU64]) -> Option<ObjectView<'_>> {
+        let metadata = Metadata(words[0].load(Relaxed));
+        let value_at = metadata.value_at();
+        let client_flags = if metadata.has_client_flags() {
             four_at(words, value_at - 4)?
         } else {
             0
         };
-        let number = match head.is_number() {
-            true => Some(words.get(head.number_at())?.load(Relaxed)),
+        let number = match metadata.is_number() {
+            true => Some(words.get(metadata.number_at())?.load(Relaxed)),
             false => None,
         };
-        Some(Readable {
+        Some(ObjectView {
             client_flags,
-            marks: head.marks(),
+            marks: metadata.marks(),
             number,
-            len: number.map_or(head.value_len(), decimal_len),
+            len: number.map_or(metadata.value_len(), decimal_len),
             words,
             value_at,
         })
@@ -385,36 +386,35 @@ pub fn decimal(bytes: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::chains::Chains;
 
     fn heap() -> Heap {
-        let heap = Heap::new(4, 512, true, Chains::new(4, 0, None));
+        let heap = Heap::new(4, 512, true);
         heap.memory().reserve(SegmentId(1));
         heap
     }
 
-    fn at(segment: u32, offset: u32) -> Place {
-        Place {
+    fn at(segment: u32, offset: u32) -> Location {
+        Location {
             segment: SegmentId(segment),
             offset,
         }
     }
 
-    fn read(heap: &Heap, place: Place) -> Option<Readable<'_>> {
-        Stored::readable(heap.words(place)?)
+    fn read(heap: &Heap, location: Location) -> Option<ObjectView<'_>> {
+        Stored::parse(heap.words(location)?)
     }
 
-    fn has_key(heap: &Heap, place: Place, key: &[u8]) -> bool {
+    fn has_key(heap: &Heap, location: Location, key: &[u8]) -> bool {
         let stored = Stored::new(4, [1, 2]);
-        let view = stored.view(heap, place);
+        let view = stored.view(heap, location);
         view.is_some_and(|view| stored.has_key(view, key))
     }
 
-    fn value(heap: &Heap, place: Place) -> Vec<u8> {
+    fn value(heap: &Heap, location: Location) -> Vec<u8> {
         let mut out = vec![];
-        let readable = read(heap, place).expect("an object");
-        assert!(readable.append(&mut out));
-        assert_eq!(out.len(), readable.len);
+        let parse = read(heap, location).expect("an object");
+        assert!(parse.append(&mut out));
+        assert_eq!(out.len(), parse.len);
         out
     }
 
@@ -433,18 +433,15 @@ mod tests {
                 let words = Stored::words(&key, payload).expect("small");
                 let plain = 5 + key_len + len + if client_flags == 0 { 0 } else { 4 };
                 assert_eq!(words as usize, plain.div_ceil(8));
-                let place = at(1, 3);
-                stored.write(&heap, place, words, &key, payload);
-                assert_eq!(stored.words_at(&heap, place), words);
-                assert_eq!(stored.hash_at(&heap, place), stored.hash(&key));
-                assert!(has_key(&heap, place, &key));
-                assert!(!has_key(&heap, place, &[key.as_slice(), b"k"].concat()));
-                assert_eq!(value(&heap, place), bytes);
-                let readable = read(&heap, place).expect("an object");
-                assert_eq!(
-                    (readable.client_flags, readable.marks),
-                    (client_flags, marks)
-                );
+                let location = at(1, 3);
+                stored.write(&heap, location, words, &key, payload);
+                assert_eq!(stored.words_at(&heap, location), words);
+                assert_eq!(stored.hash_at(&heap, location), stored.hash(&key));
+                assert!(has_key(&heap, location, &key));
+                assert!(!has_key(&heap, location, &[key.as_slice(), b"k"].concat()));
+                assert_eq!(value(&heap, location), bytes);
+                let parse = read(&heap, location).expect("an object");
+                assert_eq!((parse.client_flags, parse.marks), (client_flags, marks));
             }
         }
     }
@@ -473,8 +470,8 @@ mod tests {
         stored.copy_changes(&heap, from, to);
         assert_eq!(Stored::number_at(&heap, to), Some(u64::MAX));
         assert_eq!(value(&heap, to), u64::MAX.to_string().into_bytes());
-        let head = Stored::head_at(&heap, to);
-        assert_eq!(head.marks(), 60);
+        let metadata = Stored::metadata_at(&heap, to);
+        assert_eq!(metadata.marks(), 60);
         assert!(has_key(&heap, to, b"counter"));
     }
 
@@ -487,15 +484,15 @@ mod tests {
             for offset in [0, 1, 500, 511] {
                 let words = &heap.words(at(1, 0)).expect("reserved")[..512];
                 words.iter().for_each(|cell| cell.store(word, Relaxed));
-                let place = at(1, offset);
-                let _any = has_key(&heap, place, &[0xff; 255]);
-                if let Some(readable) = read(&heap, place) {
-                    let _fits = readable.append(&mut out);
+                let location = at(1, offset);
+                let _any = has_key(&heap, location, &[0xff; 255]);
+                if let Some(parse) = read(&heap, location) {
+                    let _fits = parse.append(&mut out);
                 }
             }
         }
         assert!(read(&heap, at(9, 0)).is_none(), "there are 4");
-        let empty = Heap::new(4, 512, true, Chains::new(4, 0, None));
+        let empty = Heap::new(4, 512, true);
         assert!(read(&empty, at(1, 0)).is_none(), "never taken");
     }
 

@@ -16,6 +16,8 @@ use crate::sync::{AtomicU64, Ordering::Relaxed};
 pub(crate) const WORD: usize = 8;
 /// Words in a cache line.
 pub(crate) const LINE: usize = 8;
+/// A cache line: of memory, or of the hash table.
+pub(crate) type Line = [AtomicU64; LINE];
 /// Words that are copied at once.
 const BLOCK: usize = 4;
 
@@ -39,19 +41,19 @@ pub(crate) fn word_of(bytes: &[u8]) -> u64 {
 }
 
 /// Writes bytes one behind the other, whatever their boundaries.
-pub(crate) struct Filler<'w> {
+pub(crate) struct WordWriter<'w> {
     words: &'w [AtomicU64],
     /// Bytes that wait for their word to be full, and how many bits they are: fewer than 64.
     pending: u64,
     bits: u32,
 }
 
-impl<'w> Filler<'w> {
+impl<'w> WordWriter<'w> {
     /// Begins with up to seven bytes, all that `begin` holds.
     #[inline(always)]
     pub(crate) fn new(words: &'w [AtomicU64], begin: u64, len: usize) -> Self {
         debug_assert!(len < WORD && begin >> (len * 8) == 0);
-        Filler {
+        WordWriter {
             words,
             pending: begin,
             bits: len as u32 * 8,
@@ -211,8 +213,8 @@ pub(crate) fn copy(from: &[AtomicU64], to: &[AtomicU64]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stored::METADATA_BYTES;
     use super::*;
-    use crate::storage::stored::HEADER;
     use crate::sync::zeroed;
 
     #[test]
@@ -222,10 +224,10 @@ mod tests {
             for second in [0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 64, 100] {
                 let words = zeroed(20);
                 let begin = first.min(second % WORD);
-                let mut filler = Filler::new(&words, word_of(&source[..begin]), begin);
-                filler.push(&source[begin..first]);
-                filler.push(&source[first..first + second]);
-                filler.finish();
+                let mut writer = WordWriter::new(&words, word_of(&source[..begin]), begin);
+                writer.push(&source[begin..first]);
+                writer.push(&source[first..first + second]);
+                writer.finish();
                 let len = first + second;
                 let mut out = vec![9];
                 assert!(append_to(&mut out, &words, 0, len));
@@ -240,20 +242,23 @@ mod tests {
     #[test]
     fn bytes_equal_themselves_and_no_others() {
         let source: Vec<u8> = (1..=if cfg!(miri) { 40 } else { 200 }).collect();
-        for len in 0..=source.len() - HEADER {
-            let words = zeroed((HEADER + len).div_ceil(WORD));
-            let mut filler = Filler::new(&words, 0, 0);
-            filler.push(&source[..HEADER + len]);
-            filler.finish();
-            let mut key = source[HEADER..HEADER + len].to_vec();
-            assert!(equals::<HEADER>(&words, &key));
+        for len in 0..=source.len() - METADATA_BYTES {
+            let words = zeroed((METADATA_BYTES + len).div_ceil(WORD));
+            let mut writer = WordWriter::new(&words, 0, 0);
+            writer.push(&source[..METADATA_BYTES + len]);
+            writer.finish();
+            let mut key = source[METADATA_BYTES..METADATA_BYTES + len].to_vec();
+            assert!(equals::<METADATA_BYTES>(&words, &key));
             for index in 0..len {
                 key[index] ^= 0x80;
-                assert!(!equals::<HEADER>(&words, &key), "{index} of {len}");
+                assert!(!equals::<METADATA_BYTES>(&words, &key), "{index} of {len}");
                 key[index] ^= 0x80;
             }
             let shorter = &words[..words.len() - 1];
-            assert!(!equals::<HEADER>(shorter, &key) || HEADER + len <= shorter.len() * WORD);
+            assert!(
+                !equals::<METADATA_BYTES>(shorter, &key)
+                    || METADATA_BYTES + len <= shorter.len() * WORD
+            );
         }
     }
 
@@ -263,8 +268,8 @@ mod tests {
         let mut out = vec![];
         assert!(!append_to(&mut out, &words, 0, 33));
         assert!(!append_to(&mut out, &words, 40, 1));
-        assert!(!equals::<HEADER>(&words, &[0; 28]));
-        assert!(!equals::<HEADER>(&[], b""));
+        assert!(!equals::<METADATA_BYTES>(&words, &[0; 28]));
+        assert!(!equals::<METADATA_BYTES>(&[], b""));
         assert!(out.is_empty());
     }
 }

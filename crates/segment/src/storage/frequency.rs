@@ -1,16 +1,16 @@
-//! The approximate and smoothed frequency counter (ASFC): one byte for up to 2^16 requests.
+//! The approximate and smoothed frequency counter (ASFC) of the source: one byte for up to 2^16 requests.
 //!
-//! Below 16 every counted request adds one; from there on one in as many as the counter says, as in a Morris
-//! counter. The caller counts a key at most once a second, so that bursts do not count.
+//! Below 16 each counted request adds one. From there on a request adds one with a probability of one in the counter's
+//! value, as in a Morris counter. The caller counts a key at most once a second, so that bursts do not count.
 
 use policy::parts::chance::scramble;
 
 /// Below this the counter is exact.
 const EXACT_BELOW: u8 = 16;
 
-/// The counter after one more request; `None` when it stays.
+/// The counter after one more request; `None` if it stays.
 #[inline]
-pub(crate) fn counted(frequency: u8, random: u64) -> Option<u8> {
+pub(crate) fn after_request(frequency: u8, random: u64) -> Option<u8> {
     let next = frequency.checked_add(1)?;
     if frequency < EXACT_BELOW {
         return Some(next);
@@ -19,7 +19,7 @@ pub(crate) fn counted(frequency: u8, random: u64) -> Option<u8> {
     (draw == 0).then_some(next)
 }
 
-/// The chance that a key's request in this second has; keys and seconds are all different.
+/// Random bits of a key in a second, different for all keys and seconds.
 #[inline]
 pub(crate) fn draw(hash: u64, second: u64, seed: u64) -> u64 {
     scramble(hash ^ scramble(second ^ seed))
@@ -34,7 +34,7 @@ mod tests {
         let mut frequency = 0u8;
         let mut expected = 0.0;
         for request in 1..=20_000u64 {
-            frequency = counted(frequency, draw(1, request, 7)).unwrap_or(frequency);
+            frequency = after_request(frequency, draw(1, request, 7)).unwrap_or(frequency);
             if request <= 16 {
                 assert_eq!(u64::from(frequency), request);
             }
@@ -53,8 +53,8 @@ mod tests {
 
     #[test]
     fn a_full_counter_stays() {
-        assert_eq!(counted(255, 0), None);
-        assert_eq!(counted(254, 0), Some(255));
-        assert_eq!(counted(254, u64::MAX), None);
+        assert_eq!(after_request(255, 0), None);
+        assert_eq!(after_request(254, 0), Some(255));
+        assert_eq!(after_request(254, u64::MAX), None);
     }
 }

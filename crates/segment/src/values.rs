@@ -1,12 +1,11 @@
 //! What an engine of bytes does besides: values, numbers, marks, other lives.
 
-use crate::engine::{Condition, Key, Receipt, Refused, Segcache, Writer, told};
-use crate::storage::content::Content;
-use crate::storage::hint::prefetch;
-use crate::storage::line::Slot;
-use crate::storage::stored::{HEADER, Payload, Readable, Stored, VALUE_MAX, Value, decimal_len};
-use crate::storage::table::Table;
-use crate::storage::words::{LINE, WORD};
+use crate::engine::Segcache;
+use crate::storage::{
+    Condition, Content, Key, METADATA_BYTES, ObjectView, Payload, Receipt, Refused, Stored,
+    VALUE_MAX, Value, WORD, decimal_len,
+};
+use crate::writer::Writer;
 use policy::Tick;
 
 /// Times that a change by reading and writing is tried while others change the same bucket.
@@ -30,7 +29,7 @@ pub struct Item {
 }
 
 impl Item {
-    fn of(head: &Readable<'_>, receipt: Receipt) -> Item {
+    fn new(head: &ObjectView<'_>, receipt: Receipt) -> Item {
         Item {
             len: head.len,
             client_flags: head.client_flags,
@@ -108,7 +107,7 @@ impl Segcache<Stored> {
     /// What is known of a key, without its value; that is no request for it.
     pub fn look(&self, key: &Key<&[u8]>, now: Tick) -> Option<Item> {
         self.read(key, now, false, |view, receipt| {
-            Some(Item::of(&Stored::readable(view)?, receipt))
+            Some(Item::new(&Stored::parse(view)?, receipt))
         })
     }
 
@@ -124,8 +123,8 @@ impl Segcache<Stored> {
         let begin = out.len();
         let found = self.read(key, now, counts, |view, receipt| {
             out.truncate(begin);
-            let head = Stored::readable(view)?;
-            let item = Item::of(&head, receipt);
+            let head = Stored::parse(view)?;
+            let item = Item::new(&head, receipt);
             frame(out, &item);
             head.append(out).then_some(item)
         });
@@ -139,18 +138,7 @@ impl Segcache<Stored> {
     /// [`Segcache::prefetch`] is there; or for the next line of the table, where the object is in none of the first.
     #[inline]
     pub fn prefetch_object(&self, key: &Key<&[u8]>) {
-        let line = self.table.line_of(&self.heap, key.hash);
-        let Some(place) = Table::likely_in(line, key.hash) else {
-            if let Some(next) = self.table.line_after(&self.heap, line) {
-                prefetch(next);
-            }
-            return;
-        };
-        if let Some(words) = self.heap.words(place) {
-            prefetch(&words[0]);
-            // What is longer than a line goes on in the next one.
-            prefetch(&words[LINE.min(words.len() - 1)]);
-        }
+        self.storage.prefetch_object(key.hash);
     }
 
     /// Stores a value for `ttl_ms` milliseconds or for ever.
@@ -228,30 +216,19 @@ impl Segcache<Stored> {
         now: Tick,
         change: impl Fn(u64) -> Option<u64>,
     ) -> Option<Result<(u64, Item), Unchanged>> {
-        let heap = &self.heap;
-        let mut chain = self.table.lock(heap, key.hash);
-        let is_it = |slot: Slot| self.has_key(slot, key);
-        let place = match chain.find(key.hash, is_it) {
-            Some(cell) => cell.slot.place(),
-            None => return Some(Err(Unchanged::Absent)),
-        };
-        let deadline = heap.deadline(place.segment);
-        if now > deadline {
+        let Some(mut object) = self.storage.lock_live(key, now) else {
             return Some(Err(Unchanged::Absent));
-        }
-        let number = Stored::number_at(heap, place)?;
+        };
+        let heap = self.storage.heap();
+        let number = Stored::number_at(heap, object.location)?;
         let Some(number) = change(number) else {
             return Some(Err(Unchanged::Declined));
         };
-        Stored::set_number(heap, place, number);
-        chain.changed();
-        let receipt = Receipt {
-            cas: chain.cas(),
-            deadline: told(deadline),
-        };
-        let head = heap.words(place).and_then(Stored::readable);
-        let head = head.expect("its number was just written");
-        Some(Ok((number, Item::of(&head, receipt))))
+        Stored::set_number(heap, object.location, number);
+        object.changed();
+        let view = heap.words(object.location).and_then(Stored::parse);
+        let view = view.expect("its number was just written");
+        Some(Ok((number, Item::new(&view, object.receipt()))))
     }
 
     /// Changes the host's marks of a key in place; tells them as they were. `change` is shown them and what
@@ -263,18 +240,13 @@ impl Segcache<Stored> {
         is_new: bool,
         change: impl FnOnce(u8, u32) -> Option<u8>,
     ) -> Option<u8> {
-        let heap = &self.heap;
-        let mut chain = self.table.lock(heap, key.hash);
-        let is_it = |slot: Slot| self.has_key(slot, key);
-        let place = chain.find(key.hash, is_it)?.slot.place();
-        if now > heap.deadline(place.segment) {
-            return None;
-        }
-        let marks = Stored::head_at(heap, place).marks();
-        if let Some(next) = change(marks, chain.cas()) {
-            Stored::set_marks(heap, place, next);
+        let mut object = self.storage.lock_live(key, now)?;
+        let heap = self.storage.heap();
+        let marks = Stored::metadata_at(heap, object.location).marks();
+        if let Some(next) = change(marks, object.receipt().cas) {
+            Stored::set_marks(heap, object.location, next);
             if is_new {
-                chain.changed();
+                object.changed();
             }
         }
         Some(marks)
@@ -314,9 +286,9 @@ impl Segcache<Stored> {
             let mut number = None;
             let found = self.read(key, now, true, |view, receipt| {
                 bytes.clear();
-                let head = Stored::readable(view)?;
+                let head = Stored::parse(view)?;
                 number = head.number;
-                head.append(&mut bytes).then_some(Item::of(&head, receipt))
+                head.append(&mut bytes).then_some(Item::new(&head, receipt))
             });
             let Some(item) = found else {
                 answer = Err(Refused::IsAbsent);
@@ -352,7 +324,11 @@ impl Segcache<Stored> {
 
     /// The largest value of a key of this length that a segment can hold.
     pub fn value_max(&self, key_len: usize) -> usize {
-        let room = self.heap.segment_bytes().saturating_sub(HEADER + key_len);
+        let room = self
+            .storage
+            .heap()
+            .segment_bytes()
+            .saturating_sub(METADATA_BYTES + key_len);
         room.min(VALUE_MAX)
     }
 

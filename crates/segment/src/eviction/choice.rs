@@ -1,0 +1,63 @@
+//! What an eviction chooses from, and what it chooses.
+
+use crate::config::MERGED_MAX;
+use crate::storage::{Heap, SegmentId, SegmentLists};
+use policy::Tick;
+
+/// Maximum number of segments that are looked at for a run of some that can be merged.
+pub(super) const LOOKS_MAX: usize = 4 * MERGED_MAX as usize;
+
+/// Segments that an eviction may choose, at one moment.
+#[derive(Clone, Copy)]
+pub(super) struct Candidates<'a> {
+    pub(super) heap: &'a Heap,
+    pub(super) lists: &'a SegmentLists,
+    pub(super) now: Tick,
+    /// Number of segments that a merge takes.
+    pub(super) merged: u8,
+}
+
+/// How much of its sources a merge keeps.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Keep {
+    /// All objects, because they fit into one segment.
+    All,
+    /// Of each source this fraction of one segment: 1 in the given number.
+    PartOfEach(u8),
+    /// This number of segments, of all sources together.
+    Segments(u8),
+    /// One segment, of the objects with the most recent access for their size.
+    MostRecent,
+}
+
+/// Segments to be merged.
+pub(super) struct MergeChoice {
+    /// The sources, the one that expires first before the others.
+    pub(super) sources: Vec<SegmentId>,
+    pub(super) keep: Keep,
+}
+
+impl Candidates<'_> {
+    /// Whether a job may remove the objects of a segment.
+    pub(super) fn can_leave(&self, id: SegmentId) -> bool {
+        self.lists.can_leave(self.heap, id)
+    }
+
+    pub(super) fn is_expired(&self, id: SegmentId) -> bool {
+        self.now > self.deadline(id)
+    }
+
+    /// Whether a segment can be merged: it can leave, and has not expired.
+    pub(super) fn can_merge(&self, id: SegmentId) -> bool {
+        self.can_leave(id) && !self.is_expired(id)
+    }
+
+    pub(super) fn deadline(&self, id: SegmentId) -> Tick {
+        self.heap.deadline(id)
+    }
+
+    /// Words of live objects in a segment.
+    pub(super) fn live_words(&self, id: SegmentId) -> u32 {
+        self.heap.header(id).live().1
+    }
+}

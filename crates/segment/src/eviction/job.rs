@@ -1,0 +1,68 @@
+//! A job: the removal of all objects of some segments, a few objects at a time.
+//!
+//! The segments of a job are marked as leaving, so that no other job takes them. Each is freed as soon as its last object
+//! was looked at. A job that merges keeps the best objects in a target segment, which stands before the first source
+//! in the list.
+
+use super::merge::Merge;
+use crate::config::MERGED_MAX;
+use crate::storage::SegmentId;
+
+/// Why objects are removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cause {
+    Expiry,
+    Eviction,
+    Flush,
+}
+
+/// Segments whose objects are being removed or merged.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(super) cause: Cause,
+    /// The segment whose objects are read, and the offset of the next one.
+    pub(super) source: SegmentId,
+    pub(super) offset: u32,
+    /// Number of sources that were finished before it.
+    pub(super) done: u8,
+    /// The sources that were chosen. A merge may take more if all their objects fit.
+    sources: [SegmentId; MERGED_MAX as usize],
+    listed: u8,
+    pub(super) merge: Option<Merge>,
+}
+
+impl Job {
+    /// A job that removes all objects of one segment.
+    pub(super) fn new(cause: Cause, source: SegmentId) -> Self {
+        Job {
+            cause,
+            source,
+            offset: 0,
+            done: 0,
+            sources: [SegmentId::NONE; MERGED_MAX as usize],
+            listed: 1,
+            merge: None,
+        }
+    }
+
+    /// A job that merges these segments.
+    pub(super) fn merging(sources: &[SegmentId], merge: Merge) -> Self {
+        let mut job = Job::new(Cause::Eviction, sources[0]);
+        job.listed = sources.len() as u8;
+        job.sources[..sources.len()].copy_from_slice(sources);
+        job.merge = Some(merge);
+        job
+    }
+
+    /// The chosen sources that are not finished, the one that is read first.
+    pub(super) fn ahead(&self) -> &[SegmentId] {
+        let listed = usize::from(self.listed);
+        &self.sources[usize::from(self.done).min(listed)..listed]
+    }
+
+    /// Goes on to the beginning of another source.
+    pub(super) fn go_to(&mut self, source: SegmentId) {
+        self.source = source;
+        self.offset = 0;
+    }
+}

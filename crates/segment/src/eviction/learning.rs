@@ -1,0 +1,56 @@
+//! State of the experimental eviction `gl-cache`: what the engine and the learner exchange.
+
+use super::watch::Watch;
+use crate::storage::{SegmentId, SharedRates};
+// Estimates for a learner: no reader relies on their order, so Loom need not explore them.
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// Identifies a segment until it is freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentName {
+    pub(super) id: SegmentId,
+    pub(super) generation: u64,
+}
+
+/// Segments in the order in which they are to be evicted.
+#[derive(Debug, Default)]
+pub(crate) struct Ranking {
+    /// The next victim last.
+    pub(super) names: Vec<SegmentName>,
+    /// Number of segments that are evicted before another ranking is requested.
+    pub(super) quota: usize,
+}
+
+/// What the engine and the learner exchange.
+#[derive(Debug)]
+pub(crate) struct Learning {
+    pub(crate) watch: Watch,
+    /// The current rates, which segments opened from now on keep.
+    pub(crate) rates: SharedRates,
+    pub(super) wants_ranking: AtomicBool,
+    /// Number of segments opened so far.
+    pub(crate) opened: AtomicU64,
+    /// Number of objects written into them, but for those of the open segments.
+    pub(crate) writes: AtomicU64,
+    /// Number of segments evicted by a ranking, those that they were merged with included.
+    pub(crate) evicted: AtomicU64,
+}
+
+impl Ranking {
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.names.capacity() * size_of::<SegmentName>()
+    }
+}
+
+impl Learning {
+    pub(crate) fn new() -> Self {
+        Learning {
+            watch: Watch::new(),
+            rates: SharedRates::default(),
+            wants_ranking: AtomicBool::new(true),
+            opened: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The lines of the hash table: where each lies in memory, and which belong to no chain.
+//!
+//! Lines are taken from segments of the heap, a *piece* of some hundred lines at a time. The first lines of chains lie
+//! side by side in pieces; further lines of chains are taken one by one. The table never gives memory back.
+
+use super::heap::Heap;
+use super::line::{LAST, SlotWord};
+use super::location::SegmentId;
+use super::words::{LINE, Line};
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, fence};
+use std::fmt::Debug;
+use std::sync::PoisonError;
+
+/// Maximum number of lines in a piece.
+const PIECE_LINES: u32 = 256;
+
+/// Where the table takes its segments from.
+pub(crate) trait TakeSegment: Debug {
+    /// Takes a free segment for good. `None` if none may be taken.
+    fn take_for_table(&self) -> Option<SegmentId>;
+}
+
+/// Lines that belong to no chain.
+#[derive(Debug, Default)]
+struct Pool {
+    /// Number of segments taken, and of unused lines in the last one.
+    segments: u32,
+    unused: u32,
+    /// Lines given back, linked as a chain is: a reader that is still in one finds no object, and an end.
+    free_first: Option<u32>,
+    free_count: u32,
+    /// The next line of the piece for further lines, and the number of lines left in it.
+    single_next: u32,
+    single_count: u32,
+}
+
+/// All lines of the table.
+#[derive(Debug)]
+pub(super) struct Lines {
+    /// Numbers of the first words of the table's segments.
+    segments: Box<[AtomicU64]>,
+    pool: Mutex<Pool>,
+    piece_bits: u32,
+    segment_bits: u32,
+}
+
+impl Lines {
+    pub(super) fn new(heap: &Heap) -> Self {
+        let segment_lines = heap.capacity() / LINE as u32;
+        debug_assert!(segment_lines.is_power_of_two());
+        let piece_lines = PIECE_LINES.min(segment_lines);
+        Lines {
+            segments: (0..heap.count()).map(|_| AtomicU64::new(0)).collect(),
+            pool: Mutex::default(),
+            piece_bits: piece_lines.trailing_zeros(),
+            segment_bits: segment_lines.trailing_zeros(),
+        }
+    }
+
+    /// Lines in a piece, as a power of two.
+    #[inline(always)]
+    pub(super) fn piece_bits(&self) -> u32 {
+        self.piece_bits
+    }
+
+    /// Maximum number of pieces.
+    pub(super) fn pieces_max(&self) -> usize {
+        self.segments.len() << (self.segment_bits - self.piece_bits)
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.segments)
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of segments that the table has taken.
+    pub(super) fn segment_count(&self) -> u32 {
+        self.pool().segments
+    }
+
+    /// Number of lines in chains, and in pieces for first lines of chains to come.
+    pub(super) fn used_count(&self) -> u64 {
+        let pool = self.pool();
+        let taken = u64::from(pool.segments) << self.segment_bits;
+        taken - u64::from(pool.unused + pool.free_count + pool.single_count)
+    }
+
+    /// The number of a line's first word.
+    #[inline(always)]
+    pub(super) fn first_word(&self, line: u32) -> u64 {
+        let segment = self.segments[(line >> self.segment_bits) as usize].load(Relaxed);
+        let within = line & ((1 << self.segment_bits) - 1);
+        segment + u64::from(within) * LINE as u64
+    }
+
+    #[inline(always)]
+    pub(super) fn line<'h>(&self, heap: &'h Heap, line: u32) -> &'h Line {
+        heap.memory().line(self.first_word(line))
+    }
+
+    /// The next line of a chain.
+    #[inline(always)]
+    pub(super) fn after<'h>(&self, heap: &'h Heap, line: &Line) -> Option<&'h Line> {
+        let next = SlotWord(line[LAST].load(Acquire)).next_line()?;
+        Some(self.line(heap, next))
+    }
+
+    /// Takes zeroed lines that lie side by side, and returns the number of the first.
+    pub(super) fn take_piece(&self, heap: &Heap, source: &dyn TakeSegment) -> Option<u32> {
+        self.take_piece_from(heap, source, &mut self.pool())
+    }
+
+    fn take_piece_from(
+        &self,
+        heap: &Heap,
+        source: &dyn TakeSegment,
+        pool: &mut Pool,
+    ) -> Option<u32> {
+        if pool.unused == 0 {
+            let first_word = self.segments.get(pool.segments as usize)?;
+            let segment = source.take_for_table()?;
+            heap.memory().reserve(segment);
+            first_word.store(heap.memory().number(segment, 0), Relaxed);
+            pool.segments += 1;
+            pool.unused = 1 << self.segment_bits;
+        }
+        let first = (pool.segments << self.segment_bits) - pool.unused;
+        pool.unused -= 1 << self.piece_bits;
+        // A reader that still copies objects from here sees that the segment was freed before it sees zeros.
+        fence(Release);
+        for line in first..first + (1 << self.piece_bits) {
+            let words = self.line(heap, line);
+            words.iter().for_each(|word| word.store(0, Relaxed));
+        }
+        Some(first)
+    }
+
+    /// Takes one zeroed line, to continue a chain.
+    pub(super) fn take(&self, heap: &Heap, source: &dyn TakeSegment) -> Option<u32> {
+        let mut pool = self.pool();
+        if let Some(number) = pool.free_first {
+            let line = self.line(heap, number);
+            pool.free_first = SlotWord(line[LAST].load(Relaxed)).next_line();
+            pool.free_count -= 1;
+            line[0].store(0, Relaxed);
+            line[LAST].store(SlotWord::VACANT.0, Release);
+            return Some(number);
+        }
+        if pool.single_count == 0 {
+            pool.single_next = self.take_piece_from(heap, source, &mut pool)?;
+            pool.single_count = 1 << self.piece_bits;
+        }
+        pool.single_count -= 1;
+        pool.single_next += 1;
+        Some(pool.single_next - 1)
+    }
+
+    /// Takes back a line that is in no chain and holds no object.
+    pub(super) fn give_back(&self, heap: &Heap, number: u32) {
+        let mut pool = self.pool();
+        let next = pool.free_first.map_or(SlotWord::VACANT, SlotWord::link);
+        self.line(heap, number)[LAST].store(next.0, Release);
+        pool.free_first = Some(number);
+        pool.free_count += 1;
+    }
+
+    /// Holds the lock of the pool.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> impl Sized + '_ {
+        self.pool()
+    }
+}

@@ -1,0 +1,39 @@
+//! The seam between storage and eviction.
+
+use super::location::SegmentId;
+use super::ttl::TtlBucket;
+use std::fmt::Debug;
+
+/// Whether a merge has already selected the objects of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Age {
+    /// Filled by a writer.
+    #[default]
+    Young,
+    /// Filled by a merge.
+    Old,
+}
+
+/// What eviction keeps about segments in order to choose the next victims. Storage owns the value, guards it by the
+/// directory's lock, and reports each change of the segment lists to it. Storage knows nothing else of eviction.
+pub(crate) trait EvictionPlan: Debug {
+    /// A segment was put into a segment list. `Old` is the target of a merge.
+    fn linked(&mut self, id: SegmentId, age: Age);
+    /// A segment, whose successor in the list of its TTL bucket is `next`, was taken out of its list.
+    fn unlinked(&mut self, id: SegmentId, bucket: TtlBucket, next: SegmentId);
+    /// Bytes on the heap.
+    fn heap_bytes(&self) -> usize;
+    /// Panics if the plan contradicts itself or does not have this many segments.
+    fn check(&self, linked_count: usize);
+}
+
+/// The plan of a storage that evicts nothing, for tests of storage alone.
+#[cfg(test)]
+impl EvictionPlan for () {
+    fn linked(&mut self, _id: SegmentId, _age: Age) {}
+    fn unlinked(&mut self, _id: SegmentId, _bucket: TtlBucket, _next: SegmentId) {}
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+    fn check(&self, _linked_count: usize) {}
+}

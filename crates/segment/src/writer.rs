@@ -1,0 +1,31 @@
+//! A writing thread's state.
+
+use crate::eviction::Job;
+use crate::storage::OpenSegments;
+
+/// State of one writing thread: the segments that it fills, and the eviction that it has begun.
+#[derive(Debug)]
+pub struct Writer {
+    pub(crate) id: u16,
+    pub(crate) open: OpenSegments,
+    pub(crate) job: Option<Job>,
+    /// A buffer for values that are read in order to be written again.
+    pub(crate) scratch: Vec<u8>,
+    /// The directory's count of changes when nothing could be evicted ahead. Until it changes, nothing can be.
+    pub(crate) found_none_at: Option<u32>,
+    /// Objects written since it last opened a segment.
+    pub(crate) writes: u64,
+}
+
+impl Writer {
+    pub(crate) fn new(id: u16, open_max: usize) -> Self {
+        Writer {
+            id,
+            open: OpenSegments::new(open_max),
+            job: None,
+            scratch: Vec::new(),
+            found_none_at: None,
+            writes: 0,
+        }
+    }
+}
