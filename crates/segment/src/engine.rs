@@ -3,8 +3,8 @@
 use crate::config::{Config, ConfigError, Eviction};
 use crate::eviction::{EvictionState, Evictor, Learning, Plan, Store, ranked};
 use crate::storage::{
-    Condition, Directory, Heap, Key, LINE, Lifetime, Objects, OpenSegments, Receipt,
-    Refused, Storage, Stored, WORD, heap_bytes_of_segment,
+    Condition, Directory, Heap, Key, LINE, Lifetime, Objects, OpenSegments, Receipt, Refused,
+    Storage, Stored, WORD, heap_bytes_of_segment,
 };
 use crate::sync::{Mutex, MutexGuard};
 use crate::writer::Writer;

@@ -85,9 +85,9 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::engine::Segcache;
-    use policy::Tick;
     use crate::storage::{Condition, Sizes};
     use crate::writer::Writer;
+    use policy::Tick;
 
     const SEGMENTS: u64 = 80;
 
