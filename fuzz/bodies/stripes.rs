@@ -1,7 +1,7 @@
 //! An object that is cut, coded, robbed of some chunks and damaged in others gives back the bytes of any range, or says that
 //! too few are left; damage is told by the checksum.
 
-use edge::{Code, CodeError, Joiner, Layout, Place, Scheme, checksum, cut};
+use edge::{Code, CodeError, Layout, Scheme, StripeDecoder, SubChunkId, checksum, encode_stripe};
 
 /// The first twelve bytes tell the code, the sub-chunk, the range and what becomes of the chunks; the rest is the object.
 pub fn run(data: &[u8]) {
@@ -17,7 +17,7 @@ pub fn run(data: &[u8]) {
         (Ok(()), Err(error)) => panic!("{error}"),
     };
     let layout = Layout::new(&scheme, object.len() as u64);
-    let mut joiner = Joiner::new(&code, layout);
+    let mut decoder = StripeDecoder::new(&code, layout);
     let begin = u64::from(u16::from_le_bytes([head[4], head[5]]));
     let range = begin..begin + u64::from(u16::from_le_bytes([head[6], head[7]]));
     let robbed = u16::from_le_bytes([head[8], head[9]]);
@@ -27,11 +27,11 @@ pub fn run(data: &[u8]) {
     for stripe in 0..layout.stripes() {
         let span = layout.stripe(stripe);
         let bytes = &object[span.start as usize..span.end as usize];
-        cut(&code, &layout, stripe, bytes, &mut stored);
+        encode_stripe(&code, &layout, stripe, bytes, &mut stored);
         let len = layout.sub_chunk_bytes(stripe) as usize;
         chunk_bytes += len as u64;
         assert_eq!(stored.len(), len * usize::from(k + p));
-        let place = |chunk: usize| Place {
+        let place = |chunk: usize| SubChunkId {
             object: 1,
             chunk: chunk as u32,
             stripe,
@@ -56,7 +56,7 @@ pub fn run(data: &[u8]) {
         }
         let wanted = layout.chunks_of(&range, stripe);
         let has_wanted = wanted.iter().all(|chunk| chunks[chunk].is_some());
-        let joined = joiner.join(stripe, &chunks, &range, &mut served);
+        let joined = decoder.join(stripe, &chunks, &range, &mut served);
         match joined {
             Ok(()) => assert!(has_wanted || left >= usize::from(k)),
             Err(error) => {

@@ -12,8 +12,9 @@
 
 use edge::placement::{Placement, Problem, greedy, max_flow};
 use edge::{
-    Change, Chunks, Code, Config, Event, Joiner, Layout, Load, Map, Moment, Patience, Place, Read,
-    Recipe, SUB_CHUNK_BYTES, Scheme, ServerId, Step, checksum, cut,
+    BucketWrites, Change, ChunkSet, Code, Config, Event, Layout, Map, Moment, Read, ReadTimeouts,
+    Reconstruction, SUB_CHUNK_BYTES, Scheme, ServerId, Step, StripeDecoder, SubChunkId, checksum,
+    encode_stripe,
 };
 use std::hint::black_box;
 
@@ -39,11 +40,11 @@ fn least_ns(runs: usize, calls: usize, mut call: impl FnMut()) -> f64 {
     (0..runs).map(run).fold(f64::INFINITY, f64::min)
 }
 
-type Run = fn(&Recipe, &[&[u8]], &mut [&mut [u8]]) -> Result<(), edge::CodeError>;
+type Run = fn(&Reconstruction, &[&[u8]], &mut [&mut [u8]]) -> Result<(), edge::CodeError>;
 
-fn gigabytes(recipe: &Recipe, run: Run, (runs, calls): (usize, usize)) -> f64 {
+fn gigabytes(reconstruction: &Reconstruction, run: Run, (runs, calls): (usize, usize)) -> f64 {
     let len = SUB_CHUNK_BYTES as usize;
-    let k = recipe.from().count();
+    let k = reconstruction.from().count();
     // Apart by a little more than a power of two, or all sources would share the first cache's sets.
     let memory: Vec<u8> = (0..k * (len + 192))
         .map(|at| mix(at as u64) as u8)
@@ -52,35 +53,35 @@ fn gigabytes(recipe: &Recipe, run: Run, (runs, calls): (usize, usize)) -> f64 {
         .chunks(len + 192)
         .map(|chunk| &chunk[..len])
         .collect();
-    let mut made = vec![0; recipe.makes().count() * (len + 192)];
+    let mut made = vec![0; reconstruction.makes().count() * (len + 192)];
     let mut made: Vec<&mut [u8]> = made
         .chunks_mut(len + 192)
         .map(|made| &mut made[..len])
         .collect();
     let ns = least_ns(runs, calls, || {
-        run(recipe, black_box(&sources), black_box(&mut made)).expect("equally long");
+        run(reconstruction, black_box(&sources), black_box(&mut made)).expect("equally long");
     });
     (k * len) as f64 / ns
 }
 
 fn code(size: (usize, usize)) {
     let portable = (size.0, size.1.div_ceil(10));
-    println!("code     encode   portable     decode   portable     recipe");
+    println!("code     encode   portable     decode   portable     reconstruction");
     for (k, p) in [(3, 1), (3, 2), (3, 3), (10, 1), (10, 4)] {
         let code = Code::new(k, p).expect("allowed");
         let (k, p) = (usize::from(k), usize::from(p));
-        let lost = Chunks::between(0, p.min(k));
-        let present = Chunks::between(0, k + p).without(lost);
-        let decoder = code.recipe(present, lost).expect("enough");
+        let lost = ChunkSet::between(0, p.min(k));
+        let present = ChunkSet::between(0, k + p).without(lost);
+        let decoder = code.reconstruction(present, lost).expect("enough");
         let recipe_ns = least_ns(size.0, size.1, || {
-            let _ = black_box(code.recipe(black_box(present), lost));
+            let _ = black_box(code.reconstruction(black_box(present), lost));
         });
         println!(
             "({k}, {p})  {:8.1}   {:8.1}   {:8.1}   {:8.1} GB/s  {recipe_ns:5.0} ns",
-            gigabytes(code.encoder(), Recipe::run, size),
-            gigabytes(code.encoder(), Recipe::run_portable, portable),
-            gigabytes(&decoder, Recipe::run, size),
-            gigabytes(&decoder, Recipe::run_portable, portable),
+            gigabytes(code.encoder(), Reconstruction::run, size),
+            gigabytes(code.encoder(), Reconstruction::run_portable, portable),
+            gigabytes(&decoder, Reconstruction::run, size),
+            gigabytes(&decoder, Reconstruction::run_portable, portable),
         );
     }
 }
@@ -90,7 +91,7 @@ fn sums((runs, calls): (usize, usize)) {
     let bytes: Vec<u8> = (0..SUB_CHUNK_BYTES as u64)
         .map(|at| mix(at) as u8)
         .collect();
-    let place = Place {
+    let place = SubChunkId {
         object: 1,
         chunk: 2,
         stripe: 3,
@@ -110,16 +111,16 @@ fn stripes((runs, calls): (usize, usize)) {
         let bytes: Vec<u8> = (0..len as u64).map(|at| mix(at) as u8).collect();
         let mut out = vec![];
         let cut_ns = least_ns(runs, calls, || {
-            cut(&code, &layout, 0, black_box(&bytes), &mut out)
+            encode_stripe(&code, &layout, 0, black_box(&bytes), &mut out)
         });
         let mut chunks: Vec<Option<&[u8]>> =
             out.chunks(SUB_CHUNK_BYTES as usize).map(Some).collect();
-        let mut joiner = Joiner::new(&code, layout);
+        let mut decoder = StripeDecoder::new(&code, layout);
         let mut served = Vec::with_capacity(len);
         let mut join = |chunks: &[Option<&[u8]>]| {
             least_ns(runs, calls, || {
                 served.clear();
-                let joined = joiner.join(0, black_box(chunks), &(0..u64::MAX), &mut served);
+                let joined = decoder.join(0, black_box(chunks), &(0..u64::MAX), &mut served);
                 joined.expect("enough");
             })
         };
@@ -133,8 +134,8 @@ fn stripes((runs, calls): (usize, usize)) {
     }
 }
 
-/// Loads of buckets: between half and one and a half of the mean, or, with a tail, by Pareto's law with shape 2.
-fn loads(buckets: u32, seed: u64, has_tail: bool) -> Vec<Load> {
+/// ServerLoads of buckets: between half and one and a half of the mean, or, with a tail, by Pareto's law with shape 2.
+fn loads(buckets: u32, seed: u64, has_tail: bool) -> Vec<BucketWrites> {
     let load = |bucket: u32| {
         let unit = (mix(seed ^ mix(u64::from(bucket))) >> 11) as f64 / (1u64 << 53) as f64;
         let part = if has_tail {
@@ -142,7 +143,7 @@ fn loads(buckets: u32, seed: u64, has_tail: bool) -> Vec<Load> {
         } else {
             0.5 + unit
         };
-        Load {
+        BucketWrites {
             chunk_bytes: (1e9 * part) as u64,
             whole_bytes: (1e8 * part) as u64,
         }
@@ -273,16 +274,21 @@ fn steps((runs, calls): (usize, usize)) {
     let layout = Layout::new(&Scheme::coded(3, 1), 4 * 3 * u64::from(SUB_CHUNK_BYTES));
     let sources: Vec<_> = (0..4).map(|id| vec![ServerId(id)]).collect();
     let ns = least_ns(runs, calls * 100, || {
-        let mut read = Read::new(layout, 0..u64::MAX, sources.clone(), Patience::default());
+        let mut read = Read::new(
+            layout,
+            0..u64::MAX,
+            sources.clone(),
+            ReadTimeouts::default(),
+        );
         let (mut now, mut asked) = (Moment(0), vec![]);
         loop {
             match read.step(now) {
-                Step::Ask(ask) => asked.push(ask),
+                Step::Fetch(request) => asked.push(request),
                 Step::Wait(_) => {
                     now.0 += 100;
                     asked
                         .drain(..)
-                        .for_each(|ask| read.hear(now, Event::Came(ask)));
+                        .for_each(|request| read.handle(now, Event::Received(request)));
                 }
                 Step::Done => break,
                 step => drop(black_box(step)),

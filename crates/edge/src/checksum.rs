@@ -12,7 +12,7 @@ use twox_hash::XxHash3_64;
 
 /// Where a sub-chunk belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Place {
+pub struct SubChunkId {
     /// A hash of the object's name.
     pub object: u64,
     /// The chunk.
@@ -22,7 +22,7 @@ pub struct Place {
 }
 
 /// The checksum of a sub-chunk's bytes at their place. A sub-chunk whose checksum is another is lost.
-pub fn checksum(place: Place, bytes: &[u8]) -> u64 {
+pub fn checksum(place: SubChunkId, bytes: &[u8]) -> u64 {
     let seed = mix(mix(mix(place.object) ^ u64::from(place.chunk)) ^ place.stripe);
     XxHash3_64::oneshot_with_seed(seed, bytes)
 }
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn any_changed_bit_and_any_other_place_is_told() {
-        let place = Place {
+        let place = SubChunkId {
             object: 7,
             chunk: 1,
             stripe: 2,
@@ -48,10 +48,10 @@ mod tests {
         assert_eq!(checksum(place, &bytes), right);
         assert_ne!(checksum(place, &bytes[..999]), right);
         for other in [
-            Place { object: 8, ..place },
-            Place { chunk: 2, ..place },
-            Place { stripe: 1, ..place },
-            Place {
+            SubChunkId { object: 8, ..place },
+            SubChunkId { chunk: 2, ..place },
+            SubChunkId { stripe: 1, ..place },
+            SubChunkId {
                 chunk: 2,
                 stripe: 1,
                 ..place
@@ -61,13 +61,13 @@ mod tests {
         }
         assert_ne!(
             checksum(place, &[]),
-            checksum(Place { stripe: 3, ..place }, &[])
+            checksum(SubChunkId { stripe: 3, ..place }, &[])
         );
     }
 
     #[test]
     fn what_was_stored_can_be_checked_by_later_versions() {
-        let place = Place {
+        let place = SubChunkId {
             object: 0x1234_5678_9abc_def0,
             chunk: 3,
             stripe: 508_626,

@@ -7,14 +7,14 @@ pub const CHUNKS_MAX: usize = 64;
 
 /// A set of chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Chunks(u64);
+pub struct ChunkSet(u64);
 
-impl Chunks {
+impl ChunkSet {
     /// None.
-    pub const NONE: Chunks = Chunks(0);
+    pub const NONE: ChunkSet = ChunkSet(0);
 
     /// Those from `begin` on and below `end`.
-    pub fn between(begin: usize, end: usize) -> Chunks {
+    pub fn between(begin: usize, end: usize) -> ChunkSet {
         assert!(end <= CHUNKS_MAX, "{end} is above {CHUNKS_MAX}");
         (begin..end).collect()
     }
@@ -35,26 +35,26 @@ impl Chunks {
     }
 
     /// Whether all of `others` are among them.
-    pub fn has_all(self, others: Chunks) -> bool {
+    pub fn has_all(self, others: ChunkSet) -> bool {
         others.0 & !self.0 == 0
     }
 
     /// Those of either.
     #[must_use]
-    pub fn or(self, others: Chunks) -> Chunks {
-        Chunks(self.0 | others.0)
+    pub fn or(self, others: ChunkSet) -> ChunkSet {
+        ChunkSet(self.0 | others.0)
     }
 
     /// Those of both.
     #[must_use]
-    pub fn and(self, others: Chunks) -> Chunks {
-        Chunks(self.0 & others.0)
+    pub fn and(self, others: ChunkSet) -> ChunkSet {
+        ChunkSet(self.0 & others.0)
     }
 
     /// Those that are not among `others`.
     #[must_use]
-    pub fn without(self, others: Chunks) -> Chunks {
-        Chunks(self.0 & !others.0)
+    pub fn without(self, others: ChunkSet) -> ChunkSet {
+        ChunkSet(self.0 & !others.0)
     }
 
     /// One more.
@@ -75,15 +75,15 @@ impl Chunks {
     }
 }
 
-impl FromIterator<usize> for Chunks {
-    fn from_iter<I: IntoIterator<Item = usize>>(chunks: I) -> Chunks {
-        let mut set = Chunks::NONE;
+impl FromIterator<usize> for ChunkSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(chunks: I) -> ChunkSet {
+        let mut set = ChunkSet::NONE;
         chunks.into_iter().for_each(|chunk| set.add(chunk));
         set
     }
 }
 
-impl fmt::Debug for Chunks {
+impl fmt::Debug for ChunkSet {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_set().entries(self.iter()).finish()
     }
@@ -95,19 +95,19 @@ mod tests {
 
     #[test]
     fn sets_are_sets() {
-        let data = Chunks::between(0, 3);
+        let data = ChunkSet::between(0, 3);
         assert_eq!(format!("{data:?}"), "{0, 1, 2}");
-        let mut some = Chunks::from_iter([1, 3, 63]);
+        let mut some = ChunkSet::from_iter([1, 3, 63]);
         assert!(some.has(63));
         assert!(!some.has(64));
-        assert_eq!(data.and(some), Chunks::from_iter([1]));
+        assert_eq!(data.and(some), ChunkSet::from_iter([1]));
         assert_eq!(data.or(some).count(), 5);
-        assert_eq!(data.without(some), Chunks::from_iter([0, 2]));
-        assert!(data.has_all(Chunks::from_iter([0, 2])));
+        assert_eq!(data.without(some), ChunkSet::from_iter([0, 2]));
+        assert!(data.has_all(ChunkSet::from_iter([0, 2])));
         assert!(!data.has_all(some));
         some.remove(63);
         assert_eq!(some.iter().collect::<Vec<_>>(), [1, 3]);
-        assert!(Chunks::between(2, 2).is_empty());
-        assert_eq!(Chunks::between(0, 64).count(), 64);
+        assert!(ChunkSet::between(2, 2).is_empty());
+        assert_eq!(ChunkSet::between(0, 64).count(), 64);
     }
 }

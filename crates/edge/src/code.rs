@@ -2,7 +2,7 @@
 //!
 //! # Idea
 //! Each byte of a parity chunk is a sum of products, in the field of 256 elements, of the data chunks' bytes at the same place
-//! and P rows of factors. Any K of the K + P chunks are K such sums that determine the rest: a [`Recipe`] says which products
+//! and P rows of factors. Any K of the K + P chunks are K such sums that determine the rest: a [`Reconstruction`] says which products
 //! make the chunks that are missing. The first parity's factors are all 1, so that it is the plain XOR, and so is
 //! any chunk made from the K others of the first K + 1.
 //!
@@ -26,7 +26,7 @@ mod matrix;
 mod portable;
 mod xor;
 
-use crate::chunks::{CHUNKS_MAX, Chunks};
+use crate::chunks::{CHUNKS_MAX, ChunkSet};
 use crate::scheme::{Scheme, SchemeError};
 use field::Factor;
 use matrix::Matrix;
@@ -38,14 +38,14 @@ pub struct Code {
     k: usize,
     p: usize,
     parity: Matrix,
-    encoder: Recipe,
+    encoder: Reconstruction,
 }
 
 /// How some chunks are made from K others. It serves any number of stripes.
 #[derive(Clone, Debug)]
-pub struct Recipe {
-    from: Chunks,
-    makes: Chunks,
+pub struct Reconstruction {
+    from: ChunkSet,
+    makes: ChunkSet,
     factors: Vec<Factor>,
 }
 
@@ -54,16 +54,16 @@ pub struct Recipe {
 pub enum CodeError {
     /// Fewer than K chunks are there.
     TooFew {
-        /// Chunks that are needed.
+        /// ChunkSet that are needed.
         k: usize,
-        /// Chunks that are there.
+        /// ChunkSet that are there.
         present: usize,
     },
     /// A chunk that the code does not have.
     NoSuchChunk(usize),
-    /// Not as many runs of bytes as the recipe takes, or makes.
+    /// Not as many runs of bytes as the reconstruction takes, or makes.
     Count {
-        /// Runs that the recipe takes or makes.
+        /// Runs that the reconstruction takes or makes.
         wanted: usize,
         /// Runs that were given.
         given: usize,
@@ -98,9 +98,9 @@ impl Code {
         Scheme::coded(k, p).check()?;
         let (k, p) = (usize::from(k), usize::from(p));
         let parity = Matrix::parity(k, p);
-        let encoder = Recipe {
-            from: Chunks::between(0, k),
-            makes: Chunks::between(k, k + p),
+        let encoder = Reconstruction {
+            from: ChunkSet::between(0, k),
+            makes: ChunkSet::between(k, k + p),
             factors: parity.cells.iter().map(|&cell| Factor::new(cell)).collect(),
         };
         Ok(Code {
@@ -122,14 +122,18 @@ impl Code {
     }
 
     /// How all parity is made from all data.
-    pub fn encoder(&self) -> &Recipe {
+    pub fn encoder(&self) -> &Reconstruction {
         &self.encoder
     }
 
     /// How `lost` chunks are made from `present` ones: from K of them, the lowest numbers first, so that data is taken before
     /// parity, and the parity that is a plain XOR before others.
-    pub fn recipe(&self, present: Chunks, lost: Chunks) -> Result<Recipe, CodeError> {
-        let all = Chunks::between(0, self.k + self.p);
+    pub fn reconstruction(
+        &self,
+        present: ChunkSet,
+        lost: ChunkSet,
+    ) -> Result<Reconstruction, CodeError> {
+        let all = ChunkSet::between(0, self.k + self.p);
         if let Some(chunk) = present.or(lost).without(all).iter().next() {
             return Err(CodeError::NoSuchChunk(chunk));
         }
@@ -137,7 +141,7 @@ impl Code {
             let present = present.count();
             return Err(CodeError::TooFew { k: self.k, present });
         }
-        let from: Chunks = present.iter().take(self.k).collect();
+        let from: ChunkSet = present.iter().take(self.k).collect();
         let rows = from.iter().flat_map(|chunk| self.row(chunk));
         let taken = Matrix {
             width: self.k,
@@ -149,7 +153,7 @@ impl Code {
         let factors = lost
             .iter()
             .flat_map(|chunk| back.factors_of(&self.row(chunk)));
-        Ok(Recipe {
+        Ok(Reconstruction {
             from,
             makes: lost,
             factors: factors.map(Factor::new).collect(),
@@ -165,19 +169,19 @@ impl Code {
     }
 }
 
-impl Recipe {
+impl Reconstruction {
     /// The chunks that it takes.
-    pub fn from(&self) -> Chunks {
+    pub fn from(&self) -> ChunkSet {
         self.from
     }
 
     /// The chunks that it makes.
-    pub fn makes(&self) -> Chunks {
+    pub fn makes(&self) -> ChunkSet {
         self.makes
     }
 
-    /// Makes chunks, or equally long parts of them: `sources` are those of [`Recipe::from`], ascending, and `made` become those of
-    /// [`Recipe::makes`].
+    /// Makes chunks, or equally long parts of them: `sources` are those of [`Reconstruction::from`], ascending, and `made` become those of
+    /// [`Reconstruction::makes`].
     pub fn run(&self, sources: &[&[u8]], made: &mut [&mut [u8]]) -> Result<(), CodeError> {
         self.check(sources, made)?;
         let (factors, made) = self.run_first(sources, made);

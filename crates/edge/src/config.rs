@@ -1,14 +1,17 @@
 //! What a cluster is made with, in all versions of its map.
 
-use crate::map::{Load, Map, MapError};
-use crate::placement::{Placement, Share};
+use crate::placement::Placement;
 use crate::ring::ServerId;
-use crate::scheme::Scheme;
+use crate::scheme::{Scheme, SchemeError};
+use std::fmt;
 
 /// The most buckets of a cluster. In use are some hundred; max-flow's network has an arc for each of them and each server.
 pub const BUCKETS_MAX: u32 = 1 << 14;
 /// Points of a server for each unit of its weight, unless another number is given.
 pub const VIRTUAL_NODES: u32 = 100;
+
+/// The most points on a ring.
+pub const POINTS_MAX: u64 = 1 << 22;
 
 /// What a cluster is made with. It is the same in all versions of its map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,47 +40,6 @@ impl Config {
         }
     }
 
-    /// The same with the seed, of this one and those behind it, whose ring leaves the least to the server that gets the most data: what
-    /// parity cannot make up for if it is more than the server's part of all writes. `loads` may be empty.
-    pub fn with_best_seed(
-        self,
-        servers: &[(ServerId, u32)],
-        loads: &[Load],
-        tries: u64,
-    ) -> Result<Config, MapError> {
-        self.check_loads(loads)?;
-        let mut best: Option<(f64, Config)> = None;
-        for seed in 0..tries.max(1) {
-            let config = Config {
-                seed: self.seed.wrapping_add(seed),
-                ..self
-            };
-            let problem = Map::new(
-                Config {
-                    placement: Placement::Ring,
-                    ..config
-                },
-                servers,
-            )?
-            .problem(loads);
-            let share = |share: &Share| share.data_bytes as f64 / f64::from(share.weight);
-            let most = problem.servers.iter().map(share).fold(0.0, f64::max);
-            if best.is_none_or(|(least, _)| most < least) {
-                best = Some((most, config));
-            }
-        }
-        Ok(best.map_or(self, |(_, config)| config))
-    }
-
-    pub(crate) fn check_loads(&self, loads: &[Load]) -> Result<(), MapError> {
-        let (buckets, given) = (self.buckets, loads.len());
-        if given == 0 || given == buckets as usize {
-            Ok(())
-        } else {
-            Err(MapError::Loads { buckets, given })
-        }
-    }
-
     pub(crate) fn check(&self) -> Result<(), MapError> {
         self.scheme.check().map_err(MapError::Scheme)?;
         if self.buckets == 0 || self.buckets > BUCKETS_MAX {
@@ -89,3 +51,65 @@ impl Config {
         Ok(())
     }
 }
+
+/// What cannot be done to a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapError {
+    /// The scheme cannot be used.
+    Scheme(SchemeError),
+    /// No buckets, or more than [`BUCKETS_MAX`].
+    Buckets(u32),
+    /// Servers would have no points.
+    NoVirtualNodes,
+    /// The ring would have more than [`POINTS_MAX`] points.
+    TooManyPoints(u64),
+    /// A server joins that is a member.
+    Twice(ServerId),
+    /// The server is no member.
+    Unknown(ServerId),
+    /// Too few members with a weight to keep a bucket's chunks, or replicas, on servers of their own.
+    TooFewServers {
+        /// Members that a bucket needs.
+        needed: usize,
+        /// Members with a weight.
+        members: usize,
+    },
+    /// ServerLoads of another number of buckets than there are.
+    BucketCount {
+        /// Buckets of the cluster.
+        buckets: u32,
+        /// ServerLoads given.
+        given: usize,
+    },
+}
+
+impl fmt::Display for MapError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MapError::Scheme(error) => write!(out, "{error}"),
+            MapError::Buckets(count) => {
+                write!(out, "{count} buckets are not between 1 and {BUCKETS_MAX}")
+            }
+            MapError::NoVirtualNodes => write!(out, "a server needs a virtual node at least"),
+            MapError::TooManyPoints(points) => {
+                write!(
+                    out,
+                    "virtual nodes times weights are {points}, above {POINTS_MAX}"
+                )
+            }
+            MapError::Twice(server) => write!(out, "{server} is a member already"),
+            MapError::Unknown(server) => write!(out, "{server} is no member"),
+            MapError::TooFewServers { needed, members } => {
+                write!(
+                    out,
+                    "a bucket needs {needed} servers, and {members} have a weight"
+                )
+            }
+            MapError::BucketCount { buckets, given } => {
+                write!(out, "loads of {given} buckets where there are {buckets}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for MapError {}

@@ -12,13 +12,13 @@
 use crate::map::{Map, MapId};
 use crate::ring::{BucketId, ServerId};
 
-/// Maps that are kept beside the one that holds, unless another number is given. A day has some five changes
+/// MapHistory that are kept beside the one that holds, unless another number is given. A day has some five changes
 /// (section 5.4 of the source), and a median failure ends after two hundred minutes.
-pub const OLDER: usize = 8;
+pub const OLDER_MAPS_MAX: usize = 8;
 
 /// The maps that a node knows. There is always one.
 #[derive(Clone, Debug)]
-pub struct Maps {
+pub struct MapHistory {
     /// The greatest id first.
     maps: Vec<Map>,
     older_max: usize,
@@ -26,9 +26,9 @@ pub struct Maps {
 
 /// What became of a map that was offered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Offered {
+pub enum OfferOutcome {
     /// It holds from now on.
-    Holds,
+    Current,
     /// It is older than the one that holds, or lost against another of the same version; it is kept.
     Older,
     /// It was known.
@@ -41,19 +41,19 @@ pub enum Offered {
 
 /// How a request's map stands to the one that holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum MapAge {
     /// It is the same.
-    Holds,
+    Current,
     /// It is smaller: the asker should fetch the map that holds, and is answered meanwhile.
     Older,
     /// It is greater: this node should fetch it, and answers by what it knows.
-    Ahead,
+    Newer,
 }
 
-impl Maps {
+impl MapHistory {
     /// A node's maps; `older_max` are kept beside the one that holds.
-    pub fn new(map: Map, older_max: usize) -> Maps {
-        Maps {
+    pub fn new(map: Map, older_max: usize) -> MapHistory {
+        MapHistory {
             maps: vec![map],
             older_max,
         }
@@ -70,9 +70,9 @@ impl Maps {
     }
 
     /// Hears of a map.
-    pub fn offer(&mut self, map: Map) -> Offered {
+    pub fn offer(&mut self, map: Map) -> OfferOutcome {
         if map.config() != self.current().config() {
-            return Offered::Foreign;
+            return OfferOutcome::Foreign;
         }
         let at = self.maps.partition_point(|known| known.id() > map.id());
         if self
@@ -80,27 +80,27 @@ impl Maps {
             .get(at)
             .is_some_and(|known| known.id() == map.id())
         {
-            return Offered::Known;
+            return OfferOutcome::Known;
         }
         if at > self.older_max {
-            return Offered::TooOld;
+            return OfferOutcome::TooOld;
         }
         self.maps.insert(at, map);
         self.maps.truncate(self.older_max + 1);
         if at == 0 {
-            Offered::Holds
+            OfferOutcome::Current
         } else {
-            Offered::Older
+            OfferOutcome::Older
         }
     }
 
-    /// How the map of a request stands. Whatever it says, the request is answered: by [`Maps::chunk`] and
-    /// [`Maps::whole`].
-    pub fn standing(&self, id: MapId) -> Standing {
+    /// How the map of a request stands. Whatever it says, the request is answered: by [`MapHistory::chunk`] and
+    /// [`MapHistory::whole`].
+    pub fn age_of(&self, id: MapId) -> MapAge {
         match id.cmp(&self.current().id()) {
-            std::cmp::Ordering::Equal => Standing::Holds,
-            std::cmp::Ordering::Less => Standing::Older,
-            std::cmp::Ordering::Greater => Standing::Ahead,
+            std::cmp::Ordering::Equal => MapAge::Current,
+            std::cmp::Ordering::Less => MapAge::Older,
+            std::cmp::Ordering::Greater => MapAge::Newer,
         }
     }
 

@@ -17,7 +17,7 @@
 //! Sub-chunks and ranges: section 5.4 of J. Yang, *Designing Efficient and Scalable Key-value Cache Management
 //! Systems*, CMU 2024.
 
-use crate::chunks::Chunks;
+use crate::chunks::ChunkSet;
 use crate::scheme::Scheme;
 use std::ops::Range;
 
@@ -120,17 +120,17 @@ impl Layout {
     }
 
     /// The data chunks whose sub-chunk in a stripe a range of the object's bytes touches.
-    pub fn chunks_of(&self, range: &Range<u64>, stripe: u64) -> Chunks {
+    pub fn chunks_of(&self, range: &Range<u64>, stripe: u64) -> ChunkSet {
         let span = self.stripe(stripe);
         let range = self.clip(range);
         let (begin, end) = (range.start.max(span.start), range.end.min(span.end));
         if begin >= end {
-            return Chunks::NONE;
+            return ChunkSet::NONE;
         }
         let bytes = u64::from(self.sub_chunk_bytes(stripe));
         let first = (begin - span.start) / bytes;
         let last = (end - 1 - span.start) / bytes;
-        Chunks::between(first as usize, last as usize + 1)
+        ChunkSet::between(first as usize, last as usize + 1)
     }
 }
 
@@ -180,12 +180,15 @@ mod tests {
         let layout = layout(1_000 * KIB);
         let wanted = |range: Range<u64>, stripe| layout.chunks_of(&range, stripe);
         assert_eq!(layout.stripes_of(&(0..1)), 0..1);
-        assert_eq!(wanted(0..1, 0), Chunks::from_iter([0]));
-        assert_eq!(wanted(64 * KIB - 1..64 * KIB + 1, 0), Chunks::between(0, 2));
+        assert_eq!(wanted(0..1, 0), ChunkSet::from_iter([0]));
+        assert_eq!(
+            wanted(64 * KIB - 1..64 * KIB + 1, 0),
+            ChunkSet::between(0, 2)
+        );
         assert_eq!(layout.stripes_of(&(190 * KIB..200 * KIB)), 0..2);
-        assert_eq!(wanted(190 * KIB..200 * KIB, 0), Chunks::from_iter([2]));
-        assert_eq!(wanted(190 * KIB..200 * KIB, 1), Chunks::from_iter([0]));
-        assert_eq!(wanted(190 * KIB..200 * KIB, 2), Chunks::NONE);
+        assert_eq!(wanted(190 * KIB..200 * KIB, 0), ChunkSet::from_iter([2]));
+        assert_eq!(wanted(190 * KIB..200 * KIB, 1), ChunkSet::from_iter([0]));
+        assert_eq!(wanted(190 * KIB..200 * KIB, 2), ChunkSet::NONE);
         assert_eq!(layout.stripes_of(&(5..5)), 0..0);
         assert_eq!(layout.stripes_of(&(2_000 * KIB..3_000 * KIB)), 0..0);
     }

@@ -46,16 +46,16 @@ mod ring;
 mod scheme;
 mod stripe;
 
-pub use checksum::{Place, checksum};
-pub use chunks::{CHUNKS_MAX, Chunks};
-pub use code::{Code, CodeError, Recipe};
-pub use config::{BUCKETS_MAX, Config, VIRTUAL_NODES};
-pub use history::{Maps, OLDER, Offered, Standing};
+pub use checksum::{SubChunkId, checksum};
+pub use chunks::{CHUNKS_MAX, ChunkSet};
+pub use code::{Code, CodeError, Reconstruction};
+pub use config::{BUCKETS_MAX, Config, MapError, POINTS_MAX, VIRTUAL_NODES};
+pub use history::{MapAge, MapHistory, OLDER_MAPS_MAX, OfferOutcome};
 pub use layout::Layout;
-pub use map::{Change, Load, Map, MapError, MapId, Member, POINTS_MAX};
-pub use read::{Ask, Event, Moment, Part, Patience, Read, Step};
+pub use map::{BucketWrites, Change, Map, MapId, Member};
+pub use read::{ChunkRequest, Event, Moment, Part, Read, ReadTimeouts, Step};
 pub use ring::{BucketId, Ring, ServerId, Walk};
 pub use scheme::{
-    CODED_FROM_BYTES, Class, SUB_CHUNK_BYTES, SUB_CHUNK_BYTES_MAX, Scheme, SchemeError,
+    CODED_FROM_BYTES, Redundancy, SUB_CHUNK_BYTES, SUB_CHUNK_BYTES_MAX, Scheme, SchemeError,
 };
-pub use stripe::{Joiner, cut};
+pub use stripe::{StripeDecoder, encode_stripe};

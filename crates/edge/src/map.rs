@@ -3,7 +3,7 @@
 //! # Idea
 //! A map is a value: the members, who of them is up, and for each bucket the servers of its K + P chunks and of its
 //! replicas. A change makes the next version; nothing is changed in place, so that requests under an old version can
-//! still be answered ([`crate::Maps`]).
+//! still be answered ([`crate::MapHistory`]).
 //! - **Data**: the first K servers that are up on the bucket's walk of the ring. Who keeps a chunk goes on keeping
 //!   that same chunk; newcomers fill the places of those who went. So a failure moves the chunks of the server that
 //!   failed, and a recovery moves them back.
@@ -17,21 +17,17 @@
 //! # Departures
 //! - In the source, chunk `j` lies on the `j`-th server of the walk, so that one failure renames the chunks of all that come
 //!   behind it. Here only the chunks of the server that failed are taken over.
-//! - Servers record what they wrote; here buckets do ([`Load`]), and the data of each server is added up for the servers that
+//! - Servers record what they wrote; here buckets do ([`BucketWrites`]), and the data of each server is added up for the servers that
 //!   will keep it after the change, not for those that did before.
 //!
 //! # When servers are few
 //! Between K and K + P servers up: some parity has no place. Fewer than K: nothing is coded any more. None: no lead.
 
 use crate::chunks::CHUNKS_MAX;
-use crate::config::{BUCKETS_MAX, Config};
-use crate::placement::{self, Need, Placed, Placement, Problem, Share};
+use crate::config::{Config, MapError, POINTS_MAX};
+use crate::placement::{self, BucketParity, Placed, Placement, Problem, ServerShare};
 use crate::ring::{BucketId, Ring, ServerId, mix};
-use crate::scheme::{Class, SchemeError};
-use std::fmt;
-
-/// The most points on a ring.
-pub const POINTS_MAX: u64 = 1 << 22;
+use crate::scheme::Redundancy;
 
 /// A bucket of which less than this part of the mean was written counts as if it were that part: buckets of no bytes
 /// would all go to one server, and be a load there as soon as somebody asks for them.
@@ -65,7 +61,7 @@ pub enum Change {
 
 /// What was written of a bucket since the last change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Load {
+pub struct BucketWrites {
     /// Bytes of each of its chunks.
     pub chunk_bytes: u64,
     /// Bytes of objects that are kept whole, each counted once.
@@ -73,76 +69,14 @@ pub struct Load {
 }
 
 /// Which map it is. Of two maps the greater one holds: the later version, and of two maps that were made
-/// apart with one version, the one with the greater print.
+/// apart with one version, the one with the greater fingerprint.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MapId {
     /// Counts the changes.
     pub version: u64,
     /// A hash of all that the map says.
-    pub print: u64,
+    pub fingerprint: u64,
 }
-
-/// What cannot be done to a cluster.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MapError {
-    /// The scheme cannot be used.
-    Scheme(SchemeError),
-    /// No buckets, or more than [`BUCKETS_MAX`].
-    Buckets(u32),
-    /// Servers would have no points.
-    NoVirtualNodes,
-    /// The ring would have more than [`POINTS_MAX`] points.
-    TooManyPoints(u64),
-    /// A server joins that is a member.
-    Twice(ServerId),
-    /// The server is no member.
-    Unknown(ServerId),
-    /// Too few members with a weight to keep a bucket's chunks, or replicas, on servers of their own.
-    TooFewServers {
-        /// Members that a bucket needs.
-        needed: usize,
-        /// Members with a weight.
-        members: usize,
-    },
-    /// Loads of another number of buckets than there are.
-    Loads {
-        /// Buckets of the cluster.
-        buckets: u32,
-        /// Loads given.
-        given: usize,
-    },
-}
-
-impl fmt::Display for MapError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MapError::Scheme(error) => write!(out, "{error}"),
-            MapError::Buckets(count) => {
-                write!(out, "{count} buckets are not between 1 and {BUCKETS_MAX}")
-            }
-            MapError::NoVirtualNodes => write!(out, "a server needs a virtual node at least"),
-            MapError::TooManyPoints(points) => {
-                write!(
-                    out,
-                    "virtual nodes times weights are {points}, above {POINTS_MAX}"
-                )
-            }
-            MapError::Twice(server) => write!(out, "{server} is a member already"),
-            MapError::Unknown(server) => write!(out, "{server} is no member"),
-            MapError::TooFewServers { needed, members } => {
-                write!(
-                    out,
-                    "a bucket needs {needed} servers, and {members} have a weight"
-                )
-            }
-            MapError::Loads { buckets, given } => {
-                write!(out, "loads of {given} buckets where there are {buckets}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for MapError {}
 
 /// One version of who keeps what.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -172,7 +106,7 @@ impl Map {
     /// The version after some changes, none of which is as good as all of them. Parity is placed anew by `loads`, what was
     /// written of each bucket; without any, buckets are taken for equally heavy. Without changes it is placed anew,
     /// too.
-    pub fn next(&self, changes: &[Change], loads: &[Load]) -> Result<Map, MapError> {
+    pub fn next(&self, changes: &[Change], loads: &[BucketWrites]) -> Result<Map, MapError> {
         let mut members = self.members.clone();
         for &one in changes {
             change(&mut members, one)?;
@@ -185,7 +119,7 @@ impl Map {
         version: u64,
         members: Vec<Member>,
         before: Option<&Map>,
-        loads: &[Load],
+        loads: &[BucketWrites],
     ) -> Result<Map, MapError> {
         let weights = members.iter().map(|member| u64::from(member.weight));
         let points = weights
@@ -206,18 +140,21 @@ impl Map {
         let weights = members.iter().map(|member| (member.id, member.weight));
         let mut map = Map {
             ring: Ring::new(weights, config.virtual_nodes, config.seed),
-            id: MapId { version, print: 0 },
+            id: MapId {
+                version,
+                fingerprint: 0,
+            },
             config,
             members,
             replicas: vec![],
             chunks: vec![],
         };
         map.place(before, loads);
-        map.id.print = map.print();
+        map.id.fingerprint = map.fingerprint();
         Ok(map)
     }
 
-    fn place(&mut self, before: Option<&Map>, loads: &[Load]) {
+    fn place(&mut self, before: Option<&Map>, loads: &[BucketWrites]) {
         let scheme = self.config.scheme;
         let (k, chunks) = (usize::from(scheme.k), scheme.chunks());
         let is_coding = self.is_coding();
@@ -234,9 +171,9 @@ impl Map {
             let mut row = vec![None; chunks];
             if is_coding {
                 let old = before.map(|map| map.chunks(bucket));
-                seat(&mut row[..k], &met[..k], old.map(|old| &old[..k]));
+                slot(&mut row[..k], &met[..k], old.map(|old| &old[..k]));
                 if self.config.placement == Placement::Ring {
-                    seat(
+                    slot(
                         &mut row[k..],
                         &met[k..met.len().min(chunks)],
                         old.map(|old| &old[k..]),
@@ -250,7 +187,7 @@ impl Map {
         }
     }
 
-    fn place_parity(&mut self, before: Option<&Map>, loads: &[Load]) {
+    fn place_parity(&mut self, before: Option<&Map>, loads: &[BucketWrites]) {
         let scheme = self.config.scheme;
         let (k, p) = (usize::from(scheme.k), usize::from(scheme.p));
         let up: Vec<Member> = self
@@ -281,13 +218,13 @@ impl Map {
                 .map(|&at| up[at as usize].id)
                 .collect();
             let old = before.map(|map| &map.chunks(BucketId(bucket as u32))[k..]);
-            seat(&mut row[k..], &servers, old);
+            slot(&mut row[k..], &servers, old);
         }
     }
 
     /// The question of where parity lies, for some loads: what [`crate::placement`] answers. It can be asked how well this map's
     /// own placement does, with [`Map::placed`].
-    pub fn problem(&self, loads: &[Load]) -> Problem {
+    pub fn problem(&self, loads: &[BucketWrites]) -> Problem {
         let scheme = self.config.scheme;
         let (k, p, replicas) = (
             usize::from(scheme.k),
@@ -304,7 +241,7 @@ impl Map {
             let at = up.binary_search_by_key(server, |member| member.id);
             at.expect("who keeps something is up") as u32
         };
-        let share = |member: &Member| Share {
+        let share = |member: &Member| ServerShare {
             weight: member.weight,
             data_bytes: 0,
         };
@@ -321,7 +258,7 @@ impl Map {
         let least = u64::try_from(least).map_or(most, |least| least.min(most));
         for bucket in 0..self.config.buckets as usize {
             let load = loads.get(bucket).copied().unwrap_or_default();
-            let load = Load {
+            let load = BucketWrites {
                 chunk_bytes: load.chunk_bytes.clamp(least, most),
                 whole_bytes: load.whole_bytes.min(most),
             };
@@ -336,7 +273,7 @@ impl Map {
             for &server in &holders {
                 problem.servers[server as usize].data_bytes += load.chunk_bytes;
             }
-            problem.buckets.push(Need {
+            problem.buckets.push(BucketParity {
                 parity_bytes: load.chunk_bytes,
                 holders,
             });
@@ -400,11 +337,11 @@ impl Map {
     }
 
     /// What is done with an object of so many bytes that is written under this map.
-    pub fn class(&self, object_bytes: u64) -> Class {
+    pub fn class(&self, object_bytes: u64) -> Redundancy {
         if self.is_coding() {
             self.config.scheme.class(object_bytes)
         } else {
-            Class::Replicated
+            Redundancy::Replicated
         }
     }
 
@@ -433,7 +370,7 @@ impl Map {
         &self.chunks[bucket.0 as usize * chunks..][..chunks]
     }
 
-    fn print(&self) -> u64 {
+    fn fingerprint(&self) -> u64 {
         let config = &self.config;
         let scheme = &config.scheme;
         let head = [
@@ -459,7 +396,52 @@ impl Map {
             .into_iter()
             .chain(self.members.iter().map(member))
             .chain(places.map(place));
-        words.fold(0, |print, word| mix(print.rotate_left(5) ^ mix(word)))
+        words.fold(0, |fingerprint, word| {
+            mix(fingerprint.rotate_left(5) ^ mix(word))
+        })
+    }
+}
+
+impl Config {
+    /// The same with the seed, of this one and those behind it, whose ring leaves the least to the server that gets the most data: what
+    /// parity cannot make up for if it is more than the server's part of all writes. `loads` may be empty.
+    pub fn with_best_seed(
+        self,
+        servers: &[(ServerId, u32)],
+        loads: &[BucketWrites],
+        tries: u64,
+    ) -> Result<Config, MapError> {
+        self.check_loads(loads)?;
+        let mut best: Option<(f64, Config)> = None;
+        for seed in 0..tries.max(1) {
+            let config = Config {
+                seed: self.seed.wrapping_add(seed),
+                ..self
+            };
+            let problem = Map::new(
+                Config {
+                    placement: Placement::Ring,
+                    ..config
+                },
+                servers,
+            )?
+            .problem(loads);
+            let share = |share: &ServerShare| share.data_bytes as f64 / f64::from(share.weight);
+            let most = problem.servers.iter().map(share).fold(0.0, f64::max);
+            if best.is_none_or(|(least, _)| most < least) {
+                best = Some((most, config));
+            }
+        }
+        Ok(best.map_or(self, |(_, config)| config))
+    }
+
+    fn check_loads(&self, loads: &[BucketWrites]) -> Result<(), MapError> {
+        let (buckets, given) = (self.buckets, loads.len());
+        if given == 0 || given == buckets as usize {
+            Ok(())
+        } else {
+            Err(MapError::BucketCount { buckets, given })
+        }
     }
 }
 
@@ -499,20 +481,20 @@ fn change(members: &mut Vec<Member>, change: Change) -> Result<(), MapError> {
     Ok(())
 }
 
-/// Gives `servers` seats. Who had one keeps it; the others fill the free ones in their order.
-fn seat(seats: &mut [Option<ServerId>], servers: &[ServerId], old: Option<&[Option<ServerId>]>) {
-    assert!(servers.len() <= seats.len());
-    assert!(seats.len() <= CHUNKS_MAX);
+/// Gives `servers` slots. Who had one keeps it; the others fill the free ones in their order.
+fn slot(slots: &mut [Option<ServerId>], servers: &[ServerId], old: Option<&[Option<ServerId>]>) {
+    assert!(servers.len() <= slots.len());
+    assert!(slots.len() <= CHUNKS_MAX);
     let mut rest = servers.to_vec();
     if let Some(old) = old {
-        for (seat, old) in seats.iter_mut().zip(old) {
+        for (slot, old) in slots.iter_mut().zip(old) {
             if let Some(at) = rest.iter().position(|&server| Some(server) == *old) {
-                *seat = *old;
+                *slot = *old;
                 rest.remove(at);
             }
         }
     }
-    let free = seats.iter_mut().filter(|seat| seat.is_none());
+    let free = slots.iter_mut().filter(|slot| slot.is_none());
     free.zip(rest)
-        .for_each(|(seat, server)| *seat = Some(server));
+        .for_each(|(slot, server)| *slot = Some(server));
 }

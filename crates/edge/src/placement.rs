@@ -16,7 +16,7 @@ pub use max_flow::max_flow;
 
 /// A server that may take parity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Share {
+pub struct ServerShare {
     /// The part of all writes that it is meant to take, in proportion to others' weights. One without weight takes
     /// nothing.
     pub weight: u32,
@@ -27,7 +27,7 @@ pub struct Share {
 
 /// A bucket whose parity is to be placed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Need {
+pub struct BucketParity {
     /// Bytes of each of its P parity chunks. The source's `s`.
     pub parity_bytes: u64,
     /// The servers, by index, that keep its data chunks; they take none of its parity.
@@ -38,9 +38,9 @@ pub struct Need {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     /// The servers that are up. An index is a place in this list.
-    pub servers: Vec<Share>,
+    pub servers: Vec<ServerShare>,
     /// The buckets.
-    pub buckets: Vec<Need>,
+    pub buckets: Vec<BucketParity>,
     /// Parity chunks of each bucket, on distinct servers.
     pub p: usize,
 }
@@ -100,8 +100,8 @@ impl Problem {
     /// The imbalance below which no placement comes: a server whose data alone is more than its part has no parity
     /// to give up, and the others share the rest, at best as evenly as if bytes could be put anywhere.
     pub fn imbalance_min(&self) -> f64 {
-        let by_weight = |share: &Share| share.data_bytes as f64 / f64::from(share.weight);
-        let mut shares: Vec<&Share> = self
+        let by_weight = |share: &ServerShare| share.data_bytes as f64 / f64::from(share.weight);
+        let mut shares: Vec<&ServerShare> = self
             .servers
             .iter()
             .filter(|share| share.weight > 0)
@@ -155,20 +155,20 @@ impl Problem {
     }
 }
 
-/// Loads while parity is being placed.
-struct Loads<'a> {
+/// ServerLoads while parity is being placed.
+struct ServerLoads<'a> {
     problem: &'a Problem,
     bytes: Vec<u64>,
 }
 
-impl<'a> Loads<'a> {
-    fn new(problem: &'a Problem) -> Loads<'a> {
+impl<'a> ServerLoads<'a> {
+    fn new(problem: &'a Problem) -> ServerLoads<'a> {
         let bytes = problem
             .servers
             .iter()
             .map(|share| share.data_bytes)
             .collect();
-        Loads { problem, bytes }
+        ServerLoads { problem, bytes }
     }
 
     /// A server's load by its weight.
@@ -192,7 +192,7 @@ pub(crate) mod tests {
         let ring = Ring::new((0..servers).map(|id| (ServerId(id), 1)), 100, seed);
         let mut problem = Problem {
             servers: vec![
-                Share {
+                ServerShare {
                     weight: 1,
                     data_bytes: 0
                 };
@@ -208,7 +208,7 @@ pub(crate) mod tests {
             for &holder in &holders {
                 problem.servers[holder as usize].data_bytes += parity_bytes;
             }
-            problem.buckets.push(Need {
+            problem.buckets.push(BucketParity {
                 parity_bytes,
                 holders,
             });
@@ -312,8 +312,8 @@ pub(crate) mod tests {
             old in prop::collection::vec(prop::option::of(0u32..9), 60),
         ) {
             let count = servers.len() as u32;
-            let share = |(weight, data_bytes)| Share { weight, data_bytes };
-            let need = |(parity_bytes, holders): (u64, Vec<u32>)| Need {
+            let share = |(weight, data_bytes)| ServerShare { weight, data_bytes };
+            let need = |(parity_bytes, holders): (u64, Vec<u32>)| BucketParity {
                 parity_bytes,
                 holders: holders.into_iter().filter(|&holder| holder < count).collect(),
             };

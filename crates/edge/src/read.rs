@@ -9,7 +9,7 @@
 //!   another takes its place. Should it come all the same, it is welcome.
 //!
 //! As many are asked for as are missing to K, no more. The origin is asked when fewer than K sub-chunks can still be
-//! hoped for, and for nothing but the wanted ones that cannot. A late one is hoped for as long as it may be sooner than the
+//! obtainable for, and for nothing but the wanted ones that cannot. A late one is obtainable for as long as it may be sooner than the
 //! origin, or, once the origin has failed, until it is given up.
 //!
 //! # Source
@@ -17,40 +17,40 @@
 //! sub-chunks first, parity after a fifth more than the first one took; partial hits fetch what is missing.
 //!
 //! # Departures
-//! - As long as none of a stripe has come, there is no first time to go by: [`Patience::first_us`] stands for it.
+//! - As long as none of a stripe has come, there is no first time to go by: [`ReadTimeouts::first_chunk_us`] stands for it.
 //! - The first one mostly comes from the reader's own disk, sooner than the best of networks brings the next. Going by that
-//!   alone, nearly each read would ask for parity: no sub-chunk is late before [`Patience::least_us`].
-//! - A chunk may have several sources, the older ones from older maps: [`crate::Maps::chunk`].
+//!   alone, nearly each read would ask for parity: no sub-chunk is late before [`ReadTimeouts::hedge_min_us`].
+//! - A chunk may have several sources, the older ones from older maps: [`crate::MapHistory::chunk`].
 //!
 //! # Bounds
-//! State for at most [`Patience::window`] stripes. Every ask ends by an event or by time, no server is asked for a sub-chunk
+//! State for at most [`ReadTimeouts::window`] stripes. Every ask ends by an event or by time, no server is asked for a sub-chunk
 //! twice, and so every plan ends.
 //!
 //! ```
-//! use edge::{Event, Layout, Moment, Patience, Read, Scheme, ServerId, Step};
+//! use edge::{Event, Layout, Moment, ReadTimeouts, Read, Scheme, ServerId, Step};
 //!
 //! let scheme = Scheme::coded(2, 1);
 //! let layout = Layout::new(&scheme, 200_000);
 //! let sources = (0..3).map(|id| vec![ServerId(id)]).collect();
-//! let mut read = Read::new(layout, 0..100, sources, Patience::default());
-//! let Step::Ask(ask) = read.step(Moment(0)) else { panic!("the first sub-chunk") };
+//! let mut read = Read::new(layout, 0..100, sources, ReadTimeouts::default());
+//! let Step::Fetch(ask) = read.step(Moment(0)) else { panic!("the first sub-chunk") };
 //! assert_eq!((ask.chunk, ask.server), (0, ServerId(0)));
 //! assert!(matches!(read.step(Moment(0)), Step::Wait(_)));
 //! // It is not there: any two others make it.
-//! read.hear(Moment(300), Event::Missing(ask));
-//! let Step::Ask(second) = read.step(Moment(300)) else { panic!("data before parity") };
-//! let Step::Ask(parity) = read.step(Moment(300)) else { panic!("and parity") };
+//! read.handle(Moment(300), Event::Missing(ask));
+//! let Step::Fetch(second) = read.step(Moment(300)) else { panic!("data before parity") };
+//! let Step::Fetch(parity) = read.step(Moment(300)) else { panic!("and parity") };
 //! assert_eq!((second.chunk, parity.chunk), (1, 2));
-//! read.hear(Moment(700), Event::Came(parity));
-//! read.hear(Moment(800), Event::Came(second));
+//! read.handle(Moment(700), Event::Received(parity));
+//! read.handle(Moment(800), Event::Received(second));
 //! let Step::Serve(part) = read.step(Moment(800)) else { panic!("the bytes") };
-//! assert!(part.lost.has(0));
+//! assert!(part.missing.has(0));
 //! assert_eq!(read.step(Moment(800)), Step::Done);
 //! ```
 
 mod stripe;
 
-use crate::chunks::{CHUNKS_MAX, Chunks};
+use crate::chunks::{CHUNKS_MAX, ChunkSet};
 use crate::layout::Layout;
 use crate::ring::ServerId;
 use std::collections::VecDeque;
@@ -69,33 +69,33 @@ impl Moment {
 
 /// How long a read waits, and how much of it is under way at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Patience {
+pub struct ReadTimeouts {
     /// A sub-chunk is late after so many hundredths of the time that the stripe's first one took.
     pub hedge_percent: u32,
     /// A sub-chunk of which none of the stripe has come is late after so many microseconds.
-    pub first_us: u64,
+    pub first_chunk_us: u64,
     /// None is late before so many microseconds: what a server takes in 95 of 100 cases, say, which the host measures.
-    pub least_us: u64,
+    pub hedge_min_us: u64,
     /// One that is late is not waited for any more after so many microseconds, if otherwise the origin would be asked: about
     /// what the origin takes. Other sources of the same chunk are then asked before it.
-    pub origin_after_us: u64,
+    pub origin_fetch_us: u64,
     /// A sub-chunk is given up after so many microseconds.
-    pub give_up_us: u64,
+    pub server_timeout_us: u64,
     /// The origin has failed if it takes so many microseconds.
-    pub origin_us: u64,
+    pub origin_timeout_us: u64,
     /// Stripes under way at a time; what has come of them waits in the host's memory.
     pub window: usize,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience {
+impl Default for ReadTimeouts {
+    fn default() -> ReadTimeouts {
+        ReadTimeouts {
             hedge_percent: 120,
-            first_us: 20_000,
-            least_us: 1_000,
-            origin_after_us: 50_000,
-            give_up_us: 1_000_000,
-            origin_us: 30_000_000,
+            first_chunk_us: 20_000,
+            hedge_min_us: 1_000,
+            origin_fetch_us: 50_000,
+            server_timeout_us: 1_000_000,
+            origin_timeout_us: 30_000_000,
             window: 4,
         }
     }
@@ -103,7 +103,7 @@ impl Default for Patience {
 
 /// A sub-chunk asked of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Ask {
+pub struct ChunkRequest {
     /// The stripe.
     pub stripe: u64,
     /// The chunk.
@@ -117,13 +117,13 @@ pub struct Ask {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A sub-chunk came, and its checksum is right.
-    Came(Ask),
+    Received(ChunkRequest),
     /// A sub-chunk came, and its checksum is wrong: this one is lost, others of its chunk may be good.
-    Bad(Ask),
+    Corrupt(ChunkRequest),
     /// The server does not have the chunk, or cannot be reached: no other sub-chunk of it is asked of that server.
-    Missing(Ask),
+    Missing(ChunkRequest),
     /// Data sub-chunks of a stripe came from the origin.
-    FromOrigin(u64, Chunks),
+    FromOrigin(u64, ChunkSet),
     /// The origin does not have it, or cannot be reached.
     OriginFailed(u64),
 }
@@ -136,22 +136,22 @@ pub struct Part {
     /// The object's bytes: the next ones of the range.
     pub bytes: Range<u64>,
     /// The sub-chunks that came.
-    pub here: Chunks,
-    /// The data sub-chunks that are to be made of them; there is a [`crate::Recipe`] for that.
-    pub lost: Chunks,
+    pub received: ChunkSet,
+    /// The data sub-chunks that are to be made of them; there is a [`crate::Reconstruction`] for that.
+    pub missing: ChunkSet,
 }
 
 /// What the host is to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Ask a server for a sub-chunk.
-    Ask(Ask),
-    /// Ask the origin for some of the object's bytes, in which these data sub-chunks lie.
+    /// Fetch a server for a sub-chunk.
+    Fetch(ChunkRequest),
+    /// Fetch the origin for some of the object's bytes, in which these data sub-chunks lie.
     Origin {
         /// The stripe.
         stripe: u64,
         /// The data sub-chunks.
-        chunks: Chunks,
+        chunks: ChunkSet,
         /// The object's bytes from the first to the last of them.
         bytes: Range<u64>,
     },
@@ -183,7 +183,7 @@ pub struct Read {
     layout: Layout,
     range: Range<u64>,
     sources: Sources,
-    patience: Patience,
+    timeouts: ReadTimeouts,
     /// Under way, ascending.
     stripes: VecDeque<Stripe>,
     /// Not begun.
@@ -198,7 +198,7 @@ impl Read {
         layout: Layout,
         range: Range<u64>,
         mut sources: Vec<Vec<ServerId>>,
-        patience: Patience,
+        timeouts: ReadTimeouts,
     ) -> Read {
         let chunks = sources.len();
         assert!(chunks >= layout.k(), "data chunks and perhaps parity");
@@ -215,7 +215,7 @@ impl Read {
                 lacking: vec![0; chunks],
                 servers: sources,
             },
-            patience,
+            timeouts,
             stripes: VecDeque::new(),
             failed: None,
         }
@@ -223,7 +223,7 @@ impl Read {
 
     /// What to do next; the host asks until it is told to wait, or the read is done or has failed.
     pub fn step(&mut self, now: Moment) -> Step {
-        self.give_up(now);
+        self.expire_requests(now);
         if let Some(stripe) = self.failed {
             return Step::Failed(stripe);
         }
@@ -232,10 +232,10 @@ impl Read {
                 let stripe = self.stripes.pop_front().expect("there is a first");
                 return Step::Serve(self.part(&stripe));
             }
-            if let Some(step) = self.ask(now) {
+            if let Some(step) = self.next_request(now) {
                 return step;
             }
-            let has_room = self.stripes.len() < self.patience.window.max(1);
+            let has_room = self.stripes.len() < self.timeouts.window.max(1);
             if has_room && let Some(number) = self.rest.next() {
                 let wanted = self.layout.chunks_of(&self.range, number);
                 let chunks = self.sources.servers.len();
@@ -250,23 +250,23 @@ impl Read {
     }
 
     /// Hears what became of something.
-    pub fn hear(&mut self, now: Moment, event: Event) {
+    pub fn handle(&mut self, now: Moment, event: Event) {
         match event {
-            Event::Came(ask) => {
-                let patience = self.patience;
-                if let Some(stripe) = self.stripe(ask.stripe) {
-                    stripe.came(ask.chunk, ask.server, now, &patience);
+            Event::Received(request) => {
+                let timeouts = self.timeouts;
+                if let Some(stripe) = self.stripe(request.stripe) {
+                    stripe.receive(request.chunk, request.server, now, &timeouts);
                 }
             }
-            Event::Bad(ask) => {
-                if let Some(stripe) = self.waiting(ask) {
-                    stripe.failed(ask.chunk);
+            Event::Corrupt(request) => {
+                if let Some(stripe) = self.waiting(request) {
+                    stripe.failed(request.chunk);
                 }
             }
-            Event::Missing(ask) => self.lose(ask),
+            Event::Missing(request) => self.mark_missing(request),
             Event::FromOrigin(number, chunks) => {
                 if let Some(stripe) = self.stripe(number) {
-                    stripe.came_from_origin(chunks);
+                    stripe.receive_from_origin(chunks);
                 }
             }
             Event::OriginFailed(number) => {
@@ -284,52 +284,54 @@ impl Read {
     }
 
     /// The stripe that waits for an answer to an ask.
-    fn waiting(&mut self, ask: Ask) -> Option<&mut Stripe> {
-        let stripe = self.stripe(ask.stripe)?;
-        stripe.is_out(ask.chunk, ask.server).then_some(stripe)
+    fn waiting(&mut self, request: ChunkRequest) -> Option<&mut Stripe> {
+        let stripe = self.stripe(request.stripe)?;
+        stripe
+            .is_requested(request.chunk, request.server)
+            .then_some(stripe)
     }
 
     /// A server does not have a chunk: neither for this stripe nor for those that have not asked yet.
-    fn lose(&mut self, ask: Ask) {
-        let Some(stripe) = self.waiting(ask) else {
+    fn mark_missing(&mut self, request: ChunkRequest) {
+        let Some(stripe) = self.waiting(request) else {
             return;
         };
-        stripe.failed(ask.chunk);
-        let servers = self.sources.servers[ask.chunk].iter();
+        stripe.failed(request.chunk);
+        let servers = self.sources.servers[request.chunk].iter();
         for (at, _) in servers
             .enumerate()
-            .filter(|(_, server)| **server == ask.server)
+            .filter(|(_, server)| **server == request.server)
         {
-            self.sources.lacking[ask.chunk] |= 1 << at;
+            self.sources.lacking[request.chunk] |= 1 << at;
         }
     }
 
-    fn give_up(&mut self, now: Moment) {
+    fn expire_requests(&mut self, now: Moment) {
         for at in 0..self.stripes.len() {
-            while let Some((chunk, server)) = self.stripes[at].overdue(now, &self.patience) {
+            while let Some((chunk, server)) = self.stripes[at].overdue(now, &self.timeouts) {
                 let stripe = self.stripes[at].number;
-                self.lose(Ask {
+                self.mark_missing(ChunkRequest {
                     stripe,
                     chunk,
                     server,
                 });
             }
-            if self.stripes[at].is_origin_overdue(now, &self.patience) {
+            if self.stripes[at].is_origin_overdue(now, &self.timeouts) {
                 self.stripes[at].origin_failed();
             }
         }
     }
 
     /// The next thing to ask for, of the first stripe that lacks something.
-    fn ask(&mut self, now: Moment) -> Option<Step> {
+    fn next_request(&mut self, now: Moment) -> Option<Step> {
         for stripe in &mut self.stripes {
-            let Some(next) = stripe.next(now, &self.sources, &self.patience) else {
+            let Some(next) = stripe.next(now, &self.sources, &self.timeouts) else {
                 continue;
             };
-            stripe.asked(next, &self.sources, now);
+            stripe.requested(next, &self.sources, now);
             let number = stripe.number;
             return Some(match next {
-                Next::Ask(chunk, source) => Step::Ask(Ask {
+                Next::Fetch(chunk, source) => Step::Fetch(ChunkRequest {
                     stripe: number,
                     chunk,
                     server: self.sources.servers[chunk][source],
@@ -352,7 +354,7 @@ impl Read {
         let moments = self
             .stripes
             .iter()
-            .filter_map(|stripe| stripe.wake(now, &self.patience));
+            .filter_map(|stripe| stripe.wake(now, &self.timeouts));
         Step::Wait(
             moments
                 .min()
@@ -362,12 +364,12 @@ impl Read {
 
     fn part(&self, stripe: &Stripe) -> Part {
         let span = self.layout.stripe(stripe.number);
-        let here = stripe.here();
+        let received = stripe.received();
         Part {
             stripe: stripe.number,
             bytes: span.start.max(self.range.start)..span.end.min(self.range.end),
-            here,
-            lost: stripe.wanted.without(here),
+            received,
+            missing: stripe.wanted.without(received),
         }
     }
 }

@@ -28,7 +28,7 @@ pub struct Scheme {
 
 /// What is done with an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Class {
+pub enum Redundancy {
     /// It is kept whole by several servers.
     Replicated,
     /// It is cut into chunks, each kept by one server.
@@ -125,7 +125,7 @@ impl Scheme {
         Ok(())
     }
 
-    /// Chunks of a coded object, K + P; none if nothing is coded.
+    /// ChunkSet of a coded object, K + P; none if nothing is coded.
     pub fn chunks(&self) -> usize {
         match self.coded_from_bytes {
             Some(_) => usize::from(self.k) + usize::from(self.p),
@@ -139,10 +139,10 @@ impl Scheme {
     }
 
     /// What is done with an object of so many bytes.
-    pub fn class(&self, object_bytes: u64) -> Class {
+    pub fn class(&self, object_bytes: u64) -> Redundancy {
         match self.coded_from_bytes {
-            Some(from) if object_bytes >= from => Class::Coded,
-            _ => Class::Replicated,
+            Some(from) if object_bytes >= from => Redundancy::Coded,
+            _ => Redundancy::Replicated,
         }
     }
 }
@@ -154,12 +154,15 @@ mod tests {
     #[test]
     fn objects_of_128_kib_are_coded_and_smaller_ones_replicated() {
         let scheme = Scheme::coded(3, 1);
-        assert_eq!(scheme.class(0), Class::Replicated);
-        assert_eq!(scheme.class((128 << 10) - 1), Class::Replicated);
-        assert_eq!(scheme.class(128 << 10), Class::Coded);
-        assert_eq!(scheme.class(u64::MAX), Class::Coded);
+        assert_eq!(scheme.class(0), Redundancy::Replicated);
+        assert_eq!(scheme.class((128 << 10) - 1), Redundancy::Replicated);
+        assert_eq!(scheme.class(128 << 10), Redundancy::Coded);
+        assert_eq!(scheme.class(u64::MAX), Redundancy::Coded);
         assert_eq!(scheme.replicas, 2);
-        assert_eq!(Scheme::replicated(3).class(u64::MAX), Class::Replicated);
+        assert_eq!(
+            Scheme::replicated(3).class(u64::MAX),
+            Redundancy::Replicated
+        );
         assert_eq!(Scheme::replicated(3).chunks(), 0);
     }
 

@@ -1,13 +1,13 @@
 //! An object's bytes to the sub-chunks of a stripe, and back.
 
-use crate::chunks::{CHUNKS_MAX, Chunks};
-use crate::code::{Code, CodeError, Recipe};
+use crate::chunks::{CHUNKS_MAX, ChunkSet};
+use crate::code::{Code, CodeError, Reconstruction};
 use crate::layout::Layout;
 use std::ops::Range;
 
 /// Cuts a stripe and codes it: `bytes` are the object's bytes of it, and `out` becomes its K + P sub-chunks, one behind the
 /// other, each [`Layout::sub_chunk_bytes`] long.
-pub fn cut(code: &Code, layout: &Layout, stripe: u64, bytes: &[u8], out: &mut Vec<u8>) {
+pub fn encode_stripe(code: &Code, layout: &Layout, stripe: u64, bytes: &[u8], out: &mut Vec<u8>) {
     let span = layout.stripe(stripe);
     assert_eq!(
         bytes.len() as u64,
@@ -29,21 +29,21 @@ pub fn cut(code: &Code, layout: &Layout, stripe: u64, bytes: &[u8], out: &mut Ve
 /// Puts together the stripes of one object. What it learns for one stripe serves the next, as long as the same chunks are
 /// missing.
 #[derive(Clone, Debug)]
-pub struct Joiner<'a> {
+pub struct StripeDecoder<'a> {
     code: &'a Code,
     layout: Layout,
-    recipe: Option<Recipe>,
+    reconstruction: Option<Reconstruction>,
     made: Vec<u8>,
 }
 
-impl<'a> Joiner<'a> {
-    /// A joiner for an object.
-    pub fn new(code: &'a Code, layout: Layout) -> Joiner<'a> {
+impl<'a> StripeDecoder<'a> {
+    /// A decoder for an object.
+    pub fn new(code: &'a Code, layout: Layout) -> StripeDecoder<'a> {
         assert_eq!(code.k(), layout.k(), "the code of the layout");
-        Joiner {
+        StripeDecoder {
             code,
             layout,
-            recipe: None,
+            reconstruction: None,
             made: vec![],
         }
     }
@@ -83,31 +83,39 @@ impl<'a> Joiner<'a> {
     fn make(
         &mut self,
         chunks: &[Option<&[u8]>],
-        wanted: Chunks,
+        wanted: ChunkSet,
         len: usize,
     ) -> Result<(), CodeError> {
         let there = chunks
             .iter()
             .enumerate()
             .filter(|(_, bytes)| bytes.is_some());
-        let present: Chunks = there.map(|(chunk, _)| chunk).collect();
+        let present: ChunkSet = there.map(|(chunk, _)| chunk).collect();
         let lost = wanted.without(present);
         self.made.resize(lost.count() * len, 0);
         if lost.is_empty() {
             return Ok(());
         }
-        let fits = |recipe: &&Recipe| recipe.makes() == lost && present.has_all(recipe.from());
-        if self.recipe.as_ref().filter(fits).is_none() {
-            self.recipe = Some(self.code.recipe(present, lost)?);
+        let fits = |reconstruction: &&Reconstruction| {
+            reconstruction.makes() == lost && present.has_all(reconstruction.from())
+        };
+        if self.reconstruction.as_ref().filter(fits).is_none() {
+            self.reconstruction = Some(self.code.reconstruction(present, lost)?);
         }
-        let recipe = self.recipe.as_ref().expect("it was just made, or it fits");
+        let reconstruction = self
+            .reconstruction
+            .as_ref()
+            .expect("it was just made, or it fits");
         let mut sources: [&[u8]; CHUNKS_MAX] = [&[]; CHUNKS_MAX];
-        let taken = recipe.from().iter().filter_map(|chunk| chunks[chunk]);
+        let taken = reconstruction
+            .from()
+            .iter()
+            .filter_map(|chunk| chunks[chunk]);
         sources
             .iter_mut()
             .zip(taken)
             .for_each(|(source, bytes)| *source = bytes);
         let mut made: Vec<&mut [u8]> = self.made.chunks_exact_mut(len).collect();
-        recipe.run(&sources[..self.code.k()], &mut made)
+        reconstruction.run(&sources[..self.code.k()], &mut made)
     }
 }

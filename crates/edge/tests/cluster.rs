@@ -3,14 +3,15 @@
 //! the plainest model: an object is its bytes.
 
 use edge::{
-    Ask, BucketId, Change, Class, Code, Config, Event, Joiner, Layout, Map, Maps, Moment, Part,
-    Patience, Place, Read, Scheme, ServerId, Step, checksum, cut,
+    BucketId, Change, ChunkRequest, Code, Config, Event, Layout, Map, MapHistory, Moment, Part,
+    Read, ReadTimeouts, Redundancy, Scheme, ServerId, Step, StripeDecoder, SubChunkId, checksum,
+    encode_stripe,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
-const OLDER: usize = 3;
+const OLDER_MAPS_MAX: usize = 3;
 const SERVERS: u32 = 7;
 
 #[derive(Clone, Debug)]
@@ -30,11 +31,11 @@ enum Happens {
 struct Written {
     bytes: Vec<u8>,
     bucket: BucketId,
-    class: Class,
+    class: Redundancy,
     /// The servers of its chunks, or replicas.
     at: Vec<ServerId>,
     version: u64,
-    /// Chunks or replicas that were evicted or damaged.
+    /// ChunkSet or replicas that were evicted or damaged.
     spoilt: BTreeSet<ServerId>,
 }
 
@@ -44,8 +45,8 @@ type Stored = HashMap<(ServerId, usize, usize, u64), (Vec<u8>, u64)>;
 struct Cluster {
     code: Code,
     scheme: Scheme,
-    maps: Maps,
-    late: Maps,
+    maps: MapHistory,
+    late: MapHistory,
     stored: Stored,
     written: Vec<Written>,
     silent: BTreeSet<ServerId>,
@@ -55,8 +56,8 @@ fn name_hash(object: usize) -> u64 {
     (object as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-fn place(object: usize, chunk: usize, stripe: u64) -> Place {
-    Place {
+fn place(object: usize, chunk: usize, stripe: u64) -> SubChunkId {
+    SubChunkId {
         object: name_hash(object),
         chunk: chunk as u32,
         stripe,
@@ -73,7 +74,10 @@ impl Cluster {
             ..Config::new(scheme)
         };
         let servers: Vec<_> = (0..SERVERS).map(|id| (ServerId(id), 1)).collect();
-        let maps = Maps::new(Map::new(config, &servers).expect("enough servers"), OLDER);
+        let maps = MapHistory::new(
+            Map::new(config, &servers).expect("enough servers"),
+            OLDER_MAPS_MAX,
+        );
         Cluster {
             code: Code::new(k, p).expect("allowed"),
             scheme,
@@ -94,7 +98,7 @@ impl Cluster {
         let bucket = map.bucket_of(name_hash(object));
         let class = map.class(len as u64);
         let mut at: Vec<ServerId> = map.replicas(bucket).collect();
-        if class == Class::Coded {
+        if class == Redundancy::Coded {
             at.clear();
             let layout = Layout::new(&self.scheme, len as u64);
             for (chunk, server) in map.chunks(bucket).iter().enumerate() {
@@ -104,7 +108,7 @@ impl Cluster {
                     let span = layout.stripe(stripe);
                     let mut out = vec![];
                     let bytes = &bytes[span.start as usize..span.end as usize];
-                    cut(&self.code, &layout, stripe, bytes, &mut out);
+                    encode_stripe(&self.code, &layout, stripe, bytes, &mut out);
                     let len = layout.sub_chunk_bytes(stripe) as usize;
                     let bytes = out[chunk * len..][..len].to_vec();
                     let sum = checksum(place(object, chunk, stripe), &bytes);
@@ -160,7 +164,7 @@ impl Cluster {
             // A node that hears late may not ask a server that it takes for unavailable.
             is_there && maps.current().is_up(**server) && !written.spoilt.contains(server)
         });
-        let needed = if written.class == Class::Coded {
+        let needed = if written.class == Redundancy::Coded {
             usize::from(self.scheme.k)
         } else {
             1
@@ -171,7 +175,7 @@ impl Cluster {
     fn get(&self, object: usize, range: &Range<u64>, is_late: bool) {
         let maps = if is_late { &self.late } else { &self.maps };
         let written = &self.written[object];
-        if written.class == Class::Replicated {
+        if written.class == Redundancy::Replicated {
             let servers = maps.whole(written.bucket);
             let found = servers
                 .iter()
@@ -191,20 +195,20 @@ impl Cluster {
             .map(|chunk| maps.chunk(written.bucket, chunk))
             .collect();
         let layout = Layout::new(&self.scheme, written.bytes.len() as u64);
-        let patience = Patience {
-            give_up_us: 200,
-            first_us: 50,
-            least_us: 0,
-            ..Patience::default()
+        let timeouts = ReadTimeouts {
+            server_timeout_us: 200,
+            first_chunk_us: 50,
+            hedge_min_us: 0,
+            ..ReadTimeouts::default()
         };
-        let mut read = Read::new(layout, range.clone(), sources.clone(), patience);
-        let mut joiner = Joiner::new(&self.code, layout);
-        let mut here: BTreeMap<(u64, usize), Vec<u8>> = BTreeMap::new();
-        let mut coming: Vec<Ask> = vec![];
+        let mut read = Read::new(layout, range.clone(), sources.clone(), timeouts);
+        let mut decoder = StripeDecoder::new(&self.code, layout);
+        let mut received: BTreeMap<(u64, usize), Vec<u8>> = BTreeMap::new();
+        let mut coming: Vec<ChunkRequest> = vec![];
         let (mut now, mut served) = (Moment(0), vec![]);
         loop {
             match read.step(now) {
-                Step::Ask(ask) => coming.push(ask),
+                Step::Fetch(request) => coming.push(request),
                 Step::Origin {
                     stripe,
                     chunks: lost,
@@ -226,37 +230,52 @@ impl Cluster {
                         let mut bytes =
                             written.bytes[span.start as usize..span.end as usize].to_vec();
                         bytes.resize(layout.sub_chunk_bytes(stripe) as usize, 0);
-                        here.insert((stripe, chunk), bytes);
+                        received.insert((stripe, chunk), bytes);
                     }
-                    read.hear(now, Event::FromOrigin(stripe, lost));
+                    read.handle(now, Event::FromOrigin(stripe, lost));
                 }
                 Step::Serve(Part {
-                    stripe, here: came, ..
+                    stripe,
+                    received: came,
+                    ..
                 }) => {
-                    let part = |chunk| came.has(chunk).then(|| &here[&(stripe, chunk)][..]);
+                    let part = |chunk| came.has(chunk).then(|| &received[&(stripe, chunk)][..]);
                     let parts: Vec<Option<&[u8]>> = (0..chunks).map(part).collect();
-                    joiner
+                    decoder
                         .join(stripe, &parts, range, &mut served)
                         .expect("enough");
                 }
                 Step::Wait(until) => {
                     now = Moment(now.0 + 10);
                     let answers = coming.len();
-                    for ask in std::mem::take(&mut coming) {
-                        let event = match self.answer(ask.server, object, ask.chunk, ask.stripe) {
+                    for request in std::mem::take(&mut coming) {
+                        let event = match self.answer(
+                            request.server,
+                            object,
+                            request.chunk,
+                            request.stripe,
+                        ) {
                             None => continue,
-                            Some(None) => Event::Missing(ask),
+                            Some(None) => Event::Missing(request),
                             Some(Some(_)) => {
-                                match self.good(ask.server, object, ask.chunk, ask.stripe) {
-                                    None => Event::Bad(ask),
+                                match self.good(
+                                    request.server,
+                                    object,
+                                    request.chunk,
+                                    request.stripe,
+                                ) {
+                                    None => Event::Corrupt(request),
                                     Some(bytes) => {
-                                        here.insert((ask.stripe, ask.chunk), bytes.to_vec());
-                                        Event::Came(ask)
+                                        received.insert(
+                                            (request.stripe, request.chunk),
+                                            bytes.to_vec(),
+                                        );
+                                        Event::Received(request)
                                     }
                                 }
                             }
                         };
-                        read.hear(now, event);
+                        read.handle(now, event);
                     }
                     if answers == 0 {
                         now = now.max(until);

@@ -1,22 +1,24 @@
 //! The code: any K chunks give back the rest, at any length and place in memory, by every way of doing the sums.
 
-use edge::{Chunks, Code, CodeError, Recipe, SchemeError};
+use edge::{ChunkSet, Code, CodeError, Reconstruction, SchemeError};
 use proptest::prelude::*;
 
-/// Runs a recipe both ways on runs that begin anywhere, and tells what it made.
-fn run(recipe: &Recipe, sources: &[&[u8]], shift: usize) -> Vec<Vec<u8>> {
+/// Runs a reconstruction both ways on runs that begin anywhere, and tells what it made.
+fn run(reconstruction: &Reconstruction, sources: &[&[u8]], shift: usize) -> Vec<Vec<u8>> {
     let len = sources[0].len();
     let moved: Vec<Vec<u8>> = sources
         .iter()
         .map(|source| [&vec![9; shift][..], *source].concat())
         .collect();
     let sources: Vec<&[u8]> = moved.iter().map(|source| &source[shift..]).collect();
-    let mut out = vec![vec![77; len + 2 * shift]; recipe.makes().count()];
+    let mut out = vec![vec![77; len + 2 * shift]; reconstruction.makes().count()];
     let mut parts: Vec<&mut [u8]> = out
         .iter_mut()
         .map(|out| &mut out[shift..shift + len])
         .collect();
-    recipe.run(&sources, &mut parts).expect("equally long");
+    reconstruction
+        .run(&sources, &mut parts)
+        .expect("equally long");
     let margins = |out: &Vec<u8>| {
         out[..shift]
             .iter()
@@ -31,7 +33,7 @@ fn run(recipe: &Recipe, sources: &[&[u8]], shift: usize) -> Vec<Vec<u8>> {
 
     let mut again = vec![vec![0; len]; made.len()];
     let mut parts: Vec<&mut [u8]> = again.iter_mut().map(|out| &mut out[..]).collect();
-    recipe
+    reconstruction
         .run_portable(&sources, &mut parts)
         .expect("equally long");
     assert_eq!(made, again);
@@ -74,15 +76,15 @@ fn every_k_chunks_give_back_every_other() {
         let (k, all) = (usize::from(k), usize::from(k + p));
         let chunks = coded(&code, k, 97, u64::from(p));
         for set in 0u64..1 << all {
-            let present: Chunks = (0..all).filter(|chunk| set >> chunk & 1 == 1).collect();
+            let present: ChunkSet = (0..all).filter(|chunk| set >> chunk & 1 == 1).collect();
             if present.count() != k {
                 continue;
             }
-            let lost = Chunks::between(0, all).without(present);
-            let recipe = code.recipe(present, lost).expect("enough");
-            assert_eq!(recipe.from(), present);
+            let lost = ChunkSet::between(0, all).without(present);
+            let reconstruction = code.reconstruction(present, lost).expect("enough");
+            assert_eq!(reconstruction.from(), present);
             let sources: Vec<&[u8]> = present.iter().map(|chunk| &chunks[chunk][..]).collect();
-            let made = run(&recipe, &sources, 0);
+            let made = run(&reconstruction, &sources, 0);
             for (chunk, made) in lost.iter().zip(made) {
                 assert_eq!(
                     made, chunks[chunk],
@@ -104,17 +106,20 @@ fn the_first_parity_is_the_xor_of_the_data() {
 #[test]
 fn what_is_there_is_taken_data_first() {
     let code = Code::new(3, 3).expect("allowed");
-    let recipe = code
-        .recipe(Chunks::from_iter([0, 2, 3, 4, 5]), Chunks::from_iter([1]))
+    let reconstruction = code
+        .reconstruction(
+            ChunkSet::from_iter([0, 2, 3, 4, 5]),
+            ChunkSet::from_iter([1]),
+        )
         .expect("enough");
-    assert_eq!(recipe.from(), Chunks::from_iter([0, 2, 3]));
-    assert_eq!(recipe.makes(), Chunks::from_iter([1]));
+    assert_eq!(reconstruction.from(), ChunkSet::from_iter([0, 2, 3]));
+    assert_eq!(reconstruction.makes(), ChunkSet::from_iter([1]));
     // What is not lost may be asked for, too.
-    let recipe = code
-        .recipe(Chunks::from_iter([3, 4, 5]), Chunks::from_iter([0, 4]))
+    let reconstruction = code
+        .reconstruction(ChunkSet::from_iter([3, 4, 5]), ChunkSet::from_iter([0, 4]))
         .expect("enough");
     let chunks = coded(&code, 3, 200, 8);
-    let made = run(&recipe, &[&chunks[3], &chunks[4], &chunks[5]], 3);
+    let made = run(&reconstruction, &[&chunks[3], &chunks[4], &chunks[5]], 3);
     assert_eq!(made, [chunks[0].clone(), chunks[4].clone()]);
 }
 
@@ -122,7 +127,7 @@ fn what_is_there_is_taken_data_first() {
 fn what_cannot_be_made_is_told() {
     let code = Code::new(3, 2).expect("allowed");
     let few = code
-        .recipe(Chunks::from_iter([0, 4]), Chunks::from_iter([1]))
+        .reconstruction(ChunkSet::from_iter([0, 4]), ChunkSet::from_iter([1]))
         .err();
     assert_eq!(few, Some(CodeError::TooFew { k: 3, present: 2 }));
     assert_eq!(
@@ -130,7 +135,7 @@ fn what_cannot_be_made_is_told() {
         Some("3 chunks are needed, and 2 are there".into())
     );
     let none = code
-        .recipe(Chunks::from_iter([0, 1, 5]), Chunks::NONE)
+        .reconstruction(ChunkSet::from_iter([0, 1, 5]), ChunkSet::NONE)
         .err();
     assert_eq!(none, Some(CodeError::NoSuchChunk(5)));
     let (a, b) = ([1; 10], [2; 9]);
@@ -171,12 +176,12 @@ fn what_cannot_be_made_is_told() {
 fn the_largest_code_gives_back_what_it_can() {
     let code = Code::new(32, 32).expect("allowed");
     let chunks = coded(&code, 32, 130, 2);
-    let present = Chunks::between(32, 64);
-    let recipe = code
-        .recipe(present, Chunks::between(0, 32))
+    let present = ChunkSet::between(32, 64);
+    let reconstruction = code
+        .reconstruction(present, ChunkSet::between(0, 32))
         .expect("enough");
     let sources: Vec<&[u8]> = chunks[32..].iter().map(|chunk| &chunk[..]).collect();
-    assert_eq!(run(&recipe, &sources, 1), chunks[..32]);
+    assert_eq!(run(&reconstruction, &sources, 1), chunks[..32]);
 }
 
 proptest! {
@@ -192,11 +197,11 @@ proptest! {
         // Any K, by chance.
         let mut numbers: Vec<usize> = (0..all).collect();
         numbers.sort_by_key(|&chunk| (order ^ chunk as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let present: Chunks = numbers[..k].iter().copied().collect();
-        let lost = Chunks::between(0, all).without(present);
-        let recipe = code.recipe(present, lost).expect("enough");
+        let present: ChunkSet = numbers[..k].iter().copied().collect();
+        let lost = ChunkSet::between(0, all).without(present);
+        let reconstruction = code.reconstruction(present, lost).expect("enough");
         let sources: Vec<&[u8]> = present.iter().map(|chunk| &chunks[chunk][..]).collect();
-        for (chunk, made) in lost.iter().zip(run(&recipe, &sources, shift)) {
+        for (chunk, made) in lost.iter().zip(run(&reconstruction, &sources, shift)) {
             prop_assert_eq!(&made, &chunks[chunk]);
         }
     }

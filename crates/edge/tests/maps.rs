@@ -3,7 +3,8 @@
 
 use edge::placement::Placement;
 use edge::{
-    BucketId, Change, Class, Config, Load, Map, MapError, Maps, Offered, Scheme, ServerId, Standing,
+    BucketId, BucketWrites, Change, Config, Map, MapAge, MapError, MapHistory, OfferOutcome,
+    Redundancy, Scheme, ServerId,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,7 +76,7 @@ fn check(map: &Map, before: &Map, members: &Members) {
         .collect();
     let is_coding = can_take.len() >= k;
     assert_eq!(map.is_coding(), is_coding);
-    assert_eq!(map.class(1 << 30) == Class::Coded, is_coding);
+    assert_eq!(map.class(1 << 30) == Redundancy::Coded, is_coding);
     for bucket in buckets() {
         let row = map.chunks(bucket);
         let placed: Vec<u32> = row.iter().flatten().map(|server| server.0).collect();
@@ -137,7 +138,7 @@ proptest! {
     ) {
         let mut map = Map::new(config(k, p, placement), &servers(7)).expect("enough servers");
         let mut members: Members = (0..7).map(|id| (id, (1, true))).collect();
-        let mut maps = Maps::new(map.clone(), 3);
+        let mut maps = MapHistory::new(map.clone(), 3);
         let mut all = vec![map.clone()];
         check(&map, &map, &members);
         for change in changes {
@@ -148,9 +149,9 @@ proptest! {
                     let next = map.next(&[change], &[]).expect("the model takes it");
                     prop_assert!(next.id() > map.id());
                     check(&next, &map, &after);
-                    prop_assert_eq!(maps.standing(next.id()), Standing::Ahead);
-                    prop_assert_eq!(maps.offer(next.clone()), Offered::Holds);
-                    prop_assert_eq!(maps.standing(map.id()), Standing::Older);
+                    prop_assert_eq!(maps.age_of(next.id()), MapAge::Newer);
+                    prop_assert_eq!(maps.offer(next.clone()), OfferOutcome::Current);
+                    prop_assert_eq!(maps.age_of(map.id()), MapAge::Older);
                     all.push(next.clone());
                     (map, members) = (next, after);
                 }
@@ -191,7 +192,7 @@ proptest! {
         known.push(other.next(&[Change::Join(ServerId(20), 1)], &[]).expect("no member"));
 
         let node = |order: &[usize]| {
-            let mut maps = Maps::new(first.clone(), 3);
+            let mut maps = MapHistory::new(first.clone(), 3);
             for &at in order {
                 maps.offer(known[at].clone());
                 assert!(maps.all().len() <= 4);
@@ -248,9 +249,9 @@ fn when_all_are_down_there_is_no_lead_and_when_they_return_all_is_as_before() {
         assert_eq!(none.lead(bucket), None);
         assert_eq!(none.chunks(bucket), [None; 5]);
     }
-    assert_eq!(none.class(u64::MAX), Class::Replicated);
-    let mut maps = Maps::new(before.clone(), 2);
-    assert_eq!(maps.offer(none.clone()), Offered::Holds);
+    assert_eq!(none.class(u64::MAX), Redundancy::Replicated);
+    let mut maps = MapHistory::new(before.clone(), 2);
+    assert_eq!(maps.offer(none.clone()), OfferOutcome::Current);
     assert!(maps.whole(BucketId(0)).is_empty());
     assert!(maps.chunk(BucketId(0), 0).is_empty());
     let after = none.next(&up, &[]).expect("members");
@@ -282,11 +283,11 @@ fn what_cannot_be_done_is_told_and_leaves_the_map_as_it_was() {
         map.next(&[Change::Reweigh(ServerId(2), u32::MAX)], &[]),
         Err(heavy)
     );
-    let loads = MapError::Loads {
+    let loads = MapError::BucketCount {
         buckets: 12,
         given: 1,
     };
-    assert_eq!(map.next(&[], &[Load::default()]), Err(loads));
+    assert_eq!(map.next(&[], &[BucketWrites::default()]), Err(loads));
     for (buckets, virtual_nodes, error) in [
         (0, 1, MapError::Buckets(0)),
         (u32::MAX, 1, MapError::Buckets(u32::MAX)),
@@ -304,24 +305,24 @@ fn what_cannot_be_done_is_told_and_leaves_the_map_as_it_was() {
 #[test]
 fn another_clusters_map_is_refused_and_an_old_one_when_there_is_no_room() {
     let first = cluster(3, 1, 10);
-    let mut maps = Maps::new(first.clone(), 1);
-    assert_eq!(maps.offer(cluster(3, 2, 10)), Offered::Foreign);
-    assert_eq!(maps.offer(first.clone()), Offered::Known);
+    let mut maps = MapHistory::new(first.clone(), 1);
+    assert_eq!(maps.offer(cluster(3, 2, 10)), OfferOutcome::Foreign);
+    assert_eq!(maps.offer(first.clone()), OfferOutcome::Known);
     let second = first.next(&[], &[]).expect("nothing changes");
     let third = second.next(&[], &[]).expect("nothing changes");
-    assert_eq!(maps.offer(third), Offered::Holds);
-    assert_eq!(maps.offer(second), Offered::Older);
-    assert_eq!(maps.offer(first), Offered::TooOld);
+    assert_eq!(maps.offer(third), OfferOutcome::Current);
+    assert_eq!(maps.offer(second), OfferOutcome::Older);
+    assert_eq!(maps.offer(first), OfferOutcome::TooOld);
     assert_eq!(maps.all().len(), 2);
 }
 
-/// Loads between half and one and a half of a gigabyte.
-fn loads(count: u32, seed: u64) -> Vec<Load> {
+/// ServerLoads between half and one and a half of a gigabyte.
+fn loads(count: u32, seed: u64) -> Vec<BucketWrites> {
     let part = |bucket: u32| {
         let mixed = (seed << 20 | u64::from(bucket)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed ^ mixed >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 54
     };
-    let load = |bucket| Load {
+    let load = |bucket| BucketWrites {
         chunk_bytes: (512 + part(bucket)) << 20,
         whole_bytes: part(bucket) << 16,
     };
@@ -362,7 +363,7 @@ fn servers_go_on_writing_alike_through_failures_and_recoveries() {
 
 #[test]
 fn the_best_of_some_rings_leaves_less_to_the_fullest() {
-    let most = |config: Config, loads: &[Load]| {
+    let most = |config: Config, loads: &[BucketWrites]| {
         let map = Map::new(config, &servers(10)).expect("enough servers");
         map.problem(loads)
             .servers
@@ -399,12 +400,12 @@ fn the_best_of_some_rings_leaves_less_to_the_fullest() {
         members: 3,
     };
     assert_eq!(config.with_best_seed(&servers(3), &[], 8), Err(few));
-    let wrong = MapError::Loads {
+    let wrong = MapError::BucketCount {
         buckets: 200,
         given: 1,
     };
     assert_eq!(
-        config.with_best_seed(&servers(5), &[Load::default()], 0),
+        config.with_best_seed(&servers(5), &[BucketWrites::default()], 0),
         Err(wrong)
     );
 }
@@ -413,15 +414,15 @@ fn the_best_of_some_rings_leaves_less_to_the_fullest() {
 fn whatever_servers_report_as_written_a_map_is_made() {
     let map = cluster(3, 2, 8);
     for (chunk_bytes, whole_bytes) in [(u64::MAX, u64::MAX), (0, u64::MAX), (u64::MAX, 0), (0, 0)] {
-        let mut loads = vec![Load::default(); BUCKETS as usize];
-        loads[3] = Load {
+        let mut loads = vec![BucketWrites::default(); BUCKETS as usize];
+        loads[3] = BucketWrites {
             chunk_bytes,
             whole_bytes,
         };
         for loads in [
             loads,
             vec![
-                Load {
+                BucketWrites {
                     chunk_bytes,
                     whole_bytes
                 };

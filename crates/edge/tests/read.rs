@@ -3,8 +3,8 @@
 //! needs, and turns to the origin only when fewer than K sub-chunks of a stripe are left.
 
 use edge::{
-    Ask, Chunks, Code, Event, Joiner, Layout, Moment, Part, Patience, Place, Read, Scheme,
-    ServerId, Step, checksum, cut,
+    ChunkRequest, ChunkSet, Code, Event, Layout, Moment, Part, Read, ReadTimeouts, Scheme,
+    ServerId, Step, StripeDecoder, SubChunkId, checksum, encode_stripe,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -33,15 +33,15 @@ struct World {
     sources: Vec<Vec<Answer>>,
     /// Microseconds, or that it fails.
     origin: Option<u64>,
-    patience: Patience,
+    timeouts: ReadTimeouts,
 }
 
 /// A message under way: what the host will hear when it comes.
 #[derive(Clone, Debug)]
 enum Message {
-    Bytes(Ask, Vec<u8>, u64),
-    Missing(Ask),
-    Origin(u64, Chunks, Option<Range<u64>>),
+    Bytes(ChunkRequest, Vec<u8>, u64),
+    Missing(ChunkRequest),
+    Origin(u64, ChunkSet, Option<Range<u64>>),
 }
 
 struct Host<'a> {
@@ -53,15 +53,15 @@ struct Host<'a> {
     network: BTreeMap<(u64, usize), Message>,
     sent: usize,
     /// By stripe: the sub-chunks that came and are right.
-    here: HashMap<u64, BTreeMap<usize, Vec<u8>>>,
-    asked: Vec<(u64, Ask)>,
-    ended: Vec<(u64, Ask, bool)>,
-    at_origin: Vec<(u64, Chunks)>,
+    received: HashMap<u64, BTreeMap<usize, Vec<u8>>>,
+    asked: Vec<(u64, ChunkRequest)>,
+    ended: Vec<(u64, ChunkRequest, bool)>,
+    at_origin: Vec<(u64, ChunkSet)>,
     /// What the origin has not answered: stripe, since when.
     origin_out: Vec<(u64, u64)>,
     origin_failed: BTreeSet<u64>,
     /// By stripe: how long the first sub-chunk took.
-    first_us: HashMap<u64, u64>,
+    first_chunk_us: HashMap<u64, u64>,
     served: Vec<u8>,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Host<'a> {
             layout,
             world.range.clone(),
             sources.collect(),
-            world.patience,
+            world.timeouts,
         );
         let code = Code::new(world.k, world.p).expect("allowed");
         let host = Host {
@@ -99,13 +99,13 @@ impl<'a> Host<'a> {
             now: 0,
             network: BTreeMap::new(),
             sent: 0,
-            here: HashMap::new(),
+            received: HashMap::new(),
             asked: vec![],
             ended: vec![],
             at_origin: vec![],
             origin_out: vec![],
             origin_failed: BTreeSet::new(),
-            first_us: HashMap::new(),
+            first_chunk_us: HashMap::new(),
             served: vec![],
         };
         (host, read)
@@ -121,117 +121,117 @@ impl<'a> Host<'a> {
         let span = self.layout.stripe(stripe);
         let bytes = &self.world.object[span.start as usize..span.end as usize];
         let mut out = vec![];
-        cut(&self.code, &self.layout, stripe, bytes, &mut out);
+        encode_stripe(&self.code, &self.layout, stripe, bytes, &mut out);
         out.chunks(self.layout.sub_chunk_bytes(stripe) as usize)
             .map(<[u8]>::to_vec)
             .collect()
     }
 
-    fn ask(&mut self, ask: Ask) {
+    fn request(&mut self, request: ChunkRequest) {
         assert!(
-            self.asked.iter().all(|(_, other)| *other != ask),
-            "{ask:?} twice"
+            self.asked.iter().all(|(_, other)| *other != request),
+            "{request:?} twice"
         );
-        self.check_need(ask);
-        self.asked.push((self.now, ask));
-        let bytes = self.stored(ask.stripe).swap_remove(ask.chunk);
-        let sum = checksum(place(ask), &bytes);
-        let source = ask.server.0 as usize % 10;
-        match self.world.sources[ask.chunk][source] {
-            Answer::BadAfter(us, rest) if ask.stripe % 3 == rest => {
+        self.check_need(request);
+        self.asked.push((self.now, request));
+        let bytes = self.stored(request.stripe).swap_remove(request.chunk);
+        let sum = checksum(place(request), &bytes);
+        let source = request.server.0 as usize % 10;
+        match self.world.sources[request.chunk][source] {
+            Answer::BadAfter(us, rest) if request.stripe % 3 == rest => {
                 let mut bad = bytes;
-                let at = (ask.stripe as usize * 31 + ask.chunk) % bad.len();
+                let at = (request.stripe as usize * 31 + request.chunk) % bad.len();
                 bad[at] ^= 1 << (at % 8);
-                self.send(us, Message::Bytes(ask, bad, sum));
+                self.send(us, Message::Bytes(request, bad, sum));
             }
             Answer::After(us) | Answer::BadAfter(us, _) => {
-                self.send(us, Message::Bytes(ask, bytes, sum))
+                self.send(us, Message::Bytes(request, bytes, sum))
             }
-            Answer::MissingAfter(us) => self.send(us, Message::Missing(ask)),
+            Answer::MissingAfter(us) => self.send(us, Message::Missing(request)),
             Answer::Never => {}
         }
     }
 
     /// That an ask is needed: by then no K sub-chunks, and not all that is wanted, were here or to be expected.
-    fn check_need(&self, ask: Ask) {
-        let wanted = self.layout.chunks_of(&self.world.range, ask.stripe);
-        let here: Chunks = self
-            .here
-            .get(&ask.stripe)
+    fn check_need(&self, request: ChunkRequest) {
+        let wanted = self.layout.chunks_of(&self.world.range, request.stripe);
+        let received: ChunkSet = self
+            .received
+            .get(&request.stripe)
             .into_iter()
             .flatten()
             .map(|(chunk, _)| *chunk)
             .collect();
         let out = self.asked.iter().filter(|(since, other)| {
             let has_ended = self.ended.iter().any(|(_, ended, _)| ended == other);
-            other.stripe == ask.stripe && !has_ended && !self.is_late(*since, ask.stripe)
+            other.stripe == request.stripe && !has_ended && !self.is_late(*since, request.stripe)
         });
-        let coming: Chunks = out.map(|(_, other)| other.chunk).collect();
+        let coming: ChunkSet = out.map(|(_, other)| other.chunk).collect();
         let at_origin = self
             .at_origin
             .iter()
-            .filter(|(stripe, _)| *stripe == ask.stripe && !self.has_origin_failed(*stripe));
-        let sure = at_origin.fold(here.or(coming), |sure, (_, chunks)| sure.or(*chunks));
+            .filter(|(stripe, _)| *stripe == request.stripe && !self.has_origin_failed(*stripe));
+        let sure = at_origin.fold(received.or(coming), |sure, (_, chunks)| sure.or(*chunks));
         assert!(
             !sure.has_all(wanted),
-            "{ask:?}: all wanted is coming, {sure:?}"
+            "{request:?}: all wanted is coming, {sure:?}"
         );
         assert!(
             sure.count() < usize::from(self.world.k),
-            "{ask:?}: enough is coming, {sure:?}"
+            "{request:?}: enough is coming, {sure:?}"
         );
     }
 
     fn is_late(&self, since: u64, stripe: u64) -> bool {
-        let patience = &self.world.patience;
-        let wait = match self.first_us.get(&stripe) {
-            Some(first) => first * u64::from(patience.hedge_percent) / 100,
-            None => patience.first_us,
+        let timeouts = &self.world.timeouts;
+        let wait = match self.first_chunk_us.get(&stripe) {
+            Some(first) => first * u64::from(timeouts.hedge_percent) / 100,
+            None => timeouts.first_chunk_us,
         };
-        self.now > since + wait.max(patience.least_us) || self.now > since + patience.give_up_us
+        self.now > since + wait.max(timeouts.hedge_min_us)
+            || self.now > since + timeouts.server_timeout_us
     }
 
     /// Whether another source was asked for the sub-chunk since.
-    fn is_replaced(&self, ask: Ask) -> bool {
+    fn is_replaced(&self, request: ChunkRequest) -> bool {
         self.asked.iter().any(|(_, other)| {
-            let is_same = other.stripe == ask.stripe && other.chunk == ask.chunk;
-            is_same && other.server > ask.server
+            let is_same = other.stripe == request.stripe && other.chunk == request.chunk;
+            is_same && other.server > request.server
         })
     }
 
-    fn measure(&mut self, ask: Ask) {
+    fn measure(&mut self, request: ChunkRequest) {
         let (since, _) = self
             .asked
             .iter()
-            .find(|(_, other)| *other == ask)
+            .find(|(_, other)| *other == request)
             .expect("asked");
         let took = self.now - since;
         let is_first = self
-            .here
-            .get(&ask.stripe)
-            .is_none_or(|here| !here.contains_key(&ask.chunk));
-        if is_first && took <= self.world.patience.give_up_us && !self.is_replaced(ask) {
-            self.first_us.entry(ask.stripe).or_insert(took);
+            .received
+            .get(&request.stripe)
+            .is_none_or(|received| !received.contains_key(&request.chunk));
+        if is_first && took <= self.world.timeouts.server_timeout_us && !self.is_replaced(request) {
+            self.first_chunk_us.entry(request.stripe).or_insert(took);
         }
     }
 
     fn has_origin_failed(&self, stripe: u64) -> bool {
-        let origin_us = self.world.patience.origin_us;
+        let origin_timeout_us = self.world.timeouts.origin_timeout_us;
         let mut own = self.origin_out.iter().filter(|out| out.0 == stripe);
-        self.origin_failed.contains(&stripe) || own.any(|out| self.now >= out.1 + origin_us)
+        self.origin_failed.contains(&stripe) || own.any(|out| self.now >= out.1 + origin_timeout_us)
     }
 
     /// The sub-chunks that came, or may still come of a server; a late one for so long.
-    fn left(&self, stripe: u64, late_us: u64) -> Chunks {
+    fn left(&self, stripe: u64, late_us: u64) -> ChunkSet {
         let is_lost = |chunk: usize, source: usize| {
-            let of_source = self
-                .asked
-                .iter()
-                .filter(|(_, ask)| ask.chunk == chunk && ask.server == server(chunk, source));
-            let mut losses = of_source.map(|(since, ask)| {
-                let answer = self.ended.iter().find(|(_, ended, _)| ended == ask);
-                let is_own = ask.stripe == stripe;
-                let give_up = since + self.world.patience.give_up_us;
+            let of_source = self.asked.iter().filter(|(_, request)| {
+                request.chunk == chunk && request.server == server(chunk, source)
+            });
+            let mut losses = of_source.map(|(since, request)| {
+                let answer = self.ended.iter().find(|(_, ended, _)| ended == request);
+                let is_own = request.stripe == stripe;
+                let give_up = since + self.world.timeouts.server_timeout_us;
                 match answer {
                     // Who lacks a chunk lacks it for all stripes; a bad sub-chunk proves only itself.
                     Some((at, _, false)) => {
@@ -241,7 +241,7 @@ impl<'a> Host<'a> {
                     Some((at, _, true)) => *at > give_up,
                     None => {
                         let is_late = is_own && self.is_late(*since, stripe);
-                        let is_replaced = is_own && self.is_replaced(*ask);
+                        let is_replaced = is_own && self.is_replaced(*request);
                         let is_hopeless = is_late && self.now > since + late_us;
                         is_replaced || is_hopeless || self.now > give_up
                     }
@@ -249,8 +249,8 @@ impl<'a> Host<'a> {
             });
             losses.any(|is_lost| is_lost)
         };
-        let here = self.here.get(&stripe).into_iter().flatten();
-        let mut left: Chunks = here.map(|(chunk, _)| *chunk).collect();
+        let received = self.received.get(&stripe).into_iter().flatten();
+        let mut left: ChunkSet = received.map(|(chunk, _)| *chunk).collect();
         for (chunk, sources) in self.world.sources.iter().enumerate() {
             if !(0..sources.len()).all(|source| is_lost(chunk, source)) {
                 left.add(chunk);
@@ -260,12 +260,12 @@ impl<'a> Host<'a> {
     }
 
     /// That the origin is needed: fewer than K sub-chunks are here or may still come, and those asked for are wanted.
-    fn origin(&mut self, stripe: u64, chunks: Chunks, bytes: Range<u64>) {
+    fn origin(&mut self, stripe: u64, chunks: ChunkSet, bytes: Range<u64>) {
         let wanted = self.layout.chunks_of(&self.world.range, stripe);
         assert!(wanted.has_all(chunks));
         assert!(!chunks.is_empty());
         assert!(!self.has_origin_failed(stripe));
-        let left = self.left(stripe, self.world.patience.origin_after_us);
+        let left = self.left(stripe, self.world.timeouts.origin_fetch_us);
         let from_origin = self.at_origin.iter().filter(|(other, _)| *other == stripe);
         let left = from_origin.fold(left, |left, (_, chunks)| left.or(*chunks));
         assert!(
@@ -283,25 +283,25 @@ impl<'a> Host<'a> {
         self.send(after, Message::Origin(stripe, chunks, answer));
     }
 
-    fn hear(&mut self, message: Message) -> Event {
+    fn handle(&mut self, message: Message) -> Event {
         match message {
-            Message::Bytes(ask, bytes, sum) => {
-                let is_good = checksum(place(ask), &bytes) == sum;
-                self.ended.push((self.now, ask, is_good));
+            Message::Bytes(request, bytes, sum) => {
+                let is_good = checksum(place(request), &bytes) == sum;
+                self.ended.push((self.now, request, is_good));
                 if is_good {
-                    self.measure(ask);
-                    self.here
-                        .entry(ask.stripe)
+                    self.measure(request);
+                    self.received
+                        .entry(request.stripe)
                         .or_default()
-                        .insert(ask.chunk, bytes);
-                    Event::Came(ask)
+                        .insert(request.chunk, bytes);
+                    Event::Received(request)
                 } else {
-                    Event::Bad(ask)
+                    Event::Corrupt(request)
                 }
             }
-            Message::Missing(ask) => {
-                self.ended.push((self.now, ask, false));
-                Event::Missing(ask)
+            Message::Missing(request) => {
+                self.ended.push((self.now, request, false));
+                Event::Missing(request)
             }
             Message::Origin(stripe, _, None) => {
                 self.origin_failed.insert(stripe);
@@ -311,7 +311,7 @@ impl<'a> Host<'a> {
                 // Answers come in the order of asks; one that comes at the very moment is in time.
                 let own = self.origin_out.iter().position(|out| out.0 == stripe);
                 let (_, since) = self.origin_out.remove(own.expect("asked"));
-                if self.now > since + self.world.patience.origin_us {
+                if self.now > since + self.world.timeouts.origin_timeout_us {
                     self.origin_failed.insert(stripe);
                 }
                 let len = self.layout.sub_chunk_bytes(stripe) as usize;
@@ -320,7 +320,10 @@ impl<'a> Host<'a> {
                     let mut bytes =
                         self.world.object[span.start as usize..span.end as usize].to_vec();
                     bytes.resize(len, 0);
-                    self.here.entry(stripe).or_default().insert(chunk, bytes);
+                    self.received
+                        .entry(stripe)
+                        .or_default()
+                        .insert(chunk, bytes);
                 }
                 Event::FromOrigin(stripe, chunks)
             }
@@ -330,19 +333,19 @@ impl<'a> Host<'a> {
     fn serve(&mut self, part: &Part) {
         let next = self.world.range.start + self.served.len() as u64;
         assert_eq!(part.bytes.start, next, "in order, without a gap");
-        let here = &self.here[&part.stripe];
+        let received = &self.received[&part.stripe];
         let has = |chunk: usize| {
-            part.here
+            part.received
                 .has(chunk)
-                .then(|| here.get(&chunk).map(|bytes| &bytes[..]))
+                .then(|| received.get(&chunk).map(|bytes| &bytes[..]))
                 .flatten()
         };
         let chunks: Vec<Option<&[u8]>> = (0..self.world.sources.len()).map(has).collect();
         let wanted = self.layout.chunks_of(&self.world.range, part.stripe);
-        assert_eq!(part.lost, wanted.without(part.here));
+        assert_eq!(part.missing, wanted.without(part.received));
         let begin = self.served.len();
-        let mut joiner = Joiner::new(&self.code, self.layout);
-        let joined = joiner.join(part.stripe, &chunks, &self.world.range, &mut self.served);
+        let mut decoder = StripeDecoder::new(&self.code, self.layout);
+        let joined = decoder.join(part.stripe, &chunks, &self.world.range, &mut self.served);
         joined.expect("what the plan says is enough");
         assert_eq!(
             (self.served.len() - begin) as u64,
@@ -353,7 +356,7 @@ impl<'a> Host<'a> {
     fn run(&mut self, read: &mut Read) -> End {
         for _ in 0..100_000 {
             match read.step(Moment(self.now)) {
-                Step::Ask(ask) => self.ask(ask),
+                Step::Fetch(request) => self.request(request),
                 Step::Origin {
                     stripe,
                     chunks,
@@ -377,8 +380,8 @@ impl<'a> Host<'a> {
                         Some(at) => {
                             self.now = at;
                             let (_, message) = self.network.pop_first().expect("a message");
-                            let event = self.hear(message);
-                            read.hear(Moment(self.now), event);
+                            let event = self.handle(message);
+                            read.handle(Moment(self.now), event);
                         }
                         None => {
                             assert!(until.0 > self.now, "time that does not pass");
@@ -392,11 +395,11 @@ impl<'a> Host<'a> {
     }
 }
 
-fn place(ask: Ask) -> Place {
-    Place {
+fn place(request: ChunkRequest) -> SubChunkId {
+    SubChunkId {
         object: OBJECT,
-        chunk: ask.chunk as u32,
-        stripe: ask.stripe,
+        chunk: request.chunk as u32,
+        stripe: request.stripe,
     }
 }
 
@@ -416,15 +419,15 @@ fn well() -> World {
         range: 0..470,
         sources: vec![vec![Answer::After(100)]; 4],
         origin: Some(5_000),
-        patience: Patience {
-            first_us: 1_000,
-            give_up_us: 20_000,
-            ..Patience::default()
+        timeouts: ReadTimeouts {
+            first_chunk_us: 1_000,
+            server_timeout_us: 20_000,
+            ..ReadTimeouts::default()
         },
     }
 }
 
-fn run(world: &World) -> (End, Vec<Ask>, Vec<(u64, Chunks)>, u64) {
+fn run(world: &World) -> (End, Vec<ChunkRequest>, Vec<(u64, ChunkSet)>, u64) {
     let (mut host, mut read) = Host::new(world);
     let end = host.run(&mut read);
     let range = world.range.start as usize..world.range.end.min(world.object.len() as u64) as usize;
@@ -433,7 +436,7 @@ fn run(world: &World) -> (End, Vec<Ask>, Vec<(u64, Chunks)>, u64) {
     if end == End::Done {
         assert_eq!(host.served.len(), expected.len(), "too few bytes");
     }
-    let asked = host.asked.iter().map(|(_, ask)| *ask).collect();
+    let asked = host.asked.iter().map(|(_, request)| *request).collect();
     (end, asked, host.at_origin, host.now)
 }
 
@@ -442,14 +445,17 @@ fn when_all_is_well_the_data_is_asked_for_and_nothing_else() {
     let world = well();
     let (end, asked, origin, _) = run(&world);
     assert_eq!((end, asked.len(), origin.len()), (End::Done, 30, 0));
-    assert!(asked.iter().all(|ask| ask.chunk < 3));
+    assert!(asked.iter().all(|request| request.chunk < 3));
     let part = World {
         range: 20..40,
         ..world
     };
     let asked = run(&part).1;
     assert_eq!(
-        asked.iter().map(|ask| ask.chunk).collect::<Vec<_>>(),
+        asked
+            .iter()
+            .map(|request| request.chunk)
+            .collect::<Vec<_>>(),
         [1, 2]
     );
 }
@@ -459,13 +465,13 @@ fn a_late_server_is_made_up_for_after_a_fifth_more_than_the_first_took() {
     let mut world = well();
     world.range = 0..48;
     world.sources[1] = vec![Answer::After(900)];
-    world.patience.least_us = 0;
+    world.timeouts.hedge_min_us = 0;
     let (mut host, mut read) = Host::new(&world);
     assert_eq!(host.run(&mut read), End::Done);
     let parity = host
         .asked
         .iter()
-        .find(|(_, ask)| ask.chunk == 3)
+        .find(|(_, request)| request.chunk == 3)
         .expect("parity");
     assert_eq!(parity.0, 121);
     assert_eq!(host.now, 221);
@@ -480,7 +486,7 @@ fn a_peer_as_fast_as_peers_are_is_not_late_though_the_readers_own_disk_is_faster
     for own in [0, 200] {
         world.sources[0] = vec![Answer::After(own)];
         let asked = run(&world).1;
-        assert!(asked.iter().all(|ask| ask.chunk < 3), "{own} us");
+        assert!(asked.iter().all(|request| request.chunk < 3), "{own} us");
     }
 }
 
@@ -489,7 +495,7 @@ fn a_peer_as_fast_as_peers_are_is_not_late_though_the_readers_own_disk_is_faster
 fn a_late_chunk_beside_a_lost_one_does_not_keep_the_origin_from_being_asked() {
     let mut world = well();
     world.range = 0..48;
-    world.patience = Patience::default();
+    world.timeouts = ReadTimeouts::default();
     world.origin = Some(80_000);
     world.sources[1] = vec![Answer::MissingAfter(300)];
     world.sources[2] = vec![Answer::Never];
@@ -507,11 +513,11 @@ fn a_late_chunk_beside_a_lost_one_does_not_keep_the_origin_from_being_asked() {
 fn a_server_that_never_answers_is_asked_once_and_then_left_alone() {
     let mut world = well();
     world.sources[0] = vec![Answer::Never];
-    world.patience.give_up_us = 150;
+    world.timeouts.server_timeout_us = 150;
     let (end, asked, origin, _) = run(&world);
     assert_eq!((end, origin.len()), (End::Done, 0));
     // The four stripes under way asked it before it was given up.
-    assert_eq!(asked.iter().filter(|ask| ask.chunk == 0).count(), 4);
+    assert_eq!(asked.iter().filter(|request| request.chunk == 0).count(), 4);
 }
 
 #[test]
@@ -525,7 +531,7 @@ fn lost_chunks_are_made_of_others_and_the_origin_is_asked_for_what_cannot_be() {
     assert!(
         origin
             .iter()
-            .all(|(_, chunks)| *chunks == Chunks::from_iter([0, 2]))
+            .all(|(_, chunks)| *chunks == ChunkSet::from_iter([0, 2]))
     );
     world.origin = None;
     assert_eq!(run(&world).0, End::Failed);
@@ -537,12 +543,12 @@ fn an_older_source_is_asked_before_others_chunks_are() {
     world.sources[2] = vec![Answer::MissingAfter(50), Answer::After(100)];
     let (end, asked, origin, _) = run(&world);
     assert_eq!((end, origin.len()), (End::Done, 0));
-    assert!(asked.iter().all(|ask| ask.chunk < 3));
+    assert!(asked.iter().all(|request| request.chunk < 3));
     // Once it is known to lack the chunk, the newer source is not asked any more.
     assert_eq!(
         asked
             .iter()
-            .filter(|ask| ask.server == server(2, 0))
+            .filter(|request| request.server == server(2, 0))
             .count(),
         4
     );
@@ -556,8 +562,8 @@ fn a_bad_sub_chunk_is_a_lost_one() {
     assert_eq!((end, origin.len()), (End::Done, 0));
     let parity: BTreeSet<u64> = asked
         .iter()
-        .filter(|ask| ask.chunk == 3)
-        .map(|ask| ask.stripe)
+        .filter(|request| request.chunk == 3)
+        .map(|request| request.stripe)
         .collect();
     assert_eq!(parity, BTreeSet::from([0, 3, 6, 9]));
 }
@@ -583,13 +589,13 @@ fn a_range_at_the_end_of_a_hundred_gigabytes_asks_for_what_it_overlaps() {
     // From the last byte but one of the last whole stripe to beyond the end.
     let last = layout.stripes() - 1;
     let from = layout.stripe(last).start - 2;
-    let mut read = Read::new(layout, from..u64::MAX, sources, Patience::default());
+    let mut read = Read::new(layout, from..u64::MAX, sources, ReadTimeouts::default());
     let (mut asked, mut served) = (vec![], vec![]);
     loop {
         match read.step(Moment(0)) {
-            Step::Ask(ask) => {
-                asked.push((ask.stripe, ask.chunk));
-                read.hear(Moment(0), Event::Came(ask));
+            Step::Fetch(request) => {
+                asked.push((request.stripe, request.chunk));
+                read.handle(Moment(0), Event::Received(request));
             }
             Step::Serve(part) => served.push(part.bytes),
             Step::Done => break,
@@ -625,7 +631,8 @@ fn world() -> impl Strategy<Value = World> {
         1usize..6,
     );
     (sizes, waits).prop_flat_map(|((k, p, sub_chunk_bytes, len, begin, bytes), waits)| {
-        let (origin, first_us, least_us, origin_after_us, give_up_us, window) = waits;
+        let (origin, first_chunk_us, hedge_min_us, origin_fetch_us, server_timeout_us, window) =
+            waits;
         let sources =
             prop::collection::vec(prop::collection::vec(answer(), 0..3), usize::from(k + p));
         sources.prop_map(move |sources| World {
@@ -636,14 +643,14 @@ fn world() -> impl Strategy<Value = World> {
             range: begin..begin + bytes,
             sources,
             origin,
-            patience: Patience {
-                first_us,
-                least_us,
-                origin_after_us,
-                give_up_us,
+            timeouts: ReadTimeouts {
+                first_chunk_us,
+                hedge_min_us,
+                origin_fetch_us,
+                server_timeout_us,
                 window,
-                origin_us: 1_500,
-                ..Patience::default()
+                origin_timeout_us: 1_500,
+                ..ReadTimeouts::default()
             },
         })
     })
@@ -657,9 +664,9 @@ proptest! {
         // It fails only by the origin.
         if end == End::Failed {
             prop_assert!(!origin.is_empty());
-            prop_assert!(world.origin.is_none_or(|us| us >= world.patience.origin_us));
+            prop_assert!(world.origin.is_none_or(|us| us >= world.timeouts.origin_timeout_us));
         }
-        let stripes: BTreeSet<u64> = asked.iter().map(|ask| ask.stripe).collect();
+        let stripes: BTreeSet<u64> = asked.iter().map(|request| request.stripe).collect();
         let all = usize::from(world.k) + usize::from(world.p);
         prop_assert!(asked.len() <= stripes.len() * all * 2);
     }

@@ -1,7 +1,7 @@
 //! Clusters against the plainest model of them, and against what must hold whatever the numbers are.
 
 use edge::placement::Placement;
-use edge::{BucketId, Change, Load, Map, ServerId};
+use edge::{BucketId, BucketWrites, Change, Map, ServerId};
 use policy::any::PolicySpec;
 use sim::cluster::{Coordination, Found, Rules, Scheme, Setup, Study, Telling, check, run};
 use sim::{Columns, Configuration, Interner, Interning, Unit};
@@ -126,11 +126,11 @@ impl<'a> Plain<'a> {
             Scheme::Coded { data, parity, .. } => (data + parity, parity + 1),
             _ => (1, 1),
         };
-        let load = |written: &[u64; 2]| Load {
+        let load = |written: &[u64; 2]| BucketWrites {
             whole_bytes: written[0] / copies as u64,
             chunk_bytes: written[1] / parts as u64,
         };
-        let mut loads: Vec<Load> = self.loads.iter().map(load).collect();
+        let mut loads: Vec<BucketWrites> = self.loads.iter().map(load).collect();
         if self.loads.iter().all(|written| *written == [0; 2]) {
             loads.clear();
         }

@@ -1,6 +1,6 @@
 //! What must hold of a cluster whatever its rules are in detail: nothing here knows how it looks for chunks.
 
-use edge::OLDER;
+use edge::OLDER_MAPS_MAX;
 use policy::any::PolicySpec;
 use sim::cluster::{Coordination, Found, Order, Rules, Setup, Telling, check, run};
 use sim::{Columns, Interner, Interning};
@@ -98,7 +98,7 @@ fn where_everything_is_kept_no_failure_that_the_scheme_bears_makes_a_miss() {
     for (scheme, down) in SCHEMES {
         for seed in 1..=4 {
             // The end of the warm-up makes a map, and each group two.
-            let groups = (OLDER as u64 - 1) / 2;
+            let groups = (OLDER_MAPS_MAX as u64 - 1) / 2;
             let outages = in_turn(groups, down, objects * 1_000, span_ms, seed);
             let own = setup(scheme, SERVERS, 1 << 40, &outages);
             let found = go(&columns, &rules(warm_up, seed), &own);

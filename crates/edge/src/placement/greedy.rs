@@ -18,7 +18,7 @@
 //! Graham's has equal machines that take every job. Here a server has a weight, a load to begin with, and buckets that it may
 //! not take.
 
-use super::{Loads, Placed, Problem};
+use super::{Placed, Problem, ServerLoads};
 
 /// Imbalance, (max - min) / min, below which nothing is exchanged.
 pub const TOLERANCE: f64 = 0.001;
@@ -34,7 +34,7 @@ pub fn greedy(problem: &Problem, old: Option<&[Option<u32>]>) -> Placed {
     let count = problem.buckets.len() * problem.p;
     let mut state = State {
         problem,
-        loads: Loads::new(problem),
+        loads: ServerLoads::new(problem),
         placed: vec![None; count],
         kept: vec![vec![]; problem.servers.len()],
         looks_left: LOOKS,
@@ -61,7 +61,7 @@ pub fn greedy(problem: &Problem, old: Option<&[Option<u32>]>) -> Placed {
 
 struct State<'a> {
     problem: &'a Problem,
-    loads: Loads<'a>,
+    loads: ServerLoads<'a>,
     placed: Placed,
     /// By server: the numbers of the parities that it keeps.
     kept: Vec<Vec<u32>>,

@@ -22,13 +22,13 @@
 //!   left over comes from.
 
 use super::network::Network;
-use super::{Loads, Placed, Problem};
+use super::{Placed, Problem, ServerLoads};
 
 /// Places all parity anew.
 pub fn max_flow(problem: &Problem) -> Placed {
     let arcs = flows(problem);
     let count = problem.servers.len();
-    let mut loads = Loads::new(problem);
+    let mut loads = ServerLoads::new(problem);
     let mut placed = Vec::with_capacity(problem.buckets.len() * problem.p);
     for (bucket, need) in problem.buckets.iter().enumerate() {
         let flows = &arcs[bucket * count..][..count];
@@ -94,7 +94,7 @@ fn budgets(problem: &Problem) -> Vec<u64> {
         .iter()
         .map(|share| u128::from(share.weight))
         .sum();
-    let budget = |share: &super::Share| {
+    let budget = |share: &super::ServerShare| {
         let part = (all * u128::from(share.weight)).div_ceil(weights.max(1));
         let left = part.saturating_sub(u128::from(share.data_bytes));
         u64::try_from(left).unwrap_or(u64::MAX)
@@ -105,17 +105,17 @@ fn budgets(problem: &Problem) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::example;
-    use super::super::{Need, Share};
+    use super::super::{BucketParity, ServerShare};
     use super::*;
 
     #[test]
     fn a_server_takes_what_is_missing_to_its_part() {
-        // Loads 6, 2, 4 and parities 2, 2, 2 of buckets that the first server holds: each should write 6.
-        let share = |data_bytes| Share {
+        // ServerLoads 6, 2, 4 and parities 2, 2, 2 of buckets that the first server holds: each should write 6.
+        let share = |data_bytes| ServerShare {
             weight: 1,
             data_bytes,
         };
-        let need = Need {
+        let need = BucketParity {
             parity_bytes: 2,
             holders: vec![0],
         };

@@ -1,10 +1,10 @@
 //! The maps that a server knows, flattened, and where a bucket's objects may lie besides the newest one's servers.
 //!
-//! As many as [`edge::Maps`] keeps. Who misses something on the servers of the newest map asks those of the
+//! As many as [`edge::MapHistory`] keeps. Who misses something on the servers of the newest map asks those of the
 //! older ones, newest first. What is merged here is made once a map, and not once a request.
 
 use super::places::{NONE, Places, Row};
-use edge::OLDER;
+use edge::OLDER_MAPS_MAX;
 use std::collections::VecDeque;
 
 /// Servers by bucket, beside those of the newest map.
@@ -86,7 +86,7 @@ impl History {
             );
         }
         self.maps.push_front(map);
-        self.maps.truncate(OLDER + 1);
+        self.maps.truncate(OLDER_MAPS_MAX + 1);
         self.elsewhere = [false, true].map(|is_coded| self.merged(is_coded));
         let mut changes = Vec::new();
         let mut before = before.into_iter();
@@ -124,7 +124,7 @@ impl History {
                         all.servers.push(server);
                     }
                 }
-                if age < OLDER {
+                if age < OLDER_MAPS_MAX {
                     lasting = all.servers.len() - start;
                 }
             }

@@ -22,7 +22,7 @@ use super::presence::Presence;
 use super::scheme::{PARTS_MAX, POPULAR_AT, Scheme};
 use super::tier::Tier;
 use crate::dense::hash_of;
-use edge::Load;
+use edge::BucketWrites;
 use policy::{Slot, Tick};
 use std::collections::HashSet;
 
@@ -221,13 +221,13 @@ impl<'t> Servers<'t> {
     }
 
     /// What was written of each bucket lately; none where that is nothing.
-    pub(super) fn loads(&self) -> Vec<Load> {
+    pub(super) fn loads(&self) -> Vec<BucketWrites> {
         if self.written.iter().all(|written| *written == [0; 2]) {
             return Vec::new();
         }
         let chunks = self.scheme.code().map_or(1, |(_, all)| all) as u64;
         let copies = self.scheme.copies() as u64;
-        let load = |written: &[u64; 2]| Load {
+        let load = |written: &[u64; 2]| BucketWrites {
             whole_bytes: written[0] / copies,
             chunk_bytes: written[1] / chunks,
         };
