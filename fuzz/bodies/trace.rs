@@ -69,9 +69,9 @@ fn open(name: &str, bytes: &[u8], skip_bad: bool) -> Result<Reader<'static>, Err
 fn write_and_read(requests: &[Request]) {
     let columns = "time_ms,key,size,key_size,value_size,op,ttl_ms,client,next";
     let csv = WriteOptions {
-        format: Some(Format::Csv),
+        format: Some(Format::CSV),
         columns: Some(columns.into()),
-        facts: None,
+        statistics: None,
     };
     let mut writer = Writer::new("t.csv", Vec::new(), &csv).expect("the columns are known");
     for request in requests {

@@ -10,7 +10,7 @@ mod show;
 use crate::trace::arguments::Span;
 use crate::trace::input::Input;
 use crate::trace::output::Output;
-use ::trace::{Error, FixedSize, NextAccess, Request, Sample};
+use ::trace::{Error, FixedSizeSample, NextAccess, Request, Sample};
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 
@@ -158,7 +158,7 @@ impl Sampling {
                 "--objects reads the trace twice, which is impossible for standard input: use --share"
             );
         }
-        let mut finder = FixedSize::new(objects, self.seed);
+        let mut finder = FixedSizeSample::new(objects, self.seed);
         let mut opened = self.input.open()?;
         opened
             .requests()

@@ -12,8 +12,9 @@
 //! some hundred megabytes, and only longer traces gigabytes; half of the objects are asked for evenly,
 //! the others mostly when they are young; the more popular a video, the likelier it is large.
 
+use crate::random::Random;
+use crate::request::Request;
 use crate::sizes::normal;
-use crate::{Random, Request};
 use std::fmt;
 use std::str::FromStr;
 

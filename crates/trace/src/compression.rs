@@ -1,7 +1,6 @@
 //! Compressed streams.
 
-use crate::Place;
-use crate::error::Fault;
+use crate::error::{Fault, Position};
 use crate::format::Compression;
 use std::io::{self, Read, Write};
 
@@ -18,7 +17,7 @@ pub(crate) fn expand<'a>(
     input: impl Read + 'a,
 ) -> Result<Box<dyn Read + 'a>, Fault> {
     let unreadable = |source| Fault::Unreadable {
-        place: Place::START,
+        position: Position::START,
         source,
     };
     Ok(match compression {

@@ -4,11 +4,12 @@
 //! quotes, in which a quote is written twice; a line ends a record also within quotes. Blanks around
 //! a field are ignored, and so is a byte order mark. Blank lines are refused.
 
-use crate::Place;
-use crate::error::Fault;
+mod write;
+
+use crate::entry::{Columns, Entry, Input, Layout, OpenError, Source, Workload};
+use crate::error::{Fault, Position};
 use crate::lines::Lines;
 use crate::number::{key, small, thousandths, whole};
-use crate::reader::Source;
 use crate::request::{NextAccess, Op, Request};
 use crate::text_key::key_of_text;
 use std::io::Read;
@@ -45,8 +46,30 @@ const NAMES: [(Column, &[&str]); 11] = [
     (Column::Next, &["next"]),
 ];
 
-/// The columns of the Twitter cache trace.
-pub(crate) const TWITTER: &str = "time,key,key_size,value_size,client,op,ttl";
+/// Columns of the Twitter cache trace.
+const TWITTER_COLUMNS: &str = "time,key,key_size,value_size,client,op,ttl";
+
+/// Comma-separated text with named columns.
+pub(crate) static CSV: Entry = Entry {
+    endings: &["csv"],
+    aliases: &[],
+    columns: Columns::Chosen,
+    has_next_access: false,
+    workload: Workload::Web,
+    open: |input, layout| open(input, layout.columns, layout),
+    encode: Some(write::csv),
+};
+
+/// The Twitter cache trace: comma-separated text with seven columns and no header.
+pub(crate) static TWITTER: Entry = Entry {
+    endings: &["twitter.csv"],
+    aliases: &["twitter"],
+    columns: Columns::Fixed,
+    has_next_access: false,
+    workload: Workload::Web,
+    open: |input, layout| open(input, Some(TWITTER_COLUMNS), layout),
+    encode: Some(write::twitter),
+};
 
 const EXPECTED_HEADER: &str =
     "a header naming the columns time, key and size (or key_size and value_size) once each";
@@ -124,8 +147,31 @@ pub(crate) fn check_columns(columns: &[Column], is_header: bool) -> Result<(), S
     Ok(())
 }
 
+fn open<'a>(
+    input: Input<'a>,
+    names: Option<&str>,
+    layout: &Layout<'_>,
+) -> Result<Box<dyn Source + 'a>, OpenError> {
+    let columns = match names {
+        Some(names) => {
+            let names = names.split(',').map(str::as_bytes);
+            let columns: Vec<Column> = names.map(Column::of_name).collect();
+            check_columns(&columns, false).map_err(OpenError::Unfit)?;
+            Some(columns)
+        }
+        None => None,
+    };
+    let mut csv = Csv::new(input, layout.delimiter);
+    csv.skip_lines(layout.skip_lines)?;
+    match columns {
+        Some(columns) => csv.columns = columns,
+        None => csv.read_header()?,
+    }
+    Ok(Box::new(csv))
+}
+
 /// Reads requests from text in columns, one line at a time.
-pub(crate) struct Csv<R> {
+struct Csv<R> {
     lines: Lines<R>,
     delimiter: u8,
     columns: Vec<Column>,
@@ -135,7 +181,7 @@ pub(crate) struct Csv<R> {
 
 impl<R: Read> Csv<R> {
     /// A text without columns so far.
-    pub(crate) fn new(input: R, delimiter: u8) -> Self {
+    fn new(input: R, delimiter: u8) -> Self {
         Csv {
             lines: Lines::new(input),
             delimiter,
@@ -145,7 +191,7 @@ impl<R: Read> Csv<R> {
     }
 
     /// Passes over lines, whatever they say.
-    pub(crate) fn skip_lines(&mut self, count: u64) -> Result<(), Fault> {
+    fn skip_lines(&mut self, count: u64) -> Result<(), Fault> {
         for _ in 0..count {
             if self.lines.next()?.is_none() {
                 break;
@@ -154,15 +200,10 @@ impl<R: Read> Csv<R> {
         Ok(())
     }
 
-    /// Takes the columns as given.
-    pub(crate) fn set_columns(&mut self, columns: Vec<Column>) {
-        self.columns = columns;
-    }
-
     /// Takes the columns from the next line.
-    pub(crate) fn read_header(&mut self) -> Result<(), Fault> {
+    fn read_header(&mut self) -> Result<(), Fault> {
         let Some(line) = self.lines.next()? else {
-            return Err(Fault::at(Place::Line(1), EXPECTED_HEADER, "nothing"));
+            return Err(Fault::at(Position::Line(1), EXPECTED_HEADER, "nothing"));
         };
         let text = line.text.strip_prefix(b"\xEF\xBB\xBF");
         let mut rest = Some(text.unwrap_or(line.text));
@@ -243,11 +284,12 @@ fn put_field(request: &mut Request, column: Column, field: &[u8]) -> bool {
     }
 }
 
+/// Sets a field if there is a value; returns whether there was.
 #[inline]
-fn put<T>(place: &mut T, value: Option<T>) -> bool {
+pub(crate) fn put<T>(field: &mut T, value: Option<T>) -> bool {
     match value {
         Some(value) => {
-            *place = value;
+            *field = value;
             true
         }
         None => false,
@@ -255,9 +297,9 @@ fn put<T>(place: &mut T, value: Option<T>) -> bool {
 }
 
 #[inline]
-fn put_some<T>(place: &mut Option<T>, value: Option<T>) -> bool {
-    *place = value;
-    place.is_some()
+fn put_some<T>(field: &mut Option<T>, value: Option<T>) -> bool {
+    *field = value;
+    field.is_some()
 }
 
 /// An empty field tells nothing, which is 0.
@@ -328,7 +370,7 @@ fn take_field<'f>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, Format, Options};
+    use crate::{Error, Options};
 
     fn read_with(text: &str, options: &Options) -> Result<Vec<Request>, String> {
         let requests = crate::open("test.csv", text.as_bytes(), options);
@@ -342,7 +384,7 @@ mod tests {
 
     #[test]
     fn columns_may_stand_in_any_order_beside_others() {
-        let requests = read_all("\u{FEFF}size, place ,KEY,time\r\n5,x,7,1\r\n 6 ,,8,2.5");
+        let requests = read_all("\u{FEFF}size, position ,KEY,time\r\n5,x,7,1\r\n 6 ,,8,2.5");
         let wanted = [Request::new(1_000, 7, 5), Request::new(2_500, 8, 6)];
         assert_eq!(requests, Ok(wanted.into()));
     }
@@ -389,7 +431,7 @@ mod tests {
     #[test]
     fn the_twitter_format_needs_no_header() {
         let options = Options {
-            format: Some(Format::Twitter),
+            format: Some("twitter".parse().expect("a format")),
             ..Options::default()
         };
         let requests = read_with("0,yDqF:3q,17,92,2,set,86400\n1,q,1,0,1,get,0\n", &options);

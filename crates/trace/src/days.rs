@@ -21,8 +21,9 @@
 //! Each kind has keys of its own: lasting objects 4·n, fading ones 4·n + 1, those asked for once 4·n + 2,
 //! scanned ones 4·n + 3.
 
-use crate::sizes::decimal;
-use crate::{Random, Zipf};
+use crate::number::decimal;
+use crate::random::Random;
+use crate::zipf::Zipf;
 use std::f64::consts::TAU;
 
 const DAY_MS: f64 = 86_400_000.0;

@@ -9,7 +9,7 @@ const QUOTED_CHARS: usize = 60;
 
 /// Where in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Position {
     /// A line of text, counted from 1.
     Line(u64),
     /// A record of a binary trace.
@@ -23,9 +23,9 @@ pub enum Place {
     Row(u64),
 }
 
-impl Place {
+impl Position {
     /// Before the first record.
-    pub(crate) const START: Place = Place::Record {
+    pub(crate) const START: Position = Position::Record {
         number: 0,
         offset: 0,
     };
@@ -39,7 +39,7 @@ pub enum Error {
         /// The trace's name.
         file: String,
         /// Where.
-        place: Place,
+        position: Position,
         /// What should have been there.
         expected: Cow<'static, str>,
         /// What was there, shortened.
@@ -50,7 +50,7 @@ pub enum Error {
         /// The trace's name.
         file: String,
         /// What was read last.
-        place: Place,
+        position: Position,
         /// What the reader below said.
         source: io::Error,
     },
@@ -63,8 +63,10 @@ pub enum Error {
     },
     /// The name's ending names no known format.
     UnknownFormat {
-        /// The trace's name.
+        /// Name of the trace.
         file: String,
+        /// Endings that name a format, as a list in words.
+        known: String,
     },
     /// The format cannot do what was asked for.
     Unfit {
@@ -75,13 +77,13 @@ pub enum Error {
     },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Line(line) => write!(f, "line {line}"),
-            Place::Record { number: 0, offset } => write!(f, "byte {offset}"),
-            Place::Record { number, offset } => write!(f, "record {number} at byte {offset}"),
-            Place::Row(row) => write!(f, "row {row}"),
+            Position::Line(line) => write!(f, "line {line}"),
+            Position::Record { number: 0, offset } => write!(f, "byte {offset}"),
+            Position::Record { number, offset } => write!(f, "record {number} at byte {offset}"),
+            Position::Row(row) => write!(f, "row {row}"),
         }
     }
 }
@@ -91,25 +93,24 @@ impl fmt::Display for Error {
         match self {
             Error::Malformed {
                 file,
-                place,
+                position,
                 expected,
                 found,
-            } => match place {
-                Place::Line(line) => {
+            } => match position {
+                Position::Line(line) => {
                     write!(f, "{file}:{line}: expected {expected}, found {found}")
                 }
-                _ => write!(f, "{file}: {place}: expected {expected}, found {found}"),
+                _ => write!(f, "{file}: {position}: expected {expected}, found {found}"),
             },
             // The source is told by whoever tells the chain.
-            Error::Unreadable { file, place, .. } => {
-                write!(f, "{file}: cannot be read after {place}")
+            Error::Unreadable { file, position, .. } => {
+                write!(f, "{file}: cannot be read after {position}")
             }
             Error::Unwritable { file, .. } => write!(f, "{file}: cannot be written"),
-            Error::UnknownFormat { file } => write!(
+            Error::UnknownFormat { file, known } => write!(
                 f,
-                "{file}: the name must end in {}, each plain or followed by .zst, .gz or .xz \
-                 (or say which format it is)",
-                crate::format::endings()
+                "{file}: the name must end in {known}, each plain or followed by .zst, .gz or .xz \
+                 (or give the format)"
             ),
             Error::Unfit { file, reason } => write!(f, "{file}: {reason}"),
         }
@@ -130,19 +131,22 @@ impl std::error::Error for Error {
 pub(crate) enum Fault {
     /// The line or record was consumed: the next call goes on behind it.
     Malformed {
-        place: Place,
+        position: Position,
         expected: Cow<'static, str>,
         found: String,
     },
     /// Nothing more can be read.
-    Unreadable { place: Place, source: io::Error },
+    Unreadable {
+        position: Position,
+        source: io::Error,
+    },
 }
 
 impl Fault {
     #[cold]
     pub(crate) fn line(number: u64, text: &[u8], expected: impl Into<Cow<'static, str>>) -> Fault {
         Fault::Malformed {
-            place: Place::Line(number),
+            position: Position::Line(number),
             expected: expected.into(),
             found: quoted(text),
         }
@@ -150,12 +154,12 @@ impl Fault {
 
     #[cold]
     pub(crate) fn at(
-        place: Place,
+        position: Position,
         expected: impl Into<Cow<'static, str>>,
         found: impl Into<String>,
     ) -> Fault {
         Fault::Malformed {
-            place,
+            position,
             expected: expected.into(),
             found: found.into(),
         }
@@ -166,18 +170,18 @@ impl Fault {
         let file = file.to_owned();
         match self {
             Fault::Malformed {
-                place,
+                position,
                 expected,
                 found,
             } => Error::Malformed {
                 file,
-                place,
+                position,
                 expected,
                 found,
             },
-            Fault::Unreadable { place, source } => Error::Unreadable {
+            Fault::Unreadable { position, source } => Error::Unreadable {
                 file,
-                place,
+                position,
                 source,
             },
         }

@@ -1,45 +1,28 @@
 //! Formats and compressions, told by the endings of names.
 
-use crate::Error;
+use crate::entry::{Entry, Workload};
+use crate::error::Error;
+use crate::{csv, lcs, lists, parquet_reader, vscsi};
 use std::fmt;
 use std::str::FromStr;
 
-/// How a trace is written down; docs/traces.md describes each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// Comma-separated text with named columns.
-    Csv,
-    /// The Twitter cache trace: comma-separated text with seven columns and no header.
-    Twitter,
-    /// libCacheSim's records of 24 bytes, each with the next access.
-    OracleGeneral,
-    /// Block requests of a virtual machine, versions 1 and 2.
-    Vscsi,
-    /// libCacheSim's own format: a header and records, versions 1 to 8.
-    Lcs,
-    /// The text of the ARC paper's traces: a first block and a number of blocks on each line.
-    Arc,
-    /// The text of the LIRS paper's traces: a block on each line, `*` between phases.
-    Lirs,
-    /// One id a line.
-    Ids,
-    /// Apache Parquet, with the columns that csv has.
-    Parquet,
-}
-
-/// Every format with its name, which is its ending without the dot. A name that ends in another comes first.
-const NAMES: [(Format, &str); 10] = [
-    (Format::Twitter, "twitter.csv"),
-    (Format::Csv, "csv"),
-    (Format::OracleGeneral, "oracleGeneral.bin"),
-    (Format::OracleGeneral, "oracleGeneral"),
-    (Format::Vscsi, "vscsi"),
-    (Format::Lcs, "lcs"),
-    (Format::Arc, "lis"),
-    (Format::Lirs, "trc"),
-    (Format::Ids, "txt"),
-    (Format::Parquet, "parquet"),
+/// Every format. `trace convert`'s help and messages list them in this order.
+static FORMATS: [&Entry; 9] = [
+    &csv::TWITTER,
+    &csv::CSV,
+    &lcs::ORACLE_GENERAL,
+    &vscsi::VSCSI,
+    &lcs::LCS,
+    &lists::ARC,
+    &lists::LIRS,
+    &lists::IDS,
+    &parquet_reader::PARQUET,
 ];
+
+/// The encoding of a trace; docs/reference/traces.md describes each. A format is found by its name or
+/// by the ending of a trace's name.
+#[derive(Clone, Copy)]
+pub struct Format(&'static Entry);
 
 /// How a trace's bytes are packed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -61,11 +44,20 @@ const COMPRESSIONS: [(Compression, &str); 3] = [
     (Compression::Xz, ".xz"),
 ];
 
-/// The endings of all formats, for messages.
-pub(crate) fn endings() -> String {
-    let mut endings: Vec<String> = NAMES.iter().map(|(_, name)| format!(".{name}")).collect();
-    let last = endings.pop().unwrap_or_default();
-    format!("{} or {last}", endings.join(", "))
+/// All endings, the format that each belongs to with it.
+fn endings() -> impl Iterator<Item = (Format, &'static str)> {
+    let of_entry = |entry: &'static Entry| {
+        let endings = entry.endings.iter();
+        endings.map(move |ending| (Format(entry), *ending))
+    };
+    FORMATS.into_iter().flat_map(of_entry)
+}
+
+/// Lists words as in "a, b or c".
+fn listed(words: impl Iterator<Item = String>, conjunction: &str) -> String {
+    let mut words: Vec<String> = words.collect();
+    let last = words.pop().unwrap_or_default();
+    format!("{} {conjunction} {last}", words.join(", "))
 }
 
 impl Compression {
@@ -88,7 +80,8 @@ impl Format {
     ///
     /// ```
     /// use trace::Format;
-    /// assert_eq!(Format::of_name("a/b.oracleGeneral.bin.zst").unwrap(), Format::OracleGeneral);
+    /// let format = Format::of_name("a/b.oracleGeneral.zst").unwrap();
+    /// assert_eq!(format.to_string(), "oracleGeneral.bin");
     /// assert!(Format::of_name("b.bin").is_err());
     /// ```
     pub fn of_name(name: &str) -> Result<Format, Error> {
@@ -97,9 +90,53 @@ impl Format {
             let stem = plain.strip_suffix(ending);
             stem.is_some_and(|stem| stem.ends_with('.'))
         };
-        let found = NAMES.iter().find(|(_, ending)| is_ending(ending));
-        let (format, _) = found.ok_or_else(|| Error::UnknownFormat { file: name.into() })?;
-        Ok(*format)
+        // Of .twitter.csv and .csv the longer one counts.
+        let found = endings().filter(|(_, ending)| is_ending(ending));
+        let found = found.max_by_key(|(_, ending)| ending.len());
+        found
+            .map(|(format, _)| format)
+            .ok_or_else(|| Error::UnknownFormat {
+                file: name.into(),
+                known: listed(endings().map(|(_, ending)| format!(".{ending}")), "or"),
+            })
+    }
+
+    /// Comma-separated text with named columns.
+    pub const CSV: Format = Format(&csv::CSV);
+
+    /// Whether its requests carry the position of the object's next request, which
+    /// [`crate::Spool::annotate`] finds.
+    pub fn has_next_access(self) -> bool {
+        self.0.has_next_access
+    }
+
+    /// Kind of system whose traces are published in this format.
+    pub fn workload(self) -> Workload {
+        self.0.workload
+    }
+
+    pub(crate) fn entry(self) -> &'static Entry {
+        self.0
+    }
+
+    /// Lists the formats that can be written, for messages.
+    pub(crate) fn written() -> String {
+        let written = FORMATS.into_iter().filter(|entry| entry.encode.is_some());
+        listed(written.map(|entry| entry.endings[0].to_owned()), "and")
+    }
+}
+
+impl PartialEq for Format {
+    fn eq(&self, other: &Format) -> bool {
+        self.0.endings == other.0.endings
+    }
+}
+
+impl Eq for Format {}
+
+impl fmt::Debug for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Format({self})")
     }
 }
 
@@ -108,28 +145,21 @@ impl FromStr for Format {
 
     /// The format of a name: an ending without its dot, or `twitter`, `arc`, `lirs`, `ids`.
     fn from_str(text: &str) -> Result<Format, String> {
-        let more = [
-            (Format::Twitter, "twitter"),
-            (Format::Arc, "arc"),
-            (Format::Lirs, "lirs"),
-            (Format::Ids, "ids"),
-        ];
-        let mut all = NAMES.iter().chain(&more);
-        let found = all.find(|(_, name)| name.eq_ignore_ascii_case(text));
-        found.map(|(format, _)| *format).ok_or_else(|| {
-            let names: Vec<&str> = NAMES.iter().map(|(_, name)| *name).collect();
-            format!(
-                "no format is called {text:?}; there are twitter, {}",
-                names.join(", ")
-            )
+        let is_named = |entry: &&Entry| {
+            let mut names = entry.endings.iter().chain(entry.aliases);
+            names.any(|name| name.eq_ignore_ascii_case(text))
+        };
+        let found = FORMATS.into_iter().find(|entry| is_named(entry));
+        found.map(Format).ok_or_else(|| {
+            let names = endings().map(|(_, ending)| ending.to_owned());
+            format!("format {text:?}: expected {}", listed(names, "or"))
         })
     }
 }
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = NAMES.iter().find(|(format, _)| format == self);
-        f.write_str(named.map_or("", |(_, name)| name))
+        f.write_str(self.0.endings[0])
     }
 }
 
@@ -139,7 +169,7 @@ mod tests {
 
     #[test]
     fn endings_tell_format_and_compression() {
-        for (format, ending) in NAMES {
+        for (format, ending) in endings() {
             for (compression, packed) in COMPRESSIONS.into_iter().chain([(Compression::Plain, "")])
             {
                 let name = format!("x/trace.{ending}{packed}");

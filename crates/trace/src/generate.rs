@@ -16,8 +16,12 @@
 //! `days.rs`.
 
 use crate::days::{Days, DaysStream};
-use crate::sizes::decimal;
-use crate::{Op, Random, Request, Sizes, TtlMix, Zipf};
+use crate::number::decimal;
+use crate::random::Random;
+use crate::request::{Op, Request};
+use crate::sizes::Sizes;
+use crate::ttl_mix::TtlMix;
+use crate::zipf::Zipf;
 
 /// The objects of a pattern that does not say how many.
 pub const OBJECTS_DEFAULT: u64 = 100_000;
@@ -28,9 +32,9 @@ const OBJECTS_MAX: u64 = 1 << 40;
 
 /// A trace to be made.
 #[derive(Clone, Debug)]
-pub struct Recipe {
+pub struct GeneratorOptions {
     /// The patterns and their shares.
-    pub mix: Mix,
+    pub mix: PatternMix,
     /// How large objects are.
     pub sizes: Sizes,
     /// How long objects live [default: for ever].
@@ -43,11 +47,11 @@ pub struct Recipe {
     pub seed: u64,
 }
 
-impl Default for Recipe {
+impl Default for GeneratorOptions {
     fn default() -> Self {
         let zipf = (Pattern::Zipf(1.0, OBJECTS_DEFAULT), 1.0);
-        Recipe {
-            mix: Mix(Kind::Patterns(vec![zipf])),
+        GeneratorOptions {
+            mix: PatternMix(MixParts::Patterns(vec![zipf])),
             sizes: Sizes::Fixed { key: 0, value: 1 },
             ttl_mix: None,
             rate: 1_000.0,
@@ -59,10 +63,10 @@ impl Default for Recipe {
 
 /// Patterns and their weights, or days.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mix(Kind);
+pub struct PatternMix(MixParts);
 
 #[derive(Clone, Debug, PartialEq)]
-enum Kind {
+enum MixParts {
     Patterns(Vec<(Pattern, f64)>),
     Days(Days),
 }
@@ -75,17 +79,17 @@ enum Pattern {
     Loop(u64),
 }
 
-impl Mix {
+impl PatternMix {
     /// Reads a mix, in which patterns that do not say how many have `objects` ≥ 1.
     ///
     /// # Errors
     /// A malformed part, in words.
     ///
     /// ```
-    /// assert!(trace::Mix::parse("zipf:0.9@3+loop:500", 10_000).is_ok());
-    /// assert!(trace::Mix::parse("loop", 10_000).is_err());
+    /// assert!(trace::PatternMix::parse("zipf:0.9@3+loop:500", 10_000).is_ok());
+    /// assert!(trace::PatternMix::parse("loop", 10_000).is_err());
     /// ```
-    pub fn parse(text: &str, objects: u64) -> Result<Mix, String> {
+    pub fn parse(text: &str, objects: u64) -> Result<PatternMix, String> {
         if text.starts_with("days") {
             let wrong = || {
                 format!(
@@ -95,7 +99,7 @@ impl Mix {
                 )
             };
             let days = Days::parse(text, objects).ok_or_else(wrong)?;
-            return Ok(Mix(Kind::Days(days)));
+            return Ok(PatternMix(MixParts::Days(days)));
         }
         let parts = text.split('+').map(|part| {
             let wrong = || {
@@ -114,7 +118,7 @@ impl Mix {
         if !total.is_finite() {
             return Err(format!("the weights of {text:?} are too large"));
         }
-        Ok(Mix(Kind::Patterns(parts)))
+        Ok(PatternMix(MixParts::Patterns(parts)))
     }
 }
 
@@ -146,7 +150,7 @@ fn pattern_of(text: &str, objects: u64) -> Option<Pattern> {
 /// Makes requests without end, in one order of time.
 pub struct Generator {
     source: Source,
-    recipe: Recipe,
+    options: GeneratorOptions,
     random: Random,
     number: u64,
 }
@@ -220,21 +224,21 @@ impl Turns {
 
 impl Generator {
     /// Begins a trace. The rate must be above 0, the share of writes from 0 to 1.
-    pub fn new(recipe: Recipe) -> Self {
-        assert!(recipe.rate > 0.0 && recipe.rate.is_finite());
-        assert!((0.0..=1.0).contains(&recipe.writes));
-        let mut random = Random::new(recipe.seed);
-        let source = match &recipe.mix.0 {
-            Kind::Patterns(patterns) => Source::Patterns(Turns::new(patterns, &mut random)),
-            Kind::Days(days) => {
-                let stream = DaysStream::new(days, recipe.rate, random.bits());
+    pub fn new(options: GeneratorOptions) -> Self {
+        assert!(options.rate > 0.0 && options.rate.is_finite());
+        assert!((0.0..=1.0).contains(&options.writes));
+        let mut random = Random::new(options.seed);
+        let source = match &options.mix.0 {
+            MixParts::Patterns(patterns) => Source::Patterns(Turns::new(patterns, &mut random)),
+            MixParts::Days(days) => {
+                let stream = DaysStream::new(days, options.rate, random.bits());
                 Source::Days(Box::new(stream))
             }
         };
         Generator {
             source,
             random,
-            recipe,
+            options,
             number: 0,
         }
     }
@@ -243,7 +247,7 @@ impl Generator {
     fn time_and_key(&mut self) -> (u64, u64) {
         match &mut self.source {
             Source::Patterns(turns) => {
-                let time_ms = self.number as f64 * 1000.0 / self.recipe.rate;
+                let time_ms = self.number as f64 * 1000.0 / self.options.rate;
                 (time_ms as u64, turns.key(&mut self.random))
             }
             Source::Days(stream) => stream.next().expect("it has no end"),
@@ -256,10 +260,10 @@ impl Iterator for Generator {
 
     fn next(&mut self) -> Option<Request> {
         let (time_ms, key) = self.time_and_key();
-        let seed = self.recipe.seed;
-        let (key_size, value_size) = self.recipe.sizes.of_key(key, seed);
-        let is_write = self.random.fraction() < self.recipe.writes;
-        let ttl_mix = self.recipe.ttl_mix.as_ref();
+        let seed = self.options.seed;
+        let (key_size, value_size) = self.options.sizes.of_key(key, seed);
+        let is_write = self.random.fraction() < self.options.writes;
+        let ttl_mix = self.options.ttl_mix.as_ref();
         let request = Request {
             time_ms,
             key,
@@ -332,12 +336,12 @@ mod tests {
     use std::collections::HashMap;
 
     fn keys(mix: &str, count: usize, seed: u64) -> Vec<u64> {
-        let recipe = Recipe {
-            mix: Mix::parse(mix, 1_000).expect("well-formed"),
+        let options = GeneratorOptions {
+            mix: PatternMix::parse(mix, 1_000).expect("well-formed"),
             seed,
-            ..Recipe::default()
+            ..GeneratorOptions::default()
         };
-        Generator::new(recipe)
+        Generator::new(options)
             .take(count)
             .map(|request| request.key)
             .collect()
@@ -399,7 +403,7 @@ mod tests {
 
     #[test]
     fn requests_have_time_size_ttl_and_operation() {
-        let recipe = Recipe {
+        let options = GeneratorOptions {
             sizes: Sizes::Fixed {
                 key: 20,
                 value: 300,
@@ -407,9 +411,9 @@ mod tests {
             ttl_mix: Some(TtlMix::parse("60s:1").expect("well-formed")),
             rate: 500.0,
             writes: 0.25,
-            ..Recipe::default()
+            ..GeneratorOptions::default()
         };
-        let requests: Vec<Request> = Generator::new(recipe).take(10_000).collect();
+        let requests: Vec<Request> = Generator::new(options).take(10_000).collect();
         assert_eq!(requests[3].time_ms, 6);
         assert!(
             requests
@@ -425,14 +429,14 @@ mod tests {
 
     #[test]
     fn days_have_sizes_and_operations_like_other_patterns() {
-        let recipe = Recipe {
-            mix: Mix::parse("days:once=0.2", 500).expect("well-formed"),
+        let options = GeneratorOptions {
+            mix: PatternMix::parse("days:once=0.2", 500).expect("well-formed"),
             sizes: Sizes::Uniform { first: 5, last: 9 },
             rate: 0.1,
             writes: 0.5,
-            ..Recipe::default()
+            ..GeneratorOptions::default()
         };
-        let requests: Vec<Request> = Generator::new(recipe).take(8_640).collect();
+        let requests: Vec<Request> = Generator::new(options).take(8_640).collect();
         assert!(requests.iter().all(|r| (5..=9).contains(&r.size)));
         assert!(requests.iter().any(|r| r.op == Op::Set));
         let last = requests.last().map_or(0, |request| request.time_ms);
@@ -463,7 +467,7 @@ mod tests {
             "zipf:1+days",
             "days:scan=2",
         ] {
-            assert!(Mix::parse(mix, 1_000).is_err(), "{mix}");
+            assert!(PatternMix::parse(mix, 1_000).is_err(), "{mix}");
         }
     }
 }

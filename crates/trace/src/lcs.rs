@@ -17,11 +17,11 @@
 //! `next` is the number of the object's next request, where the first request has number 1; −1 and 2^63 − 1
 //! stand for never, and 0 for what is not known.
 
-use crate::error::{Fault, Place, hex};
-use crate::reader::Source;
+use crate::entry::{Columns, Encoding, Entry, Misfit, Source, Workload};
+use crate::error::{Fault, Position, hex};
 use crate::records::{Records, u32_at, u64_at};
 use crate::request::{NextAccess, Op, Request};
-use crate::summary::Facts;
+use crate::summary::Statistics;
 use std::io::Read;
 
 const HEADER_BYTES: usize = 8192;
@@ -32,6 +32,38 @@ const MAGIC_END_AT: usize = HEADER_BYTES - 8;
 const COUNT_AT: usize = 24;
 /// The version of the statistics in the header, whatever that of the records.
 const STATISTICS_VERSION: u64 = 1;
+
+/// libCacheSim's records of 24 bytes, each with the next access.
+pub(crate) static ORACLE_GENERAL: Entry = Entry {
+    endings: &["oracleGeneral.bin", "oracleGeneral"],
+    aliases: &[],
+    columns: Columns::None,
+    has_next_access: true,
+    workload: Workload::Web,
+    open: |input, _| Ok(Box::new(Lcs::oracle_general(input))),
+    encode: Some(|_| {
+        Ok(Encoding::Rows {
+            header: Vec::new(),
+            encode: Box::new(oracle_record),
+        })
+    }),
+};
+
+/// libCacheSim's own format: a header and records, versions 1 to 8.
+pub(crate) static LCS: Entry = Entry {
+    endings: &["lcs"],
+    aliases: &[],
+    columns: Columns::None,
+    has_next_access: true,
+    workload: Workload::Web,
+    open: |input, _| Ok(Box::new(Lcs::with_header(input)?)),
+    encode: Some(|content| {
+        Ok(Encoding::Rows {
+            header: header(content.statistics),
+            encode: Box::new(lcs_record),
+        })
+    }),
+};
 
 const EXPECTED_HEADER: &str = "lcs's header of 8,192 bytes between its magic numbers";
 
@@ -58,17 +90,17 @@ const OPS: [Op; 15] = [
 const OP_INVALID: u32 = 255;
 
 /// The number of an operation.
-pub(crate) fn op_number(op: Op) -> u8 {
+fn op_number(op: Op) -> u8 {
     let at = OPS.iter().skip(1).position(|known| *known == op);
     1 + at.expect("the table has every operation") as u8
 }
 
 /// The header of version 3, with what is known of the trace.
-pub(crate) fn header(facts: Option<&Facts>) -> Vec<u8> {
+fn header(statistics: Option<&Statistics>) -> Vec<u8> {
     let mut numbers = vec![MAGIC, 3];
-    if let Some(facts) = facts {
+    if let Some(statistics) = statistics {
         let of_ops = |is_wanted: fn(Op) -> bool| -> u64 {
-            let ops = Op::ALL.into_iter().zip(facts.ops);
+            let ops = Op::ALL.into_iter().zip(statistics.ops);
             ops.filter(|(op, _)| is_wanted(*op))
                 .map(|(_, count)| count)
                 .sum()
@@ -77,17 +109,17 @@ pub(crate) fn header(facts: Option<&Facts>) -> Vec<u8> {
         let deletes = of_ops(|op| op == Op::Delete);
         numbers.extend([
             STATISTICS_VERSION,
-            facts.requests,
-            facts.objects,
-            facts.request_bytes,
-            facts.object_bytes,
-            facts.first_ms / 1000,
-            facts.last_ms / 1000,
+            statistics.requests,
+            statistics.objects,
+            statistics.request_bytes,
+            statistics.object_bytes,
+            statistics.first_ms / 1000,
+            statistics.last_ms / 1000,
             reads,
-            facts.requests - reads - deletes,
+            statistics.requests - reads - deletes,
             deletes,
-            facts.size_min.into(),
-            facts.size_max.into(),
+            statistics.size_min.into(),
+            statistics.size_max.into(),
         ]);
     }
     let mut header: Vec<u8> = numbers
@@ -108,7 +140,7 @@ enum Layout {
 }
 
 /// Reads records of one version.
-pub(crate) struct Lcs<R> {
+struct Lcs<R> {
     records: Records<R>,
     layout: Layout,
     record_bytes: usize,
@@ -118,7 +150,7 @@ pub(crate) struct Lcs<R> {
 
 impl<R: Read> Lcs<R> {
     /// Records alone.
-    pub(crate) fn oracle_general(input: R) -> Self {
+    fn oracle_general(input: R) -> Self {
         Lcs {
             records: Records::new(input),
             layout: Layout::Version1,
@@ -128,14 +160,18 @@ impl<R: Read> Lcs<R> {
     }
 
     /// Reads the header.
-    pub(crate) fn with_header(input: R) -> Result<Self, Fault> {
+    fn with_header(input: R) -> Result<Self, Fault> {
         let mut records = Records::new(input);
         let Some(header) = records.header(HEADER_BYTES)? else {
             let found = "a shorter stream";
-            return Err(Fault::at(Place::START, EXPECTED_HEADER, found));
+            return Err(Fault::at(Position::START, EXPECTED_HEADER, found));
         };
         if u64_at(header, 0) != MAGIC || u64_at(header, MAGIC_END_AT) != MAGIC {
-            return Err(Fault::at(Place::START, EXPECTED_HEADER, hex(&header[..16])));
+            return Err(Fault::at(
+                Position::START,
+                EXPECTED_HEADER,
+                hex(&header[..16]),
+            ));
         }
         let (layout, record_bytes) = match u64_at(header, 8) {
             1 => (Layout::Version1, 24),
@@ -144,14 +180,14 @@ impl<R: Read> Lcs<R> {
             version @ 4..=8 => (Layout::Version3, 36 + 4 * (1 << (version - 4))),
             version => {
                 let found = format!("version {version}");
-                return Err(Fault::at(Place::START, "version 1 to 8 of lcs", found));
+                return Err(Fault::at(Position::START, "version 1 to 8 of lcs", found));
             }
         };
         let count = u64_at(header, COUNT_AT);
         if count > i64::MAX as u64 {
             let found = format!("{}", count as i64);
             return Err(Fault::at(
-                Place::START,
+                Position::START,
                 "the number of requests in the header",
                 found,
             ));
@@ -171,7 +207,7 @@ impl<R: Read> Lcs<R> {
         }
         let expected = format!("{} requests, as the header says", promised.unwrap_or(0));
         Err(Fault::at(
-            self.records.place(),
+            self.records.position(),
             expected,
             format!("{count}"),
         ))
@@ -180,7 +216,7 @@ impl<R: Read> Lcs<R> {
 
 impl<R: Read> Source for Lcs<R> {
     fn next(&mut self) -> Result<Option<Request>, Fault> {
-        let Some((record, place)) = self.records.next(self.record_bytes)? else {
+        let Some((record, position)) = self.records.next(self.record_bytes)? else {
             self.check_count()?;
             return Ok(None);
         };
@@ -194,7 +230,7 @@ impl<R: Read> Source for Lcs<R> {
             let size = u64_at(record, 12);
             request.size = u32::try_from(size).map_err(|_| {
                 let found = format!("{}", size as i64);
-                Fault::at(place, "a size below 2^32", found)
+                Fault::at(position, "a size below 2^32", found)
             })?;
             request.value_size = request.size;
             at = 20;
@@ -203,7 +239,7 @@ impl<R: Read> Source for Lcs<R> {
             let word = u32_at(record, at);
             request.op = op(word & 0xFF).ok_or_else(|| {
                 let found = format!("{}", word & 0xFF);
-                Fault::at(place, "an operation from 0 to 14, or 255", found)
+                Fault::at(position, "an operation from 0 to 14, or 255", found)
             })?;
             request.client = word >> 8;
             at += 4;
@@ -216,7 +252,7 @@ impl<R: Read> Source for Lcs<R> {
             }
             at += 4;
         }
-        request.next_access = next_access(u64_at(record, at) as i64, place)?;
+        request.next_access = next_access(u64_at(record, at) as i64, position)?;
         Ok(Some(request))
     }
 }
@@ -230,10 +266,10 @@ fn op(number: u32) -> Option<Op> {
 
 /// The only thing in a record of 24 bytes that can be seen to be wrong.
 #[inline]
-fn next_access(next: i64, place: Place) -> Result<NextAccess, Fault> {
-    let own = match place {
-        Place::Record { number, .. } => number,
-        Place::Line(_) | Place::Row(_) => 0,
+fn next_access(next: i64, position: Position) -> Result<NextAccess, Fault> {
+    let own = match position {
+        Position::Record { number, .. } => number,
+        Position::Line(_) | Position::Row(_) => 0,
     };
     match next {
         -1 | i64::MAX => Ok(NextAccess::Never),
@@ -241,9 +277,51 @@ fn next_access(next: i64, place: Place) -> Result<NextAccess, Fault> {
         _ if next > 0 && next as u64 > own => Ok(NextAccess::At(next as u64 - 1)),
         _ => {
             let expected = "the number of a later request, -1 or 0 as next access";
-            Err(Fault::at(place, expected, next.to_string()))
+            Err(Fault::at(position, expected, next.to_string()))
         }
     }
+}
+
+fn time(request: &Request) -> Result<u32, Misfit> {
+    let seconds = request.time_ms / 1000;
+    u32::try_from(seconds).map_err(|_| ("a time below 2^32 seconds", seconds))
+}
+
+fn next(request: &Request) -> i64 {
+    match request.next_access {
+        NextAccess::Unknown => 0,
+        NextAccess::Never => -1,
+        NextAccess::At(number) => number as i64 + 1,
+    }
+}
+
+fn oracle_record(request: &Request, out: &mut Vec<u8>) -> Result<(), Misfit> {
+    let time = time(request)?;
+    out.extend_from_slice(&time.to_le_bytes());
+    out.extend_from_slice(&request.key.to_le_bytes());
+    out.extend_from_slice(&request.size.to_le_bytes());
+    out.extend_from_slice(&next(request).to_le_bytes());
+    Ok(())
+}
+
+/// A record of version 3.
+fn lcs_record(request: &Request, out: &mut Vec<u8>) -> Result<(), Misfit> {
+    let time = time(request)?;
+    if request.client >= 1 << 24 {
+        return Err(("a client below 2^24", request.client.into()));
+    }
+    let ttl = request.ttl_ms.div_ceil(1000);
+    if ttl > i32::MAX as u64 {
+        return Err(("a TTL below 2^31 seconds", ttl));
+    }
+    out.extend_from_slice(&time.to_le_bytes());
+    out.extend_from_slice(&request.key.to_le_bytes());
+    out.extend_from_slice(&i64::from(request.size).to_le_bytes());
+    let op = u32::from(op_number(request.op));
+    out.extend_from_slice(&(op | request.client << 8).to_le_bytes());
+    out.extend_from_slice(&(ttl as u32).to_le_bytes());
+    out.extend_from_slice(&next(request).to_le_bytes());
+    Ok(())
 }
 
 #[cfg(test)]

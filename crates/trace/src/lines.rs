@@ -1,12 +1,12 @@
 //! Lines of text of bounded length, without a copy of each.
 
-use crate::error::{Fault, Place};
+use crate::buffer::{BUFFER_BYTES, Buffer};
+use crate::error::{Fault, Position};
 use std::borrow::Cow;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 
 /// A longer line is refused, so that a file without line ends cannot take all memory.
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 16;
-const BUFFER_BYTES: usize = 1 << 18;
 const _: () = assert!(LINE_BYTES_MAX < BUFFER_BYTES);
 
 const EXPECTED_LINE: &str = "a line of at most 65,536 bytes";
@@ -27,65 +27,53 @@ impl Line<'_> {
     }
 }
 
-/// A stream cut into lines.
+/// A stream, cut into lines.
 pub(crate) struct Lines<R> {
-    input: R,
-    buffer: Box<[u8]>,
-    /// What was read and not yet handed out.
-    start: usize,
-    end: usize,
-    /// Lines handed out or refused so far.
+    buffer: Buffer<R>,
+    /// Number of lines returned or refused.
     number: u64,
-    is_at_end: bool,
-    /// The rest of a refused line is still to be thrown away.
+    /// Whether the rest of a refused line must still be skipped.
     is_in_refused_line: bool,
 }
 
 impl<R: Read> Lines<R> {
     pub(crate) fn new(input: R) -> Self {
         Lines {
-            input,
-            buffer: vec![0; BUFFER_BYTES].into(),
-            start: 0,
-            end: 0,
+            buffer: Buffer::new(input),
             number: 0,
-            is_at_end: false,
             is_in_refused_line: false,
         }
     }
 
-    /// The next line without its end (`\n` or `\r\n`); `None` at the end of the stream. The last line
-    /// may lack its end.
+    /// Returns the next line without its end (`\n` or `\r\n`), or `None` at the end of the stream. The
+    /// last line may lack its end.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Line<'_>>, Fault> {
         if self.is_in_refused_line {
-            self.throw_away()?;
+            self.skip_line()?;
         }
         let mut searched = 0;
-        let (line_end, next_start) = loop {
-            let unread = &self.buffer[self.start + searched..self.end];
-            if let Some(at) = memchr::memchr(b'\n', unread) {
-                let line_end = self.start + searched + at;
-                break (line_end, line_end + 1);
+        let (length, taken) = loop {
+            if let Some(at) = memchr::memchr(b'\n', &self.buffer.unread()[searched..]) {
+                break (searched + at, searched + at + 1);
             }
-            searched = self.end - self.start;
+            searched = self.buffer.unread().len();
             if searched > LINE_BYTES_MAX {
                 return Err(self.refuse());
             }
-            if !self.is_at_end {
+            if !self.buffer.is_at_end() {
                 self.fill()?;
             } else if searched == 0 {
                 return Ok(None);
             } else {
-                break (self.end, self.end);
+                break (searched, searched);
             }
         };
-        if line_end - self.start > LINE_BYTES_MAX {
+        if length > LINE_BYTES_MAX {
             return Err(self.refuse());
         }
-        let line = &self.buffer[self.start..line_end];
-        self.start = next_start;
         self.number += 1;
+        let line = &self.buffer.take(taken)[..length];
         Ok(Some(Line {
             number: self.number,
             text: line.strip_suffix(b"\r").unwrap_or(line),
@@ -96,20 +84,17 @@ impl<R: Read> Lines<R> {
     fn refuse(&mut self) -> Fault {
         self.number += 1;
         self.is_in_refused_line = true;
-        let text = &self.buffer[self.start..self.end];
-        Fault::line(self.number, text, EXPECTED_LINE)
+        Fault::line(self.number, self.buffer.unread(), EXPECTED_LINE)
     }
 
-    /// Skips to the end of the line.
-    fn throw_away(&mut self) -> Result<(), Fault> {
+    /// Skips the rest of the line.
+    fn skip_line(&mut self) -> Result<(), Fault> {
         loop {
-            let unread = &self.buffer[self.start..self.end];
-            if let Some(at) = memchr::memchr(b'\n', unread) {
-                self.start += at + 1;
-                break;
-            }
-            self.start = self.end;
-            if self.is_at_end {
+            let unread = self.buffer.unread();
+            let end = memchr::memchr(b'\n', unread);
+            let length = unread.len();
+            self.buffer.take(end.map_or(length, |at| at + 1));
+            if end.is_some() || self.buffer.is_at_end() {
                 break;
             }
             self.fill()?;
@@ -118,25 +103,11 @@ impl<R: Read> Lines<R> {
         Ok(())
     }
 
-    /// Reads more behind what is there, which is moved to the front.
     fn fill(&mut self) -> Result<(), Fault> {
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
-        assert!(self.end < self.buffer.len());
-        let read = loop {
-            match self.input.read(&mut self.buffer[self.end..]) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                result => break result,
-            }
-        };
-        let read = read.map_err(|source| Fault::Unreadable {
-            place: Place::Line(self.number),
+        self.buffer.fill().map_err(|source| Fault::Unreadable {
+            position: Position::Line(self.number),
             source,
-        })?;
-        self.is_at_end = read == 0;
-        self.end += read;
-        Ok(())
+        })
     }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! None of them tells a time or a size. Blank lines are refused.
 
+use crate::entry::{Columns, Encoding, Entry, Source, Workload};
 use crate::error::Fault;
 use crate::lines::Lines;
-use crate::number::{key, whole};
-use crate::reader::Source;
+use crate::number::{key, push_decimal, whole};
 use crate::request::Request;
 use std::io::Read;
 
@@ -13,18 +13,61 @@ use std::io::Read;
 /// damaged number, which would stand for hours of requests.
 const RANGE_BLOCKS_MAX: u64 = 1 << 24;
 
+/// One id on each line.
+pub(crate) static IDS: Entry = Entry {
+    endings: &["txt"],
+    aliases: &["ids"],
+    columns: Columns::None,
+    has_next_access: false,
+    workload: Workload::Web,
+    open: |input, _| Ok(Box::new(Ids::new(input))),
+    encode: Some(|_| {
+        let encode = |request: &Request, out: &mut Vec<u8>| {
+            push_decimal(request.key, out);
+            out.push(b'\n');
+            Ok(())
+        };
+        Ok(Encoding::Rows {
+            header: Vec::new(),
+            encode: Box::new(encode),
+        })
+    }),
+};
+
+/// The text of the LIRS paper's traces: a block on each line, `*` between phases.
+pub(crate) static LIRS: Entry = Entry {
+    endings: &["trc"],
+    aliases: &["lirs"],
+    columns: Columns::None,
+    has_next_access: false,
+    workload: Workload::Block,
+    open: |input, _| Ok(Box::new(Lirs::new(input))),
+    encode: None,
+};
+
+/// The text of the ARC paper's traces: a first block and a number of blocks on each line.
+pub(crate) static ARC: Entry = Entry {
+    endings: &["lis"],
+    aliases: &["arc"],
+    columns: Columns::None,
+    has_next_access: false,
+    workload: Workload::Block,
+    open: |input, _| Ok(Box::new(Arc::new(input))),
+    encode: None,
+};
+
 const EXPECTED_ID: &str = "one id, a number or a text";
 const EXPECTED_BLOCK: &str = "the number of a block, or * between phases";
 const EXPECTED_RANGE: &str =
     "`first-block count ignored request-number`, with a count from 1 to 16,777,216";
 
 /// One id a line.
-pub(crate) struct Ids<R> {
+struct Ids<R> {
     lines: Lines<R>,
 }
 
 impl<R: Read> Ids<R> {
-    pub(crate) fn new(input: R) -> Self {
+    fn new(input: R) -> Self {
         Ids {
             lines: Lines::new(input),
         }
@@ -48,12 +91,12 @@ impl<R: Read> Source for Ids<R> {
 }
 
 /// A block on each line; a line of `*` begins another phase, which is no request.
-pub(crate) struct Lirs<R> {
+struct Lirs<R> {
     lines: Lines<R>,
 }
 
 impl<R: Read> Lirs<R> {
-    pub(crate) fn new(input: R) -> Self {
+    fn new(input: R) -> Self {
         Lirs {
             lines: Lines::new(input),
         }
@@ -78,14 +121,14 @@ impl<R: Read> Source for Lirs<R> {
 }
 
 /// Each line stands for `count` requests, of the blocks from `first-block` on.
-pub(crate) struct Arc<R> {
+struct Arc<R> {
     lines: Lines<R>,
     next_block: u64,
     blocks_left: u64,
 }
 
 impl<R: Read> Arc<R> {
-    pub(crate) fn new(input: R) -> Self {
+    fn new(input: R) -> Self {
         Arc {
             lines: Lines::new(input),
             next_block: 0,

@@ -67,6 +67,29 @@ pub(crate) fn key(text: &[u8]) -> u64 {
     }
 }
 
+/// Reads a decimal number of digits and at most one point; no sign and no exponent.
+pub(crate) fn decimal(text: &str) -> Option<f64> {
+    let is_plain = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if is_plain { text.parse().ok() } else { None }
+}
+
+/// Appends a number in decimal.
+pub(crate) fn push_decimal(mut number: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

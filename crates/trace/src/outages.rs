@@ -1,10 +1,10 @@
 //! When servers of a cluster are down: read from a trace of windows, or drawn.
 
-use crate::error::{Error, Fault};
+use crate::error::{Error, Fault, Position};
 use crate::lines::Lines;
 use crate::number::small;
+use crate::random::Random;
 use crate::sizes::normal;
-use crate::{Place, Random};
 use std::io::Read;
 
 /// The largest number of a server.
@@ -65,8 +65,8 @@ fn windows(input: impl Read, window_ms: u64) -> Result<Vec<Outage>, Fault> {
     while let Some(line) = lines.next()? {
         let window = line.number - 1;
         if window >= WINDOWS_MAX {
-            let place = Place::Line(line.number);
-            return Err(Fault::at(place, "at most 10,000,000 windows", "another"));
+            let position = Position::Line(line.number);
+            return Err(Fault::at(position, "at most 10,000,000 windows", "another"));
         }
         let (from_ms, until_ms) = (window * window_ms, (window + 1) * window_ms);
         let words = line.text.split(u8::is_ascii_whitespace);

@@ -8,10 +8,10 @@
 //! What is in memory at a time is a page of each wanted column, and the rows decoded from it. A page of a damaged file may
 //! claim up to 2 GiB, which the format's numbers allow; room is taken for no more than that.
 
-use crate::csv::{Column, check_columns};
-use crate::error::{Fault, Place};
+use crate::csv::{Column, check_columns, put};
+use crate::entry::{Columns, Encoding, Entry, Input, OpenError, Source, Workload};
+use crate::error::{Fault, Position};
 use crate::number;
-use crate::reader::Source;
 use crate::request::{NextAccess, Op, Request};
 use crate::text_key::key_of_text;
 use bytes::Bytes;
@@ -28,6 +28,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Rows decoded at once.
 const BATCH_ROWS: usize = 4096;
 const EXPECTED_COLUMNS: &str = "columns time, key and size (or key_size and value_size), once each and of whole numbers or texts";
+
+/// Apache Parquet, with the columns that csv has.
+pub(crate) static PARQUET: Entry = Entry {
+    endings: &["parquet"],
+    aliases: &[],
+    columns: Columns::None,
+    has_next_access: false,
+    workload: Workload::Web,
+    open: |input, _| match input {
+        Input::File(file) => Ok(Box::new(ParquetReader::new(file)?)),
+        Input::Stream(_) => {
+            let reason = "Parquet is read from an uncompressed file, not from a pipe";
+            Err(OpenError::Unfit(reason.into()))
+        }
+    },
+    encode: Some(|_| Ok(Encoding::Parquet)),
+};
 
 /// Something that can be sought and is shared by the readers of several columns.
 struct Shared<R> {
@@ -103,7 +120,7 @@ struct Wanted {
 }
 
 /// Reads the rows of a table.
-pub(crate) struct Table<R: Read + Seek + Send + 'static> {
+struct ParquetReader<R: Read + Seek + Send + 'static> {
     file: SerializedFileReader<Shared<R>>,
     columns: Vec<Wanted>,
     next_group: usize,
@@ -115,9 +132,9 @@ pub(crate) struct Table<R: Read + Seek + Send + 'static> {
     has_value_size: bool,
 }
 
-impl<R: Read + Seek + Send> Table<R> {
+impl<R: Read + Seek + Send> ParquetReader<R> {
     /// Reads what the end of the file says of its columns.
-    pub(crate) fn new(mut input: R) -> Result<Self, Fault> {
+    fn new(mut input: R) -> Result<Self, Fault> {
         let length = input.seek(SeekFrom::End(0));
         let length = length.map_err(|error| unreadable(0, error))?;
         let shared = Shared {
@@ -132,8 +149,8 @@ impl<R: Read + Seek + Send> Table<R> {
             .collect();
         let names: Vec<Column> = columns.iter().map(|wanted| wanted.column).collect();
         check_columns(&names, true)
-            .map_err(|problem| Fault::at(Place::Row(0), EXPECTED_COLUMNS, problem))?;
-        Ok(Table {
+            .map_err(|problem| Fault::at(Position::Row(0), EXPECTED_COLUMNS, problem))?;
+        Ok(ParquetReader {
             has_size: names.contains(&Column::Size),
             has_value_size: names.contains(&Column::ValueSize),
             file,
@@ -147,18 +164,18 @@ impl<R: Read + Seek + Send> Table<R> {
 
     /// Decodes more rows; false at the end.
     fn fill(&mut self) -> Result<bool, Fault> {
-        let place = self.count;
+        let position = self.count;
         self.row = 0;
         loop {
             if self.columns[0].reader.is_some() {
                 let mut counts = Vec::with_capacity(self.columns.len());
                 for wanted in &mut self.columns {
-                    counts.push(guarded(place, || wanted.decode())?);
+                    counts.push(guarded(position, || wanted.decode())?);
                 }
                 self.rows = counts[0];
                 if counts.iter().any(|count| *count != self.rows) {
                     let error = io::Error::other("its columns have different numbers of rows");
-                    return Err(unreadable(place, error));
+                    return Err(unreadable(position, error));
                 }
                 if self.rows > 0 {
                     return Ok(true);
@@ -174,14 +191,14 @@ impl<R: Read + Seek + Send> Table<R> {
                         .get_row_group(self.next_group)?
                         .get_column_reader(wanted.index)
                 };
-                wanted.reader = Some(guarded(place, group)?);
+                wanted.reader = Some(guarded(position, group)?);
             }
             self.next_group += 1;
         }
     }
 }
 
-impl<R: Read + Seek + Send> Source for Table<R> {
+impl<R: Read + Seek + Send> Source for ParquetReader<R> {
     fn next(&mut self) -> Result<Option<Request>, Fault> {
         if self.row == self.rows && !self.fill()? {
             return Ok(None);
@@ -199,7 +216,7 @@ impl<R: Read + Seek + Send> Source for Table<R> {
         }
         if let Some(column) = problem {
             return Err(Fault::at(
-                Place::Row(self.count),
+                Position::Row(self.count),
                 column.expected(),
                 "another value",
             ));
@@ -208,9 +225,9 @@ impl<R: Read + Seek + Send> Source for Table<R> {
             request.value_size = request.size.saturating_sub(request.key_size);
         } else if !self.has_size {
             let size = request.key_size.checked_add(request.value_size);
-            let place = Place::Row(self.count);
+            let position = Position::Row(self.count);
             let expected = "a size of key and value together below 2^32";
-            request.size = size.ok_or_else(|| Fault::at(place, expected, "more"))?;
+            request.size = size.ok_or_else(|| Fault::at(position, expected, "more"))?;
         }
         Ok(Some(request))
     }
@@ -361,14 +378,6 @@ impl Wanted {
     }
 }
 
-fn put<T>(place: &mut T, value: Option<T>) -> bool {
-    let is_told = value.is_some();
-    if let Some(value) = value {
-        *place = value;
-    }
-    is_told
-}
-
 fn rows<T: DataType>(
     reader: &mut ColumnReaderImpl<T>,
     levels: &mut Vec<i16>,
@@ -443,7 +452,7 @@ fn guarded<T>(row: u64, decode: impl FnOnce() -> Result<T, ParquetError>) -> Res
 
 fn unreadable(row: u64, source: io::Error) -> Fault {
     Fault::Unreadable {
-        place: Place::Row(row),
+        position: Position::Row(row),
         source,
     }
 }

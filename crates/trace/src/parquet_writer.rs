@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Rows of a group, which are in memory until they are packed: some 50 MB.
 const GROUP_ROWS: usize = 1 << 20;
 
-/// The order is that in which [`TableWriter::flush`] writes.
+/// The order is that in which [`ParquetWriter::flush`] writes.
 const SCHEMA: &str = "message trace {
     required int64 time_ms (INTEGER(64, false));
     required int64 key (INTEGER(64, false));
@@ -27,19 +27,19 @@ const SCHEMA: &str = "message trace {
 }";
 
 /// Writes requests, a group of rows at a time.
-pub(crate) struct TableWriter<W: Write + Send> {
+pub(crate) struct ParquetWriter<W: Write + Send> {
     file: SerializedFileWriter<W>,
     rows: Vec<Request>,
 }
 
-impl<W: Write + Send> TableWriter<W> {
+impl<W: Write + Send> ParquetWriter<W> {
     pub(crate) fn new(output: W) -> io::Result<Self> {
         let schema = parse_message_type(SCHEMA)?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .build();
         let file = SerializedFileWriter::new(output, Arc::new(schema), Arc::new(properties))?;
-        Ok(TableWriter {
+        Ok(ParquetWriter {
             file,
             rows: Vec::new(),
         })

@@ -1,22 +1,11 @@
 //! A trace of any format as one stream of requests.
 
 use crate::compression;
-use crate::csv::{self, Column, Csv};
+use crate::entry::{Columns, Input, Layout, OpenError, Source};
 use crate::error::{Error, Fault};
 use crate::format::{Compression, Format};
-use crate::lcs::Lcs;
-use crate::lists::{Arc, Ids, Lirs};
 use crate::request::{NextAccess, Request};
-use crate::table::Table;
-use crate::vscsi::Vscsi;
 use std::io::{Read, Seek};
-
-/// What a format's reader does.
-pub(crate) trait Source {
-    /// The next request, or `None` at the end. After [`Fault::Malformed`] the next call goes on behind
-    /// what was refused.
-    fn next(&mut self) -> Result<Option<Request>, Fault>;
-}
 
 /// What a name does not tell.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +51,8 @@ pub fn read<'a>(name: &str, input: impl Read + 'a) -> Result<Reader<'a>, Error> 
 ///
 /// ```
 /// use trace::{Format, Options};
-/// let options = Options { format: Some(Format::Ids), ..Options::default() };
+/// let format: Format = "txt".parse().unwrap();
+/// let options = Options { format: Some(format), ..Options::default() };
 /// let keys: Vec<u64> = trace::open("-", "5\n6\n".as_bytes(), &options)
 ///     .unwrap()
 ///     .map(|request| request.unwrap().key)
@@ -73,16 +63,9 @@ pub fn read<'a>(name: &str, input: impl Read + 'a) -> Result<Reader<'a>, Error> 
 /// # Errors
 /// An unknown format, options that do not fit it, a stream whose beginning is malformed or unreadable.
 pub fn open<'a>(name: &str, input: impl Read + 'a, options: &Options) -> Result<Reader<'a>, Error> {
-    let format = options.format.map_or_else(|| Format::of_name(name), Ok)?;
-    check_fit(name, format, options)?;
     let (compression, _) = Compression::of_name(name);
     let input = compression::expand(compression, input).map_err(|fault| fault.named(name))?;
-    let source = source(format, input, options);
-    let source = source.map_err(|problem| match problem {
-        Problem::Fault(fault) => fault.named(name),
-        Problem::Unfit(reason) => unfit(name, reason),
-    })?;
-    Ok(Reader::new(name, source, options))
+    open_input(name, Input::Stream(input), options)
 }
 
 /// Reads the trace called `name` from a file that can be sought: [`open`] for all formats, Parquet too.
@@ -94,14 +77,26 @@ pub fn open_file(
     file: impl Read + Seek + Send + 'static,
     options: &Options,
 ) -> Result<Reader<'static>, Error> {
-    let format = options.format.map_or_else(|| Format::of_name(name), Ok)?;
-    let (compression, _) = Compression::of_name(name);
-    if format != Format::Parquet || compression != Compression::Plain {
-        return open(name, file, options);
+    match Compression::of_name(name) {
+        (Compression::Plain, _) => open_input(name, Input::File(Box::new(file)), options),
+        _ => open(name, file, options),
     }
+}
+
+fn open_input<'a>(name: &str, input: Input<'a>, options: &Options) -> Result<Reader<'a>, Error> {
+    let format = options.format.map_or_else(|| Format::of_name(name), Ok)?;
     check_fit(name, format, options)?;
-    let table = Table::new(file).map_err(|fault| fault.named(name))?;
-    Ok(Reader::new(name, Box::new(table), options))
+    let layout = Layout {
+        columns: options.columns.as_deref(),
+        delimiter: options.delimiter.unwrap_or(b','),
+        skip_lines: options.skip_lines,
+    };
+    let source = (format.entry().open)(input, &layout);
+    let source = source.map_err(|error| match error {
+        OpenError::Fault(fault) => fault.named(name),
+        OpenError::Unfit(reason) => unfit(name, reason),
+    })?;
+    Ok(Reader::new(name, source, options))
 }
 
 fn unfit(name: &str, reason: impl Into<String>) -> Error {
@@ -112,85 +107,26 @@ fn unfit(name: &str, reason: impl Into<String>) -> Error {
 }
 
 fn check_fit(name: &str, format: Format, options: &Options) -> Result<(), Error> {
-    let is_csv = matches!(format, Format::Csv | Format::Twitter);
-    let asks_for_csv =
+    let needs_columns =
         options.columns.is_some() || options.delimiter.is_some() || options.skip_lines > 0;
-    if asks_for_csv && !is_csv {
-        let reason = format!("the format {format} has no columns to name, separate or skip to");
-        return Err(unfit(name, reason));
-    }
-    if format == Format::Twitter && options.columns.is_some() {
-        return Err(unfit(
-            name,
-            "the Twitter format's columns are given; name others with csv",
-        ));
+    match format.entry().columns {
+        Columns::None if needs_columns => {
+            let reason = format!(
+                "the format {format} has no columns to name, no delimiter and no lines to skip"
+            );
+            return Err(unfit(name, reason));
+        }
+        Columns::Fixed if options.columns.is_some() => {
+            let reason = format!("the columns of {format} are fixed; name others with csv");
+            return Err(unfit(name, reason));
+        }
+        _ => {}
     }
     if let Some(byte @ (b'"' | b'\n' | b'\r' | b'0'..=b'9')) = options.delimiter {
         let reason = format!("{:?} cannot keep columns apart", char::from(byte));
         return Err(unfit(name, reason));
     }
     Ok(())
-}
-
-enum Problem {
-    Fault(Fault),
-    Unfit(String),
-}
-
-impl From<Fault> for Problem {
-    fn from(fault: Fault) -> Problem {
-        Problem::Fault(fault)
-    }
-}
-
-fn source<'a>(
-    format: Format,
-    input: Box<dyn Read + 'a>,
-    options: &Options,
-) -> Result<Box<dyn Source + 'a>, Problem> {
-    Ok(match format {
-        Format::Csv | Format::Twitter => csv_source(format, input, options)?,
-        Format::Arc => Box::new(Arc::new(input)),
-        Format::Lirs => Box::new(Lirs::new(input)),
-        Format::Ids => Box::new(Ids::new(input)),
-        Format::OracleGeneral => Box::new(Lcs::oracle_general(input)),
-        Format::Lcs => Box::new(Lcs::with_header(input)?),
-        Format::Vscsi => Box::new(Vscsi::new(input)?),
-        Format::Parquet => {
-            let reason = "Parquet is read from a file, which is neither a pipe nor packed";
-            return Err(Problem::Unfit(reason.into()));
-        }
-    })
-}
-
-fn csv_source<'a>(
-    format: Format,
-    input: Box<dyn Read + 'a>,
-    options: &Options,
-) -> Result<Box<dyn Source + 'a>, Problem> {
-    let delimiter = options.delimiter.unwrap_or(b',');
-    let names = match format {
-        Format::Twitter => Some(csv::TWITTER),
-        _ => options.columns.as_deref(),
-    };
-    let columns = match names {
-        Some(names) => {
-            let columns: Vec<Column> = names
-                .split(',')
-                .map(|n| Column::of_name(n.as_bytes()))
-                .collect();
-            csv::check_columns(&columns, false).map_err(Problem::Unfit)?;
-            Some(columns)
-        }
-        None => None,
-    };
-    let mut csv = Csv::new(input, delimiter);
-    csv.skip_lines(options.skip_lines)?;
-    match columns {
-        Some(columns) => csv.set_columns(columns),
-        None => csv.read_header()?,
-    }
-    Ok(Box::new(csv))
 }
 
 impl<'a> Reader<'a> {
@@ -301,7 +237,7 @@ mod tests {
             ("t.polar", Options::default(), "the name must end in"),
             ("t.csv.bz2", Options::default(), "the name must end in"),
             ("t.lis", columns.clone(), "no columns to name"),
-            ("t.twitter.csv", columns, "columns are given"),
+            ("t.twitter.csv", columns, "are fixed"),
             ("t.csv", quote, "cannot keep columns apart"),
         ];
         for (name, options, wanted) in cases {

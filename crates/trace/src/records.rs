@@ -1,77 +1,71 @@
 //! Records of a fixed number of bytes, without a copy of each.
 
-use crate::error::{Fault, Place};
-use std::io::{ErrorKind, Read};
+use crate::buffer::{BUFFER_BYTES, Buffer};
+use crate::error::{Fault, Position};
+use std::io::Read;
 
-const BUFFER_BYTES: usize = 1 << 18;
 /// No record or header here is longer.
 const RECORD_BYTES_MAX: usize = 1 << 13;
 
-/// A stream cut into records.
+const _: () = assert!(RECORD_BYTES_MAX < BUFFER_BYTES);
+
+/// A stream, cut into records.
 pub(crate) struct Records<R> {
-    input: R,
-    buffer: Box<[u8]>,
-    start: usize,
-    end: usize,
-    is_at_end: bool,
-    /// Where `start` is in the stream.
+    buffer: Buffer<R>,
+    /// Position of the next unread byte in the stream.
     offset: u64,
-    /// Records taken so far, without a header.
+    /// Number of records taken, without a header.
     count: u64,
 }
 
 impl<R: Read> Records<R> {
     pub(crate) fn new(input: R) -> Self {
         Records {
-            input,
-            buffer: vec![0; BUFFER_BYTES].into(),
-            start: 0,
-            end: 0,
-            is_at_end: false,
+            buffer: Buffer::new(input),
             offset: 0,
             count: 0,
         }
     }
 
-    /// How many records were taken.
+    /// Returns the number of records taken.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The place of the record taken last, or where the next would begin.
-    pub(crate) fn place(&self) -> Place {
-        Place::Record {
+    /// Returns the number of the record that was taken last and the position behind it.
+    pub(crate) fn position(&self) -> Position {
+        Position::Record {
             number: self.count,
             offset: self.offset,
         }
     }
 
-    /// Up to `wanted` bytes that come next, without taking them; fewer only at the end.
+    /// Returns the next `wanted` bytes without taking them; fewer only at the end.
     pub(crate) fn peek(&mut self, wanted: usize) -> Result<&[u8], Fault> {
         assert!(wanted <= RECORD_BYTES_MAX);
-        while self.end - self.start < wanted && !self.is_at_end {
-            self.fill()?;
+        while self.buffer.unread().len() < wanted && !self.buffer.is_at_end() {
+            self.buffer.fill().map_err(|source| Fault::Unreadable {
+                position: self.position(),
+                source,
+            })?;
         }
-        let have = self.end.min(self.start + wanted);
-        Ok(&self.buffer[self.start..have])
+        let unread = self.buffer.unread();
+        Ok(&unread[..unread.len().min(wanted)])
     }
 
-    /// Takes `length` bytes in front of the records; `None` where the stream has fewer.
+    /// Takes `length` bytes in front of the records; `None` if the stream has fewer.
     pub(crate) fn header(&mut self, length: usize) -> Result<Option<&[u8]>, Fault> {
-        let have = self.peek(length)?.len();
-        if have < length {
+        if self.peek(length)?.len() < length {
             return Ok(None);
         }
-        let start = self.start;
-        self.start += length;
         self.offset += length as u64;
-        Ok(Some(&self.buffer[start..self.start]))
+        Ok(Some(self.buffer.take(length)))
     }
 
-    /// The next record and its place; `None` at the end of the stream.
+    /// Takes the next record and returns it with its place, or `None` at the end of the stream.
     #[inline]
-    pub(crate) fn next(&mut self, length: usize) -> Result<Option<(&[u8], Place)>, Fault> {
-        if self.end - self.start < length {
+    pub(crate) fn next(&mut self, length: usize) -> Result<Option<(&[u8], Position)>, Fault> {
+        if self.buffer.unread().len() < length {
             let have = self.peek(length)?.len();
             if have == 0 {
                 return Ok(None);
@@ -80,47 +74,28 @@ impl<R: Read> Records<R> {
                 return Err(self.cut_off(length, have));
             }
         }
-        let place = Place::Record {
-            number: self.count + 1,
-            offset: self.offset,
-        };
-        let start = self.start;
-        self.start += length;
+        let position = self.next_position();
         self.offset += length as u64;
         self.count += 1;
-        Ok(Some((&self.buffer[start..self.start], place)))
+        Ok(Some((self.buffer.take(length), position)))
+    }
+
+    fn next_position(&self) -> Position {
+        Position::Record {
+            number: self.count + 1,
+            offset: self.offset,
+        }
     }
 
     #[cold]
     fn cut_off(&mut self, length: usize, have: usize) -> Fault {
-        let place = Place::Record {
-            number: self.count + 1,
-            offset: self.offset,
-        };
-        self.start = self.end;
+        self.buffer.take(have);
         let expected = format!("a record of {length} bytes");
-        Fault::at(place, expected, format!("{have} bytes and the end"))
-    }
-
-    /// Reads more behind what is there, which is moved to the front.
-    fn fill(&mut self) -> Result<(), Fault> {
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
-        assert!(self.end < self.buffer.len());
-        let read = loop {
-            match self.input.read(&mut self.buffer[self.end..]) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                result => break result,
-            }
-        };
-        let read = read.map_err(|source| Fault::Unreadable {
-            place: self.place(),
-            source,
-        })?;
-        self.is_at_end = read == 0;
-        self.end += read;
-        Ok(())
+        Fault::at(
+            self.next_position(),
+            expected,
+            format!("{have} bytes and the end"),
+        )
     }
 }
 

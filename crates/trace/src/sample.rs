@@ -5,7 +5,7 @@
 //! of R times the size. Departure: the fixed size needs a pass of its own before requests are chosen, so
 //! that the sample holds all requests of its objects, also those before the last one came.
 
-use crate::keyed::{Keyed, key_hash};
+use crate::sampled_map::{SampledMap, key_hash};
 
 /// Which objects are in the sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,16 +50,16 @@ impl Sample {
 }
 
 /// Finds the sample of a fixed number of objects, by looking at all keys first.
-pub struct FixedSize {
-    keys: Keyed<()>,
+pub struct FixedSizeSample {
+    keys: SampledMap<()>,
     seed: u64,
 }
 
-impl FixedSize {
+impl FixedSizeSample {
     /// At most `objects_max` ≥ 1 objects.
     pub fn new(objects_max: usize, seed: u64) -> Self {
-        FixedSize {
-            keys: Keyed::new(objects_max, 0, seed),
+        FixedSizeSample {
+            keys: SampledMap::new(objects_max, 0, seed),
             seed,
         }
     }
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_fixed_size_is_met_exactly() {
         for (objects, wanted) in [(5_000u64, 300usize), (300, 300), (10, 300)] {
-            let mut finder = FixedSize::new(wanted, 9);
+            let mut finder = FixedSizeSample::new(wanted, 9);
             for key in (0..objects).chain(0..objects) {
                 finder.look(key * 31);
             }

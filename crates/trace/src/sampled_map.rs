@@ -5,7 +5,7 @@
 //! request of it is seen or none. Departure: the largest hash is not thrown out at each new key, but the larger half
 //! when twice as many are there, which needs no queue.
 
-use crate::Random;
+use crate::random::Random;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -34,7 +34,7 @@ impl Hasher for Mixed {
 }
 
 /// Values by the hash of their key.
-pub struct Keyed<V> {
+pub struct SampledMap<V> {
     values: HashMap<u64, V, BuildHasherDefault<Mixed>>,
     wanted: usize,
     seed: u64,
@@ -43,11 +43,11 @@ pub struct Keyed<V> {
     last: u64,
 }
 
-impl<V> Keyed<V> {
+impl<V> SampledMap<V> {
     /// Keeps the `wanted` ≥ 1 keys of smallest hash from `first` on, and in between up to twice as many.
     pub fn new(wanted: usize, first: u64, seed: u64) -> Self {
         assert!(wanted > 0);
-        Keyed {
+        SampledMap {
             values: HashMap::default(),
             wanted,
             seed,
@@ -79,9 +79,9 @@ impl<V> Keyed<V> {
     }
 
     /// Other values for the same keys.
-    pub fn map<W>(&self, other: impl Fn(&V) -> W) -> Keyed<W> {
+    pub fn map<W>(&self, other: impl Fn(&V) -> W) -> SampledMap<W> {
         let values = self.values.iter();
-        Keyed {
+        SampledMap {
             values: values.map(|(hash, value)| (*hash, other(value))).collect(),
             wanted: self.wanted,
             seed: self.seed,
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_keys_of_smallest_hash_are_kept_with_their_values() {
-        let mut keyed = Keyed::new(100, 0, 7);
+        let mut keyed = SampledMap::new(100, 0, 7);
         for key in (0..10_000u64).chain(0..10_000) {
             if let Some(count) = keyed.entry(key, || 0) {
                 *count += 1;
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn few_keys_are_all_kept() {
-        let mut keyed = Keyed::new(10, 0, 7);
+        let mut keyed = SampledMap::new(10, 0, 7);
         for key in 0..10 {
             assert!(keyed.entry(key, || ()).is_some());
         }
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn keys_below_the_range_are_left_out() {
         let middle = key_hash(5, 1);
-        let mut keyed = Keyed::new(10, middle, 1);
+        let mut keyed = SampledMap::new(10, middle, 1);
         let kept = (0..8).filter(|key| keyed.entry(*key, || ()).is_some());
         assert_eq!(
             kept.count(),

@@ -1,6 +1,7 @@
 //! Sizes of objects: distributions from which each key draws once.
 
-use crate::Random;
+use crate::number::decimal;
+use crate::random::Random;
 use std::f64::consts::TAU;
 
 /// The largest size drawn; tails of the distributions end here.
@@ -141,14 +142,6 @@ impl Sizes {
 pub(crate) fn normal(random: &mut Random) -> f64 {
     let radius = (-2.0 * (1.0 - random.fraction()).ln()).sqrt();
     radius * (TAU * random.fraction()).cos()
-}
-
-/// A decimal number of digits and one point.
-pub(crate) fn decimal(text: &str) -> Option<f64> {
-    let is_plain = text
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
-    if is_plain { text.parse().ok() } else { None }
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@
 //!
 //! `next` is the number of the next request plus 1, 0 for unknown, 2^64 − 1 for never.
 
-use crate::keyed::Keyed;
 use crate::records::{u32_at, u64_at};
 use crate::request::{NextAccess, Op, Request};
+use crate::sampled_map::SampledMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 const RECORD_BYTES: usize = 56;
@@ -70,7 +70,7 @@ impl<S: Read + Write + Seek> Spool<S> {
         let mut passes = 0;
         let mut first = Some(0);
         while let Some(from) = first {
-            let mut coming = Keyed::new(objects_max, from, SEED);
+            let mut coming = SampledMap::new(objects_max, from, SEED);
             let mut end = self.count;
             while end > 0 {
                 let start = end.saturating_sub(BLOCK_RECORDS);
@@ -84,7 +84,12 @@ impl<S: Read + Write + Seek> Spool<S> {
     }
 
     /// The requests from `start` to before `end`, backward.
-    fn annotate_block(&mut self, start: u64, end: u64, coming: &mut Keyed<u64>) -> io::Result<()> {
+    fn annotate_block(
+        &mut self,
+        start: u64,
+        end: u64,
+        coming: &mut SampledMap<u64>,
+    ) -> io::Result<()> {
         let at = SeekFrom::Start(start * RECORD_BYTES as u64);
         let mut block = vec![0; (end - start) as usize * RECORD_BYTES];
         self.storage.seek(at)?;

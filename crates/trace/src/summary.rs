@@ -1,17 +1,17 @@
 //! What a trace is made of: counts, in one pass and bounded memory.
 
-use crate::keyed::Keyed;
 use crate::request::{Op, Request};
+use crate::sampled_map::SampledMap;
 
 /// Objects are counted one by one up to so many, and estimated beyond: 2^25 take about 2 GiB.
 const OBJECTS_COUNTED: usize = 1 << 25;
 const SEED: u64 = 0;
 
-/// Counts of requests; [`Summary::facts`] adds what is known of objects.
+/// Counts of requests; [`Summary::statistics`] adds what is known of objects.
 pub struct Summary {
-    facts: Facts,
+    statistics: Statistics,
     last_time_ms: u64,
-    objects: Keyed<Object>,
+    objects: SampledMap<Object>,
 }
 
 struct Object {
@@ -21,7 +21,7 @@ struct Object {
 
 /// What was counted.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Facts {
+pub struct Statistics {
     /// Requests.
     pub requests: u64,
     /// Bytes of all requests.
@@ -62,31 +62,31 @@ impl Summary {
     /// Counts up to `objects_counted` ≥ 1 objects one by one.
     pub fn new(objects_counted: usize) -> Self {
         Summary {
-            facts: Facts {
+            statistics: Statistics {
                 first_ms: u64::MAX,
                 size_min: u32::MAX,
-                ..Facts::default()
+                ..Statistics::default()
             },
             last_time_ms: 0,
-            objects: Keyed::new(objects_counted, 0, SEED),
+            objects: SampledMap::new(objects_counted, 0, SEED),
         }
     }
 
     /// Counts a request.
     #[inline]
     pub fn add(&mut self, request: &Request) {
-        let facts = &mut self.facts;
-        facts.requests += 1;
-        facts.request_bytes += u64::from(request.size);
-        facts.first_ms = facts.first_ms.min(request.time_ms);
-        facts.last_ms = facts.last_ms.max(request.time_ms);
-        facts.backward_requests += u64::from(request.time_ms < self.last_time_ms);
+        let statistics = &mut self.statistics;
+        statistics.requests += 1;
+        statistics.request_bytes += u64::from(request.size);
+        statistics.first_ms = statistics.first_ms.min(request.time_ms);
+        statistics.last_ms = statistics.last_ms.max(request.time_ms);
+        statistics.backward_requests += u64::from(request.time_ms < self.last_time_ms);
         self.last_time_ms = request.time_ms;
-        facts.size_min = facts.size_min.min(request.size);
-        facts.size_max = facts.size_max.max(request.size);
-        facts.empty_requests += u64::from(request.size == 0);
-        facts.ttl_requests += u64::from(request.ttl_ms > 0);
-        facts.ops[request.op as usize] += 1;
+        statistics.size_min = statistics.size_min.min(request.size);
+        statistics.size_max = statistics.size_max.max(request.size);
+        statistics.empty_requests += u64::from(request.size == 0);
+        statistics.ttl_requests += u64::from(request.ttl_ms > 0);
+        statistics.ops[request.op as usize] += 1;
         let new = || Object {
             first_size: request.size,
             changes_size: false,
@@ -97,22 +97,22 @@ impl Summary {
     }
 
     /// All that was counted; zeros for a trace without requests.
-    pub fn facts(mut self) -> Facts {
+    pub fn statistics(mut self) -> Statistics {
         self.objects.shrink();
         let share = self.objects.share();
         let whole = |count: u64| (count as f64 / share).round() as u64;
         let objects = self.objects.values();
         let bytes = objects.map(|object| u64::from(object.first_size)).sum();
         let resized = self.objects.values().filter(|object| object.changes_size);
-        self.facts.objects = whole(self.objects.len() as u64);
-        self.facts.object_bytes = whole(bytes);
-        self.facts.resized_objects = whole(resized.count() as u64);
-        self.facts.is_estimate = share < 1.0;
-        if self.facts.requests == 0 {
-            self.facts.first_ms = 0;
-            self.facts.size_min = 0;
+        self.statistics.objects = whole(self.objects.len() as u64);
+        self.statistics.object_bytes = whole(bytes);
+        self.statistics.resized_objects = whole(resized.count() as u64);
+        self.statistics.is_estimate = share < 1.0;
+        if self.statistics.requests == 0 {
+            self.statistics.first_ms = 0;
+            self.statistics.size_min = 0;
         }
-        self.facts
+        self.statistics
     }
 }
 
@@ -135,23 +135,42 @@ mod tests {
         ] {
             summary.add(&request);
         }
-        let facts = summary.facts();
-        assert_eq!((facts.requests, facts.request_bytes), (3, 30));
+        let statistics = summary.statistics();
+        assert_eq!((statistics.requests, statistics.request_bytes), (3, 30));
         assert_eq!(
-            (facts.objects, facts.object_bytes, facts.resized_objects),
+            (
+                statistics.objects,
+                statistics.object_bytes,
+                statistics.resized_objects
+            ),
             (2, 10, 1)
         );
         assert_eq!(
-            (facts.first_ms, facts.last_ms, facts.backward_requests),
+            (
+                statistics.first_ms,
+                statistics.last_ms,
+                statistics.backward_requests
+            ),
             (1_000, 3_000, 1)
         );
         assert_eq!(
-            (facts.size_min, facts.size_max, facts.empty_requests),
+            (
+                statistics.size_min,
+                statistics.size_max,
+                statistics.empty_requests
+            ),
             (0, 20, 1)
         );
-        assert_eq!((facts.ttl_requests, facts.ops[0], facts.ops[8]), (1, 2, 1));
-        assert!(!facts.is_estimate);
-        assert_eq!(Summary::default().facts(), Facts::default());
+        assert_eq!(
+            (
+                statistics.ttl_requests,
+                statistics.ops[0],
+                statistics.ops[8]
+            ),
+            (1, 2, 1)
+        );
+        assert!(!statistics.is_estimate);
+        assert_eq!(Summary::default().statistics(), Statistics::default());
     }
 
     #[test]
@@ -160,14 +179,17 @@ mod tests {
         for key in 0..100_000 {
             summary.add(&Request::new(0, key, 3));
         }
-        let facts = summary.facts();
-        assert!(facts.is_estimate);
+        let statistics = summary.statistics();
+        assert!(statistics.is_estimate);
         // Four standard deviations of an estimate from 1,000 are 13 %.
         assert!(
-            facts.objects.abs_diff(100_000) < 13_000,
+            statistics.objects.abs_diff(100_000) < 13_000,
             "{}",
-            facts.objects
+            statistics.objects
         );
-        assert_eq!(facts.object_bytes.abs_diff(3 * facts.objects) / 10, 0);
+        assert_eq!(
+            statistics.object_bytes.abs_diff(3 * statistics.objects) / 10,
+            0
+        );
     }
 }

@@ -9,7 +9,8 @@
 //! at Twitter", OSDI 2020, <https://github.com/twitter/cache-trace>. They are the clusters with
 //! short lifetimes, and cluster 52, whose requests are the public sample.
 
-use crate::Random;
+use crate::number::decimal;
+use crate::random::Random;
 use std::fmt;
 
 /// The weights of each published mix, rounded to two decimals as published.
@@ -166,12 +167,6 @@ fn parse_part(part: &str) -> Option<(u64, f64)> {
         "h" => 3_600e3,
         "d" => 86_400e3,
         _ => return None,
-    };
-    let decimal = |text: &str| -> Option<f64> {
-        let is_plain = text
-            .bytes()
-            .all(|byte| byte.is_ascii_digit() || byte == b'.');
-        if is_plain { text.parse().ok() } else { None }
     };
     let ttl_ms = (decimal(number)? * unit_ms).round();
     let is_in_range = (1.0..=TTL_MS_MAX).contains(&ttl_ms);

@@ -12,11 +12,22 @@
 //! The high byte of `version` is the version: it tells the layout at the first two records and is
 //! checked at each.
 
-use crate::error::Fault;
-use crate::reader::Source;
+use crate::entry::{Columns, Entry, Source, Workload};
+use crate::error::{Fault, Position, hex};
 use crate::records::{Records, u16_at, u32_at, u64_at};
 use crate::request::{Op, Request};
 use std::io::Read;
+
+/// Block requests of a virtual machine, versions 1 and 2.
+pub(crate) static VSCSI: Entry = Entry {
+    endings: &["vscsi"],
+    aliases: &[],
+    columns: Columns::None,
+    has_next_access: false,
+    workload: Workload::Block,
+    open: |input, _| Ok(Box::new(Vscsi::new(input)?)),
+    encode: None,
+};
 
 /// Where the fields stand in a record.
 #[derive(Clone, Copy)]
@@ -64,14 +75,14 @@ impl Layout {
 }
 
 /// Reads block requests; the block is the key.
-pub(crate) struct Vscsi<R> {
+struct Vscsi<R> {
     records: Records<R>,
     layout: Layout,
 }
 
 impl<R: Read> Vscsi<R> {
     /// Looks at the first records for the version. An empty stream is an empty trace.
-    pub(crate) fn new(input: R) -> Result<Self, Fault> {
+    fn new(input: R) -> Result<Self, Fault> {
         let mut records = Records::new(input);
         let start = records.peek(2 * VERSION_2.length)?;
         let layout = if VERSION_2.fits(start) {
@@ -79,8 +90,8 @@ impl<R: Read> Vscsi<R> {
         } else if VERSION_1.fits(start) || start.is_empty() {
             VERSION_1
         } else {
-            let found = crate::error::hex(start);
-            return Err(Fault::at(crate::Place::START, EXPECTED_START, found));
+            let found = hex(start);
+            return Err(Fault::at(Position::START, EXPECTED_START, found));
         };
         Ok(Vscsi { records, layout })
     }
@@ -89,13 +100,13 @@ impl<R: Read> Vscsi<R> {
 impl<R: Read> Source for Vscsi<R> {
     fn next(&mut self) -> Result<Option<Request>, Fault> {
         let layout = self.layout;
-        let Some((record, place)) = self.records.next(layout.length)? else {
+        let Some((record, position)) = self.records.next(layout.length)? else {
             return Ok(None);
         };
         let version = record[layout.version_high];
         if version != layout.version {
             let expected = format!("a record of version {}", layout.version);
-            return Err(Fault::at(place, expected, format!("version {version}")));
+            return Err(Fault::at(position, expected, format!("version {version}")));
         }
         let is_write = WRITES.contains(&u16_at(record, layout.command));
         Ok(Some(Request {

@@ -7,7 +7,7 @@
 //! [k − 1/2, k + 1/2], which by convexity is at least k^-α; a point drawn under the hat is kept when it falls under the
 //! bar of height k^-α that ends at k + 1/2.
 
-use crate::Random;
+use crate::random::Random;
 
 /// Keys 0 to n − 1, all equally likely.
 #[derive(Clone, Debug)]

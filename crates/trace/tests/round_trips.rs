@@ -2,9 +2,7 @@
 
 use proptest::prelude::*;
 use std::io::Cursor;
-use trace::{
-    Error, Facts, Format, NextAccess, Op, Options, Request, Summary, WriteOptions, Writer,
-};
+use trace::{Error, NextAccess, Op, Options, Request, Statistics, Summary, WriteOptions, Writer};
 
 const ENDINGS: [&str; 4] = ["", ".zst", ".gz", ".xz"];
 
@@ -105,7 +103,7 @@ proptest! {
     fn lcs_keeps_all_but_the_key_size(requests in requests()) {
         let mut summary = Summary::default();
         requests.iter().for_each(|request| summary.add(request));
-        let options = WriteOptions { facts: Some(summary.facts()), ..WriteOptions::default() };
+        let options = WriteOptions { statistics: Some(summary.statistics()), ..WriteOptions::default() };
         let wanted = requests.iter().map(|request| Request {
             key_size: 0,
             value_size: request.size,
@@ -137,12 +135,12 @@ proptest! {
 
 #[test]
 fn a_wrong_promise_of_the_header_is_found() {
-    let facts = Facts {
+    let statistics = Statistics {
         requests: 3,
-        ..Facts::default()
+        ..Statistics::default()
     };
     let options = WriteOptions {
-        facts: Some(facts),
+        statistics: Some(statistics),
         ..WriteOptions::default()
     };
     let bytes = write("t.lcs", &[Request::default()], &options).expect("it fits");
@@ -210,12 +208,12 @@ fn what_does_not_fit_is_refused() {
 #[test]
 fn an_explicit_format_needs_no_ending() {
     let options = WriteOptions {
-        format: Some(Format::Ids),
+        format: Some("txt".parse().expect("a format")),
         ..WriteOptions::default()
     };
     let bytes = write("-", &[Request::new(0, 3, 1)], &options).expect("it fits");
     let options = Options {
-        format: Some(Format::Ids),
+        format: Some("txt".parse().expect("a format")),
         ..Options::default()
     };
     let mut read = trace::open("-", &bytes[..], &options).expect("the format is given");

@@ -5,7 +5,7 @@ use ::sim::headlines::{self, Headlines, Kind, Measured, OBJECTS_MIN};
 use ::sim::{Columns, Spec, Unit};
 use anyhow::{Context, Result};
 use std::io::Write;
-use trace::Format;
+use trace::{Format, Workload};
 
 /// Name that stands for every policy of the claims.
 const CLAIMS: &str = "claims";
@@ -51,9 +51,12 @@ fn policies(arguments: &Arguments) -> Result<Vec<(String, Spec)>> {
 
 /// Kind of a trace. The formats of block traces are used for nothing else.
 fn kind(name: &str, format: Option<Format>) -> Kind {
-    match format.or_else(|| Format::of_name(name).ok()) {
-        Some(Format::Arc | Format::Lirs | Format::Vscsi) => Kind::Block,
-        _ => Kind::Web,
+    match format
+        .or_else(|| Format::of_name(name).ok())
+        .map(Format::workload)
+    {
+        Some(Workload::Block) => Kind::Block,
+        Some(Workload::Web) | None => Kind::Web,
     }
 }
 

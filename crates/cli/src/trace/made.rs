@@ -2,7 +2,7 @@
 
 use super::arguments;
 use super::output::Output;
-use ::trace::{Generator, Mix, OBJECTS_DEFAULT, Recipe, Sizes, TtlMix};
+use ::trace::{Generator, GeneratorOptions, OBJECTS_DEFAULT, PatternMix, Sizes, TtlMix};
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs;
@@ -60,8 +60,9 @@ impl Arguments {
         if self.objects == 0 {
             bail!("--objects: expected more than 0");
         }
-        let recipe = Recipe {
-            mix: Mix::parse(&self.pattern, self.objects).map_err(|reason| anyhow!(reason))?,
+        let recipe = GeneratorOptions {
+            mix: PatternMix::parse(&self.pattern, self.objects)
+                .map_err(|reason| anyhow!(reason))?,
             sizes: self.sizes()?,
             ttl_mix: self.ttl_mix()?,
             rate: self.request_rate,

@@ -30,7 +30,7 @@ impl Output {
     pub fn write(&self, requests: impl Iterator<Item = Result<Request, Error>>) -> Result<()> {
         let name = self.output.display().to_string();
         if self.output.as_os_str() == "-" {
-            let format = self.to.unwrap_or(Format::Csv);
+            let format = self.to.unwrap_or(Format::CSV);
             return self.pour(&name, format, io::stdout(), requests);
         }
         let format = self.to.map_or_else(|| Format::of_name(&name), Ok)?;
@@ -72,7 +72,7 @@ impl Output {
             .to_columns
             .as_ref()
             .is_some_and(|columns| columns.split(',').any(|column| column.trim() == "next"));
-        if !format.tells_next_access() && !asks_for_next {
+        if !format.has_next_access() && !asks_for_next {
             let mut writer = Writer::new(name, output, &options)?;
             for request in requests {
                 writer.write(&request?)?;
@@ -90,7 +90,7 @@ impl Output {
             spool.push(&request).with_context(failed)?;
         }
         spool.annotate(OBJECTS_A_PASS).with_context(failed)?;
-        options.facts = Some(summary.facts());
+        options.statistics = Some(summary.statistics());
         let mut writer = Writer::new(name, output, &options)?;
         for request in spool.requests().with_context(failed)? {
             writer.write(&request.with_context(failed)?)?;

@@ -1,7 +1,7 @@
 //! `mayfly trace show`.
 
 use super::input::Input;
-use ::trace::{Facts, NextAccess, Op, Request, Summary};
+use ::trace::{NextAccess, Op, Request, Statistics, Summary};
 use anyhow::Result;
 use std::io::{self, Write};
 
@@ -57,7 +57,7 @@ impl Arguments {
             if self.head > 0 {
                 writeln!(out)?;
             }
-            print_facts(&mut out, &summary.facts())?;
+            print_statistics(&mut out, &summary.statistics())?;
         }
         out.flush()?;
         Ok(())
@@ -95,27 +95,39 @@ fn cells(number: u64, request: &Request) -> [String; 10] {
     ]
 }
 
-fn print_facts(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
-    let about = if facts.is_estimate { "about " } else { "" };
+fn print_statistics(out: &mut impl Write, statistics: &Statistics) -> io::Result<()> {
+    let about = if statistics.is_estimate { "about " } else { "" };
     let mut rows = vec![
-        ("requests", facts.requests.to_string()),
-        ("objects", format!("{about}{}", facts.objects)),
-        ("bytes requested", facts.request_bytes.to_string()),
-        ("bytes of objects", format!("{about}{}", facts.object_bytes)),
-        ("sizes", format!("{} to {}", facts.size_min, facts.size_max)),
+        ("requests", statistics.requests.to_string()),
+        ("objects", format!("{about}{}", statistics.objects)),
+        ("bytes requested", statistics.request_bytes.to_string()),
+        (
+            "bytes of objects",
+            format!("{about}{}", statistics.object_bytes),
+        ),
+        (
+            "sizes",
+            format!("{} to {}", statistics.size_min, statistics.size_max),
+        ),
         (
             "objects that change size",
-            format!("{about}{}", facts.resized_objects),
+            format!("{about}{}", statistics.resized_objects),
         ),
-        ("requests of size 0", facts.empty_requests.to_string()),
+        ("requests of size 0", statistics.empty_requests.to_string()),
         (
             "seconds",
-            format!("{:.3}", (facts.last_ms - facts.first_ms) as f64 / 1e3),
+            format!(
+                "{:.3}",
+                (statistics.last_ms - statistics.first_ms) as f64 / 1e3
+            ),
         ),
-        ("steps back in time", facts.backward_requests.to_string()),
-        ("requests with a TTL", facts.ttl_requests.to_string()),
+        (
+            "steps back in time",
+            statistics.backward_requests.to_string(),
+        ),
+        ("requests with a TTL", statistics.ttl_requests.to_string()),
     ];
-    for (op, count) in Op::ALL.iter().zip(facts.ops) {
+    for (op, count) in Op::ALL.iter().zip(statistics.ops) {
         if count > 0 {
             rows.push((op.name(), count.to_string()));
         }

@@ -16,7 +16,7 @@ use crate::{Columns, Configuration, Contestant, Error, Interner, Interning, Rule
 use learn::any::Spec;
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
-use trace::{Keyed, Random, Request};
+use trace::{Random, Request, SampledMap};
 
 /// Objects whose requests are counted one by one; a sample of the keys beyond that.
 const COUNTED: usize = 1 << 21;
@@ -102,9 +102,9 @@ pub struct Sampler {
     share: f64,
     keys: HashSet<u64>,
     requests: Vec<Request>,
-    counts: Keyed<Count>,
+    counts: SampledMap<Count>,
     /// The places of those that are dealt out, when there are others.
-    dealt: Option<Keyed<u32>>,
+    dealt: Option<SampledMap<u32>>,
     total: u64,
     how: Interning,
     name: String,
@@ -136,7 +136,7 @@ impl Sampler {
             share: 1.0,
             keys: HashSet::new(),
             requests: Vec::new(),
-            counts: Keyed::new(COUNTED, 0, sampling.seed),
+            counts: SampledMap::new(COUNTED, 0, sampling.seed),
             dealt: None,
             total: 0,
             how,

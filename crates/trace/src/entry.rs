@@ -1,0 +1,120 @@
+//! What a format provides: its names, a reader of its streams and, for some, an encoder of its rows.
+//!
+//! A format is one file with one [`Entry`], and a line in the list of `format.rs`.
+
+use crate::error::Fault;
+use crate::request::Request;
+use crate::summary::Statistics;
+use std::io::{self, Read, Seek};
+
+/// A format as its file describes it.
+pub(crate) struct Entry {
+    /// Endings of file names, without the dot. The first one is the format's name in messages.
+    pub(crate) endings: &'static [&'static str],
+    /// Further names that `--format` accepts.
+    pub(crate) aliases: &'static [&'static str],
+    /// Whether the columns of the text are fixed or chosen by the caller.
+    pub(crate) columns: Columns,
+    /// Whether its requests carry the position of the object's next request.
+    pub(crate) has_next_access: bool,
+    /// Systems whose traces are published in it.
+    pub(crate) workload: Workload,
+    /// Opens a stream.
+    pub(crate) open: for<'a> fn(Input<'a>, &Layout<'_>) -> Result<Box<dyn Source + 'a>, OpenError>,
+    /// Prepares the rows of a trace to be written; `None` for a format that is only read. The error
+    /// says what does not fit.
+    pub(crate) encode: Option<fn(&Content<'_>) -> Result<Encoding, String>>,
+}
+
+/// How the columns of a format are determined.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Columns {
+    /// The format is not text in columns.
+    None,
+    /// Text in columns that the format defines.
+    Fixed,
+    /// Text in columns that a header or the caller names.
+    Chosen,
+}
+
+/// Kind of system that a trace was recorded in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// Blocks of a disk.
+    Block,
+    /// Objects of a key-value cache or a web cache.
+    Web,
+}
+
+/// How the text of a trace in columns is laid out. Formats without columns ignore it.
+pub(crate) struct Layout<'o> {
+    /// Names of the columns, separated by commas; `None` if the first line names them.
+    pub(crate) columns: Option<&'o str>,
+    pub(crate) delimiter: u8,
+    /// Lines to skip at the beginning.
+    pub(crate) skip_lines: u64,
+}
+
+/// What is known of a trace before its first row is written.
+pub(crate) struct Content<'o> {
+    /// Names of the columns, separated by commas; `None` for the format's default.
+    pub(crate) columns: Option<&'o str>,
+    /// Statistics for a header that has room for them.
+    pub(crate) statistics: Option<&'o Statistics>,
+}
+
+/// Bytes of a trace, decompressed.
+pub(crate) enum Input<'a> {
+    /// Bytes that can only be read in order.
+    Stream(Box<dyn Read + 'a>),
+    /// A file in which any position can be read.
+    File(Box<dyn ReadSeek>),
+}
+
+/// A file that supports reading at any position.
+pub(crate) trait ReadSeek: Read + Seek + Send {}
+impl<F: Read + Seek + Send> ReadSeek for F {}
+
+impl Read for Input<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Input::Stream(stream) => stream.read(buffer),
+            Input::File(file) => file.read(buffer),
+        }
+    }
+}
+
+/// Reads the requests of one stream.
+pub(crate) trait Source {
+    /// Returns the next request, or `None` at the end. After [`Fault::Malformed`] the next call
+    /// continues behind the refused line or record.
+    fn next(&mut self) -> Result<Option<Request>, Fault>;
+}
+
+/// Reason why a stream cannot be opened.
+pub(crate) enum OpenError {
+    /// The beginning of the stream is malformed or unreadable.
+    Fault(Fault),
+    /// The options or the kind of input do not fit the format.
+    Unfit(String),
+}
+
+impl From<Fault> for OpenError {
+    fn from(fault: Fault) -> OpenError {
+        OpenError::Fault(fault)
+    }
+}
+
+/// How the requests of a trace are written.
+pub(crate) enum Encoding {
+    /// A header, and then one row or record for each request.
+    Rows { header: Vec<u8>, encode: EncodeRow },
+    /// A Parquet table, which is written a group of rows at a time.
+    Parquet,
+}
+
+/// Appends the row of one request.
+pub(crate) type EncodeRow = Box<dyn Fn(&Request, &mut Vec<u8>) -> Result<(), Misfit> + Send>;
+
+/// A number that a format has no room for: what it has room for, and the number.
+pub(crate) type Misfit = (&'static str, u64);
