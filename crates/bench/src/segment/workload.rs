@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::str::FromStr;
-use trace::{Generator, Mix, Op, Recipe, Request, Sizes, TtlMix};
+use trace::{Generator, GeneratorOptions, Op, PatternMix, Request, Sizes, TtlMix};
 
 /// A key on the wire has at least so many bytes: its number in hexadecimal digits.
 const KEY_BYTES_MIN: u8 = 16;
@@ -88,12 +88,12 @@ impl Workload {
                 workload.name = name;
             }
             None => {
-                let recipe = Recipe {
-                    mix: Mix::parse(MADE_MIX, MADE_OBJECTS).map_err(Error::Usage)?,
+                let recipe = GeneratorOptions {
+                    mix: PatternMix::parse(MADE_MIX, MADE_OBJECTS).map_err(Error::Usage)?,
                     sizes: MADE_SIZES,
                     rate: limit as f64 / MADE_SPAN_SECONDS,
                     seed,
-                    ..Recipe::default()
+                    ..GeneratorOptions::default()
                 };
                 for request in Generator::new(recipe).take(limit) {
                     workload.push(&request, &mut sizes);
