@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::simulator::{Extent, Simulator, TakenIn};
 use serde::Serialize;
 use std::fs::File;
-use trace::{Generator, Mix, Recipe, Sizes};
+use trace::{Generator, GeneratorOptions, PatternMix, Sizes};
 
 /// What is made where no trace is given: days with scans, births, fading and a turn of what is popular.
 const MADE_MIX: &str = "days";
@@ -68,12 +68,12 @@ pub(super) fn take_in(
         None => {
             let count = limit(MADE_REQUESTS);
             let objects = (count as u64 / MADE_REQUESTS_PER_OBJECT).max(1);
-            let recipe = Recipe {
-                mix: Mix::parse(MADE_MIX, objects).map_err(Error::Usage)?,
+            let recipe = GeneratorOptions {
+                mix: PatternMix::parse(MADE_MIX, objects).map_err(Error::Usage)?,
                 sizes: MADE_SIZES,
                 rate: count as f64 / (MADE_DAYS * 86_400.0),
                 seed: options.seed,
-                ..Recipe::default()
+                ..GeneratorOptions::default()
             };
             let mut requests = Generator::new(recipe).take(count).map(Ok);
             let name = format!("made {MADE_MIX}");
