@@ -1,16 +1,22 @@
-//! A made-up trace of what the servers of a content delivery network are asked for.
+//! Generator of requests to the servers of a content delivery network.
 //!
-//! Whole, not request by request: how often each object is asked for is drawn first, then when. So the
-//! shares that make such a trace what it is are met by construction and not on average.
+//! The trace is generated as a whole: first the number of requests of each object, then their
+//! times. So the shares below hold exactly, not only on average.
 //!
-//! Source: what J. Yang, *Designing efficient and scalable key-value cache management systems*, Carnegie
-//! Mellon University 2024, section 5.2, tells of a week of web and of eighteen days of video traffic:
-//! sizes from bytes to gigabytes, of which objects below 1 MB make 15 % (web) and 12 % (video) of the
-//! bytes, and of the web's requests 95 %; 22 and 4.6 requests an object, about half of all objects
-//! asked for once. What it does not tell is chosen here: counts above one follow a bounded power law,
-//! small sizes a lognormal, large ones 1 MB and a lognormal, of which a million requests for video reach
-//! some hundred megabytes, and only longer traces gigabytes; half of the objects are asked for evenly,
-//! the others mostly when they are young; the more popular a video, the likelier it is large.
+//! Source: J. Yang, *Designing efficient and scalable key-value cache management systems*, Carnegie
+//! Mellon University 2024, section 5.2, on a week of web traffic and eighteen days of video
+//! traffic.
+//! - Sizes range from bytes to gigabytes. Objects below 1 MB have 15 % (web) and 12 % (video) of
+//!   the bytes, and 95 % of the web's requests.
+//! - There are 22 (web) and 4.6 (video) requests for each object, and about half of all objects are
+//!   requested once.
+//!
+//! What the source does not specify is chosen here:
+//! - Numbers of requests above one follow a bounded power law.
+//! - Small sizes follow a lognormal distribution. Large ones are 1 MB and a lognormal; a million
+//!   video requests reach some hundred megabytes, and only longer traces reach gigabytes.
+//! - Half of the objects are requested evenly over time, the others mostly soon after they appear.
+//! - The more popular a video is, the more likely it is large.
 
 use crate::random::Random;
 use crate::request::Request;
@@ -18,30 +24,32 @@ use crate::sizes::normal;
 use std::fmt;
 use std::str::FromStr;
 
-/// From here on an object is called large.
+/// Objects of at least this many bytes are called large.
 pub const LARGE_BYTES: u32 = 1_000_000;
-/// The largest object, unless a smaller one is asked for.
+/// Maximum size of an object in bytes, unless a smaller one is given.
 pub const CDN_LARGEST_BYTES: u32 = 4_000_000_000;
-/// Fewer would not show the shares.
+/// Minimum number of requests; fewer would not show the published shares.
 pub const CDN_REQUESTS_MIN: u64 = 1_000;
-/// Requests are kept in memory, 8 bytes each, and so are numbered in 32 bits.
+/// Maximum number of requests. They are held in memory at 8 bytes each, and numbered in 32 bits.
 pub const CDN_REQUESTS_MAX: u64 = 1 << 31;
 
 const DAY_MS: u64 = 86_400_000;
-/// The share of objects that are asked for once.
+/// Share of objects that are requested once.
 const ONE_HIT: f64 = 0.5;
-/// The most popular object's share of all requests.
+/// Share of the most popular object in all requests.
 const POPULAR_MAX: f64 = 0.01;
-/// The share of objects that are popular when young, and the mean age of such requests, of the span.
+/// Share of objects that are popular while they are young, and the mean age of such requests as a
+/// part of the trace's span.
 const YOUNG: f64 = 0.5;
 const YOUNG_AGE: f64 = 1.0 / 12.0;
-/// Streams of chance of the same object that shall not follow each other.
+/// Constants that separate the random streams of one object.
 const TIMES: u64 = 0x7133;
 const SIZES: u64 = 0x512E5;
-/// Halvings that find the shape of the counts, and half as many for the scale of large sizes.
+/// Number of bisection steps that find the shape of the power law; half as many find the scale of
+/// large sizes.
 const HALVINGS: u32 = 60;
 
-/// What a cluster serves.
+/// Kind of content that a cluster serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Pages and downloads, over a week.
@@ -57,7 +65,7 @@ impl FromStr for Content {
         match text {
             "web" => Ok(Content::Web),
             "video" => Ok(Content::Video),
-            _ => Err(format!("{text:?} is neither web nor video")),
+            _ => Err(format!("content {text:?}: expected web or video")),
         }
     }
 }
@@ -71,16 +79,16 @@ impl fmt::Display for Content {
     }
 }
 
-/// The published figures of one kind of content, and what was chosen to go with them.
+/// Published figures of one kind of content, and the parameters chosen to go with them.
 struct Profile {
     requests_per_object: f64,
     days: u64,
-    /// The share of all bytes that small objects have, and the share of objects that are large.
+    /// Share of small objects in all bytes, and share of large objects in all objects.
     small_bytes: f64,
     large_objects: f64,
-    /// How much likelier a popular object is large: with the count to the power of this.
+    /// Exponent of the request count in the probability that an object is large.
     tilt: f64,
-    /// Small sizes: median, and standard deviation of the logarithm; of large ones the latter.
+    /// Median and standard deviation of the logarithm of small sizes; of large sizes the latter.
     small: (f64, f64),
     large_sigma: f64,
 }
@@ -109,29 +117,32 @@ impl Content {
         }
     }
 
-    /// The days that the published trace of this content spans.
+    /// Returns the number of days that the published trace of this content spans.
     pub fn days(self) -> u64 {
         self.profile().days
     }
 }
 
-/// A trace of this kind, in the order of time. The number of requests is met but for rounding.
+/// A generated trace in order of time. The number of requests differs from the wanted one by
+/// rounding only.
 #[derive(Debug)]
 pub struct Cdn {
-    /// Time and object.
+    /// Time and object of each request.
     requests: std::vec::IntoIter<(u32, u32)>,
-    /// By object.
+    /// Size of each object.
     sizes: Vec<u32>,
 }
 
 impl Cdn {
-    /// Makes about so many requests, for objects of up to `largest` bytes. A trace of fewer requests than
-    /// the published one has a smaller footprint, of which its largest objects are a larger share; a
-    /// smaller `largest` mends that, and large objects have the same share of the bytes.
+    /// Generates about `requests` requests for objects of up to `largest` bytes. A trace with fewer
+    /// requests than the published one has a smaller footprint, so that its largest objects are a
+    /// larger share of it. A smaller `largest` corrects that and leaves the share of large objects
+    /// in all bytes unchanged.
     ///
     /// # Errors
-    /// Fewer than [`CDN_REQUESTS_MIN`] or more than [`CDN_REQUESTS_MAX`], or a `largest` that is below twice
-    /// [`LARGE_BYTES`] or above [`CDN_LARGEST_BYTES`], in words.
+    /// `requests` is below [`CDN_REQUESTS_MIN`] or above [`CDN_REQUESTS_MAX`], or `largest` is
+    /// below twice
+    /// [`LARGE_BYTES`] or above [`CDN_LARGEST_BYTES`].
     ///
     /// ```
     /// use trace::{CDN_LARGEST_BYTES, Cdn, Content};
@@ -141,14 +152,13 @@ impl Cdn {
     pub fn new(content: Content, requests: u64, largest: u32, seed: u64) -> Result<Cdn, String> {
         if !(2 * LARGE_BYTES..=CDN_LARGEST_BYTES).contains(&largest) {
             return Err(format!(
-                "{largest} bytes: the largest object has from {} to {CDN_LARGEST_BYTES}",
+                "largest object of {largest} bytes: expected from {} to {CDN_LARGEST_BYTES}",
                 2 * LARGE_BYTES
             ));
         }
         if !(CDN_REQUESTS_MIN..=CDN_REQUESTS_MAX).contains(&requests) {
             return Err(format!(
-                "{requests} requests: a made-up trace has from {CDN_REQUESTS_MIN} to \
-                 {CDN_REQUESTS_MAX}"
+                "{requests} requests: expected from {CDN_REQUESTS_MIN} to {CDN_REQUESTS_MAX}"
             ));
         }
         let profile = content.profile();
@@ -162,8 +172,8 @@ impl Cdn {
             let birth = random.fraction();
             for _ in 0..count {
                 let at = match is_young {
-                    // Who is born late has his later requests at the beginning, as if from the
-                    // time before: the trace is alike throughout.
+                    // Times behind the end of the trace wrap to its beginning, as if they came from
+                    // objects born before it. So the trace has the same mix of ages throughout.
                     true => (birth - (1.0 - random.fraction()).ln() * YOUNG_AGE).fract(),
                     false => random.fraction(),
                 };
@@ -177,7 +187,7 @@ impl Cdn {
         })
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn objects(&self) -> usize {
         self.sizes.len()
     }
@@ -197,14 +207,15 @@ impl Iterator for Cdn {
     }
 }
 
-/// How often each object is asked for: [`ONE_HIT`] of them once, the others by a power law that has
-/// the wanted mean. The law's quantiles are taken evenly, so a small trace has the mean, too.
+/// Returns the number of requests of each object: 1 for a share of [`ONE_HIT`], and a power law
+/// with the required mean for the others. Its quantiles are taken evenly, so that a short trace has
+/// the mean, too.
 fn counts(profile: &Profile, requests: u64, seed: u64) -> Vec<u32> {
     let mean = profile.requests_per_object;
     let objects = (requests as f64 / mean) as usize;
     let once = (objects as f64 * ONE_HIT) as usize;
     let wanted = (mean - ONE_HIT) / (1.0 - ONE_HIT);
-    // Rounded, a draw from 1.5 on is at least 2.
+    // Rounded, a draw of 1.5 or more is at least 2.
     let (low, high) = (1.5, (requests as f64 * POPULAR_MAX).max(3.0 * wanted));
     let shape = shape_of_mean(wanted, low, high);
     let law = BoundedPareto { low, high, shape };
@@ -234,7 +245,7 @@ impl BoundedPareto {
         let BoundedPareto { low, high, shape } = *self;
         let ratio = low / high;
         let over = 1.0 - shape;
-        // The integral of x^−shape, which is a logarithm at 1.
+        // Integral of x^−shape, which is a logarithm at shape 1.
         let integral = match over.abs() < 1e-9 {
             true => (high / low).ln(),
             false => (ratio.powf(-over) - 1.0) / over,
@@ -243,7 +254,8 @@ impl BoundedPareto {
     }
 }
 
-/// The shape at which the law has this mean: the larger the shape, the smaller the mean.
+/// Returns the shape at which the power law has this mean, by bisection: the mean decreases with
+/// the shape.
 fn shape_of_mean(mean: f64, low: f64, high: f64) -> f64 {
     let (mut least, mut most) = (0.01, 20.0);
     for _ in 0..HALVINGS {
@@ -256,7 +268,8 @@ fn shape_of_mean(mean: f64, low: f64, high: f64) -> f64 {
     (least + most) / 2.0
 }
 
-/// A size for each object. What large ones have above [`LARGE_BYTES`] is scaled to their share.
+/// Returns the size of each object. The parts of large sizes above [`LARGE_BYTES`] are scaled so
+/// that large objects have their share of all bytes.
 fn sizes(profile: &Profile, counts: &[u32], largest: u32, seed: u64) -> Vec<u32> {
     let tilted = |count: u32| f64::from(count).powf(profile.tilt);
     let tilts: f64 = counts.iter().map(|&count| tilted(count)).sum();
@@ -264,7 +277,8 @@ fn sizes(profile: &Profile, counts: &[u32], largest: u32, seed: u64) -> Vec<u32>
     let (median, sigma) = profile.small;
     let limit = f64::from(LARGE_BYTES);
     let mut small_sum = 0.0;
-    // Bytes of a small object; of a large one what it has above the limit, before scaling, negative.
+    // Returns the size of a small object; of a large one the part above the limit, before scaling
+    // and negated.
     let draw = |(object, &count): (usize, &u32)| {
         let mut random = Random::of_key(seed ^ SIZES, object as u64);
         if random.fraction() < base * tilted(count) {
@@ -289,7 +303,7 @@ fn sizes(profile: &Profile, counts: &[u32], largest: u32, seed: u64) -> Vec<u32>
             .map(|excess| scaled(*excess, factor))
             .sum::<f64>()
     };
-    // Halved in logarithms: from a millionth of a byte to more than any object has.
+    // Bisection of the exponent of 10: from a millionth of a byte to more than any object has.
     let (mut least, mut most) = (-6.0, 12.0);
     for _ in 0..HALVINGS / 2 {
         let middle = (least + most) / 2.0;
@@ -310,7 +324,7 @@ fn sizes(profile: &Profile, counts: &[u32], largest: u32, seed: u64) -> Vec<u32>
 mod tests {
     use super::*;
 
-    /// What section 5.2 tells of a trace, measured.
+    /// The figures of section 5.2, measured in a trace.
     struct Measured {
         requests_per_object: f64,
         one_hit: f64,
@@ -353,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_made_up_trace_has_the_published_shares() {
+    fn a_generated_trace_has_the_published_shares() {
         for (content, requests_per_object, small_bytes) in
             [(Content::Web, 22.0, 0.15), (Content::Video, 4.6, 0.12)]
         {
@@ -374,8 +388,8 @@ mod tests {
                     Content::Video => assert!((0.5..0.75).contains(&share), "{share}"),
                 }
                 assert!(found.sizes.0 < 2_000, "{:?}", found.sizes);
-                // At this length the tail of sizes ends by itself below a gigabyte; a lower limit
-                // is met and not passed.
+                // At this length the tail of sizes ends below a gigabyte by itself. A lower limit
+                // is reached and not exceeded.
                 let met = match largest {
                     CDN_LARGEST_BYTES => 80_000_000..1_000_000_000,
                     _ => largest..largest + 1,
@@ -396,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_is_refused() {
+    fn parameters_out_of_range_are_refused() {
         let (least, most, largest) = (CDN_REQUESTS_MIN, CDN_REQUESTS_MAX, CDN_LARGEST_BYTES);
         for (requests, largest) in [
             (least - 1, largest),

@@ -1,17 +1,18 @@
-//! Compressed streams.
+//! Compression and decompression of streams.
 
 use crate::error::{Fault, Position};
 use crate::format::Compression;
 use std::io::{self, Read, Write};
 
-/// The largest zstd window accepted, as a power of two: 2 GiB, the format's practical limit on
-/// 64-bit machines. The decoder allocates what the frame asks for, not this much.
+/// Maximum zstd window accepted, as a power of two: 2 GiB, the format's practical limit on 64-bit
+/// machines. The decoder allocates what the frame requires, not this maximum.
 const ZSTD_WINDOW_LOG_MAX: u32 = 31;
 
-/// What an xz decoder may take; the strongest preset needs 65 MiB, the largest dictionary 1.5 GiB.
+/// Maximum memory of an xz decoder in bytes. The strongest preset needs 65 MiB, the largest
+/// dictionary 1.5 GiB.
 const XZ_MEMORY_MAX: u64 = 2 << 30;
 
-/// The expanded stream.
+/// Returns the decompressed stream.
 pub(crate) fn expand<'a>(
     compression: Compression,
     input: impl Read + 'a,
@@ -39,11 +40,11 @@ pub(crate) fn expand<'a>(
     })
 }
 
-/// How hard streams are packed: the tools' own defaults.
+/// Compression levels: the defaults of the tools.
 const GZIP_LEVEL: u32 = 6;
 const XZ_LEVEL: u32 = 6;
 
-/// A stream being packed.
+/// Stream that is compressed as it is written.
 pub(crate) enum Packer<W: Write> {
     Plain(W),
     Zstd(zstd::stream::write::Encoder<'static, W>),

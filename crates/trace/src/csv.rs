@@ -1,8 +1,9 @@
-//! Text in columns apart by commas: named by the first line, by the caller, or by the Twitter format.
+//! Text in columns separated by commas. The columns are named by the first line, by the caller, or
+//! by the Twitter format.
 //!
-//! Columns may stand in any order and beside others, which are ignored. A field may stand between
-//! quotes, in which a quote is written twice; a line ends a record also within quotes. Blanks around
-//! a field are ignored, and so is a byte order mark. Blank lines are refused.
+//! Columns may have any order, and unknown columns are ignored. A field may be quoted; a quote
+//! inside it is doubled. A line end ends the record also inside of quotes. Blanks around a field
+//! and a byte order mark are ignored. Blank lines are refused.
 
 mod write;
 
@@ -14,7 +15,7 @@ use crate::request::{NextAccess, Op, Request};
 use crate::text_key::key_of_text;
 use std::io::Read;
 
-/// What a column tells.
+/// Field of a request that a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
     Ignored,
@@ -31,7 +32,7 @@ pub(crate) enum Column {
     Next,
 }
 
-/// Each column with its names.
+/// Every column with its names.
 const NAMES: [(Column, &[&str]); 11] = [
     (Column::Seconds, &["time", "timestamp"]),
     (Column::Milliseconds, &["time_ms"]),
@@ -73,14 +74,13 @@ pub(crate) static TWITTER: Entry = Entry {
 
 const EXPECTED_HEADER: &str =
     "a header naming the columns time, key and size (or key_size and value_size) once each";
-const EXPECTED_COLUMNS: &str = "as many columns as there are names";
-const EXPECTED_QUOTE: &str =
-    "a quote that ends the field, and a comma or the end of the line behind it";
+const EXPECTED_COLUMNS: &str = "one column for each name";
+const EXPECTED_QUOTE: &str = "a closing quote, followed by a comma or the end of the line";
 
-const EXPECTED_SUM: &str = "a size of key and value together below 2^32";
+const EXPECTED_SUM: &str = "a sum of key size and value size below 2^32";
 
 impl Column {
-    /// The column of this name; any name that is not known stands for one to ignore.
+    /// Returns the column of a name; an unknown name is a column to ignore.
     pub(crate) fn of_name(name: &[u8]) -> Column {
         let name = name.trim_ascii();
         let is_named = |names: &[&str]| {
@@ -92,7 +92,7 @@ impl Column {
         found.map_or(Column::Ignored, |(column, _)| *column)
     }
 
-    /// The same for columns that tell the same in other units.
+    /// Returns the column that represents this one and the same field in another unit.
     fn subject(self) -> Column {
         match self {
             Column::Milliseconds => Column::Seconds,
@@ -123,21 +123,22 @@ impl Column {
     }
 }
 
-/// Checks that no subject comes twice and that the wanted ones are there.
+/// Checks that no field has two columns and that the required ones exist.
 pub(crate) fn check_columns(columns: &[Column], is_header: bool) -> Result<(), String> {
     for (name, names) in NAMES {
         let twice = columns
             .iter()
             .filter(|column| column.subject() == name.subject());
         if name == name.subject() && twice.count() > 1 {
-            return Err(format!("the column {} comes twice", names[0]));
+            return Err(format!("the column {} is given twice", names[0]));
         }
     }
     let has = |wanted: Column| columns.iter().any(|column| column.subject() == wanted);
     if !has(Column::Key) {
         return Err("there is no column key".into());
     }
-    // Whoever names the columns knows what is not there; a header may just use other names.
+    // A caller that names the columns knows which are missing. A header without them probably uses
+    // other names.
     if is_header && !has(Column::Seconds) {
         return Err("there is no column time".into());
     }
@@ -170,17 +171,17 @@ fn open<'a>(
     Ok(Box::new(csv))
 }
 
-/// Reads requests from text in columns, one line at a time.
+/// Reader of text in columns, one request a line.
 struct Csv<R> {
     lines: Lines<R>,
     delimiter: u8,
     columns: Vec<Column>,
-    /// A quoted field without its quotes.
+    /// Content of a quoted field without its quotes.
     unquoted: Vec<u8>,
 }
 
 impl<R: Read> Csv<R> {
-    /// A text without columns so far.
+    /// Creates a reader that has no columns yet.
     fn new(input: R, delimiter: u8) -> Self {
         Csv {
             lines: Lines::new(input),
@@ -190,7 +191,7 @@ impl<R: Read> Csv<R> {
         }
     }
 
-    /// Passes over lines, whatever they say.
+    /// Skips lines without parsing them.
     fn skip_lines(&mut self, count: u64) -> Result<(), Fault> {
         for _ in 0..count {
             if self.lines.next()?.is_none() {
@@ -200,7 +201,7 @@ impl<R: Read> Csv<R> {
         Ok(())
     }
 
-    /// Takes the columns from the next line.
+    /// Reads the columns from the next line.
     fn read_header(&mut self) -> Result<(), Fault> {
         let Some(line) = self.lines.next()? else {
             return Err(Fault::at(Position::Line(1), EXPECTED_HEADER, "nothing"));
@@ -228,7 +229,7 @@ impl<R: Read> Source for Csv<R> {
     }
 }
 
-/// The request that a line tells, or what was expected instead.
+/// Parses a line to a request. The error is what was expected.
 fn parse(
     line: &[u8],
     columns: &[Column],
@@ -267,7 +268,8 @@ fn parse(
     Ok(request)
 }
 
-/// Takes a field into the request; false when it does not tell what its column asks for.
+/// Parses a field and stores it in the request. Returns false if the field is invalid for its
+/// column.
 #[inline]
 fn put_field(request: &mut Request, column: Column, field: &[u8]) -> bool {
     match column {
@@ -302,7 +304,7 @@ fn put_some<T>(field: &mut Option<T>, value: Option<T>) -> bool {
     field.is_some()
 }
 
-/// An empty field tells nothing, which is 0.
+/// Parses a number; an empty field is 0.
 #[inline]
 fn or_zero(field: &[u8], number: impl Fn(&[u8]) -> Option<u64>) -> Option<u64> {
     if field.is_empty() {
@@ -312,7 +314,7 @@ fn or_zero(field: &[u8], number: impl Fn(&[u8]) -> Option<u64>) -> Option<u64> {
     }
 }
 
-/// A number below 2^32, or the low half of a text's hash.
+/// Parses a client: a number below 2^32, or the low half of a text's hash.
 fn client(field: &[u8]) -> Option<u32> {
     if field.is_empty() {
         return Some(0);
@@ -324,22 +326,22 @@ fn next_access(field: &[u8]) -> Option<NextAccess> {
     match field {
         b"" => Some(NextAccess::Unknown),
         b"-1" => Some(NextAccess::Never),
-        // The binary formats keep it in 63 bits.
+        // The binary formats store it in 63 bits.
         _ => whole(field)
             .filter(|next| *next < i64::MAX as u64)
             .map(NextAccess::At),
     }
 }
 
-/// The first field of a text, and how many bytes it takes without the delimiter behind it. `None` for
-/// quotes that do not match.
+/// Splits off the first field of a text. Returns it with its length in the text, without the
+/// delimiter that follows; `None` if quotes do not match.
 #[inline]
 fn take_field<'f>(
     text: &'f [u8],
     delimiter: u8,
     unquoted: &'f mut Vec<u8>,
 ) -> Option<(&'f [u8], usize)> {
-    // Fields are short: a search that prepares itself for long ones would cost more.
+    // Fields are short, and a vectorised search costs more than it saves.
     let end = text.iter().position(|&byte| byte == delimiter);
     let end = end.unwrap_or(text.len());
     let field = text[..end].trim_ascii();
@@ -383,14 +385,14 @@ mod tests {
     }
 
     #[test]
-    fn columns_may_stand_in_any_order_beside_others() {
+    fn columns_may_have_any_order_and_unknown_ones_are_ignored() {
         let requests = read_all("\u{FEFF}size, position ,KEY,time\r\n5,x,7,1\r\n 6 ,,8,2.5");
         let wanted = [Request::new(1_000, 7, 5), Request::new(2_500, 8, 6)];
         assert_eq!(requests, Ok(wanted.into()));
     }
 
     #[test]
-    fn every_column_is_understood() {
+    fn every_column_is_parsed() {
         let text = "time_ms,id,key_size,value_size,op,ttl,client,next\n\
                     1500,\"a,\"\"b\",20,300,SET,60.5,7,9\n\
                     1400,18446744073709551615,0,0,get,,,-1\n\
@@ -420,12 +422,12 @@ mod tests {
     }
 
     #[test]
-    fn sizes_complete_each_other() {
+    fn a_missing_size_is_computed_from_the_others() {
         let both = read_all("time,key,size,key_size\n0,1,10,4\n0,1,3,4\n").expect("well-formed");
         assert_eq!((both[0].size, both[0].value_size), (10, 6));
         assert_eq!((both[1].size, both[1].value_size), (3, 0));
         let sum = read_all("time,key,key_size,value_size\n0,1,4294967295,1\n");
-        assert!(sum.is_err_and(|error| error.contains("together below 2^32")));
+        assert!(sum.is_err_and(|error| error.contains("value size below 2^32")));
     }
 
     #[test]
@@ -458,13 +460,13 @@ mod tests {
         assert_eq!(requests, Ok(vec![set, get]));
         let short = read_with("0,a,1,2,3,get\n", &options).expect_err("a column is missing");
         assert!(
-            short.contains("test.csv:1: expected as many columns"),
+            short.contains("test.csv:1: expected one column for each name"),
             "{short}"
         );
     }
 
     #[test]
-    fn columns_can_be_named_and_separated_otherwise() {
+    fn columns_and_delimiter_can_be_given() {
         let options = Options {
             columns: Some("-,key,time".into()),
             delimiter: Some(b'\t'),
@@ -480,7 +482,7 @@ mod tests {
         assert_eq!(requests, Ok(vec![wanted]));
         for (columns, problem) in [
             ("time,size", "no column key"),
-            ("key,id", "key comes twice"),
+            ("key,id", "key is given twice"),
         ] {
             let options = Options {
                 columns: Some(columns.into()),
@@ -492,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_line_is_told_with_file_line_and_what_was_expected() {
+    fn an_error_names_the_file_the_line_and_what_was_expected() {
         let cases = [
             ("", "test.csv:1: expected a header naming"),
             ("time,key\n", "there is no column size"),
@@ -502,33 +504,30 @@ mod tests {
                 "time,key,size,key\n",
                 "test.csv:1: expected a header naming",
             ),
-            ("time,key,size,obj_id\n", "the column key comes twice"),
-            ("time,time_ms,key,size\n", "the column time comes twice"),
-            (
-                "time,\"key,size\n",
-                "test.csv:1: expected a quote that ends",
-            ),
+            ("time,key,size,obj_id\n", "the column key is given twice"),
+            ("time,time_ms,key,size\n", "the column time is given twice"),
+            ("time,\"key,size\n", "test.csv:1: expected a closing quote"),
             (
                 "time,key,size\n1,2,3\n1,x,y\n",
                 "test.csv:3: expected a whole number below 2^32 as size, found \"1,x,y\"",
             ),
             (
                 "time,key,size\n1,2\n",
-                "test.csv:2: expected as many columns",
+                "test.csv:2: expected one column for each name",
             ),
             (
                 "time,key,size\n1,2,3,4\n",
-                "test.csv:2: expected as many columns",
+                "test.csv:2: expected one column for each name",
             ),
             ("time,key,size\n\n", "test.csv:2: expected seconds"),
             ("time,key,size\n1,,3\n", "a number or a text as key"),
             (
                 "time,key,size\n1,\"2,3\n",
-                "test.csv:2: expected a quote that ends",
+                "test.csv:2: expected a closing quote",
             ),
             (
                 "time,key,size\n1,\"2\"x,3\n",
-                "test.csv:2: expected a quote that ends",
+                "test.csv:2: expected a closing quote",
             ),
             ("time,key,size\n1,2,4294967296\n", "below 2^32 as size"),
             ("time,key,size\n-1,2,3\n", "as time, found"),

@@ -1,25 +1,30 @@
-//! Made-up days: what a cache sees over a week, by the trace's clock.
+//! Generator of requests with a daily rhythm, over any number of days of the trace's clock.
 //!
-//! One pattern with everything that the studies of production traces tell of long ones, each by a knob
-//! whose effect a test measures: the rate swings from day to night; which objects are popular swings with
-//! the hour; objects are born all the time, and fade; some are asked for once; and once a day, at the
-//! same hour, a job walks through the same objects, faster than anybody else asks.
+//! It is one pattern with all properties that studies of production traces report of long ones. A
+//! knob controls each of them, and a test measures its effect:
+//! - The rate varies between day and night.
+//! - The popularity of objects varies with the hour.
+//! - Objects are born all the time, and their popularity fades.
+//! - Some objects are requested once.
+//! - Once a day, at the same hour, a job requests the same objects in order, at a higher rate than
+//!   all other requests.
 //!
-//! It is written `days[:KNOB=VALUE…]`, and is the whole trace: it does not mix with other patterns.
+//! It is written `days[:KNOB=VALUE…]`, and is a whole trace: it cannot be mixed with other
+//! patterns.
 //!
 //! | knob | default | |
 //! |---|---|---|
-//! | `swing` | 0.5 | the rate is (1 − swing · cos) of its mean: least at midnight, most at noon |
-//! | `alpha` | 0.8 | of the lasting objects, the k-th is asked for in proportion to k^−alpha |
-//! | `turn` | 0.5 | each lasting object has an hour at which it is (1 + turn) times as popular as on the mean, and (1 − turn) twelve hours later |
-//! | `fading` | 0.35 | the share of requests that go to objects that fade |
-//! | `half` | 1 | the days in which what fades loses half of its popularity |
-//! | `births` | as many as lasting objects | how many that fade are born in a day |
-//! | `once` | 0.1 | the share of requests for objects that never came and never come again |
-//! | `scan` | 0.15 | the share of requests that the day's scan makes |
+//! | `swing` | 0.5 | the rate is (1 − swing · cos) of its mean: lowest at midnight, highest at noon |
+//! | `alpha` | 0.8 | the k-th lasting object is requested in proportion to k^−alpha |
+//! | `turn` | 0.5 | popularity of a lasting object varies by ± turn over the day, around its own hour |
+//! | `fading` | 0.35 | share of requests for fading objects |
+//! | `half` | 1 | half-life of a fading object's popularity, in days |
+//! | `births` | number of lasting objects | fading objects born in a day |
+//! | `once` | 0.1 | share of requests for objects that are requested only once |
+//! | `scan` | 0.15 | share of requests made by the daily scan |
 //!
-//! Each kind has keys of its own: lasting objects 4·n, fading ones 4·n + 1, those asked for once 4·n + 2,
-//! scanned ones 4·n + 3.
+//! Each kind has its own keys: lasting objects 4·n, fading ones 4·n + 1, those requested once 4·n +
+//! 2, scanned ones 4·n + 3.
 
 use crate::number::decimal;
 use crate::random::Random;
@@ -27,23 +32,23 @@ use crate::zipf::Zipf;
 use std::f64::consts::TAU;
 
 const DAY_MS: f64 = 86_400_000.0;
-/// Objects that fade are born by the hour, and rank among those of their hour.
+/// Fading objects are born by the hour and ranked among those of their hour.
 const HOURS: f64 = 24.0;
-/// Their ranks' skew.
+/// Zipf exponent of the ranks of fading objects.
 const FADING_ALPHA: f64 = 0.9;
-/// The scan's hours: it begins at three and takes one.
+/// Start and duration of the scan: it begins at three and takes an hour.
 const SCAN_BEGINS: f64 = 3.0 / HOURS;
 const SCAN_TAKES: f64 = 1.0 / HOURS;
-/// Hours before the trace from which fading objects may come: 54 half-lives, in which an age drawn from
-/// 53 bits ends, of the longest kind.
+/// Number of hours before the trace in which fading objects may have been born: 54 half-lives of
+/// the longest kind, because an age drawn from 53 bits is at most that.
 const HOURS_BEFORE: u64 = 54 * HALF_DAYS_MAX * HOURS as u64;
 const HALF_DAYS_MAX: u64 = 100;
 const BIRTHS_MAX: f64 = 1e9;
 const KINDS: u64 = 4;
-/// A stream of chance apart from sizes and lifetimes.
+/// Constant that separates the random stream of phases from those of sizes and TTLs.
 const PHASES: u64 = 0xDA15;
 
-/// What the days are like.
+/// Parameters of the pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Days {
     swing: f64,
@@ -58,7 +63,7 @@ pub(crate) struct Days {
 }
 
 impl Days {
-    /// Reads what follows the pattern's name, with so many lasting objects; `None` if it is malformed.
+    /// Parses the pattern with the given number of lasting objects; `None` if it is malformed.
     pub(crate) fn parse(text: &str, objects: u64) -> Option<Days> {
         let mut days = Days {
             swing: 0.5,
@@ -92,26 +97,26 @@ impl Days {
     }
 }
 
-/// Draws keys and their times without end.
+/// Endless stream of times and keys.
 pub(crate) struct DaysStream {
     days: Days,
     lasting: Zipf,
-    /// Ranks among the objects born in one hour, and how many these are.
+    /// Ranks among the objects born in one hour, and the number of these.
     ranks: Zipf,
     births_per_hour: u64,
     random: Random,
-    /// Regular requests so far, and how many a day has.
+    /// Number of regular requests so far, and the number in a day.
     regular: u64,
     regular_per_day: f64,
     once: u64,
-    /// The scan's requests so far, and how many a day has.
+    /// Number of the scan's requests so far, and the number in a day.
     scanned: u64,
     scan_length: u64,
     seed: u64,
 }
 
 impl DaysStream {
-    /// Begins at midnight, with `rate` requests a second on the mean of a day.
+    /// Creates a stream that begins at midnight, with a mean of `rate` requests a second.
     pub(crate) fn new(days: &Days, rate: f64, seed: u64) -> Self {
         assert!(rate > 0.0 && rate.is_finite());
         let per_day = rate * DAY_MS / 1000.0;
@@ -133,14 +138,15 @@ impl DaysStream {
         }
     }
 
-    /// When the next regular request comes, in days: the rate's integral is the number of requests.
+    /// Returns the time of the next regular request in days. The integral of the rate is the number
+    /// of requests.
     fn regular_at(&self) -> f64 {
         let requests = self.regular as f64 / self.regular_per_day;
         let day = requests.floor();
         day + time_of_share(requests - day, self.days.swing)
     }
 
-    /// When the scan's next request comes, in days.
+    /// Returns the time of the scan's next request in days.
     fn scan_at(&self) -> f64 {
         if self.scan_length == 0 {
             return f64::INFINITY;
@@ -162,20 +168,21 @@ impl DaysStream {
         self.lasting_id(at) * KINDS
     }
 
-    /// What halves in equal times is asked for at ages of an exponential distribution.
+    /// Draws a fading object. With a half-life, the ages of requested objects are exponentially
+    /// distributed.
     fn fading_id(&mut self, at: f64) -> u64 {
         let age = -(1.0 - self.random.fraction()).log2() * self.days.half_days;
         let hour = ((at - age) * HOURS).floor() as i64;
         let hour = hour.saturating_add_unsigned(HOURS_BEFORE).max(0) as u64;
-        let rank = self.ranks.next().expect("it has no end");
+        let rank = self.ranks.next().expect("the stream is endless");
         hour * self.births_per_hour + rank
     }
 
-    /// Drawn by rank, and drawn again as it is not its hour.
+    /// Draws a lasting object by rank, and rejects it in proportion to the distance from its hour.
     fn lasting_id(&mut self, at: f64) -> u64 {
         let turn = self.days.turn;
         loop {
-            let id = self.lasting.next().expect("it has no end");
+            let id = self.lasting.next().expect("the stream is endless");
             let phase = Random::of_key(self.seed ^ PHASES, id).fraction();
             let popularity = 1.0 + turn * (TAU * (at - phase)).cos();
             if self.random.fraction() * (1.0 + turn) < popularity {
@@ -186,7 +193,7 @@ impl DaysStream {
 }
 
 impl Iterator for DaysStream {
-    /// Milliseconds since the trace began, and a key.
+    /// Milliseconds since the beginning of the trace, and a key.
     type Item = (u64, u64);
 
     fn next(&mut self) -> Option<(u64, u64)> {
@@ -207,9 +214,9 @@ impl Iterator for DaysStream {
     }
 }
 
-/// The time of day, from 0 to 1, by which a share of the day's requests has come: x − swing · sin(2πx) / 2π
-/// is the share, which is Kepler's equation. Newton's steps from noon close in from one side, because the
-/// curve bends one way until noon and the other way after.
+/// Returns the time of day, from 0 to 1, by which a share of the day's requests has come. The share
+/// is x − swing · sin(2πx) / 2π, which is Kepler's equation. Newton's method from noon converges
+/// from one side, because the curve is convex before noon and concave after.
 fn time_of_share(share: f64, swing: f64) -> f64 {
     let mean = share * TAU;
     let mut angle = TAU / 2.0;
@@ -230,7 +237,7 @@ mod tests {
     const REQUESTS_A_DAY: usize = 100_000;
     const OBJECTS: u64 = 2_000;
 
-    /// Times in days and keys of six days.
+    /// Returns times in days and keys of six days.
     fn six_days(text: &str, seed: u64) -> Vec<(f64, u64)> {
         let days = Days::parse(text, OBJECTS).expect("well-formed");
         let rate = REQUESTS_A_DAY as f64 / 86_400.0;
@@ -245,7 +252,7 @@ mod tests {
         counted.count() as f64 / requests.len() as f64
     }
 
-    /// The mean of requests at an hour, over the days.
+    /// Returns the share of the requests that fall into an hour of the day.
     fn at_hour(requests: &[(f64, u64)], hour: usize, is_counted: impl Fn(u64) -> bool) -> f64 {
         share(requests, |at, key| {
             (at.fract() * HOURS) as usize == hour && is_counted(key)
@@ -253,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_has_its_share_and_time_goes_on() {
+    fn each_kind_has_its_share_and_times_do_not_decrease() {
         let requests = six_days("days:fading=0.3:once=0.2:scan=0.1", 1);
         assert!(requests.windows(2).all(|pair| pair[0].0 <= pair[1].0));
         assert!(
@@ -275,7 +282,8 @@ mod tests {
             let angle = (hour as f64 + 0.5) / HOURS * TAU;
             let wanted = (1.0 - 0.6 * angle.cos()) / HOURS;
             let found = at_hour(&requests, hour, |_| true);
-            // The mean of an hour is within 0.3 % of the middle's, and times are not drawn.
+            // The mean over an hour is within 0.3 % of the value at its middle, and times are not
+            // random.
             assert!(
                 (found / wanted - 1.0).abs() < 0.01,
                 "{hour}: {found} {wanted}"
@@ -286,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scan_walks_through_the_same_objects_at_the_same_hour() {
+    fn the_scan_requests_the_same_objects_at_the_same_hour() {
         let requests = six_days("days:scan=0.2", 1);
         let scans = requests.iter().filter(|(_, key)| key % KINDS == 3);
         let (times, keys): (Vec<f64>, Vec<u64>) = scans.copied().unzip();
@@ -305,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_for_once_is_not_seen_again() {
+    fn an_object_requested_once_does_not_return() {
         let mut seen = HashMap::new();
         for (_, key) in six_days("days:once=0.3", 1) {
             *seen.entry(key).or_insert(0) += 1;
@@ -317,22 +325,23 @@ mod tests {
     }
 
     #[test]
-    fn what_fades_loses_half_in_its_half_life() {
+    fn fading_objects_lose_half_their_popularity_in_a_half_life() {
         let requests = six_days("days:half=0.5:fading=0.8:scan=0:swing=0:births=4800", 3);
-        // Objects born in the first two days, by their age in half-lives at each request.
+        // Requests of objects born in the first two days, by age in half-lives.
         let mut by_age = [0.0; 6];
         let fading = requests.iter().filter(|(_, key)| key % KINDS == 1);
         for &(at, key) in fading {
             let hour = (key / KINDS / 200) as i64 - HOURS_BEFORE as i64;
             let age = at - hour as f64 / HOURS;
-            assert!(age >= 0.0, "nobody is asked for before birth");
+            assert!(age >= 0.0, "no object is requested before its birth");
             if (0..48).contains(&hour) && age < 3.0 {
                 by_age[(age / 0.5) as usize] += 1.0;
             }
         }
         for pair in by_age.windows(2) {
             let ratio: f64 = pair[1] / pair[0];
-            // The last pair is of some 5,000 and 2,500 requests: five standard deviations are 0.06.
+            // The last pair consists of some 5,000 and 2,500 requests: five standard deviations are
+            // 0.06.
             assert!((ratio - 0.5).abs() < 0.06, "{by_age:?}");
         }
         assert!(
@@ -343,15 +352,15 @@ mod tests {
     }
 
     #[test]
-    fn lasting_objects_have_their_hour() {
+    fn a_lasting_object_is_most_popular_at_its_hour() {
         let requests = six_days("days:turn=0.8:fading=0:once=0:scan=0:swing=0:alpha=0", 5);
         let phase_of = |key: u64| Random::of_key(5 ^ PHASES, key / KINDS).fraction();
         let near = |key: u64, phase: f64| (phase_of(key) - phase).abs() < 1.0 / 48.0;
-        // Who has his hour around noon, at noon and at midnight.
+        // Objects whose hour is around noon, at noon and at midnight.
         let noon = at_hour(&requests, 12, |key| near(key, 0.52));
         let night = at_hour(&requests, 0, |key| near(key, 0.52));
         let ratio = noon / night;
-        // 1.8 to 0.2, less what the width of both takes off.
+        // The ratio is 1.8 to 0.2, reduced by the width of both intervals.
         assert!((7.0..10.0).contains(&ratio), "{ratio}");
     }
 
@@ -362,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_a_day_become_times_even_where_the_rate_nearly_stops() {
+    fn a_share_of_the_day_converts_to_a_time_even_at_a_low_rate() {
         for swing in [0.0, 0.5, 0.95] {
             let mut last = 0.0;
             for share in (0..10_000).map(|step| f64::from(step) / 10_000.0) {

@@ -1,4 +1,5 @@
-//! What a format provides: its names, a reader of its streams and, for some, an encoder of its rows.
+//! What a format provides: its names, a reader of its streams and, for some, an encoder of its
+//! rows.
 //!
 //! A format is one file with one [`Entry`], and a line in the list of `format.rs`.
 

@@ -1,78 +1,78 @@
-//! What can be wrong with a trace.
+//! Errors of reading and writing traces.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
-/// How much of what was found an error quotes.
+/// Maximum number of characters of the malformed text that an error quotes.
 const QUOTED_CHARS: usize = 60;
 
-/// Where in a trace.
+/// Position in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// A line of text, counted from 1.
+    /// Line of text, counted from 1.
     Line(u64),
-    /// A record of a binary trace.
+    /// Record of a binary trace.
     Record {
-        /// Counted from 1; 0 is what stands before the first.
+        /// Number of the record, counted from 1; 0 for what precedes the first record.
         number: u64,
-        /// Where it begins: the byte of the expanded stream, counted from 0.
+        /// Offset of its first byte in the decompressed stream, counted from 0.
         offset: u64,
     },
-    /// A row of a table in columns, counted from 1.
+    /// Row of a table in columns, counted from 1.
     Row(u64),
 }
 
 impl Position {
-    /// Before the first record.
+    /// Position before the first record.
     pub(crate) const START: Position = Position::Record {
         number: 0,
         offset: 0,
     };
 }
 
-/// Why a trace could not be read or written.
+/// Reason why a trace could not be read or written.
 #[derive(Debug)]
 pub enum Error {
-    /// Something is not what the format asks for.
+    /// Something does not match the format.
     Malformed {
-        /// The trace's name.
+        /// Name of the trace.
         file: String,
-        /// Where.
+        /// Position of the malformed line, record or row.
         position: Position,
-        /// What should have been there.
+        /// What the format requires there.
         expected: Cow<'static, str>,
-        /// What was there, shortened.
+        /// What was found instead, shortened.
         found: String,
     },
     /// The stream could not be read or decompressed.
     Unreadable {
-        /// The trace's name.
+        /// Name of the trace.
         file: String,
-        /// What was read last.
+        /// Position of the last line or record that was read.
         position: Position,
-        /// What the reader below said.
+        /// Error of the underlying reader.
         source: io::Error,
     },
     /// The stream could not be written.
     Unwritable {
-        /// The trace's name.
+        /// Name of the trace.
         file: String,
-        /// What the writer below said.
+        /// Error of the underlying writer.
         source: io::Error,
     },
-    /// The name's ending names no known format.
+    /// The ending of the name belongs to no known format.
     UnknownFormat {
         /// Name of the trace.
         file: String,
         /// Endings that name a format, as a list in words.
         known: String,
     },
-    /// The format cannot do what was asked for.
+    /// The format does not support the requested operation or option.
     Unfit {
-        /// The trace's name.
+        /// Name of the trace.
         file: String,
-        /// What cannot be, and what can.
+        /// What is not supported, and what is.
         reason: String,
     },
 }
@@ -102,7 +102,7 @@ impl fmt::Display for Error {
                 }
                 _ => write!(f, "{file}: {position}: expected {expected}, found {found}"),
             },
-            // The source is told by whoever tells the chain.
+            // The source is printed by the caller that prints the chain of errors.
             Error::Unreadable { file, position, .. } => {
                 write!(f, "{file}: cannot be read after {position}")
             }
@@ -126,10 +126,10 @@ impl std::error::Error for Error {
     }
 }
 
-/// What a format's reader says is wrong; it does not know the trace's name.
+/// Error of a format's reader, which does not have the name of the trace.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The line or record was consumed: the next call goes on behind it.
+    /// The line or record was consumed: the next call continues behind it.
     Malformed {
         position: Position,
         expected: Cow<'static, str>,
@@ -188,7 +188,7 @@ impl Fault {
     }
 }
 
-/// The beginning of a text, between quotes and on one line.
+/// Returns the beginning of a text, quoted and on one line.
 pub(crate) fn quoted(text: &[u8]) -> String {
     let shown = &text[..text.len().min(4 * QUOTED_CHARS)];
     let text = String::from_utf8_lossy(shown);
@@ -196,7 +196,7 @@ pub(crate) fn quoted(text: &[u8]) -> String {
     format!("{start:?}")
 }
 
-/// The first bytes of something binary.
+/// Returns the first 16 bytes in hexadecimal.
 #[cold]
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let shown = bytes.iter().take(16).map(|byte| format!("{byte:02x}"));

@@ -1,4 +1,4 @@
-//! Formats and compressions, told by the endings of names.
+//! The list of formats, and the compressions; both are found by the endings of names.
 
 use crate::entry::{Entry, Workload};
 use crate::error::Error;
@@ -6,7 +6,7 @@ use crate::{csv, lcs, lists, parquet_reader, vscsi};
 use std::fmt;
 use std::str::FromStr;
 
-/// Every format. `trace convert`'s help and messages list them in this order.
+/// Every format. Help and messages list them in this order.
 static FORMATS: [&Entry; 9] = [
     &csv::TWITTER,
     &csv::CSV,
@@ -19,15 +19,15 @@ static FORMATS: [&Entry; 9] = [
     &parquet_reader::PARQUET,
 ];
 
-/// The encoding of a trace; docs/reference/traces.md describes each. A format is found by its name or
-/// by the ending of a trace's name.
+/// Encoding of a trace; docs/reference/traces.md describes each. A format is found by its own name,
+/// or by the ending of a trace's name.
 #[derive(Clone, Copy)]
 pub struct Format(&'static Entry);
 
-/// How a trace's bytes are packed.
+/// Compression of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     Plain,
     /// zstd, `.zst`.
@@ -44,7 +44,7 @@ const COMPRESSIONS: [(Compression, &str); 3] = [
     (Compression::Xz, ".xz"),
 ];
 
-/// All endings, the format that each belongs to with it.
+/// Returns all endings, each with its format.
 fn endings() -> impl Iterator<Item = (Format, &'static str)> {
     let of_entry = |entry: &'static Entry| {
         let endings = entry.endings.iter();
@@ -53,7 +53,7 @@ fn endings() -> impl Iterator<Item = (Format, &'static str)> {
     FORMATS.into_iter().flat_map(of_entry)
 }
 
-/// Lists words as in "a, b or c".
+/// Joins words to a list such as "a, b or c".
 fn listed(words: impl Iterator<Item = String>, conjunction: &str) -> String {
     let mut words: Vec<String> = words.collect();
     let last = words.pop().unwrap_or_default();
@@ -61,7 +61,8 @@ fn listed(words: impl Iterator<Item = String>, conjunction: &str) -> String {
 }
 
 impl Compression {
-    /// The compression that a name's ending tells, and the name without that ending.
+    /// Returns the compression that the ending of a name stands for, and the name without that
+    /// ending.
     pub fn of_name(name: &str) -> (Compression, &str) {
         for (compression, ending) in COMPRESSIONS {
             if let Some(plain) = name.strip_suffix(ending) {
@@ -73,10 +74,11 @@ impl Compression {
 }
 
 impl Format {
-    /// The format that a name's ending tells, whatever compression follows it.
+    /// Returns the format that the ending of a name stands for, whether or not the ending of a
+    /// compression follows it.
     ///
     /// # Errors
-    /// An ending that names no format.
+    /// The ending belongs to no format.
     ///
     /// ```
     /// use trace::Format;
@@ -90,7 +92,7 @@ impl Format {
             let stem = plain.strip_suffix(ending);
             stem.is_some_and(|stem| stem.ends_with('.'))
         };
-        // Of .twitter.csv and .csv the longer one counts.
+        // A name that ends in .twitter.csv ends in .csv, too: the longer ending counts.
         let found = endings().filter(|(_, ending)| is_ending(ending));
         let found = found.max_by_key(|(_, ending)| ending.len());
         found
@@ -119,7 +121,7 @@ impl Format {
         self.0
     }
 
-    /// Lists the formats that can be written, for messages.
+    /// Returns the names of the formats that can be written, for messages.
     pub(crate) fn written() -> String {
         let written = FORMATS.into_iter().filter(|entry| entry.encode.is_some());
         listed(written.map(|entry| entry.endings[0].to_owned()), "and")
@@ -143,7 +145,8 @@ impl fmt::Debug for Format {
 impl FromStr for Format {
     type Err = String;
 
-    /// The format of a name: an ending without its dot, or `twitter`, `arc`, `lirs`, `ids`.
+    /// Returns the format of a name: an ending without its dot, or `twitter`, `arc`, `lirs`, `ids`.
+    /// Upper and lower case are equal.
     fn from_str(text: &str) -> Result<Format, String> {
         let is_named = |entry: &&Entry| {
             let mut names = entry.endings.iter().chain(entry.aliases);
@@ -168,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endings_tell_format_and_compression() {
+    fn endings_determine_format_and_compression() {
         for (format, ending) in endings() {
             for (compression, packed) in COMPRESSIONS.into_iter().chain([(Compression::Plain, "")])
             {

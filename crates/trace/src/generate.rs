@@ -1,19 +1,19 @@
-//! Made-up traces: patterns of requests, mixed, and repeatable by their seed.
+//! Generator of traces: mixed patterns of requests, repeatable by their seed.
 //!
-//! A mix is written `PATTERN[@WEIGHT]`, more apart by `+`, such as `zipf:0.9@80+scan:1000@20`. A weight is
-//! a share of the requests. Each pattern has keys of its own: of n patterns, that of index i has the
-//! keys k·n + i. A run, such as a scan, is not interrupted.
+//! A mix is written `PATTERN[@WEIGHT]`, several separated by `+`, such as
+//! `zipf:0.9@80+scan:1000@20`. A weight is a share of the requests. Each pattern has its own keys:
+//! of n patterns, that of index i has the keys k·n + i. A run, such as a scan, is not interrupted.
 //!
 //! | pattern | its requests |
 //! |---|---|
 //! | `zipf:ALPHA[:OBJECTS]` | object k (from 1) with probability proportional to k^−ALPHA |
-//! | `uniform[:OBJECTS]` | all objects alike |
-//! | `decay:ALPHA:EVERY[:OBJECTS]` | an object is born every EVERY requests of the pattern; of the youngest OBJECTS, the k-th youngest is asked for with probability proportional to k^−ALPHA |
-//! | `scan[:LENGTH]` | runs of LENGTH objects that never came and never come again |
-//! | `loop:OBJECTS` | objects in order, over and over, one at a time |
+//! | `uniform[:OBJECTS]` | all objects with the same probability |
+//! | `decay:ALPHA:EVERY[:OBJECTS]` | Zipf by age; an object is born every EVERY requests |
+//! | `scan[:LENGTH]` | runs of LENGTH objects, each requested only once |
+//! | `loop:OBJECTS` | objects in order, repeatedly, one at a time |
 //!
-//! Or the whole trace is one of days, `days[:KNOB=VALUE…]`, whose rate and popularity follow the clock: see
-//! `days.rs`.
+//! Alternatively the whole trace is `days[:KNOB=VALUE…]`, whose rate and popularity follow the time
+//! of day: see `days.rs`.
 
 use crate::days::{Days, DaysStream};
 use crate::number::decimal;
@@ -23,27 +23,27 @@ use crate::sizes::Sizes;
 use crate::ttl_mix::TtlMix;
 use crate::zipf::Zipf;
 
-/// The objects of a pattern that does not say how many.
+/// Default number of objects of a pattern.
 pub const OBJECTS_DEFAULT: u64 = 100_000;
-/// The length of a scan that does not say how long.
+/// Default length of a scan.
 const SCAN_DEFAULT: u64 = 1_000;
-/// The most objects of a pattern, and its longest run.
+/// Maximum number of objects of a pattern, and maximum length of a run.
 const OBJECTS_MAX: u64 = 1 << 40;
 
-/// A trace to be made.
+/// Options of a generated trace.
 #[derive(Clone, Debug)]
 pub struct GeneratorOptions {
-    /// The patterns and their shares.
+    /// Patterns and their weights.
     pub mix: PatternMix,
-    /// How large objects are.
+    /// Sizes of objects.
     pub sizes: Sizes,
-    /// How long objects live [default: for ever].
+    /// TTLs of objects [default: none].
     pub ttl_mix: Option<TtlMix>,
-    /// Requests per second, evenly spaced; of days, on the mean.
+    /// Requests per second, evenly spaced; with `days` the mean.
     pub rate: f64,
-    /// The share of requests that write.
+    /// Share of requests that write.
     pub writes: f64,
-    /// What all is drawn from.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
@@ -61,7 +61,7 @@ impl Default for GeneratorOptions {
     }
 }
 
-/// Patterns and their weights, or days.
+/// Patterns and their weights, or a pattern of days.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PatternMix(MixParts);
 
@@ -80,10 +80,10 @@ enum Pattern {
 }
 
 impl PatternMix {
-    /// Reads a mix, in which patterns that do not say how many have `objects` ≥ 1.
+    /// Parses a mix. Patterns without a number of objects have `objects` ≥ 1.
     ///
     /// # Errors
-    /// A malformed part, in words.
+    /// A part is malformed, or the weights are too large.
     ///
     /// ```
     /// assert!(trace::PatternMix::parse("zipf:0.9@3+loop:500", 10_000).is_ok());
@@ -93,9 +93,9 @@ impl PatternMix {
         if text.starts_with("days") {
             let wrong = || {
                 format!(
-                    "{text:?} is no trace of days such as days or days:once=0.2:half=0.5; the knobs are swing, \
-                     alpha, turn, fading, half, births, once and scan, and the shares fading, once and scan are at \
-                     most 1 together"
+                    "pattern {text:?}: expected days with knobs, such as days:once=0.2:half=0.5; the \
+                     knobs are swing, alpha, turn, fading, half, births, once and scan, and the shares \
+                     fading, once and scan add up to at most 1"
                 )
             };
             let days = Days::parse(text, objects).ok_or_else(wrong)?;
@@ -104,8 +104,8 @@ impl PatternMix {
         let parts = text.split('+').map(|part| {
             let wrong = || {
                 format!(
-                    "{part:?} is no pattern such as zipf:0.9, uniform, decay:1:10, scan:1000 or \
-                     loop:5000, each with or without @WEIGHT, and days stand alone"
+                    "pattern {part:?}: expected zipf:0.9, uniform, decay:1:10, scan:1000 or loop:5000, \
+                     for example, each with or without @WEIGHT; days cannot be mixed"
                 )
             };
             let (pattern, weight) = part.split_once('@').unwrap_or((part, "1"));
@@ -147,7 +147,7 @@ fn pattern_of(text: &str, objects: u64) -> Option<Pattern> {
     })
 }
 
-/// Makes requests without end, in one order of time.
+/// Endless stream of requests in order of time.
 pub struct Generator {
     source: Source,
     options: GeneratorOptions,
@@ -163,14 +163,14 @@ enum Source {
 /// Patterns that take turns.
 struct Turns {
     parts: Vec<Part>,
-    /// The part that has a run to end, and how many requests of it are left.
+    /// Index of the pattern whose run is not complete, and the number of requests left in it.
     run: (usize, u64),
 }
 
-/// A pattern at work.
+/// State of one pattern.
 struct Part {
     stream: Stream,
-    /// The share of turns up to and including its own.
+    /// Sum of the probabilities of a turn, up to and including its own.
     turns: f64,
 }
 
@@ -197,7 +197,8 @@ impl Turns {
         let mut turns = 0.0;
         let parts = patterns.iter().map(|(pattern, weight)| {
             let stream = Stream::new(pattern, random.bits());
-            // A turn of a long run is as many requests, and comes as much more seldom.
+            // A turn of a long run makes as many requests as the run is long, so its probability is
+            // divided by that length.
             turns += weight / stream.run_length() as f64;
             Part { stream, turns }
         });
@@ -223,7 +224,7 @@ impl Turns {
 }
 
 impl Generator {
-    /// Begins a trace. The rate must be above 0, the share of writes from 0 to 1.
+    /// Begins a trace. The rate must be above 0, and the share of writes from 0 to 1.
     pub fn new(options: GeneratorOptions) -> Self {
         assert!(options.rate > 0.0 && options.rate.is_finite());
         assert!((0.0..=1.0).contains(&options.writes));
@@ -243,14 +244,14 @@ impl Generator {
         }
     }
 
-    /// When, in milliseconds, and for what.
+    /// Returns the time in milliseconds and the key of the next request.
     fn time_and_key(&mut self) -> (u64, u64) {
         match &mut self.source {
             Source::Patterns(turns) => {
                 let time_ms = self.number as f64 * 1000.0 / self.options.rate;
                 (time_ms as u64, turns.key(&mut self.random))
             }
-            Source::Days(stream) => stream.next().expect("it has no end"),
+            Source::Days(stream) => stream.next().expect("the stream is endless"),
         }
     }
 }
@@ -294,7 +295,7 @@ impl Stream {
         }
     }
 
-    /// The requests of one turn.
+    /// Returns the number of requests in one turn.
     fn run_length(&self) -> u64 {
         match self {
             Stream::Scan { length, .. } => *length,
@@ -302,20 +303,20 @@ impl Stream {
         }
     }
 
-    /// The next object's number within the pattern.
+    /// Returns the number of the next object within the pattern.
     fn id(&mut self) -> u64 {
         match self {
-            Stream::Zipf(zipf) => zipf.next().expect("it has no end"),
+            Stream::Zipf(zipf) => zipf.next().expect("the stream is endless"),
             Stream::Decay {
                 ages,
                 every,
                 objects,
                 count,
             } => {
-                // The first OBJECTS are there from the beginning.
+                // The first OBJECTS exist from the beginning.
                 let youngest = *objects - 1 + *count / *every;
                 *count += 1;
-                youngest - ages.next().expect("it has no end")
+                youngest - ages.next().expect("the stream is endless")
             }
             Stream::Scan { next, .. } => {
                 *next += 1;
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_what_they_are_called() {
+    fn each_pattern_generates_its_sequence() {
         assert_eq!(keys("loop:3", 7, 1), [0, 1, 2, 0, 1, 2, 0]);
         assert_eq!(keys("scan:2", 5, 1), [0, 1, 2, 3, 4]);
         assert!(keys("uniform:5", 1_000, 1).iter().all(|key| *key < 5));
@@ -365,11 +366,11 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_requests_are_as_weighted_and_runs_stay_whole() {
+    fn requests_follow_the_weights_and_runs_are_not_interrupted() {
         let keys = keys("uniform@60+scan:100@30+loop:10@10", 1_000_000, 4);
         let share = |part: u64| keys.iter().filter(|key| *key % 3 == part).count() as f64 / 1e6;
         for (part, wanted) in [(0, 0.6), (1, 0.3), (2, 0.1)] {
-            // Some 3,000 runs of 100: five standard deviations are 0.03.
+            // There are some 3,000 runs of 100: five standard deviations are 0.03.
             assert!(
                 (share(part) - wanted).abs() < 0.03,
                 "{part}: {}",
@@ -386,7 +387,7 @@ mod tests {
     #[test]
     fn popularity_decays_with_age() {
         let keys = keys("decay:1:10:500", 100_000, 1);
-        // Requests for object 1,000 by its age, in steps of 1,000 requests of the pattern.
+        // Requests of object 1,000 by its age, in steps of 1,000 requests of the pattern.
         let mut ages = HashMap::new();
         for (at, _) in keys.iter().enumerate().filter(|(_, key)| **key == 1_000) {
             *ages.entry(at / 1_000).or_insert(0) += 1;

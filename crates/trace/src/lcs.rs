@@ -1,21 +1,23 @@
-//! libCacheSim's binary formats: oracleGeneral, which is records alone, and lcs, which sets a header
-//! before them.
+//! libCacheSim's binary formats: oracleGeneral, which consists of records only, and lcs, which has
+//! a header before the records.
 //!
-//! Source: libCacheSim, <https://github.com/1a1a11a/libCacheSim>, `traceReader/customizedReader/lcs.h`. All
-//! numbers are little-endian; versions 4 to 8 add features to version 3, which are passed over:
+//! Source: libCacheSim, <https://github.com/1a1a11a/libCacheSim>,
+//! `traceReader/customizedReader/lcs.h`. All numbers are little-endian. Versions 4 to 8 add
+//! features to version 3, which are ignored:
 //!
 //! ```text
-//! header, 8,192 bytes        magic u64 | version u64 | statistics, 8,000 bytes | 168 unused bytes | magic u64
-//!   statistics               version, requests, objects, bytes requested, bytes of objects, first second, last second,
-//!                            reads, writes, deletes, smallest size, largest size, each i64 | more
+//! header, 8,192 bytes        magic u64 | version u64 | statistics, 8,000 bytes | 168 unused | magic u64
+//!   statistics               version, requests, objects, bytes requested, bytes of objects,
+//!                            first second, last second, reads, writes, deletes,
+//!                            smallest size, largest size, each i64 | more
 //! oracleGeneral, version 1   second u32 | object u64 | bytes u32 | next i64
 //! version 2                  second u32 | object u64 | bytes u32 | op u8, tenant u24 | next i64
 //! version 3                  second u32 | object u64 | bytes i64 | op u8, tenant u24 | ttl u32 | next i64
 //! version 4, 5, 6, 7, 8      version 3 | 1, 2, 4, 8, 16 features u32
 //! ```
 //!
-//! `next` is the number of the object's next request, where the first request has number 1; −1 and 2^63 − 1
-//! stand for never, and 0 for what is not known.
+//! `next` is the number of the object's next request, where the first request has number 1. −1 and
+//! 2^63 − 1 mean never, and 0 means unknown.
 
 use crate::entry::{Columns, Encoding, Entry, Misfit, Source, Workload};
 use crate::error::{Fault, Position, hex};
@@ -26,11 +28,11 @@ use std::io::Read;
 
 const HEADER_BYTES: usize = 8192;
 const MAGIC: u64 = 0x1234_5678_9ABC_DEF0;
-/// Where the header's second magic number stands.
+/// Offset of the second magic number in the header.
 const MAGIC_END_AT: usize = HEADER_BYTES - 8;
-/// Where the number of requests stands in the header.
+/// Offset of the number of requests in the header.
 const COUNT_AT: usize = 24;
-/// The version of the statistics in the header, whatever that of the records.
+/// Version of the statistics in the header, which is independent of the version of the records.
 const STATISTICS_VERSION: u64 = 1;
 
 /// libCacheSim's records of 24 bytes, each with the next access.
@@ -67,8 +69,8 @@ pub(crate) static LCS: Entry = Entry {
 
 const EXPECTED_HEADER: &str = "lcs's header of 8,192 bytes between its magic numbers";
 
-/// Every operation by its number; read, write and update mean what key-value caches call get, set and
-/// replace, and 0 that the format does not tell.
+/// Operations by their numbers. Read, write and update correspond to get, set and replace of
+/// key-value caches; 0 means that the format has no operation.
 const OPS: [Op; 15] = [
     Op::Get,
     Op::Get,
@@ -86,16 +88,16 @@ const OPS: [Op; 15] = [
     Op::Set,
     Op::Replace,
 ];
-/// The number that stands for an operation that is none.
+/// Number of an invalid operation.
 const OP_INVALID: u32 = 255;
 
-/// The number of an operation.
+/// Returns the number of an operation.
 fn op_number(op: Op) -> u8 {
     let at = OPS.iter().skip(1).position(|known| *known == op);
     1 + at.expect("the table has every operation") as u8
 }
 
-/// The header of version 3, with what is known of the trace.
+/// Returns the header of version 3 with the statistics of the trace, if they are known.
 fn header(statistics: Option<&Statistics>) -> Vec<u8> {
     let mut numbers = vec![MAGIC, 3];
     if let Some(statistics) = statistics {
@@ -131,7 +133,7 @@ fn header(statistics: Option<&Statistics>) -> Vec<u8> {
     header
 }
 
-/// Which fields a record has.
+/// Fields of a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Version1,
@@ -139,17 +141,17 @@ enum Layout {
     Version3,
 }
 
-/// Reads records of one version.
+/// Reader of records of one version.
 struct Lcs<R> {
     records: Records<R>,
     layout: Layout,
     record_bytes: usize,
-    /// How many requests the header promises.
+    /// Number of requests that the header states.
     promised: Option<u64>,
 }
 
 impl<R: Read> Lcs<R> {
-    /// Records alone.
+    /// Reads records without a header.
     fn oracle_general(input: R) -> Self {
         Lcs {
             records: Records::new(input),
@@ -159,7 +161,7 @@ impl<R: Read> Lcs<R> {
         }
     }
 
-    /// Reads the header.
+    /// Reads the header and then records.
     fn with_header(input: R) -> Result<Self, Fault> {
         let mut records = Records::new(input);
         let Some(header) = records.header(HEADER_BYTES)? else {
@@ -245,7 +247,7 @@ impl<R: Read> Source for Lcs<R> {
             at += 4;
         }
         if self.layout == Layout::Version3 {
-            // The reference keeps it as a signed number, in which none is −1.
+            // The reference implementation stores a signed number, in which −1 means no TTL.
             let ttl = u32_at(record, at);
             if ttl <= i32::MAX as u32 {
                 request.ttl_ms = u64::from(ttl) * 1000;
@@ -264,7 +266,8 @@ fn op(number: u32) -> Option<Op> {
     OPS.get(number as usize).copied()
 }
 
-/// The only thing in a record of 24 bytes that can be seen to be wrong.
+/// Parses the next access. It is the only field of a record of 24 bytes that can be recognised as
+/// wrong.
 #[inline]
 fn next_access(next: i64, position: Position) -> Result<NextAccess, Fault> {
     let own = match position {
@@ -304,7 +307,7 @@ fn oracle_record(request: &Request, out: &mut Vec<u8>) -> Result<(), Misfit> {
     Ok(())
 }
 
-/// A record of version 3.
+/// Appends a record of version 3.
 fn lcs_record(request: &Request, out: &mut Vec<u8>) -> Result<(), Misfit> {
     let time = time(request)?;
     if request.client >= 1 << 24 {
@@ -367,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn oracle_general_tells_the_future() {
+    fn oracle_general_has_the_next_access() {
         let bytes = [
             record_1(3, 7, 100, 3),
             record_1(4, 8, 0, i64::MAX),
@@ -401,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_records_are_told_with_their_place() {
+    fn errors_in_records_have_their_position() {
         let one = record_1(3, 7, 100, -1);
         let name = "t.oracleGeneral";
         for (next, found) in [

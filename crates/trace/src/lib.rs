@@ -1,10 +1,12 @@
-//! Traces of cache requests: readers, and seeded generators of keys and of lifetimes.
+//! Traces of cache requests: readers and writers of every format, and seeded generators of
+//! requests, sizes and TTLs.
 //!
-//! A reader takes any `Read` and the name it came from: the name's endings tell format and
-//! compression, and errors quote it. docs/traces.md describes every format. Nothing here opens a file, reads a clock or draws chance that was
-//! not seeded, so that a replay can be repeated bit by bit.
+//! A reader takes any `Read` and the name that it came from. The endings of the name determine
+//! format and compression, and errors quote the name. docs/reference/traces.md describes every
+//! format. Nothing in this crate opens a file or reads a clock, and random numbers come from a
+//! seed, so that a replay can be repeated exactly.
 //!
-//! Start with [`read`]; [`TtlMix`] gives lifetimes to traces that have none.
+//! Start with [`read`]; [`TtlMix`] gives TTLs to traces that have none.
 #![forbid(unsafe_code)]
 
 mod buffer;
@@ -57,5 +59,5 @@ pub use ttl_mix::{TtlMix, TtlMixError};
 pub use writer::{WriteOptions, Writer};
 pub use zipf::{Uniform, Zipf};
 
-/// A stream of requests, whatever it was made of. Ends after the first error.
+/// Stream of requests from any source. It ends after the first error.
 pub type Requests<'a> = Box<dyn Iterator<Item = Result<Request, Error>> + 'a>;

@@ -1,11 +1,12 @@
-//! Lines of text of bounded length, without a copy of each.
+//! Lines of text of bounded length, read without copying each line.
 
 use crate::buffer::{BUFFER_BYTES, Buffer};
 use crate::error::{Fault, Position};
 use std::borrow::Cow;
 use std::io::Read;
 
-/// A longer line is refused, so that a file without line ends cannot take all memory.
+/// Maximum length of a line in bytes. A longer line is refused, so that a file without line ends
+/// cannot take all memory.
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 16;
 const _: () = assert!(LINE_BYTES_MAX < BUFFER_BYTES);
 
@@ -14,13 +15,13 @@ const EXPECTED_LINE: &str = "a line of at most 65,536 bytes";
 /// A line without its end.
 #[derive(Clone, Copy)]
 pub(crate) struct Line<'l> {
-    /// Counted from 1.
+    /// Number of the line, counted from 1.
     pub(crate) number: u64,
     pub(crate) text: &'l [u8],
 }
 
 impl Line<'_> {
-    /// What is wrong with it.
+    /// Returns the error of this line.
     #[cold]
     pub(crate) fn fault(self, expected: impl Into<Cow<'static, str>>) -> Fault {
         Fault::line(self.number, self.text, expected)
@@ -45,8 +46,8 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Returns the next line without its end (`\n` or `\r\n`), or `None` at the end of the stream. The
-    /// last line may lack its end.
+    /// Returns the next line without its end (`\n` or `\r\n`), or `None` at the end of the stream.
+    /// The last line may lack its end.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Line<'_>>, Fault> {
         if self.is_in_refused_line {

@@ -1,6 +1,6 @@
-//! Lists of ids: one a line, the LIRS paper's texts, and the ARC paper's ranges of blocks.
+//! Lists of ids: one id a line, the text of the LIRS paper, and the block ranges of the ARC paper.
 //!
-//! None of them tells a time or a size. Blank lines are refused.
+//! They have neither times nor sizes. Blank lines are refused.
 
 use crate::entry::{Columns, Encoding, Entry, Source, Workload};
 use crate::error::Fault;
@@ -9,8 +9,8 @@ use crate::number::{key, push_decimal, whole};
 use crate::request::Request;
 use std::io::Read;
 
-/// The longest range of one line: a request of 8 GiB at blocks of 512 bytes. More is taken for a
-/// damaged number, which would stand for hours of requests.
+/// Maximum number of blocks on one line: 8 GiB in blocks of 512 bytes. A larger number is treated
+/// as damaged, because it would stand for hours of requests.
 const RANGE_BLOCKS_MAX: u64 = 1 << 24;
 
 /// One id on each line.
@@ -61,7 +61,7 @@ const EXPECTED_BLOCK: &str = "the number of a block, or * between phases";
 const EXPECTED_RANGE: &str =
     "`first-block count ignored request-number`, with a count from 1 to 16,777,216";
 
-/// One id a line.
+/// Reader of one id a line.
 struct Ids<R> {
     lines: Lines<R>,
 }
@@ -90,7 +90,7 @@ impl<R: Read> Source for Ids<R> {
     }
 }
 
-/// A block on each line; a line of `*` begins another phase, which is no request.
+/// Reader of one block a line. A line of `*` separates phases and is no request.
 struct Lirs<R> {
     lines: Lines<R>,
 }
@@ -120,7 +120,8 @@ impl<R: Read> Source for Lirs<R> {
     }
 }
 
-/// Each line stands for `count` requests, of the blocks from `first-block` on.
+/// Reader of block ranges. Each line stands for `count` requests, for the blocks from `first-block`
+/// on.
 struct Arc<R> {
     lines: Lines<R>,
     next_block: u64,
@@ -148,7 +149,7 @@ impl<R: Read> Source for Arc<R> {
         }
         let key = self.next_block;
         self.blocks_left -= 1;
-        // The last block of the range may be the last of all.
+        // The last block of the range may be the largest number.
         self.next_block = key.wrapping_add(1);
         Ok(Some(Request {
             key,
@@ -157,7 +158,7 @@ impl<R: Read> Source for Arc<R> {
     }
 }
 
-/// First block and count. Of the two numbers behind them only the first need be there.
+/// Parses the first block and the count. Of the two numbers behind them only the first is required.
 fn range(line: &[u8]) -> Option<(u64, u64)> {
     let fields = line.split(|&byte| byte == b' ' || byte == b'\t');
     let mut fields = fields.filter(|field| !field.is_empty()).map(whole);
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_stands_on_each_line() {
+    fn each_line_is_an_id() {
         assert_eq!(keys("t.txt", "7\n 8 \r\n7"), Ok(vec![7, 8, 7]));
         let texts = keys("t.txt", "a b\n007\n").expect("texts are ids");
         assert_eq!(texts, [b"a b", &b"007"[..]].map(crate::key_of_text));
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_are_passed_over() {
+    fn phase_separators_are_skipped() {
         assert_eq!(keys("t.trc", "*\n7\n* \n*\n8\n*"), Ok(vec![7, 8]));
         for text in ["7\nx\n", "7\n**\n", "7\n\n", "7\n-1\n"] {
             let error = keys("t.trc", text).expect_err("it is malformed");
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_as_many_requests() {
+    fn a_range_becomes_a_request_for_each_block() {
         assert_eq!(keys("t.lis", "5 3 0 0\n9 1\t0\r\n"), Ok(vec![5, 6, 7, 9]));
         let last = keys("t.lis", "18446744073709551614 2 0 0\n");
         assert_eq!(last, Ok(vec![u64::MAX - 1, u64::MAX]));

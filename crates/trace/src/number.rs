@@ -1,11 +1,11 @@
-//! Numbers as text traces write them.
+//! Numbers in text.
 
 use crate::text_key::key_of_text;
 
-/// A number of decimal digits only; `None` for anything else.
+/// Parses a whole number of decimal digits; `None` for anything else.
 #[inline]
 pub(crate) fn whole(text: &[u8]) -> Option<u64> {
-    // 19 digits always fit: no check is needed at each.
+    // 19 digits always fit, so that no overflow check is needed.
     if text.is_empty() || text.len() > 19 {
         return whole_checked(text);
     }
@@ -31,13 +31,14 @@ fn whole_checked(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// A whole number below 2^32.
+/// Parses a whole number below 2^32.
 #[inline]
 pub(crate) fn small(text: &[u8]) -> Option<u32> {
     u32::try_from(whole(text)?).ok()
 }
 
-/// A decimal number times 1,000: seconds as milliseconds. Digits beyond the third are cut off.
+/// Parses a decimal number and multiplies it by 1,000: seconds to milliseconds. Digits behind the
+/// third decimal are dropped.
 #[inline]
 pub(crate) fn thousandths(text: &[u8]) -> Option<u64> {
     match memchr::memchr(b'.', text) {
@@ -57,7 +58,8 @@ pub(crate) fn thousandths(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// The key that a text names: the number, if it is one below 2^64 in its shortest form; else the text's hash.
+/// Returns the key of a text: the number, if it is one below 2^64 in its shortest form, and
+/// otherwise the hash of the text.
 #[inline]
 pub(crate) fn key(text: &[u8]) -> u64 {
     let is_shortest = text[..] == *b"0" || text.first() != Some(&b'0');
@@ -67,7 +69,7 @@ pub(crate) fn key(text: &[u8]) -> u64 {
     }
 }
 
-/// Reads a decimal number of digits and at most one point; no sign and no exponent.
+/// Parses a decimal number of digits and at most one point, without sign and exponent.
 pub(crate) fn decimal(text: &str) -> Option<f64> {
     let is_plain = text
         .bytes()
@@ -96,7 +98,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn numbers_are_digits_in_range() {
+    fn numbers_are_digits_within_range() {
         assert_eq!(whole(b"18446744073709551615"), Some(u64::MAX));
         assert_eq!(whole(b"00000000000000000000017"), Some(17));
         for text in [
@@ -142,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(number in any::<u64>()) {
+        fn a_written_number_is_read_back(number in any::<u64>()) {
             prop_assert_eq!(whole(number.to_string().as_bytes()), Some(number));
             prop_assert_eq!(key(number.to_string().as_bytes()), number);
         }

@@ -1,4 +1,4 @@
-//! When servers of a cluster are down: read from a trace of windows, or drawn.
+//! Outages of the servers of a cluster: read from a file of time windows, or generated.
 
 use crate::error::{Error, Fault, Position};
 use crate::lines::Lines;
@@ -7,45 +7,45 @@ use crate::random::Random;
 use crate::sizes::normal;
 use std::io::Read;
 
-/// The largest number of a server.
+/// Largest number of a server.
 pub const SERVER_MAX: u32 = 4_095;
-/// More windows than this of five minutes are 95 years: taken for a damaged file.
+/// Maximum number of windows: 95 years of five minutes each. More are treated as a damaged file.
 const WINDOWS_MAX: u64 = 10_000_000;
-/// The window of the published traces.
+/// Length of a window in the published traces, in milliseconds.
 pub const WINDOW_MS: u64 = 5 * 60_000;
 
 const MINUTE_MS: f64 = 60_000.0;
-/// How long servers are down: a lognormal of this median, of which 16 % are longer than a day.
+/// Median duration of an outage. Durations are lognormal, and 16 % exceed a day.
 const MEDIAN_MINUTES: f64 = 200.0;
-/// The standard normal deviate that 16 % exceed.
+/// Standard normal deviate that 16 % exceed.
 const OVER_A_DAY_AT: f64 = 0.994_457_88;
-/// Their mean, once cut to the two limits below: of two million draws, within 0.3 %.
+/// Mean duration after clamping to the limits below, from two million draws, within 0.3 %.
 const MEAN_MINUTES: f64 = 1_249.0;
 const DAY_MINUTES: f64 = 1_440.0;
-/// None is shorter, and none longer than a month.
+/// Minimum and maximum duration of an outage.
 const SHORTEST_MINUTES: f64 = 20.0;
 const LONGEST_MINUTES: f64 = 31.0 * DAY_MINUTES;
-/// The share of time in which some of ten servers is down.
+/// Share of time in which at least one of ten servers is down.
 const ANY_OF_TEN: f64 = 0.305;
 
-/// A server is down for a while.
+/// An interval in which a server is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Outage {
-    /// From when on.
+    /// Start in milliseconds.
     pub from_ms: u64,
-    /// When it is back.
+    /// End in milliseconds.
     pub until_ms: u64,
-    /// Which.
+    /// Number of the server.
     pub server: u32,
 }
 
-/// Reads a line for each window of `window_ms`, which has the numbers of the servers that are down,
-/// apart by blanks. A server that is down in windows next to each other is so without a break.
-/// In the order of their beginnings, then of their ends.
+/// Reads one line for each window of `window_ms`: the numbers of the servers that are down,
+/// separated by blanks. Adjacent windows of a server are one outage. Outages are sorted by start,
+/// then by end.
 ///
 /// # Errors
-/// A stream that cannot be read, numbers that are none or above [`SERVER_MAX`], more than ten million
-/// windows; `name` is what the error calls the stream.
+/// The stream cannot be read, a number is malformed or above [`SERVER_MAX`], or there are more than
+/// ten million windows. `name` is the name of the stream in errors.
 ///
 /// ```
 /// let outages = trace::read_outages("down.txt", "\n3 7\n3\n".as_bytes(), 1_000).unwrap();
@@ -60,19 +60,19 @@ pub fn read_outages(name: &str, input: impl Read, window_ms: u64) -> Result<Vec<
 fn windows(input: impl Read, window_ms: u64) -> Result<Vec<Outage>, Fault> {
     let mut lines = Lines::new(input);
     let mut outages: Vec<Outage> = Vec::new();
-    // By server, its outage of the last window.
+    // Index of the latest outage of each server.
     let mut latest: Vec<Option<usize>> = Vec::new();
     while let Some(line) = lines.next()? {
         let window = line.number - 1;
         if window >= WINDOWS_MAX {
             let position = Position::Line(line.number);
-            return Err(Fault::at(position, "at most 10,000,000 windows", "another"));
+            return Err(Fault::at(position, "at most 10,000,000 windows", "more"));
         }
         let (from_ms, until_ms) = (window * window_ms, (window + 1) * window_ms);
         let words = line.text.split(u8::is_ascii_whitespace);
         for word in words.filter(|word| !word.is_empty()) {
             let server = small(word).filter(|server| *server <= SERVER_MAX);
-            let expected = "numbers of servers from 0 to 4095, apart by blanks";
+            let expected = "numbers of servers from 0 to 4095, separated by blanks";
             let server = server.ok_or_else(|| line.fault(expected))?;
             if latest.len() <= server as usize {
                 latest.resize(server as usize + 1, None);
@@ -95,22 +95,24 @@ fn windows(input: impl Read, window_ms: u64) -> Result<Vec<Outage>, Fault> {
     Ok(outages)
 }
 
-/// Draws outages of `servers` servers within `span_ms`, each on its own: of ten, one is down in 30.5 %
-/// of the time; half of the outages are longer than 200 minutes, 16 % than a day. So it is told of the
-/// clusters of a content delivery network in section 5.2.2 of J. Yang, *Designing efficient and scalable
-/// key-value cache management systems*, Carnegie Mellon University 2024. The beginning is a moment like
-/// any other: servers may be down already. In the order of their beginnings.
+/// Generates outages of `servers` servers within `span_ms`, each server independently. Of ten
+/// servers, at least one is down in 30.5 % of the time; half of the outages exceed 200 minutes, and
+/// 16 % a day. These are the figures of section 5.2.2 of J. Yang, *Designing efficient and scalable
+/// key-value cache management systems*, Carnegie Mellon University 2024, for clusters of a content
+/// delivery network. The beginning is a random point in time, at which servers may already be down.
+/// Outages are sorted by start.
 ///
 /// # Errors
-/// A span of more than ten million windows of [`WINDOW_MS`], in words.
+/// The span exceeds ten million windows of [`WINDOW_MS`].
 pub fn draw_outages(servers: u32, span_ms: u64, seed: u64) -> Result<Vec<Outage>, String> {
     if span_ms > WINDOWS_MAX * WINDOW_MS {
         return Err(format!(
-            "outages are drawn for at most 95 years, and the trace spans {} days",
+            "a trace of {} days: expected at most 95 years for generated outages",
             span_ms / 86_400_000
         ));
     }
-    // Each is down for the q of its time of which (1 − q)^10 leaves the others' share.
+    // Each server is down with probability q, where (1 − q)^10 is the share of time in which none
+    // of ten is down.
     let down = 1.0 - (1.0 - ANY_OF_TEN).powf(0.1);
     let mean_up_minutes = MEAN_MINUTES * (1.0 - down) / down;
     let mut outages = Vec::new();
@@ -142,8 +144,8 @@ pub fn draw_outages(servers: u32, span_ms: u64, seed: u64) -> Result<Vec<Outage>
     Ok(outages)
 }
 
-/// How long an outage still lasts that is met at a moment: the longer it is, the likelier it is met, and
-/// at any point of it.
+/// Draws the remaining minutes of an outage in progress at a random time. Longer outages are more
+/// likely to be in progress.
 fn minutes_left(random: &mut Random) -> f64 {
     loop {
         let whole = minutes(random);
@@ -168,7 +170,7 @@ mod tests {
 
     const DAY_MS: u64 = 86_400_000;
 
-    /// The share of time, looked at every hour, in which any server is down.
+    /// Returns the share of time, sampled every hour, in which any server is down.
     fn any_down(outages: &[Outage], span_ms: u64) -> f64 {
         let hours = span_ms / 3_600_000;
         let mut is_any_down = vec![false; hours as usize];
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn drawn_outages_last_and_come_as_published() {
+    fn generated_outages_have_the_published_durations_and_frequency() {
         let span_ms = 90 * 365 * DAY_MS;
         let (mut spans, mut shares) = (Vec::new(), 0.0);
         for seed in 0..4 {
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_span_has_as_many_outages_as_a_long_one() {
+    fn the_share_of_outages_does_not_depend_on_the_span() {
         for days in [7, 18] {
             let span_ms = days * DAY_MS;
             let shares: f64 = (0..3_000)
@@ -221,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_next_to_each_other_are_one_outage() {
+    fn adjacent_windows_are_one_outage() {
         let text = "0 0\r\n\n0 2\n0\n2\n";
         let outages = read_outages("t", text.as_bytes(), 10).expect("well-formed");
         let told: Vec<_> = outages
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_server_is_told_with_its_line() {
+    fn an_invalid_server_is_reported_with_its_line() {
         for text in ["\n1 x\n", "\n-1\n", "\n4096\n", "\n1.5\n"] {
             let error = read_outages("down.txt", text.as_bytes(), 1).map_err(|e| e.to_string());
             let error = error.expect_err("it is no server");

@@ -1,12 +1,13 @@
 //! Parquet: tables in columns, with the names that csv's columns have.
 //!
-//! A table is read where its last bytes say, so it comes from a file that can be sought, and neither from
-//! a pipe nor from a packed file: its pages are packed already (by zstd, gzip or Snappy; those packed otherwise are
-//! refused). Whole numbers of 32 and 64 bits, decimal numbers, texts and timestamps are understood; other
-//! columns, and those inside of lists and groups, are ignored.
+//! The directory of a table is at the end of its file. So a table is read from a file that supports
+//! seeking, and neither from a pipe nor from a compressed file. Its pages may be compressed by
+//! zstd, gzip or Snappy; others are refused. Whole numbers of 32 and 64 bits, floating-point
+//! numbers, texts and timestamps are read. Other columns, and columns inside of lists and groups,
+//! are ignored.
 //!
-//! What is in memory at a time is a page of each wanted column, and the rows decoded from it. A page of a damaged file may
-//! claim up to 2 GiB, which the format's numbers allow; room is taken for no more than that.
+//! Memory holds one page of each wanted column and the rows decoded from it. A page of a damaged
+//! file may claim up to 2 GiB, the maximum of the format; no more than that is allocated.
 
 use crate::csv::{Column, check_columns, put};
 use crate::entry::{Columns, Encoding, Entry, Input, OpenError, Source, Workload};
@@ -25,9 +26,10 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Rows decoded at once.
+/// Number of rows decoded at a time.
 const BATCH_ROWS: usize = 4096;
-const EXPECTED_COLUMNS: &str = "columns time, key and size (or key_size and value_size), once each and of whole numbers or texts";
+const EXPECTED_COLUMNS: &str = "columns time, key and size (or key_size and value_size), once each, \
+     of whole numbers or texts";
 
 /// Apache Parquet, with the columns that csv has.
 pub(crate) static PARQUET: Entry = Entry {
@@ -46,13 +48,13 @@ pub(crate) static PARQUET: Entry = Entry {
     encode: Some(|_| Ok(Encoding::Parquet)),
 };
 
-/// Something that can be sought and is shared by the readers of several columns.
+/// A file shared by the readers of several columns.
 struct Shared<R> {
     file: Arc<Mutex<R>>,
     length: u64,
 }
 
-/// A reader of its own position in what is shared.
+/// A reader with its own position in a shared file.
 struct At<R> {
     file: Arc<Mutex<R>>,
     position: u64,
@@ -87,7 +89,9 @@ impl<R: Read + Seek + Send> ChunkReader for Shared<R> {
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
         let end = start.checked_add(length as u64);
         if end.is_none_or(|end| end > self.length) {
-            return Err(ParquetError::EOF("a part lies behind the end".into()));
+            return Err(ParquetError::EOF(
+                "a part is behind the end of the file".into(),
+            ));
         }
         let mut bytes = vec![0; length];
         self.get_read(start)?.read_exact(&mut bytes)?;
@@ -95,45 +99,45 @@ impl<R: Read + Seek + Send> ChunkReader for Shared<R> {
     }
 }
 
-/// Values of one column, of as many rows as were decoded.
+/// Decoded values of one column.
 enum Values {
     Whole(Vec<i64>),
     Decimal(Vec<f64>),
     Text(Vec<ByteArray>),
 }
 
-/// A wanted column.
+/// A column that requests are read from.
 struct Wanted {
     column: Column,
-    /// Where it stands among the file's columns.
+    /// Index among the columns of the file.
     index: usize,
     is_unsigned: bool,
     is_optional: bool,
-    /// How a whole number of time becomes milliseconds: times this, over that.
+    /// Factor and divisor that convert a whole number to milliseconds.
     scale: (u64, u64),
     reader: Option<ColumnReader>,
-    /// Whether each row has a value; for optional columns only.
+    /// Definition level of each row, for optional columns only: 1 if the row has a value.
     levels: Vec<i16>,
     values: Values,
-    /// Values handed out.
+    /// Number of values consumed.
     used: usize,
 }
 
-/// Reads the rows of a table.
+/// Reader of the rows of a table.
 struct ParquetReader<R: Read + Seek + Send + 'static> {
     file: SerializedFileReader<Shared<R>>,
     columns: Vec<Wanted>,
     next_group: usize,
     rows: usize,
     row: usize,
-    /// Rows handed out or refused so far.
+    /// Number of rows returned or refused.
     count: u64,
     has_size: bool,
     has_value_size: bool,
 }
 
 impl<R: Read + Seek + Send> ParquetReader<R> {
-    /// Reads what the end of the file says of its columns.
+    /// Opens a table and finds its columns.
     fn new(mut input: R) -> Result<Self, Fault> {
         let length = input.seek(SeekFrom::End(0));
         let length = length.map_err(|error| unreadable(0, error))?;
@@ -162,7 +166,7 @@ impl<R: Read + Seek + Send> ParquetReader<R> {
         })
     }
 
-    /// Decodes more rows; false at the end.
+    /// Decodes more rows; returns false at the end.
     fn fill(&mut self) -> Result<bool, Fault> {
         let position = self.count;
         self.row = 0;
@@ -208,7 +212,7 @@ impl<R: Read + Seek + Send> Source for ParquetReader<R> {
         self.count += 1;
         let mut request = Request::default();
         let mut problem = None;
-        // Each column goes on by one, also behind one that does not tell what it should.
+        // Every column advances by one row, also behind a column with an invalid value.
         for wanted in &mut self.columns {
             if !wanted.put(row, &mut request) {
                 problem = problem.or(Some(wanted.column));
@@ -218,7 +222,7 @@ impl<R: Read + Seek + Send> Source for ParquetReader<R> {
             return Err(Fault::at(
                 Position::Row(self.count),
                 column.expected(),
-                "another value",
+                "an invalid value",
             ));
         }
         if self.has_size && !self.has_value_size {
@@ -226,7 +230,7 @@ impl<R: Read + Seek + Send> Source for ParquetReader<R> {
         } else if !self.has_size {
             let size = request.key_size.checked_add(request.value_size);
             let position = Position::Row(self.count);
-            let expected = "a size of key and value together below 2^32";
+            let expected = "a sum of key size and value size below 2^32";
             request.size = size.ok_or_else(|| Fault::at(position, expected, "more"))?;
         }
         Ok(Some(request))
@@ -234,7 +238,7 @@ impl<R: Read + Seek + Send> Source for ParquetReader<R> {
 }
 
 impl Wanted {
-    /// Decodes up to a batch of rows and tells how many there were.
+    /// Decodes up to a batch of rows and returns their number.
     fn decode(&mut self) -> Result<usize, ParquetError> {
         self.levels.clear();
         self.used = 0;
@@ -286,10 +290,11 @@ impl Wanted {
         Ok(rows)
     }
 
-    /// Takes the next value into the request; false when it does not tell what its column asks for.
+    /// Stores the column's value of a row in the request. Returns false if the value is invalid for
+    /// the column.
     fn put(&mut self, row: usize, request: &mut Request) -> bool {
         if self.is_optional && self.levels.get(row) != Some(&1) {
-            // Nothing is told: fine where a default says so.
+            // A missing value is valid where the request has a default.
             return matches!(
                 self.column,
                 Column::Op
@@ -324,7 +329,7 @@ impl Wanted {
             return true;
         }
         if self.column == Column::Key {
-            // A negative number is a text to csv, too.
+            // A negative number is a text, as in csv.
             let is_number = self.is_unsigned || value >= 0;
             request.key = if is_number {
                 value as u64
@@ -387,7 +392,7 @@ fn rows<T: DataType>(
     Ok(rows)
 }
 
-/// A column of a name and a type that are known.
+/// Returns how to read a column, or `None` if its name or type is not supported.
 fn wanted(index: usize, descriptor: &ColumnDescriptor) -> Option<Wanted> {
     let column = Column::of_name(descriptor.name().as_bytes());
     let is_flat = descriptor.path().parts().len() == 1
@@ -438,15 +443,13 @@ fn wanted(index: usize, descriptor: &ColumnDescriptor) -> Option<Wanted> {
     })
 }
 
-/// Calls the decoder. It panics on some damaged files, such as one with a number that goes on for too
-/// many bytes (an assertion in `util/bit_util.rs` of parquet 60.1): they are unreadable like others.
+/// Calls the decoder and converts a panic to an error. The decoder panics on some damaged files,
+/// for example on a number that continues for too many bytes (an assertion in `util/bit_util.rs` of
+/// parquet 60.1).
 fn guarded<T>(row: u64, decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Fault> {
     match catch_unwind(AssertUnwindSafe(decode)) {
         Ok(decoded) => decoded.map_err(|error| unreadable(row, io::Error::other(error))),
-        Err(_) => Err(unreadable(
-            row,
-            io::Error::other("the decoder gave up on damaged pages"),
-        )),
+        Err(_) => Err(unreadable(row, io::Error::other("its pages are damaged"))),
     }
 }
 

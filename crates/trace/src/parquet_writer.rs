@@ -1,4 +1,4 @@
-//! Requests as a Parquet table: one column for each field, packed by zstd.
+//! Writes requests as a Parquet table: one column for each field, compressed by zstd.
 
 use crate::request::{NextAccess, Request};
 use parquet::basic::{Compression, ZstdLevel};
@@ -10,10 +10,10 @@ use parquet::schema::parser::parse_message_type;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Rows of a group, which are in memory until they are packed: some 50 MB.
+/// Number of rows in a group. A group stays in memory until it is written, about 50 MB.
 const GROUP_ROWS: usize = 1 << 20;
 
-/// The order is that in which [`ParquetWriter::flush`] writes.
+/// Columns in the order in which [`ParquetWriter::flush`] writes them.
 const SCHEMA: &str = "message trace {
     required int64 time_ms (INTEGER(64, false));
     required int64 key (INTEGER(64, false));
@@ -26,7 +26,7 @@ const SCHEMA: &str = "message trace {
     optional int64 next;
 }";
 
-/// Writes requests, a group of rows at a time.
+/// Writer of requests, which writes one group of rows at a time.
 pub(crate) struct ParquetWriter<W: Write + Send> {
     file: SerializedFileWriter<W>,
     rows: Vec<Request>,
@@ -88,7 +88,7 @@ fn column<T: DataType, W: Write + Send>(
     write_values::<T, W>(group, &values, None)
 }
 
-/// The one column in which some rows have no value.
+/// Writes the only column in which rows may have no value.
 fn next_accesses<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     rows: &[Request],

@@ -1,41 +1,41 @@
-//! Seeded chance: the SplitMix64 generator.
+//! Seeded random numbers: the SplitMix64 generator.
 //!
 //! Source: Guy L. Steele Jr., Doug Lea, Christine H. Flood, "Fast Splittable Pseudorandom Number
 //! Generators", OOPSLA 2014, <https://doi.org/10.1145/2660193.2660195>. It passes BigCrush, costs
-//! about a nanosecond, and its finisher doubles as a hash of whole numbers.
+//! about a nanosecond, and its finalizer is used as a hash of integers.
 
-/// A stream of 64-bit numbers that its seed determines.
+/// Stream of 64-bit numbers that its seed determines.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// The stream of this seed.
+    /// Creates the stream of a seed.
     pub fn new(seed: u64) -> Self {
         Random { state: seed }
     }
 
-    /// The stream of one key under this seed: the same whenever and in whatever order keys come.
+    /// Creates the stream of one key under a seed, independent of the order of keys.
     pub fn of_key(seed: u64, key: u64) -> Self {
         Random::new(finish(seed ^ finish(key.wrapping_add(GOLDEN))))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GOLDEN);
         finish(self.state)
     }
 
-    /// A number below `limit`, which must not be 0. The bias is below `limit` / 2^64.
+    /// Returns a number below `limit`, which must not be 0. The bias is below `limit` / 2^64.
     #[inline]
     pub fn below(&mut self, limit: u64) -> u64 {
         assert!(limit > 0);
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// A number in [0, 1), one of 2^53 evenly spaced ones.
+    /// Returns a number in [0, 1), one of 2^53 evenly spaced values.
     #[inline]
     pub fn fraction(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
@@ -64,7 +64,7 @@ mod tests {
         };
         assert_eq!(stream(1), stream(1));
         assert_ne!(stream(1), stream(2));
-        // The first outputs of seed 0, as in the reference code of the source.
+        // The first outputs of seed 0, from the source's reference code.
         assert_eq!(
             stream(0)[..2],
             [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4]

@@ -1,4 +1,4 @@
-//! A trace of any format as one stream of requests.
+//! Reads a trace of any format as one stream of requests.
 
 use crate::compression;
 use crate::entry::{Columns, Input, Layout, OpenError, Source};
@@ -7,23 +7,23 @@ use crate::format::{Compression, Format};
 use crate::request::{NextAccess, Request};
 use std::io::{Read, Seek};
 
-/// What a name does not tell.
+/// Options of a reader, for what the name of the trace does not imply.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The format, instead of the one that the name's ending tells.
+    /// Format of the trace [default: by the ending of its name].
     pub format: Option<Format>,
-    /// The names of the columns, apart by commas, of a text in columns without a header; a name that is
-    /// not known is a column to ignore.
+    /// Names of the columns, separated by commas, for a text in columns without a header. Columns
+    /// with unknown names are ignored.
     pub columns: Option<String>,
-    /// What columns of text are apart by [default: a comma].
+    /// Character that separates columns of text [default: a comma].
     pub delimiter: Option<u8>,
-    /// Lines to pass over at the beginning of a text in columns.
+    /// Number of lines to skip at the beginning of a text in columns.
     pub skip_lines: u64,
-    /// Goes on behind malformed lines and records, and counts them.
+    /// Whether malformed lines and records are skipped and counted instead of ending the stream.
     pub skip_bad: bool,
 }
 
-/// A stream of requests. Ends after the first error.
+/// Stream of requests. It ends after the first error, unless malformed input is skipped.
 pub struct Reader<'a> {
     source: Box<dyn Source + 'a>,
     file: String,
@@ -33,7 +33,8 @@ pub struct Reader<'a> {
     is_over: bool,
 }
 
-/// Reads the trace called `name` from `input`; the name's endings tell format and compression.
+/// Reads the trace called `name` from `input`. The endings of the name determine format and
+/// compression.
 ///
 /// ```
 /// let input = "time,key,size\n0,7,100\n".as_bytes();
@@ -42,12 +43,12 @@ pub struct Reader<'a> {
 /// ```
 ///
 /// # Errors
-/// An ending that names no format known here, or a stream that cannot be read.
+/// The ending belongs to no known format, or the stream cannot be read.
 pub fn read<'a>(name: &str, input: impl Read + 'a) -> Result<Reader<'a>, Error> {
     open(name, input, &Options::default())
 }
 
-/// Reads the trace called `name` from `input`.
+/// Reads the trace called `name` from `input` with options.
 ///
 /// ```
 /// use trace::{Format, Options};
@@ -61,14 +62,16 @@ pub fn read<'a>(name: &str, input: impl Read + 'a) -> Result<Reader<'a>, Error> 
 /// ```
 ///
 /// # Errors
-/// An unknown format, options that do not fit it, a stream whose beginning is malformed or unreadable.
+/// The format is unknown, the options do not fit it, or the beginning of the stream is malformed or
+/// unreadable.
 pub fn open<'a>(name: &str, input: impl Read + 'a, options: &Options) -> Result<Reader<'a>, Error> {
     let (compression, _) = Compression::of_name(name);
     let input = compression::expand(compression, input).map_err(|fault| fault.named(name))?;
     open_input(name, Input::Stream(input), options)
 }
 
-/// Reads the trace called `name` from a file that can be sought: [`open`] for all formats, Parquet too.
+/// Reads the trace called `name` from a file that supports seeking. It takes every format that
+/// [`open`] takes, and Parquet.
 ///
 /// # Errors
 /// Those of [`open`].
@@ -123,7 +126,7 @@ fn check_fit(name: &str, format: Format, options: &Options) -> Result<(), Error>
         _ => {}
     }
     if let Some(byte @ (b'"' | b'\n' | b'\r' | b'0'..=b'9')) = options.delimiter {
-        let reason = format!("{:?} cannot keep columns apart", char::from(byte));
+        let reason = format!("{:?} cannot separate columns", char::from(byte));
         return Err(unfit(name, reason));
     }
     Ok(())
@@ -141,12 +144,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// How many malformed lines or records were passed over.
+    /// Number of malformed lines or records that were skipped.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// What was wrong with the first of them.
+    /// Error of the first line or record that was skipped.
     pub fn first_skipped(&self) -> Option<&Error> {
         self.first_skipped.as_ref()
     }
@@ -205,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_is_counted_and_the_first_is_told() {
+    fn skipped_lines_are_counted_and_the_first_error_is_kept() {
         let text = "time,key,size,next\n1,1,1,5\nx\n2,2,2,\n,,,\n";
         let mut requests = open("t.csv", text.as_bytes(), &SKIPPING).expect("a header");
         let keys: Vec<u64> = requests.by_ref().map(|r| r.expect("skipped").key).collect();
@@ -216,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_skips_tells_no_future() {
+    fn a_reader_that_skips_returns_no_next_access() {
         let text = "time,key,size,next\n1,1,1,5\n";
         let mut requests = open("t.csv", text.as_bytes(), &SKIPPING).expect("a header");
         let request = requests.next().expect("one is there").expect("well-formed");
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said_before_anything_is_read() {
+    fn options_that_do_not_fit_are_refused_before_reading() {
         let columns = Options {
             columns: Some("key".into()),
             ..Options::default()
@@ -238,7 +241,7 @@ mod tests {
             ("t.csv.bz2", Options::default(), "the name must end in"),
             ("t.lis", columns.clone(), "no columns to name"),
             ("t.twitter.csv", columns, "are fixed"),
-            ("t.csv", quote, "cannot keep columns apart"),
+            ("t.csv", quote, "cannot separate columns"),
         ];
         for (name, options, wanted) in cases {
             let error = open(name, std::io::empty(), &options)

@@ -1,10 +1,10 @@
-//! Records of a fixed number of bytes, without a copy of each.
+//! Records of a fixed length, read without copying each record.
 
 use crate::buffer::{BUFFER_BYTES, Buffer};
 use crate::error::{Fault, Position};
 use std::io::Read;
 
-/// No record or header here is longer.
+/// Maximum length of a record or header in bytes.
 const RECORD_BYTES_MAX: usize = 1 << 13;
 
 const _: () = assert!(RECORD_BYTES_MAX < BUFFER_BYTES);
@@ -62,7 +62,7 @@ impl<R: Read> Records<R> {
         Ok(Some(self.buffer.take(length)))
     }
 
-    /// Takes the next record and returns it with its place, or `None` at the end of the stream.
+    /// Takes the next record and returns it with its position, or `None` at the end of the stream.
     #[inline]
     pub(crate) fn next(&mut self, length: usize) -> Result<Option<(&[u8], Position)>, Fault> {
         if self.buffer.unread().len() < length {
@@ -99,20 +99,20 @@ impl<R: Read> Records<R> {
     }
 }
 
-/// The two bytes at `at` as a number, the lowest first.
+/// Returns the little-endian number in the two bytes at `at`.
 #[inline]
 pub(crate) fn u16_at(record: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([record[at], record[at + 1]])
 }
 
-/// The same of four bytes.
+/// Returns the little-endian number in the four bytes at `at`.
 #[inline]
 pub(crate) fn u32_at(record: &[u8], at: usize) -> u32 {
     let bytes = record[at..at + 4].try_into();
     u32::from_le_bytes(bytes.expect("the slice has four bytes"))
 }
 
-/// The same of eight bytes.
+/// Returns the little-endian number in the eight bytes at `at`.
 #[inline]
 pub(crate) fn u64_at(record: &[u8], at: usize) -> u64 {
     let bytes = record[at..at + 8].try_into();

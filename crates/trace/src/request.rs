@@ -1,25 +1,25 @@
-//! One request, whatever the format it came in.
+//! A request, in the same form for every format.
 
-/// What a request asks for: the operations of the Twitter traces, which are memcached's.
+/// Operation of a request: those of the Twitter traces, which are memcached's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Op {
-    /// Reads the object; what a format without operations means.
+    /// Reads the object. It is the operation of formats that have no operations.
     #[default]
     Get,
     /// Reads the object and its version.
     Gets,
     /// Writes the object.
     Set,
-    /// Writes the object if there is none.
+    /// Writes the object if it does not exist.
     Add,
-    /// Writes the object if it is there.
+    /// Writes the object if it exists.
     Replace,
-    /// Writes the object if its version is the one given.
+    /// Writes the object if its version is the given one.
     Cas,
-    /// Writes behind the value that is there.
+    /// Appends to the value of an existing object.
     Append,
-    /// Writes before the value that is there.
+    /// Prepends to the value of an existing object.
     Prepend,
     /// Removes the object.
     Delete,
@@ -45,7 +45,7 @@ impl Op {
         Op::Decr,
     ];
 
-    /// Its name in a trace.
+    /// Returns its name in a trace.
     pub const fn name(self) -> &'static str {
         match self {
             Op::Get => "get",
@@ -62,7 +62,8 @@ impl Op {
         }
     }
 
-    /// The operation of this name, in either case. Block traces say `read` and `write` for `get` and `set`.
+    /// Returns the operation of a name, in upper or lower case. Block traces use `read` and `write`
+    /// for `get` and `set`.
     #[inline]
     pub fn from_name(name: &[u8]) -> Option<Op> {
         let is_named = |op: &Op| op.name().as_bytes().eq_ignore_ascii_case(name);
@@ -73,49 +74,50 @@ impl Op {
         }
     }
 
-    /// Whether it leaves the object as it is.
+    /// Whether it leaves the object unchanged.
     pub const fn is_read(self) -> bool {
         matches!(self, Op::Get | Op::Gets)
     }
 }
 
-/// When a request's object is asked for again, as far as the trace tells.
+/// Position of the next request of the same object, if the trace has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NextAccess {
-    /// The trace does not tell.
+    /// The trace has no such information.
     #[default]
     Unknown,
-    /// Never within the trace.
+    /// No later request in the trace.
     Never,
-    /// By the request of this number; the trace's first request has number 0.
+    /// Number of the next request; the trace's first request has number 0.
     At(u64),
 }
 
-/// One request of a trace.
+/// A request of a trace.
 ///
-/// A format that lacks a field leaves it at its default, so that a consumer sees one shape for all.
+/// A field that a format lacks has its default value, so that all formats look alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// When, in milliseconds from an origin of the trace's own. Passed on as the trace has it, also when
-    /// it goes backwards; always 0 in a format without time.
+    /// Time in milliseconds, from an origin that the trace chooses. It is passed on unchanged, even
+    /// if it decreases; always 0 in a format without times.
     pub time_ms: u64,
-    /// Which object: the number that the trace has, or the hash of its text ([`crate::key_of_text`]).
+    /// Key of the object: the number in the trace, or the hash of its text
+    /// ([`crate::key_of_text`]).
     pub key: u64,
-    /// How long the object lives after it was written, in milliseconds; 0 for no limit.
+    /// TTL in milliseconds, counted from the write; 0 for none.
     pub ttl_ms: u64,
-    /// How large the object is, in bytes: key and value where both are known. 1 in a format without
-    /// sizes; 0 is passed on where a trace has it.
+    /// Size of the object in bytes, key and value where both are known. It is 1 in a format without
+    /// sizes; a 0 in the trace is passed on.
     pub size: u32,
-    /// The bytes of the key; 0 where the trace does not tell.
+    /// Size of the key in bytes; 0 where the trace lacks it.
     pub key_size: u32,
-    /// The bytes of the value: `size` − `key_size` where the trace has no number of its own for it.
+    /// Size of the value in bytes: `size` − `key_size` where the trace lacks it.
     pub value_size: u32,
-    /// Who asks; 0 where the trace does not tell.
+    /// Number of the client; 0 where the trace lacks it.
     pub client: u32,
-    /// What for.
+    /// Operation.
     pub op: Op,
-    /// When the object is asked for again. Told by annotated traces only, and never by a reader that
-    /// skips, because the numbers of requests would no longer fit.
+    /// Next request of the object. Only annotated traces have it. A reader that skips malformed
+    /// input never returns it, because the numbers of requests would no longer match.
     pub next_access: NextAccess,
 }
 
@@ -138,7 +140,7 @@ impl Default for Request {
 }
 
 impl Request {
-    /// A request that only tells time, key and size.
+    /// Creates a request with a time, a key and a size.
     pub fn new(time_ms: u64, key: u64, size: u32) -> Self {
         Request {
             time_ms,

@@ -1,22 +1,23 @@
-//! Spatial samples: all requests of some objects, chosen by the hash of their keys alone.
+//! Spatial samples: all requests of some objects, which are chosen by the hash of their keys.
 //!
-//! Source: C. A. Waldspurger, N. Park, A. Garthwaite, I. Ahmad, "Efficient MRC construction with SHARDS",
-//! FAST 2015. A cache simulated on a sample is scaled down as much: a share R of the objects, a cache
-//! of R times the size. Departure: the fixed size needs a pass of its own before requests are chosen, so
-//! that the sample holds all requests of its objects, also those before the last one came.
+//! Source: C. A. Waldspurger, N. Park, A. Garthwaite, I. Ahmad, "Efficient MRC construction with
+//! SHARDS", FAST 2015. A cache simulated on a sample is scaled down in proportion: for a share R of
+//! the objects, a cache of R times the size. Departure: a sample of fixed size needs a pass of its
+//! own before requests are chosen, so that it holds all requests of its objects, including the
+//! earliest ones.
 
 use crate::sampled_map::{SampledMap, key_hash};
 
-/// Which objects are in the sample.
+/// A sample of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The largest hash that is; `None` for no object at all.
+    /// Largest hash in the sample; `None` for an empty sample.
     last: Option<u64>,
     seed: u64,
 }
 
 impl Sample {
-    /// A share of all objects, from 0 to 1.
+    /// Creates a sample with a share of all objects, from 0 to 1.
     ///
     /// ```
     /// let sample = trace::Sample::of_share(0.1, 42);
@@ -25,7 +26,7 @@ impl Sample {
     /// ```
     pub fn of_share(share: f64, seed: u64) -> Self {
         assert!((0.0..=1.0).contains(&share));
-        // The conversion saturates: the whole is all hashes.
+        // The conversion saturates: a share of 1 has all hashes.
         let count = (share * 2f64.powi(64)) as u64;
         let last = if share >= 1.0 {
             Some(u64::MAX)
@@ -42,21 +43,21 @@ impl Sample {
             .is_some_and(|last| key_hash(key, self.seed) <= last)
     }
 
-    /// The share of all keys.
+    /// Returns the share of all possible keys that are in the sample.
     pub fn share(&self) -> f64 {
         let count = self.last.map_or(0.0, |last| last as f64 + 1.0);
         count / 2f64.powi(64)
     }
 }
 
-/// Finds the sample of a fixed number of objects, by looking at all keys first.
+/// Finds a sample with a fixed number of objects, in a pass over all keys.
 pub struct FixedSizeSample {
     keys: SampledMap<()>,
     seed: u64,
 }
 
 impl FixedSizeSample {
-    /// At most `objects_max` ≥ 1 objects.
+    /// Creates a sample of at most `objects_max` ≥ 1 objects.
     pub fn new(objects_max: usize, seed: u64) -> Self {
         FixedSizeSample {
             keys: SampledMap::new(objects_max, 0, seed),
@@ -64,13 +65,13 @@ impl FixedSizeSample {
         }
     }
 
-    /// Looks at the key of a request.
+    /// Adds the key of a request.
     #[inline]
     pub fn look(&mut self, key: u64) {
         self.keys.entry(key, || ());
     }
 
-    /// The sample of as many of the objects seen, or of all if there were fewer.
+    /// Returns the sample of the objects added, or of all if there were fewer than the maximum.
     pub fn sample(mut self) -> Sample {
         self.keys.shrink();
         Sample {
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_reach_from_nothing_to_all() {
+    fn shares_range_from_none_to_all() {
         assert!((0..1000).all(|key| !Sample::of_share(0.0, 1).has(key)));
         assert!((0..1000).all(|key| Sample::of_share(1.0, 1).has(key)));
         let (small, large) = (Sample::of_share(0.2, 1), Sample::of_share(0.3, 1));
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_size_is_met_exactly() {
+    fn a_sample_of_fixed_size_has_exactly_that_size() {
         for (objects, wanted) in [(5_000u64, 300usize), (300, 300), (10, 300)] {
             let mut finder = FixedSizeSample::new(wanted, 9);
             for key in (0..objects).chain(0..objects) {

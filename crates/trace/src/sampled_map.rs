@@ -1,21 +1,23 @@
-//! A value for each key, of no more keys than wanted: beyond that, for those of smallest hash.
+//! A map with a bounded number of keys: beyond the bound, it keeps the keys with the smallest
+//! hashes.
 //!
-//! Source: C. A. Waldspurger, N. Park, A. Garthwaite, I. Ahmad, "Efficient MRC construction with SHARDS",
-//! FAST 2015, section 3.2: whether a key is in the sample depends on nothing but its hash, so that every
-//! request of it is seen or none. Departure: the largest hash is not thrown out at each new key, but the larger half
-//! when twice as many are there, which needs no queue.
+//! Source: C. A. Waldspurger, N. Park, A. Garthwaite, I. Ahmad, "Efficient MRC construction with
+//! SHARDS", FAST 2015, section 3.2: whether a key is in the sample depends on its hash only, so
+//! that all of its requests are seen or none. Departure: the source removes the largest hash at
+//! each new key. Here the larger half is removed when twice the bound is reached, which needs no
+//! queue.
 
 use crate::random::Random;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// The hash by which keys are chosen. Different keys have different hashes.
+/// Returns the hash by which keys are chosen. Different keys have different hashes.
 #[inline]
 pub(crate) fn key_hash(key: u64, seed: u64) -> u64 {
     Random::of_key(seed, key).bits()
 }
 
-/// Hashes are already mixed: the map takes them as they are.
+/// Hasher that returns its input, because the keys of the map are hashes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Mixed(u64);
 
@@ -33,18 +35,19 @@ impl Hasher for Mixed {
     }
 }
 
-/// Values by the hash of their key.
+/// Map with the values of a sample of keys, by the hash of the key.
 pub struct SampledMap<V> {
     values: HashMap<u64, V, BuildHasherDefault<Mixed>>,
     wanted: usize,
     seed: u64,
-    /// Hashes in this range are kept.
+    /// Range of the hashes that are kept.
     first: u64,
     last: u64,
 }
 
 impl<V> SampledMap<V> {
-    /// Keeps the `wanted` ≥ 1 keys of smallest hash from `first` on, and in between up to twice as many.
+    /// Creates a map that keeps the `wanted` ≥ 1 keys with the smallest hashes of at least `first`,
+    /// and up to twice as many between two calls of [`SampledMap::shrink`].
     pub fn new(wanted: usize, first: u64, seed: u64) -> Self {
         assert!(wanted > 0);
         SampledMap {
@@ -56,7 +59,8 @@ impl<V> SampledMap<V> {
         }
     }
 
-    /// The value of a key, made by `new` at the first time; `None` for a key that is not kept.
+    /// Returns the value of a key, which `new` creates at the first call; `None` for a key that is
+    /// not kept.
     #[inline]
     pub fn entry(&mut self, key: u64, new: impl FnOnce() -> V) -> Option<&mut V> {
         let hash = key_hash(key, self.seed);
@@ -72,13 +76,13 @@ impl<V> SampledMap<V> {
         Some(self.values.entry(hash).or_insert_with(new))
     }
 
-    /// The value of a key that is kept.
+    /// Returns the value of a key if it is kept.
     #[inline]
     pub fn get(&self, key: u64) -> Option<&V> {
         self.values.get(&key_hash(key, self.seed))
     }
 
-    /// Other values for the same keys.
+    /// Returns a map of the same keys with converted values.
     pub fn map<W>(&self, other: impl Fn(&V) -> W) -> SampledMap<W> {
         let values = self.values.iter();
         SampledMap {
@@ -90,7 +94,7 @@ impl<V> SampledMap<V> {
         }
     }
 
-    /// Leaves the wanted number of keys.
+    /// Reduces the map to the wanted number of keys.
     pub fn shrink(&mut self) {
         if self.values.len() <= self.wanted {
             return;
@@ -103,27 +107,27 @@ impl<V> SampledMap<V> {
         assert_eq!(self.values.len(), self.wanted);
     }
 
-    /// The largest hash that is kept; `u64::MAX` while no key was left out.
+    /// Returns the largest hash that is kept; `u64::MAX` if no key was left out.
     pub fn last(&self) -> u64 {
         self.last
     }
 
-    /// The share of all keys that are kept.
+    /// Returns the share of all possible keys that are kept.
     pub fn share(&self) -> f64 {
         ((self.last - self.first) as f64 + 1.0) / (u64::MAX as f64 + 1.0)
     }
 
-    /// The values, in no order.
+    /// Returns the values, in no order.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.values.values()
     }
 
-    /// How many keys are kept.
+    /// Returns the number of keys kept.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether none is kept.
+    /// Whether no key is kept.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -152,7 +156,7 @@ mod tests {
         let found = (0..10_000).filter(|key| halves.get(*key) == Some(&1));
         assert_eq!(found.count(), 100);
         let estimate = keyed.len() as f64 / keyed.share();
-        // The standard deviation is a tenth.
+        // The standard deviation is a tenth of the estimate.
         assert!((5_000.0..20_000.0).contains(&estimate), "{estimate}");
     }
 
@@ -168,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_below_the_range_are_left_out() {
+    fn keys_below_the_range_are_not_kept() {
         let middle = key_hash(5, 1);
         let mut keyed = SampledMap::new(10, middle, 1);
         let kept = (0..8).filter(|key| keyed.entry(*key, || ()).is_some());

@@ -1,52 +1,53 @@
-//! Sizes of objects: distributions from which each key draws once.
+//! Distributions of the sizes of objects. Every key draws its size once.
 
 use crate::number::decimal;
 use crate::random::Random;
 use std::f64::consts::TAU;
 
-/// The largest size drawn; tails of the distributions end here.
+/// Maximum size in bytes; the tails of the distributions end here.
 const SIZE_MAX: f64 = (1u64 << 30) as f64;
-/// Sizes are drawn from another stream than the lifetimes of the same keys.
+/// Constant that separates the random stream of sizes from that of TTLs.
 const SALT: u64 = 0x512E;
 
-/// A distribution of the sizes of keys and values.
+/// Distribution of the sizes of keys and values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sizes {
-    /// Keys of so many bytes, and values of so many.
+    /// Constant sizes.
     Fixed {
         /// Bytes of each key.
         key: u32,
         /// Bytes of each value.
         value: u32,
     },
-    /// Values from the first to the last number of bytes, all equally likely.
+    /// Sizes of values from the first to the last, all equally likely.
     Uniform {
-        /// The smallest.
+        /// Smallest size in bytes.
         first: u32,
-        /// The largest.
+        /// Largest size in bytes.
         last: u32,
     },
-    /// Values whose logarithm is normally distributed.
+    /// Sizes of values whose logarithm is normally distributed.
     Lognormal {
-        /// Half of the values are smaller.
+        /// Median in bytes.
         median: f64,
-        /// The standard deviation of the natural logarithm.
+        /// Standard deviation of the natural logarithm.
         sigma: f64,
     },
-    /// Values v with probability (smallest / v)^alpha of being exceeded.
+    /// Sizes of values that exceed v with probability (smallest / v)^alpha.
     Pareto {
-        /// The smallest.
+        /// Smallest size in bytes.
         smallest: f64,
-        /// The shape: the smaller, the heavier the tail.
+        /// Shape; the smaller, the heavier the tail.
         alpha: f64,
     },
 }
 
 impl Sizes {
-    /// Reads `fixed:BYTES`, `uniform:FIRST:LAST`, `lognormal:MEDIAN:SIGMA` or `pareto:SMALLEST:ALPHA`.
+    /// Parses `fixed:BYTES`, `uniform:FIRST:LAST`, `lognormal:MEDIAN:SIGMA` or
+    /// `pareto:SMALLEST:ALPHA`.
     ///
     /// # Errors
-    /// Anything else, in words.
+    /// The text is none of these, or a number is out of range.
     ///
     /// ```
     /// use trace::Sizes;
@@ -56,7 +57,7 @@ impl Sizes {
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "{text:?} is no distribution of sizes such as fixed:100, uniform:1:1000, \
+                "sizes {text:?}: expected a distribution such as fixed:100, uniform:1:1000, \
                  lognormal:300:1.5 or pareto:64:1.2"
             )
         };
@@ -88,11 +89,12 @@ impl Sizes {
         }
     }
 
-    /// The mean sizes that a table of comma-separated text tells for a cluster, in the columns `cluster`,
+    /// Returns the mean sizes of a cluster from a comma-separated table with the columns `cluster`,
     /// `key_bytes` and `value_bytes`.
     ///
     /// # Errors
-    /// A table or a cluster that is not of this kind, in words.
+    /// The header lacks one of these columns, the cluster is not in the table, or its sizes are not
+    /// numbers.
     pub fn from_table(table: &str, cluster: &str) -> Result<Self, String> {
         let mut lines = table.lines();
         let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
@@ -109,15 +111,15 @@ impl Sizes {
         };
         let mut rows = lines.map(|line| line.split(',').collect::<Vec<_>>());
         let row = rows.find(|row| row.get(cluster_at) == Some(&cluster));
-        let row = row.ok_or_else(|| format!("the table has no {cluster:?}"))?;
+        let row = row.ok_or_else(|| format!("the table has no cluster {cluster:?}"))?;
         let bytes = |at: usize| row.get(at).and_then(|text| text.parse().ok());
         match (bytes(key_at), bytes(value_at)) {
             (Some(key), Some(value)) => Ok(Sizes::Fixed { key, value }),
-            _ => Err(format!("the sizes of {cluster:?} are no numbers of bytes")),
+            _ => Err(format!("the sizes of {cluster:?} are not numbers of bytes")),
         }
     }
 
-    /// The bytes of this key and of its value: always the same under one seed.
+    /// Returns the bytes of a key and of its value. They depend on the key and the seed only.
     pub fn of_key(&self, key: u64, seed: u64) -> (u32, u32) {
         let mut random = Random::of_key(seed ^ SALT, key);
         let bytes = |size: f64| size.clamp(1.0, SIZE_MAX) as u32;
@@ -138,7 +140,7 @@ impl Sizes {
     }
 }
 
-/// A draw of the standard normal distribution, by the Box–Muller transform.
+/// Draws from the standard normal distribution, by the Box–Muller transform.
 pub(crate) fn normal(random: &mut Random) -> f64 {
     let radius = (-2.0 * (1.0 - random.fraction()).ln()).sqrt();
     radius * (TAU * random.fraction()).cos()
@@ -161,7 +163,7 @@ mod tests {
         assert_eq!((uniform[0], uniform[99_999]), (10, 19));
         assert_eq!(uniform[55_000], 15);
         let lognormal = sorted("lognormal:1000:1");
-        // e^±1 of the median at one standard deviation; the error of these quantiles is below 3 %.
+        // One standard deviation is a factor of e; the error of these quantiles is below 3 %.
         for (at, wanted) in [(15_866, 368.0), (50_000, 1_000.0), (84_134, 2_718.0)] {
             let found = f64::from(lognormal[at]);
             assert!((found / wanted - 1.0).abs() < 0.03, "{at}: {found}");
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_has_its_published_means() {
+    fn a_table_has_the_mean_sizes_of_a_cluster() {
         let table = "cluster,category,key_bytes,value_bytes\na,1,20,300\nb,1,x,300\n";
         let sizes = Sizes::from_table(table, "a").expect("it is there");
         assert_eq!(sizes.of_key(1, 1), (20, 300));

@@ -1,9 +1,10 @@
-//! A trace written down once, so that it can be read backward: to learn when each object is asked for
-//! again, in memory that does not grow with the trace.
+//! Temporary storage of a trace, so that it can be read backward to find each object's next
+//! request, in memory that does not grow with the trace.
 //!
-//! The storage is the caller's, such as a temporary file. Going backward, a table of when each object
-//! came last tells its next access. When the table is full, the objects of larger hash are left to another
-//! pass: as many passes as the objects need, each with the same bound. A record, little-endian:
+//! The caller provides the storage, such as a temporary file. A pass reads backward with a table of
+//! the request that followed for each object. When the table is full, the objects with larger
+//! hashes are left to a further pass, so that every pass has the same bound. A record is
+//! little-endian:
 //!
 //! ```text
 //! ms u64 | key u64 | ttl ms u64 | size u32 | key size u32 | value size u32 | client u32 | op u64 | next u64
@@ -18,21 +19,21 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 
 const RECORD_BYTES: usize = 56;
 const NEXT_AT: usize = 48;
-/// Records read or written at once.
+/// Number of records read or written at a time.
 const BLOCK_RECORDS: u64 = 4096;
 const NEVER: u64 = u64::MAX;
 const SEED: u64 = 0;
 
-/// Requests in a storage.
+/// Requests in temporary storage.
 pub struct Spool<S> {
     storage: S,
     count: u64,
-    /// Records not written yet.
+    /// Records that are not written yet.
     block: Vec<u8>,
 }
 
 impl<S: Read + Write + Seek> Spool<S> {
-    /// Takes an empty storage, positioned at its start.
+    /// Creates a spool in an empty storage, positioned at its start.
     pub fn new(storage: S) -> Self {
         Spool {
             storage,
@@ -41,10 +42,10 @@ impl<S: Read + Write + Seek> Spool<S> {
         }
     }
 
-    /// Writes a request down.
+    /// Appends a request.
     ///
     /// # Errors
-    /// What the storage says.
+    /// The storage cannot be written.
     pub fn push(&mut self, request: &Request) -> io::Result<()> {
         encode(request, &mut self.block);
         self.count += 1;
@@ -60,11 +61,11 @@ impl<S: Read + Write + Seek> Spool<S> {
         Ok(())
     }
 
-    /// Finds out when each object is asked for again, with a table of up to twice `objects_max` ≥ 1
-    /// objects. Returns how many passes it took.
+    /// Sets the next access of every request, with a table of up to twice `objects_max` ≥ 1
+    /// objects. Returns the number of passes.
     ///
     /// # Errors
-    /// What the storage says.
+    /// The storage cannot be read or written.
     pub fn annotate(&mut self, objects_max: usize) -> io::Result<u32> {
         self.flush()?;
         let mut passes = 0;
@@ -83,7 +84,7 @@ impl<S: Read + Write + Seek> Spool<S> {
         Ok(passes)
     }
 
-    /// The requests from `start` to before `end`, backward.
+    /// Annotates the requests from `start` to before `end`, backward.
     fn annotate_block(
         &mut self,
         start: u64,
@@ -96,7 +97,8 @@ impl<S: Read + Write + Seek> Spool<S> {
         self.storage.read_exact(&mut block)?;
         let numbers = (start..end).rev();
         for (record, number) in block.chunks_exact_mut(RECORD_BYTES).rev().zip(numbers) {
-            // A key that the table gives up in this pass is seen again, from its last request on, in another.
+            // A key that the table drops in this pass is annotated in another, from its last
+            // request on.
             if let Some(next) = coming.entry(u64_at(record, 8), || NEVER) {
                 record[NEXT_AT..].copy_from_slice(&next.to_le_bytes());
                 *next = number + 1;
@@ -106,10 +108,10 @@ impl<S: Read + Write + Seek> Spool<S> {
         self.storage.write_all(&block)
     }
 
-    /// Reads all requests from the first on.
+    /// Returns all requests in order.
     ///
     /// # Errors
-    /// What the storage says.
+    /// The storage cannot be read.
     pub fn requests(&mut self) -> io::Result<impl Iterator<Item = io::Result<Request>>> {
         self.flush()?;
         self.storage.seek(SeekFrom::Start(0))?;
@@ -169,7 +171,7 @@ mod tests {
     use std::collections::HashMap;
     use std::io::Cursor;
 
-    /// The plainest way to know the future.
+    /// The simplest way to find each next access.
     fn futures(keys: &[u64]) -> Vec<NextAccess> {
         let mut coming = HashMap::new();
         let mut futures: Vec<NextAccess> = keys
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn every_next_access_is_found_whatever_the_table_holds() {
+    fn every_next_access_is_found_with_a_table_of_any_size() {
         let keys: Vec<u64> = Zipf::new(2_000, 0.8, 5).take(20_000).collect();
         let wanted = futures(&keys);
         for (objects_max, passes_min) in [(1_000_000, 1), (300, 4), (37, 20)] {
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_request_is_lost() {
+    fn every_field_of_a_request_is_stored() {
         let request = Request {
             time_ms: u64::MAX,
             key: 1 << 63,
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn no_request_is_no_work() {
+    fn an_empty_spool_has_no_requests() {
         let mut spool = Spool::new(Cursor::new(Vec::new()));
         assert_eq!(spool.annotate(1).expect("memory is there"), 1);
         assert_eq!(spool.requests().expect("memory is there").count(), 0);

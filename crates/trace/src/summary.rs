@@ -1,13 +1,14 @@
-//! What a trace is made of: counts, in one pass and bounded memory.
+//! Statistics of a trace, collected in one pass with bounded memory.
 
 use crate::request::{Op, Request};
 use crate::sampled_map::SampledMap;
 
-/// Objects are counted one by one up to so many, and estimated beyond: 2^25 take about 2 GiB.
+/// Maximum number of objects that are counted exactly; more are estimated. 2^25 objects take about
+/// 2 GiB.
 const OBJECTS_COUNTED: usize = 1 << 25;
 const SEED: u64 = 0;
 
-/// Counts of requests; [`Summary::statistics`] adds what is known of objects.
+/// Collector of statistics.
 pub struct Summary {
     statistics: Statistics,
     last_time_ms: u64,
@@ -19,36 +20,37 @@ struct Object {
     changes_size: bool,
 }
 
-/// What was counted.
+/// Statistics of a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Statistics {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Bytes of all requests.
+    /// Sum of the sizes of all requests, in bytes.
     pub request_bytes: u64,
-    /// Objects: exact up to 33 million, estimated beyond.
+    /// Number of objects: exact up to 33 million, estimated beyond.
     pub objects: u64,
-    /// Bytes of all objects, each at the size of its first request; estimated as the objects are.
+    /// Sum of the sizes of all objects in bytes, each at its first request; estimated like the
+    /// number of objects.
     pub object_bytes: u64,
-    /// Objects with requests of more than one size; estimated as the objects are.
+    /// Number of objects with requests of more than one size; estimated like the number of objects.
     pub resized_objects: u64,
     /// Whether the numbers of objects are estimates.
     pub is_estimate: bool,
-    /// The smallest time, in milliseconds.
+    /// Smallest time in milliseconds.
     pub first_ms: u64,
-    /// The largest time, in milliseconds.
+    /// Largest time in milliseconds.
     pub last_ms: u64,
-    /// Requests whose time is before that of the request in front of them.
+    /// Number of requests with a time before that of the preceding request.
     pub backward_requests: u64,
-    /// The smallest size of a request.
+    /// Smallest size of a request in bytes.
     pub size_min: u32,
-    /// The largest size of a request.
+    /// Largest size of a request in bytes.
     pub size_max: u32,
-    /// Requests of size 0.
+    /// Number of requests of size 0.
     pub empty_requests: u64,
-    /// Requests with a TTL.
+    /// Number of requests with a TTL.
     pub ttl_requests: u64,
-    /// Requests of each operation, in the order of [`Op::ALL`].
+    /// Number of requests of each operation, in the order of [`Op::ALL`].
     pub ops: [u64; Op::ALL.len()],
 }
 
@@ -59,7 +61,7 @@ impl Default for Summary {
 }
 
 impl Summary {
-    /// Counts up to `objects_counted` ≥ 1 objects one by one.
+    /// Creates a collector that counts up to `objects_counted` ≥ 1 objects exactly.
     pub fn new(objects_counted: usize) -> Self {
         Summary {
             statistics: Statistics {
@@ -96,7 +98,7 @@ impl Summary {
         }
     }
 
-    /// All that was counted; zeros for a trace without requests.
+    /// Returns the statistics; zeros for a trace without requests.
     pub fn statistics(mut self) -> Statistics {
         self.objects.shrink();
         let share = self.objects.share();
@@ -181,7 +183,7 @@ mod tests {
         }
         let statistics = summary.statistics();
         assert!(statistics.is_estimate);
-        // Four standard deviations of an estimate from 1,000 are 13 %.
+        // Four standard deviations of an estimate from 1,000 objects are 13 %.
         assert!(
             statistics.objects.abs_diff(100_000) < 13_000,
             "{}",

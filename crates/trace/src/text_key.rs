@@ -1,8 +1,8 @@
-//! Keys that are text: hashed by XXH64 with seed 0.
+//! Hash of keys that are text: XXH64 with seed 0.
 //!
 //! Source: Yann Collet, "xxHash fast digest algorithm", version 0.1.1,
-//! <https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>. A published function, so that other tools can
-//! compute the same keys.
+//! <https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>. It is a published function, so
+//! that other tools can compute the same keys.
 
 const PRIMES: [u64; 5] = [
     0x9E37_79B1_85EB_CA87,
@@ -12,10 +12,10 @@ const PRIMES: [u64; 5] = [
     0x27D4_EB2F_1656_67C5,
 ];
 
-/// The key of an object that its trace names by text: XXH64 of the bytes, with seed 0.
+/// Returns the key of an object whose trace has a text for it: XXH64 of the bytes, with seed 0.
 ///
-/// Readers call it for what is no decimal number below 2^64; a number is its own key. Among n texts
-/// two share a key with a probability of about n² / 2^65: 0.03 % for 100 million.
+/// Readers call it for anything but a decimal number below 2^64, which is its own key. Among n
+/// texts two share a key with a probability of about n² / 2^65: 0.03 % for 100 million.
 ///
 /// ```
 /// assert_eq!(trace::key_of_text(b"abc"), 0x44BC_2CF5_AD77_0999);
@@ -49,7 +49,7 @@ pub fn key_of_text(text: &[u8]) -> u64 {
     hash ^ (hash >> 32)
 }
 
-/// Four sums, each of every fourth word, brought together.
+/// Hashes stripes of 32 bytes: four sums, each over every fourth word, and their combination.
 fn hash_stripes(stripes: &[[u8; 32]]) -> u64 {
     let mut sums = [
         PRIMES[0].wrapping_add(PRIMES[1]),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_up_to_three_stripes_gives_another_key() {
+    fn texts_of_different_lengths_have_different_keys() {
         let text = [7u8; 96];
         let mut keys: Vec<u64> = (0..=96).map(|len| key_of_text(&text[..len])).collect();
         keys.sort_unstable();

@@ -1,19 +1,19 @@
-//! Lifetimes for traces that have none: mixes of TTLs as production caches use them.
+//! TTLs for traces that have none: mixes of TTLs as production caches use them.
 //!
-//! A mix is written as blank-separated `TTL:weight`, a TTL as a decimal and a unit (`60s 1.8h`).
-//! Weights are normalised to 1. Each key draws its TTL once, from the seed and the key alone, so
-//! that the same key lives equally long in every replay and under every policy.
+//! A mix is written as blank-separated `TTL:weight`, with a TTL as a decimal and a unit (`60s
+//! 1.8h`). Weights are normalised to 1. Each key draws its TTL once, from the seed and the key
+//! only, so that a key has the same TTL in every replay and under every policy.
 //!
 //! The built-in mixes are facts from the Twitter cache trace, licensed CC-BY 4.0: Juncheng Yang,
 //! Yao Yue, K. V. Rashmi, "A large-scale analysis of hundreds of in-memory key-value cache clusters
 //! at Twitter", OSDI 2020, <https://github.com/twitter/cache-trace>. They are the clusters with
-//! short lifetimes, and cluster 52, whose requests are the public sample.
+//! short TTLs, and cluster 52, whose requests are the public sample.
 
 use crate::number::decimal;
 use crate::random::Random;
 use std::fmt;
 
-/// The weights of each published mix, rounded to two decimals as published.
+/// Published mixes, with weights rounded to two decimals as published.
 const PUBLISHED: [(&str, &str); 7] = [
     (
         "cluster4",
@@ -30,26 +30,26 @@ const PUBLISHED: [(&str, &str); 7] = [
     ("cluster52", "1d:0.65 14d:0.27 12h:0.07"),
 ];
 
-/// The longest TTL accepted, in milliseconds: a thousand years.
+/// Maximum TTL in milliseconds: a thousand years.
 const TTL_MS_MAX: f64 = 1000.0 * 365.25 * 86_400_000.0;
 
-/// A distribution of TTLs.
+/// Distribution of TTLs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TtlMix {
-    /// Each TTL in milliseconds, with the sum of the shares up to and including its own.
+    /// TTLs in milliseconds, each with the sum of the shares up to and including its own.
     choices: Vec<(u64, f64)>,
 }
 
-/// Why a mix could not be had.
+/// Reason why a mix cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TtlMixError {
-    /// A part that is not `TTL:weight`.
+    /// A part is not `TTL:weight`.
     BadPart(String),
-    /// No part at all, or no weight above zero.
+    /// The mix has no part, or no weight above zero.
     Empty,
-    /// A name that is neither built in nor in the table given.
+    /// The name is neither built in nor in the given table.
     UnknownCluster(String),
-    /// A table whose header lacks the columns `cluster` and `ttl_mix`.
+    /// The header of the table lacks the columns `cluster` and `ttl_mix`.
     BadTable,
 }
 
@@ -58,12 +58,12 @@ impl fmt::Display for TtlMixError {
         match self {
             TtlMixError::BadPart(part) => write!(
                 f,
-                "{part:?} is not TTL:weight, such as 60s:0.39 (units: ms, s, m, h, d)"
+                "TTL mix part {part:?}: expected TTL:weight such as 60s:0.39 (units: ms, s, m, h, d)"
             ),
             TtlMixError::Empty => write!(f, "the mix has no TTL with a weight above 0"),
             TtlMixError::UnknownCluster(name) => {
                 let known = PUBLISHED.map(|(name, _)| name).join(", ");
-                write!(f, "no mix is called {name:?}; built in are {known}")
+                write!(f, "TTL mix {name:?}: expected {known}")
             }
             TtlMixError::BadTable => {
                 write!(
@@ -78,10 +78,10 @@ impl fmt::Display for TtlMixError {
 impl std::error::Error for TtlMixError {}
 
 impl TtlMix {
-    /// Reads a mix such as `60s:0.9 1.8h:0.1`. Weights need not add up to 1.
+    /// Parses a mix such as `60s:0.9 1.8h:0.1`. Weights need not add up to 1.
     ///
     /// # Errors
-    /// A malformed part; no weight above zero.
+    /// A part is malformed, or no weight is above zero.
     ///
     /// ```
     /// let mix = trace::TtlMix::parse("1s:3 1m:1").unwrap();
@@ -107,20 +107,21 @@ impl TtlMix {
         Ok(TtlMix { choices })
     }
 
-    /// A published mix, by its cluster's name.
+    /// Returns the published mix of a cluster.
     ///
     /// # Errors
-    /// A name that is not built in.
+    /// The name is not built in.
     pub fn published(cluster: &str) -> Result<Self, TtlMixError> {
         let found = PUBLISHED.iter().find(|(name, _)| *name == cluster);
         let (_, mix) = found.ok_or_else(|| TtlMixError::UnknownCluster(cluster.into()))?;
         TtlMix::parse(mix)
     }
 
-    /// A mix from a table of comma-separated text with the columns `cluster` and `ttl_mix`.
+    /// Returns the mix of a cluster from a comma-separated table with the columns `cluster` and
+    /// `ttl_mix`.
     ///
     /// # Errors
-    /// A header without these columns, a cluster that is not there, a malformed mix.
+    /// The header lacks these columns, the cluster is not in the table, or its mix is malformed.
     pub fn from_table(table: &str, cluster: &str) -> Result<Self, TtlMixError> {
         let mut lines = table.lines();
         let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
@@ -136,7 +137,7 @@ impl TtlMix {
         TtlMix::parse(row.get(mix_at).copied().unwrap_or_default())
     }
 
-    /// Each TTL in milliseconds and its share; the shares add up to 1.
+    /// Returns the TTLs in milliseconds with their shares, which add up to 1.
     pub fn shares(&self) -> Vec<(u64, f64)> {
         let before = std::iter::once(0.0).chain(self.choices.iter().map(|(_, sum)| *sum));
         let pairs = self.choices.iter().zip(before);
@@ -145,7 +146,7 @@ impl TtlMix {
             .collect()
     }
 
-    /// The TTL of this key in milliseconds: always the same under one seed.
+    /// Returns the TTL of a key in milliseconds. It depends on the key and the seed only.
     pub fn ttl_ms(&self, key: u64, seed: u64) -> u64 {
         let fraction = Random::of_key(seed, key).fraction();
         // Rounding may leave the last sum just below 1.
@@ -155,7 +156,7 @@ impl TtlMix {
     }
 }
 
-/// `TTL:weight` as milliseconds and weight.
+/// Parses `TTL:weight` to milliseconds and a weight.
 fn parse_part(part: &str) -> Option<(u64, f64)> {
     let (ttl, weight) = part.split_once(':')?;
     let unit_at = ttl.find(|c: char| c.is_ascii_alphabetic())?;
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn units_and_decimals_are_understood() {
+    fn units_and_decimals_are_parsed() {
         let mix = TtlMix::parse("250ms:1 2s:1 1.5m:1 2.2h:1 92.6d:1").expect("well-formed");
         let ttls: Vec<u64> = mix.shares().iter().map(|(ttl, _)| *ttl).collect();
         assert_eq!(ttls, [250, 2_000, 90_000, 7_920_000, 8_000_640_000]);
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_draw_by_the_shares_and_always_alike() {
+    fn keys_draw_ttls_by_the_shares_and_repeatably() {
         let mix = TtlMix::published("cluster4").expect("built in");
         let draws: Vec<u64> = (0..100_000).map(|key| mix.ttl_ms(key, 9)).collect();
         assert!((0..1000).all(|key| mix.ttl_ms(key, 9) == draws[key as usize]));

@@ -1,16 +1,19 @@
-//! Block requests of a virtual machine, as VMware's `vscsiStats` recorded them for the CloudPhysics traces.
+//! Block requests of a virtual machine, as VMware's `vscsiStats` recorded them for the CloudPhysics
+//! traces.
 //!
-//! Source: C. A. Waldspurger, N. Park, A. Garthwaite, I. Ahmad, "Efficient MRC construction with SHARDS",
-//! FAST 2015, whose authors published the traces and the layout by way of libCacheSim. All numbers are
-//! little-endian:
+//! Source: C. A. Waldspurger, N. Park, A. Garthwaite, I. Ahmad, "Efficient MRC construction with
+//! SHARDS", FAST 2015. The authors published the traces and their layout through libCacheSim. All
+//! numbers are little-endian:
 //!
 //! ```text
-//! version 1, 32 bytes   serial u32 | bytes u32 | segments u32 | command u16 | version u16 | block u64 | µs u64
-//! version 2, 40 bytes   command u16 | version u16 | serial u32 | bytes u32 | segments u32 | block u64 | µs u64 | response µs u64
+//! version 1, 32 bytes   serial u32 | bytes u32 | segments u32 | command u16 | version u16
+//!                       | block u64 | µs u64
+//! version 2, 40 bytes   command u16 | version u16 | serial u32 | bytes u32 | segments u32
+//!                       | block u64 | µs u64 | response µs u64
 //! ```
 //!
-//! The high byte of `version` is the version: it tells the layout at the first two records and is
-//! checked at each.
+//! The high byte of `version` is the version. The first two records determine the layout, and every
+//! record is checked against it.
 
 use crate::entry::{Columns, Entry, Source, Workload};
 use crate::error::{Fault, Position, hex};
@@ -29,7 +32,7 @@ pub(crate) static VSCSI: Entry = Entry {
     encode: None,
 };
 
-/// Where the fields stand in a record.
+/// Offsets of the fields in a record.
 #[derive(Clone, Copy)]
 struct Layout {
     version: u8,
@@ -61,7 +64,7 @@ const VERSION_2: Layout = Layout {
     time: 24,
 };
 
-/// What WRITE(6), (10), (12) and (16) are called on the wire.
+/// SCSI operation codes of WRITE(6), (10), (12) and (16).
 const WRITES: [u16; 4] = [0x0A, 0x2A, 0xAA, 0x8A];
 
 const EXPECTED_START: &str =
@@ -74,14 +77,14 @@ impl Layout {
     }
 }
 
-/// Reads block requests; the block is the key.
+/// Reader of block requests. The number of the block is the key.
 struct Vscsi<R> {
     records: Records<R>,
     layout: Layout,
 }
 
 impl<R: Read> Vscsi<R> {
-    /// Looks at the first records for the version. An empty stream is an empty trace.
+    /// Determines the version from the first records. An empty stream is an empty trace.
     fn new(input: R) -> Result<Self, Fault> {
         let mut records = Records::new(input);
         let start = records.peek(2 * VERSION_2.length)?;
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_are_told_by_their_records() {
+    fn the_version_is_found_in_the_records() {
         let bytes = [version_1(0x2A, 0x100, 9), version_1(0x28, 0x100, 8)].concat();
         let write = Request {
             op: Op::Set,
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_records_are_told_with_their_place() {
+    fn errors_in_records_have_their_position() {
         let one = version_1(0x2A, 0x100, 9);
         let cases = [
             (

@@ -1,4 +1,4 @@
-//! A trace written down in any of the formats that others read, too.
+//! Writes a trace in any format that can be written.
 
 use crate::compression::Packer;
 use crate::entry::{Columns, Content, EncodeRow, Encoding};
@@ -9,21 +9,21 @@ use crate::request::Request;
 use crate::summary::Statistics;
 use std::io::{self, Write};
 
-/// Bytes gathered before they are packed.
+/// Number of encoded bytes collected before they are compressed and written.
 const BLOCK_BYTES: usize = 1 << 16;
 
-/// What a name does not tell about a trace to be written.
+/// Options of a writer, for what the name of the trace does not imply.
 #[derive(Clone, Debug, Default)]
 pub struct WriteOptions {
-    /// The format, instead of the one that the name's ending tells.
+    /// Format of the trace [default: by the ending of its name].
     pub format: Option<Format>,
-    /// The columns of csv, apart by commas [default: all but `next`].
+    /// Columns of csv, separated by commas [default: all but `next`].
     pub columns: Option<String>,
-    /// What lcs's header is to tell [default: nothing].
+    /// Statistics for the header of lcs [default: an empty header].
     pub statistics: Option<Statistics>,
 }
 
-/// Writes requests.
+/// Writer of requests.
 pub struct Writer<W: Write + Send> {
     sink: Sink<W>,
     file: String,
@@ -37,12 +37,13 @@ enum Sink<W: Write + Send> {
         output: Packer<W>,
         block: Vec<u8>,
     },
-    /// A table, which is compressed by itself.
+    /// A table, which compresses its pages itself.
     Parquet(Box<ParquetWriter<W>>),
 }
 
 impl<W: Write + Send> Writer<W> {
-    /// Writes the trace called `name`; the name's endings tell format and compression.
+    /// Creates a writer of the trace called `name`. The endings of the name determine format and
+    /// compression.
     ///
     /// ```
     /// use trace::{Request, WriteOptions, Writer};
@@ -52,7 +53,8 @@ impl<W: Write + Send> Writer<W> {
     /// ```
     ///
     /// # Errors
-    /// A format that is not known or not written here, unknown columns, an unwritable stream.
+    /// The format is unknown or cannot be written, a column is unknown, or the stream cannot be
+    /// written.
     pub fn new(name: &str, output: W, options: &WriteOptions) -> Result<Self, Error> {
         let format = options.format.map_or_else(|| Format::of_name(name), Ok)?;
         let unfit = |reason: String| Error::Unfit {
@@ -99,7 +101,7 @@ impl<W: Write + Send> Writer<W> {
     /// Writes a request.
     ///
     /// # Errors
-    /// A number that the format has no room for, an unwritable stream.
+    /// A number exceeds what the format can store, or the stream cannot be written.
     pub fn write(&mut self, request: &Request) -> Result<(), Error> {
         self.count += 1;
         let written = match &mut self.sink {
@@ -123,10 +125,10 @@ impl<W: Write + Send> Writer<W> {
         written.map_err(|source| unwritable(&self.file, source))
     }
 
-    /// Writes what is left and the compression's end.
+    /// Writes the remaining bytes and the end of the compressed stream, and returns the output.
     ///
     /// # Errors
-    /// An unwritable stream.
+    /// The stream cannot be written.
     pub fn finish(self) -> Result<W, Error> {
         let finished = match self.sink {
             Sink::Parquet(table) => table.finish(),

@@ -1,15 +1,15 @@
 //! Generators of keys: uniform, and Zipf's law.
 //!
-//! [`Zipf`] draws rank k of n with probability proportional to k^-α, exactly, in O(1) time and
-//! memory, by rejection-inversion: W. Hörmann, G. Derflinger, "Rejection-inversion to generate
-//! variates from monotone discrete distributions", ACM TOMACS 6(3), 1996,
-//! <https://doi.org/10.1145/235025.235029>. The hat is the integral of x^-α over
-//! [k − 1/2, k + 1/2], which by convexity is at least k^-α; a point drawn under the hat is kept when it falls under the
-//! bar of height k^-α that ends at k + 1/2.
+//! [`Zipf`] draws rank k of n with probability proportional to k^-α, exactly, in O(1) time and memory,
+//! by rejection-inversion: W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates
+//! from monotone discrete distributions", ACM TOMACS 6(3), 1996,
+//! <https://doi.org/10.1145/235025.235029>. The hat is the integral of x^-α over [k − 1/2, k +
+//! 1/2], which is at least k^-α because the function is convex. A point drawn under the hat is
+//! accepted if it falls under the bar of height k^-α that ends at k + 1/2.
 
 use crate::random::Random;
 
-/// Keys 0 to n − 1, all equally likely.
+/// Stream of keys from 0 to n − 1, all equally likely.
 #[derive(Clone, Debug)]
 pub struct Uniform {
     key_count: u64,
@@ -17,7 +17,7 @@ pub struct Uniform {
 }
 
 impl Uniform {
-    /// A stream over `key_count` ≥ 1 keys.
+    /// Creates a stream over `key_count` ≥ 1 keys.
     pub fn new(key_count: u64, seed: u64) -> Self {
         assert!(key_count > 0);
         Uniform {
@@ -34,19 +34,20 @@ impl Iterator for Uniform {
     }
 }
 
-/// Keys 0 to n − 1, key k with probability proportional to (k + 1)^-α.
+/// Stream of keys from 0 to n − 1, key k with probability proportional to (k + 1)^-α.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     key_count: f64,
     alpha: f64,
-    /// The hat's integral at the left end of the first bar, and at n + 1/2.
+    /// Integral of the hat up to the left end of the first bar, and up to n + 1/2.
     area_first: f64,
     area_last: f64,
     random: Random,
 }
 
 impl Zipf {
-    /// A stream over `key_count` ≥ 1 keys (at most 2^52) with skew `alpha` ≥ 0; 0 is uniform.
+    /// Creates a stream over `key_count` ≥ 1 keys (at most 2^52) with exponent `alpha` ≥ 0; 0 is
+    /// uniform.
     pub fn new(key_count: u64, alpha: f64, seed: u64) -> Self {
         assert!(key_count > 0);
         assert!(key_count <= 1 << 52);
@@ -54,7 +55,8 @@ impl Zipf {
         Zipf {
             key_count: key_count as f64,
             alpha,
-            // The first bar is as wide as its own height: nothing in front of it need be drawn.
+            // The first bar is as wide as it is high, so that nothing in front of it needs to be
+            // drawn.
             area_first: area(alpha, 1.5) - 1.0,
             area_last: area(alpha, key_count as f64 + 0.5),
             random: Random::new(seed),
@@ -78,20 +80,20 @@ impl Iterator for Zipf {
     }
 }
 
-/// The integral of x^-α from 1 to `x`.
+/// Returns the integral of x^-α from 1 to `x`.
 fn area(alpha: f64, x: f64) -> f64 {
     let log = x.ln();
     log * expm1_over(log * (1.0 - alpha))
 }
 
-/// The `x` up to which the integral is `area`.
+/// Returns the `x` up to which the integral is `area`.
 fn area_inverse(alpha: f64, area: f64) -> f64 {
-    // Rounding may push the argument just below −1, where the logarithm ends.
+    // Rounding may move the argument just below −1, where the logarithm is undefined.
     let scaled = (area * (1.0 - alpha)).max(-1.0);
     (area * log1p_over(scaled)).exp()
 }
 
-/// (e^x − 1) / x, also near 0, so that α = 1 needs no case of its own.
+/// Returns (e^x − 1) / x, also near 0, so that α = 1 needs no separate case.
 fn expm1_over(x: f64) -> f64 {
     if x.abs() > 1e-8 {
         x.exp_m1() / x
@@ -100,7 +102,7 @@ fn expm1_over(x: f64) -> f64 {
     }
 }
 
-/// ln(1 + x) / x, also near 0.
+/// Returns ln(1 + x) / x, also near 0.
 fn log1p_over(x: f64) -> f64 {
     if x.abs() > 1e-8 {
         x.ln_1p() / x
@@ -113,7 +115,8 @@ fn log1p_over(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The chi-square statistic of `draws` draws against Zipf's law, divided by its degrees of freedom.
+    /// Returns the chi-square statistic of `draws` draws against Zipf's law, divided by its degrees
+    /// of freedom.
     fn misfit(key_count: u64, alpha: f64, draws: u32) -> f64 {
         let weights: Vec<f64> = (1..=key_count).map(|k| (k as f64).powf(-alpha)).collect();
         let total: f64 = weights.iter().sum();
@@ -138,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes_stay_in_range() {
+    fn extreme_parameters_stay_in_range() {
         assert!(Zipf::new(1, 1.0, 1).take(1000).all(|key| key == 0));
         assert!(
             Zipf::new(1 << 52, 0.7, 1)

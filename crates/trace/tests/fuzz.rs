@@ -1,4 +1,4 @@
-//! The body of the fuzz target `trace` over seeded mutations of good traces of every format.
+//! Runs the fuzz target `trace` on seeded mutations of valid traces of every format.
 
 #[path = "../../../fuzz/bodies/mutate.rs"]
 mod mutate;
@@ -41,7 +41,7 @@ fn vscsi() -> Vec<u8> {
     [record(1), record(2), record(3)].concat()
 }
 
-/// A good input for each name, the first byte telling which.
+/// Valid inputs, one for each name; the first byte selects the name.
 fn samples() -> Vec<Vec<u8>> {
     let sample = |(choice, name): (usize, &&str)| {
         let bytes = match *name {
@@ -57,7 +57,7 @@ fn samples() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn every_reader_ends_and_tells_what_it_read_or_what_is_wrong() {
+fn every_reader_ends_with_requests_or_an_error() {
     let samples = samples();
     let words: &[&[u8]] = &[
         b"\n",
@@ -90,7 +90,7 @@ fn every_reader_ends_and_tells_what_it_read_or_what_is_wrong() {
 }
 
 #[test]
-fn random_bytes_are_no_trace_of_any_format() {
+fn random_bytes_do_not_break_any_reader() {
     let mut random = mutate::Random::new(0x5EED_0011);
     for _ in 0..20_000 {
         let length = random.below(300);

@@ -1,4 +1,5 @@
-//! The real traces, which are not part of the repository: skipped where they are not there.
+//! Reads published traces, which are not part of the repository. The tests are skipped if the
+//! folder does not exist.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -6,7 +7,7 @@ use std::io::Cursor;
 use std::path::PathBuf;
 use trace::Spool;
 
-/// Where the traces lie: next to the repository.
+/// Folder of the traces, next to the repository.
 fn folder() -> PathBuf {
     PathBuf::from(concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -14,7 +15,7 @@ fn folder() -> PathBuf {
     ))
 }
 
-/// File, requests, objects; how the traces' own README counts them.
+/// File, number of requests and number of objects, from the traces' README.
 const TRACES: &[(&str, u64, usize)] = &[
     ("cloudphysics.vscsi.zst", 113_872, 48_974),
     ("cloudphysics.oracleGeneral.bin.zst", 113_872, 48_974),
@@ -32,7 +33,7 @@ const TRACES: &[(&str, u64, usize)] = &[
 ];
 
 #[test]
-fn requests_and_objects_are_as_many_as_the_readme_says() {
+fn numbers_of_requests_and_objects_match_the_readme() {
     if !folder().is_dir() {
         eprintln!("skipped: no real traces at {}", folder().display());
         return;
@@ -54,7 +55,7 @@ fn requests_and_objects_are_as_many_as_the_readme_says() {
 }
 
 #[test]
-fn both_formats_of_one_trace_tell_the_same() {
+fn both_formats_of_one_trace_have_the_same_requests() {
     let names = [
         "cloudphysics.vscsi.zst",
         "cloudphysics.oracleGeneral.bin.zst",
@@ -78,10 +79,10 @@ fn both_formats_of_one_trace_tell_the_same() {
     for (first, second) in first.zip(second) {
         let (first, second) = (first.expect("memory is there"), second.expect("whole"));
         assert_eq!(first.key, second.key);
-        // oracleGeneral keeps each object at the size of its first request.
+        // oracleGeneral stores the size of an object's first request for all of its requests.
         let size = *sizes.entry(first.key).or_insert(first.size);
         assert_eq!(second.size, size);
-        // It keeps whole seconds.
+        // It stores whole seconds.
         assert_eq!(first.time_ms / 1000, second.time_ms / 1000);
         assert_eq!(first.next_access, second.next_access);
     }

@@ -1,4 +1,5 @@
-//! What is written is read back, in every format that is written and every compression.
+//! Requests that are written are read back unchanged, in every writable format and every
+//! compression.
 
 use proptest::prelude::*;
 use std::io::Cursor;
@@ -40,14 +41,14 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
         next_access: match next {
             0 => NextAccess::Unknown,
             1 => NextAccess::Never,
-            // A later request than any own number here.
+            // A later request than any of the generated ones.
             _ => NextAccess::At(1000 + next),
         },
     });
     proptest::collection::vec(request, 0..100)
 }
 
-/// Cut down to what whole seconds keep.
+/// The request with its times rounded to seconds.
 fn in_seconds(request: &Request) -> Request {
     Request {
         time_ms: request.time_ms / 1000 * 1000,
@@ -74,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn twitter_keeps_all_but_the_future_in_seconds(requests in requests()) {
+    fn twitter_keeps_all_but_the_next_access_in_seconds(requests in requests()) {
         let wanted = requests.iter().map(|request| Request {
             next_access: NextAccess::Unknown,
             ..in_seconds(request)
@@ -87,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn oracle_general_keeps_time_key_size_and_future(requests in requests()) {
+    fn oracle_general_keeps_time_key_size_and_next_access(requests in requests()) {
         let wanted = requests.iter().map(|request| Request {
             next_access: request.next_access,
             ..Request::new(in_seconds(request).time_ms, request.key, request.size)
@@ -134,7 +135,7 @@ proptest! {
 }
 
 #[test]
-fn a_wrong_promise_of_the_header_is_found() {
+fn a_wrong_count_in_the_header_is_found() {
     let statistics = Statistics {
         requests: 3,
         ..Statistics::default()
@@ -154,7 +155,7 @@ fn a_wrong_promise_of_the_header_is_found() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn numbers_that_do_not_fit_are_refused() {
     let late = Request::new(u64::from(u32::MAX) * 1000 + 1000, 1, 1);
     let crowded = Request {
         client: 1 << 24,

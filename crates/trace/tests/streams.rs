@@ -1,4 +1,4 @@
-//! Packed streams: whole, cut off, and damaged.
+//! Compressed streams: complete, cut off, and damaged.
 
 use std::io::{Read, Write};
 use trace::{Error, Request};
@@ -34,7 +34,7 @@ fn text() -> String {
 }
 
 #[test]
-fn a_packed_trace_is_the_same_trace() {
+fn a_compressed_trace_has_the_same_requests() {
     let text = text();
     let plain = read_all("t.csv", text.as_bytes()).expect("well-formed");
     assert_eq!(plain.len(), 20_000);
@@ -42,7 +42,7 @@ fn a_packed_trace_is_the_same_trace() {
         let packed = pack(ending, text.as_bytes());
         let requests = read_all(&format!("t.csv{ending}"), &packed).expect("well-formed");
         assert_eq!(requests, plain, "{ending}");
-        // Archives set behind one another are one archive.
+        // Concatenated archives are one archive.
         let (header, rest) = text.split_at(text.find('\n').expect("it has lines") + 1);
         let both = [
             pack(ending, header.as_bytes()),

@@ -42,7 +42,7 @@ fn chosen(names: &str) -> Result<Vec<Column>, String> {
     match columns.iter().position(|column| *column == Column::Ignored) {
         Some(at) => {
             let name = names.split(',').nth(at).unwrap_or_default();
-            Err(format!("no column is called {name:?}"))
+            Err(format!("column {name:?} is unknown"))
         }
         None => check_columns(&columns, false).map(|()| columns),
     }
@@ -88,12 +88,12 @@ fn twitter_line(request: &Request, out: &mut Vec<u8>) {
     }
     out.extend_from_slice(request.op.name().as_bytes());
     out.push(b',');
-    // A TTL below a second must not become none.
+    // Rounded up, because a TTL below a second must not become none.
     push_decimal(request.ttl_ms.div_ceil(1000), out);
     out.push(b'\n');
 }
 
-/// Milliseconds as seconds, with no more digits than they need.
+/// Appends milliseconds as seconds, without trailing zeros.
 fn seconds(ms: u64, out: &mut Vec<u8>) {
     push_decimal(ms / 1000, out);
     let fraction = ms % 1000;
