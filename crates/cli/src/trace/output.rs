@@ -66,7 +66,7 @@ impl Output {
         let mut options = WriteOptions {
             format: Some(format),
             columns: self.to_columns.clone(),
-            facts: None,
+            statistics: None,
         };
         let asks_for_next = self
             .to_columns
