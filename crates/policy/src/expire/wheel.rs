@@ -71,6 +71,7 @@
 mod era;
 mod few;
 mod many;
+mod pass;
 mod pool;
 mod sweep;
 #[cfg(test)]

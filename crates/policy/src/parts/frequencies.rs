@@ -17,11 +17,18 @@ pub trait Counted: Chained + Chained<BY_FREQUENCY> {
     fn group_mut(&mut self) -> &mut u32;
 }
 
-/// A node keeps its links in `recency` and `frequency`, and its group in `group`.
+/// Implements [`Counted`] for a node that keeps the number of its group in `group`, and its links in
+/// `recency` and `frequency` or, if it is in no other list, in the one field that is named.
 macro_rules! counted {
     ($node:ty) => {
-        $crate::parts::pool::chained!($node: recency);
-        $crate::parts::pool::chained!($node, $crate::parts::frequencies::BY_FREQUENCY => frequency);
+        $crate::parts::frequencies::counted!($node: recency, frequency);
+    };
+    ($node:ty: $links:ident) => {
+        $crate::parts::frequencies::counted!($node: $links, $links);
+    };
+    ($node:ty: $recency:ident, $frequency:ident) => {
+        $crate::parts::pool::chained!($node: $recency);
+        $crate::parts::pool::chained!($node, $crate::parts::frequencies::BY_FREQUENCY => $frequency);
 
         impl $crate::parts::frequencies::Counted for $node {
             #[inline]
@@ -162,9 +169,9 @@ impl Frequencies {
         self.groups.heap_bytes()
     }
 
-    /// Panics when the structure contradicts itself. Returns how many nodes it holds.
-    pub fn check<T: Counted>(&self, pool: &Pool<T>) -> usize {
-        let (mut below, mut count) = (0, 0);
+    /// Panics when the structure contradicts itself. Returns the nodes that it holds.
+    pub fn check<T: Counted>(&self, pool: &Pool<T>) -> Vec<u32> {
+        let (mut below, mut nodes) = (0, Vec::new());
         let groups = self.order.members(&self.groups);
         assert_eq!(groups.len(), self.groups.len());
         for group in groups {
@@ -175,9 +182,9 @@ impl Frequencies {
             assert!(!queue.is_empty(), "an empty group stands in the order");
             let members = queue.members(pool);
             assert!(members.iter().all(|&node| pool.at(node).group() == group));
-            count += members.len();
+            nodes.extend(members);
             below = frequency;
         }
-        count
+        nodes
     }
 }

@@ -14,6 +14,7 @@ pub mod history;
 pub mod list;
 pub mod lookup;
 pub mod pool;
+pub mod queue;
 pub mod radix_tree;
 pub mod ring;
 pub mod shelf;

@@ -18,13 +18,11 @@
 mod nodes;
 
 pub(crate) use nodes::Dense;
-use nodes::{Direct, NOTHING, Sorted, View};
+use nodes::{Direct, INDEX_MASK, KIND_SHIFT, NOTHING, Sorted, View};
 
 /// Bytes of a key.
 const KEY_BYTES: u32 = 10;
 const LEAF: u32 = 1 << 31;
-const KIND_SHIFT: u32 = 29;
-const INDEX_MASK: u32 = (1 << KIND_SHIFT) - 1;
 /// The most children of each kind.
 const ROOMS: [usize; 4] = [4, 16, 48, 256];
 /// With so few children a node becomes one of the kind below.

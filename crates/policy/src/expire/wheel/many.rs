@@ -1,8 +1,9 @@
 //! The wheel proper: filing references, and taking them out again when their time comes.
 
 use super::era::{Drain, ERAS, Era, LEVELS, Link, Place, Tail};
+use super::pass::Sweep;
 use super::pool::{self, HOLE, Pool};
-use super::sweep::Sweep;
+
 use crate::{Budget, Cells, Due, Slot, Tick};
 
 /// References looked at together, so that their cache misses overlap.
@@ -460,7 +461,7 @@ impl Many {
         filed.sort_unstable();
         filed.dedup();
         assert_eq!(filed.len(), self.len, "each entry is filed");
-        self.sweep.check(self);
+        self.check_sweep();
     }
 
     /// Whether this bucket may hold deadlines from before every era.

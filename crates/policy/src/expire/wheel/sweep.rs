@@ -15,6 +15,7 @@
 
 use super::era::{BUCKETS, Link, Place, Tail};
 use super::many::{Found, Many, look};
+use super::pass::{Pass, Sifted};
 use super::pool::{self, HOLE};
 use crate::{Budget, Cells, Slot};
 
@@ -22,66 +23,6 @@ use crate::{Budget, Cells, Slot};
 const STALE_FREE: usize = 64;
 /// Cells given back since the last packing that are not worth another, besides half of those in use.
 const GIVEN_FREE: usize = 16;
-
-/// How far the pass has come.
-#[derive(Default)]
-pub(super) struct Sweep {
-    pass: Pass,
-    /// The bucket that is worked on, or the first that was not looked at yet.
-    cursor: u16,
-    /// What `Pool::given_count` told at the end of the last pass.
-    given_before: usize,
-}
-
-#[derive(Clone, Copy, Default)]
-enum Pass {
-    #[default]
-    None,
-    Sift(Option<Sifted>),
-    /// With the last chunk that was looked at in the bucket at the cursor.
-    Pack(Option<u32>),
-}
-
-/// How far sifting has come within the bucket at the cursor.
-#[derive(Clone, Copy)]
-struct Sifted {
-    /// The chunk that is read, and its next word; 0 when that chunk was not begun.
-    read: u32,
-    index: u32,
-    /// The last chunk that was written, and the words it has left.
-    written: Option<Tail>,
-}
-
-impl Sweep {
-    /// The bucket is being drained: what the pass knows of its chunks is void.
-    #[inline]
-    pub(super) fn leave(&mut self, place: Place) {
-        if self.cursor != place.0 {
-            return;
-        }
-        match &mut self.pass {
-            Pass::None => {}
-            Pass::Sift(sifted) => *sifted = None,
-            Pass::Pack(before) => *before = None,
-        }
-    }
-
-    pub(super) fn check(&self, many: &Many) {
-        let Some(wanted) = (match self.pass {
-            Pass::None => None,
-            Pass::Sift(sifted) => sifted.map(|sifted| sifted.read),
-            Pass::Pack(before) => before,
-        }) else {
-            return;
-        };
-        let last = many.tail(Place(self.cursor)).chunk();
-        let mut chunk = many.pool.next(last);
-        while chunk != wanted {
-            assert_ne!(chunk, last, "the chunk at hand lies in the bucket");
-            chunk = many.pool.next(chunk);
-        }
-    }
-}
 
 impl Many {
     /// Whether stale references outnumber the entries, or are being sifted out.
@@ -282,5 +223,22 @@ impl Many {
         self.sweep.pass = Pass::Pack(if is_last { None } else { Some(chunk) });
         self.sweep.cursor += u16::from(is_last);
         true
+    }
+
+    /// Panics if the chunk at hand is not in the bucket at the cursor.
+    pub(super) fn check_sweep(&self) {
+        let Some(wanted) = (match self.sweep.pass {
+            Pass::None => None,
+            Pass::Sift(sifted) => sifted.map(|sifted| sifted.read),
+            Pass::Pack(before) => before,
+        }) else {
+            return;
+        };
+        let last = self.tail(Place(self.sweep.cursor)).chunk();
+        let mut chunk = self.pool.next(last);
+        while chunk != wanted {
+            assert_ne!(chunk, last, "the chunk at hand lies in the bucket");
+            chunk = self.pool.next(chunk);
+        }
     }
 }

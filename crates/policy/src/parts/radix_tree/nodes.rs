@@ -1,7 +1,9 @@
 //! The nodes of the tree, and the pages they lie in.
 
-use super::INDEX_MASK;
-
+/// A reference to a node names its kind in the bits from this one on.
+pub(super) const KIND_SHIFT: u32 = 29;
+/// Mask of the bits of a reference that hold the index among the nodes of its kind.
+pub(super) const INDEX_MASK: u32 = (1 << KIND_SHIFT) - 1;
 /// No reference.
 pub(super) const NOTHING: u32 = u32::MAX;
 /// About so many bytes are allocated at once.
