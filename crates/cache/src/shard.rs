@@ -8,9 +8,7 @@ use crate::block::{INLINE_KEY_MAX, INLINE_VALUE_MAX, Shape};
 use crate::entries::{Entries, Owner};
 use crate::packed::PackedEntries;
 use crate::value::{NewValue, Outside, Value};
-use policy::{
-    Admit, Budget, Due, Eviction, ExpiryIndex, Facts, Lessons, Meta, OnHit, Policy, Slot, Tick,
-};
+use policy::{Admit, Budget, Due, Eviction, ExpiryIndex, Facts, Meta, OnHit, Policy, Slot, Tick};
 
 /// Looks at entries that may have no deadline, for each deadline that is to be sampled.
 const LOOKS_PER_SAMPLE: u64 = 4;
@@ -78,12 +76,6 @@ where
             self.policies[self.current as usize - 1].as_ref(),
             self.scope,
         )
-    }
-
-    /// What the policy that decides about new entries has learned, if it learns.
-    pub fn lessons(&self) -> Option<Lessons> {
-        let current = (self.current as usize).wrapping_sub(1);
-        self.policies.get(current)?.as_ref()?.lessons()
     }
 
     /// Bytes on the heap of policies and index.

@@ -4,10 +4,12 @@
 //! [`LearnedSpec`] and so in [`Spec`] (`--policy`), its turn in [`Spec::visit`], and its row in [`POLICIES`].
 
 use crate::evict;
+use crate::lessons::Learns;
 use crate::regressor::Maker;
 use policy::any::{About, KIND, PolicySpec, Visitor};
 use policy::knobs::{Knobs, SpecError, read_knobs, write_knobs};
-use policy::{Meta, Policy};
+use policy::{Lessons, Meta, Policy};
+use std::any::Any;
 use std::fmt;
 use std::str::FromStr;
 
@@ -70,6 +72,14 @@ macro_rules! define_any {
                     $(LearnedSpec::$name(config) => visitor.visit::<$policy>(config),)+
                 }
             }
+        }
+
+        /// What a policy has learned; `None` if it is not in this list, or does not learn.
+        pub fn lessons_of(policy: &dyn Any) -> Option<Lessons> {
+            $(if let Some(policy) = policy.downcast_ref::<$policy>() {
+                return policy.lessons();
+            })+
+            None
         }
 
         impl FromStr for LearnedSpec {

@@ -1,79 +1,17 @@
 //! The one list of eviction policies: what follows from a name and its knobs.
 //!
-//! A new policy is a file in `evict/` and a line in `eviction_policies!` below. From the line come
-//! its name in [`PolicySpec`] (`--policy`, `--maxmemory-policy`), its place in [`AnyPolicy`] (run-time
-//! choice, for the server), its turn in [`PolicySpec::visit`] (static choice, for the simulator), its
-//! row in [`POLICIES`] (for the docs), and its run through the conformance suite.
+//! The list of policies is `eviction_policies!` in `evict/mod.rs`. From a line of it come the policy's
+//! name in [`PolicySpec`] (`--policy`, `--maxmemory-policy`), its place in [`AnyPolicy`] (run-time choice,
+//! for the server), its turn in [`PolicySpec::visit`] (static choice, for the simulator), and its row in
+//! [`POLICIES`] (for the docs).
 
-use crate::evict;
+use crate::evict::{self, eviction_policies};
 use crate::knobs::{Knob, Knobs, SpecError, read_knobs, write_knobs};
 use crate::names::is_same;
 use crate::packed::{Packed, PackedView};
 use crate::{Admit, Budget, Cells, Eviction, Facts, Meta, OnHit, Policy, Slot};
 use core::fmt;
 use core::str::FromStr;
-
-/// Hands the list to another macro. *Served* policies keep at most 64 bits in an entry; *simulated*
-/// ones keep more or know the future.
-macro_rules! eviction_policies {
-    ($use:ident) => {
-        $use! {
-            served {
-                Fifo = evict::fifo::Fifo,
-                Lru = evict::lru::Lru,
-                Clock = evict::clock::Clock,
-                Sieve = evict::sieve::Sieve,
-                S3Fifo = evict::s3fifo::S3Fifo,
-                S3FifoD = evict::s3fifo_d::S3FifoD,
-                S3FifoTuned = evict::s3fifo_tuned::S3FifoTuned,
-                S3Sieve = evict::s3_sieve::S3Sieve,
-                Random = evict::random::Random,
-                SampledLru = evict::sampled_lru::SampledLru,
-                Sampled = evict::sampled::Sampled,
-                SampledTtl = evict::sampled_ttl::SampledTtl,
-                Arc = evict::arc::Arc,
-                Slru = evict::slru::Slru,
-                TwoQ = evict::twoq::TwoQ,
-                WTinyLfu = evict::w_tinylfu::WTinyLfu,
-                FifoMerge = evict::fifo_merge::FifoMerge,
-                QdLpFifo = evict::qd::Qd<evict::clock::Clock>,
-                Hyperbolic = evict::hyperbolic::Hyperbolic,
-                Lecar = evict::lecar::Lecar,
-                LecarSieve = evict::lecar_sieve::LecarSieve,
-                Lhd = evict::lhd::Lhd,
-                Cacheus = evict::cacheus::Cacheus,
-                QdLecar = evict::qd::Qd<evict::lecar::Lecar>,
-                QdCacheus = evict::qd::Qd<evict::cacheus::Cacheus>,
-                Lfu = evict::lfu::Lfu,
-                Lirs = evict::lirs::Lirs,
-                LruK = evict::lru_k::LruK,
-                SlabLru = evict::slab::Slabs<evict::slab::Used>,
-                SlabLrc = evict::slab::Slabs<evict::slab::Created>,
-                SlabRandom = evict::slab::Slabs<evict::slab::Drawn>,
-                MemcachedLru = evict::memcached_lru::MemcachedLru,
-                Gdsf = evict::gdsf::Gdsf,
-                Lfuda = evict::lfuda::Lfuda,
-                Mq = evict::mq::Mq,
-                Car = evict::car::Car,
-                ClockPro = evict::clock_pro::ClockPro,
-                ArcSieve = evict::arc::Arc<crate::parts::shelf::SieveShelf>,
-                ArcFifoReinsertion = evict::arc::Arc<crate::parts::shelf::ReinsertionShelf>,
-                TwoQSieve = evict::twoq::TwoQ<crate::parts::shelf::SieveShelf>,
-                QdLirs = evict::qd::Qd<evict::lirs::Lirs>,
-            }
-            simulated {
-                Belady = evict::belady::Belady,
-                BLru = evict::b_lru::BLru,
-                BeladySize = evict::belady_size::BeladySize,
-                QdArc = evict::qd::Qd<evict::arc::Arc>,
-                QdLru = evict::qd::Qd<evict::lru::Lru>,
-                QdLhd = evict::qd::Qd<evict::lhd::Lhd>,
-            }
-        }
-    };
-}
-#[cfg(test)]
-pub(crate) use eviction_policies;
 
 /// One row of the docs' table of policies.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +70,8 @@ pub trait Visitor {
 }
 
 macro_rules! define_any {
-    (served { $($name:ident = $policy:ty,)+ } simulated { $($wide_name:ident = $wide:ty,)* }) => {
+    (served { $($([mod $module:ident])? $name:ident = $policy:ty,)+ }
+     simulated { $($([mod $wide_module:ident])? $wide_name:ident = $wide:ty,)* }) => {
         /// Every policy of the list.
         pub const POLICIES: &[About] = &[
             $(About {

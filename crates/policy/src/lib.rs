@@ -226,12 +226,15 @@ pub trait Policy: Sized + Send {
 
     /// A policy for a cache of `capacity` units of weight. Equal seeds give equal decisions.
     fn new(capacity: u64, config: &Self::Config, seed: u64) -> Self;
-    /// The capacity changed. Never evicts by itself.
-    fn resize(&mut self, capacity: u64);
+    /// Sets the capacity. Never evicts by itself; a policy that keeps no bound ignores it.
+    fn resize(&mut self, _capacity: u64) {}
     /// A key was asked for and is absent, and is about to be inserted: before room is made. Ghosts
     /// learn here and filters veto. What it finds it may keep until the matching `insert`, which
     /// might not come.
-    fn miss(&mut self, facts: &impl Facts, key_hash: u64, weight: u32) -> Admit;
+    #[inline]
+    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
+        Admit::Yes
+    }
     /// The entry at `slot` became live.
     fn insert(&mut self, cells: &mut impl Cells<Self::Meta>, slot: Slot);
     /// A hit, for `OnHit::Mark`: the entry's new bits, or `None` when they stay. Pure.
@@ -243,7 +246,8 @@ pub trait Policy: Sized + Send {
     #[inline]
     fn reorder(&mut self, _cells: &mut impl Cells<Self::Meta>, _slot: Slot) {}
     /// The entry's weight changed from `old_weight` to what `Facts::weight` now says.
-    fn reweigh(&mut self, cells: &mut impl Cells<Self::Meta>, slot: Slot, old_weight: u32);
+    #[inline]
+    fn reweigh(&mut self, _cells: &mut impl Cells<Self::Meta>, _slot: Slot, _old_weight: u32) {}
     /// The host relocated a live entry; its bits are already at `new`, `old` is vacant.
     fn moved(&mut self, cells: &mut impl Cells<Self::Meta>, old: Slot, new: Slot);
     /// The entry is about to leave for another reason than eviction; it still lives.
@@ -254,10 +258,6 @@ pub trait Policy: Sized + Send {
     /// where it keeps no such thing. For OBJECT IDLETIME and FREQ.
     fn usage(&self, _cells: &impl Cells<Self::Meta>, _slot: Slot) -> (Option<u64>, Option<u32>) {
         (None, None)
-    }
-    /// What it has learned; `None` where it does not learn.
-    fn lessons(&self) -> Option<Lessons> {
-        None
     }
     /// Bytes on the heap: queues, ghosts, sketches.
     fn heap_bytes(&self) -> usize;

@@ -78,7 +78,7 @@ impl Visitor for Work<'_> {
     /// What was found, and each object's misses after the warm-up where they are counted.
     type Output = (Found, Vec<u32>);
 
-    fn visit<P: Policy>(self, config: &P::Config) -> Self::Output {
+    fn visit<P: Policy + 'static>(self, config: &P::Config) -> Self::Output {
         let policy = P::new(self.capacity, config, self.rules.seed);
         let objects = self.columns.objects();
         if self.columns.is_plain(self.rules) {
@@ -122,7 +122,7 @@ struct Replay<'a, P: Policy, T: Traits, X> {
 
 impl<'a, P, T, X> Replay<'a, P, T, X>
 where
-    P: Policy,
+    P: Policy + 'static,
     T: Traits,
     X: ExpiryIndex<Link = T::Link>,
 {
@@ -200,6 +200,7 @@ where
             Box::new(observer.explained(self.work.capacity, miss_ratio))
         });
         let watching = self.observer.as_ref().map_or(0, Observer::heap_bytes);
+        let lessons = (self.shard.policy().0).and_then(|policy| learn::any::lessons_of(policy));
         let entries = &self.shard.entries;
         let meta_bytes = entries.len() * size_of::<P::Meta>() + entries.traits.deadline_count() * 8;
         Found {
@@ -213,7 +214,7 @@ where
             flash_written: None,
             cpu_time,
             explained,
-            learned: self.shard.lessons().map(|lessons| {
+            learned: lessons.map(|lessons| {
                 let requests = self.work.columns.len() as u64;
                 Box::new(Learned::of(lessons, requests, entries.len() as u64))
             }),
@@ -364,7 +365,7 @@ where
     }
 }
 
-impl<P: Policy> Replay<'_, P, Varying, AnyExpiry> {
+impl<P: Policy + 'static> Replay<'_, P, Varying, AnyExpiry> {
     /// Requests `from` to `to`, whatever they are.
     fn full(&mut self, from: usize, to: usize) {
         for index in from..to {

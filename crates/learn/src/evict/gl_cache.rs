@@ -72,6 +72,7 @@ pub use features::names as feature_names;
 pub use knobs::{GlConfig, Mode};
 pub use ways::Way;
 
+use crate::lessons::Learns;
 use crate::schedule::Schedule;
 use crate::{Regressor, Rows};
 use examine::{Examined, Ranked, Stage};
@@ -256,6 +257,16 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
     }
 }
 
+impl<const ORACLE: bool> Learns for GlCache<ORACLE> {
+    fn lessons(&self) -> Option<Lessons> {
+        let shares = self.regressor.importances();
+        let mut lessons = self.lessons.clone();
+        lessons.importances = features::names().zip(shares).collect();
+        lessons.learning_bytes = self.learning_bytes() as u64;
+        (!ORACLE).then_some(lessons)
+    }
+}
+
 impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
     type Meta = Note;
     type Config = GlConfig;
@@ -412,14 +423,6 @@ impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
             + self.samples.heap_bytes()
             + self.regressor.heap_bytes()
             + self.trials.as_ref().map_or(0, |trials| trials.heap_bytes())
-    }
-
-    fn lessons(&self) -> Option<Lessons> {
-        let shares = self.regressor.importances();
-        let mut lessons = self.lessons.clone();
-        lessons.importances = features::names().zip(shares).collect();
-        lessons.learning_bytes = self.learning_bytes() as u64;
-        (!ORACLE).then_some(lessons)
     }
 
     fn check(&self, cells: &impl Cells<Note>) {

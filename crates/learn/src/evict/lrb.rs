@@ -41,10 +41,11 @@
 //! Speed matters: an eviction costs a thousand times what it does under S3-FIFO. The trace is short: before
 //! some hundred thousand labels nothing is learned.
 
+use crate::lessons::Learns;
 use crate::{Boosting, Maker, Regressor, Rows};
 use policy::knobs::{Knob, Knobs};
 use policy::parts::chance::Chance;
-use policy::{Admit, Budget, Cells, Eviction, Facts, Lessons, OnHit, Policy, Slot};
+use policy::{Budget, Cells, Eviction, Lessons, OnHit, Policy, Slot};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -419,6 +420,22 @@ impl Lrb {
     }
 }
 
+impl Learns for Lrb {
+    fn lessons(&self) -> Option<Lessons> {
+        let shares = self.model.importances();
+        let mut lessons = self.lessons.clone();
+        lessons.learning_bytes = self.heap_bytes() as u64;
+        if let [age, rest @ ..] = &shares[..] {
+            let (gaps, others) = rest.split_at(PAST - 1);
+            let told = [*age, gaps.iter().sum()]
+                .into_iter()
+                .chain(others.iter().copied());
+            lessons.importances = FEATURES.into_iter().zip(told).collect();
+        }
+        Some(lessons)
+    }
+}
+
 impl Policy for Lrb {
     type Meta = u32;
     type Config = LrbConfig;
@@ -447,12 +464,6 @@ impl Policy for Lrb {
             chance: Chance::new(seed),
             config: config.knobs.clone(),
         }
-    }
-
-    fn resize(&mut self, _capacity: u64) {}
-
-    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
-        Admit::Yes
     }
 
     fn insert(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
@@ -526,20 +537,6 @@ impl Policy for Lrb {
             }
         }
         Eviction::Empty
-    }
-
-    fn lessons(&self) -> Option<Lessons> {
-        let shares = self.model.importances();
-        let mut lessons = self.lessons.clone();
-        lessons.learning_bytes = self.heap_bytes() as u64;
-        if let [age, rest @ ..] = &shares[..] {
-            let (gaps, others) = rest.split_at(PAST - 1);
-            let told = [*age, gaps.iter().sum()]
-                .into_iter()
-                .chain(others.iter().copied());
-            lessons.importances = FEATURES.into_iter().zip(told).collect();
-        }
-        Some(lessons)
     }
 
     fn heap_bytes(&self) -> usize {

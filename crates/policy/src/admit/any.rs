@@ -1,32 +1,15 @@
 //! The one list of admission filters: what follows from a name and its knobs.
 //!
-//! A new filter is a file beside this one and a line in `admission_filters!` below. From the line come
-//! its name in [`AdmitSpec`] (`--admission`), its place in [`AnyAdmission`], its row in [`FILTERS`] (for
-//! the docs), and its run through the conformance suite.
+//! A new filter is a file beside this one and a line in `admission_filters!` in `mod.rs`, which declares the module. From the
+//! line come its name in its specification, its place in the type chosen at run time, its row in the docs,
+//! and its run through the conformance suite.
 
-use crate::admit::{self, Admission, Newcomer};
+use crate::admit::{self, Admission, Newcomer, admission_filters};
 use crate::knobs::{Knob, Knobs, SpecError, read_knobs, write_knobs};
 use crate::names::is_same;
 use crate::{Admit, Facts, Slot};
 use core::fmt;
 use core::str::FromStr;
-
-/// Hands the list to another macro.
-macro_rules! admission_filters {
-    ($use:ident) => {
-        $use! {
-            Always = admit::always::Always,
-            Size = admit::size::Size,
-            Probability = admit::probability::Probability,
-            ExpSize = admit::exp_size::ExpSize,
-            Bloom = admit::bloom::SecondRequest,
-            TinyLfu = admit::tinylfu::TinyLfu,
-            AdaptSize = admit::adaptsize::AdaptSize,
-        }
-    };
-}
-#[cfg(test)]
-pub(crate) use admission_filters;
 
 /// One row of the docs' table of filters.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +44,7 @@ pub fn find(name: &str) -> Result<&'static About, SpecError> {
 }
 
 macro_rules! define_any {
-    ($($name:ident = $filter:ty,)+) => {
+    ($([mod $module:ident] $name:ident = $filter:ty,)+) => {
         /// Every filter of the list.
         pub const FILTERS: &[About] = &[
             $(About {

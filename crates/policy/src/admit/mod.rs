@@ -6,14 +6,28 @@
 
 use crate::{Admit, Facts, Slot};
 
-pub mod adaptsize;
-pub mod always;
 pub mod any;
-pub mod bloom;
-pub mod exp_size;
-pub mod probability;
-pub mod size;
-pub mod tinylfu;
+
+/// Passes the list to another macro.
+macro_rules! admission_filters {
+    ($use:ident) => {
+        $use! {
+            [mod always] Always = admit::always::Always,
+            [mod size] Size = admit::size::Size,
+            [mod probability] Probability = admit::probability::Probability,
+            [mod exp_size] ExpSize = admit::exp_size::ExpSize,
+            [mod bloom] Bloom = admit::bloom::SecondRequest,
+            [mod tinylfu] TinyLfu = admit::tinylfu::TinyLfu,
+            [mod adaptsize] AdaptSize = admit::adaptsize::AdaptSize,
+        }
+    };
+}
+pub(crate) use admission_filters;
+
+macro_rules! declare_modules {
+    ($([mod $module:ident] $name:ident = $filter:ty,)+) => { $(pub mod $module;)+ };
+}
+admission_filters!(declare_modules);
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Every filter of the list through the suite, and each against what its card says.
 
-use super::any::{AdmitSpec, AnyAdmission, admission_filters};
+use super::any::{AdmitSpec, AnyAdmission};
 use super::{Admission, Newcomer};
 use crate::admission_suite;
 use crate::evict::lru::Lru;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 macro_rules! suites {
-    ($($name:ident = $filter:ty,)+) => {
+    ($([mod $module:ident] $name:ident = $filter:ty,)+) => {
         #[expect(non_snake_case, reason = "the modules are named after the types")]
         mod listed {
             use super::*;

@@ -25,7 +25,7 @@
 //! The future is not known: only the simulator runs it, on a whole trace. A sampled trace, or weights
 //! that differ, void the bound.
 
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 use std::collections::BinaryHeap;
 
 /// Outdated references that are not worth a rebuild.
@@ -77,12 +77,6 @@ impl Policy for Belady {
         }
     }
 
-    fn resize(&mut self, _capacity: u64) {}
-
-    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
-        Admit::Yes
-    }
-
     fn insert(&mut self, cells: &mut impl Cells<u64>, slot: Slot) {
         self.live += 1;
         let next = next_of(cells, slot);
@@ -95,8 +89,6 @@ impl Policy for Belady {
             self.push(cells, slot, next);
         }
     }
-
-    fn reweigh(&mut self, _cells: &mut impl Cells<u64>, _slot: Slot, _old_weight: u32) {}
 
     fn moved(&mut self, cells: &mut impl Cells<u64>, _old: Slot, new: Slot) {
         let next = cells.get(new);

@@ -429,7 +429,7 @@ impl Policy for Cacheus {
         }
         assert_eq!(count, self.pool.len());
         assert_eq!(demoted, self.demoted_count);
-        assert_eq!(self.frequencies.check(&self.pool), count);
+        assert_eq!(self.frequencies.check(&self.pool).len(), count);
         self.history.check();
         self.regrets.iter().for_each(History::check);
         assert!(self.new_count <= self.history.len() as u64);

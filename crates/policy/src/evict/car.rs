@@ -33,16 +33,16 @@
 //! # Avoid when
 //! Memory is short, or loops are longer than the cache.
 
-use crate::parts::epochs::{EpochRing, TAG_BITS, TAG_MASK, Tag};
+use crate::parts::epochs::TAG_BITS;
 use crate::parts::history::History;
+use crate::parts::queue::{TWO_QUEUES, WeighedQueue, queue_of};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 /// T1 and B1.
 const ONCE: usize = 0;
 /// T2 and B2.
 const AGAIN: usize = 1;
-/// The bit of an entry's byte that names its clock.
-const CLOCK: u8 = 1 << TAG_BITS;
+/// Set in the entry's byte, above the queue's bits, by a hit.
 const MARKED: u8 = 1 << (TAG_BITS + 1);
 /// Ghosts that one call drops at most.
 const DROPS_MAX: usize = 4;
@@ -58,9 +58,7 @@ struct Incoming {
 /// CAR.
 #[derive(Clone, Debug)]
 pub struct Car {
-    clocks: [EpochRing; 2],
-    live: [usize; 2],
-    weight: [u64; 2],
+    clocks: [WeighedQueue; 2],
     ghosts: [History; 2],
     /// The weight that T1 aims at.
     aim: f64,
@@ -68,46 +66,7 @@ pub struct Car {
     incoming: Option<Incoming>,
 }
 
-/// The entry's byte:
-/// ```text
-/// bit 6       5       4   0
-/// [marked][clock][ tag ]     tag 0: not filed
-/// ```
-#[inline]
-fn is_filed(cells: &impl Cells<u8>, slot: Slot, clock: usize, tag: Tag) -> bool {
-    cells.is_live(slot) && cells.get(slot) & (CLOCK | TAG_MASK) == (clock as u8) << TAG_BITS | tag
-}
-
-#[inline]
-fn clock_of(meta: u8) -> usize {
-    usize::from(meta >> TAG_BITS & 1)
-}
-
 impl Car {
-    #[inline]
-    fn file(&mut self, cells: &mut impl Cells<u8>, slot: Slot, clock: usize) {
-        let weight = cells.weight(slot);
-        let tag = self.clocks[clock].push(slot, weight, self.capacity);
-        cells.set(slot, (clock as u8) << TAG_BITS | tag);
-        self.live[clock] += 1;
-        self.weight[clock] += u64::from(weight);
-    }
-
-    #[inline]
-    fn forget(&mut self, weight: u32, clock: usize) {
-        self.live[clock] -= 1;
-        self.weight[clock] -= u64::from(weight);
-    }
-
-    #[inline]
-    fn compact(&mut self, cells: &impl Cells<u8>) {
-        for clock in [ONCE, AGAIN] {
-            self.clocks[clock].compact(self.live[clock], |slot, tag| {
-                is_filed(cells, slot, clock, tag)
-            });
-        }
-    }
-
     /// What a key that came back says about the aim. It was among the ghosts until now.
     fn adapt(&mut self, found: usize, weight: u64) {
         let ghosts = [ONCE, AGAIN].map(|list| {
@@ -126,8 +85,8 @@ impl Car {
     /// Before a stranger of this weight is inserted: T1 and B1 remember c, all four 2 c.
     fn bound_directory(&mut self, weight: u64) {
         for _ in 0..DROPS_MAX {
-            let once = self.weight[ONCE] + self.ghosts[ONCE].weight();
-            let again = self.weight[AGAIN] + self.ghosts[AGAIN].weight();
+            let once = self.clocks[ONCE].weight() + self.ghosts[ONCE].weight();
+            let again = self.clocks[AGAIN].weight() + self.ghosts[AGAIN].weight();
             let list = if once + weight > self.capacity && !self.ghosts[ONCE].is_empty() {
                 ONCE
             } else if once + again + weight > 2 * self.capacity {
@@ -148,9 +107,7 @@ impl Policy for Car {
 
     fn new(capacity: u64, _config: &(), _seed: u64) -> Self {
         Car {
-            clocks: [EpochRing::new(), EpochRing::new()],
-            live: [0, 0],
-            weight: [0, 0],
+            clocks: [0, 1].map(|clock| WeighedQueue::new(clock, capacity)),
             ghosts: [History::new(), History::new()],
             aim: 0.0,
             capacity,
@@ -160,6 +117,9 @@ impl Policy for Car {
 
     fn resize(&mut self, capacity: u64) {
         self.capacity = capacity;
+        self.clocks
+            .iter_mut()
+            .for_each(|clock| clock.resize(capacity));
         self.aim = self.aim.min(capacity as f64);
     }
 
@@ -182,8 +142,8 @@ impl Policy for Car {
             Some(found) => self.adapt(found, weight),
             None => self.bound_directory(weight),
         }
-        self.file(cells, slot, if found.is_some() { AGAIN } else { ONCE });
-        self.compact(cells);
+        let clock = if found.is_some() { AGAIN } else { ONCE };
+        self.clocks[clock].push(cells, slot);
     }
 
     #[inline]
@@ -192,47 +152,35 @@ impl Policy for Car {
     }
 
     fn reweigh(&mut self, cells: &mut impl Cells<u8>, slot: Slot, old_weight: u32) {
-        let clock = clock_of(cells.get(slot));
-        let weight = self.weight[clock] - u64::from(old_weight);
-        self.weight[clock] = weight + u64::from(cells.weight(slot));
+        self.clocks[queue_of::<TWO_QUEUES>(cells.get(slot))].reweigh(cells, slot, old_weight);
     }
 
     fn moved(&mut self, cells: &mut impl Cells<u8>, _old: Slot, new: Slot) {
-        let meta = cells.get(new);
-        self.clocks[clock_of(meta)].push_in(meta & TAG_MASK, new);
-        self.compact(cells);
+        self.clocks[queue_of::<TWO_QUEUES>(cells.get(new))].moved(cells, new);
     }
 
     fn remove(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
-        let meta = cells.get(slot);
-        debug_assert_ne!(meta & TAG_MASK, 0, "removed without having been inserted");
-        self.forget(cells.weight(slot), clock_of(meta));
-        cells.set(slot, 0);
-        self.compact(cells);
+        self.clocks[queue_of::<TWO_QUEUES>(cells.get(slot))].remove(cells, slot);
     }
 
     fn evict(&mut self, cells: &mut impl Cells<u8>, budget: &mut Budget) -> Eviction {
-        while self.live != [0, 0] {
+        while !self.clocks.iter().all(WeighedQueue::is_empty) {
             if !budget.spend() {
                 return Eviction::Again;
             }
-            let is_over = self.weight[ONCE] as f64 >= self.aim.max(1.0);
-            let cuts_once = (is_over && self.live[ONCE] > 0) || self.live[AGAIN] == 0;
+            let is_over = self.clocks[ONCE].weight() as f64 >= self.aim.max(1.0);
+            let cuts_once =
+                (is_over && !self.clocks[ONCE].is_empty()) || self.clocks[AGAIN].is_empty();
             let clock = if cuts_once { ONCE } else { AGAIN };
-            let (slot, tag) = self.clocks[clock]
-                .pop()
-                .expect("every entry held has a reference");
-            if !is_filed(cells, slot, clock, tag) {
+            let Some(slot) = self.clocks[clock].pop(cells) else {
                 continue;
-            }
-            let weight = cells.weight(slot);
-            self.forget(weight, clock);
+            };
             if cells.get(slot) & MARKED != 0 {
-                self.file(cells, slot, AGAIN);
+                self.clocks[AGAIN].push(cells, slot);
                 continue;
             }
             cells.set(slot, 0);
-            self.ghosts[clock].push(cells.key_hash(slot), weight, ());
+            self.ghosts[clock].push(cells.key_hash(slot), cells.weight(slot), ());
             if self.incoming.is_none() {
                 self.bound_directory(0);
             }
@@ -242,20 +190,13 @@ impl Policy for Car {
     }
 
     fn heap_bytes(&self) -> usize {
-        let clocks: usize = self.clocks.iter().map(EpochRing::heap_bytes).sum();
+        let clocks: usize = self.clocks.iter().map(WeighedQueue::heap_bytes).sum();
         clocks + self.ghosts.iter().map(History::heap_bytes).sum::<usize>()
     }
 
     fn check(&self, cells: &impl Cells<u8>) {
-        for clock in [ONCE, AGAIN] {
-            self.ghosts[clock].check();
-            self.clocks[clock].check();
-            let filed =
-                self.clocks[clock].live_slots(|slot, tag| is_filed(cells, slot, clock, tag));
-            assert_eq!(filed.len(), self.live[clock], "all have a reference");
-            let weights = filed.iter().map(|&slot| u64::from(cells.weight(slot)));
-            assert_eq!(weights.sum::<u64>(), self.weight[clock]);
-        }
+        self.ghosts.iter().for_each(History::check);
+        self.clocks.iter().for_each(|clock| clock.check(cells));
         assert!(self.aim >= 0.0);
         assert!(self.aim <= self.capacity as f64);
     }

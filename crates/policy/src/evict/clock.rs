@@ -29,8 +29,9 @@
 //! Scans and one-hit wonders dominate: each crosses the whole queue. Prefer `s3fifo` or `sieve`.
 
 use crate::knobs::Knobs;
-use crate::parts::epochs::{EpochRing, TAG_BITS, TAG_MASK, Tag};
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::parts::epochs::{TAG_BITS, TAG_MASK};
+use crate::parts::queue::Queue;
+use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 /// One hit in an entry's byte: the counter stands above the tag.
 const ONE_HIT: u8 = 1 << TAG_BITS;
@@ -43,24 +44,12 @@ crate::knobs! {
     }
 }
 
-/// CLOCK with counters of a few bits.
+/// CLOCK with counters of a few bits, which stand above the queue's tag in the entry's byte.
 #[derive(Clone, Debug)]
 pub struct Clock {
-    queue: EpochRing,
-    capacity: u64,
-    live: usize,
+    queue: Queue,
     /// The byte's part above the tag when the counter is full.
     count_max: u8,
-}
-
-/// The entry's byte:
-/// ```text
-/// bit 7   5 4   0
-///    [count][tag]     tag 0: not filed
-/// ```
-#[inline]
-fn is_filed(cells: &impl Cells<u8>, slot: Slot, tag: Tag) -> bool {
-    cells.is_live(slot) && cells.get(slot) & TAG_MASK == tag
 }
 
 impl Policy for Clock {
@@ -72,31 +61,19 @@ impl Policy for Clock {
 
     fn new(capacity: u64, config: &ClockConfig, _seed: u64) -> Self {
         assert!(config.is_valid(), "knobs are checked where they are read");
-        let count_max = ((1 << config.bits) - 1) << TAG_BITS;
         Clock {
-            queue: EpochRing::new(),
-            capacity,
-            live: 0,
-            count_max,
+            queue: Queue::new(0, capacity),
+            count_max: ((1 << config.bits) - 1) << TAG_BITS,
         }
     }
 
     fn resize(&mut self, capacity: u64) {
-        self.capacity = capacity;
-    }
-
-    #[inline]
-    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
-        Admit::Yes
+        self.queue.resize(capacity);
     }
 
     #[inline]
     fn insert(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
-        let tag = self.queue.push(slot, cells.weight(slot), self.capacity);
-        cells.set(slot, tag);
-        self.live += 1;
-        self.queue
-            .compact(self.live, |slot, tag| is_filed(cells, slot, tag));
+        self.queue.push(cells, slot);
     }
 
     #[inline]
@@ -104,47 +81,28 @@ impl Policy for Clock {
         (meta & !TAG_MASK < self.count_max).then(|| meta + ONE_HIT)
     }
 
-    #[inline]
-    fn reweigh(&mut self, _cells: &mut impl Cells<u8>, _slot: Slot, _old_weight: u32) {}
-
     fn moved(&mut self, cells: &mut impl Cells<u8>, _old: Slot, new: Slot) {
-        self.queue.push_in(cells.get(new) & TAG_MASK, new);
-        self.queue
-            .compact(self.live, |slot, tag| is_filed(cells, slot, tag));
+        self.queue.moved(cells, new);
     }
 
     fn remove(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
-        debug_assert_ne!(
-            cells.get(slot) & TAG_MASK,
-            0,
-            "removed without having been inserted"
-        );
-        cells.set(slot, 0);
-        self.live -= 1;
-        self.queue
-            .compact(self.live, |slot, tag| is_filed(cells, slot, tag));
+        self.queue.remove(cells, slot);
     }
 
     #[inline]
     fn evict(&mut self, cells: &mut impl Cells<u8>, budget: &mut Budget) -> Eviction {
-        if self.live == 0 {
-            return Eviction::Empty;
-        }
-        while budget.spend() {
-            let (slot, tag) = self.queue.pop().expect("every entry held has a reference");
-            if !is_filed(cells, slot, tag) {
-                continue;
-            }
-            let count = cells.get(slot) & !TAG_MASK;
+        loop {
+            let oldest = match self.queue.next(cells, budget) {
+                Ok(oldest) => oldest,
+                Err(none) => return none,
+            };
+            let count = cells.get(oldest) & !TAG_MASK;
             if count == 0 {
-                cells.set(slot, 0);
-                self.live -= 1;
-                return Eviction::Victim(slot);
+                cells.set(oldest, 0);
+                return Eviction::Victim(oldest);
             }
-            let tag = self.queue.push(slot, cells.weight(slot), self.capacity);
-            cells.set(slot, (count - ONE_HIT) | tag);
+            self.queue.push_with(cells, oldest, count - ONE_HIT);
         }
-        Eviction::Again
     }
 
     fn heap_bytes(&self) -> usize {
@@ -152,14 +110,6 @@ impl Policy for Clock {
     }
 
     fn check(&self, cells: &impl Cells<u8>) {
-        self.queue.check();
-        let filed = self
-            .queue
-            .live_slots(|slot, tag| is_filed(cells, slot, tag));
-        assert_eq!(
-            filed.len(),
-            self.live,
-            "every entry held has a reference that stands for it"
-        );
+        self.queue.check(cells);
     }
 }

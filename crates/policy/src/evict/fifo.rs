@@ -25,21 +25,12 @@
 //! # Avoid when
 //! Some entries are asked for again and again: FIFO evicts them as readily as the others.
 
-use crate::parts::epochs::{EpochRing, TAG_MASK, Tag};
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::parts::queue::Queue;
+use crate::{Budget, Cells, Eviction, OnHit, Policy, Slot};
 
 /// First in, first out.
 #[derive(Clone, Debug)]
-pub struct Fifo {
-    queue: EpochRing,
-    capacity: u64,
-    live: usize,
-}
-
-#[inline]
-fn is_filed(cells: &impl Cells<u8>, slot: Slot, tag: Tag) -> bool {
-    cells.is_live(slot) && cells.get(slot) & TAG_MASK == tag
-}
+pub struct Fifo(Queue);
 
 impl Policy for Fifo {
     type Meta = u8;
@@ -48,77 +39,29 @@ impl Policy for Fifo {
     const ON_HIT: OnHit = OnHit::Ignore;
 
     fn new(capacity: u64, _config: &(), _seed: u64) -> Self {
-        Fifo {
-            queue: EpochRing::new(),
-            capacity,
-            live: 0,
-        }
+        Fifo(Queue::new(0, capacity))
     }
-
     fn resize(&mut self, capacity: u64) {
-        self.capacity = capacity;
+        self.0.resize(capacity);
     }
-
-    #[inline]
-    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
-        Admit::Yes
-    }
-
     #[inline]
     fn insert(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
-        let tag = self.queue.push(slot, cells.weight(slot), self.capacity);
-        cells.set(slot, tag);
-        self.live += 1;
-        self.queue
-            .compact(self.live, |slot, tag| is_filed(cells, slot, tag));
+        self.0.push(cells, slot);
     }
-
-    #[inline]
-    fn reweigh(&mut self, _cells: &mut impl Cells<u8>, _slot: Slot, _old_weight: u32) {}
-
     fn moved(&mut self, cells: &mut impl Cells<u8>, _old: Slot, new: Slot) {
-        self.queue.push_in(cells.get(new) & TAG_MASK, new);
-        self.queue
-            .compact(self.live, |slot, tag| is_filed(cells, slot, tag));
+        self.0.moved(cells, new);
     }
-
     fn remove(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
-        debug_assert_ne!(cells.get(slot), 0, "removed without having been inserted");
-        cells.set(slot, 0);
-        self.live -= 1;
-        self.queue
-            .compact(self.live, |slot, tag| is_filed(cells, slot, tag));
+        self.0.remove(cells, slot);
     }
-
     #[inline]
     fn evict(&mut self, cells: &mut impl Cells<u8>, budget: &mut Budget) -> Eviction {
-        if self.live == 0 {
-            return Eviction::Empty;
-        }
-        while budget.spend() {
-            let (slot, tag) = self.queue.pop().expect("every entry held has a reference");
-            if is_filed(cells, slot, tag) {
-                cells.set(slot, 0);
-                self.live -= 1;
-                return Eviction::Victim(slot);
-            }
-        }
-        Eviction::Again
+        self.0.evict_oldest(cells, budget)
     }
-
     fn heap_bytes(&self) -> usize {
-        self.queue.heap_bytes()
+        self.0.heap_bytes()
     }
-
     fn check(&self, cells: &impl Cells<u8>) {
-        self.queue.check();
-        let filed = self
-            .queue
-            .live_slots(|slot, tag| is_filed(cells, slot, tag));
-        assert_eq!(
-            filed.len(),
-            self.live,
-            "every entry held has a reference that stands for it"
-        );
+        self.0.check(cells);
     }
 }

@@ -32,8 +32,9 @@
 
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
-use crate::parts::epochs::{EpochRing, TAG_BITS, TAG_MASK, Tag};
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::parts::epochs::TAG_BITS;
+use crate::parts::queue::{Queue, queue_of};
+use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 crate::knobs! {
     /// The knobs of [`FifoMerge`].
@@ -51,20 +52,10 @@ crate::knobs! {
 ///    [hits][place][tag]     place 0, 1: a queue; 2: in the group, with tag 1
 /// ```
 const PLACE_SHIFT: u32 = TAG_BITS;
-const PLACED: u16 = 0x7F;
+const PLACED: u8 = 0x7F;
+const HITS: u16 = !(PLACED as u16);
 const IN_GROUP: u16 = 2 << PLACE_SHIFT | 1;
 const ONE_HIT: u16 = 1 << 7;
-
-#[inline]
-fn place_of(meta: u16) -> usize {
-    usize::from(meta >> PLACE_SHIFT & 3)
-}
-
-#[inline]
-fn is_filed(cells: &impl Cells<u16>, slot: Slot, queue: usize, tag: Tag) -> bool {
-    let placed = (queue as u16) << PLACE_SHIFT | u16::from(tag);
-    cells.is_live(slot) && cells.get(slot) & PLACED == placed
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Examined {
@@ -78,8 +69,7 @@ struct Examined {
 /// FIFO-Merge.
 #[derive(Clone, Debug)]
 pub struct FifoMerge {
-    queues: [EpochRing; 2],
-    live: [usize; 2],
+    queues: [Queue<PLACED>; 2],
     /// Which queue the hand still has to pass; the other was passed.
     ahead: usize,
     /// In the order of age while it is examined, then the planned victims, the next one last.
@@ -87,33 +77,17 @@ pub struct FifoMerge {
     is_planned: bool,
     examine: usize,
     keep: usize,
-    capacity: u64,
     chance: Chance,
 }
 
 impl FifoMerge {
     fn held(&self) -> usize {
-        self.live[0] + self.live[1] + self.group.len()
-    }
-
-    #[inline]
-    fn file(&mut self, cells: &mut impl Cells<u16>, slot: Slot, queue: usize, hits: u16) {
-        let tag = self.queues[queue].push(slot, cells.weight(slot), self.capacity);
-        cells.set(slot, hits | (queue as u16) << PLACE_SHIFT | u16::from(tag));
-        self.live[queue] += 1;
-    }
-
-    fn compact(&mut self, cells: &impl Cells<u16>) {
-        for queue in 0..2 {
-            self.queues[queue].compact(self.live[queue], |slot, tag| {
-                is_filed(cells, slot, queue, tag)
-            });
-        }
+        self.queues[0].len() + self.queues[1].len() + self.group.len()
     }
 
     /// Where nothing is left ahead, the hand starts again at the old end.
     fn wrap(&mut self) {
-        if self.live[self.ahead] == 0 {
+        if self.queues[self.ahead].is_empty() {
             self.ahead = 1 - self.ahead;
             self.group
                 .iter_mut()
@@ -121,21 +95,8 @@ impl FifoMerge {
         }
     }
 
-    /// The next entry that the hand comes to; `None` for a stale reference.
-    fn next(&mut self, cells: &mut impl Cells<u16>) -> Option<Slot> {
-        let queue = self.ahead;
-        let (slot, tag) = self.queues[queue]
-            .pop()
-            .expect("every entry held has a reference");
-        if !is_filed(cells, slot, queue, tag) {
-            return None;
-        }
-        self.live[queue] -= 1;
-        Some(slot)
-    }
-
     fn examine(&mut self, cells: &mut impl Cells<u16>, slot: Slot) {
-        let hits = cells.get(slot) & !PLACED;
+        let hits = cells.get(slot) & HITS;
         cells.set(slot, hits | IN_GROUP);
         let count = f64::from(hits / ONE_HIT) + self.chance.unit() / 10.0;
         let worth = count / f64::from(cells.weight(slot).max(1));
@@ -161,13 +122,13 @@ impl FifoMerge {
         let group = core::mem::replace(&mut self.group, victims);
         for index in staying {
             let one = group[index];
-            let hits = cells.get(one.slot) & !PLACED;
+            let hits = cells.get(one.slot) & HITS;
             let queue = if one.is_before_wrap {
                 self.ahead
             } else {
                 1 - self.ahead
             };
-            self.file(cells, one.slot, queue, hits);
+            self.queues[queue].push_with(cells, one.slot, hits);
         }
         self.is_planned = true;
     }
@@ -182,32 +143,26 @@ impl Policy for FifoMerge {
     fn new(capacity: u64, config: &FifoMergeConfig, seed: u64) -> Self {
         assert!(config.is_valid(), "knobs are checked where they are read");
         FifoMerge {
-            queues: [EpochRing::new(), EpochRing::new()],
-            live: [0, 0],
+            queues: [0, 1].map(|number| Queue::new(number, capacity)),
             ahead: 0,
             group: Vec::new(),
             is_planned: false,
             examine: usize::from(config.examine),
             keep: usize::from(config.keep),
-            capacity,
             chance: Chance::new(seed),
         }
     }
 
     fn resize(&mut self, capacity: u64) {
-        self.capacity = capacity;
-    }
-
-    #[inline]
-    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
-        Admit::Yes
+        self.queues
+            .iter_mut()
+            .for_each(|queue| queue.resize(capacity));
     }
 
     #[inline]
     fn insert(&mut self, cells: &mut impl Cells<u16>, slot: Slot) {
         self.wrap();
-        self.file(cells, slot, self.ahead, 0);
-        self.compact(cells);
+        self.queues[self.ahead].push(cells, slot);
     }
 
     #[inline]
@@ -215,13 +170,10 @@ impl Policy for FifoMerge {
         meta.checked_add(ONE_HIT)
     }
 
-    fn reweigh(&mut self, _cells: &mut impl Cells<u16>, _slot: Slot, _old_weight: u32) {}
-
     fn moved(&mut self, cells: &mut impl Cells<u16>, old: Slot, new: Slot) {
-        let meta = cells.get(new);
-        if let Some(queue) = self.queues.get_mut(place_of(meta)) {
-            queue.push_in((meta as u8) & TAG_MASK, new);
-            self.compact(cells);
+        let place = queue_of::<PLACED>(cells.get(new));
+        if let Some(queue) = self.queues.get_mut(place) {
+            queue.moved(cells, new);
         } else {
             self.group
                 .iter_mut()
@@ -231,12 +183,13 @@ impl Policy for FifoMerge {
     }
 
     fn remove(&mut self, cells: &mut impl Cells<u16>, slot: Slot) {
-        match place_of(cells.get(slot)) {
-            queue @ 0..2 => self.live[queue] -= 1,
-            _ => self.group.retain(|one| one.slot != slot),
+        let place = queue_of::<PLACED>(cells.get(slot));
+        if let Some(queue) = self.queues.get_mut(place) {
+            queue.remove(cells, slot);
+        } else {
+            self.group.retain(|one| one.slot != slot);
+            cells.set(slot, 0);
         }
-        cells.set(slot, 0);
-        self.compact(cells);
     }
 
     fn evict(&mut self, cells: &mut impl Cells<u16>, budget: &mut Budget) -> Eviction {
@@ -257,7 +210,7 @@ impl Policy for FifoMerge {
                 return Eviction::Victim(slot);
             }
             self.wrap();
-            let Some(slot) = self.next(cells) else {
+            let Some(slot) = self.queues[self.ahead].pop(cells) else {
                 continue;
             };
             if is_small {
@@ -273,25 +226,18 @@ impl Policy for FifoMerge {
     }
 
     fn heap_bytes(&self) -> usize {
-        let queues: usize = self.queues.iter().map(EpochRing::heap_bytes).sum();
+        let queues: usize = self.queues.iter().map(Queue::heap_bytes).sum();
         queues + self.group.capacity() * size_of::<Examined>()
     }
 
     fn check(&self, cells: &impl Cells<u16>) {
-        for queue in 0..2 {
-            self.queues[queue].check();
-            let filed =
-                self.queues[queue].live_slots(|slot, tag| is_filed(cells, slot, queue, tag));
-            assert_eq!(
-                filed.len(),
-                self.live[queue],
-                "every entry held has a reference"
-            );
+        for queue in &self.queues {
+            queue.check(cells);
         }
         assert!(self.group.len() < self.examine);
         for one in &self.group {
             assert!(cells.is_live(one.slot));
-            assert_eq!(cells.get(one.slot) & PLACED, IN_GROUP);
+            assert_eq!(cells.get(one.slot) & !HITS, IN_GROUP);
         }
     }
 }

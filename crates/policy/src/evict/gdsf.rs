@@ -29,7 +29,7 @@
 //! Bytes matter more than requests (it gives up the large ones), or hits must be cheap.
 
 use crate::parts::heap::{Heap, Placed};
-use crate::{Admit, Budget, Cells, Eviction, Facts, Meta, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, Meta, OnHit, Policy, Slot};
 use core::marker::PhantomData;
 
 /// An entry's word:
@@ -146,13 +146,6 @@ impl<W: Worth> Policy for GreedyDual<W> {
             now: 0,
             worth: PhantomData,
         }
-    }
-
-    fn resize(&mut self, _capacity: u64) {}
-
-    #[inline]
-    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
-        Admit::Yes
     }
 
     fn insert(&mut self, cells: &mut impl Cells<Ranked>, slot: Slot) {

@@ -29,7 +29,7 @@
 
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 crate::knobs! {
     /// The knobs of [`Hyperbolic`].
@@ -80,12 +80,6 @@ impl Policy for Hyperbolic {
         }
     }
 
-    fn resize(&mut self, _capacity: u64) {}
-
-    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
-        Admit::Yes
-    }
-
     fn insert(&mut self, cells: &mut impl Cells<u64>, slot: Slot) {
         cells.set(slot, ONE_HIT | u64::from(cells.requests() as u32));
     }
@@ -94,8 +88,6 @@ impl Policy for Hyperbolic {
     fn mark(&self, _facts: &impl Facts, _slot: Slot, meta: u64) -> Option<u64> {
         meta.checked_add(ONE_HIT)
     }
-
-    fn reweigh(&mut self, _cells: &mut impl Cells<u64>, _slot: Slot, _old_weight: u32) {}
 
     fn moved(&mut self, _cells: &mut impl Cells<u64>, old: Slot, new: Slot) {
         if let Some((_, slot)) = &mut self.least

@@ -208,9 +208,6 @@ impl<R: Recency> Policy for Lecar<R> {
         self.frequency.hit(&mut self.pool, node);
     }
 
-    #[inline]
-    fn reweigh(&mut self, _cells: &mut impl Cells<u32>, _slot: Slot, _old_weight: u32) {}
-
     fn moved(&mut self, cells: &mut impl Cells<u32>, _old: Slot, new: Slot) {
         self.pool.at_mut(cells.get(new)).slot = new;
     }
@@ -258,7 +255,7 @@ impl<R: Recency> Policy for Lecar<R> {
             assert_eq!(cells.get(slot), node);
         }
         assert_eq!(members.len(), self.pool.len());
-        assert_eq!(self.frequency.check(&self.pool), self.pool.len());
+        assert_eq!(self.frequency.check(&self.pool).len(), self.pool.len());
         self.regrets.iter().for_each(History::check);
         assert!((0.0..=1.0).contains(&self.trust));
     }

@@ -26,75 +26,27 @@
 //! # Avoid when
 //! Popularity moves: what was popular once is never given up (`lfuda` ages, `s3fifo` forgets).
 
-use crate::parts::pool::{Chain, Links, NONE, Pool, chained};
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::parts::frequencies::{Frequencies, counted};
+use crate::parts::pool::{Links, Pool};
+use crate::{Budget, Cells, Eviction, OnHit, Policy, Slot};
 
 /// What is kept of an entry beside it.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     slot: Slot,
+    /// Links within the queue of its frequency.
     links: Links,
     /// The queue that it is in.
     group: u32,
 }
 
-/// The queue of all entries of one frequency.
-#[derive(Clone, Copy, Debug)]
-struct Group {
-    frequency: u32,
-    /// The groups of the next lower and the next higher frequency.
-    links: Links,
-    queue: Chain,
-}
-
-chained!(Node: links);
-chained!(Group: links);
+counted!(Node: links);
 
 /// Least frequently used.
 #[derive(Clone, Debug)]
 pub struct Lfu {
     nodes: Pool<Node>,
-    groups: Pool<Group>,
-    /// The groups, the lowest frequency at the old end. None is empty.
-    order: Chain,
-}
-
-impl Lfu {
-    /// The group of this frequency, whose place is just below the group `above`.
-    #[inline]
-    fn group(&mut self, frequency: u32, above: Option<u32>) -> u32 {
-        if let Some(above) = above
-            && self.groups.at(above).frequency == frequency
-        {
-            return above;
-        }
-        let group = self.groups.add(Group {
-            frequency,
-            links: Links::default(),
-            queue: Chain::new(),
-        });
-        self.order
-            .insert(&mut self.groups, group, above.unwrap_or(NONE));
-        group
-    }
-
-    #[inline]
-    fn enter(&mut self, node: u32, group: u32) {
-        self.nodes.at_mut(node).group = group;
-        let queue = &mut self.groups.at_mut(group).queue;
-        queue.push(&mut self.nodes, node);
-    }
-
-    #[inline]
-    fn leave(&mut self, node: u32) {
-        let group = self.nodes.at(node).group;
-        let queue = &mut self.groups.at_mut(group).queue;
-        queue.unlink(&mut self.nodes, node);
-        if queue.is_empty() {
-            self.order.unlink(&mut self.groups, group);
-            self.groups.remove(group);
-        }
-    }
+    queues: Frequencies,
 }
 
 impl Policy for Lfu {
@@ -107,55 +59,25 @@ impl Policy for Lfu {
     fn new(_capacity: u64, _config: &(), _seed: u64) -> Self {
         Lfu {
             nodes: Pool::new(),
-            groups: Pool::new(),
-            order: Chain::new(),
+            queues: Frequencies::new(),
         }
-    }
-
-    fn resize(&mut self, _capacity: u64) {}
-
-    #[inline]
-    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
-        Admit::Yes
     }
 
     #[inline]
     fn insert(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
-        let group = self.group(1, self.order.oldest());
         let node = self.nodes.add(Node {
             slot,
             links: Links::default(),
-            group,
+            group: 0,
         });
         cells.set(slot, node);
-        self.enter(node, group);
+        self.queues.enter(&mut self.nodes, node, 1);
     }
 
     #[inline]
     fn reorder(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
-        let node = cells.get(slot);
-        let group = self.nodes.at(node).group;
-        let above = self.order.newer(&self.groups, group);
-        let Group {
-            frequency, queue, ..
-        } = self.groups.at(group);
-        let higher = frequency.saturating_add(1);
-        let is_free = above.is_none_or(|above| self.groups.at(above).frequency > higher);
-        if queue.len() == 1 && is_free {
-            // Alone, and nobody is at the next frequency: the group itself rises.
-            self.groups.at_mut(group).frequency = higher;
-            return;
-        }
-        if higher == frequency {
-            return;
-        }
-        let next = self.group(higher, above);
-        self.leave(node);
-        self.enter(node, next);
+        self.queues.hit(&mut self.nodes, cells.get(slot));
     }
-
-    #[inline]
-    fn reweigh(&mut self, _cells: &mut impl Cells<u32>, _slot: Slot, _old_weight: u32) {}
 
     fn moved(&mut self, cells: &mut impl Cells<u32>, _old: Slot, new: Slot) {
         self.nodes.at_mut(cells.get(new)).slot = new;
@@ -163,54 +85,40 @@ impl Policy for Lfu {
 
     fn remove(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
         let node = cells.get(slot);
-        self.leave(node);
+        self.queues.leave(&mut self.nodes, node);
         self.nodes.remove(node);
     }
 
     #[inline]
     fn evict(&mut self, _cells: &mut impl Cells<u32>, budget: &mut Budget) -> Eviction {
-        let Some(lowest) = self.order.oldest() else {
+        let Some(node) = self.queues.oldest_of_least() else {
             return Eviction::Empty;
         };
         if !budget.spend() {
             return Eviction::Again;
         }
-        let node = self.groups.at(lowest).queue.oldest();
-        let node = node.expect("a group that stands in the order is not empty");
         let victim = self.nodes.at(node).slot;
-        self.leave(node);
+        self.queues.leave(&mut self.nodes, node);
         self.nodes.remove(node);
         Eviction::Victim(victim)
     }
 
     fn usage(&self, cells: &impl Cells<u32>, slot: Slot) -> (Option<u64>, Option<u32>) {
-        let group = self.nodes.at(cells.get(slot)).group;
-        (None, Some(self.groups.at(group).frequency))
+        let frequency = self.queues.frequency(&self.nodes, cells.get(slot));
+        (None, Some(frequency))
     }
 
     fn heap_bytes(&self) -> usize {
-        self.nodes.heap_bytes() + self.groups.heap_bytes()
+        self.nodes.heap_bytes() + self.queues.heap_bytes()
     }
 
     fn check(&self, cells: &impl Cells<u32>) {
-        let (mut below, mut count) = (0, 0);
-        for group in self.order.members(&self.groups) {
-            let Group {
-                frequency, queue, ..
-            } = self.groups.at(group);
-            assert!(frequency > below, "frequencies rise");
-            assert!(!queue.is_empty(), "an empty group stands in the order");
-            for node in queue.members(&self.nodes) {
-                let Node {
-                    slot, group: own, ..
-                } = self.nodes.at(node);
-                assert!(cells.is_live(slot));
-                assert_eq!((cells.get(slot), own), (node, group));
-                count += 1;
-            }
-            below = frequency;
+        let nodes = self.queues.check(&self.nodes);
+        assert_eq!(nodes.len(), self.nodes.len(), "every node is in a queue");
+        for node in nodes {
+            let slot = self.nodes.at(node).slot;
+            assert!(cells.is_live(slot), "a node names a live entry");
+            assert_eq!(cells.get(slot), node, "an entry names its node");
         }
-        assert_eq!(count, self.nodes.len());
-        assert_eq!(self.order.len(), self.groups.len());
     }
 }

@@ -37,7 +37,7 @@
 
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
-use crate::{Admit, Budget, Cells, Eviction, Facts, Meta, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, Meta, OnHit, Policy, Slot};
 
 /// Ages are below this.
 const AGE_LIMIT: u32 = 20_000;
@@ -343,10 +343,6 @@ impl Policy for Lhd {
         let share = |capacity: u64| (capacity as f64 * EXPLORERS_SHARE) as i64;
         self.explorers_left += share(capacity) - share(self.capacity);
         self.capacity = capacity;
-    }
-
-    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
-        Admit::Yes
     }
 
     fn insert(&mut self, cells: &mut impl Cells<Tag>, slot: Slot) {

@@ -25,7 +25,7 @@
 //! Memory per entry or hits on several threads matter (`clock`, `sieve`), or scans do (`s3fifo`).
 
 use crate::parts::list::{List, Node};
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, OnHit, Policy, Slot};
 
 /// Least recently used.
 #[derive(Clone, Debug)]
@@ -44,13 +44,6 @@ impl Policy for Lru {
         Lru { list: List::new(0) }
     }
 
-    fn resize(&mut self, _capacity: u64) {}
-
-    #[inline]
-    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
-        Admit::Yes
-    }
-
     #[inline]
     fn insert(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
         self.list.push(cells, slot);
@@ -60,9 +53,6 @@ impl Policy for Lru {
     fn reorder(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
         self.list.promote(cells, slot);
     }
-
-    #[inline]
-    fn reweigh(&mut self, _cells: &mut impl Cells<Node>, _slot: Slot, _old_weight: u32) {}
 
     fn moved(&mut self, cells: &mut impl Cells<Node>, _old: Slot, new: Slot) {
         self.list.moved(cells, new);

@@ -122,9 +122,6 @@ impl Policy for LruK {
         self.heap.rank_anew(cells, slot, times);
     }
 
-    #[inline]
-    fn reweigh(&mut self, _cells: &mut impl Cells<u32>, _slot: Slot, _old_weight: u32) {}
-
     fn moved(&mut self, cells: &mut impl Cells<u32>, _old: Slot, new: Slot) {
         self.heap.moved(cells, new);
     }

@@ -1,44 +1,90 @@
-//! Eviction policies, one file each. Every file opens with its card.
+//! Eviction policies, one file each, and the one list of them.
 //!
-//! Start with [`fifo`], the plainest, and [`lru`], the plainest that reorders on a hit. The list of
-//! names is in `any.rs`.
+//! A new policy is a file in this folder, which begins with its card, and a line in
+//! `eviction_policies!` below. The line declares the module and gives the policy its name in
+//! [`PolicySpec`](crate::any::PolicySpec), its place in [`AnyPolicy`](crate::any::AnyPolicy), its row in
+//! [`POLICIES`](crate::any::POLICIES), its run through the conformance suite, and its rows in the golden
+//! table and in `docs/policies.md`, which two commands write:
+//!
+//! ```text
+//! UPDATE=1 cargo test -p mayfly-policy --test reference golden
+//! UPDATE_DOCS=1 cargo test -p mayfly-server --test docs
+//! ```
+//!
+//! `cargo fmt` does not follow modules that a macro declares: `rustfmt crates/policy/src/*/*.rs`
+//! formats them, and `./test fmt` checks them.
+//!
+//! Start with [`fifo`], the plainest policy, and [`lru`], the plainest that reorders on a hit.
 
-pub mod arc;
-pub mod b_lru;
-pub mod belady;
-pub mod belady_size;
-pub mod cacheus;
-pub mod car;
-pub mod clock;
-pub mod clock_pro;
-pub mod fifo;
-pub mod fifo_merge;
-pub mod gdsf;
-pub mod hyperbolic;
-pub mod lecar;
-pub mod lecar_sieve;
-pub mod lfu;
-pub mod lfuda;
-pub mod lhd;
-pub mod lirs;
-pub mod lru;
-pub mod lru_k;
-pub mod memcached_lru;
-pub mod mq;
-pub mod qd;
-pub mod random;
-pub mod s3_sieve;
-pub mod s3fifo;
-pub mod s3fifo_d;
-pub mod s3fifo_tuned;
-pub mod sampled;
-pub mod sampled_lru;
-pub mod sampled_ttl;
-pub mod sieve;
-pub mod slab;
-pub mod slru;
-pub mod twoq;
-pub mod w_tinylfu;
+/// Passes the list to another macro. *Served* policies keep at most 64 bits in an entry; *simulated*
+/// ones keep more or need the future. `mod` stands at the first policy of a file.
+macro_rules! eviction_policies {
+    ($use:ident) => {
+        $use! {
+            served {
+                [mod fifo] Fifo = evict::fifo::Fifo,
+                [mod lru] Lru = evict::lru::Lru,
+                [mod clock] Clock = evict::clock::Clock,
+                [mod sieve] Sieve = evict::sieve::Sieve,
+                [mod s3fifo] S3Fifo = evict::s3fifo::S3Fifo,
+                [mod s3fifo_d] S3FifoD = evict::s3fifo_d::S3FifoD,
+                [mod s3fifo_tuned] S3FifoTuned = evict::s3fifo_tuned::S3FifoTuned,
+                [mod s3_sieve] S3Sieve = evict::s3_sieve::S3Sieve,
+                [mod random] Random = evict::random::Random,
+                [mod sampled_lru] SampledLru = evict::sampled_lru::SampledLru,
+                [mod sampled] Sampled = evict::sampled::Sampled,
+                [mod sampled_ttl] SampledTtl = evict::sampled_ttl::SampledTtl,
+                [mod arc] Arc = evict::arc::Arc,
+                [mod slru] Slru = evict::slru::Slru,
+                [mod twoq] TwoQ = evict::twoq::TwoQ,
+                [mod w_tinylfu] WTinyLfu = evict::w_tinylfu::WTinyLfu,
+                [mod fifo_merge] FifoMerge = evict::fifo_merge::FifoMerge,
+                [mod qd] QdLpFifo = evict::qd::Qd<evict::clock::Clock>,
+                [mod hyperbolic] Hyperbolic = evict::hyperbolic::Hyperbolic,
+                [mod lecar] Lecar = evict::lecar::Lecar,
+                [mod lecar_sieve] LecarSieve = evict::lecar_sieve::LecarSieve,
+                [mod lhd] Lhd = evict::lhd::Lhd,
+                [mod cacheus] Cacheus = evict::cacheus::Cacheus,
+                QdLecar = evict::qd::Qd<evict::lecar::Lecar>,
+                QdCacheus = evict::qd::Qd<evict::cacheus::Cacheus>,
+                [mod lfu] Lfu = evict::lfu::Lfu,
+                [mod lirs] Lirs = evict::lirs::Lirs,
+                [mod lru_k] LruK = evict::lru_k::LruK,
+                [mod slab] SlabLru = evict::slab::Slabs<evict::slab::Used>,
+                SlabLrc = evict::slab::Slabs<evict::slab::Created>,
+                SlabRandom = evict::slab::Slabs<evict::slab::Drawn>,
+                [mod memcached_lru] MemcachedLru = evict::memcached_lru::MemcachedLru,
+                [mod gdsf] Gdsf = evict::gdsf::Gdsf,
+                [mod lfuda] Lfuda = evict::lfuda::Lfuda,
+                [mod mq] Mq = evict::mq::Mq,
+                [mod car] Car = evict::car::Car,
+                [mod clock_pro] ClockPro = evict::clock_pro::ClockPro,
+                ArcSieve = evict::arc::Arc<crate::parts::shelf::SieveShelf>,
+                ArcFifoReinsertion = evict::arc::Arc<crate::parts::shelf::ReinsertionShelf>,
+                TwoQSieve = evict::twoq::TwoQ<crate::parts::shelf::SieveShelf>,
+                QdLirs = evict::qd::Qd<evict::lirs::Lirs>,
+            }
+            simulated {
+                [mod belady] Belady = evict::belady::Belady,
+                [mod b_lru] BLru = evict::b_lru::BLru,
+                [mod belady_size] BeladySize = evict::belady_size::BeladySize,
+                QdArc = evict::qd::Qd<evict::arc::Arc>,
+                QdLru = evict::qd::Qd<evict::lru::Lru>,
+                QdLhd = evict::qd::Qd<evict::lhd::Lhd>,
+            }
+        }
+    };
+}
+pub(crate) use eviction_policies;
+
+macro_rules! declare_modules {
+    (served { $($([mod $module:ident])? $name:ident = $policy:ty,)+ }
+     simulated { $($([mod $wide_module:ident])? $wide_name:ident = $wide:ty,)* }) => {
+        $($(pub mod $module;)?)+
+        $($(pub mod $wide_module;)?)*
+    };
+}
+eviction_policies!(declare_modules);
 
 #[cfg(test)]
 mod models;

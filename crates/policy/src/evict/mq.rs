@@ -166,9 +166,6 @@ impl Policy for Mq {
         self.adjust();
     }
 
-    #[inline]
-    fn reweigh(&mut self, _cells: &mut impl Cells<u32>, _slot: Slot, _old_weight: u32) {}
-
     fn moved(&mut self, cells: &mut impl Cells<u32>, _old: Slot, new: Slot) {
         self.nodes.at_mut(cells.get(new)).slot = new;
     }

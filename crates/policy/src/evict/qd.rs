@@ -42,9 +42,10 @@ use super::lirs::Lirs;
 use super::lru::Lru;
 use crate::knobs::Knobs;
 use crate::parts::chance::scramble;
-use crate::parts::epochs::{EpochRing, TAG_BITS, TAG_MASK, Tag};
+use crate::parts::epochs::{TAG_BITS, TAG_MASK};
 use crate::parts::ghost::Ghost;
-use crate::{Admit, Budget, Cells, Eviction, Facts, Meta, OnHit, Policy, Slot, Tick};
+use crate::parts::queue::{Filed, ONE_QUEUE, WeighedQueue};
+use crate::{Admit, Budget, Cells, Eviction, Facts, Meta, OnHit, Policy, Slot};
 use core::marker::PhantomData;
 
 crate::knobs! {
@@ -143,9 +144,7 @@ impl<M: Meta> Meta for QdMeta<M> {
 /// A probationary queue in front of `P`.
 #[derive(Clone, Debug)]
 pub struct Qd<P> {
-    small: EpochRing,
-    small_live: usize,
-    small_weight: u64,
+    small: WeighedQueue<ONE_QUEUE>,
     small_capacity: u64,
     main: P,
     main_live: usize,
@@ -209,46 +208,35 @@ impl<P: Main> Qd<P> {
         }
     }
 
-    fn compact(&mut self, cells: &impl Cells<QdMeta<P::Meta>>) {
-        self.small.compact(self.small_live, |slot, tag| {
-            is_on_probation(cells, slot, tag)
-        });
-    }
-
     /// The oldest reference on probation: its entry leaves, goes to main, or is long gone.
     fn step_small(&mut self, cells: &mut impl Cells<QdMeta<P::Meta>>) -> Option<Slot> {
-        let (slot, tag) = self
-            .small
-            .pop()
-            .expect("every entry on probation has a reference");
-        if !is_on_probation(cells, slot, tag) {
-            return None;
-        }
-        let weight = cells.weight(slot);
-        let live = (self.small_live + self.main_live) as f64;
-        let all = (self.small_weight + self.main_weight).max(1) as f64;
-        self.small_live -= 1;
-        self.small_weight -= u64::from(weight);
+        let live = (self.small.len() + self.main_live) as f64;
+        let all = (self.small.weight() + self.main_weight).max(1) as f64;
+        let slot = self.small.pop(cells)?;
         if cells.get(slot).own >> TAG_BITS >= P::THRESHOLD {
             self.promote(cells, slot);
             return None;
         }
         let window = (self.small_capacity + self.main_capacity) as f64 * self.config.ghost;
-        self.ghost.file(cells.key_hash(slot), weight, || {
-            (window * live / all) as u64
-        });
+        let expected = || (window * live / all) as u64;
+        self.ghost
+            .file(cells.key_hash(slot), cells.weight(slot), expected);
         Some(slot)
     }
 }
 
-/// Whether the reference stands for an entry on probation.
-#[inline]
-fn is_on_probation<M: Copy>(cells: &impl Cells<QdMeta<M>>, slot: Slot, tag: Tag) -> bool {
-    if !cells.is_live(slot) {
-        return false;
+impl<M: Copy + Default> Filed for QdMeta<M> {
+    #[inline]
+    fn filing(self) -> u8 {
+        self.own
     }
-    let own = cells.get(slot).own;
-    own & TAG_MASK == tag && own < IN_MAIN
+    #[inline]
+    fn with_filing(self, filing: u8, mask: u8) -> Self {
+        QdMeta {
+            own: self.own.with_filing(filing, mask),
+            main: self.main,
+        }
+    }
 }
 
 impl<P: Main> Policy for Qd<P> {
@@ -264,9 +252,7 @@ impl<P: Main> Policy for Qd<P> {
         assert!(config.is_valid(), "knobs are checked where they are read");
         let small_capacity = (capacity as f64 * config.small) as u64;
         Qd {
-            small: EpochRing::new(),
-            small_live: 0,
-            small_weight: 0,
+            small: WeighedQueue::new(0, small_capacity),
             small_capacity,
             main: P::new(capacity - small_capacity, &P::config(), seed),
             main_live: 0,
@@ -281,6 +267,7 @@ impl<P: Main> Policy for Qd<P> {
 
     fn resize(&mut self, capacity: u64) {
         self.small_capacity = (capacity as f64 * self.config.small) as u64;
+        self.small.resize(self.small_capacity);
         self.main_capacity = capacity - self.small_capacity;
         self.main.resize(self.main_capacity);
         self.ghost
@@ -299,19 +286,7 @@ impl<P: Main> Policy for Qd<P> {
             self.promote(cells, slot);
             return;
         }
-        let weight = cells.weight(slot);
-        let share = self.small_capacity.max(self.small_weight);
-        let tag = self.small.push(slot, weight, share);
-        cells.set(
-            slot,
-            QdMeta {
-                own: tag,
-                main: P::Meta::default(),
-            },
-        );
-        self.small_live += 1;
-        self.small_weight += u64::from(weight);
-        self.compact(cells);
+        self.small.push(cells, slot);
     }
 
     #[inline]
@@ -349,7 +324,7 @@ impl<P: Main> Policy for Qd<P> {
             self.main
                 .reweigh(&mut MainCells(cells, PhantomData), slot, old_weight);
         } else if !is_waiting(own) {
-            self.small_weight = self.small_weight - old + new;
+            self.small.reweigh(cells, slot, old_weight);
         }
     }
 
@@ -361,8 +336,7 @@ impl<P: Main> Policy for Qd<P> {
         } else if is_waiting(own) {
             self.waiting = Some(new);
         } else {
-            self.small.push_in(own & TAG_MASK, new);
-            self.compact(cells);
+            self.small.moved(cells, new);
         }
     }
 
@@ -376,20 +350,18 @@ impl<P: Main> Policy for Qd<P> {
         } else if is_waiting(own) {
             self.waiting = None;
         } else {
-            self.small_live -= 1;
-            self.small_weight -= weight;
+            self.small.remove(cells, slot);
         }
         cells.set(slot, QdMeta::default());
-        self.compact(cells);
     }
 
     fn evict(&mut self, cells: &mut impl Cells<Self::Meta>, budget: &mut Budget) -> Eviction {
         loop {
             self.settle(cells);
-            if self.small_live + self.main_live == 0 {
+            if self.small.is_empty() && self.main_live == 0 {
                 return Eviction::Empty;
             }
-            if self.waiting.is_some() || self.small_live == 0 {
+            if self.waiting.is_some() || self.small.is_empty() {
                 let victim = self.main.evict(&mut MainCells(cells, PhantomData), budget);
                 let Eviction::Victim(slot) = victim else {
                     return Eviction::Again;
@@ -414,21 +386,8 @@ impl<P: Main> Policy for Qd<P> {
     }
 
     fn check(&self, cells: &impl Cells<Self::Meta>) {
-        self.small.check();
+        self.small.check(cells);
         self.ghost.check();
-        let filed = self
-            .small
-            .live_slots(|slot, tag| is_on_probation(cells, slot, tag));
-        assert_eq!(
-            filed.len(),
-            self.small_live,
-            "every entry on probation has a reference"
-        );
-        let weight: u64 = filed
-            .iter()
-            .map(|&slot| u64::from(cells.weight(slot)))
-            .sum();
-        assert_eq!(weight, self.small_weight);
         if let Some(slot) = self.waiting {
             assert!(cells.is_live(slot));
             assert!(is_waiting(cells.get(slot).own));
@@ -449,37 +408,16 @@ struct MainView<'a, C, M>(&'a C, PhantomData<M>);
 macro_rules! main_sees {
     ($cells:ident) => {
         impl<M: Copy + Default, C: Cells<QdMeta<M>>> Facts for $cells<'_, C, M> {
-            fn now(&self) -> Tick {
-                self.0.now()
-            }
-            fn requests(&self) -> u64 {
-                self.0.requests()
-            }
+            crate::delegate_facts!(0: now requests weight key_hash deadline len next_access);
             #[inline]
             fn is_live(&self, slot: Slot) -> bool {
                 self.0.is_live(slot) && is_in_main(self.0.get(slot).own)
-            }
-            #[inline]
-            fn weight(&self, slot: Slot) -> u32 {
-                self.0.weight(slot)
-            }
-            fn key_hash(&self, slot: Slot) -> u64 {
-                self.0.key_hash(slot)
-            }
-            fn deadline(&self, slot: Slot) -> Option<Tick> {
-                self.0.deadline(slot)
-            }
-            fn len(&self) -> usize {
-                self.0.len()
             }
             fn sample(&self, random: u64) -> Option<Slot> {
                 let samples = (0..TRIES).map(|number| self.0.sample(scramble(random ^ number)));
                 samples
                     .flatten()
                     .find(|&slot| is_in_main(self.0.get(slot).own))
-            }
-            fn next_access(&self, slot: Slot) -> Option<u64> {
-                self.0.next_access(slot)
             }
         }
     };

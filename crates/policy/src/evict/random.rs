@@ -26,7 +26,7 @@
 //! A byte an entry can be spared: `clock` is better nearly everywhere.
 
 use crate::parts::chance::Chance;
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, OnHit, Policy, Slot};
 
 /// Random replacement.
 #[derive(Clone, Debug)]
@@ -47,18 +47,8 @@ impl Policy for Random {
         }
     }
 
-    fn resize(&mut self, _capacity: u64) {}
-
-    #[inline]
-    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
-        Admit::Yes
-    }
-
     #[inline]
     fn insert(&mut self, _cells: &mut impl Cells<()>, _slot: Slot) {}
-
-    #[inline]
-    fn reweigh(&mut self, _cells: &mut impl Cells<()>, _slot: Slot, _old_weight: u32) {}
 
     fn moved(&mut self, _cells: &mut impl Cells<()>, _old: Slot, _new: Slot) {}
 

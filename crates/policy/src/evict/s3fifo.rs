@@ -42,14 +42,13 @@
 //! but a few dozen entries (the small queue is too short to tell).
 
 use crate::knobs::Knobs;
-use crate::parts::epochs::{EpochRing, TAG_BITS, TAG_MASK, Tag};
 use crate::parts::ghost::Ghost;
+use crate::parts::queue::{TWO_QUEUES, WeighedQueue, queue_of};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
-const QUEUE: u8 = 1 << TAG_BITS;
-/// One hit: the frequency has the two highest bits.
+/// One hit: the frequency has the two highest bits of the entry's byte, above the queue's.
 const ONE_HIT: u8 = 1 << 6;
 
 /// What a ghost comes to in a full ghost queue, with the free places of its table.
@@ -70,9 +69,7 @@ crate::knobs! {
 /// S3-FIFO.
 #[derive(Clone, Debug)]
 pub struct S3Fifo {
-    queues: [EpochRing; 2],
-    live: [usize; 2],
-    weight: [u64; 2],
+    queues: [WeighedQueue; 2],
     capacity: u64,
     small_capacity: u64,
     ghost: Ghost,
@@ -84,48 +81,7 @@ pub struct S3Fifo {
     config: S3FifoConfig,
 }
 
-/// The entry's byte:
-/// ```text
-/// bit 7  6       5    4   0
-/// [frequency][queue][ tag ]     tag 0: not filed
-/// ```
-#[inline]
-fn is_filed(cells: &impl Cells<u8>, slot: Slot, queue: usize, tag: Tag) -> bool {
-    cells.is_live(slot) && cells.get(slot) & (QUEUE | TAG_MASK) == (queue as u8) << TAG_BITS | tag
-}
-
-#[inline]
-fn queue_of(meta: u8) -> usize {
-    usize::from(meta >> TAG_BITS & 1)
-}
-
 impl S3Fifo {
-    /// Files an entry at the young end of a queue, with the frequency bits `frequency`.
-    #[inline]
-    fn file(&mut self, cells: &mut impl Cells<u8>, slot: Slot, queue: usize, frequency: u8) {
-        let weight = cells.weight(slot);
-        let share = [self.small_capacity, self.capacity][queue].max(self.weight[queue]);
-        let tag = self.queues[queue].push(slot, weight, share);
-        cells.set(slot, frequency | (queue as u8) << TAG_BITS | tag);
-        self.live[queue] += 1;
-        self.weight[queue] += u64::from(weight);
-    }
-
-    #[inline]
-    fn forget(&mut self, weight: u32, queue: usize) {
-        self.live[queue] -= 1;
-        self.weight[queue] -= u64::from(weight);
-    }
-
-    #[inline]
-    fn compact(&mut self, cells: &impl Cells<u8>) {
-        for queue in [SMALL, MAIN] {
-            self.queues[queue].compact(self.live[queue], |slot, tag| {
-                is_filed(cells, slot, queue, tag)
-            });
-        }
-    }
-
     /// How many ghosts are to be expected if they weigh what entries weigh.
     fn ghosts_expected(capacity: u64, config: &S3FifoConfig, live: usize, weight: u64) -> u64 {
         let window = capacity as f64 * config.ghost;
@@ -147,6 +103,7 @@ impl S3Fifo {
     pub(super) fn set_small_capacity(&mut self, small_capacity: u64) {
         assert!(small_capacity <= self.capacity);
         self.small_capacity = small_capacity;
+        self.queues[SMALL].resize(small_capacity);
     }
 
     /// Another share of small, and another number of hits that leads to main, from now on.
@@ -154,7 +111,7 @@ impl S3Fifo {
         self.config.small = small;
         self.config.threshold = threshold;
         assert!(self.config.is_valid());
-        self.small_capacity = (self.capacity as f64 * small) as u64;
+        self.set_small_capacity((self.capacity as f64 * small) as u64);
     }
 
     /// [`Policy::evict`], and whether the victim was in small.
@@ -165,22 +122,19 @@ impl S3Fifo {
         budget: &mut Budget,
     ) -> (Eviction, bool) {
         self.has_evicted = true;
-        while self.live != [0, 0] {
+        while !self.queues.iter().all(WeighedQueue::is_empty) {
             if !budget.spend() {
                 return (Eviction::Again, false);
             }
-            let main_is_over = self.weight[MAIN] > self.capacity - self.small_capacity;
-            let queue = self.evicting.unwrap_or(usize::from(main_is_over));
-            let queue = if self.live[queue] == 0 {
-                1 - queue
-            } else {
-                queue
-            };
+            let main_is_over = self.queues[MAIN].weight() > self.capacity - self.small_capacity;
+            let mut queue = self.evicting.unwrap_or(usize::from(main_is_over));
+            if self.queues[queue].is_empty() {
+                queue = 1 - queue;
+            }
             self.evicting = Some(queue);
-            let victim = if queue == SMALL {
-                self.step_small(cells)
-            } else {
-                self.step_main(cells)
+            let victim = match queue {
+                SMALL => self.step_small(cells),
+                _ => self.step_main(cells),
             };
             if let Some(slot) = victim {
                 self.evicting = None;
@@ -191,46 +145,32 @@ impl S3Fifo {
         (Eviction::Empty, false)
     }
 
-    /// The oldest reference of small: its entry leaves, moves to main, or is long gone.
+    /// The oldest entry of small moves to main if it was hit often enough, else it is the victim.
     #[inline]
     fn step_small(&mut self, cells: &mut impl Cells<u8>) -> Option<Slot> {
-        let (slot, tag) = self.queues[SMALL]
-            .pop()
-            .expect("every entry held has a reference");
-        if !is_filed(cells, slot, SMALL, tag) {
-            return None;
-        }
-        let weight = cells.weight(slot);
-        let frequency = cells.get(slot) >> 6;
-        let (live, all) = (self.live[0] + self.live[1], self.weight[0] + self.weight[1]);
-        self.forget(weight, SMALL);
-        if frequency >= self.config.threshold {
-            self.file(cells, slot, MAIN, 0);
+        let [small, main] = &self.queues;
+        let (live, all) = (small.len() + main.len(), small.weight() + main.weight());
+        let slot = self.queues[SMALL].pop(cells)?;
+        if cells.get(slot) >> 6 >= self.config.threshold {
+            self.queues[MAIN].push(cells, slot);
             return None;
         }
         let (capacity, config) = (self.capacity, &self.config);
-        self.ghost.file(cells.key_hash(slot), weight, || {
-            Self::ghosts_expected(capacity, config, live, all)
-        });
+        let expected = || Self::ghosts_expected(capacity, config, live, all);
+        self.ghost
+            .file(cells.key_hash(slot), cells.weight(slot), expected);
         Some(slot)
     }
 
-    /// The oldest reference of main: its entry leaves, is spared, or is long gone.
+    /// The oldest entry of main is pushed again with one hit fewer, or is the victim if it has none.
     #[inline]
     fn step_main(&mut self, cells: &mut impl Cells<u8>) -> Option<Slot> {
-        let (slot, tag) = self.queues[MAIN]
-            .pop()
-            .expect("every entry held has a reference");
-        if !is_filed(cells, slot, MAIN, tag) {
-            return None;
-        }
-        self.forget(cells.weight(slot), MAIN);
-        let meta = cells.get(slot);
-        if meta < ONE_HIT {
+        let slot = self.queues[MAIN].pop(cells)?;
+        let frequency = cells.get(slot) & (3 * ONE_HIT);
+        if frequency == 0 {
             return Some(slot);
         }
-        let frequency = meta & (3 * ONE_HIT);
-        self.file(cells, slot, MAIN, frequency - ONE_HIT);
+        self.queues[MAIN].push_with(cells, slot, frequency - ONE_HIT);
         None
     }
 }
@@ -243,12 +183,14 @@ impl Policy for S3Fifo {
 
     fn new(capacity: u64, config: &S3FifoConfig, _seed: u64) -> Self {
         assert!(config.is_valid(), "knobs are checked where they are read");
+        let small_capacity = (capacity as f64 * config.small) as u64;
         S3Fifo {
-            queues: [EpochRing::new(), EpochRing::new()],
-            live: [0, 0],
-            weight: [0, 0],
+            queues: [
+                WeighedQueue::new(SMALL as u8, small_capacity),
+                WeighedQueue::new(MAIN as u8, capacity),
+            ],
             capacity,
-            small_capacity: (capacity as f64 * config.small) as u64,
+            small_capacity,
             ghost: Ghost::new((capacity as f64 * config.ghost) as u64),
             returning: None,
             has_evicted: false,
@@ -259,7 +201,8 @@ impl Policy for S3Fifo {
 
     fn resize(&mut self, capacity: u64) {
         self.capacity = capacity;
-        self.small_capacity = (capacity as f64 * self.config.small) as u64;
+        self.queues[MAIN].resize(capacity);
+        self.set_small_capacity((capacity as f64 * self.config.small) as u64);
         self.ghost
             .resize((capacity as f64 * self.config.ghost) as u64);
     }
@@ -273,11 +216,11 @@ impl Policy for S3Fifo {
     #[inline]
     fn insert(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
         let returning = self.returning.take();
-        let is_filling = !self.has_evicted && self.weight[SMALL] >= self.small_capacity.max(1);
+        let is_small_full = self.queues[SMALL].weight() >= self.small_capacity.max(1);
+        let is_filling = !self.has_evicted && is_small_full;
         let is_back = returning.is_some_and(|key_hash| key_hash == cells.key_hash(slot));
         let queue = if is_filling || is_back { MAIN } else { SMALL };
-        self.file(cells, slot, queue, 0);
-        self.compact(cells);
+        self.queues[queue].push(cells, slot);
     }
 
     #[inline]
@@ -286,23 +229,15 @@ impl Policy for S3Fifo {
     }
 
     fn reweigh(&mut self, cells: &mut impl Cells<u8>, slot: Slot, old_weight: u32) {
-        let queue = queue_of(cells.get(slot));
-        let weight = self.weight[queue] - u64::from(old_weight);
-        self.weight[queue] = weight + u64::from(cells.weight(slot));
+        self.queues[queue_of::<TWO_QUEUES>(cells.get(slot))].reweigh(cells, slot, old_weight);
     }
 
     fn moved(&mut self, cells: &mut impl Cells<u8>, _old: Slot, new: Slot) {
-        let meta = cells.get(new);
-        self.queues[queue_of(meta)].push_in(meta & TAG_MASK, new);
-        self.compact(cells);
+        self.queues[queue_of::<TWO_QUEUES>(cells.get(new))].moved(cells, new);
     }
 
     fn remove(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
-        let meta = cells.get(slot);
-        debug_assert_ne!(meta & TAG_MASK, 0, "removed without having been inserted");
-        self.forget(cells.weight(slot), queue_of(meta));
-        cells.set(slot, 0);
-        self.compact(cells);
+        self.queues[queue_of::<TWO_QUEUES>(cells.get(slot))].remove(cells, slot);
     }
 
     #[inline]
@@ -315,32 +250,18 @@ impl Policy for S3Fifo {
     }
 
     fn heap_bytes(&self) -> usize {
-        let queues: usize = self.queues.iter().map(EpochRing::heap_bytes).sum();
+        let queues: usize = self.queues.iter().map(WeighedQueue::heap_bytes).sum();
         queues + self.ghost.heap_bytes()
     }
 
     fn heap_bytes_ahead(&self) -> usize {
-        let live = self.live.iter().sum::<usize>();
+        let live: usize = self.queues.iter().map(WeighedQueue::len).sum();
         let ghosts = live as f64 * self.config.ghost;
         ((ghosts * BYTES_PER_GHOST) as usize).saturating_sub(self.ghost.heap_bytes())
     }
 
     fn check(&self, cells: &impl Cells<u8>) {
         self.ghost.check();
-        for queue in [SMALL, MAIN] {
-            self.queues[queue].check();
-            let filed =
-                self.queues[queue].live_slots(|slot, tag| is_filed(cells, slot, queue, tag));
-            assert_eq!(
-                filed.len(),
-                self.live[queue],
-                "every entry held has a reference"
-            );
-            let weight: u64 = filed
-                .iter()
-                .map(|&slot| u64::from(cells.weight(slot)))
-                .sum();
-            assert_eq!(weight, self.weight[queue]);
-        }
+        self.queues.iter().for_each(|queue| queue.check(cells));
     }
 }

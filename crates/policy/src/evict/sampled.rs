@@ -32,9 +32,10 @@
 //! # Avoid when
 //! A true order costs less: `lru` needs 4 bytes more, `clock` and `sieve` need fewer than this.
 
+use super::sampled_lru::{Candidate, stamp_of};
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 crate::knobs! {
     /// The knobs of [`Sampled`].
@@ -44,13 +45,6 @@ crate::knobs! {
         /// How many of them are kept for the next.
         keep: u8 = 2, 0 => 63;
     }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Candidate {
-    slot: Slot,
-    /// What the entry's bits said when they were last looked at.
-    stamp: u32,
 }
 
 /// LRU by sampling, with candidates kept.
@@ -65,13 +59,6 @@ pub struct Sampled {
     undrawn: usize,
     samples: usize,
     keep: usize,
-}
-
-/// The moment of a request as an entry keeps it; 0 is kept for entries that the policy was not
-/// told of.
-#[inline]
-fn stamp_of(requests: u64) -> u32 {
-    (requests as u32).max(1)
 }
 
 impl Sampled {
@@ -121,13 +108,6 @@ impl Policy for Sampled {
         }
     }
 
-    fn resize(&mut self, _capacity: u64) {}
-
-    #[inline]
-    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
-        Admit::Yes
-    }
-
     #[inline]
     fn insert(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
         cells.set(slot, stamp_of(cells.requests()));
@@ -139,15 +119,8 @@ impl Policy for Sampled {
         (meta != stamp).then_some(stamp)
     }
 
-    #[inline]
-    fn reweigh(&mut self, _cells: &mut impl Cells<u32>, _slot: Slot, _old_weight: u32) {}
-
     fn moved(&mut self, _cells: &mut impl Cells<u32>, old: Slot, new: Slot) {
-        for candidate in &mut self.candidates {
-            if candidate.slot == old {
-                candidate.slot = new;
-            }
-        }
+        Candidate::relocate(&mut self.candidates, old, new);
     }
 
     fn remove(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
@@ -203,12 +176,7 @@ impl Policy for Sampled {
     fn check(&self, cells: &impl Cells<u32>) {
         assert!(self.candidates.len() <= self.samples);
         assert!(self.seen <= self.candidates.len());
-        for (index, candidate) in self.candidates.iter().enumerate() {
-            assert!(cells.is_live(candidate.slot), "who leaves is no candidate");
-            assert_ne!(cells.get(candidate.slot), 0);
-            let others = &self.candidates[..index];
-            assert!(others.iter().all(|other| other.slot != candidate.slot));
-        }
+        Candidate::check(&self.candidates, cells);
     }
 }
 

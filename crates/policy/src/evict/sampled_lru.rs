@@ -29,7 +29,7 @@
 
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 /// Candidates kept between evictions, as in Redis.
 const POOL: usize = 16;
@@ -42,11 +42,32 @@ crate::knobs! {
     }
 }
 
+/// An entry that was sampled.
 #[derive(Clone, Copy, Debug)]
-struct Candidate {
-    slot: Slot,
-    /// What the entry's bits said when it was sampled; another value means that it was hit since.
-    stamp: u32,
+pub(super) struct Candidate {
+    pub(super) slot: Slot,
+    /// The entry's bits when they were last read; another value means that it was hit since.
+    pub(super) stamp: u32,
+}
+
+impl Candidate {
+    /// Follows an entry from the slot `old` to `new`, if it is among the candidates.
+    pub(super) fn relocate(candidates: &mut [Candidate], old: Slot, new: Slot) {
+        for candidate in candidates.iter_mut().filter(|one| one.slot == old) {
+            candidate.slot = new;
+        }
+    }
+
+    /// Panics if an entry is a candidate twice, or one is not held by the policy.
+    pub(super) fn check(candidates: &[Candidate], cells: &impl Cells<u32>) {
+        for (index, candidate) in candidates.iter().enumerate() {
+            assert!(cells.is_live(candidate.slot), "a candidate is held");
+            assert_ne!(cells.get(candidate.slot), 0, "an entry held has a stamp");
+            assert_ne!(candidate.stamp, 0, "an entry held has a stamp");
+            let mut others = candidates[..index].iter();
+            assert!(others.all(|other| other.slot != candidate.slot));
+        }
+    }
 }
 
 /// LRU by sampling.
@@ -63,7 +84,7 @@ pub struct SampledLru {
 /// The moment of a request as an entry keeps it; 0 is kept for entries that the policy was not
 /// told of.
 #[inline]
-fn stamp_of(requests: u64) -> u32 {
+pub(super) fn stamp_of(requests: u64) -> u32 {
     (requests as u32).max(1)
 }
 
@@ -103,13 +124,6 @@ impl Policy for SampledLru {
         }
     }
 
-    fn resize(&mut self, _capacity: u64) {}
-
-    #[inline]
-    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
-        Admit::Yes
-    }
-
     #[inline]
     fn insert(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
         cells.set(slot, stamp_of(cells.requests()));
@@ -121,15 +135,8 @@ impl Policy for SampledLru {
         (meta != stamp).then_some(stamp)
     }
 
-    #[inline]
-    fn reweigh(&mut self, _cells: &mut impl Cells<u32>, _slot: Slot, _old_weight: u32) {}
-
     fn moved(&mut self, _cells: &mut impl Cells<u32>, old: Slot, new: Slot) {
-        for candidate in &mut self.pool {
-            if candidate.slot == old {
-                candidate.slot = new;
-            }
-        }
+        Candidate::relocate(&mut self.pool, old, new);
     }
 
     fn remove(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
@@ -168,17 +175,6 @@ impl Policy for SampledLru {
 
     fn check(&self, cells: &impl Cells<u32>) {
         assert!(self.pool.len() <= POOL);
-        for (index, candidate) in self.pool.iter().enumerate() {
-            assert!(
-                cells.is_live(candidate.slot),
-                "who leaves is taken from the pool"
-            );
-            assert_ne!(candidate.stamp, 0);
-            assert!(
-                self.pool[..index]
-                    .iter()
-                    .all(|other| other.slot != candidate.slot)
-            );
-        }
+        Candidate::check(&self.pool, cells);
     }
 }

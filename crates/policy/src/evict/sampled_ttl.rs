@@ -28,7 +28,7 @@
 
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot, Tick};
+use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot, Tick};
 
 crate::knobs! {
     /// The knobs of [`SampledTtl`].
@@ -77,15 +77,7 @@ impl Policy for SampledTtl {
         }
     }
 
-    fn resize(&mut self, _capacity: u64) {}
-
-    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
-        Admit::Yes
-    }
-
     fn insert(&mut self, _cells: &mut impl Cells<()>, _slot: Slot) {}
-
-    fn reweigh(&mut self, _cells: &mut impl Cells<()>, _slot: Slot, _old_weight: u32) {}
 
     fn moved(&mut self, _cells: &mut impl Cells<()>, old: Slot, _new: Slot) {
         self.forget(old);

@@ -32,61 +32,27 @@
 //! # Avoid when
 //! The loops are longer than the cache (block traces), or scans come between reuses.
 
-use crate::parts::epochs::{EpochRing, TAG_BITS, TAG_MASK, Tag};
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::parts::epochs::TAG_BITS;
+use crate::parts::queue::{Queue, TWO_QUEUES, queue_of};
+use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
-const QUEUE: u8 = 1 << TAG_BITS;
+/// Set in the entry's byte, above the queue's bits, by a hit.
 const VISITED: u8 = 1 << (TAG_BITS + 1);
 
 /// SIEVE.
 #[derive(Clone, Debug)]
 pub struct Sieve {
-    queues: [EpochRing; 2],
-    /// Entries held by each queue.
-    live: [usize; 2],
-    /// Which queue the hand still has to pass; the other was passed.
+    queues: [Queue<TWO_QUEUES>; 2],
+    /// Index of the queue that the hand still has to pass; it has passed the other.
     ahead: usize,
-    capacity: u64,
-}
-
-/// The entry's byte:
-/// ```text
-/// bit 6       5       4   0
-/// [visited][queue][ tag ]     tag 0: not filed
-/// ```
-#[inline]
-fn is_filed(cells: &impl Cells<u8>, slot: Slot, queue: usize, tag: Tag) -> bool {
-    cells.is_live(slot) && cells.get(slot) & (QUEUE | TAG_MASK) == (queue as u8) << TAG_BITS | tag
-}
-
-#[inline]
-fn queue_of(meta: u8) -> usize {
-    usize::from(meta >> TAG_BITS & 1)
 }
 
 impl Sieve {
-    /// Where nothing is left ahead, the hand starts again at the old end. A newcomer is then the
-    /// last to be passed.
+    /// Returns the hand to the old end if nothing is left ahead of it.
     #[inline]
     fn wrap(&mut self) {
-        if self.live[self.ahead] == 0 {
+        if self.queues[self.ahead].is_empty() {
             self.ahead = 1 - self.ahead;
-        }
-    }
-
-    #[inline]
-    fn file(&mut self, cells: &mut impl Cells<u8>, slot: Slot, queue: usize) {
-        let tag = self.queues[queue].push(slot, cells.weight(slot), self.capacity);
-        cells.set(slot, (queue as u8) << TAG_BITS | tag);
-        self.live[queue] += 1;
-    }
-
-    #[inline]
-    fn compact(&mut self, cells: &impl Cells<u8>) {
-        for queue in 0..2 {
-            self.queues[queue].compact(self.live[queue], |slot, tag| {
-                is_filed(cells, slot, queue, tag)
-            });
         }
     }
 }
@@ -98,90 +64,52 @@ impl Policy for Sieve {
     const ON_HIT: OnHit = OnHit::Mark;
 
     fn new(capacity: u64, _config: &(), _seed: u64) -> Self {
-        let queues = [EpochRing::new(), EpochRing::new()];
         Sieve {
-            queues,
-            live: [0, 0],
+            queues: [0, 1].map(|number| Queue::new(number, capacity)),
             ahead: 0,
-            capacity,
         }
     }
-
     fn resize(&mut self, capacity: u64) {
-        self.capacity = capacity;
+        self.queues
+            .iter_mut()
+            .for_each(|queue| queue.resize(capacity));
     }
-
-    #[inline]
-    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
-        Admit::Yes
-    }
-
     #[inline]
     fn insert(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
         self.wrap();
-        self.file(cells, slot, self.ahead);
-        self.compact(cells);
+        self.queues[self.ahead].push(cells, slot);
     }
-
     #[inline]
     fn mark(&self, _facts: &impl Facts, _slot: Slot, meta: u8) -> Option<u8> {
         (meta & VISITED == 0).then_some(meta | VISITED)
     }
-
-    #[inline]
-    fn reweigh(&mut self, _cells: &mut impl Cells<u8>, _slot: Slot, _old_weight: u32) {}
-
     fn moved(&mut self, cells: &mut impl Cells<u8>, _old: Slot, new: Slot) {
-        let meta = cells.get(new);
-        self.queues[queue_of(meta)].push_in(meta & TAG_MASK, new);
-        self.compact(cells);
+        self.queues[queue_of::<TWO_QUEUES>(cells.get(new))].moved(cells, new);
     }
-
     fn remove(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
-        let meta = cells.get(slot);
-        debug_assert_ne!(meta & TAG_MASK, 0, "removed without having been inserted");
-        cells.set(slot, 0);
-        self.live[queue_of(meta)] -= 1;
-        self.compact(cells);
+        self.queues[queue_of::<TWO_QUEUES>(cells.get(slot))].remove(cells, slot);
     }
-
     #[inline]
     fn evict(&mut self, cells: &mut impl Cells<u8>, budget: &mut Budget) -> Eviction {
-        if self.live == [0, 0] {
-            return Eviction::Empty;
-        }
-        while budget.spend() {
+        loop {
             self.wrap();
-            let (slot, tag) = self.queues[self.ahead]
-                .pop()
-                .expect("every entry has a reference");
-            if !is_filed(cells, slot, self.ahead, tag) {
-                continue;
-            }
-            self.live[self.ahead] -= 1;
+            let slot = match self.queues[self.ahead].next(cells, budget) {
+                Ok(slot) => slot,
+                Err(none) => return none,
+            };
             if cells.get(slot) & VISITED == 0 {
                 cells.set(slot, 0);
                 return Eviction::Victim(slot);
             }
-            self.file(cells, slot, 1 - self.ahead);
+            self.queues[1 - self.ahead].push(cells, slot);
         }
-        Eviction::Again
     }
-
     fn heap_bytes(&self) -> usize {
-        self.queues.iter().map(EpochRing::heap_bytes).sum()
+        self.queues.iter().map(Queue::heap_bytes).sum()
     }
-
     fn check(&self, cells: &impl Cells<u8>) {
-        for queue in 0..2 {
-            self.queues[queue].check();
-            let filed =
-                self.queues[queue].live_slots(|slot, tag| is_filed(cells, slot, queue, tag));
-            assert_eq!(
-                filed.len(),
-                self.live[queue],
-                "every entry held has a reference"
-            );
-        }
+        self.queues
+            .iter()
+            .for_each(|queue| drop(queue.check(cells)));
     }
 }

@@ -35,7 +35,7 @@
 
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, OnHit, Policy, Slot};
 use core::marker::PhantomData;
 
 crate::knobs! {
@@ -356,11 +356,6 @@ impl<O: Order> Policy for Slabs<O> {
 
     fn resize(&mut self, capacity: u64) {
         self.slab_weight = slab_weight(self.config.slab, self.config.fewest, capacity);
-    }
-
-    #[inline]
-    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
-        Admit::Yes
     }
 
     #[inline]

@@ -30,7 +30,7 @@
 
 use crate::knobs::Knobs;
 use crate::parts::list::{List, Node};
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, OnHit, Policy, Slot};
 
 /// Entries that one hit may send down from a segment.
 const DEMOTIONS_MAX: usize = 4;
@@ -86,11 +86,6 @@ impl Policy for Slru {
 
     fn resize(&mut self, capacity: u64) {
         self.share = capacity / self.segments.len() as u64;
-    }
-
-    #[inline]
-    fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
-        Admit::Yes
     }
 
     #[inline]

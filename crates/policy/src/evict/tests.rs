@@ -1,10 +1,11 @@
 //! Every policy of the list through the suite, and the variants that its knobs make.
 
-use crate::any::{AnyPolicy, PolicySpec, eviction_policies};
+use crate::any::{AnyPolicy, PolicySpec};
 use crate::{evict, policy_suite};
 
 macro_rules! suites {
-    (served { $($name:ident = $policy:ty,)+ } simulated { $($wide_name:ident = $wide:ty,)* }) => {
+    (served { $($([mod $module:ident])? $name:ident = $policy:ty,)+ }
+     simulated { $($([mod $wide_module:ident])? $wide_name:ident = $wide:ty,)* }) => {
         #[expect(non_snake_case, reason = "the modules are named after the types")]
         mod listed {
             use super::*;

@@ -1,35 +1,16 @@
 //! The one list of expiry indexes: what follows from a name and its knobs.
 //!
-//! A new index is a file beside this one and a line in `expiry_indexes!` below. From the line come
-//! its name in [`ExpirySpec`] (`--expiry`), its place in [`AnyExpiry`], its row in [`INDEXES`] (for
-//! the docs), and its run through the conformance suite.
+//! A new index is a file beside this one and a line in `expiry_indexes!` in `mod.rs`, which declares the module. From the
+//! line come its name in its specification, its place in the type chosen at run time, its row in the docs,
+//! and its run through the conformance suite.
 
-use crate::expire;
+use crate::expire::{self, expiry_indexes};
 use crate::knobs::{Knob, Knobs, SpecError, read_knobs, write_knobs};
 use crate::names::is_same;
 use crate::packed::{Packed, PackedView};
 use crate::{Budget, Cells, Due, ExpiryIndex, Meta, Slot, Tick};
 use core::fmt;
 use core::str::FromStr;
-
-/// Hands the list to another macro.
-macro_rules! expiry_indexes {
-    ($use:ident) => {
-        $use! {
-            Wheel = expire::wheel::Wheel,
-            Sampled = expire::sampled::Sampled,
-            Buckets = expire::buckets::Buckets,
-            BucketsAuto = expire::buckets_auto::BucketsAuto,
-            Radix = expire::radix::Radix,
-            RadixCapped = expire::radix_capped::RadixCapped,
-            Ebuckets = expire::ebuckets::Ebuckets,
-            Crawler = expire::crawler::Crawler,
-            Lazy = expire::lazy::Lazy,
-            Ordered = expire::ordered::Ordered,
-            Ranked = expire::ranked::Ranked,
-        }
-    };
-}
 
 /// One row of the docs' table of indexes.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +61,7 @@ fn written_out(text: &str) -> Option<String> {
 }
 
 macro_rules! define_any {
-    ($($name:ident = $index:ty,)+) => {
+    ($([mod $module:ident] $name:ident = $index:ty,)+) => {
         /// Every index of the list.
         pub const INDEXES: &[About] = &[
             $(About {
@@ -295,7 +276,7 @@ mod tests {
     }
 
     macro_rules! specs {
-        ($($name:ident = $index:ty,)+) => { [$(<$index as ExpiryIndex>::NAME),+] };
+        ($([mod $module:ident] $name:ident = $index:ty,)+) => { [$(<$index as ExpiryIndex>::NAME),+] };
     }
 
     #[test]

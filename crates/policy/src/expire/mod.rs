@@ -5,14 +5,28 @@
 //! them by name.
 
 pub mod any;
-pub mod buckets;
-pub mod buckets_auto;
-pub mod crawler;
-pub mod ebuckets;
-pub mod lazy;
-pub mod ordered;
-pub mod radix;
-pub mod radix_capped;
-pub mod ranked;
-pub mod sampled;
-pub mod wheel;
+
+/// Passes the list to another macro.
+macro_rules! expiry_indexes {
+    ($use:ident) => {
+        $use! {
+            [mod wheel] Wheel = expire::wheel::Wheel,
+            [mod sampled] Sampled = expire::sampled::Sampled,
+            [mod buckets] Buckets = expire::buckets::Buckets,
+            [mod buckets_auto] BucketsAuto = expire::buckets_auto::BucketsAuto,
+            [mod radix] Radix = expire::radix::Radix,
+            [mod radix_capped] RadixCapped = expire::radix_capped::RadixCapped,
+            [mod ebuckets] Ebuckets = expire::ebuckets::Ebuckets,
+            [mod crawler] Crawler = expire::crawler::Crawler,
+            [mod lazy] Lazy = expire::lazy::Lazy,
+            [mod ordered] Ordered = expire::ordered::Ordered,
+            [mod ranked] Ranked = expire::ranked::Ranked,
+        }
+    };
+}
+pub(crate) use expiry_indexes;
+
+macro_rules! declare_modules {
+    ($([mod $module:ident] $name:ident = $index:ty,)+) => { $(pub mod $module;)+ };
+}
+expiry_indexes!(declare_modules);

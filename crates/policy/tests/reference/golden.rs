@@ -1,10 +1,11 @@
-//! Miss counts on generated traces: they always run, and a change of any decision of any policy
-//! changes them. A row that is missing or wrong is printed as it should stand in [`MISSES`], and
-//! belongs there if the change was meant.
+//! Golden miss counts on generated traces, which a change of any decision of any policy changes.
+//!
+//! The test prints rows that are missing or differ. If the change is intended,
+//! `UPDATE=1 cargo test -p mayfly-policy --test reference golden` writes them into [`MISSES`].
 
 use crate::replay::{Unit, replay};
 use crate::traces::{Trace, dense};
-use policy::any::POLICIES;
+use policy::any::{About, POLICIES};
 use policy::parts::chance::{Chance, scramble};
 
 const REQUESTS: u64 = 30_000;
@@ -35,6 +36,9 @@ fn looping(seed: u64) -> Trace {
     };
     dense(&(0..REQUESTS).map(request).collect::<Vec<_>>())
 }
+
+/// The line before the rows of [`MISSES`].
+const FIRST_LINE: &str = "const MISSES: &[Row] = &[\n";
 
 /// Policy; misses of `drifting` at 200 objects, of `looping` at 300 objects, of both at 60,000 bytes.
 type Row = (&'static str, [u64; 4]);
@@ -89,11 +93,10 @@ const MISSES: &[Row] = &[
     ("qd-lirs", [11588, 17632, 10849, 19182]),
 ];
 
-#[test]
-fn miss_counts_on_generated_traces_are_as_they_were() {
+/// Misses of every policy, in the order of the list.
+fn measured() -> Vec<Row> {
     let traces = [drifting(1), looping(2)];
-    let mut wrong = String::new();
-    for about in POLICIES {
+    let of_one = |about: &About| {
         let spec = about.name.parse().expect("a name is a specification");
         let run = |trace, unit, capacity| replay(trace, &spec, unit, capacity, capacity).misses;
         let misses = [
@@ -102,14 +105,57 @@ fn miss_counts_on_generated_traces_are_as_they_were() {
             run(&traces[0], Unit::Bytes, 60_000),
             run(&traces[1], Unit::Bytes, 60_000),
         ];
-        if !MISSES.contains(&(about.name, misses)) {
-            wrong += &format!("    (\"{}\", {misses:?}),\n", about.name);
-        }
+        (about.name, misses)
+    };
+    POLICIES.iter().map(of_one).collect()
+}
+
+fn written(rows: &[Row]) -> String {
+    let line = |(name, misses): &Row| format!("    (\"{name}\", {misses:?}),\n");
+    rows.iter().map(line).collect()
+}
+
+/// Replaces the rows of [`MISSES`] in this file.
+fn write_rows(rows: &[Row]) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reference/golden.rs");
+    let text = std::fs::read_to_string(path).expect("this file is there");
+    let (before, rest) = text
+        .split_once(FIRST_LINE)
+        .expect("the table has a first line");
+    let (_, after) = rest
+        .split_once("\n];\n")
+        .expect("the table has a last line");
+    let text = format!("{before}{FIRST_LINE}{}];\n{after}", written(rows));
+    std::fs::write(path, text).expect("this file can be written");
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "whether the table is written is the caller's choice"
+)]
+fn is_update() -> bool {
+    std::env::var_os("UPDATE").is_some()
+}
+
+#[test]
+fn miss_counts_on_generated_traces_are_golden() {
+    let rows = measured();
+    if is_update() {
+        write_rows(&rows);
+        return;
     }
+    let differ: Vec<Row> = rows
+        .iter()
+        .filter(|row| !MISSES.contains(row))
+        .copied()
+        .collect();
     assert!(
-        wrong.is_empty(),
-        "rows that are missing or differ:\n{wrong}"
+        differ.is_empty(),
+        "rows that are missing or differ (UPDATE=1 writes them):\n{}",
+        written(&differ)
     );
+    let is_listed = |name: &str| POLICIES.iter().any(|about| about.name == name);
+    assert!(MISSES.iter().all(|(name, _)| is_listed(name)));
 }
 
 #[test]

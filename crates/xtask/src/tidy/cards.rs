@@ -33,7 +33,7 @@ fn is_list(path: &str) -> bool {
     is_of_algorithms
         .iter()
         .any(|folder| path.starts_with(folder))
-        && path.ends_with("any.rs")
+        && (path.ends_with("any.rs") || path.ends_with("mod.rs"))
 }
 
 /// Runs this check.
@@ -60,7 +60,7 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
                 path: path.clone(),
                 line: 1,
                 found: format!("`{name}` in no list"),
-                expected: format!("`{name}::…` in any.rs"),
+                expected: format!("`{name}::…` in mod.rs or any.rs"),
                 why: WHY_LIST,
             });
         }
