@@ -1,9 +1,9 @@
-//! The one list of eviction policies: what follows from a name and its knobs.
+//! Eviction policies chosen by name.
 //!
-//! The list of policies is `eviction_policies!` in `evict/mod.rs`. From a line of it come the policy's
-//! name in [`PolicySpec`] (`--policy`, `--maxmemory-policy`), its place in [`AnyPolicy`] (run-time choice,
-//! for the server), its turn in [`PolicySpec::visit`] (static choice, for the simulator), and its row in
-//! [`POLICIES`] (for the docs).
+//! The list of policies is `eviction_policies!` in `evict/mod.rs`. From a line of it come the
+//! policy's name in [`PolicySpec`] (`--policy`, `--maxmemory-policy`), its place in [`AnyPolicy`]
+//! (run-time choice, for the server), its turn in [`PolicySpec::visit`] (static choice, for the
+//! simulator), and its row in [`POLICIES`] (for the docs).
 
 use crate::evict::{self, eviction_policies};
 use crate::knobs::{Knob, Knobs, SpecError, read_knobs, write_knobs};
@@ -13,42 +13,42 @@ use crate::{Admit, Budget, Cells, Eviction, Facts, Meta, OnHit, Policy, Slot};
 use core::fmt;
 use core::str::FromStr;
 
-/// One row of the docs' table of policies.
+/// Description of one policy; a row of the table in the docs.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// The canonical name.
     pub name: &'static str,
-    /// Other names that are understood.
+    /// Other accepted names.
     pub aliases: &'static [&'static str],
     /// What a hit costs.
     pub on_hit: OnHit,
-    /// The bits kept in an entry; `None` for a policy that only the simulator runs.
+    /// Bits kept in an entry; `None` for a policy that only the simulator runs.
     pub meta_bits: Option<u32>,
-    /// Its knobs.
+    /// Knobs of the policy.
     pub knobs: &'static [Knob],
 }
 
 impl About {
-    /// The canonical name, then the aliases.
+    /// Returns the canonical name, then the aliases.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
         core::iter::once(self.name).chain(self.aliases.iter().copied())
     }
 
-    /// Whether this is its name or one of its aliases, whatever the case and the hyphens.
+    /// Whether this is the policy's name or one of its aliases; case, `-` and `_` are ignored.
     pub fn is_named(&self, name: &str) -> bool {
         self.names().any(|own| is_same(own, name))
     }
 }
 
-/// What [`SpecError`] calls the things in this list.
+/// What [`SpecError`] calls an element of this list.
 pub const KIND: &str = "eviction policy";
 
-/// Canonical names and aliases of all policies.
+/// Returns the canonical names and aliases of all policies.
 pub fn names() -> impl Iterator<Item = &'static str> {
     POLICIES.iter().flat_map(About::names)
 }
 
-/// Finds a policy by its name or an alias, whatever the case and the hyphens.
+/// Finds a policy by its name or an alias; case, `-` and `_` are ignored.
 ///
 /// ```
 /// assert_eq!(policy::any::find("S3-FIFO").map(|about| about.name), Ok("s3fifo"));
@@ -60,19 +60,19 @@ pub fn find(name: &str) -> Result<&'static About, SpecError> {
     found.ok_or_else(|| SpecError::unknown_name(KIND, name, names()))
 }
 
-/// Work for a policy whose type is settled by [`PolicySpec::visit`]: the way to run a policy named
-/// at run time in code that is compiled for it alone.
+/// Code to run with a policy whose type [`PolicySpec::visit`] chooses: a policy named at run time
+/// runs in code compiled for it alone.
 pub trait Visitor {
-    /// What the work gives.
+    /// Result of the code.
     type Output;
-    /// The work.
+    /// Runs the code with policy `P`.
     fn visit<P: Policy + 'static>(self, config: &P::Config) -> Self::Output;
 }
 
 macro_rules! define_any {
     (served { $($([mod $module:ident])? $name:ident = $policy:ty,)+ }
      simulated { $($([mod $wide_module:ident])? $wide_name:ident = $wide:ty,)* }) => {
-        /// Every policy of the list.
+        /// Descriptions of all policies, in the order of the list.
         pub const POLICIES: &[About] = &[
             $(About {
                 name: <$policy as Policy>::NAME,
@@ -90,8 +90,8 @@ macro_rules! define_any {
             },)*
         ];
 
-        /// A policy and its knobs, as named by a person: `lru`, `clock:2`, `s3fifo:small=0.2`.
-        /// Knobs follow the name after colons, in their order or by name.
+        /// A policy and its knobs, as given by a user: `lru`, `clock:2`, `s3fifo:small=0.2`. Knobs
+        /// follow the name after colons, in their order or by name.
         #[derive(Clone, Debug, PartialEq)]
         #[expect(missing_docs, reason = "the variants are the policies, whose files tell about them")]
         pub enum PolicySpec {
@@ -100,7 +100,7 @@ macro_rules! define_any {
         }
 
         impl PolicySpec {
-            /// The policy's name, without its knobs.
+            /// Returns the policy's canonical name, without its knobs.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(PolicySpec::$name(_) => <$policy as Policy>::NAME,)+
@@ -116,7 +116,7 @@ macro_rules! define_any {
                 }
             }
 
-            /// Does the work with the policy's own type.
+            /// Runs the visitor with the policy's own type.
             pub fn visit<V: Visitor>(&self, visitor: V) -> V::Output {
                 match self {
                     $(PolicySpec::$name(config) => visitor.visit::<$policy>(config),)+
@@ -161,7 +161,8 @@ macro_rules! define_any {
         }
 
         impl AnyPolicy {
-            /// The policy that the specification names; `None` for one that cannot be served.
+            /// Creates the policy that the specification names; `None` for one that cannot be
+            /// served.
             pub fn build(spec: &PolicySpec, capacity: u64, seed: u64) -> Option<Self> {
                 match spec {
                     $(PolicySpec::$name(config) => {
@@ -171,21 +172,21 @@ macro_rules! define_any {
                 }
             }
 
-            /// How many low bits of the entry's `u64` this policy uses.
+            /// Number of low bits of the entry's `u64` that this policy uses.
             pub fn meta_bits(&self) -> u32 {
                 match self {
                     $(AnyPolicy::$name(_) => <<$policy as Policy>::Meta as Meta>::BITS,)+
                 }
             }
 
-            /// What a hit costs this policy. ([`Policy::reorder`] serves all three kinds.)
+            /// What a hit costs this policy. [`Policy::reorder`] handles all three kinds.
             pub fn on_hit(&self) -> OnHit {
                 match self {
                     $(AnyPolicy::$name(_) => <$policy as Policy>::ON_HIT,)+
                 }
             }
 
-            /// The policy's name.
+            /// Returns the policy's canonical name.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(AnyPolicy::$name(_) => <$policy as Policy>::NAME,)+
@@ -304,7 +305,7 @@ macro_rules! define_any {
 eviction_policies!(define_any);
 
 impl Default for PolicySpec {
-    /// The policy that we recommend.
+    /// The recommended policy.
     fn default() -> Self {
         PolicySpec::S3Fifo(Default::default())
     }

@@ -1,30 +1,31 @@
-//! Knobs of policies, filters and indexes, and how a name with knobs is read and written.
+//! Knobs of policies, filters and indexes: how a name with knobs is read and written.
 //!
-//! A specification is a name and knobs behind colons: `lru`, `clock:2`, `s3fifo:small=0.2`. The knobs
+//! A specification is a name and knobs behind colons: `lru`, `clock:2`, `s3fifo:small=0.2`. Knobs
 //! are given in their order or by name. The registries (`any.rs`, `admit/any.rs`, `expire/any.rs`)
 //! find the name; [`read_knobs`] reads what follows it.
 
 use crate::names;
 use core::fmt;
 
-/// A knob of a policy, as the docs tell it.
+/// A knob of a policy, filter or index.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Knob {
-    /// Its name in a specification.
+    /// Name in a specification.
     pub name: &'static str,
-    /// The value that holds when none is given.
+    /// Default value.
     pub default: &'static str,
-    /// The values that it takes.
+    /// Accepted values, as text for people.
     pub range: &'static str,
 }
 
-/// A policy's knobs, by name. Written by [`knobs!`](crate::knobs).
+/// Knobs of a policy, filter or index, by name. Implemented by [`knobs!`](crate::knobs).
 pub trait Knobs: Default {
-    /// In the order in which they may be given without their names.
+    /// All knobs, in the order in which they may be given without their names.
     const KNOBS: &'static [Knob];
-    /// Sets one by its text; false when the text is not one of its values, or the name unknown.
+    /// Sets a knob to the value that the text gives. Returns false if the knob does not exist or
+    /// the value is not accepted.
     fn set(&mut self, name: &str, value: &str) -> bool;
-    /// The value of one, as [`Knobs::set`] would take it.
+    /// Returns the value of a knob as [`Knobs::set`] accepts it.
     fn show(&self, name: &str) -> String;
     /// Whether every value is in its range.
     fn is_valid(&self) -> bool;
@@ -43,8 +44,8 @@ impl Knobs for () {
     }
 }
 
-/// Makes a config of numbers with defaults and ranges:
-/// `pub struct C { /** doc */ bits: u8 = 1, 1 => 3; }` — from 1 to 3, both included.
+/// Defines a config of numbers with defaults and inclusive ranges: `pub struct C { /** doc */ bits:
+/// u8 = 1, 1 => 3; }`.
 #[macro_export]
 macro_rules! knobs {
     ($(#[$doc:meta])* pub struct $config:ident {

@@ -1,11 +1,11 @@
-//! AdaptSize: small objects first, and a model of the cache says how small.
+//! AdaptSize: admission by chance and size, with the size limit chosen by a model of the cache.
 //!
 //! # Idea
-//! An object of weight `w` is kept with probability `exp(-w / c)`. Every so many requests a Markov
-//! model predicts, from the rates and weights seen lately, which hit ratio each `c` would give, and the
-//! best becomes the new `c`. In the model an entry is pushed out after `T` without a request, the same
-//! for all, so one of rate `r` is held with odds `(exp(r T) - 1) exp(-w / c)`; `T` is what makes
-//! the held weights sum up to the capacity.
+//! An object of weight `w` is admitted with probability `exp(-w / c)`. At intervals a Markov model
+//! predicts from recent rates and weights which hit ratio each `c` would give, and the best becomes
+//! the new `c`. In the model an entry leaves after `T` without a request, the same `T` for all, so
+//! one of rate `r` is held with odds `(exp(r T) - 1) exp(-w / c)`. `T` is the value for which the
+//! held weights sum up to the capacity.
 //!
 //! # Source
 //! D. S. Berger, R. K. Sitaraman, M. Harchol-Balter, *AdaptSize: orchestrating the hot object memory
@@ -16,26 +16,27 @@
 //! At most 8192 objects followed, of 24 bytes each in a tree: 420 KiB.
 //!
 //! # Cost
-//! request: a hash; for an object that is followed, a look-up in the tree · miss: one random number and
-//! one exponential besides · once an `interval`: some three million exponentials at most, in one call.
+//! request: a hash; for a followed object, a look-up in the tree · miss: also one random number and
+//! one exponential · once per `interval`: at most some three million exponentials, in one call.
 //!
 //! # Knobs
-//! `interval` (100000; 1000 to 1e8): requests from one choice of `c` to the next, at least.
+//! `interval` (100000; 1000 to 1e8): minimum number of requests from one choice of `c` to the next.
 //!
 //! # Departures
-//! The model looks at a sample of the objects, chosen by their hashes (C. A. Waldspurger et al.,
-//! *Efficient MRC construction with SHARDS*, FAST 2015), and at the capacity scaled alike, so that
-//! memory and time are bounded. `T` is found by bisection: where few are admitted the held weight grows
-//! with a high power of `T`, and a plain iteration need not settle. An object that would hardly get in
-//! before the next choice counts for less: the model is of the steady state, of which a `c` near 0
-//! promises the best and which it never reaches. A choice waits, for 16 intervals at most, until the
-//! objects asked for since the last weigh twice the capacity: a model that knows of fewer thinks that all
-//! fit. Until the first choice everything is admitted. Among equally good `c` the largest is taken. At
-//! each choice earlier requests count 0.8 of what they did.
+//! The model reads a sample of the objects, chosen by their hashes (C. A. Waldspurger et al.,
+//! *Efficient MRC construction with SHARDS*, FAST 2015), and a capacity scaled in proportion, so
+//! that memory and time are bounded. `T` is found by bisection, because a plain iteration need not
+//! converge: where few objects are admitted, the held weight grows with a high power of `T`. An
+//! object that would hardly be admitted before the next choice counts for less, because the model
+//! describes the steady state, in which a `c` near 0 looks best but which it never reaches. A
+//! choice waits, for 16 intervals at most, until the objects requested since the last one weigh
+//! twice the capacity; with fewer the model would conclude that all fit. Until the first choice
+//! everything is admitted. Among equally good `c` the largest is taken. At each choice earlier
+//! requests are scaled by 0.8.
 //!
 //! # Avoid when
-//! Objects are counted, not bytes: there is nothing to choose by. Byte hit ratio matters more than
-//! object hit ratio. The policy is far from LRU, which the model stands for.
+//! Objects are counted, not bytes: there is nothing to choose by. The byte hit ratio matters more
+//! than the object hit ratio. The policy is far from LRU, which the model describes.
 
 use super::{Admission, Newcomer, yes_if};
 use crate::knobs::Knobs;
@@ -43,33 +44,34 @@ use crate::parts::chance::{Chance, scramble};
 use crate::{Admit, Facts, Slot};
 use std::collections::BTreeMap;
 
-/// Objects followed at most.
+/// Maximum number of objects followed.
 const FOLLOWED_MAX: usize = 8192;
-/// What earlier requests count at a choice, of what they did at the one before.
+/// Weight of earlier requests at a choice of `c`, relative to their weight at the choice before.
 const HISTORY: f64 = 0.8;
-/// An object whose requests are worth less than this is not followed any more.
+/// An object whose requests weigh less than this is dropped from the sample.
 const FORGOTTEN: f64 = 0.05;
-/// A choice waits until objects of so many times the capacity were asked for,
+/// A choice waits until the objects requested since the last one weigh this multiple of the
+/// capacity,
 const FILLS: f64 = 2.0;
-/// but no longer than so many intervals.
+/// but no longer than this number of intervals.
 const INTERVALS_MAX: u32 = 16;
 /// Halvings of the interval around the best `c`, in powers of two.
 const REFINEMENTS: usize = 3;
-/// The bounds of the search for `T`, in intervals.
+/// Bounds of the search for `T`, in intervals.
 const SHORTEST: f64 = 1e-9;
 const LONGEST: f64 = 1e9;
 
 crate::knobs! {
-    /// The knobs of [`AdaptSize`].
+    /// Knobs of [`AdaptSize`].
     pub struct AdaptSizeConfig {
-        /// Requests from one choice of `c` to the next, at least.
+        /// Minimum number of requests from one choice of `c` to the next.
         interval: u32 = 100000, 1000 => 100000000;
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Followed {
-    /// Requests before the last choice, the older the less.
+    /// Decayed number of requests before the last choice.
     history: f64,
     /// Requests since the last choice.
     count: u32,
@@ -80,13 +82,13 @@ struct Followed {
 #[derive(Clone, Debug)]
 pub struct AdaptSize {
     c: f64,
-    /// By the scrambled hash, which is the criterion of the sample.
+    /// Followed objects by scrambled hash, which is the criterion of the sample.
     followed: BTreeMap<u64, Followed>,
     /// Objects whose scrambled hash is larger are not followed.
     limit: u64,
     /// Requests since the last choice.
     requests: u32,
-    /// The weight of the followed objects that were asked for since.
+    /// Weight of the followed objects requested since the last choice.
     fresh_weight: u64,
     interval: u32,
     capacity: u64,
@@ -94,7 +96,7 @@ pub struct AdaptSize {
 }
 
 impl AdaptSize {
-    /// The weight that is kept with probability 1/e; infinite before the first choice.
+    /// Weight that is admitted with probability 1/e; infinite before the first choice.
     pub fn c(&self) -> f64 {
         self.c
     }
@@ -128,18 +130,18 @@ impl AdaptSize {
         }
     }
 
-    /// The share of all objects that is followed.
+    /// Fraction of all objects that is followed.
     fn share(&self) -> f64 {
         (self.limit as f64 + 1.0) / (u64::MAX as f64 + 1.0)
     }
 
-    /// Whether the model knows of more than the cache could hold.
+    /// Whether the followed objects stand for more weight than the cache can hold.
     fn has_seen_enough(&self) -> bool {
         let enough = FILLS * self.capacity as f64 * self.share();
         self.fresh_weight as f64 >= enough || self.requests / self.interval >= INTERVALS_MAX
     }
 
-    /// The end of an interval.
+    /// Ends an interval: drops faded objects and chooses a new `c`.
     #[cold]
     fn choose(&mut self) {
         self.requests = 0;
@@ -166,8 +168,7 @@ impl AdaptSize {
     }
 }
 
-/// What the model knows: the rate (in requests an interval) and the weight of each object, and the
-/// capacity.
+/// Input of the model: rate (requests per interval) and weight of each object, and the capacity.
 #[derive(Clone, Debug)]
 struct Model {
     objects: Vec<(f64, f64)>,
@@ -179,9 +180,9 @@ struct Model {
 struct Modelled {
     rate: f64,
     weight: f64,
-    /// The probability that it is kept when it was missed.
+    /// Probability of admission at a miss.
     admitted: f64,
-    /// The share of an interval that is left when it was kept for the first time.
+    /// Fraction of an interval that remains after the first admission.
     reached: f64,
 }
 
@@ -203,7 +204,7 @@ impl Modelled {
         }
     }
 
-    /// The share of an interval that it is held.
+    /// Fraction of an interval during which the object is in the cache.
     #[inline]
     fn held(self, time: f64) -> f64 {
         if self.reached == 0.0 {
@@ -215,7 +216,8 @@ impl Modelled {
 }
 
 impl Model {
-    /// The `c` of the highest hit ratio: each power of two, then between those around the best.
+    /// Returns the `c` with the highest hit ratio: each power of two is tried, then values around
+    /// the best.
     fn best_c(&self) -> Option<f64> {
         let weights = || self.objects.iter().map(|&(_, weight)| weight);
         let lightest = weights().reduce(f64::min)?;
@@ -245,7 +247,8 @@ impl Model {
         Some(best.0.exp2())
     }
 
-    /// The hit ratio for one `c`. `time` is where the search for `T` starts, and where it ended.
+    /// Returns the hit ratio for one `c`. `time` is where the search for `T` starts, and receives
+    /// where it ended.
     fn hit_ratio(&self, c: f64, time: &mut f64) -> f64 {
         let objects = self.objects.iter();
         let objects: Vec<Modelled> = objects.map(|&one| Modelled::new(one, c)).collect();
@@ -255,8 +258,8 @@ impl Model {
         hits.sum::<f64>() / requests
     }
 
-    /// How long an entry stays without a request: what fills the cache, within a hundredth. Longer
-    /// than the search goes where everything fits.
+    /// Returns how long an entry stays without a request: the value that fills the cache, within 1
+    /// %. Beyond the search's upper bound if everything fits.
     fn time(&self, objects: &[Modelled], start: f64) -> f64 {
         let is_over = |time: f64| {
             let held = objects.iter().map(|one| one.weight * one.held(time));
@@ -346,8 +349,8 @@ mod tests {
     use crate::evict::lru::Lru;
     use crate::suite::policy::Trial;
 
-    /// Requests drawn independently: `count` small keys of weight 1 to 4 by Zipf's law, and in every
-    /// third request one of twice as many keys of weight 60, all alike.
+    /// Independent requests: `count` small keys of weight 1 to 4 by Zipf's law, and in every third
+    /// request one of twice as many keys of weight 60, all equally popular.
     struct Mix {
         chance: Chance,
         sums: Vec<f64>,
@@ -368,7 +371,7 @@ mod tests {
             }
         }
 
-        /// In so many requests.
+        /// Expected rates and weights within the given number of requests.
         fn rates(&self, requests: f64) -> Vec<(f64, f64)> {
             let total = self.sums[self.sums.len() - 1];
             let count = self.sums.len();
@@ -400,7 +403,7 @@ mod tests {
         }
     }
 
-    /// The hit ratio of LRU behind a filter, on the second half of the requests.
+    /// Hit ratio of LRU behind a filter, on the second half of the requests.
     fn hit_ratio(filter: &mut impl Admission, mix: &mut Mix, capacity: u64, requests: u64) -> f64 {
         let mut trial = Trial::<Lru>::new(capacity, &(), 1);
         let mut hits = 0;
@@ -489,8 +492,8 @@ mod tests {
 
     #[test]
     fn the_search_for_t_fills_the_cache_where_few_are_admitted() {
-        // Hardly anything is admitted, and what is stays for long: the held weight grows with a
-        // high power of T.
+        // Hardly anything is admitted, and what is admitted stays long: the held weight grows with
+        // a high power of T.
         let model = Model {
             objects: vec![(1000.0, 1000.0); 100],
             capacity: 50_000.0,

@@ -1,4 +1,4 @@
-//! No filter: whatever was missed is kept.
+//! No filter: every missed key is admitted.
 //!
 //! # Idea
 //! The eviction policy alone decides.
@@ -21,7 +21,7 @@
 //! None.
 //!
 //! # Avoid when
-//! A write is dear, as on flash, or a few large objects push out many small ones.
+//! Writes are expensive, as on flash, or a few large objects evict many small ones.
 
 use super::{Admission, Newcomer};
 use crate::{Admit, Facts};

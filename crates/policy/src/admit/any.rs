@@ -1,8 +1,8 @@
-//! The one list of admission filters: what follows from a name and its knobs.
+//! Admission filters chosen by name.
 //!
-//! A new filter is a file beside this one and a line in `admission_filters!` in `mod.rs`, which declares the module. From the
-//! line come its name in its specification, its place in the type chosen at run time, its row in the docs,
-//! and its run through the conformance suite.
+//! A new filter is a file beside this one and a line in `admission_filters!` in `mod.rs`, which
+//! declares the module. From the line come its name in [`AdmitSpec`], its place in
+//! [`AnyAdmission`], its row in [`FILTERS`], and its run through the conformance suite.
 
 use crate::admit::{self, Admission, Newcomer, admission_filters};
 use crate::knobs::{Knob, Knobs, SpecError, read_knobs, write_knobs};
@@ -11,32 +11,32 @@ use crate::{Admit, Facts, Slot};
 use core::fmt;
 use core::str::FromStr;
 
-/// One row of the docs' table of filters.
+/// Description of one filter; a row of the table in the docs.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// The canonical name.
     pub name: &'static str,
-    /// Other names that are understood.
+    /// Other accepted names.
     pub aliases: &'static [&'static str],
-    /// Whether it wants to be told of hits and evictions.
+    /// Whether the host has to report hits and evictions to it.
     pub listens: bool,
-    /// Its knobs.
+    /// Knobs of the filter.
     pub knobs: &'static [Knob],
 }
 
 impl About {
-    /// The canonical name, then the aliases.
+    /// Returns the canonical name, then the aliases.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
         core::iter::once(self.name).chain(self.aliases.iter().copied())
     }
 }
 
-/// Canonical names and aliases of all filters.
+/// Returns the canonical names and aliases of all filters.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FILTERS.iter().flat_map(About::names)
 }
 
-/// Finds a filter by its name or an alias, whatever the case and the hyphens.
+/// Finds a filter by its name or an alias; case, `-` and `_` are ignored.
 pub fn find(name: &str) -> Result<&'static About, SpecError> {
     let is_named = |about: &&About| about.names().any(|own| is_same(own, name));
     let found = FILTERS.iter().find(is_named);
@@ -45,7 +45,7 @@ pub fn find(name: &str) -> Result<&'static About, SpecError> {
 
 macro_rules! define_any {
     ($([mod $module:ident] $name:ident = $filter:ty,)+) => {
-        /// Every filter of the list.
+        /// Descriptions of all filters, in the order of the list.
         pub const FILTERS: &[About] = &[
             $(About {
                 name: <$filter as Admission>::NAME,
@@ -55,7 +55,7 @@ macro_rules! define_any {
             },)+
         ];
 
-        /// A filter and its knobs, as named by a person: `always`, `size:4096`, `probability:p=0.1`.
+        /// A filter and its knobs, as given by a user: `always`, `size:4096`, `probability:p=0.1`.
         /// Knobs follow the name after colons, in their order or by name.
         #[derive(Clone, Debug, PartialEq)]
         #[expect(missing_docs, reason = "the variants are the filters, whose files tell about them")]
@@ -64,7 +64,7 @@ macro_rules! define_any {
         }
 
         impl AdmitSpec {
-            /// The filter's name, without its knobs.
+            /// Returns the filter's canonical name, without its knobs.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(AdmitSpec::$name(_) => <$filter as Admission>::NAME,)+
@@ -102,15 +102,15 @@ macro_rules! define_any {
         }
 
         impl AnyAdmission {
-            /// Whether [`Admission::hit`] and [`Admission::evicted`] do anything: asked once,
-            /// instead of at each hit.
+            /// Whether [`Admission::hit`] and [`Admission::evicted`] do anything. Called once, not
+            /// at each hit.
             pub fn listens(&self) -> bool {
                 match self {
                     $(AnyAdmission::$name(_) => <$filter as Admission>::LISTENS,)+
                 }
             }
 
-            /// The filter's name.
+            /// Returns the filter's canonical name.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(AnyAdmission::$name(_) => <$filter as Admission>::NAME,)+

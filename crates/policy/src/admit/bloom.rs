@@ -1,37 +1,38 @@
-//! The second request: a key is kept when it was missed before, lately.
+//! Second request: a key is admitted if it was missed before, recently.
 //!
 //! # Idea
-//! Most keys of a content delivery network are asked for once. A pair of Bloom filters remembers who
-//! was missed; only who comes again is kept. When the younger filter is full, it becomes the older,
-//! and an empty one takes its place.
+//! Most keys of a content delivery network are requested once. A pair of Bloom filters remembers
+//! the keys that were missed; only a key that is missed again is admitted. When the younger filter
+//! is full, it becomes the older one, and an empty one takes its place.
 //!
 //! # Source
 //! B. M. Maggs, R. K. Sitaraman, *Algorithmic nuggets in content delivery*, ACM SIGCOMM CCR 45(3),
 //! 2015, <https://doi.org/10.1145/2805789.2805800>.
 //!
 //! # State
-//! 4 to 8 bytes for each entry of the cache, whatever the keys missed.
+//! 4 to 8 bytes for each entry of the cache, independent of the number of keys missed.
 //!
 //! # Cost
-//! One cache line a miss.
+//! One cache line per miss.
 //!
 //! # Knobs
 //! None.
 //!
 //! # Departures
-//! The filters give way block by block instead of all at once. A filter is full when it has seen as
-//! many new keys as the cache holds entries. One key in a hundred is taken for another. Hits are not
-//! noted: a key that was popular and evicted is new again once its admission is forgotten.
+//! The filters are replaced block by block instead of all at once. A filter is full when it has
+//! seen as many new keys as the cache holds entries. One key in a hundred is mistaken for another.
+//! Hits are not recorded: a key that was popular and then evicted counts as new once its admission
+//! is forgotten.
 //!
 //! # Avoid when
-//! Requests for a key come close together, as is common: then each costs a miss more, and a small
-//! FIFO (`s3fifo`) does the same work with that miss as a hit.
+//! Requests for a key come close together, as is common. Each key then costs one more miss, and a
+//! small FIFO (`s3fifo`) does the same work with that miss as a hit.
 
 use super::{Admission, Newcomer};
 use crate::parts::bloom::{Bloom, KEYS_PER_BLOCK};
 use crate::{Admit, Facts};
 
-/// Admits at the second request.
+/// Admits a key at its second request.
 #[derive(Clone, Debug)]
 pub struct SecondRequest {
     filter: Bloom,

@@ -1,9 +1,9 @@
-//! A coin that weighs its object: the larger, the less likely it is kept.
+//! Admission by chance and size: the larger an object, the less likely it is admitted.
 //!
 //! # Idea
-//! An object of weight `w` is kept with probability `exp(-w / c)`: small ones nearly always, those of
-//! several times `c` nearly never, and without a hard edge, so that a popular large object gets in
-//! at last.
+//! An object of weight `w` is admitted with probability `exp(-w / c)`: small ones nearly always,
+//! those of several times `c` nearly never. There is no hard limit, so a popular large object is
+//! admitted after some misses.
 //!
 //! # Source
 //! The static form of D. S. Berger, R. K. Sitaraman, M. Harchol-Balter, *AdaptSize: orchestrating the
@@ -14,17 +14,17 @@
 //! 8 bytes of a generator.
 //!
 //! # Cost
-//! One random number and one exponential a miss.
+//! One random number and one exponential per miss.
 //!
 //! # Knobs
-//! `c` (65536; 1 to 1e15): the weight that is kept with probability 1/e.
+//! `c` (65536; 1 to 1e15): the weight that is admitted with probability 1/e.
 //!
 //! # Departures
 //! None.
 //!
 //! # Avoid when
-//! Objects are counted, not bytes: then it is `probability`. No `c` fits all hours; `adaptsize` moves
-//! it.
+//! Objects are counted, not bytes: then it is `probability`. No single `c` fits all hours;
+//! `adaptsize` adjusts it.
 
 use super::{Admission, Newcomer, yes_if};
 use crate::knobs::Knobs;
@@ -32,9 +32,9 @@ use crate::parts::chance::Chance;
 use crate::{Admit, Facts};
 
 crate::knobs! {
-    /// The knobs of [`ExpSize`].
+    /// Knobs of [`ExpSize`].
     pub struct ExpSizeConfig {
-        /// The weight that is kept with probability 1/e.
+        /// Weight that is admitted with probability 1/e.
         c: f64 = 65536.0, 1.0 => 1e15;
     }
 }

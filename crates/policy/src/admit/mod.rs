@@ -1,8 +1,9 @@
-//! Admission filters, one file each: who is kept at all. Every file opens with its card.
+//! Admission filters, one file each: which missed keys are inserted at all. Every file opens with
+//! its card.
 //!
-//! A filter stands before any policy and knows nothing of it. The host asks it on a miss, before
-//! [`Policy::miss`](crate::Policy::miss); what it turns away is served and forgotten, and the policy
-//! never hears of it. [`always`] is the plainest; the list of names is in `any.rs`.
+//! A filter stands before any policy and does not depend on it. The host calls it on a miss, before
+//! [`Policy::miss`](crate::Policy::miss). A key that the filter rejects is served but not cached,
+//! and the policy is not called. [`always`] is the plainest. `any.rs` chooses a filter by name.
 
 use crate::{Admit, Facts, Slot};
 
@@ -32,44 +33,46 @@ admission_filters!(declare_modules);
 #[cfg(test)]
 mod tests;
 
-/// A key that was asked for, is absent, and fits the cache.
+/// A key that was missed and fits in the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Newcomer {
-    /// The hash of its key, the same as [`Facts::key_hash`] would tell.
+    /// Hash of the key, the same that [`Facts::key_hash`] would return.
     pub key_hash: u64,
-    /// What it would weigh.
+    /// Weight that the entry would have.
     pub weight: u32,
-    /// Whether it fits beside all that is held: nobody has to leave for it.
+    /// Whether it fits beside all that is held, so that no entry has to be evicted for it.
     pub has_room: bool,
 }
 
 /// An admission filter.
 ///
-/// The host's order of calls. Hit: `hit`. Miss of a key that fits the cache: `admit` → if it says yes,
-/// the policy's `miss`, its `evict`, each victim to `evicted` before it is freed, and so on. `hit` and
-/// `evicted` may be left out where `LISTENS` is false. The facts are those of the policy behind it:
-/// `len` and `sample` speak of the entries that it holds.
+/// The host calls the methods in this order. On a hit: `hit`. On a miss of a key that fits in the
+/// cache: `admit`; if it is admitted, the policy's `miss` and `evict`, and `evicted` for each
+/// victim before it is freed. `hit` and `evicted` may be left out where `LISTENS` is false. The
+/// facts are those of the policy behind the filter: `len` and `sample` refer to the entries that
+/// the policy holds.
 pub trait Admission: Sized + Send {
-    /// The filter's knobs.
+    /// Knobs of the filter.
     type Config: Clone + Default + core::fmt::Debug + Send;
-    /// The canonical name in `--admission` and in `admit/any.rs`.
+    /// Canonical name in `--admission` and in error texts.
     const NAME: &'static str;
-    /// Other names that people use for it. Case, `-` and `_` are ignored anyway.
+    /// Other names that are accepted. Case, `-` and `_` are ignored anyway.
     const ALIASES: &'static [&'static str] = &[];
     /// Whether [`Admission::hit`] and [`Admission::evicted`] do anything.
     const LISTENS: bool;
 
-    /// A filter for a cache of `capacity` units of weight. Equal seeds give equal decisions.
+    /// Creates a filter for a cache of `capacity` units of weight. Equal seeds give equal
+    /// decisions.
     fn new(capacity: u64, config: &Self::Config, seed: u64) -> Self;
-    /// The capacity changed.
+    /// Sets the capacity.
     fn resize(&mut self, _capacity: u64) {}
-    /// The live entry at `slot` was asked for.
+    /// Records a hit on the live entry at `slot`.
     #[inline]
     fn hit(&mut self, _facts: &impl Facts, _slot: Slot) {}
-    /// The policy gave up the entry at `slot`, which still lives.
+    /// Records that the policy chose the entry at `slot` as a victim; it is still live.
     #[inline]
     fn evicted(&mut self, _facts: &impl Facts, _slot: Slot) {}
-    /// Whether the key is kept. It was asked for once; the question is put once a miss.
+    /// Decides whether a missed key is inserted. Called once per miss.
     fn admit(&mut self, facts: &impl Facts, newcomer: Newcomer) -> Admit;
     /// Bytes on the heap: filters, sketches, statistics.
     fn heap_bytes(&self) -> usize;
@@ -77,7 +80,7 @@ pub trait Admission: Sized + Send {
     fn check(&self);
 }
 
-/// The answer as a statement about the key.
+/// Converts a boolean into the decision.
 #[inline]
 fn yes_if(is_wanted: bool) -> Admit {
     if is_wanted { Admit::Yes } else { Admit::No }

@@ -1,8 +1,8 @@
-//! A coin: each miss is kept with a fixed probability.
+//! Admission by chance: each missed key is admitted with a fixed probability.
 //!
 //! # Idea
-//! A key that is asked for often is missed often, and so is admitted soon; one that is asked for once
-//! mostly stays out. Nothing is remembered.
+//! A key that is requested often is missed often, and so is admitted soon; one that is requested
+//! once mostly stays out. Nothing is remembered.
 //!
 //! # Source
 //! The probabilistic admission to flash, at 20 %, in J. Yang, *Designing efficient and scalable
@@ -14,16 +14,17 @@
 //! 8 bytes of a generator.
 //!
 //! # Cost
-//! One random number a miss.
+//! One random number per miss.
 //!
 //! # Knobs
-//! `p` (0.2; 0.0 to 1.0): the probability to be kept.
+//! `p` (0.2; 0.0 to 1.0): the probability of admission.
 //!
 //! # Departures
 //! None.
 //!
 //! # Avoid when
-//! Misses are dear: a key of middling popularity is missed `1 / p` times before it is kept.
+//! Misses are expensive: a key of middling popularity is missed `1 / p` times before it is
+//! admitted.
 
 use super::{Admission, Newcomer, yes_if};
 use crate::knobs::Knobs;
@@ -31,9 +32,9 @@ use crate::parts::chance::Chance;
 use crate::{Admit, Facts};
 
 crate::knobs! {
-    /// The knobs of [`Probability`].
+    /// Knobs of [`Probability`].
     pub struct ProbabilityConfig {
-        /// The probability to be kept.
+        /// Probability of admission.
         p: f64 = 0.2, 0.0 => 1.0;
     }
 }

@@ -1,7 +1,7 @@
-//! A limit of size: what weighs more than so much is not kept.
+//! Admission by size: an object above a weight limit is not admitted.
 //!
 //! # Idea
-//! One large object takes the place of many small ones, and each of those may be hit as often.
+//! One large object takes the place of many small ones, each of which may be hit as often.
 //!
 //! # Source
 //! The threshold rule, `THRESH` in M. Abrams, C. R. Standridge, G. Abdulla, S. Williams, E. A. Fox,
@@ -11,31 +11,31 @@
 //! 0 bytes.
 //!
 //! # Cost
-//! One comparison a miss.
+//! One comparison per miss.
 //!
 //! # Knobs
-//! `max` (65536; 1 to 4294967295): the largest weight that is kept.
+//! `max` (65536; 1 to 4294967295): the largest weight that is admitted.
 //!
 //! # Departures
 //! None.
 //!
 //! # Avoid when
 //! Objects are counted, not bytes: every one weighs 1. The best limit differs by workload and hour;
-//! `adaptsize` looks for it.
+//! `adaptsize` searches for it.
 
 use super::{Admission, Newcomer, yes_if};
 use crate::knobs::Knobs;
 use crate::{Admit, Facts};
 
 crate::knobs! {
-    /// The knobs of [`Size`].
+    /// Knobs of [`Size`].
     pub struct SizeConfig {
-        /// The largest weight that is kept.
+        /// Largest weight that is admitted.
         max: u32 = 65536, 1 => 4294967295;
     }
 }
 
-/// Admits what is no larger than its knob.
+/// Admits objects up to a weight.
 #[derive(Clone, Debug)]
 pub struct Size {
     max: u32,

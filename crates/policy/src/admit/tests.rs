@@ -1,4 +1,5 @@
-//! Every filter of the list through the suite, and each against what its card says.
+//! Every filter of the list in the conformance suite, and each filter against the claims of its
+//! card.
 
 use super::any::{AdmitSpec, AnyAdmission};
 use super::{Admission, Newcomer};
@@ -37,7 +38,7 @@ fn filter(text: &str, capacity: u64) -> AnyAdmission {
     AnyAdmission::new(capacity, &spec(text), 42)
 }
 
-/// An answer in an empty host that is full.
+/// Decision about a key in an empty host that is full.
 fn admits(filter: &mut impl Admission, key: u64, weight: u32) -> bool {
     let host: Host<()> = Host::new(Tick(0));
     let newcomer = Newcomer {
@@ -85,8 +86,9 @@ fn a_coin_falls_as_often_as_it_says() {
 }
 
 proptest! {
-    /// The model: each key's turn at which it was last missed, in new keys. Within as many as the
-    /// cache holds entries it must be admitted; a key never missed is taken for another rarely.
+    /// Model: for each key the turn at which it was last missed, counted in new keys. A key missed
+    /// within as many turns as the cache holds entries must be admitted; a key never missed is
+    /// mistaken for another rarely.
     #[test]
     fn the_second_request_is_admitted(
         keys in proptest::collection::vec(0u64..400, 0..2000),
@@ -126,7 +128,7 @@ fn the_second_request_is_forgotten_in_time() {
     // Twice a miss, then a hit; and the cache is full.
     let hits = (0..2000).filter(|&key| twice(key)).count();
     assert_eq!(hits, 2000);
-    // A key long gone is new again.
+    // A key that left long ago is new again.
     (10_000..20_000).for_each(|key| {
         trial.request_through(&mut filter, key, 1, 8);
     });
@@ -139,8 +141,8 @@ fn the_second_request_is_forgotten_in_time() {
 }
 
 proptest! {
-    /// The model: exact counts. Before anything ages, an estimate is never below them, up to where the
-    /// counters end.
+    /// Model: exact counts. Before anything ages, an estimate is never below them, up to the
+    /// counters' maximum.
     #[test]
     fn tinylfu_never_counts_too_little(
         keys in proptest::collection::vec(0u64..100, 0..500),
@@ -151,7 +153,7 @@ proptest! {
             let slot = host.add(scramble(1 << 40 | key), 1, None);
             host.tell(slot);
         }
-        // The tables grow by doubling, once a request.
+        // The tables double once per request.
         (0..12).for_each(|_| {
             let newcomer = Newcomer { key_hash: 0, weight: 1, has_room: true };
             filter.admit(&host, newcomer);
@@ -176,7 +178,8 @@ proptest! {
     }
 }
 
-/// A fifth of the requests go to keys that fit the cache, the others to keys that come once.
+/// Hit ratio where a fifth of the requests go to keys that fit in the cache and the others to keys
+/// that come once.
 fn hit_ratio_beside_a_scan(text: &str) -> f64 {
     let mut trial = Trial::<Lru>::new(500, &(), 1);
     let mut filter = filter(text, 500);

@@ -1,7 +1,8 @@
-//! TinyLFU: a newcomer is kept when it is asked for more often than one that would leave for it.
+//! TinyLFU: a new key is admitted if it is requested more often than an entry that would be evicted
+//! for it.
 //!
 //! # Idea
-//! A sketch counts how often each key was asked for lately, held or not. A *doorkeeper*, a Bloom
+//! A sketch counts how often each key was requested recently, held or not. A *doorkeeper*, a Bloom
 //! filter before it, takes every key's first request, so that the many keys that come once do not
 //! crowd the counters.
 //!
@@ -14,23 +15,24 @@
 //! counters of 4 bits, half the doorkeeper.
 //!
 //! # Cost
-//! hit: a line of the doorkeeper, and four counters from the second request on · miss: the same, and
-//! with a full cache the counters of two keys · eviction: one write.
+//! hit: a line of the doorkeeper, and four counters from the second request on · miss: the same,
+//! and with a full cache the counters of two keys · eviction: one write.
 //!
 //! # Knobs
 //! None.
 //!
 //! # Departures
-//! A filter that does not know the policy cannot ask for its next victim: the newcomer must beat one of
-//! the last eight, drawn at random. One in 128 is let in unasked, or nobody would leave any more where
-//! the last to leave were popular, and the eight would never change. (To compare with entries sampled
-//! from the cache was tried: those who then leave are others, and a scan gets in.) Counters and
-//! doorkeeper are aged step by step, not all at once, within ten times as many requests as there are
-//! entries. Weights are not compared.
+//! A filter that does not know the policy cannot ask for its next victim: the new key must be more
+//! frequent than one of the last eight victims, drawn at random. One rejected key in 128 is
+//! admitted, because otherwise no entry would be evicted any more once the last victims were
+//! popular, and the eight would never change. (Comparing with entries sampled from the cache was
+//! tried: the entries then evicted are others, and a scan is admitted.) Counters and doorkeeper are
+//! aged step by step, not all at once, within ten times as many requests as there are entries.
+//! Weights are not compared.
 //!
 //! # Avoid when
-//! Popularity moves quickly, or the policy itself has such a filter (`w-tinylfu`). Objects that differ
-//! much in size.
+//! Popularity moves quickly, or the policy itself has such a filter (`w-tinylfu`). Objects that
+//! differ much in size.
 
 use super::{Admission, Newcomer, yes_if};
 use crate::parts::bloom::{Bloom, KEYS_PER_BLOCK};
@@ -40,25 +42,25 @@ use crate::{Admit, Facts, Slot};
 
 /// Requests for each entry of the cache in which counters and doorkeeper are aged once.
 const SAMPLE: usize = 10;
-/// Keys a round for which the doorkeeper is made, for each entry of the cache. It meets up to `SAMPLE`
-/// of them, each on its own; when all are new, one in three is taken for another and counted.
+/// Keys per round for which the doorkeeper is sized, for each entry of the cache. It sees up to
+/// `SAMPLE` of them, each once; when all are new, one in three is mistaken for another and counted.
 const DOOR: usize = 2;
 
-/// Of so many refused, one is let in after all.
+/// One rejected key in this number is admitted after all.
 const PARDON: u64 = 128;
-/// Victims remembered.
+/// Number of victims remembered.
 const VICTIMS: usize = 8;
 
-/// TinyLFU.
+/// The TinyLFU filter.
 #[derive(Clone, Debug)]
 pub struct TinyLfu {
     sketch: Sketch,
     door: Bloom,
     /// Requests since the doorkeeper's hand last moved.
     passed: usize,
-    /// The hashes of the keys that left last, in no order.
+    /// Hashes of the last victims' keys, in no order.
     victims: [u64; VICTIMS],
-    /// How many left; up to `VICTIMS` of them are remembered.
+    /// Number of victims so far; up to `VICTIMS` of them are remembered.
     left: usize,
     chance: Chance,
 }
@@ -77,7 +79,7 @@ impl TinyLfu {
         }
     }
 
-    /// How often the key was asked for lately, rather too much than too little; up to 16.
+    /// Returns how often the key was requested recently: rather too high than too low, at most 16.
     pub fn frequency(&self, key_hash: u64) -> u64 {
         self.sketch.frequency(key_hash) + u64::from(self.door.has_seen(key_hash))
     }

@@ -1,13 +1,13 @@
 //! ARC, an adaptive replacement cache: `arc`, `arc-sieve`, `arc-fifo-reinsertion`.
 //!
 //! # Idea
-//! Two LRU lists: T1 holds what was seen once lately, T2 what was seen again. Each has a ghost list
-//! of what it lost, B1 and B2. A miss that finds its key in B1 says that T1 was too short, one in B2
-//! that T2 was: the aim *p* for T1's length follows.
+//! Two LRU lists: T1 holds entries seen once recently, T2 those seen again. Each has a ghost list
+//! of the keys that it lost, B1 and B2. A miss whose key is in B1 shows that T1 was too short, one
+//! in B2 that T2 was; the aim *p* for T1's length is moved accordingly.
 //!
 //! Quick demotion does not need T2 to be an LRU list: `arc-sieve` has a SIEVE there,
-//! `arc-fifo-reinsertion` a FIFO that spares once whom a hit marked. (T1 is a FIFO in any case: a hit
-//! takes its entry out.)
+//! `arc-fifo-reinsertion` a FIFO that spares an entry once after a hit. (T1 is a FIFO in any case,
+//! because a hit takes its entry out.)
 //!
 //! # Source
 //! N. Megiddo, D. S. Modha, *ARC: a self-tuning, low overhead replacement cache*, FAST 2003,
@@ -20,47 +20,47 @@
 //! about 30 bytes (see [`history`](crate::parts::history)).
 //!
 //! # Cost
-//! hit, insert, remove, evict O(1); without the LRU list a step per entry spared · miss: a look into
-//! two hash tables.
+//! hit, insert, remove, evict O(1); without the LRU list one step per entry spared · miss: a
+//! look-up in two hash tables.
 //!
 //! # Knobs
 //! None.
 //!
 //! # Departures
-//! All lengths are weights, and the aim moves by the weight of what came back where the source, whose
-//! pages are equal, moves it by one: in steps of one byte it would hardly move. (Twitter trace, a tenth
-//! of its bytes: 0.131 of all requests miss, 0.136 with steps of a byte; the reference has such steps
-//! and 0.152, more than LRU's 0.137.) An eviction that no miss asks for (the cache shrinks) is the source's
-//! REPLACE, and drops a ghost for each that it adds beyond twice the capacity. (Ghosts as
-//! fingerprints, at 5 bytes, were tried: the adaptation amplifies their small errors; miss ratios
-//! differed by up to 10 % either way.)
+//! All lengths are weights. The aim moves by the weight of the returning entry; the source, whose
+//! pages are equal, moves it by one, which in steps of one byte would hardly move it. (Twitter
+//! trace, a tenth of its bytes: 0.131 of all requests miss, 0.136 with steps of a byte; the
+//! reference has such steps and 0.152, more than LRU's 0.137.) An eviction without a miss (the
+//! cache shrinks) is the source's REPLACE, and drops a ghost for each that it adds beyond twice the
+//! capacity. (Ghosts as fingerprints, at 5 bytes, were tried: the adaptation amplifies their small
+//! errors, and miss ratios differed by up to 10 % either way.)
 //!
 //! # Avoid when
-//! Memory per entry or hits on several threads matter; loops longer than the cache. The patent
-//! (US 6,996,676) has run out.
+//! Memory per entry or hits on several threads matter; loops longer than the cache. The patent (US
+//! 6,996,676) has expired.
 
 use crate::parts::history::History;
 use crate::parts::list::{List, Node};
 use crate::parts::shelf::{LruShelf, ReinsertionShelf, Shelf, SieveShelf};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
-/// T1 and B1.
+/// Index of T1 and B1.
 const ONCE: usize = 0;
-/// T2 and B2.
+/// Index of T2 and B2.
 const AGAIN: usize = 1;
 
-/// The miss that is about to be inserted.
+/// The missed key that is about to be inserted.
 #[derive(Clone, Copy, Debug)]
 struct Incoming {
     key_hash: u64,
     weight: u64,
-    /// The ghost list that remembered it.
+    /// Ghost list in which it was found.
     found: Option<usize>,
 }
 
-/// What T2 may be.
+/// A shelf that can be T2.
 pub trait Again: Shelf {
-    /// The name of ARC with it.
+    /// Name of ARC with this shelf.
     const ARC_NAME: &'static str;
 }
 
@@ -74,22 +74,22 @@ impl Again for ReinsertionShelf {
     const ARC_NAME: &'static str = "arc-fifo-reinsertion";
 }
 
-/// ARC.
+/// The ARC policy with the shelf `S` as T2.
 #[derive(Clone, Debug)]
 pub struct Arc<S = LruShelf> {
     once: List,
     again: S,
     weight: [u64; 2],
     ghosts: [History; 2],
-    /// The weight that T1 aims at.
+    /// Target weight of T1.
     aim: f64,
     capacity: u64,
     incoming: Option<Incoming>,
-    /// The list that the eviction under way cuts, and whether its victim leaves a ghost.
+    /// List that the eviction under way takes from, and whether its victim leaves a ghost.
     cutting: Option<(usize, bool)>,
 }
 
-/// The list that the entry is in.
+/// Index of the list that the entry is in.
 #[inline]
 fn list_of(node: Node) -> usize {
     usize::from(node.list()) & AGAIN
@@ -126,7 +126,7 @@ impl<S: Again> Arc<S> {
         self.weight[list] += u64::from(cells.weight(slot));
     }
 
-    /// The source's REPLACE: which list gives way.
+    /// Returns the list that has to give up an entry: the source's REPLACE.
     fn list_to_cut(&self, found: Option<usize>) -> usize {
         let once = self.weight[ONCE] as f64;
         let is_over = once > self.aim || (once == self.aim && found == Some(AGAIN));
@@ -134,8 +134,9 @@ impl<S: Again> Arc<S> {
         if cuts_once { ONCE } else { AGAIN }
     }
 
-    /// The directory of a cache of weight c remembers c in T1 and B1, 2 c in all: the source's case
-    /// IV drops a ghost. False when B1 is empty and T1 alone fills it: its victim leaves no ghost.
+    /// Keeps the directory of a cache of weight c within c for T1 and B1, and 2 c in all, by
+    /// dropping a ghost: the source's case IV. Returns false if B1 is empty and T1 alone fills its
+    /// share; the victim then leaves no ghost.
     fn make_room_in_directory(&mut self, incoming: Incoming) -> bool {
         let once = self.weight[ONCE] + self.ghosts[ONCE].weight();
         if once + incoming.weight > self.capacity {
@@ -147,7 +148,7 @@ impl<S: Again> Arc<S> {
         true
     }
 
-    /// Without a miss that says what to drop: the directory stays within twice the capacity.
+    /// Keeps the directory within twice the capacity when no miss says which ghost to drop.
     fn bound_directory(&mut self) {
         let ghosts = [self.ghosts[ONCE].weight(), self.ghosts[AGAIN].weight()];
         let all = self.weight[ONCE] + self.weight[AGAIN] + ghosts[ONCE] + ghosts[AGAIN];
@@ -156,7 +157,7 @@ impl<S: Again> Arc<S> {
         }
     }
 
-    /// Which list the next victim comes from, and whether it leaves a ghost.
+    /// Returns the list that the next victim comes from, and whether the victim leaves a ghost.
     fn choose(&mut self) -> (usize, bool) {
         let (mut list, mut leaves_ghost) = (None, true);
         match self.incoming {

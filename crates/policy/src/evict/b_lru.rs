@@ -1,9 +1,9 @@
-//! B-LRU: LRU that keeps a key from its second miss on.
+//! B-LRU: LRU that inserts a key from its second miss on.
 //!
 //! # Idea
-//! Most keys are asked for once. A Bloom filter remembers who was missed; only who is missed again is
-//! kept, in LRU order. Nothing that is asked for once takes room, and everything else pays for it with
-//! one miss more.
+//! Most keys are requested once. A Bloom filter remembers the keys that were missed; only a key
+//! that is missed again is inserted, in LRU order. A key requested once takes no room, and every
+//! other key pays one more miss for that.
 //!
 //! # Source
 //! B. M. Maggs, R. K. Sitaraman, *Algorithmic nuggets in content delivery*, ACM SIGCOMM CCR 45(3),
@@ -12,20 +12,20 @@
 //! <https://doi.org/10.1145/3600006.3613147>.
 //!
 //! # State
-//! Per entry: 8 bytes (two links of 31 bits). Besides: 4 to 8 bytes of filter an entry and unit of
+//! Per entry: 8 bytes (two links of 31 bits). Besides: 4 to 8 bytes of filter per entry and unit of
 //! `window`.
 //!
 //! # Cost
 //! hit, insert, remove, evict O(1) · miss: one cache line of the filter.
 //!
 //! # Knobs
-//! `window` (1; 1 to 1000): keys that the filter remembers, in entries of the cache.
+//! `window` (1; 1 to 1000): number of keys that the filter remembers, in entries of the cache.
 //!
 //! # Departures
-//! Only simulated: a server keeps what it was told to store. The study's simulator remembers every key
-//! that was ever missed, exactly; here the filter forgets, block by block, between one and two windows
-//! later, and takes one key in a hundred for another. (The same filter before any other policy is the
-//! admission `bloom`.)
+//! Only simulated, because a server has to store what it is given. The study's simulator remembers
+//! every key ever missed, exactly; here the filter forgets a key, block by block, between one and
+//! two windows later, and mistakes one key in a hundred for another. (The same filter before any
+//! other policy is the admission filter `bloom`.)
 //!
 //! # Avoid when
 //! Requests for a key come close together, as is common: the source found it worse than LRU in most
@@ -38,14 +38,14 @@ use crate::parts::list::Node;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 crate::knobs! {
-    /// The knobs of [`BLru`].
+    /// Knobs of [`BLru`].
     pub struct BLruConfig {
-        /// Keys that the filter remembers, in entries of the cache.
+        /// Number of keys that the filter remembers, in entries of the cache.
         window: u32 = 1, 1 => 1000;
     }
 }
 
-/// B-LRU.
+/// The B-LRU policy.
 #[derive(Clone, Debug)]
 pub struct BLru {
     lru: Lru,

@@ -1,4 +1,4 @@
-//! Belady's MIN: the entry that is asked for again last goes.
+//! Belady's MIN: the victim is the entry whose next request is the farthest away.
 //!
 //! # Idea
 //! No policy can miss less often when all entries weigh the same, so this is the bound that others
@@ -9,37 +9,38 @@
 //! Journal 5(2), 1966, <https://doi.org/10.1147/sj.52.0078>. Compared with libCacheSim 0.3.5.
 //!
 //! # State
-//! Per entry: 16 bytes in a heap, and as much again for references that a hit outdated.
+//! Per entry: 16 bytes in a heap, and as much again for references that a hit made stale.
 //!
 //! # Cost
-//! hit, insert, evict O(log n) · remove, relocate O(1), paid for by evict.
+//! hit, insert, evict O(log n) · remove, relocate O(1); evict drops what they leave behind.
 //!
 //! # Knobs
 //! None.
 //!
 //! # Departures
-//! The heap keeps outdated references; one is dropped when it comes up, for its entry then says
-//! another number.
+//! The heap keeps stale references. One is dropped when it comes up, because its entry's bits then
+//! have another number.
 //!
 //! # Avoid when
-//! The future is not known: only the simulator runs it, on a whole trace. A sampled trace, or weights
-//! that differ, void the bound.
+//! The future is not known: only the simulator runs it, on a whole trace. On a sampled trace, or
+//! with weights that differ, the bound does not hold.
 
 use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 use std::collections::BinaryHeap;
 
-/// Outdated references that are not worth a rebuild.
+/// Number of stale references below which a rebuild is not worth while.
 const STALE_MIN: usize = 64;
 
 /// Belady's MIN.
 #[derive(Clone, Debug)]
 pub struct Belady {
-    /// The last to be asked for first; with the slot, and in case of a tie the higher slot.
+    /// Next requests with their slots; the latest is at the top, and in a tie the higher slot.
     heap: BinaryHeap<(u64, Slot)>,
     live: usize,
 }
 
-/// An entry's own word: the number of the next request for it, plus 1, so that 0 says "not told".
+/// Returns an entry's own word: the number of its next request plus 1, so that 0 means that the
+/// entry was not inserted.
 fn next_of(facts: &impl Facts, slot: Slot) -> u64 {
     let next = facts
         .next_access(slot)

@@ -1,9 +1,11 @@
-//! Belady by size: the entry that holds the most room for the longest unused time goes.
+//! Belady by size: the victim is the entry that occupies the most room for the longest time until
+//! its next request.
 //!
 //! # Idea
-//! Where entries differ in weight, no rule is known that is best and quick; this is the common
-//! approximation. An entry that will be asked for in `d` requests and weighs `w` occupies `d × w` for one
-//! hit: the largest goes first, and those that are never asked for again before all others.
+//! Where entries differ in weight, no rule is known that is both optimal and fast; this is the
+//! common approximation. An entry of weight `w` whose next request is `d` requests away occupies `d
+//! × w` for one hit. The largest product is evicted first, and entries that are never requested
+//! again before all others.
 //!
 //! # Source
 //! The rule is named "size-aware Belady" in J. Yang, *Designing efficient and scalable key-value cache
@@ -15,15 +17,15 @@
 //! 0 bytes.
 //!
 //! # Cost
-//! hit, insert, remove: none · evict: one step for each entry sampled, 128 of them.
+//! hit, insert, remove: none · evict: one step for each of the 128 entries sampled.
 //!
 //! # Knobs
-//! `samples` (128; 1 to 4096): entries among which the largest is chosen.
+//! `samples` (128; 1 to 4096): number of entries among which the largest product is chosen.
 //!
 //! # Departures
-//! The product changes with time, differently for each entry, so no order of all entries can be kept:
-//! the victim is the largest of a sample. Counted in objects it therefore misses a little more than
-//! `belady`. A newcomer is always inserted, even if it is itself what had better go.
+//! The product changes with time, differently for each entry, so no order of all entries can be
+//! kept: the victim is the largest of a sample. Counted in objects it therefore misses a little
+//! more than `belady`. A new entry is always inserted, even if it would itself be the best victim.
 //!
 //! # Avoid when
 //! The future is not known: only the simulator runs it, on a whole trace. All weigh the same: `belady`
@@ -34,9 +36,9 @@ use crate::parts::chance::Chance;
 use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 crate::knobs! {
-    /// The knobs of [`BeladySize`].
+    /// Knobs of [`BeladySize`].
     pub struct BeladySizeConfig {
-        /// Entries among which the largest is chosen.
+        /// Number of entries among which the largest product is chosen.
         samples: u16 = 128, 1 => 4096;
     }
 }
@@ -48,12 +50,12 @@ pub struct BeladySize {
     samples: u16,
     /// Samples that the eviction under way has taken.
     taken: u16,
-    /// The largest of them.
+    /// Largest of the samples so far.
     largest: Option<Slot>,
 }
 
-/// What the entry occupies until it is asked for again, and for those that never are, what it weighs:
-/// the larger goes.
+/// Returns the room and time that the entry occupies until its next request, or its weight if there
+/// is none. The larger is evicted first.
 #[inline]
 fn occupied(facts: &impl Facts, slot: Slot) -> (bool, u128) {
     let next = facts.next_access(slot);
@@ -140,7 +142,8 @@ mod tests {
     use crate::Tick;
     use crate::suite::host::Host;
 
-    /// The order in which entries of these weights and next requests go, at request 10.
+    /// Returns the order in which entries of these weights and next requests are evicted at request
+    /// 10.
     fn order(entries: &[(u32, Option<u64>)]) -> Vec<u32> {
         let mut host: Host<()> = Host::new(Tick(0));
         (0..10).for_each(|_| host.count_request());

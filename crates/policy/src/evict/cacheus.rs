@@ -1,11 +1,12 @@
-//! CACHEUS: a scan-resistant LRU and a churn-resistant LFU, whoever is regretted less.
+//! CACHEUS: a scan-resistant LRU or a churn-resistant LFU, chosen by regret.
 //!
 //! # Idea
-//! LeCaR's scheme with better experts and without knobs. *SR-LRU* parts the cache: newcomers stay in
-//! SR, who is hit or comes back moves to R, and R sends its oldest back to SR, *demoted*. SR's oldest
-//! is its victim. Demoted entries that are hit say that R is too short, new ones that come back that
-//! SR is. *CR-LFU* names the youngest of the least frequent, so that a part of a set that churns stays.
-//! The rate at which the experts' weights change follows the hit ratio.
+//! LeCaR's scheme with better experts and without knobs. *SR-LRU* divides the cache: new entries
+//! stay in SR, entries that are hit or return move to R, and R moves its oldest back to SR,
+//! *demoted*. SR's oldest is its victim. Hits on demoted entries show that R is too short, new
+//! entries that return that SR is. *CR-LFU* names the youngest of the least frequent entries, so
+//! that a part of a set that churns stays. The rate at which the experts' weights change follows
+//! the hit ratio.
 //!
 //! # Source
 //! L. V. Rodriguez, F. Yusuf, S. Lyons, E. Paz, R. Rangaswami, J. Liu, M. Zhao, G. Narasimhan,
@@ -17,37 +18,37 @@
 //! bytes.
 //!
 //! # Cost
-//! hit, remove, evict O(1) · miss: a look into three hash tables · insert O(1), but for a key that
-//! comes back with its count one step per frequency that is lower.
+//! hit, remove, evict O(1) · miss: a look-up in three hash tables · insert O(1), except for a
+//! returning key: one step per lower frequency.
 //!
 //! # Knobs
-//! `scan` (0.5; 0.01 to 0.99): SR's share of the capacity at first.
+//! `scan` (0.5; 0.01 to 0.99): SR's initial share of the capacity.
 //!
 //! # Departures
-//! All lengths are weights. Newcomers may fill the whole cache while R is short; a segment gives way
-//! by at most four entries a request. Where both experts name the same victim nobody is blamed.
+//! All lengths are weights. New entries may fill the whole cache while R is short; a segment moves
+//! at most four entries per request. Where both experts name the same victim neither is charged.
 //!
-//! Against the authors' code: every victim that comes back new moves the border here, there those of
-//! SR-LRU only; a victim that both experts named comes back into R with its count, there it is
-//! forgotten; a return adds one to the frequency, there it keeps what it had.
+//! Differences to the authors' code: here every victim that returns as new moves the border, there
+//! only those of SR-LRU; a victim that both experts named returns into R with its count, there it
+//! is forgotten; a return adds one to the frequency, there it keeps its count.
 //!
-//! The reference misses up to 14 % more often (5 % less on one row), for there the experts hardly
+//! The reference misses up to 14 % more often (5 % less on one row), because its experts hardly
 //! learn: the flags of demoted and new entries are lost on the way from list to list, so that the
-//! border never moves; the hit ratio is divided in whole numbers, and is 0; a count and flags share
-//! memory. The authors' own code (sylab/cacheus, with SR at a hundredth first) agrees with this file
-//! on most rows: on `web07` at 204 and 2,048 objects it misses 0.589 and 0.430, here 0.585 and 0.425,
-//! the reference 0.622 and 0.443; on `lirs_multi3` at 745 0.522, 0.517 and 0.589; on `cloudphysics` at
-//! 489 0.830, 0.829 and 0.839.
+//! border never moves; the hit ratio is divided in integers, and is 0; a count and flags share
+//! memory. The authors' own code (sylab/cacheus, with SR at a hundredth first) agrees with this
+//! file on most rows: on `web07` at 204 and 2,048 objects it misses 0.589 and 0.430, here 0.585 and
+//! 0.425, the reference 0.622 and 0.443; on `lirs_multi3` at 745 0.522, 0.517 and 0.589; on
+//! `cloudphysics` at 489 0.830, 0.829 and 0.839.
 //!
-//! It does not on four. On `cloudphysics` at 4,897 this misses 0.785, 4 % more than its 0.753 (the
-//! reference 0.785). On `lirs_multi3` at 74 this misses 0.790, 4 % less than its 0.824 (the reference
-//! 0.802): a key that comes back loses there the request that brought it; mending that, before trust had
-//! its bounds here, made 0.797 0.807. On `lirs_sprite` at 707 this misses 0.145, 4 % less than its 0.151
-//! (the reference 0.142), and at 70 0.791, 3 % more than its 0.766 (0.803); neither that nor its draws
-//! nor SR's first share explain these two.
+//! It does not on four rows. On `cloudphysics` at 4,897 this misses 0.785, 4 % more than its 0.753
+//! (the reference 0.785). On `lirs_multi3` at 74 this misses 0.790, 4 % less than its 0.824 (the
+//! reference 0.802): a returning key loses there the request that brought it back; repairing that,
+//! before the experts' weights had their bounds here, made 0.797 of 0.807. On `lirs_sprite` at 707
+//! this misses 0.145, 4 % less than its 0.151 (the reference 0.142), and at 70 0.791, 3 % more than
+//! its 0.766 (0.803); neither that nor its draws nor SR's initial share explain these two.
 //!
 //! # Avoid when
-//! Memory per entry matters, or the cache holds but a few dozen entries.
+//! Memory per entry matters, or the cache holds only a few dozen entries.
 
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
@@ -56,35 +57,35 @@ use crate::parts::history::History;
 use crate::parts::pool::{Chain, Links, Pool};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
-/// Where newcomers and the demoted are.
+/// Index of the segment of new and demoted entries.
 const SR: usize = 0;
-/// Where the reused are.
+/// Index of the segment of reused entries.
 const R: usize = 1;
-/// The experts.
+/// Indexes of the experts.
 const SR_LRU: usize = 0;
 const CR_LFU: usize = 1;
-/// Entries that one request may send from R to SR.
+/// Maximum number of entries that one request moves from R to SR.
 const DEMOTIONS_MAX: usize = 4;
-/// Ghosts that one eviction may drop.
+/// Maximum number of ghosts that one eviction drops.
 const DROPS_MAX: usize = 4;
-/// The range of the learning rate.
+/// Range of the learning rate.
 const LEARN_MIN: f64 = 0.001;
 const LEARN_MAX: f64 = 1.0;
-/// What an expert's trust never falls below, as in the authors' code: at 0, or at 1 less the other's
-/// rounding, no blame could move it again.
+/// Lower bound of an expert's weight, as in the authors' code: at 0, or at 1 less the other's
+/// rounding, no regret could change it again.
 const TRUST_MIN: f64 = 0.01;
-/// Periods without a better hit ratio until the learning rate is drawn anew.
+/// Periods without a better hit ratio until the learning rate is drawn again.
 const UNLEARNED_MAX: u32 = 10;
 
 crate::knobs! {
-    /// The knobs of [`Cacheus`].
+    /// Knobs of [`Cacheus`].
     pub struct CacheusConfig {
-        /// SR's share of the capacity at first.
+        /// Initial share of the capacity for SR.
         scan: f64 = 0.5, 0.01 => 0.99;
     }
 }
 
-/// What is kept of an entry beside it.
+/// State kept per entry, beside it.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     slot: Slot,
@@ -92,15 +93,15 @@ struct Node {
     frequency: Links,
     group: u32,
     list: u8,
-    /// It has not been hit, nor come back.
+    /// Whether the entry was neither hit nor returned.
     is_new: bool,
-    /// R sent it back to SR.
+    /// Whether R moved it back to SR.
     is_demoted: bool,
 }
 
 counted!(Node);
 
-/// What is remembered of an entry that left.
+/// State remembered of an evicted entry.
 #[derive(Clone, Copy, Debug)]
 struct Past {
     frequency: u32,
@@ -160,23 +161,23 @@ impl Learning {
     }
 }
 
-/// CACHEUS.
+/// The CACHEUS policy.
 #[derive(Clone, Debug)]
 pub struct Cacheus {
     pool: Pool<Node>,
     lists: [Chain; 2],
     weight: [u64; 2],
     frequencies: Frequencies,
-    /// Everybody who left lately.
+    /// Keys evicted recently.
     history: History<Past>,
-    /// By expert: whom it sent away.
+    /// For each expert the keys of its victims.
     regrets: [History; 2],
-    /// What SR aims at.
+    /// Target weight of SR.
     scan_capacity: u64,
     demoted_count: u64,
-    /// New ones in the history.
+    /// Number of keys in the history that were evicted as new.
     new_count: u64,
-    /// The weight of SR-LRU; CR-LFU's is the rest of 1.
+    /// Weight of SR-LRU; CR-LFU's is the rest of 1.
     trust: f64,
     learning: Learning,
     returning: Option<(u64, Past)>,
@@ -200,7 +201,7 @@ impl Cacheus {
         self.weight[list] -= u64::from(cells.weight(slot));
     }
 
-    /// R keeps to its share.
+    /// Moves the oldest entries of R to SR while R exceeds its share.
     fn demote(&mut self, cells: &impl Facts) {
         for _ in 0..DEMOTIONS_MAX {
             if self.weight[R] <= self.capacity - self.scan_capacity {
@@ -216,13 +217,13 @@ impl Cacheus {
         }
     }
 
-    /// What the border moves for one entry that was where it should not have been.
+    /// Returns by how much one hit on the wrong side moves the border.
     fn step(weight: u32, more: u64, fewer: u64) -> u64 {
         let times = (more as f64 / fewer.max(1) as f64).round().max(1.0);
         (f64::from(weight) * times) as u64
     }
 
-    /// A node leaves the lists and dies.
+    /// Takes a node out of the lists and frees it.
     fn forget(&mut self, cells: &impl Facts, node: u32) {
         self.unlink(cells, node);
         self.frequencies.leave(&mut self.pool, node);
@@ -259,7 +260,7 @@ impl Cacheus {
         }
     }
 
-    /// An expert was wrong.
+    /// Lowers the weight of an expert whose victim was requested again.
     fn learn(&mut self, expert: usize) {
         let mut trust = [self.trust, 1.0 - self.trust];
         trust[expert] *= (-self.learning.rate).exp();
@@ -443,10 +444,10 @@ mod tests {
     use super::*;
     use crate::suite::policy::Trial;
 
-    /// Once trusted wholly, an expert was so for ever: `trust` rounded to 1, and no blame moved it, so
-    /// that one start of three missed every request of such a loop.
+    /// An expert's weight once rounded to 1, and no regret changed it again, so that one start of
+    /// three missed every request of such a loop.
     #[test]
-    fn whoever_was_wholly_trusted_can_lose_it() {
+    fn an_expert_of_full_weight_can_lose_it() {
         for seed in 1..=12 {
             let mut trial = Trial::<Cacheus>::new(1_000, &CacheusConfig::default(), seed);
             let mut misses = 0;

@@ -1,9 +1,10 @@
 //! CAR: clock with adaptive replacement.
 //!
 //! # Idea
-//! ARC with clocks: T1 holds what was seen once lately, T2 what was seen again, and a hit only marks.
-//! At the end of T1 a marked entry goes over to T2, at the end of T2 it goes round once more. As in ARC,
-//! a miss that finds its key among the ghosts of T1 or T2 says which of them was too short.
+//! ARC with clocks: T1 holds entries seen once recently, T2 those seen again, and a hit only marks
+//! an entry. At the end of T1 a marked entry moves to T2; at the end of T2 it goes round once more.
+//! As in ARC, a miss that finds its key among the ghosts of T1 or T2 shows which of them was too
+//! short.
 //!
 //! # Source
 //! S. Bansal, D. S. Modha, *CAR: clock with adaptive replacement*, FAST 2004,
@@ -15,20 +16,22 @@
 //! one ghost per entry at about 30 bytes (see [`history`](crate::parts::history)).
 //!
 //! # Cost
-//! hit 0 or one write of the entry's byte · miss: a look into two hash tables · insert, remove O(1) ·
-//! evict: one step per entry passed; all may be marked, and the budget cuts the round anywhere.
+//! hit 0 or one write of the entry's byte · miss: a look-up in two hash tables · insert, remove
+//! O(1) · evict: one step per entry passed; all may be marked, and the budget can end the round
+//! anywhere.
 //!
 //! # Knobs
 //! None.
 //!
 //! # Departures
-//! All lengths are weights, and the aim moves by the weight of what came back (see `arc`). Stale
-//! references as in `fifo`.
+//! All lengths are weights, and the aim moves by the weight of the returning entry (see `arc`).
+//! Stale references as in `fifo`.
 //!
-//! The reference departs from the source: it adapts before it makes room and not after, truncates the
-//! ratio of the ghosts to a whole number, and drops a ghost of T1 also when the key that comes is one
-//! that came back. On `arc_oltp` at 1,868 objects it misses 0.635, more than LRU (0.584); this misses
-//! 0.545 and ARC 0.546, and the source finds CAR as good as ARC. Elsewhere the two are within 6 %.
+//! The reference departs from the source: it adapts before it makes room and not after, truncates
+//! the ratio of the ghosts to an integer, and also drops a ghost of T1 when the missed key is
+//! itself a ghost. On `arc_oltp` at 1,868 objects it misses 0.635, more than LRU (0.584); this
+//! misses 0.545 and ARC 0.546, and the source finds CAR as good as ARC. Elsewhere the two are
+//! within 6 %.
 //!
 //! # Avoid when
 //! Memory is short, or loops are longer than the cache.
@@ -38,36 +41,36 @@ use crate::parts::history::History;
 use crate::parts::queue::{TWO_QUEUES, WeighedQueue, queue_of};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
-/// T1 and B1.
+/// Index of T1 and B1.
 const ONCE: usize = 0;
-/// T2 and B2.
+/// Index of T2 and B2.
 const AGAIN: usize = 1;
-/// Set in the entry's byte, above the queue's bits, by a hit.
+/// Set by a hit in the entry's byte, above the queue's bits.
 const MARKED: u8 = 1 << (TAG_BITS + 1);
-/// Ghosts that one call drops at most.
+/// Maximum number of ghosts that one call drops.
 const DROPS_MAX: usize = 4;
 
-/// The miss that is about to be inserted.
+/// The missed key that is about to be inserted.
 #[derive(Clone, Copy, Debug)]
 struct Incoming {
     key_hash: u64,
-    /// The ghosts that remembered it.
+    /// Ghosts among which it was found.
     found: Option<usize>,
 }
 
-/// CAR.
+/// The CAR policy.
 #[derive(Clone, Debug)]
 pub struct Car {
     clocks: [WeighedQueue; 2],
     ghosts: [History; 2],
-    /// The weight that T1 aims at.
+    /// Target weight of T1.
     aim: f64,
     capacity: u64,
     incoming: Option<Incoming>,
 }
 
 impl Car {
-    /// What a key that came back says about the aim. It was among the ghosts until now.
+    /// Moves the aim after a key was found among the ghosts `found`, from which it was removed.
     fn adapt(&mut self, found: usize, weight: u64) {
         let ghosts = [ONCE, AGAIN].map(|list| {
             let own = if list == found { weight } else { 0 };
@@ -82,7 +85,8 @@ impl Car {
         self.aim = aim.clamp(0.0, self.capacity as f64);
     }
 
-    /// Before a stranger of this weight is inserted: T1 and B1 remember c, all four 2 c.
+    /// Keeps the directory within its bounds before a key of this weight that is no ghost is
+    /// inserted: T1 and B1 hold at most c, all four lists 2 c.
     fn bound_directory(&mut self, weight: u64) {
         for _ in 0..DROPS_MAX {
             let once = self.clocks[ONCE].weight() + self.ghosts[ONCE].weight();

@@ -1,9 +1,9 @@
 //! CLOCK with counters of 1 to 3 bits; with 1 bit it is FIFO-Reinsertion, also called Second Chance.
 //!
 //! # Idea
-//! First in, first out, but an entry that was hit is filed again instead of being evicted, and its
-//! counter falls by one each time: promotion, done lazily, at eviction. A hit only counts up to the
-//! counter's maximum, so hits on popular entries write nothing.
+//! First in, first out, but an entry that was hit is inserted again instead of being evicted, and
+//! its counter falls by one each time: promotion is done lazily, at eviction. A hit counts only up
+//! to the counter's maximum, so hits on popular entries write nothing.
 //!
 //! # Source
 //! F. J. Corbató, *A paging experiment with the Multics system*, MIT Project MAC report
@@ -14,37 +14,38 @@
 //! Per entry: 5 + 1…3 bits (epoch tag, counter) and a 4-byte reference in the queue.
 //!
 //! # Cost
-//! hit 0 or one write of the entry's byte · insert, remove O(1) · evict: one step per entry looked
-//! at; with k bits an entry can be passed 2^k − 1 times, which the budget cuts anywhere.
+//! hit 0 or one write of the entry's byte · insert, remove O(1) · evict: one step per entry passed;
+//! with k bits an entry can be passed 2^k − 1 times, and the budget can end the round anywhere.
 //!
 //! # Knobs
 //! `bits` (1; 1 to 3): bits of the counter. `clock:2` is the 2-bit CLOCK.
 //!
 //! # Departures
 //! The hand is a queue: an entry that is spared moves to the young end. An entry whose slot was
-//! vacated and reused within one epoch may come up early, and a relocated one late, by at most one
-//! epoch (about 1/24 of the cache's weight).
+//! vacated and reused within one epoch may be evicted early, and a relocated one late, by at most
+//! one epoch (about 1/24 of the cache's weight).
 //!
 //! # Avoid when
-//! Scans and one-hit wonders dominate: each crosses the whole queue. Prefer `s3fifo` or `sieve`.
+//! Scans and one-hit wonders dominate, because each crosses the whole queue. Prefer `s3fifo` or
+//! `sieve`.
 
 use crate::knobs::Knobs;
 use crate::parts::epochs::{TAG_BITS, TAG_MASK};
 use crate::parts::queue::Queue;
 use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
-/// One hit in an entry's byte: the counter stands above the tag.
+/// One hit in an entry's byte: the counter is above the tag.
 const ONE_HIT: u8 = 1 << TAG_BITS;
 
 crate::knobs! {
-    /// The knobs of [`Clock`].
+    /// Knobs of [`Clock`].
     pub struct ClockConfig {
         /// Bits of the counter.
         bits: u8 = 1, 1 => 3;
     }
 }
 
-/// CLOCK with counters of a few bits, which stand above the queue's tag in the entry's byte.
+/// CLOCK with counters of a few bits, which are above the queue's tag in the entry's byte.
 #[derive(Clone, Debug)]
 pub struct Clock {
     queue: Queue,

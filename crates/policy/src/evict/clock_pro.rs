@@ -1,12 +1,12 @@
-//! CLOCK-Pro.
+//! CLOCK-Pro: LIRS with marks instead of a stack.
 //!
 //! # Idea
-//! LIRS with marks instead of a stack. All entries stand in one clock, hot ones and cold ones, and only
-//! cold ones are evicted. One that comes in is cold and in its *test period*, which outlives its
-//! eviction: asked for again before it ends, it becomes hot. The period ends when the hand of the hot
-//! entries comes by, which is to say when the entry has waited longer than a hot one. How much is kept for
-//! cold entries, *m_c*, grows with each that is met again in its test period and shrinks with each that
-//! is not.
+//! All entries are in one clock, hot ones and cold ones, and only cold ones are evicted. A new
+//! entry is cold and in its *test period*, which can outlast its eviction: if the key is requested
+//! again before the period ends, the entry becomes hot. The period ends when the hand of the hot
+//! entries passes, that is, when the entry has waited longer than a hot one. The weight reserved
+//! for cold entries, *m_c*, grows with each that is requested again in its test period and shrinks
+//! with each that is not.
 //!
 //! # Source
 //! S. Jiang, F. Chen, X. Zhang, *CLOCK-Pro: an effective improvement of the CLOCK replacement*, USENIX
@@ -18,37 +18,39 @@
 //! table, for each evicted entry in its test period: these weigh up to the capacity.
 //!
 //! # Cost
-//! hit 0 or one write of the entry's bits · miss: a look into a hash table · insert, remove O(1) · evict:
-//! one step per entry passed by a hand; all may be marked, and the budget cuts the round anywhere.
+//! hit 0 or one write of the entry's bits · miss: a look-up in a hash table · insert, remove O(1) ·
+//! evict: one step per entry passed by a hand; all may be marked, and the budget can end the round
+//! anywhere.
 //!
 //! # Knobs
 //! None.
 //!
 //! # Departures
-//! The clock is three lists in one order, of hot entries, of those in their test period, and of cold
-//! ones held: each hand stands at the oldest of its list, and a number in each node tells which of two
-//! was passed first. A cold entry that HAND_hot passes keeps its turn with HAND_cold, for it is
-//! the farthest from the head of the clock.
+//! The clock is three lists in one order: hot entries, entries in their test period, and cold
+//! entries held. Each hand is at the oldest of its list, and a number in each node tells which of
+//! two was passed first. A cold entry that HAND_hot passes keeps its turn with HAND_cold, because
+//! it is the farthest from the head of the clock.
 //!
-//! HAND_hot runs when room is made, not already when an entry becomes hot. The source does not say what
-//! becomes of a cold entry that is marked when another hand than its own ends its test: here the test ends
-//! without a change of m_c. Nor does it say where m_c begins: at a hundredth of the capacity, as in LIRS.
-//! All lengths are weights, and m_c moves by the weight of what was met.
+//! HAND_hot runs when room is made, not already when an entry becomes hot. The source does not say
+//! what happens to a marked cold entry whose test is ended by another hand than HAND_cold; here the
+//! test ends without a change of m_c. Nor does it say where m_c begins: here at a hundredth of the
+//! capacity, as in LIRS. All lengths are weights, and m_c moves by the weight of the entry.
 //!
 //! # Avoid when
-//! Memory per entry matters; one mark per round tells less than LIRS sees.
+//! Memory per entry matters; one mark per round carries less information than LIRS has.
 
 use crate::parts::lookup::{Lookup, keyed};
 use crate::parts::pool::{Chain, Links, Pool, chained};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
-/// The list number of hot entries, and of those in their test period.
+/// List of hot entries, and list of entries in their test period.
 const CLOCK: usize = 0;
-/// The list number of cold entries that are held.
+/// List of cold entries that are held.
 const QUEUE: usize = 1;
-/// Tests that one call ends at most to bound the evicted; each call begins at most one.
+/// Maximum number of tests that one call ends to bound the evicted entries; each call begins at
+/// most one.
 const STEPS_MAX: usize = 4;
-/// What m_c is at first, and at least, as a part of the capacity.
+/// Initial and minimum m_c is the capacity divided by this.
 const COLD_SHARE: u64 = 100;
 
 /// The entry's bits:
@@ -63,7 +65,7 @@ fn index_of(meta: u32) -> u32 {
     meta & !MARKED
 }
 
-/// What an entry is, or was.
+/// State of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Status {
     Hot,
@@ -75,16 +77,16 @@ enum Status {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     key_hash: u64,
-    /// Counts what came to the head of the clock until this did.
+    /// Position in the order of the clock's head.
     stamp: u64,
     slot: Slot,
     weight: u32,
     clock: Links,
     queue: Links,
-    /// The next node of the bucket.
+    /// Next node of the bucket.
     chain: u32,
     status: Status,
-    /// Whether it is in the list of the tested; HAND_hot may have passed it already.
+    /// Whether the node is in the list of test periods; HAND_hot may have passed it already.
     is_tested: bool,
 }
 
@@ -92,26 +94,26 @@ chained!(Node, CLOCK => clock);
 chained!(Node, QUEUE => queue);
 keyed!(Node);
 
-/// CLOCK-Pro.
+/// The CLOCK-Pro policy.
 #[derive(Clone, Debug)]
 pub struct ClockPro {
     nodes: Pool<Node>,
-    /// Finds the evicted ones.
+    /// Index of the evicted entries by key.
     lookup: Lookup,
-    /// HAND_hot is at its old end.
+    /// Hot entries; HAND_hot is at the old end.
     hot: Chain<CLOCK>,
-    /// HAND_test is at its old end.
+    /// Entries in their test period; HAND_test is at the old end.
     tested: Chain<CLOCK>,
-    /// HAND_cold is at its old end.
+    /// Cold entries held; HAND_cold is at the old end.
     cold: Chain<QUEUE>,
     hot_weight: u64,
     gone_weight: u64,
-    /// m_c: what the cold entries held may weigh.
+    /// m_c: target weight of the cold entries held.
     cold_aim: u64,
     capacity: u64,
-    /// What came to the head of the clock so far.
+    /// Number of nodes that were put at the head of the clock so far.
     now: u64,
-    /// The key that was found in its test period and is about to be inserted.
+    /// Key that was found in its test period and is about to be inserted.
     returning: Option<u64>,
 }
 
@@ -120,12 +122,12 @@ impl ClockPro {
         (self.capacity / COLD_SHARE).max(1)
     }
 
-    /// An entry was met again in its test period.
+    /// Raises m_c: an entry was requested again in its test period.
     fn widen(&mut self, weight: u32) {
         self.cold_aim = (self.cold_aim + u64::from(weight)).min(self.capacity.max(1));
     }
 
-    /// A test period ended in vain.
+    /// Lowers m_c: a test period ended without another request.
     fn narrow(&mut self, weight: u32) {
         let aim = self.cold_aim.saturating_sub(u64::from(weight));
         self.cold_aim = aim.max(self.cold_aim_min());
@@ -139,14 +141,14 @@ impl ClockPro {
         node.status = status;
     }
 
-    /// At the head of the clock, as a hot entry. It is in no list.
+    /// Puts a node that is in no list at the head of the clock, as a hot entry.
     fn add_hot(&mut self, index: u32) {
         self.stamp(index, Status::Hot);
         self.hot_weight += u64::from(self.nodes.at(index).weight);
         self.hot.push(&mut self.nodes, index);
     }
 
-    /// At the head of the clock, as a cold entry in its test period. It is in no list.
+    /// Puts a node that is in no list at the head of the clock, as a cold entry in its test period.
     fn add_tested(&mut self, index: u32) {
         self.stamp(index, Status::Cold);
         self.nodes.at_mut(index).is_tested = true;
@@ -159,7 +161,7 @@ impl ClockPro {
         self.tested.unlink(&mut self.nodes, index);
     }
 
-    /// Takes the node of an entry that is held out of its lists.
+    /// Takes the node of a held entry out of its lists.
     fn unlink(&mut self, index: u32) {
         let node = self.nodes.at(index);
         if node.status == Status::Hot {
@@ -173,7 +175,7 @@ impl ClockPro {
         }
     }
 
-    /// Forgets an evicted entry.
+    /// Drops an evicted entry.
     fn forget(&mut self, index: u32) {
         self.gone_weight -= u64::from(self.nodes.at(index).weight);
         self.leave_test(index);
@@ -181,7 +183,7 @@ impl ClockPro {
         self.nodes.remove(index);
     }
 
-    /// Ends the test period of a node, without its having been met again if it is not marked.
+    /// Ends the test period of a node; m_c falls unless the node is marked.
     fn end_test(&mut self, cells: &impl Cells<u32>, index: u32) {
         let node = self.nodes.at(index);
         if node.status == Status::Gone {
@@ -202,14 +204,14 @@ impl ClockPro {
         hand.is_some_and(|hand| node.stamp < self.nodes.at(hand).stamp)
     }
 
-    /// The oldest node in the list of the tested, if HAND_hot has passed it.
+    /// Returns the oldest node in its test period, if HAND_hot has passed it.
     #[inline]
     fn passed(&self) -> Option<u32> {
         let oldest = self.tested.oldest()?;
         self.is_passed(&self.nodes.at(oldest)).then_some(oldest)
     }
 
-    /// HAND_hot: the hot entry there stays hot if it is marked, and becomes cold if not.
+    /// Advances HAND_hot: a marked hot entry stays hot, an unmarked one becomes cold.
     fn turn_hot(&mut self, cells: &mut impl Cells<u32>) {
         let oldest = self.hot.oldest();
         let index = oldest.expect("some entry is held, and none is cold or the hot weigh too much");
@@ -224,7 +226,7 @@ impl ClockPro {
         }
     }
 
-    /// HAND_cold: the cold entry there is evicted unless it is marked.
+    /// Advances HAND_cold: the cold entry there is evicted unless it is marked.
     fn turn_cold(&mut self, cells: &mut impl Cells<u32>) -> Option<Slot> {
         let index = self.cold.oldest()?;
         let node = self.nodes.at(index);
@@ -250,7 +252,8 @@ impl ClockPro {
         Some(node.slot)
     }
 
-    /// HAND_test: ends tests while the evicted weigh more than the capacity, a few a call.
+    /// Advances HAND_test: ends tests while the evicted entries weigh more than the capacity, a few
+    /// per call.
     fn turn_test(&mut self, cells: &impl Cells<u32>) {
         for _ in 0..STEPS_MAX {
             if self.gone_weight <= self.capacity {
@@ -318,7 +321,8 @@ impl Policy for ClockPro {
 
     fn insert(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
         let key_hash = cells.key_hash(slot);
-        // An entry that left and was not evicted, but inserted without a miss, may be known.
+        // An entry that was removed, not evicted, and is inserted again without a miss may still
+        // have a node.
         if let Some(known) = self.lookup.find(&self.nodes, key_hash) {
             self.forget(known);
         }

@@ -1,8 +1,8 @@
 //! First in, first out.
 //!
 //! # Idea
-//! The entry that was inserted first goes first. A hit changes nothing at all, which makes it the
-//! cheapest policy there is, the yardstick of the others, and the natural order of flash.
+//! The oldest entry is evicted. A hit changes nothing, which makes it the cheapest policy, the
+//! baseline of the others, and the natural order of flash.
 //!
 //! # Source
 //! L. A. Belady, *A study of replacement algorithms for a virtual-storage computer*, IBM Systems
@@ -19,11 +19,11 @@
 //! None.
 //!
 //! # Departures
-//! An entry whose slot was vacated and reused within one epoch may leave early, and a relocated one
-//! late, by at most one epoch (about 1/24 of the cache's weight).
+//! An entry whose slot was vacated and reused within one epoch may be evicted early, and a
+//! relocated one late, by at most one epoch (about 1/24 of the cache's weight).
 //!
 //! # Avoid when
-//! Some entries are asked for again and again: FIFO evicts them as readily as the others.
+//! Some entries are requested again and again: FIFO evicts them as readily as the others.
 
 use crate::parts::queue::Queue;
 use crate::{Budget, Cells, Eviction, OnHit, Policy, Slot};

@@ -1,9 +1,9 @@
-//! FIFO-Merge: the policy of Segcache's merge eviction, entry by entry.
+//! FIFO-Merge: Segcache's merge eviction as a policy of single entries.
 //!
 //! # Idea
-//! Evictions come in groups. The hand examines the next hundred entries from the old end, keeps the
-//! half that was hit most for their weight in its place, and evicts the rest one after the other.
-//! Comparing neighbours in age makes plain counters comparable: no aging is needed.
+//! Evictions come in groups. The hand examines the next hundred entries from the old end, leaves
+//! the half with the most hits per weight in place, and evicts the rest one after the other.
+//! Entries of similar age are compared, so plain counters suffice and need no aging.
 //!
 //! # Source
 //! J. Yang, Y. Yue, K. V. Rashmi, *Segcache: a memory-efficient and scalable in-memory key-value
@@ -16,19 +16,20 @@
 //! under examination.
 //!
 //! # Cost
-//! hit: one write of the entry's 16 bits · insert O(1) · remove, relocate: a look through the group ·
-//! evict: one step per entry examined, a hundred for every forty-nine victims, and a sort of them.
+//! hit: one write of the entry's 16 bits · insert O(1) · remove, relocate: a search through the
+//! group · evict: one step per entry examined, a hundred for every forty-nine victims, and a sort
+//! of them.
 //!
 //! # Knobs
-//! `examine` (100; 2 to 1000): entries in a group. `keep` (50; 1 to 999): how many of them stay.
+//! `examine` (100; 2 to 1000): entries in a group. `keep` (50; 1 to 999): number of them that stay.
 //!
 //! # Departures
-//! As in the reference's code one fewer than `examine − keep` leaves, and hits are not forgotten by
-//! those who stay; `keep` above `examine − 2` counts as that. A hit does not rescue a planned victim.
-//! Ties are broken by chance. Hits stop counting at 511. Stale references as in `fifo`.
+//! As in the reference's code one entry fewer than `examine − keep` is evicted, and entries that
+//! stay keep their hits; `keep` above `examine − 2` counts as that. A hit does not rescue a planned
+//! victim. Ties are broken at random. Hits stop counting at 511. Stale references as in `fifo`.
 //!
 //! # Avoid when
-//! The cache holds only a few hundred entries: then it is little better than FIFO.
+//! The cache holds only a few hundred entries: it is then little better than FIFO.
 
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
@@ -37,11 +38,11 @@ use crate::parts::queue::{Queue, queue_of};
 use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 crate::knobs! {
-    /// The knobs of [`FifoMerge`].
+    /// Knobs of [`FifoMerge`].
     pub struct FifoMergeConfig {
         /// Entries in a group.
         examine: u16 = 100, 2 => 1000;
-        /// How many of them stay.
+        /// Number of them that stay.
         keep: u16 = 50, 1 => 999;
     }
 }
@@ -60,19 +61,20 @@ const ONE_HIT: u16 = 1 << 7;
 #[derive(Clone, Copy, Debug)]
 struct Examined {
     slot: Slot,
-    /// Hits for the weight, and a little chance.
+    /// Hits per weight, plus a small random number.
     worth: f64,
-    /// Whether the hand has gone back to the old end since.
+    /// Whether the hand has returned to the old end since.
     is_before_wrap: bool,
 }
 
-/// FIFO-Merge.
+/// The FIFO-Merge policy.
 #[derive(Clone, Debug)]
 pub struct FifoMerge {
     queues: [Queue<PLACED>; 2],
-    /// Which queue the hand still has to pass; the other was passed.
+    /// Index of the queue that the hand still has to pass; it has passed the other.
     ahead: usize,
-    /// In the order of age while it is examined, then the planned victims, the next one last.
+    /// Entries in order of age while the group is examined; afterwards the planned victims, the
+    /// next one last.
     group: Vec<Examined>,
     is_planned: bool,
     examine: usize,
@@ -85,7 +87,7 @@ impl FifoMerge {
         self.queues[0].len() + self.queues[1].len() + self.group.len()
     }
 
-    /// Where nothing is left ahead, the hand starts again at the old end.
+    /// Returns the hand to the old end if nothing is left ahead of it.
     fn wrap(&mut self) {
         if self.queues[self.ahead].is_empty() {
             self.ahead = 1 - self.ahead;
@@ -107,7 +109,8 @@ impl FifoMerge {
         });
     }
 
-    /// The group is complete: those who stay go back in their order, the others become the plan.
+    /// Completes the group: the best entries return to the queue in their order, the others become
+    /// the plan.
     fn plan(&mut self, cells: &mut impl Cells<u16>) {
         let leaving = (self.examine - self.keep.min(self.examine - 2)) - 1;
         let mut order: Vec<usize> = (0..self.group.len()).collect();

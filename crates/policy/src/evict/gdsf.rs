@@ -1,9 +1,9 @@
-//! GDSF: greedy dual, by size and frequency.
+//! GDSF: greedy dual by size and frequency.
 //!
 //! # Idea
-//! An entry is worth its requests divided by its size, so small and popular ones stay. An *inflation*
-//! L, the rank of the last victim, is added when an entry is ranked: who is not asked for any more is
-//! overtaken by newcomers.
+//! An entry is worth its requests divided by its size, so small and popular ones stay. An
+//! *inflation* L, the rank of the last victim, is added when an entry is ranked, so that new
+//! entries overtake those that are no longer requested.
 //!
 //! # Source
 //! L. Cherkasova, *Improving WWW proxies performance with greedy-dual-size-frequency caching policy*,
@@ -19,14 +19,15 @@
 //! None.
 //!
 //! # Departures
-//! The cost of a miss is 1 for all, the source's GDSF-Hits. The source does not take a file that would
-//! be among its own victims; here room is made first and it is taken. That shows in bytes only: on
-//! `web_adaptsize` at 278,854 bytes the reference misses 0.3 % fewer requests but 4.5 % more bytes than
-//! this, as if it refused large objects; by objects the two are within 0.5 %. Among equals the one asked for the longest
-//! ago goes, as in the reference. An entry that changes its weight is ranked anew.
+//! The cost of a miss is 1 for all, the source's GDSF-Hits. The source does not insert a file that
+//! would be among its own victims; here room is made first and it is inserted. That shows in bytes
+//! only: on `web_adaptsize` at 278,854 bytes the reference misses 0.3 % fewer requests but 4.5 %
+//! more bytes than this, as if it refused large objects; by objects the two are within 0.5 %. Among
+//! equals the least recently requested is evicted, as in the reference. An entry that changes its
+//! weight is ranked again.
 //!
 //! # Avoid when
-//! Bytes matter more than requests (it gives up the large ones), or hits must be cheap.
+//! Bytes matter more than requests (it evicts the large entries), or hits must be cheap.
 
 use crate::parts::heap::{Heap, Placed};
 use crate::{Budget, Cells, Eviction, Meta, OnHit, Policy, Slot};
@@ -49,7 +50,7 @@ impl Ranked {
     fn frequency(self) -> u32 {
         (self.0 >> 32) as u32
     }
-    /// The same with one more request.
+    /// Returns the word with one more request.
     #[inline]
     fn with_hit(self) -> Self {
         Ranked(self.0.checked_add(1 << 32).unwrap_or(self.0))
@@ -79,19 +80,19 @@ impl Meta for Ranked {
     }
 }
 
-/// The order of eviction: rank, and among equals the number of the last request.
+/// Order of eviction: rank, then the number of the last request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Rank {
-    /// A positive number, whose bits are ordered as it is.
+    /// Bits of a positive number, which have its order.
     rank_bits: u64,
     last: u64,
 }
 
-/// What an entry is worth before inflation.
+/// Worth of an entry before inflation.
 pub trait Worth: Clone + core::fmt::Debug + Send {
-    /// The name of the policy that goes by it.
+    /// Name of the policy that ranks by it.
     const NAME: &'static str;
-    /// The worth.
+    /// Returns the worth.
     fn of(frequency: u32, weight: u32) -> f64;
 }
 
@@ -107,14 +108,14 @@ impl Worth for BySize {
     }
 }
 
-/// GDSF.
+/// The GDSF policy.
 pub type Gdsf = GreedyDual<BySize>;
 
-/// A policy that ranks by worth and inflation.
+/// A policy that ranks entries by worth and inflation.
 #[derive(Clone, Debug)]
 pub struct GreedyDual<W> {
     heap: Heap<Rank>,
-    /// L.
+    /// The source's L.
     inflation: f64,
     /// Requests so far.
     now: u64,
@@ -122,7 +123,7 @@ pub struct GreedyDual<W> {
 }
 
 impl<W: Worth> GreedyDual<W> {
-    /// The rank of an entry that is asked for now.
+    /// Returns the rank of an entry that is requested now.
     #[inline]
     fn rank(&self, cells: &impl Cells<Ranked>, slot: Slot) -> Rank {
         let worth = W::of(cells.get(slot).frequency(), cells.weight(slot));

@@ -1,9 +1,10 @@
-//! Hyperbolic caching: requests per time in the cache.
+//! Hyperbolic caching: entries ranked by requests per time in the cache.
 //!
 //! # Idea
-//! An entry's worth is how often it was asked for, divided by how long it has been here. The worth
-//! of what is no longer asked for falls like a hyperbola, and the order of two entries may change
-//! without either being touched, so no queue can keep it: an eviction samples, and the least goes.
+//! An entry's worth is its number of requests divided by its time in the cache. The worth of an
+//! entry that is no longer requested falls like a hyperbola, and the order of two entries may
+//! change without a request for either, so no queue can keep it: an eviction samples entries and
+//! evicts the least worthy.
 //!
 //! # Source
 //! A. Blankstein, S. Sen, M. J. Freedman, *Hyperbolic caching: flexible caching for web
@@ -21,43 +22,43 @@
 //! `samples` (64; 1 to 1024): entries sampled for one eviction.
 //!
 //! # Departures
-//! Time is counted in requests. With `samples` at 64 as in the source, but without its pool of
-//! candidates kept from the last eviction.
+//! Time is counted in requests. `samples` is 64 as in the source, but its pool of candidates kept
+//! from the last eviction is left out.
 //!
 //! # Avoid when
-//! Evictions must be cheap: 64 entries are touched for each. It keeps what once was popular for long.
+//! Evictions must be cheap: each reads 64 entries. Entries that were popular once stay for long.
 
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 crate::knobs! {
-    /// The knobs of [`Hyperbolic`].
+    /// Knobs of [`Hyperbolic`].
     pub struct HyperbolicConfig {
         /// Entries sampled for one eviction.
         samples: u32 = 64, 1 => 1024;
     }
 }
 
-/// Hyperbolic caching.
+/// The hyperbolic caching policy.
 #[derive(Clone, Debug)]
 pub struct Hyperbolic {
     chance: Chance,
     samples: u32,
     /// Samples that the eviction under way has taken.
     taken: u32,
-    /// The least worthy of them.
+    /// Least worthy of the samples so far.
     least: Option<(f64, Slot)>,
 }
 
 /// The entry's word:
 /// ```text
 /// bit 63   32 31    0
-///    [ hits ][ born ]     hits count the birth: 0 is "not told"
+///     [ hits ][ born ]     insertion counts as a hit: 0 means not inserted
 /// ```
 const ONE_HIT: u64 = 1 << 32;
 
-/// Requests for the entry over requests since its birth.
+/// Returns the requests for the entry divided by the requests since its insertion.
 fn worth(meta: u64, requests: u64) -> f64 {
     let age = (requests as u32).wrapping_sub(meta as u32).max(1);
     (meta >> 32) as f64 / f64::from(age)

@@ -1,9 +1,9 @@
-//! LeCaR: LRU or LFU, whoever is regretted less.
+//! LeCaR: eviction by LRU or LFU, chosen by regret.
 //!
 //! # Idea
-//! Two experts each name a victim, LRU and LFU. A draw by their weights decides, and the victim is
-//! remembered with the expert that named it. When it is asked for again the expert was wrong, and
-//! loses weight: the more, the shorter ago it was.
+//! Two experts, LRU and LFU, each name a victim. One of them is drawn by their weights, and the
+//! victim's key is remembered with the expert that named it. If the key is requested again, the
+//! expert was wrong and loses weight: the more, the more recent the eviction.
 //!
 //! # Source
 //! G. Vietri, L. V. Rodriguez, W. A. Martinez, S. Lyons, J. Liu, R. Rangaswami, M. Zhao,
@@ -14,17 +14,17 @@
 //! Per entry: 4 bytes (the number of its node) and a node of 28; one ghost for each at about 40 bytes.
 //!
 //! # Cost
-//! hit, insert, remove, evict O(1) · miss: a look into two hash tables.
+//! hit, insert, remove, evict O(1) · miss: a look-up in two hash tables.
 //!
 //! # Knobs
 //! `learn` (0.45; 0 to 1): the learning rate.
 //!
 //! # Departures
-//! All lengths are weights, but a ghost's age is measured in requests against the number of entries.
-//! Where both experts name the same victim it leaves no ghost, as in the authors' code. A key that
-//! comes back starts at frequency 1, as in the reference; the authors' later code gives it back its
-//! count. Among the least frequent the one that came to its frequency first goes; the source does
-//! not tell.
+//! All lengths are weights, but a ghost's age is measured in requests relative to the number of
+//! entries. Where both experts name the same victim it leaves no ghost, as in the authors' code. A
+//! returning key starts at frequency 1, as in the reference; the authors' later code restores its
+//! count. Among the least frequent entries the one that reached its frequency first is evicted; the
+//! source leaves this open.
 //!
 //! # Avoid when
 //! Neither LRU nor LFU is good: scans, and loops longer than the cache. Memory per entry matters.
@@ -36,51 +36,51 @@ use crate::parts::history::History;
 use crate::parts::pool::{Chain, Links, Pool};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
-/// What a ghost's regret is after as many requests as there are entries.
+/// Regret for a ghost after as many requests as there are entries.
 const DISCOUNT: f64 = 0.005;
-/// Ghosts that one eviction may drop.
+/// Maximum number of ghosts that one eviction drops.
 const DROPS_MAX: usize = 4;
-/// What keeps a weight from vanishing.
+/// Lower bound of an expert's weight.
 const WEIGHT_MIN: f64 = 1e-10;
 
 crate::knobs! {
-    /// The knobs of [`Lecar`].
+    /// Knobs of [`Lecar`].
     pub struct LecarConfig {
         /// The learning rate.
         learn: f64 = 0.45, 0.0 => 1.0;
     }
 }
 
-/// What is kept of an entry beside it.
+/// State kept per entry, beside it.
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
     slot: Slot,
     recency: Links,
     frequency: Links,
     group: u32,
-    /// The expert for recency may mark who was hit.
+    /// Mark of a hit, for experts that need one.
     pub(super) is_visited: bool,
 }
 
 counted!(Node);
 
-/// The expert for recency: nodes in a list, of which it names one.
+/// The expert for recency: a list of nodes, of which it names a victim.
 pub trait Recency: Default + Send {
-    /// The name of the policy that it makes.
+    /// Name of LeCaR with this expert.
     const NAME: &'static str;
-    /// A node was born.
+    /// Adds a new node.
     fn insert(&mut self, pool: &mut Pool<Node>, node: u32);
-    /// A node was hit.
+    /// Records a hit on a node.
     fn hit(&mut self, pool: &mut Pool<Node>, node: u32);
-    /// A node leaves.
+    /// Removes a node.
     fn leave(&mut self, pool: &mut Pool<Node>, node: u32);
-    /// Who should go, if anybody is here; `None` when the budget ran out.
+    /// Returns the node to evict; `None` if there is none or the budget ran out.
     fn candidate(&mut self, pool: &mut Pool<Node>, budget: &mut Budget) -> Option<u32>;
-    /// All nodes, for checks.
+    /// Returns all nodes, for checks.
     fn members(&self, pool: &Pool<Node>) -> Vec<u32>;
 }
 
-/// Least recently used.
+/// The expert that names the least recently used entry.
 #[derive(Clone, Debug, Default)]
 pub struct LeastRecent(Chain);
 
@@ -111,15 +111,15 @@ impl Recency for LeastRecent {
 const RECENCY: usize = 0;
 const FREQUENCY: usize = 1;
 
-/// LeCaR, with an expert `R` for recency.
+/// LeCaR with an expert `R` for recency.
 #[derive(Clone, Debug)]
 pub struct Lecar<R = LeastRecent> {
     pool: Pool<Node>,
     recency: R,
     frequency: Frequencies,
-    /// By expert: whom it sent away, and at which request.
+    /// For each expert the keys of its victims and the request at which each was evicted.
     regrets: [History<u64>; 2],
-    /// The weight of the expert for recency; the other's is the rest of 1.
+    /// Weight of the expert for recency; the other's is the rest of 1.
     trust: f64,
     chance: Chance,
     capacity: u64,
@@ -127,7 +127,7 @@ pub struct Lecar<R = LeastRecent> {
 }
 
 impl<R: Recency> Lecar<R> {
-    /// An expert was wrong, so many requests ago.
+    /// Lowers the weight of an expert whose victim was requested again after `age` requests.
     fn learn(&mut self, expert: usize, age: u64, entries: usize) {
         let regret = DISCOUNT.powf(age as f64 / entries.max(1) as f64);
         let mut trust = [self.trust, 1.0 - self.trust];
@@ -136,7 +136,7 @@ impl<R: Recency> Lecar<R> {
         self.trust = trust[RECENCY] / (trust[RECENCY] + trust[FREQUENCY]);
     }
 
-    /// A node leaves the experts and dies.
+    /// Removes a node from both experts and frees it.
     fn forget(&mut self, node: u32) {
         self.recency.leave(&mut self.pool, node);
         self.frequency.leave(&mut self.pool, node);

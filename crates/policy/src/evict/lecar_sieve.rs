@@ -1,8 +1,8 @@
-//! LeCaR-SIEVE: LeCaR with SIEVE in the place of LRU.
+//! LeCaR-SIEVE: LeCaR with SIEVE in place of LRU.
 //!
 //! # Idea
-//! The experts are SIEVE and LFU. SIEVE names better victims than LRU, and the rest follows: who is
-//! regretted less decides more often.
+//! The experts are SIEVE and LFU. SIEVE names better victims than LRU; the expert with less regret
+//! still decides more often.
 //!
 //! # Source
 //! Section 9.5.2 in J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU
@@ -14,14 +14,14 @@
 //! Per entry: 4 bytes (the number of its node) and a node of 28; one ghost for each at about 40 bytes.
 //!
 //! # Cost
-//! hit, insert, remove O(1) · miss: a look into two hash tables · evict: one step per entry that the
-//! hand passes; all may be visited, and the budget cuts the round anywhere.
+//! hit, insert, remove O(1) · miss: a look-up in two hash tables · evict: one step per entry that
+//! the hand passes; all may be visited, and the budget can end the round anywhere.
 //!
 //! # Knobs
 //! `learn` (0.45; 0 to 1): the learning rate.
 //!
 //! # Departures
-//! Those of [`lecar`](super::lecar). The source does not tell what the hand does when LFU decides:
+//! Those of [`lecar`](super::lecar). The source does not say what the hand does when LFU decides;
 //! here it stays before the entry that SIEVE named.
 //!
 //! # Avoid when
@@ -31,14 +31,14 @@ use super::lecar::{Lecar, Node, Recency};
 use crate::Budget;
 use crate::parts::pool::{Chain, Pool};
 
-/// LeCaR-SIEVE.
+/// The LeCaR-SIEVE policy.
 pub type LecarSieve = Lecar<Hand>;
 
-/// SIEVE: entries in the order of their birth, and a hand among them.
+/// The SIEVE expert: entries in order of insertion, and a hand among them.
 #[derive(Clone, Debug, Default)]
 pub struct Hand {
     queue: Chain,
-    /// Who is looked at next; `None`: the oldest.
+    /// Entry that the hand reads next; `None` is the oldest.
     next: Option<u32>,
 }
 

@@ -1,9 +1,9 @@
 //! Least frequently used.
 //!
 //! # Idea
-//! What was asked for often will be asked for again; the entry asked for least often goes, and among
-//! equals the one that came to its frequency first. Entries of one frequency are a queue, and the
-//! queues stand in order of frequency: a hit moves an entry to the next one.
+//! The entry with the fewest requests is evicted, and among equals the one that reached its
+//! frequency first. Entries of one frequency form a queue, and the queues are in order of
+//! frequency: a hit moves an entry to the next one.
 //!
 //! # Source
 //! K. Shah, A. Mitra, D. Matani, *An O(1) algorithm for implementing the LFU cache eviction scheme*,
@@ -24,25 +24,26 @@
 //! None. An entry that leaves takes its count with it, as in the source.
 //!
 //! # Avoid when
-//! Popularity moves: what was popular once is never given up (`lfuda` ages, `s3fifo` forgets).
+//! Popularity changes: entries that were popular once are never evicted (`lfuda` ages, `s3fifo`
+//! forgets).
 
 use crate::parts::frequencies::{Frequencies, counted};
 use crate::parts::pool::{Links, Pool};
 use crate::{Budget, Cells, Eviction, OnHit, Policy, Slot};
 
-/// What is kept of an entry beside it.
+/// State kept per entry, beside it.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     slot: Slot,
     /// Links within the queue of its frequency.
     links: Links,
-    /// The queue that it is in.
+    /// Number of the queue that it is in.
     group: u32,
 }
 
 counted!(Node: links);
 
-/// Least frequently used.
+/// The least-frequently-used policy.
 #[derive(Clone, Debug)]
 pub struct Lfu {
     nodes: Pool<Node>,

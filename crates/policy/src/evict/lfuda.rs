@@ -1,8 +1,9 @@
 //! LFU-DA: least frequently used, with dynamic aging.
 //!
 //! # Idea
-//! LFU never gives up what was popular once. Here the rank of the last victim, the *cache age*, is added
-//! to an entry's frequency when it is ranked, so that newcomers overtake who is not asked for any more.
+//! LFU never evicts entries that were popular once. Here the rank of the last victim, the *cache
+//! age*, is added to an entry's frequency when it is ranked, so that new entries overtake those
+//! that are no longer requested.
 //!
 //! # Source
 //! M. Arlitt, L. Cherkasova, J. Dilley, R. Friedrich, T. Jin, *Evaluating content management techniques
@@ -19,10 +20,10 @@
 //! None.
 //!
 //! # Departures
-//! None. Among equals the one asked for the longest ago goes.
+//! None. Among equals the least recently requested is evicted.
 //!
 //! # Avoid when
-//! Hits must be cheap (`s3fifo` forgets too, and only marks).
+//! Hits must be cheap (`s3fifo` forgets as well, and only marks).
 
 use super::gdsf::{GreedyDual, Worth};
 
@@ -38,5 +39,5 @@ impl Worth for ByFrequency {
     }
 }
 
-/// LFU-DA.
+/// The LFU-DA policy.
 pub type Lfuda = GreedyDual<ByFrequency>;

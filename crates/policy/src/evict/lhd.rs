@@ -1,10 +1,10 @@
 //! LHD: least hit density.
 //!
 //! # Idea
-//! An entry is worth the hits that it is likely to get, divided by the room and the time that it will
-//! take until its next hit or its eviction. Entries are classed by the ages at which they were hit
-//! last; of each class it is counted how many are hit, and how many evicted, at which age, and from
-//! the counts follows the worth of every age. An eviction samples entries, and the least worthy goes.
+//! An entry is worth the hits that it is likely to get, divided by the room and time that it will
+//! take until its next hit or its eviction. Entries are classed by the ages at which they were last
+//! hit. For each class the hits and evictions are counted by age, and the worth of every age
+//! follows from the counts. An eviction samples entries and evicts the least worthy.
 //!
 //! # Source
 //! N. Beckmann, H. Chen, A. Cidon, *LHD: improving cache hit rate by maximizing hit density*, NSDI
@@ -13,24 +13,23 @@
 //!
 //! # State
 //! Per entry: 8 bytes (the request of the last hit in 32 bits, the ages of the last two hits in 15
-//! each, explorer). Besides: up to 16 classes × 20,000 ages × 12 bytes, as far as ages are met.
+//! each, explorer). Besides: up to 16 classes × 20,000 ages × 12 bytes, for the ages that occur.
 //!
 //! # Cost
-//! hit: one write of the entry's word, one counter · insert O(1) · remove, relocate: a look at 8 slots ·
-//! evict: one step per sample, and for
-//! 8 suspects. Once a period each class is modelled anew, in one request each: at
-//! most 20,000 additions.
+//! hit: one write of the entry's word, one counter · insert O(1) · remove, relocate: a search
+//! through 8 slots · evict: one step per sample, and for 8 suspects. Once per period each class is
+//! modelled again, in one request each: at most 20,000 additions.
 //!
 //! # Knobs
 //! `samples` (64; 1 to 1024): entries sampled for one eviction. `period` (1048576; 256 to 1073741824):
 //! requests from one model to the next.
 //!
 //! # Departures
-//! As in the authors' code, ages are counted in 1,024 requests at first (fitted to the number of
-//! entries in the 5th and the 25th period), the first model is a guess, and only 8 entries are sampled
-//! in the first 50 periods: a run shorter than a period shows the guess, not what LHD learns; give
-//! it a shorter `period`. There is one application class. Size does not class entries, it divides.
-//! The tables are as long as the ages met so far.
+//! As in the authors' code, ages are counted in units of 1,024 requests at first (adapted to the
+//! number of entries in the 5th and the 25th period), the first model is a guess, and only 8
+//! entries are sampled in the first 50 periods. A run shorter than a period therefore shows the
+//! guess, not what LHD learns; give it a shorter `period`. There is one application class. Size
+//! does not class entries, it divides. The tables are as long as the ages met so far.
 //!
 //! # Avoid when
 //! Evictions must be cheap, or the workload changes faster than it learns.
@@ -39,36 +38,37 @@ use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::{Budget, Cells, Eviction, Meta, OnHit, Policy, Slot};
 
-/// Ages are below this.
+/// Upper bound of ages.
 const AGE_LIMIT: u32 = 20_000;
-/// Classes by the sum of the last two hits' ages.
+/// Number of classes by the sum of the last two hits' ages.
 const CLASSES: usize = 16;
-/// The guess for class 0 at age 0. (In the authors' code classes are numbered through, and those of
-/// the first application begin at 16.)
+/// Initial density of class 0 at age 0. (In the authors' code classes are numbered through, and
+/// those of the first application begin at 16.)
 const GUESS_BASE: usize = 17;
-/// Newcomers that are looked at in addition, because they seemed bad when they came.
+/// New entries that are examined in addition to the samples, because they had a low density at
+/// insertion.
 const SUSPECTS: usize = 8;
 /// Samples while the model is young.
 const SAMPLES_YOUNG: u32 = 8;
 /// Periods for which the model is young.
 const PERIODS_YOUNG: u32 = 50;
-/// One request in so many makes an explorer, who is spared while the model is young.
+/// One request in this number makes an explorer, which is spared while the model is young.
 const EXPLORERS_INVERSE: u64 = 32;
-/// The weight of all explorers, as a share of the capacity.
+/// Weight of all explorers, as a share of the capacity.
 const EXPLORERS_SHARE: f64 = 0.01;
-/// What is left of a count after a period, and of a mean after a victim.
+/// Factor applied to counts after a period, and to a mean after a victim.
 const DECAY: f32 = 0.9;
-/// The age of the number of entries, in units of age, is this share of the limit.
+/// Age of the oldest entries in units of age, as a share of the limit.
 const AGE_TOLERANCE: f64 = 0.01;
 /// One unit of age is 2^10 requests at first.
 const AGE_SHIFT: u32 = 10;
-/// The periods after which the unit is fitted.
+/// Periods after which the unit of age is adapted.
 const FITTINGS: [u32; 2] = [5, 25];
 
 const _: () = assert!(AGE_LIMIT < 1 << 15);
 
 crate::knobs! {
-    /// The knobs of [`Lhd`].
+    /// Knobs of [`Lhd`].
     pub struct LhdConfig {
         /// Entries sampled for one eviction.
         samples: u32 = 64, 1 => 1024;
@@ -80,8 +80,8 @@ crate::knobs! {
 /// An entry's word.
 ///
 /// ```text
-/// bit 63     62         61  47         46  32        31  0
-/// [told][explorer][ age before ][ age at last hit ][ touched ]
+/// bit 63         62         61  47         46  32        31  0
+/// [inserted][explorer][ age before ][ age at last hit ][ touched ]
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tag(u64);
@@ -103,7 +103,7 @@ impl Tag {
     fn is_explorer(self) -> bool {
         self.0 >> 62 & 1 == 1
     }
-    /// The class: 15 for the shortest ages.
+    /// Returns the class: 15 for the shortest ages.
     fn class(self) -> usize {
         let age = self.last_age() + self.age_before();
         if age == 0 {
@@ -126,12 +126,12 @@ impl Meta for Tag {
     }
 }
 
-/// What happened to the entries of one class, by their age.
+/// Counts of hits and evictions of one class, by age.
 #[derive(Clone, Debug, Default)]
 struct Class {
     hits: Vec<f32>,
     evictions: Vec<f32>,
-    /// The model; a guess before the first.
+    /// Hit densities of the model; a guess before the first.
     densities: Vec<f32>,
     is_modelled: bool,
 }
@@ -152,7 +152,7 @@ impl Class {
         (GUESS_BASE + number) as f32 / (age + 1) as f32
     }
 
-    /// From the highest age down: hits still to come over the time that they will take.
+    /// Computes densities from the highest age down: expected hits over expected time.
     fn model(&mut self) {
         let ages = self.hits.len().max(self.evictions.len());
         for counts in [&mut self.hits, &mut self.evictions] {
@@ -171,7 +171,7 @@ impl Class {
         self.is_modelled = true;
     }
 
-    /// Counts for a unit of age that is 2^`shift` times as long.
+    /// Converts counts to a unit of age that is 2^`shift` times as long.
     fn refit(counts: &mut Vec<f32>, shift: i32) {
         let old = core::mem::take(counts);
         if shift >= 0 {
@@ -199,28 +199,28 @@ impl Class {
     }
 }
 
-/// LHD.
+/// The LHD policy.
 #[derive(Clone, Debug)]
 pub struct Lhd {
     classes: Vec<Class>,
-    /// Requests so far, hits and insertions.
+    /// Hits and insertions so far.
     time: u64,
     age_shift: u32,
     periods: u32,
-    /// The next class to be modelled anew; `CLASSES`: none.
+    /// Next class to be modelled again; `CLASSES` if none.
     modelling: usize,
     entries_sum: f64,
     entries_mass: f64,
     suspects: [Option<Slot>; SUSPECTS],
     next_suspect: usize,
-    /// The mean density of victims.
+    /// Mean density of victims.
     victim_density: f32,
     /// Weight that explorers may still take.
     explorers_left: i64,
     chance: Chance,
     /// Samples that the eviction under way has taken.
     taken: u32,
-    /// The least worthy of them.
+    /// Least worthy of the samples so far.
     least: Option<(f32, Slot)>,
     capacity: u64,
     config: LhdConfig,
@@ -245,7 +245,7 @@ impl Lhd {
         self.periods < PERIODS_YOUNG
     }
 
-    /// Whether this request makes an explorer, who then is paid for.
+    /// Draws whether this request makes an explorer, and whether its weight was available.
     fn draw_explorer(&mut self, weight: u32) -> (bool, bool) {
         let is_drawn = self.chance.below(EXPLORERS_INVERSE) == 0;
         let is_explorer = is_drawn && self.explorers_left > 0 && self.is_young();
@@ -261,7 +261,7 @@ impl Lhd {
         }
     }
 
-    /// One request more, and what is due after it.
+    /// Counts a request and does what is due after it.
     fn tick(&mut self, entries: usize) {
         self.time += 1;
         if self.modelling < CLASSES {
@@ -275,7 +275,7 @@ impl Lhd {
         }
     }
 
-    /// Twice in a run the unit of age is fitted to the number of entries.
+    /// Adapts the unit of age to the number of entries, twice in a run.
     fn fit_ages(&mut self, entries: usize) {
         self.entries_sum = self.entries_sum * f64::from(DECAY) + entries as f64;
         self.entries_mass = self.entries_mass * f64::from(DECAY) + 1.0;
@@ -302,7 +302,7 @@ impl Lhd {
         }
     }
 
-    /// The policy knows nothing of this slot any more.
+    /// Drops a slot from the suspects and the sample.
     fn forget(&mut self, slot: Slot) {
         self.least.take_if(|(_, least)| *least == slot);
         for suspect in &mut self.suspects {

@@ -1,11 +1,12 @@
 //! LIRS: low inter-reference recency set.
 //!
 //! # Idea
-//! What counts is not how long ago an entry was asked for, but how much else was asked for between
-//! its last two requests. Nearly all of the cache is for the *LIR* entries, where that is little. The
-//! rest is a small queue *Q* of the *HIR* entries, which alone are evicted. A stack *S* orders what was
-//! asked for since the LIR entry that waits longest, evicted entries included; who is met in it again
-//! has a shorter distance than that one, and takes its place.
+//! Entries are ranked not by how long ago they were requested, but by how many other entries were
+//! requested between their last two requests. Nearly all of the cache is for the *LIR* entries, for
+//! which that number is small. The rest is a small queue *Q* of the *HIR* entries, which alone are
+//! evicted. A stack *S* orders the entries requested since the last request for the oldest LIR
+//! entry, evicted entries included. An HIR entry that is requested while it is in the stack has a
+//! shorter distance than the oldest LIR entry, and takes its place.
 //!
 //! # Source
 //! S. Jiang, X. Zhang, *LIRS: an efficient low inter-reference recency set replacement policy to
@@ -17,49 +18,52 @@
 //! for each evicted entry in the stack: up to one for an entry.
 //!
 //! # Cost
-//! hit, insert, remove, evict O(1): a bounded number of nodes each · miss: a look into a hash table.
+//! hit, insert, remove, evict O(1): a bounded number of nodes each · miss: a look-up in a hash
+//! table.
 //!
 //! # Knobs
-//! `hir` (0.01; 0.001 to 0.5): Q's share of the capacity. `stack` (2; 1 to 10): what the stack may
-//! weigh, with evicted entries, as a multiple of the capacity; the one evicted first is dropped.
+//! `hir` (0.01; 0.001 to 0.5): Q's share of the capacity. `stack` (2; 1 to 10): maximum weight of
+//! the stack, with evicted entries, as a multiple of the capacity; beyond it the entry evicted
+//! first is dropped.
 //!
 //! # Departures
-//! The stack is two lists, of LIR and of HIR entries, with the time of the last request in each node:
-//! whether an HIR entry is above the oldest LIR entry is a comparison, so *stack pruning* changes no
-//! decision and is done a few nodes a call. When a heavy entry becomes LIR, at most four others step
-//! down at once, the rest later.
+//! The stack is two lists, of LIR and of HIR entries, with the time of the last request in each
+//! node. Whether an HIR entry is above the oldest LIR entry is a comparison, so *stack pruning*
+//! changes no decision and is done a few nodes per call. When a heavy entry becomes LIR, at most
+//! four others are demoted at once, the rest later.
 //!
-//! The reference follows the source but for a hit on an HIR entry that is in Q alone: it demotes an LIR
-//! entry, evicts for it, and so keeps one entry fewer until the next miss; with a queue of one entry it
-//! evicts the very entry that was hit and still counts it as cached. It also takes no object that is
-//! larger than Q.
+//! The reference follows the source except for a hit on an HIR entry that is in Q alone: it demotes
+//! an LIR entry, evicts for it, and so keeps one entry fewer until the next miss. With a queue of
+//! one entry it evicts the very entry that was hit and still counts it as cached. It also rejects
+//! objects larger than Q.
 //!
 //! # Avoid when
-//! Memory per entry or hits on several threads matter, or popularity moves quickly.
+//! Memory per entry or hits on several threads matter, or popularity changes quickly.
 
 use crate::knobs::Knobs;
 use crate::parts::lookup::{Lookup, keyed};
 use crate::parts::pool::{Chain, Links, Pool, chained};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
-/// The list number of the stack's two lists.
+/// List number of the stack's two lists.
 const STACK: usize = 0;
-/// The list number of Q, and of the evicted entries in the order of their eviction.
+/// List number of Q, and of the evicted entries in the order of their eviction.
 const QUEUE: usize = 1;
-/// Nodes that one call may prune, demote or drop of each kind; each call adds at most one.
+/// Maximum number of nodes of each kind that one call prunes, demotes or drops; each call adds at
+/// most one.
 const STEPS_MAX: usize = 4;
 
 crate::knobs! {
-    /// The knobs of [`Lirs`].
+    /// Knobs of [`Lirs`].
     pub struct LirsConfig {
         /// Q's share of the capacity.
         hir: f64 = 0.01, 0.001 => 0.5;
-        /// What the stack may weigh, as a multiple of the capacity.
+        /// Maximum weight of the stack, as a multiple of the capacity.
         stack: f64 = 2.0, 1.0 => 10.0;
     }
 }
 
-/// What an entry is, or was.
+/// State of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Status {
     /// In the stack's list of LIR entries.
@@ -73,13 +77,13 @@ enum Status {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     key_hash: u64,
-    /// The number of the request that put it on top of the stack.
+    /// Number of the request that put it on top of the stack.
     stamp: u64,
     slot: Slot,
     weight: u32,
     stack: Links,
     queue: Links,
-    /// The next node of the bucket.
+    /// Next node of the bucket.
     chain: u32,
     status: Status,
     /// Whether an HIR entry is in the stack's list.
@@ -90,25 +94,25 @@ chained!(Node, STACK => stack);
 chained!(Node, QUEUE => queue);
 keyed!(Node);
 
-/// LIRS.
+/// The LIRS policy.
 #[derive(Clone, Debug)]
 pub struct Lirs {
     nodes: Pool<Node>,
-    /// Finds the evicted ones.
+    /// Index of the evicted entries by key.
     lookup: Lookup,
     lir: Chain<STACK>,
-    /// The HIR entries of the stack, and some below its bottom that are still to be pruned.
+    /// HIR entries of the stack, and some below its bottom that are still to be pruned.
     hir: Chain<STACK>,
     queue: Chain<QUEUE>,
     gone: Chain<QUEUE>,
     lir_weight: u64,
-    /// What the members of `hir` weigh.
+    /// Weight of the members of `hir`.
     hir_weight: u64,
     lir_capacity: u64,
     stack_capacity: u64,
     /// Requests so far.
     now: u64,
-    /// The key that was found among the evicted ones and is about to be inserted.
+    /// Key that was found among the evicted entries and is about to be inserted.
     returning: Option<u64>,
     config: LirsConfig,
 }
@@ -158,7 +162,7 @@ impl Lirs {
         }
     }
 
-    /// Forgets an evicted entry.
+    /// Drops an evicted entry.
     fn forget(&mut self, index: u32) {
         self.unstack(index);
         self.gone.unlink(&mut self.nodes, index);
@@ -166,7 +170,7 @@ impl Lirs {
         self.nodes.remove(index);
     }
 
-    /// The oldest LIR entry becomes the youngest of Q, and leaves the stack.
+    /// Moves the oldest LIR entry from the stack to the young end of Q.
     fn demote(&mut self) {
         let oldest = self.lir.oldest();
         let index = oldest.expect("LIR entries above their capacity are some");
@@ -175,7 +179,7 @@ impl Lirs {
         self.queue.push(&mut self.nodes, index);
     }
 
-    /// Brings LIR entries, stack bottom and stack back within their bounds, a few nodes a call.
+    /// Brings LIR entries, stack bottom and stack back within their bounds, a few nodes per call.
     #[inline]
     fn settle(&mut self) {
         for _ in 0..STEPS_MAX {
@@ -265,7 +269,8 @@ impl Policy for Lirs {
     fn insert(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
         self.now += 1;
         let (key_hash, weight) = (cells.key_hash(slot), cells.weight(slot));
-        // An entry that left and was not evicted, but inserted without a miss, may be known.
+        // An entry that was removed, not evicted, and is inserted again without a miss may still
+        // have a node.
         if let Some(known) = self.lookup.find(&self.nodes, key_hash) {
             self.forget(known);
         }

@@ -1,8 +1,8 @@
 //! Least recently used.
 //!
 //! # Idea
-//! What was asked for lately will be asked for again; the entry not asked for the longest goes.
-//! Every hit moves its entry to the young end of a list.
+//! The entry whose last request is the longest ago is evicted. Every hit moves its entry to the
+//! young end of a list.
 //!
 //! # Source
 //! R. L. Mattson, J. Gecsei, D. R. Slutz, I. L. Traiger, *Evaluation techniques for storage
@@ -27,7 +27,7 @@
 use crate::parts::list::{List, Node};
 use crate::{Budget, Cells, Eviction, OnHit, Policy, Slot};
 
-/// Least recently used.
+/// The least-recently-used policy.
 #[derive(Clone, Debug)]
 pub struct Lru {
     list: List,

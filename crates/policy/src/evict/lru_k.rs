@@ -1,10 +1,10 @@
-//! LRU-K, with K = 2: the entry whose last but one request is the longest ago goes.
+//! LRU-K with K = 2: the victim is the entry whose last request but one is the longest ago.
 //!
 //! # Idea
-//! The time of the last request tells little: it may have been the only one. The time of the last but
-//! one tells how often an entry is asked for. Entries asked for once go first, the least recent first.
-//! An evicted entry's last request is remembered, else nothing that comes back more rarely than the
-//! cache turns over could ever show a second one.
+//! The time of the last request says little, because it may be the only one. The time of the last
+//! but one shows how often an entry is requested. Entries requested once are evicted first, the
+//! least recent first. An evicted entry's last request is remembered; otherwise a key that returns
+//! more rarely than the cache turns over could never show a second one.
 //!
 //! # Source
 //! E. J. O'Neil, P. E. O'Neil, G. Weikum, *The LRU-K page replacement algorithm for database disk
@@ -14,20 +14,21 @@
 //! Per entry: 4 bytes (its place in a heap) and 24 in the heap; per remembered key about 40.
 //!
 //! # Cost
-//! hit, insert, remove, evict O(log n) · miss: a look into a hash table.
+//! hit, insert, remove, evict O(log n) · miss: a look-up in a hash table.
 //!
 //! # Knobs
-//! `history` (1; 0 to 10): what the remembered keys may weigh, as a multiple of the capacity.
-//! `correlated` (0; 0 to 1,000,000): a request that comes no more requests after the entry's last is
-//! part of that one and only renews it: the source's *Correlated Reference Period*.
+//! `history` (1; 0 to 10): maximum weight of the remembered keys, as a multiple of the capacity.
+//! `correlated` (0; 0 to 1,000,000): a request that comes at most this many requests after the
+//! entry's last one counts as part of it and only renews it: the source's *Correlated Reference
+//! Period*.
 //!
 //! # Departures
-//! K is 2: the source finds little to gain beyond. An entry within its Correlated Reference Period is
+//! K is 2: the source finds little gain beyond. An entry within its Correlated Reference Period is
 //! not spared by evictions. The *Retained Information Period* is a weight, not a time.
 //!
-//! The reference remembers nothing (`history=0`, which is what is compared with it): once the cache is
-//! full of entries asked for twice, a newcomer is the next to go, and the miss ratio stays near
-//! LFU's: 0.554 on `arc_oltp` at 18,688 objects, where the source's history leads to 0.378, and with
+//! The reference remembers nothing (`history=0`, which is compared with it): once the cache is full
+//! of entries requested twice, a new entry is the next victim, and the miss ratio stays near LFU's:
+//! 0.554 on `arc_oltp` at 18,688 objects, where the source's history leads to 0.378, and with
 //! `correlated=10000` to 0.365.
 //!
 //! # Avoid when
@@ -39,33 +40,33 @@ use crate::parts::history::History;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 crate::knobs! {
-    /// The knobs of [`LruK`].
+    /// Knobs of [`LruK`].
     pub struct LruKConfig {
-        /// What the remembered keys may weigh, as a multiple of the capacity.
+        /// Maximum weight of the remembered keys, as a multiple of the capacity.
         history: f64 = 1.0, 0.0 => 10.0;
         /// The source's Correlated Reference Period, in requests.
         correlated: u32 = 0, 0 => 1000000;
     }
 }
 
-/// The order of eviction; times are numbers of requests.
+/// Order of eviction; times are numbers of requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Times {
-    /// The last request but one; 0: there was none, and the last one decides.
+    /// Last request but one; 0 if there was none, and the last one decides.
     before: u64,
     last: u64,
 }
 
-/// LRU-2.
+/// The LRU-2 policy.
 #[derive(Clone, Debug)]
 pub struct LruK {
     heap: Heap<Times>,
-    /// The last request for each remembered key.
+    /// Last request for each remembered key.
     history: History<u64>,
     history_capacity: u64,
     /// Requests so far.
     now: u64,
-    /// The key that was found in the history and is about to be inserted, with its last request.
+    /// Key that was found in the history and is about to be inserted, with its last request.
     returning: Option<(u64, u64)>,
     config: LruKConfig,
 }

@@ -1,8 +1,8 @@
-//! Memcached's LRU: one LRU queue for each class of weights, and room stays with its class.
+//! Memcached's LRU: one LRU queue per class of weights, and room stays with its class.
 //!
 //! # Idea
-//! A newcomer can only take the place of an entry of its own class, for memory is cut into chunks of
-//! that class's size. Which class has how much is settled while the cache fills up.
+//! A new entry can take only the place of an entry of its own class, because memory is cut into
+//! chunks of that class's size. The shares of the classes are settled while the cache fills up.
 //!
 //! # Source
 //! Memcached without moving slabs, as told and compared in J. Yang, Y. Yue, K. V. Rashmi, *A large
@@ -13,21 +13,22 @@
 //! Per entry: 8 bytes (two links of 31 bits). Per class: 32 bytes, some hundred of them.
 //!
 //! # Cost
-//! hit: a few list links · insert, remove O(1) · relocate: a look at all classes, some hundred · evict: one
-//! step, and for a class without a slab a look at all classes.
+//! hit: a few list links · insert, remove O(1) · relocate: a search through all classes, some
+//! hundred · evict: one step, and for a class without a slab a search through all classes.
 //!
 //! # Knobs
 //! `slab` (1048576; 1 to 1073741824): the weight of a slab. `factor` (1.25; 1.05 to 4.0): from a class to
 //! the next. `fewest` (100; 1 to 1000000): slabs in a full cache at least, for small caches.
 //!
 //! # Departures
-//! Weights are bound, not slabs: a class keeps what its entries weighed when the cache was first full,
-//! but for what deletions free, which is anyone's. A class that weighs less than one slab takes from the
-//! heaviest class: there it gets its first slab, which Memcached grants beyond the limit. The LRU is
-//! exact, not segmented. Classes begin at weight 1. Counted by objects all are in one class: it is LRU.
+//! Weights are bound, not slabs: a class keeps the weight that its entries had when the cache was
+//! first full, apart from what deletions free, which any class can take. A class that weighs less
+//! than one slab takes from the heaviest class; this is how it gets its first slab, which Memcached
+//! grants beyond the limit. The LRU is exact, not segmented. Classes begin at weight 1. Counted by
+//! objects all entries are in one class: it is LRU.
 //!
 //! # Avoid when
-//! Sizes shift in the course of time: the classes of yesterday keep the room (*slab calcification*).
+//! Sizes shift over time: the classes that were large keep the room (*slab calcification*).
 
 use super::slab::{Classes, slab_weight};
 use crate::knobs::Knobs;
@@ -35,13 +36,13 @@ use crate::parts::list::{List, Node};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 crate::knobs! {
-    /// The knobs of [`MemcachedLru`].
+    /// Knobs of [`MemcachedLru`].
     pub struct MemcachedLruConfig {
-        /// The weight of a slab.
+        /// Weight of a slab.
         slab: u32 = 1048576, 1 => 1073741824;
-        /// From a class to the next.
+        /// Factor from one class to the next.
         factor: f64 = 1.25, 1.05 => 4.0;
-        /// Slabs in a full cache at least.
+        /// Minimum number of slabs in a full cache.
         fewest: u32 = 100, 1 => 1000000;
     }
 }
@@ -57,7 +58,7 @@ struct Class {
 pub struct MemcachedLru {
     queues: Vec<Class>,
     classes: Classes,
-    /// The class that room is made for.
+    /// Class that room is made for.
     newcomer: usize,
     slab_weight: u64,
     config: MemcachedLruConfig,
@@ -71,7 +72,7 @@ impl MemcachedLru {
         queue.weight += u64::from(weight);
     }
 
-    /// Takes an entry out that is listed as weighing `weight`.
+    /// Takes an entry out of its queue and its class, where it counts with `weight`.
     fn unlink(&mut self, cells: &mut impl Cells<Node>, slot: Slot, weight: u32) {
         let queue = &mut self.queues[self.classes.of(weight)];
         queue.list.unlink(cells, slot);
@@ -135,8 +136,9 @@ impl Policy for MemcachedLru {
     }
 
     fn moved(&mut self, cells: &mut impl Cells<Node>, old: Slot, new: Slot) {
-        // Not by its weight: that may have changed already, and be told of next. Only a queue whose end
-        // it is needs to know; between others any queue links it.
+        // Not found by the weight, which may have changed already; a call of `reweigh` then
+        // follows. Only a queue with this entry at an end has to be found; between other entries
+        // any queue can link it.
         let is_end =
             |queue: &Class| [queue.list.oldest(), queue.list.newest()].contains(&Some(old));
         let end = self.queues.iter().position(is_end);

@@ -1,10 +1,11 @@
 //! MQ: multi-queue.
 //!
 //! # Idea
-//! A cache below another cache sees what that one missed: long distances, but frequencies that still
-//! tell. So an LRU queue for each power of two of the frequency, the lowest evicted from. An entry that
-//! was not asked for during a *lifetime* steps down one queue, and so leaves in the end. Who is evicted
-//! is remembered with its frequency.
+//! A cache below another cache sees the requests that missed there: long reuse distances, but
+//! frequencies that still distinguish entries. There is an LRU queue for each power of two of the
+//! frequency, and the victim comes from the lowest. An entry without a request during a *lifetime*
+//! moves down one queue, and so is evicted in the end. A victim's key is remembered with its
+//! frequency.
 //!
 //! # Source
 //! Y. Zhou, J. F. Philbin, K. Li, *The multi-queue replacement algorithm for second level buffer
@@ -16,18 +17,18 @@
 //! Per entry: 4 bytes (the number of its node) and a node of 32 bytes; per remembered key about 40.
 //!
 //! # Cost
-//! hit, insert O(queues) · remove, evict O(1) · miss: a look into a hash table.
+//! hit, insert O(queues) · remove, evict O(1) · miss: a look-up in a hash table.
 //!
 //! # Knobs
-//! `queues` (8; 1 to 16): how many. `lifetime` (10000; 1 to 1,000,000,000): requests until an entry
-//! steps down. `history` (4; 0 to 10): what the remembered keys may weigh, as a multiple of the
-//! capacity.
+//! `queues` (8; 1 to 16): number of queues. `lifetime` (10000; 1 to 1,000,000,000): requests until
+//! an entry moves down. `history` (4; 0 to 10): maximum weight of the remembered keys, as a
+//! multiple of the capacity.
 //!
 //! # Departures
 //! The lifetime is a knob, as in the reference; the source also learns it while it runs.
 //!
 //! # Avoid when
-//! The cache is the first one: recency then tells more (`lru`, `s3fifo`). Memory is short.
+//! The cache is the first one: recency then says more (`lru`, `s3fifo`). Memory is short.
 
 use crate::knobs::Knobs;
 use crate::parts::history::History;
@@ -35,13 +36,13 @@ use crate::parts::pool::{Chain, Links, Pool, chained};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 crate::knobs! {
-    /// The knobs of [`Mq`].
+    /// Knobs of [`Mq`].
     pub struct MqConfig {
-        /// How many queues.
+        /// Number of queues.
         queues: u8 = 8, 1 => 16;
-        /// Requests until an entry steps down.
+        /// Requests until an entry moves down.
         lifetime: u32 = 10000, 1 => 1000000000;
-        /// What the remembered keys may weigh, as a multiple of the capacity.
+        /// Maximum weight of the remembered keys, as a multiple of the capacity.
         history: f64 = 4.0, 0.0 => 10.0;
     }
 }
@@ -51,25 +52,25 @@ struct Node {
     slot: Slot,
     frequency: u32,
     links: Links,
-    /// The number of the request after which it steps down.
+    /// Number of the request after which it moves down.
     expires: u64,
     queue: u8,
 }
 
 chained!(Node: links);
 
-/// MQ.
+/// The MQ policy.
 #[derive(Clone, Debug)]
 pub struct Mq {
     nodes: Pool<Node>,
-    /// The lowest frequencies first.
+    /// Queues, the lowest frequencies first.
     queues: Vec<Chain>,
-    /// The frequency of each remembered key.
+    /// Frequency of each remembered key.
     history: History<u32>,
     history_capacity: u64,
     /// Requests so far.
     now: u64,
-    /// The key that was found in the history and is about to be inserted, with its frequency.
+    /// Key that was found in the history and is about to be inserted, with its frequency.
     returning: Option<(u64, u32)>,
     config: MqConfig,
 }
@@ -90,13 +91,13 @@ impl Mq {
         self.queues[queue].unlink(&mut self.nodes, index);
     }
 
-    /// The queue of a frequency: its logarithm.
+    /// Returns the queue of a frequency: its logarithm.
     #[inline]
     fn queue_of(&self, frequency: u32) -> usize {
         (frequency.max(1).ilog2() as usize).min(self.queues.len() - 1)
     }
 
-    /// The source's Adjust: the oldest of each queue steps down if its lifetime is over.
+    /// Moves the oldest of each queue down if its lifetime is over: the source's Adjust.
     #[inline]
     fn adjust(&mut self) {
         self.now += 1;

@@ -2,9 +2,10 @@
 //! `qd-lhd`, `qd-lirs`.
 //!
 //! # Idea
-//! A small probationary FIFO queue in front of a main policy. Who is hit in it moves to main at its
-//! end; who is not leaves at once and is remembered, and goes to main if it comes back soon. So main
-//! is not bothered by what is asked for once. QD-LP-FIFO has a 2-bit CLOCK for its main policy.
+//! A small probationary FIFO queue in front of a main policy. An entry that is hit in it moves to
+//! main at its end. One that is not is evicted at once and remembered, and moves to main if its key
+//! returns soon. Thus keys requested once never reach main. QD-LP-FIFO has a 2-bit CLOCK as its
+//! main policy.
 //!
 //! # Source
 //! J. Yang, Z. Qiu, Y. Zhang, Y. Yue, K. V. Rashmi, *FIFO can be better than LRU: the power of lazy
@@ -17,21 +18,22 @@
 //! what main keeps. Besides: what main keeps, and about 0.9 ghosts an entry at 5 bytes.
 //!
 //! # Cost
-//! hit: one write on probation, else main's · miss: a look into two cache lines of ghosts, and main's
-//! own for who goes to main · insert, remove O(1) and main's · evict: one step per entry looked at.
+//! hit: one write on probation, else main's · miss: a look-up in two cache lines of ghosts, and
+//! main's own for a key that goes to main · insert, remove O(1) and main's · evict: one step per
+//! entry passed.
 //!
 //! # Knobs
 //! `small` (0.1; 0.001 to 0.9): the probationary queue's share of the capacity. `ghost` (0.9; 0 to
 //! 10): the weight remembered, as a share of the capacity. Main runs with its defaults.
 //!
 //! # Departures
-//! A returning key for which main has no room waits beside both queues until the next eviction makes
-//! it; the authors' code evicts from main at once, and so for a moment keeps one entry fewer. An
-//! entry larger than the probationary queue is accepted. Ghosts are fingerprints (see
+//! A returning key for which main has no room waits beside both queues until the next eviction
+//! makes room; the authors' code evicts from main at once, and so for a moment keeps one entry
+//! fewer. An entry larger than the probationary queue is accepted. Ghosts are fingerprints (see
 //! [`ghost`](crate::parts::ghost)); stale references as in `fifo`.
 //!
 //! # Avoid when
-//! The main policy demotes quickly by itself, or the cache holds most of what is asked for.
+//! The main policy demotes quickly by itself, or the cache holds most of the requested keys.
 
 use super::arc::Arc;
 use super::cacheus::Cacheus;
@@ -49,22 +51,22 @@ use crate::{Admit, Budget, Cells, Eviction, Facts, Meta, OnHit, Policy, Slot};
 use core::marker::PhantomData;
 
 crate::knobs! {
-    /// The knobs of [`Qd`].
+    /// Knobs of [`Qd`].
     pub struct QdConfig {
-        /// The probationary queue's share of the capacity.
+        /// Share of the capacity for the probationary queue.
         small: f64 = 0.1, 0.001 => 0.9;
-        /// The weight that the ghost queue remembers, as a share of the capacity.
+        /// Weight that the ghost queue remembers, as a share of the capacity.
         ghost: f64 = 0.9, 0.0 => 10.0;
     }
 }
 
-/// A policy that may stand behind a probationary queue.
+/// A policy that can stand behind a probationary queue.
 pub trait Main: Policy {
-    /// The name of the two together.
+    /// Name of the combination.
     const QD_NAME: &'static str;
-    /// Hits on probation that lead to main.
+    /// Number of hits on probation that lead to main.
     const THRESHOLD: u8 = 1;
-    /// How it is configured there.
+    /// Returns its config in the combination.
     fn config() -> Self::Config {
         Self::Config::default()
     }
@@ -99,7 +101,7 @@ impl Main for Lhd {
 ///
 /// ```text
 /// bit 7  5  4   0
-/// [ place ][ tag ]     tag 0 and place 0: not told
+/// [ place ][ tag ]     tag 0 and place 0: not inserted
 /// ```
 /// The place is the number of hits, 0 to 3, while the entry is on probation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -152,7 +154,7 @@ pub struct Qd<P> {
     main_capacity: u64,
     ghost: Ghost,
     returning: Option<u64>,
-    /// The entry that main is to take as soon as it has room.
+    /// Entry that main takes as soon as it has room.
     waiting: Option<Slot>,
     config: QdConfig,
 }
@@ -162,12 +164,12 @@ impl<P: Main> Qd<P> {
         u64::from(cells.weight(slot))
     }
 
-    /// Whether main must give way before it can take so much.
+    /// Whether main must evict before it can take an entry of this weight.
     fn is_main_full(&self, weight: u64) -> bool {
         self.main_live > 0 && self.main_weight + weight > self.main_capacity
     }
 
-    /// Main takes the waiting entry if it has room.
+    /// Passes the waiting entry to main if main has room.
     fn settle(&mut self, cells: &mut impl Cells<QdMeta<P::Meta>>) {
         if let Some(slot) = self.waiting
             && !self.is_main_full(Self::weigh(cells, slot))
@@ -190,7 +192,8 @@ impl<P: Main> Qd<P> {
         self.main.insert(&mut MainCells(cells, PhantomData), slot);
     }
 
-    /// The entry goes to main, which learns of it as of a miss. Its veto is not asked for.
+    /// Moves the entry to main, which sees it as a miss. Main's decision about admission is
+    /// ignored.
     fn promote(&mut self, cells: &mut impl Cells<QdMeta<P::Meta>>, slot: Slot) {
         let weight = cells.weight(slot);
         self.main.miss(cells, cells.key_hash(slot), weight);
@@ -208,7 +211,7 @@ impl<P: Main> Qd<P> {
         }
     }
 
-    /// The oldest reference on probation: its entry leaves, goes to main, or is long gone.
+    /// Handles the oldest entry on probation: it moves to main or is the victim.
     fn step_small(&mut self, cells: &mut impl Cells<QdMeta<P::Meta>>) -> Option<Slot> {
         let live = (self.small.len() + self.main_live) as f64;
         let all = (self.small.weight() + self.main_weight).max(1) as f64;
@@ -399,10 +402,10 @@ impl<P: Main> Policy for Qd<P> {
 /// Samples tried for one of main's entries, in one step of main's.
 const TRIES: u64 = 3;
 
-/// What main sees of the host: its own bits, and its own entries only.
+/// The host as main sees it: its own bits, and its own entries only.
 struct MainCells<'a, C, M>(&'a mut C, PhantomData<M>);
 
-/// The same to look at only.
+/// The same for reading only.
 struct MainView<'a, C, M>(&'a C, PhantomData<M>);
 
 macro_rules! main_sees {

@@ -1,8 +1,8 @@
-//! Any entry, by chance.
+//! Random replacement: the victim is drawn uniformly.
 //!
 //! # Idea
-//! Needs nothing and knows nothing: the floor under every policy, and no worse than LRU where
-//! requests are independent or loop.
+//! Needs no state: the lower bound for every policy, and no worse than LRU where requests are
+//! independent or loop.
 //!
 //! # Source
 //! L. A. Belady, *A study of replacement algorithms for a virtual-storage computer*, IBM Systems
@@ -20,10 +20,11 @@
 //! # Departures
 //! None. The reference does not draw evenly: of entries whose keys share a bucket of its table only
 //! the youngest can be drawn. It misses 4 % more often than this on `lirs_sprite` at 707 objects; a
-//! model with such draws finds its miss ratios: `cargo test -p mayfly-policy --test reference draw`.
+//! model with such draws reproduces its miss ratios: `cargo test -p mayfly-policy --test reference
+//! draw`.
 //!
 //! # Avoid when
-//! A byte an entry can be spared: `clock` is better nearly everywhere.
+//! A byte per entry can be spared: `clock` is better nearly everywhere.
 
 use crate::parts::chance::Chance;
 use crate::{Budget, Cells, Eviction, OnHit, Policy, Slot};

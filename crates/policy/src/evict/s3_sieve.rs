@@ -1,8 +1,9 @@
-//! S3-SIEVE: S3-FIFO with SIEVE for its main queue.
+//! S3-SIEVE: S3-FIFO with SIEVE as its main queue.
 //!
 //! # Idea
-//! SIEVE keeps what is popular better than a queue with reinsertion, but scans pass through it. The
-//! small queue of S3-FIFO stops them: who was hit twice in it, or comes back soon, gets to SIEVE.
+//! SIEVE keeps popular entries better than a queue with reinsertion, but scans pass through it. The
+//! small queue of S3-FIFO stops them: only entries that were hit twice in it, or whose keys return
+//! soon, reach SIEVE.
 //!
 //! # Source
 //! Section 9.6.4 in J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU
@@ -14,15 +15,15 @@
 //! queue; besides, about 0.9 ghosts an entry at 5 bytes.
 //!
 //! # Cost
-//! hit: one write of the entry's bits, or none · miss: a look into two cache lines of ghosts · insert,
-//! remove O(1) · evict: one step per entry looked at.
+//! hit: one write of the entry's bits, or none · miss: a look-up in two cache lines of ghosts ·
+//! insert, remove O(1) · evict: one step per entry passed.
 //!
 //! # Knobs
 //! Those of [`qd`](super::qd): `small` (0.1; 0.001 to 0.9), `ghost` (0.9; 0 to 10).
 //!
 //! # Departures
-//! Those of [`qd`](super::qd), whose small queue and ghosts these are; it fills small first, where
-//! our [`s3fifo`](super::s3fifo) lets main take over from a full small queue.
+//! Those of [`qd`](super::qd), which provides the small queue and the ghosts. It fills small first,
+//! where [`s3fifo`](super::s3fifo) fills main once small is full.
 //!
 //! # Avoid when
 //! A single queue is enough (`sieve`), or the working set does not change quickly: the source found
@@ -31,7 +32,7 @@
 use super::qd::{Main, Qd};
 use super::sieve::Sieve;
 
-/// S3-SIEVE.
+/// The S3-SIEVE policy.
 pub type S3Sieve = Qd<Sieve>;
 
 impl Main for Sieve {

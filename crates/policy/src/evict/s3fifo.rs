@@ -1,10 +1,10 @@
 //! S3-FIFO: three static FIFO queues.
 //!
 //! # Idea
-//! Most entries are asked for once. A *small* queue of a tenth of the cache tries newcomers: who was
-//! hit at least twice by its end moves to the *main* queue, the others leave and are remembered in
-//! the *ghost* queue. Who comes back while it is remembered goes to main at once. Main spares an
-//! entry once for each hit (up to 3) before it goes.
+//! Most entries are requested once. New entries pass through a *small* queue of a tenth of the
+//! cache. An entry hit at least twice by its end moves to the *main* queue; the others are evicted
+//! and remembered in the *ghost* queue. A key that is requested while it is remembered goes to main
+//! at once. Main spares an entry once for each hit, up to 3, before evicting it.
 //!
 //! # Source
 //! J. Yang, Y. Zhang, Z. Qiu, Y. Yue, K. V. Rashmi, *FIFO queues are all you need for cache
@@ -14,32 +14,32 @@
 //!
 //! # State
 //! Per entry: 8 bits (frequency, queue, epoch tag) and a 4-byte reference in a queue; per ghost
-//! under 5 bytes, and about 0.9 ghosts to an entry: 9.5 bytes an entry in all with 50,000 entries, 13
-//! with 2,000 (asserted in `promises.rs`).
+//! under 5 bytes, and about 0.9 ghosts per entry. In all 9.5 bytes per entry with 50,000 entries,
+//! 13 with 2,000 (asserted in `promises.rs`).
 //!
 //! # Cost
-//! hit 0 or one write of the entry's byte · miss: a look into one cache line of ghosts · insert,
-//! remove O(1) · evict: one step per entry looked at; all of main may be marked, and the budget cuts
-//! the round anywhere.
+//! hit 0 or one write of the entry's byte · miss: a look-up in one cache line of ghosts · insert,
+//! remove O(1) · evict: one step per entry passed; all of main may be marked, and the budget can
+//! end the round anywhere.
 //!
 //! # Knobs
-//! `small` (0.1; 0.001 to 0.9): the small queue's share of the capacity. `ghost` (0.9; 0 to 10): the
-//! weight that the ghost queue remembers, as a share of the capacity. `threshold` (2; 1 to 3): hits
-//! in the small queue that lead to main.
+//! `small` (0.1; 0.001 to 0.9): the small queue's share of the capacity. `ghost` (0.9; 0 to 10):
+//! the weight that the ghost queue remembers, as a share of the capacity. `threshold` (2; 1 to 3):
+//! number of hits in the small queue that lead to main.
 //!
 //! # Departures
-//! While nothing has been evicted yet, main takes over from a full small queue (a later addition of
-//! the authors' to their simulator): else small would hold the whole cache at first. Which queue is
-//! shortened: main when it is above its share, else small, as in the authors' code; algorithm 3
-//! asks only whether small is above its own. A main that grows past its share by a move gives way at
-//! the next eviction, not within the move. An entry larger than the small queue is accepted and goes
-//! soon, where the authors' simulator refuses it. Ghosts are fingerprints (see
+//! Until the first eviction, main fills up once small is full (a later addition of the authors' to
+//! their simulator); otherwise small would hold the whole cache at first. The victim comes from
+//! main if that is above its share, else from small, as in the authors' code; algorithm 3 only
+//! tests whether small is above its own. If a move makes main exceed its share, main evicts at the
+//! next eviction, not within the move. An entry larger than the small queue is accepted and evicted
+//! soon, where the authors' simulator rejects it. Ghosts are fingerprints (see
 //! [`ghost`](crate::parts::ghost)). An entry whose slot was vacated and reused within one epoch may
-//! come up early, and a relocated one late, by at most one epoch (about 1/24 of its queue).
+//! be evicted early, and a relocated one late, by at most one epoch (about 1/24 of its queue).
 //!
 //! # Avoid when
-//! Nearly all entries come back exactly once, far apart (they are tried twice), or the cache holds
-//! but a few dozen entries (the small queue is too short to tell).
+//! Nearly all keys return exactly once, far apart, so that they pass through small twice; or the
+//! cache holds only a few dozen entries, so that the small queue is too short.
 
 use crate::knobs::Knobs;
 use crate::parts::ghost::Ghost;
@@ -48,53 +48,53 @@ use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
-/// One hit: the frequency has the two highest bits of the entry's byte, above the queue's.
+/// One hit: the frequency is in the two highest bits of the entry's byte, above the queue's.
 const ONE_HIT: u8 = 1 << 6;
 
-/// What a ghost comes to in a full ghost queue, with the free places of its table.
+/// Bytes per ghost in a full ghost queue, with the free places of its table.
 const BYTES_PER_GHOST: f64 = 5.4;
 
 crate::knobs! {
-    /// The knobs of [`S3Fifo`].
+    /// Knobs of [`S3Fifo`].
     pub struct S3FifoConfig {
-        /// The small queue's share of the capacity.
+        /// Share of the capacity for the small queue.
         small: f64 = 0.1, 0.001 => 0.9;
-        /// The weight that the ghost queue remembers, as a share of the capacity.
+        /// Weight that the ghost queue remembers, as a share of the capacity.
         ghost: f64 = 0.9, 0.0 => 10.0;
-        /// Hits in the small queue that lead to main.
+        /// Number of hits in the small queue that lead to main.
         threshold: u8 = 2, 1 => 3;
     }
 }
 
-/// S3-FIFO.
+/// The S3-FIFO policy.
 #[derive(Clone, Debug)]
 pub struct S3Fifo {
     queues: [WeighedQueue; 2],
     capacity: u64,
     small_capacity: u64,
     ghost: Ghost,
-    /// The key that was found among the ghosts and is about to be inserted.
+    /// Key that was found among the ghosts and is about to be inserted.
     returning: Option<u64>,
     has_evicted: bool,
-    /// The queue that the eviction under way works on.
+    /// Queue that the eviction under way takes from.
     evicting: Option<usize>,
     config: S3FifoConfig,
 }
 
 impl S3Fifo {
-    /// How many ghosts are to be expected if they weigh what entries weigh.
+    /// Returns the expected number of ghosts if they weigh as much as entries do.
     fn ghosts_expected(capacity: u64, config: &S3FifoConfig, live: usize, weight: u64) -> u64 {
         let window = capacity as f64 * config.ghost;
         (window * live as f64 / weight.max(1) as f64) as u64
     }
 
-    /// From the start, a full small queue gives way instead of main taking over.
+    /// Makes a full small queue evict from the start, instead of main filling up first.
     pub(super) fn without_fill(mut self) -> Self {
         self.has_evicted = true;
         self
     }
 
-    /// What small may weigh before it gives way to main.
+    /// Maximum weight of small before it gives entries to main or evicts.
     pub(super) fn small_capacity(&self) -> u64 {
         self.small_capacity
     }
@@ -106,7 +106,7 @@ impl S3Fifo {
         self.queues[SMALL].resize(small_capacity);
     }
 
-    /// Another share of small, and another number of hits that leads to main, from now on.
+    /// Sets the share of small and the number of hits that leads to main.
     pub(super) fn set_border(&mut self, small: f64, threshold: u8) {
         self.config.small = small;
         self.config.threshold = threshold;
@@ -145,7 +145,8 @@ impl S3Fifo {
         (Eviction::Empty, false)
     }
 
-    /// The oldest entry of small moves to main if it was hit often enough, else it is the victim.
+    /// Moves the oldest entry of small to main if it was hit often enough; else returns it as the
+    /// victim.
     #[inline]
     fn step_small(&mut self, cells: &mut impl Cells<u8>) -> Option<Slot> {
         let [small, main] = &self.queues;
@@ -162,7 +163,8 @@ impl S3Fifo {
         Some(slot)
     }
 
-    /// The oldest entry of main is pushed again with one hit fewer, or is the victim if it has none.
+    /// Pushes the oldest entry of main again with one hit fewer; returns it as the victim if it has
+    /// none.
     #[inline]
     fn step_main(&mut self, cells: &mut impl Cells<u8>) -> Option<Slot> {
         let slot = self.queues[MAIN].pop(cells)?;

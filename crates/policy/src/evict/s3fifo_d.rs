@@ -1,9 +1,9 @@
 //! S3-FIFO-D: S3-FIFO whose small queue grows and shrinks.
 //!
 //! # Idea
-//! What the small and the main queue lost last is remembered in a short ghost queue each. Where
-//! victims are asked for again much more often, the queue was too short: it gets a thousandth of the
-//! cache from the other.
+//! The last victims of the small and of the main queue are remembered in a short ghost queue each.
+//! If the victims of one queue are requested again much more often, it was too short: it gets a
+//! thousandth of the cache from the other.
 //!
 //! # Source
 //! Section 8.5.2 in J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU
@@ -12,33 +12,33 @@
 //! (`S3FIFOd`).
 //!
 //! # State
-//! That of [`s3fifo`](super::s3fifo), and some 30 bytes for each ghost of the two short queues: 3 an
-//! entry.
+//! That of [`s3fifo`](super::s3fifo), and some 30 bytes for each ghost of the two short queues: 3
+//! per entry.
 //!
 //! # Cost
-//! That of S3-FIFO, and a look into two hash tables at a miss.
+//! That of S3-FIFO, and a look-up in two hash tables at a miss.
 //!
 //! # Knobs
-//! `small` (0.1; 0.001 to 0.9): the small queue's share of the capacity at first. `ghost` (0.9; 0 to
+//! `small` (0.1; 0.001 to 0.9): the small queue's initial share of the capacity. `ghost` (0.9; 0 to
 //! 10): the weight that the ghost queue remembers, as a share of the capacity. `threshold` (2; 1 to
-//! 3): hits in the small queue that lead to main. `window` (0.05; 0.001 to 1): the weight that each
-//! of the two short ghost queues remembers.
+//! 3): number of hits in the small queue that lead to main. `window` (0.05; 0.001 to 1): the weight
+//! that each of the two short ghost queues remembers.
 //!
 //! # Departures
-//! Those of S3-FIFO. The source does not tell how far the queues may shrink and what becomes of the
-//! hits after a move; as in the authors' code, a queue stops above a hundredth of the capacity, the
-//! step is a thousandth of the shorter queue, and four fifths of the hits are kept.
-//! The source's ghost queues are a twentieth of the cache, the authors' a tenth, and their `threshold`
-//! is 1: `s3fifo-d:threshold=1:window=0.1`, within 0.5 % of the reference but for a few rows. On
-//! these the authors' code does not do what the source says: it does not remember what main loses
-//! when a ghost returns to it, takes main's losses for too few, and lets small grow (on `arc_p6` at
-//! 77,377 objects it misses 0.588, far above S3-FIFO, where ours adapts to 0.417; with that rule
-//! copied ours misses 0.525, and comes within 0.5 % on `lirs_sprite` and `lirs_2pools`). There are also
-//! its caches of 20 and 76 objects, whose small queue may shrink to nothing.
+//! Those of S3-FIFO. The source does not say how far the queues may shrink and what happens to the
+//! hits after a move. As in the authors' code, a queue stops above a hundredth of the capacity, the
+//! step is a thousandth of the shorter queue, and four fifths of the hits are kept. The source's
+//! ghost queues are a twentieth of the cache, the authors' a tenth, and their `threshold` is 1:
+//! `s3fifo-d:threshold=1:window=0.1`, within 0.5 % of the reference except for a few rows. On these
+//! the authors' code does not do what the source says: it does not remember main's victims when a
+//! ghost returns to it, undercounts main's losses, and lets small grow. (On `arc_p6` at 77,377
+//! objects it misses 0.588, far above S3-FIFO, where this adapts to 0.417; with that rule copied
+//! this misses 0.525, and comes within 0.5 % on `lirs_sprite` and `lirs_2pools`.) Others are its
+//! caches of 20 and 76 objects, whose small queue may shrink to nothing.
 //!
 //! # Avoid when
-//! Nearly always: the source found it worse than S3-FIFO but on 2 % of the traces, those for which a
-//! tenth of the cache is the wrong share.
+//! Nearly always: the source found it worse than S3-FIFO except on 2 % of the traces, those for
+//! which a tenth of the cache is the wrong share.
 
 use super::s3fifo::{S3Fifo, S3FifoConfig};
 use crate::knobs::Knobs;
@@ -49,36 +49,36 @@ const SMALL: usize = 0;
 const MAIN: usize = 1;
 /// Hits on the two short ghost queues from which they are compared.
 const HITS_MIN: u32 = 100;
-/// So many times more hits than the other's let a queue grow.
+/// A queue grows if its ghosts have this many times the hits of the other's.
 const HITS_FACTOR: u32 = 2;
-/// What a queue keeps at least, as a part of the capacity.
+/// Minimum size of a queue: the capacity divided by this.
 const PART_MIN: u64 = 100;
-/// One step, as a part of the shorter queue.
+/// One step: the shorter queue divided by this.
 const PART_STEP: u64 = 1000;
-/// Ghosts that one eviction may drop.
+/// Maximum number of ghosts that one eviction drops.
 const DROPS_MAX: usize = 4;
 
 crate::knobs! {
-    /// The knobs of [`S3FifoD`].
+    /// Knobs of [`S3FifoD`].
     pub struct S3FifoDConfig {
-        /// The small queue's share of the capacity at first.
+        /// Initial share of the capacity for the small queue.
         small: f64 = 0.1, 0.001 => 0.9;
-        /// The weight that the ghost queue remembers, as a share of the capacity.
+        /// Weight that the ghost queue remembers, as a share of the capacity.
         ghost: f64 = 0.9, 0.0 => 10.0;
-        /// Hits in the small queue that lead to main.
+        /// Number of hits in the small queue that lead to main.
         threshold: u8 = 2, 1 => 3;
-        /// The weight that each of the two short ghost queues remembers, as a share of the capacity.
+        /// Weight that each of the two short ghost queues remembers, as a share of the capacity.
         window: f64 = 0.05, 0.001 => 1.0;
     }
 }
 
-/// S3-FIFO-D.
+/// The S3-FIFO-D policy.
 #[derive(Clone, Debug)]
 pub struct S3FifoD {
     queues: S3Fifo,
-    /// What small and main lost last.
+    /// Last victims of small and of main.
     lost: [History; 2],
-    /// How many of them were asked for again.
+    /// Number of them that were requested again.
     hits: [u32; 2],
     capacity: u64,
     window: u64,
@@ -90,7 +90,7 @@ impl S3FifoD {
         (capacity as f64 * config.window) as u64
     }
 
-    /// Moves the border if one queue's victims come back much more often.
+    /// Moves the border if one queue's victims are requested again much more often.
     fn adapt(&mut self) {
         if self.lost[MAIN].is_empty() {
             self.hits = [0, 0];
@@ -226,7 +226,8 @@ mod tests {
     use super::*;
     use crate::suite::policy::Trial;
 
-    /// The share of small after main was filled, and newcomers come in a loop of `distance`.
+    /// Returns the capacity of small after main was filled and new keys come in a loop of
+    /// `distance`.
     fn small_after(distance: u64, rounds: u64) -> u64 {
         let config = S3FifoDConfig {
             ghost: 0.0,

@@ -1,32 +1,35 @@
 //! S3-FIFO that learns its border from miniature caches.
 //!
 //! # Idea
-//! How large the small queue should be, and how many hits should lead to main, differs from workload to
-//! workload, and eight pairs of both cover what helps. A hashed sample of the keys is replayed through eight
-//! miniature S3-FIFO caches, one for each pair. When one of them misses clearly less than the pair in use
-//! does, its pair is taken over. A change costs what main had gathered, and a miniature does not pay it. So
-//! what the cache itself misses of the sample is compared, too: when that exceeds what S3-FIFO's own pair would
-//! have missed clearly, and by more than the new pair seemed to gain, the own returns, and each time for twice
-//! as long.
+//! The best size of the small queue and the best number of hits that leads to main differ by
+//! workload, and eight pairs of both cover what helps. A hashed sample of the keys is replayed
+//! through eight miniature S3-FIFO caches, one for each pair. When one of them misses clearly less
+//! than the pair in use, its pair is used from then on. A change loses what main had gathered, and
+//! a miniature does not pay for that. So the misses of the cache itself on the sample are compared
+//! as well: when they clearly exceed those of S3-FIFO's default pair, by more than the new pair
+//! seemed to gain, the default returns, each time for twice as long.
 //!
 //! # Source
-//! Our own, of known parts: S3-FIFO (J. Yang, Y. Zhang, Z. Qiu, Y. Yue, K. V. Rashmi, *FIFO queues are all
-//! you need for cache eviction*, SOSP 2023), and parameters from miniature simulations (C. A. Waldspurger,
-//! T. Saemundson, I. Ahmad, N. Park, *Cache modeling and optimization using miniature simulations*, USENIX ATC
-//! 2017), which has no return to a baseline and no bound on switching by chance.
+//! Our own, of known parts: S3-FIFO (J. Yang, Y. Zhang, Z. Qiu, Y. Yue, K. V. Rashmi, *FIFO queues
+//! are all you need for cache eviction*, SOSP 2023), and parameters from miniature simulations (C.
+//! A. Waldspurger, T. Saemundson, I. Ahmad, N. Park, *Cache modeling and optimization using
+//! miniature simulations*, USENIX ATC 2017), which has no return to a baseline and no bound on
+//! random switching.
 //!
 //! # State
-//! That of [`s3fifo`](super::s3fifo). Besides, whatever the cache holds, at most some 300 KB: eight miniatures of 512 to
-//! 1,023 entries. Below one byte an entry from 300,000 entries on.
+//! That of [`s3fifo`](super::s3fifo). Besides, independent of the number of entries, at most some
+//! 300 KB: eight miniatures of 512 to 1,023 entries. Below one byte per entry from 300,000 entries
+//! on.
 //!
 //! # Cost
-//! That of S3-FIFO, where a hit is `Reorder` instead of `Mark` and looks at the key's hash; one request in
-//! (entries / 1,023) also goes through eight miniatures, each of which steps over entries as S3-FIFO does.
+//! That of S3-FIFO, except that a hit is `Reorder` instead of `Mark` and hashes the key. One
+//! request in (entries / 1,023) also goes through eight miniatures, each of which passes over
+//! entries as S3-FIFO does.
 //!
 //! # Knobs
-//! `margin` (2.5; 0.5 to 10): by how many square roots of the misses in sight two caches must differ before
-//! one counts as better. `memory` (80; 1 to 10000): over how many fillings of a miniature misses fade by a
-//! factor of e.
+//! `margin` (2.5; 0.5 to 10): number of square roots of the recorded misses by which two caches
+//! must differ before one counts as better. `memory` (80; 1 to 10000): number of fillings of a
+//! miniature over which misses fade by a factor of e.
 //!
 //! # Departures
 //! None, for there is no source. The pairs, in the order in which they are tried: a tenth and 2 (S3-FIFO's), a
@@ -34,7 +37,7 @@
 //! Deleted and expired keys stay in the miniatures.
 //!
 //! # Avoid when
-//! The cache is cut into many small shards, each of which would pay for miniatures of its own; or a
+//! The cache is cut into many small shards, each of which would pay for its own miniatures; or a
 //! hit must not lock.
 
 mod miniature;
@@ -46,11 +49,11 @@ use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 use miniature::{Border, COUNT, Miniatures};
 
 crate::knobs! {
-    /// The knobs of [`S3FifoTuned`].
+    /// Knobs of [`S3FifoTuned`].
     pub struct S3FifoTunedConfig {
-        /// By how many square roots of its misses a cache must be better.
+        /// Number of square roots of its misses by which a cache must be better.
         margin: f64 = 2.5, 0.5 => 10.0;
-        /// Fillings of a miniature over which misses fade by a factor of e.
+        /// Number of fillings of a miniature over which misses fade by a factor of e.
         memory: f64 = 80.0, 1.0 => 10_000.0;
     }
 }
@@ -59,7 +62,7 @@ const fn border(small: f64, threshold: u8) -> Border {
     Border { small, threshold }
 }
 
-/// What is tried; S3-FIFO's own border is the first.
+/// Borders that are tried; S3-FIFO's default is the first.
 const BORDERS: [Border; COUNT] = [
     border(0.1, 2),
     border(0.1, 1),
@@ -70,38 +73,38 @@ const BORDERS: [Border; COUNT] = [
     border(0.3, 1),
     border(0.8, 1),
 ];
-/// S3-FIFO's own.
+/// Index of S3-FIFO's default.
 const OWN: usize = 0;
-/// Entries of a miniature: the sample is halved until there are fewer than twice as many.
+/// Entries of a miniature: the sample is halved until there are fewer than twice this number.
 const ENTRIES_MIN: usize = 512;
 /// Decisions in the time in which a miniature could be filled.
 const DECISIONS_PER_FILLING: f64 = 4.0;
-/// Sampled requests between two decisions, at least.
+/// Minimum number of sampled requests between two decisions.
 const PERIOD_MIN: u32 = 16;
-/// Decisions for which the own border stays after the first return to it.
+/// Decisions for which the default border stays after the first return to it.
 const STAY_FIRST: u64 = 64;
 const STAY_MAX: u64 = 1 << 32;
-/// Spreads hashes for the sample otherwise than tables and shards do.
+/// Makes the sample's hash independent of those of tables and shards.
 const SAMPLE: u64 = 0x5EED_0F5A_3B1E_57A1;
 
-/// What is learned from the sample.
+/// State learned from the sample.
 #[derive(Clone, Debug)]
 struct Tuner {
     miniatures: Miniatures,
     /// One key in 2^`halvings` is sampled.
     halvings: u32,
-    /// The capacity for which the sample was chosen.
+    /// Capacity for which the sample was chosen.
     capacity_first: u64,
-    /// Faded misses of each miniature, and of the cache itself, of sampled requests.
+    /// Faded misses of each miniature, and of the cache itself, on sampled requests.
     misses: [f64; COUNT],
     own_misses: f64,
     /// Sampled requests between two decisions, and since the last.
     period: u32,
     seen: u32,
     fading: f64,
-    /// The border in use.
+    /// Border in use.
     current: usize,
-    /// Decisions for which the own border stays, and for which it will next time.
+    /// Decisions for which the default border stays, and for which it will the next time.
     stay: u64,
     stay_next: u64,
 }
@@ -110,7 +113,7 @@ struct Tuner {
 #[derive(Clone, Debug)]
 pub struct S3FifoTuned {
     queues: S3Fifo,
-    /// None before the first eviction: what fits needs no border.
+    /// `None` before the first eviction: a cache that is not full needs no border.
     tuner: Option<Box<Tuner>>,
     capacity: u64,
     config: S3FifoTunedConfig,
@@ -135,7 +138,7 @@ impl Tuner {
         }
     }
 
-    /// A request, if its key is sampled; whether it is time to decide.
+    /// Records a request if its key is sampled. Returns whether a decision is due.
     #[inline]
     fn watch(&mut self, key_hash: u64, weight: u32, is_miss: bool) -> bool {
         let is_sampled = scramble(key_hash ^ SAMPLE).trailing_zeros() >= self.halvings;
@@ -147,7 +150,7 @@ impl Tuner {
             return false;
         };
         if !self.miniatures.are_full() {
-            // The cache is warm, and they are not.
+            // The cache is warm, and the miniatures are not.
             return false;
         }
         for (misses, missed) in self.misses.iter_mut().zip(missed) {
@@ -158,13 +161,13 @@ impl Tuner {
         self.seen >= self.period
     }
 
-    /// The border to be used from now on.
+    /// Returns the border to be used from now on.
     fn decide(&mut self, margin: f64) -> Border {
         self.seen = 0;
         self.stay = self.stay.saturating_sub(1);
         let noise = |misses: f64| margin * misses.max(1.0).sqrt();
         let own = self.misses[OWN];
-        // The more the border in use seems to gain, the more its change may cost.
+        // The larger the apparent gain of the border in use, the more a change to it may cost.
         let gain = (own - self.misses[self.current]).max(0.0);
         if self.current != OWN && self.own_misses > own + gain + noise(own) {
             self.current = OWN;
@@ -191,7 +194,7 @@ impl Tuner {
         BORDERS[self.current]
     }
 
-    /// Follows a capacity that is still near the first; else false.
+    /// Adapts to a capacity that is still near the first. Returns false if it is not.
     fn resize(&mut self, capacity: u64) -> bool {
         let is_near = capacity / 2 <= self.capacity_first && self.capacity_first / 2 <= capacity;
         if is_near {
@@ -235,7 +238,7 @@ impl Policy for S3FifoTuned {
         if let Some(tuner) = &mut self.tuner
             && !tuner.resize(capacity)
         {
-            // The sample is of the wrong size: it begins anew, and so does what was learned.
+            // The sample has the wrong size: it starts again, and so does the learned state.
             self.tuner = None;
             self.queues
                 .set_border(BORDERS[OWN].small, BORDERS[OWN].threshold);
@@ -316,7 +319,7 @@ mod tests {
     use crate::parts::chance::Chance;
     use crate::suite::policy::Trial;
 
-    /// The share of misses in the second half, and the trial at the end.
+    /// Miss ratio of the second half, and the trial at the end.
     fn misses<P: Policy>(config: &P::Config, capacity: u64, keys: &[u64]) -> (f64, Trial<P>) {
         let mut trial = Trial::<P>::new(capacity, config, 1);
         let mut missed = 0;
@@ -334,7 +337,7 @@ mod tests {
         BORDERS[tuner.current]
     }
 
-    /// Each key comes three times, the last far after the small queue of a tenth.
+    /// Each key comes three times, the last far beyond the small queue of a tenth.
     fn late_thirds(count: u64) -> Vec<u64> {
         (0..count)
             .flat_map(|step| [step, step.saturating_sub(100), step.saturating_sub(300)])
@@ -371,7 +374,7 @@ mod tests {
 
     #[test]
     fn where_nothing_is_better_it_is_s3fifo() {
-        // A few are popular, and others pass.
+        // A few keys are popular, and others come once.
         let mut chance = Chance::new(3);
         let keys: Vec<u64> = (0..40_000)
             .map(|index| match chance.below(2) {
@@ -398,7 +401,7 @@ mod tests {
             ];
             tuner.stay = 0;
             assert_eq!(tuner.decide(2.5), BORDERS[3]);
-            // … and the cache misses more than with its own.
+            // … and the cache misses more than with the default.
             tuner.own_misses = 2_500.0;
             assert_eq!(tuner.decide(2.5), BORDERS[OWN]);
             stays.push(tuner.stay);

@@ -1,8 +1,8 @@
 //! LRU by sampling that keeps its best candidates from one eviction to the next.
 //!
 //! # Idea
-//! An eviction draws a few entries, gives up the least useful of them, and keeps the next least useful:
-//! they compete again with the next eviction's draw, so that a good candidate is not lost.
+//! An eviction draws a few entries, evicts the least useful of them, and keeps the next least
+//! useful: they compete again with the next eviction's draw, so that a good candidate is not lost.
 //!
 //! # Source
 //! K. Psounis, B. Prabhakar, *Efficient randomized Web-cache replacement schemes using samples from
@@ -15,19 +15,19 @@
 //! candidates of 8 bytes.
 //!
 //! # Cost
-//! hit: one write of 4 bytes · insert O(1) · remove, relocate: a look through the candidates · evict:
-//! one step per entry drawn or kept, `samples` in all, and one or two more.
+//! hit: one write of 4 bytes · insert O(1) · remove, relocate: a search through the candidates ·
+//! evict: one step per entry drawn or kept, `samples` in all, and one or two more.
 //!
 //! # Knobs
-//! `samples` (8; 1 to 64): entries that compete in an eviction. `keep` (2; 0 to 63): how many of them are
-//! kept for the next; at most `samples` − 1.
+//! `samples` (8; 1 to 64): entries that compete in an eviction. `keep` (2; 0 to 63): number of them
+//! kept for the next eviction; at most `samples` − 1.
 //!
 //! # Departures
-//! The least useful is the one not asked for for longest, counted in requests; the source leaves the
-//! measure open. A candidate that leaves by itself is not replaced before the next draw, one that is hit
-//! competes as it now stands, and one drawn twice counts once.
-//! Without candidates kept, `sampled:2:0` is the better of two random entries (`randomTwo` in the
-//! reference, whose draws are not even: see [`random`](super::random)).
+//! The least useful entry is the least recently requested, counted in requests; the source leaves
+//! the measure open. A candidate that is removed is not replaced before the next draw, one that is
+//! hit competes with its new rank, and one drawn twice counts once. Without candidates kept,
+//! `sampled:2:0` is the better of two random entries (`randomTwo` in the reference, whose draws are
+//! not even: see [`random`](super::random)).
 //!
 //! # Avoid when
 //! A true order costs less: `lru` needs 4 bytes more, `clock` and `sieve` need fewer than this.
@@ -38,11 +38,11 @@ use crate::parts::chance::Chance;
 use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 crate::knobs! {
-    /// The knobs of [`Sampled`].
+    /// Knobs of [`Sampled`].
     pub struct SampledConfig {
         /// Entries that compete in an eviction.
         samples: u8 = 8, 1 => 64;
-        /// How many of them are kept for the next.
+        /// Number of them kept for the next eviction.
         keep: u8 = 2, 0 => 63;
     }
 }
@@ -51,24 +51,24 @@ crate::knobs! {
 #[derive(Clone, Debug)]
 pub struct Sampled {
     chance: Chance,
-    /// Those kept first, in the order in which they are still to be looked at again; then those drawn.
+    /// Kept candidates that are still to be read again, in their order; then those drawn.
     candidates: Vec<Candidate>,
-    /// How many of the candidates the eviction under way has looked at.
+    /// Number of candidates that the eviction under way has read.
     seen: usize,
-    /// Entries that the eviction under way has still to draw.
+    /// Number of entries that the eviction under way has still to draw.
     undrawn: usize,
     samples: usize,
     keep: usize,
 }
 
 impl Sampled {
-    /// The place of the candidate that was not asked for for longest.
+    /// Returns the index of the least recently requested candidate.
     fn stalest(&self, now: u32) -> Option<usize> {
         let idle = |&index: &usize| now.wrapping_sub(self.candidates[index].stamp);
         (0..self.candidates.len()).max_by_key(idle)
     }
 
-    /// The eviction is over but for its victim: the best of the others compete again.
+    /// Keeps the best candidates for the next eviction, once the victim is taken out.
     fn keep_best(&mut self, now: u32) {
         let idle = |one: &Candidate| core::cmp::Reverse(now.wrapping_sub(one.stamp));
         self.candidates.sort_by_key(idle);
@@ -148,7 +148,7 @@ impl Policy for Sampled {
                     self.seen += 1;
                 }
             } else if let Some(index) = self.stalest(now) {
-                // It may have been hit since it was looked at, between two calls.
+                // The entry may have been hit between two calls.
                 let Candidate { slot, stamp } = self.candidates[index];
                 let stamp_now = cells.get(slot);
                 if stamp_now == stamp {
@@ -159,7 +159,7 @@ impl Policy for Sampled {
                 }
                 self.candidates[index].stamp = stamp_now;
             } else {
-                // All that was drawn has left by itself.
+                // All candidates were removed.
                 self.begin();
             }
         }
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use crate::suite::policy::Trial;
 
-    /// How old victims are on average: 0 for the newest entry, 1 for the oldest.
+    /// Mean age of victims: 0 for the newest entry, 1 for the oldest.
     fn mean_age(samples: u8, keep: u8) -> f64 {
         let config = SampledConfig { samples, keep };
         let capacity = 1000;
@@ -212,7 +212,7 @@ mod tests {
         assert!((mean_age(8, 0) - 8.0 / 9.0).abs() < 0.01);
     }
 
-    /// The same of the scheme as its source puts it, with ages drawn anew instead of entries.
+    /// The same for the scheme of the source, with random ages instead of entries.
     fn mean_age_on_paper(samples: usize, keep: usize) -> f64 {
         let mut chance = Chance::new(9);
         let (mut kept, mut sum) = (Vec::new(), 0.0);
@@ -260,7 +260,7 @@ mod tests {
             trial.host.count_request();
             trial.hit(slot);
         }
-        // A draw of one among a thousand: nearly surely older than those just hit.
+        // One entry is drawn among a thousand: nearly certainly older than those just hit.
         assert!(trial.evict_one(10));
         assert!(kept.iter().all(|&slot| trial.host.is_told(slot)));
     }

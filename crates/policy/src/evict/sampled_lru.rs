@@ -1,8 +1,9 @@
 //! LRU by sampling with an eviction pool, as Redis does it.
 //!
 //! # Idea
-//! Each entry keeps the moment of its last hit, no list. An eviction samples a few entries, merges
-//! them into a small pool of the longest idle ones seen so far, and takes the most idle of the pool.
+//! Each entry keeps the time of its last hit; there is no list. An eviction samples a few entries,
+//! merges them into a small pool of the longest idle ones seen so far, and evicts the most idle of
+//! the pool.
 //!
 //! # Source
 //! S. Sanfilippo, *Improving the LRU algorithm*, Redis documentation and `evict.c` (Redis 3.0 and
@@ -14,8 +15,8 @@
 //! Per entry: 4 bytes (the number of the last request for it, modulo 2^32). Besides: a pool of 16.
 //!
 //! # Cost
-//! hit: one write of 4 bytes · insert O(1) · remove, relocate: a look through the pool · evict: one
-//! step per sample, at most 5, and a look through the pool.
+//! hit: one write of 4 bytes · insert O(1) · remove, relocate: a search through the pool · evict:
+//! one step per sample, at most 5, and a search through the pool.
 //!
 //! # Knobs
 //! `samples` (5; 1 to 64): entries sampled for one eviction.
@@ -35,7 +36,7 @@ use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 const POOL: usize = 16;
 
 crate::knobs! {
-    /// The knobs of [`SampledLru`].
+    /// Knobs of [`SampledLru`].
     pub struct SampledLruConfig {
         /// Entries sampled for one eviction.
         samples: u8 = 5, 1 => 64;
@@ -74,15 +75,15 @@ impl Candidate {
 #[derive(Clone, Debug)]
 pub struct SampledLru {
     chance: Chance,
-    /// Most idle last.
+    /// Candidates; the most idle is last.
     pool: Vec<Candidate>,
     samples: u8,
     /// Samples that the eviction under way has taken.
     taken: u8,
 }
 
-/// The moment of a request as an entry keeps it; 0 is kept for entries that the policy was not
-/// told of.
+/// Converts the number of a request to an entry's bits; 0 is reserved for entries that were not
+/// inserted.
 #[inline]
 pub(super) fn stamp_of(requests: u64) -> u32 {
     (requests as u32).max(1)

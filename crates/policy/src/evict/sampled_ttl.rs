@@ -1,8 +1,9 @@
-//! Nearest deadline of a few sampled entries, as Redis's `volatile-ttl` does it.
+//! Nearest deadline among a few sampled entries, as in Redis's `volatile-ttl`.
 //!
 //! # Idea
-//! What would go soonest anyway goes first: an eviction samples a few entries and takes the one
-//! whose deadline is nearest. An entry without a deadline goes only when all samples are such.
+//! The entry that would expire first is evicted first: an eviction samples a few entries and takes
+//! the one with the nearest deadline. An entry without a deadline is evicted only when all samples
+//! have none.
 //!
 //! # Source
 //! Redis documentation, *Key eviction* (`volatile-ttl`),
@@ -21,17 +22,17 @@
 //! `samples` (5; 1 to 64): entries sampled for one eviction.
 //!
 //! # Departures
-//! Redis keeps the runners-up of earlier samples in a pool; here each eviction samples anew.
+//! Redis keeps the runners-up of earlier samples in a pool; here each eviction draws new samples.
 //!
 //! # Avoid when
-//! Deadlines say nothing about use. An exact expiry index frees what is dead in any case.
+//! Deadlines say nothing about use. An exact expiry index frees dead entries in any case.
 
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot, Tick};
 
 crate::knobs! {
-    /// The knobs of [`SampledTtl`].
+    /// Knobs of [`SampledTtl`].
     pub struct SampledTtlConfig {
         /// Entries sampled for one eviction.
         samples: u8 = 5, 1 => 64;
@@ -45,7 +46,7 @@ pub struct SampledTtl {
     samples: u8,
     /// Samples that the eviction under way has taken.
     taken: u8,
-    /// The best of them; taken back when its entry moves or leaves.
+    /// Best of them; cleared when its entry is relocated or removed.
     best: Option<Slot>,
 }
 

@@ -1,9 +1,9 @@
 //! SIEVE: first in, first out, with a hand that leaves survivors where they are.
 //!
 //! # Idea
-//! The hand walks from the old end to the young end. An entry that was hit since the hand last came
-//! by survives *in its place*; one that was not goes. Survivors gather behind the hand, so that it
-//! soon works among the newcomers: quick demotion without a second queue.
+//! The hand moves from the old end to the young end. It evicts an entry that was not hit since it
+//! last passed; an entry that was hit survives *in its place*. Survivors gather behind the hand, so
+//! that it soon works among new entries: quick demotion without a second queue.
 //!
 //! # Source
 //! Y. Zhang, J. Yang, Y. Yue, Y. Vigfusson, K. V. Rashmi, *SIEVE is Simpler than LRU*, NSDI 2024,
@@ -16,18 +16,18 @@
 //!
 //! # Cost
 //! hit 0 or one write of the entry's byte · insert, remove O(1) · evict: one step per entry passed;
-//! all entries may be visited, and the budget cuts the round anywhere.
+//! all may be visited, and the budget can end the round anywhere.
 //!
 //! # Knobs
 //! None.
 //!
 //! # Departures
 //! The source has one linked list and a pointer into it. Here the list is cut at the hand into two
-//! queues: `ahead` holds what the hand still has to pass, `passed` what it left behind. A survivor
-//! goes from the old end of `ahead` to the young end of `passed`, a newcomer to the young end of
-//! `ahead`; when nobody is left in `ahead` the two change roles. The order is the source's at half the bytes,
-//! and nothing is chased through memory. An entry whose slot was vacated and reused within one epoch
-//! may come up early, and a relocated one late, by at most one epoch.
+//! queues, the one ahead of it and the one it has passed. A survivor moves to the young end of the
+//! passed queue; a new entry goes to the young end of the other. When the queue ahead is empty the
+//! two change roles. The order is the source's, at half the bytes and without chasing pointers. An
+//! entry whose slot was vacated and reused within one epoch may be evicted early, and a relocated
+//! one late, by at most one epoch.
 //!
 //! # Avoid when
 //! The loops are longer than the cache (block traces), or scans come between reuses.
@@ -39,7 +39,7 @@ use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 /// Set in the entry's byte, above the queue's bits, by a hit.
 const VISITED: u8 = 1 << (TAG_BITS + 1);
 
-/// SIEVE.
+/// The SIEVE policy.
 #[derive(Clone, Debug)]
 pub struct Sieve {
     queues: [Queue<TWO_QUEUES>; 2],

@@ -1,14 +1,14 @@
 //! Eviction by whole slabs: slab-lru, slab-lrc and slab-random.
 //!
 //! # Idea
-//! Entries live in *slabs*, each cut into chunks for one *class* of weights. To make room a whole slab is
-//! emptied, which any class may then use: the one whose entries were not asked for for longest
-//! (slab-lru), the one created first (slab-lrc), or any (slab-random). An entry needs no place in any
-//! order, and no class can be left without room.
+//! Entries are stored in *slabs*, each cut into chunks for one *class* of weights. To make room a
+//! whole slab is emptied, which any class may then use: the one whose entries were requested least
+//! recently (slab-lru), the one created first (slab-lrc), or any (slab-random). An entry needs no
+//! place in any order, and no class can be left without room.
 //!
 //! # Source
-//! Twemcache, <https://github.com/twitter/twemcache>, as J. Yang, Y. Yue, K. V. Rashmi tell in *A large
-//! scale analysis of hundreds of in-memory cache clusters at Twitter*, OSDI 2020,
+//! Twemcache, <https://github.com/twitter/twemcache>, as described in J. Yang, Y. Yue, K. V.
+//! Rashmi, *A large scale analysis of hundreds of in-memory cache clusters at Twitter*, OSDI 2020,
 //! <https://www.usenix.org/conference/osdi20/presentation/yang>, sections 2.1 and 5.
 //!
 //! # State
@@ -19,19 +19,20 @@
 //! step for each chunk of the slab.
 //!
 //! # Knobs
-//! `slab` (1048576; 1 to 1073741824): the weight of a slab. `factor` (1.25; 1.05 to 4.0): from a class to
-//! the next. `fewest` (100; 1 to 1000000): slabs in a full cache at least, for small caches.
+//! `slab` (1048576; 1 to 1073741824): the weight of a slab. `factor` (1.25; 1.05 to 4.0): from one
+//! class to the next. `fewest` (100; 1 to 1000000): minimum number of slabs in a full cache, for
+//! small caches.
 //!
 //! # Departures
-//! A slab that was chosen is emptied entry by entry as room is needed, oldest chunk first, not at
-//! once; until then its entries can be hit, which does not rescue them. The host counts weights:
-//! chunks that are not filled do not count against the capacity, as in the source's study. A slab is no
-//! larger than a `fewest`th of the capacity. Classes begin at weight 1, not at 88 bytes. Counted by
-//! objects all are in one class, and a slab is a hundredth of the cache.
+//! A chosen slab is emptied entry by entry as room is needed, oldest chunk first, not at once;
+//! until then its entries can be hit, which does not rescue them. The host counts weights: unfilled
+//! chunks do not count against the capacity, as in the source's study. A slab is no larger than a
+//! `fewest`th of the capacity. Classes begin at weight 1, not at 88 bytes. Counted by objects all
+//! entries are in one class, and a slab is a hundredth of the cache.
 //!
 //! # Avoid when
-//! Anything but a study: entries go because of their neighbours. In a server whose arena moves entries
-//! nothing is gained by it.
+//! Anything but a study: entries are evicted because of their neighbours. In a server whose arena
+//! moves entries nothing is gained by it.
 
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
@@ -39,13 +40,13 @@ use crate::{Budget, Cells, Eviction, OnHit, Policy, Slot};
 use core::marker::PhantomData;
 
 crate::knobs! {
-    /// The knobs of [`Slabs`].
+    /// Knobs of [`Slabs`].
     pub struct SlabConfig {
-        /// The weight of a slab.
+        /// Weight of a slab.
         slab: u32 = 1048576, 1 => 1073741824;
-        /// From a class to the next.
+        /// Factor from one class to the next.
         factor: f64 = 1.25, 1.05 => 4.0;
-        /// Slabs in a full cache at least.
+        /// Minimum number of slabs in a full cache.
         fewest: u32 = 100, 1 => 1000000;
     }
 }
@@ -53,7 +54,7 @@ crate::knobs! {
 /// The classes of weights.
 #[derive(Clone, Debug)]
 pub(super) struct Classes {
-    /// The largest weight of each, which is its chunks' size.
+    /// Largest weight of each class, which is the size of its chunks.
     chunks: Vec<u32>,
 }
 
@@ -78,28 +79,28 @@ impl Classes {
     }
 }
 
-/// The weight of a slab in a cache of this capacity.
+/// Returns the weight of a slab in a cache of this capacity.
 pub(super) fn slab_weight(slab: u32, fewest: u32, capacity: u64) -> u64 {
     u64::from(slab).min(capacity / u64::from(fewest)).max(1)
 }
 
-/// Which slab is emptied.
+/// Rule that chooses the slab to be emptied.
 pub trait Order: Send + 'static {
-    /// The policy's name.
+    /// Name of the policy.
     const NAME: &'static str;
-    /// Whether a request makes its slab the last to go.
+    /// Whether a request makes its slab the last to be emptied.
     const IS_TOUCHED: bool = false;
-    /// Whether the slab is drawn.
+    /// Whether the slab is drawn at random.
     const IS_DRAWN: bool = false;
 }
 
-/// The slab not asked for for longest.
+/// Chooses the slab whose last request is the longest ago.
 #[derive(Clone, Copy, Debug)]
 pub struct Used;
-/// The slab created first.
+/// Chooses the slab created first.
 #[derive(Clone, Copy, Debug)]
 pub struct Created;
-/// Any slab.
+/// Chooses a random slab.
 #[derive(Clone, Copy, Debug)]
 pub struct Drawn;
 
@@ -115,7 +116,7 @@ impl Order for Drawn {
     const IS_DRAWN: bool = true;
 }
 
-/// Where an entry lives: the slab in the upper, the chunk in the lower 32 bits.
+/// Packs the place of an entry: the slab in the upper, the chunk in the lower 32 bits.
 #[inline]
 fn packed(slab: u32, chunk: u32) -> u64 {
     u64::from(slab) << 32 | u64::from(chunk)
@@ -126,7 +127,7 @@ fn unpacked(place: u64) -> (usize, usize) {
     ((place >> 32) as usize, place as u32 as usize)
 }
 
-/// Appends, and tells by how much the vector's room grew.
+/// Appends a number and returns by how much the vector's capacity grew.
 #[inline]
 fn push(numbers: &mut Vec<u32>, number: u32) -> usize {
     let before = numbers.capacity();
@@ -144,18 +145,18 @@ const NONE: u32 = HOLE - 1;
 struct Slab {
     /// Entries and holes, in the order in which they were first filled.
     chunks: Vec<u32>,
-    /// The first hole.
+    /// First hole.
     hole: u32,
-    /// How many chunks it has in all.
+    /// Total number of chunks.
     room: u32,
     live: u32,
     class: u32,
     /// Whether its class may fill it: it is listed in `open`.
     is_open: bool,
-    /// Its neighbours in the order of eviction.
+    /// Neighbours in the order of eviction.
     older: u32,
     newer: u32,
-    /// Where `standing` names it.
+    /// Index in `standing`.
     place: u32,
 }
 
@@ -163,18 +164,18 @@ struct Slab {
 #[derive(Clone, Debug)]
 pub struct Slabs<O> {
     slabs: Vec<Slab>,
-    /// Numbers of slabs to be used again.
+    /// Numbers of freed slabs.
     vacant: Vec<u32>,
-    /// The slabs that hold entries and are not leaving, in no order.
+    /// Slabs that hold entries and are not being emptied, in no order.
     standing: Vec<u32>,
     oldest: u32,
     newest: u32,
     /// For each class its slabs that have chunks to fill; the last is filled first.
     open: Vec<Vec<u32>>,
-    /// The slab that is being emptied, and the chunk to look at next.
+    /// Slab that is being emptied, and its next chunk.
     leaving: Option<(u32, usize)>,
     live: usize,
-    /// What the slabs' chunks and the lists in `open` have room for, together.
+    /// Total capacity of the slabs' chunks and of the lists in `open`.
     numbers: usize,
     classes: Classes,
     slab_weight: u64,
@@ -210,7 +211,7 @@ impl<O: Order> Slabs<O> {
         }
     }
 
-    /// A new slab for a class.
+    /// Creates a slab for a class.
     fn create(&mut self, class: usize) -> u32 {
         let id = self.vacant.pop().unwrap_or_else(|| {
             self.slabs.push(Slab::default());
@@ -233,7 +234,7 @@ impl<O: Order> Slabs<O> {
         id
     }
 
-    /// Nobody may be filed in the slab any more, nor chooses it.
+    /// Takes a slab out of the lists, so that it is neither filled nor chosen any more.
     fn withdraw(&mut self, id: u32) {
         self.unlink(id);
         let place = self.slab(id).place;
@@ -277,7 +278,7 @@ impl<O: Order> Slabs<O> {
         self.touch(id);
     }
 
-    /// The entry leaves its chunk; a slab without entries is given back.
+    /// Frees an entry's chunk; a slab without entries is freed.
     fn vacate(&mut self, place: u64) {
         let (id, chunk) = unpacked(place);
         self.live -= 1;
@@ -312,7 +313,7 @@ impl<O: Order> Slabs<O> {
         }
     }
 
-    /// The next slab to go.
+    /// Returns the next slab to be emptied.
     fn choose(&mut self) -> u32 {
         if O::IS_DRAWN {
             let index = self.chance.below(self.standing.len() as u64);

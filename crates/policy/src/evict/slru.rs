@@ -1,9 +1,10 @@
 //! Segmented LRU.
 //!
 //! # Idea
-//! A ladder of LRU segments of equal share. A newcomer enters the lowest; each hit lifts an entry one
-//! segment up; a segment that outgrows its share sends its oldest one down. Only the lowest evicts.
-//! So an entry must be hit several times to be kept long, and a scan passes through the lowest.
+//! A ladder of LRU segments of equal share. A new entry enters the lowest segment. Each hit moves
+//! an entry one segment up, and a segment that exceeds its share moves its oldest entry one down.
+//! Only the lowest segment evicts. An entry must therefore be hit several times to be kept long,
+//! and a scan passes through the lowest segment only.
 //!
 //! # Source
 //! R. Karedla, J. S. Love, B. G. Wherry, *Caching strategies to improve disk system performance*,
@@ -18,38 +19,39 @@
 //! hit O(segments) · insert, remove, evict O(1).
 //!
 //! # Knobs
-//! `segments` (4; 2 to 4): how many. `slru:2` has one probationary and one protected segment.
+//! `segments` (4; 2 to 4): number of segments. `slru:2` has one probationary and one protected
+//! segment.
 //!
 //! # Departures
-//! While there is room above, a newcomer enters the lowest segment that has room, as in the
-//! reference. A segment gives way by at most four entries a hit. The reference divides the capacity
+//! While there is room above, a new entry enters the lowest segment that has room, as in the
+//! reference. A segment moves at most four entries down per hit. The reference divides the capacity
 //! with truncation and evicts on hits what the shares leave over; here no hit evicts.
 //!
 //! # Avoid when
-//! Hits must not take locks, or popularity moves quickly: what climbed to the top stays for long.
+//! Hits must not take locks, or popularity changes quickly: entries at the top stay for long.
 
 use crate::knobs::Knobs;
 use crate::parts::list::{List, Node};
 use crate::{Budget, Cells, Eviction, OnHit, Policy, Slot};
 
-/// Entries that one hit may send down from a segment.
+/// Maximum number of entries that one hit moves down from a segment.
 const DEMOTIONS_MAX: usize = 4;
 
 crate::knobs! {
-    /// The knobs of [`Slru`].
+    /// Knobs of [`Slru`].
     pub struct SlruConfig {
-        /// How many segments.
+        /// Number of segments.
         segments: u8 = 4, 2 => 4;
     }
 }
 
-/// Segmented LRU.
+/// The segmented LRU policy.
 #[derive(Clone, Debug)]
 pub struct Slru {
-    /// The lowest first.
+    /// Segments, the lowest first.
     segments: Vec<List>,
     weight: [u64; 4],
-    /// What one segment may weigh.
+    /// Maximum weight of one segment.
     share: u64,
 }
 

@@ -1,10 +1,10 @@
-//! 2Q, the full version: a FIFO for newcomers, an LRU for who came back, ghosts between them. And
-//! `twoq-sieve`, with a SIEVE for who came back.
+//! 2Q, the full version: a FIFO for new entries, an LRU for returning ones, and ghosts between
+//! them; `twoq-sieve` has a SIEVE for the returning ones.
 //!
 //! # Idea
-//! A newcomer enters the FIFO *A1in*, where hits do not count: they may be echoes of one request.
-//! What falls out is remembered in *A1out*. A key asked for while it is remembered has come back after
-//! a while, so it is worth keeping: it enters the LRU *Am*.
+//! A new entry enters the FIFO *A1in*, where hits do not count, because they may belong to one
+//! burst. The keys of its victims are remembered in *A1out*. A key that is requested while it is
+//! remembered returns after some time, so it is worth keeping: it enters the LRU *Am*.
 //!
 //! # Source
 //! T. Johnson, D. Shasha, *2Q: a low overhead high performance buffer management replacement
@@ -15,18 +15,20 @@
 //! Per entry: 8 bytes (two links of 31 bits, which queue). Besides: half a ghost per entry at 5 bytes.
 //!
 //! # Cost
-//! hit, insert, remove, evict O(1); with SIEVE a step per entry spared · miss: a look into two cache lines of ghosts.
+//! hit, insert, remove, evict O(1); with SIEVE one step per entry spared · miss: a look-up in two
+//! cache lines of ghosts.
 //!
 //! # Knobs
 //! `newcomers` (0.25; 0.001 to 0.99): A1in's share of the capacity. `ghost` (0.5; 0 to 10): the
 //! weight that A1out remembers, as a share of the capacity.
 //!
 //! # Departures
-//! Ghosts are fingerprints (see [`ghost`](crate::parts::ghost)). Who gives way is settled when room is
-//! needed: A1in above its share, else Am; the reference's Am also evicts when it alone is full.
+//! Ghosts are fingerprints (see [`ghost`](crate::parts::ghost)). The queue that gives up an entry
+//! is chosen when room is needed: A1in if it is above its share, else Am; the reference's Am also
+//! evicts when it alone is full.
 //!
 //! # Avoid when
-//! Popular entries are asked for in one burst only, or hits must not take locks.
+//! Popular entries are requested in one burst only, or hits must not take locks.
 
 use crate::knobs::Knobs;
 use crate::parts::ghost::Ghost;
@@ -34,24 +36,24 @@ use crate::parts::list::{List, Node};
 use crate::parts::shelf::{LruShelf, Shelf, SieveShelf};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
-/// A1in.
+/// Index of A1in.
 const NEW: usize = 0;
-/// Am.
+/// Index of Am.
 const MAIN: usize = 1;
 
 crate::knobs! {
-    /// The knobs of [`TwoQ`].
+    /// Knobs of [`TwoQ`].
     pub struct TwoQConfig {
-        /// A1in's share of the capacity.
+        /// Share of the capacity for A1in.
         newcomers: f64 = 0.25, 0.001 => 0.99;
-        /// The weight that A1out remembers, as a share of the capacity.
+        /// Weight that A1out remembers, as a share of the capacity.
         ghost: f64 = 0.5, 0.0 => 10.0;
     }
 }
 
-/// What Am may be.
+/// A shelf that can be Am.
 pub trait Am: Shelf {
-    /// The name of 2Q with it.
+    /// Name of 2Q with this shelf.
     const TWOQ_NAME: &'static str;
     /// Other names of 2Q with this shelf.
     const TWOQ_ALIASES: &'static [&'static str];
@@ -66,7 +68,7 @@ impl Am for SieveShelf {
     const TWOQ_ALIASES: &'static [&'static str] = &["2q-sieve"];
 }
 
-/// 2Q.
+/// The 2Q policy with the shelf `S` as Am.
 #[derive(Clone, Debug)]
 pub struct TwoQ<S = LruShelf> {
     newcomers: List,
@@ -79,7 +81,7 @@ pub struct TwoQ<S = LruShelf> {
     config: TwoQConfig,
 }
 
-/// The queue that the entry is in.
+/// Index of the queue that the entry is in.
 #[inline]
 fn list_of(node: Node) -> usize {
     usize::from(node.list()) & MAIN

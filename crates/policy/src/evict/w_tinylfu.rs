@@ -1,9 +1,10 @@
-//! W-TinyLFU: a window before a segmented LRU that only the more frequent may enter.
+//! W-TinyLFU: a window before a segmented LRU that only the more frequent entries may enter.
 //!
 //! # Idea
-//! A newcomer has a short LRU *window* to be hit in. What falls out of it competes with the main
-//! part's next victim: the one that a sketch remembers as asked for more often stays. Main is a
-//! segmented LRU: a hit on *probation* leads to the *protected* segment, which sends its oldest back.
+//! A new entry has a short LRU *window* to be hit in. An entry that leaves the window competes with
+//! the main part's next victim: the one with the higher frequency in a sketch stays. Main is a
+//! segmented LRU: a hit on *probation* moves an entry to the *protected* segment, which moves its
+//! oldest entries back.
 //!
 //! # Source
 //! G. Einziger, R. Friedman, B. Manes, *TinyLFU: a highly efficient cache admission policy*, ACM
@@ -11,8 +12,8 @@
 //! 0.3.5 and its known defects.
 //!
 //! # State
-//! Per entry: 8 bytes (two links of 31 bits, which segment). Besides: a sketch of 8 bytes an entry,
-//! up to twice that after it doubled.
+//! Per entry: 8 bytes (two links of 31 bits, which segment). Besides: a sketch of 8 bytes per
+//! entry, up to twice that after it doubled.
 //!
 //! # Cost
 //! hit: a few list links and 4 counters of the sketch · miss: 4 counters · insert, remove O(1) ·
@@ -23,20 +24,21 @@
 //! 0.99): the protected segment's share of main.
 //!
 //! # Departures
-//! The sketch is aged word by word by a hand, not all at once, and has no doorkeeper. An entry larger
-//! than the window is accepted. The window fills the whole cache before the first eviction, as in
-//! the reference. The protected segment gives way by at most four entries a hit.
+//! The sketch is aged word by word by a hand, not all at once, and has no doorkeeper. An entry
+//! larger than the window is accepted. The window fills the whole cache before the first eviction,
+//! as in the reference. The protected segment moves at most four entries back per hit.
 //!
-//! The reference is up to 14 % away, either way, for it does not follow the source: it counts no hit
-//! in the window, counts each candidate once more as it leaves the window, goes on evicting until a
-//! candidate has lost, fills the protected segment with candidates, evicts on hits what protected
-//! sends back beyond probation's share, has counters without a limit, and halves them after 32
-//! times main's entries in hits of main (here 10 times in requests, as Caffeine, the authors' own).
-//! A plain model with these rules is within 2 % of the reference on all its rows, and with the
-//! source's rules within 2 % of this file: `cargo test -p mayfly-policy --test reference w_tinylfu`.
+//! The reference is up to 14 % away, either way, because it does not follow the source: it counts
+//! no hit in the window, counts each candidate once more as it leaves the window, goes on evicting
+//! until a candidate has lost, fills the protected segment with candidates, evicts on hits what
+//! protected moves back beyond probation's share, has counters without a limit, and halves them
+//! after 32 times main's entries in hits of main (here 10 times in requests, as in Caffeine, the
+//! authors' own). A plain model with these rules is within 2 % of the reference on all its rows,
+//! and with the source's rules within 2 % of this file: `cargo test -p mayfly-policy --test
+//! reference w_tinylfu`.
 //!
 //! # Avoid when
-//! Popularity moves quickly: the sketch defends what was popular. Hits must not take locks.
+//! Popularity changes quickly: the sketch defends what was popular. Hits must not take locks.
 
 use crate::knobs::Knobs;
 use crate::parts::list::{List, Node};
@@ -46,20 +48,20 @@ use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 const WINDOW: usize = 0;
 const PROBATION: usize = 1;
 const PROTECTED: usize = 2;
-/// Entries that one hit may send from protected back to probation.
+/// Maximum number of entries that one hit moves from protected back to probation.
 const DEMOTIONS_MAX: usize = 4;
 
 crate::knobs! {
-    /// The knobs of [`WTinyLfu`].
+    /// Knobs of [`WTinyLfu`].
     pub struct WTinyLfuConfig {
-        /// The window's share of the capacity.
+        /// Share of the capacity for the window.
         window: f64 = 0.01, 0.0001 => 0.99;
-        /// The protected segment's share of main.
+        /// Share of main for the protected segment.
         protected: f64 = 0.8, 0.01 => 0.99;
     }
 }
 
-/// W-TinyLFU.
+/// The W-TinyLFU policy.
 #[derive(Clone, Debug)]
 pub struct WTinyLfu {
     lists: [List; 3],
@@ -83,7 +85,7 @@ impl WTinyLfu {
         list
     }
 
-    /// What main would evict.
+    /// Returns the entry that main would evict.
     fn main_victim(&self) -> Option<Slot> {
         self.lists[PROBATION]
             .oldest()
