@@ -16,8 +16,8 @@
 //!
 //! Start with [`fifo`], the plainest policy, and [`lru`], the plainest that reorders on a hit.
 
-/// Passes the list to another macro. *Served* policies keep at most 64 bits in an entry; *simulated*
-/// ones keep more or need the future. `mod` stands at the first policy of a file.
+/// Passes the list to another macro. *Served* policies keep at most 64 bits in an entry;
+/// *simulated* ones keep more or need the future. `[mod …]` is at the first policy of a file.
 macro_rules! eviction_policies {
     ($use:ident) => {
         $use! {

@@ -1,4 +1,4 @@
-//! Policies as plainly as they can be written, and every victim compared with theirs.
+//! Comparison of every victim with that of the plainest possible implementation of the policy.
 
 mod clock_pro;
 mod experts;
@@ -100,7 +100,7 @@ impl NaivePolicy for PlainClock {
     }
 }
 
-/// The source's list and hand: the hand is the position of the next entry to look at.
+/// SIEVE with the source's list and hand; the hand is the position of the next entry.
 #[derive(Default)]
 struct PlainSieve {
     queue: Queue,
@@ -196,7 +196,7 @@ impl NaivePolicy for PlainS3Fifo {
             }
             self.main.0.push((key, hits - 1));
         }
-        // Main was over its share, and is empty now: small is what is left.
+        // Main exceeded its share and is empty now, so only small is left.
         (!self.small.0.is_empty()).then(|| self.small.0.remove(0).0)
     }
 }
@@ -206,7 +206,7 @@ impl NaivePolicy for PlainS3Fifo {
 struct PlainS3Sieve {
     small: Queue,
     main: PlainSieve,
-    /// Who is to go to main as soon as there is room.
+    /// Key that moves to main as soon as there is room.
     waiting: Option<u64>,
     weights: std::collections::BTreeMap<u64, u64>,
     main_capacity: u64,

@@ -1,4 +1,4 @@
-//! What the cards promise in figures.
+//! Figures that the cards state.
 
 use super::fifo::Fifo;
 use super::s3fifo::S3Fifo;
@@ -6,13 +6,13 @@ use crate::parts::chance::Chance;
 use crate::suite::policy::Trial;
 use crate::{Facts, Policy};
 
-/// Bytes an entry of S3-FIFO with its ghosts full, its byte in the header included.
+/// Bytes per entry of S3-FIFO with full ghosts, including the byte in the header.
 fn s3fifo_bytes(entries: u64) -> f64 {
     let weight = 60;
     let mut trial = Trial::<S3Fifo>::new(entries * u64::from(weight), &Default::default(), 1);
     let mut chance = Chance::new(2);
     for request in 0..4 * entries {
-        // A fifth of the requests come back while they are remembered or cached.
+        // A fifth of the requests go to keys that are remembered or cached.
         let back = chance.below(entries).min(request);
         let key = if chance.below(5) == 0 {
             request - back
@@ -45,8 +45,8 @@ fn a_small_shard_pays_for_small_queues() {
     assert!(bytes <= 800, "{bytes} bytes for ten entries");
 }
 
-/// Slots are vacated and reused all the time; the order of eviction may differ from that of
-/// insertion by no more than an epoch, a 24th of the queue's weight (and 32 entries).
+/// Slots are vacated and reused all the time. The order of eviction may differ from that of
+/// insertion by at most one epoch, a 24th of the queue's weight (and 32 entries).
 #[test]
 fn fifo_is_out_of_order_by_an_epoch_at_most() {
     let capacity = 24_000;

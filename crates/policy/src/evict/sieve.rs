@@ -23,11 +23,9 @@
 //!
 //! # Departures
 //! The source has one linked list and a pointer into it. Here the list is cut at the hand into two
-//! queues, the one ahead of it and the one it has passed. A survivor moves to the young end of the
+//! queues: one ahead of the hand, one that it has passed. A survivor moves to the young end of the
 //! passed queue; a new entry goes to the young end of the other. When the queue ahead is empty the
-//! two change roles. The order is the source's, at half the bytes and without chasing pointers. An
-//! entry whose slot was vacated and reused within one epoch may be evicted early, and a relocated
-//! one late, by at most one epoch.
+//! two change roles. The order is the source's at half the bytes. Stale references as in `fifo`.
 //!
 //! # Avoid when
 //! The loops are longer than the cache (block traces), or scans come between reuses.

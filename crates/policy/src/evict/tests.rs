@@ -1,4 +1,4 @@
-//! Every policy of the list through the suite, and the variants that its knobs make.
+//! Every policy of the list in the conformance suite, and the variants that its knobs make.
 
 use crate::any::{AnyPolicy, PolicySpec};
 use crate::{evict, policy_suite};

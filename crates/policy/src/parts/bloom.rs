@@ -1,23 +1,23 @@
-//! Whether a key was seen lately: a pair of Bloom filters of which the older is emptied block by block.
+//! Recently seen keys: a pair of Bloom filters of which the older is emptied block by block.
 //!
-//! All bits of a key lie in one block, a cache line that holds both filters' share. A hand walks
-//! over the blocks and turns each it passes: the younger half becomes the older, and what was the
-//! older is forgotten. So a key is remembered for one to two of the hand's rounds, and no call empties
+//! All bits of a key are in one block, a cache line that holds a part of both filters. A hand moves
+//! over the blocks and turns each one: the younger half becomes the older, and the older is
+//! cleared. A key is therefore remembered for one to two rounds of the hand, and no call clears
 //! more than a line. The table doubles when more keys are expected, by repeating itself: a key that
 //! was seen stays seen.
 //!
 //! Sources: B. H. Bloom, *Space/time trade-offs in hash coding with allowable errors*, CACM 13(7),
-//! 1970, <https://doi.org/10.1145/362686.362692>; one line a key after F. Putze, P. Sanders,
-//! J. Singler, *Cache-, hash- and space-efficient Bloom filters*, WEA 2007,
+//! 1970, <https://doi.org/10.1145/362686.362692>; one line per key after F. Putze, P. Sanders, J.
+//! Singler, *Cache-, hash- and space-efficient Bloom filters*, WEA 2007,
 //! <https://doi.org/10.1007/978-3-540-72845-0_9>.
 
 use super::chance::scramble;
 
-/// Words in one filter's share of a block.
+/// Words of one filter in a block.
 const WORDS: usize = 4;
-/// Bits that a key sets. Each takes 8 bits of the hash to place.
+/// Bits that a key sets. Each uses 8 bits of the hash.
 const BITS_PER_KEY: u32 = 5;
-/// Keys for each block at which the filter is accurate: 16 bits a key in each half.
+/// Keys per block up to which the filter is accurate: 16 bits per key in each half.
 pub const KEYS_PER_BLOCK: usize = 16;
 
 const _: () = assert!(WORDS * 64 == 1 << 8);
@@ -45,7 +45,7 @@ impl Default for Bloom {
 }
 
 impl Bloom {
-    /// A filter for a few keys.
+    /// Creates a filter for a few keys.
     pub fn new() -> Self {
         Bloom {
             blocks: vec![Block::default()],
@@ -53,7 +53,7 @@ impl Bloom {
         }
     }
 
-    /// Doubles the table if it is too narrow for so many keys a round.
+    /// Doubles the table if it is too small for this number of keys per round.
     #[inline]
     pub fn expect(&mut self, keys: usize) {
         if keys > self.blocks.len() * KEYS_PER_BLOCK {
@@ -61,7 +61,8 @@ impl Bloom {
         }
     }
 
-    /// Remembers the key; whether it was seen before, or seems so.
+    /// Records the key. Returns whether it was seen before, which is wrong for one key in a
+    /// hundred.
     #[inline]
     pub fn see(&mut self, key_hash: u64) -> bool {
         let (index, bits) = self.place(key_hash);
@@ -73,7 +74,7 @@ impl Bloom {
         was_seen
     }
 
-    /// Whether the key was seen, or seems so.
+    /// Whether the key was seen, which is wrong for one key in a hundred.
     #[inline]
     pub fn has_seen(&self, key_hash: u64) -> bool {
         let (index, bits) = self.place(key_hash);
@@ -90,7 +91,7 @@ impl Bloom {
         self.hand = (self.hand + 1) & (self.blocks.len() - 1);
     }
 
-    /// How many turns the hand needs for a round: a power of two.
+    /// Number of turns in a round of the hand: a power of two.
     pub fn block_count(&self) -> usize {
         self.blocks.len()
     }
@@ -100,7 +101,7 @@ impl Bloom {
         self.blocks.capacity() * size_of::<Block>()
     }
 
-    /// The key's block, and its bits in either half.
+    /// Returns the key's block, and its bits in either half.
     #[inline]
     fn place(&self, key_hash: u64) -> (usize, Half) {
         let index = key_hash as usize & (self.blocks.len() - 1);
@@ -133,7 +134,8 @@ mod tests {
             steps in proptest::collection::vec((0u8..8, 0u64..500), 0..2000),
         ) {
             let mut bloom = Bloom::new();
-            // By which turn of the hand a key is safe: one round, as long as it was when it was seen.
+            // Turn of the hand until which a key is remembered: one round, as long as it was when
+            // the key was seen.
             let mut model = BTreeMap::new();
             let mut turns = 0;
             for (kind, key) in steps {

@@ -1,9 +1,9 @@
-//! A growing array in chunks: no call ever copies what is held, as a doubling vector would.
+//! A growing array in chunks: no call copies the items, as a doubling vector would.
 
-/// Items in a chunk.
+/// Number of items in a chunk.
 const CHUNK: usize = 64;
 
-/// A growing array that never moves what it holds.
+/// A growing array that never moves its items.
 #[derive(Clone, Debug)]
 pub struct Chunks<T> {
     chunks: Vec<Box<[T; CHUNK]>>,
@@ -17,7 +17,7 @@ impl<T: Copy> Default for Chunks<T> {
 }
 
 impl<T: Copy> Chunks<T> {
-    /// An empty array; nothing is allocated before the first push.
+    /// Creates an empty array; nothing is allocated before the first push.
     pub fn new() -> Self {
         Chunks {
             chunks: Vec::new(),
@@ -25,25 +25,25 @@ impl<T: Copy> Chunks<T> {
         }
     }
 
-    /// How many items it holds.
+    /// Number of items.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it holds none.
+    /// Whether there are no items.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The item at `index`, by value.
+    /// Returns the item at `index`, by value.
     #[inline]
     pub fn at(&self, index: usize) -> T {
         self.chunks[index / CHUNK][index % CHUNK]
     }
 
-    /// The item at `index`, to write.
+    /// Returns the item at `index` for writing.
     #[inline]
     pub fn at_mut(&mut self, index: usize) -> &mut T {
         &mut self.chunks[index / CHUNK][index % CHUNK]
@@ -59,8 +59,8 @@ impl<T: Copy> Chunks<T> {
         *self.at_mut(self.len - 1) = item;
     }
 
-    /// Takes the last item. A chunk is freed when the one before it is half empty too, so that an
-    /// array that swings around a border does not allocate each time.
+    /// Removes and returns the last item. A chunk is freed only when the one before it is half
+    /// empty as well, so that an array whose length oscillates does not allocate each time.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         self.len = self.len.checked_sub(1)?;

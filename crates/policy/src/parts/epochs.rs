@@ -1,21 +1,23 @@
-//! A FIFO of slot references that outlive their entries, told apart by epochs.
+//! A FIFO of slot references that can outlive their entries; epochs identify stale ones.
 //!
-//! An entry that leaves by deletion or expiry cannot find its reference in a ring; it stays behind,
-//! and the slot may soon name another entry. So the ring is cut by position into at most 31
-//! *epochs*, and the entry keeps the 5-bit tag of the epoch in which its reference was filed. A
-//! reference stands for the slot's tenant only where the tags agree; else it is stale and dropped
-//! when it comes up. Tag 0 means "not filed", which is what a newborn entry's bits say.
+//! An entry that leaves by deletion or expiry cannot find its reference in a ring; the reference
+//! stays behind, and the slot may soon name another entry. So the ring is cut by position into at
+//! most 31 *epochs*, and the entry keeps the 5-bit tag of the epoch in which its reference was
+//! filed. A reference stands for the slot's entry only if the tags agree; otherwise it is stale and
+//! dropped when it comes up. Tag 0 means "not filed", which is what a new entry's bits say.
 //!
-//! What is lost: a slot that is vacated and filed again within one epoch has two references there,
-//! and the earlier stands for the new tenant. It leaves early by at most one epoch. A relocated
+//! The price: a slot that is vacated and filed again within one epoch has two references there, and
+//! the earlier one stands for the new entry, which leaves early by at most one epoch. A relocated
 //! entry is filed again at the end of its own epoch: it leaves late by at most one epoch. Without
 //! deletions and relocations the order is exactly first in, first out.
 //!
-//! Epochs are cut by weight filed ([`EPOCHS_AIMED`] to a full queue), for the weight of a full queue
-//! is known beforehand and its count is not. When tags run out, the youngest epoch grows.
+//! Epochs are cut by the weight filed ([`EPOCHS_AIMED`] per full queue), because the weight of a
+//! full queue is known beforehand and its length is not. When tags run out, the youngest epoch
+//! grows.
 //!
 //! When stale references outnumber live ones, [`EpochRing::compact`] rewrites the epochs one after
-//! the other, a few references a call: the ring holds at most about three references per live one.
+//! the other, a few references per call: the ring holds at most about three references per live
+//! one.
 
 use super::ring::SlotRing;
 use crate::Slot;
@@ -23,39 +25,39 @@ use std::collections::VecDeque;
 
 /// The low bits of an entry's own byte that hold the tag.
 pub const TAG_BITS: u32 = 5;
-/// Masks the tag.
+/// Mask of the tag.
 pub const TAG_MASK: u8 = (1 << TAG_BITS) - 1;
-/// Into how many epochs a queue of the expected weight is cut; the other tags are slack.
+/// Number of epochs of a queue of the expected weight; the other tags are slack.
 pub const EPOCHS_AIMED: u64 = 24;
-/// No epoch is closed with fewer references.
+/// Minimum number of references in a closed epoch.
 const EPOCH_MIN: usize = 128;
-/// Stale references that are not worth a compaction.
+/// Number of stale references below which there is no compaction.
 const STALE_MIN: usize = 64;
-/// References that one call of [`EpochRing::compact`] looks at.
+/// Number of references that one call of [`EpochRing::compact`] examines.
 const COMPACT_STEPS: usize = 4;
 
-/// The tag of an epoch: 1 to 31.
+/// Tag of an epoch: 1 to 31.
 pub type Tag = u8;
 
 #[derive(Clone, Debug)]
 struct Epoch {
     tag: Tag,
     refs: SlotRing,
-    /// The weight filed here so far, also of what has left since.
+    /// Total weight filed here, including entries that have left.
     filed_weight: u64,
 }
 
 /// A FIFO of slot references in epochs.
 #[derive(Clone, Debug)]
 pub struct EpochRing {
-    /// From the oldest to the youngest; only the youngest may be empty.
+    /// Epochs from the oldest to the youngest; only the youngest may be empty.
     epochs: VecDeque<Epoch>,
     /// Bit `t` is set while an epoch has tag `t`; bit 0 always.
     tags_used: u32,
     refs: usize,
-    /// The epoch being compacted, and how many of its references are still to be looked at.
+    /// Epoch being compacted, and the number of its references still to be examined.
     compacting: Option<(Tag, usize)>,
-    /// The number of references from which a compaction is worth while.
+    /// Number of references from which a compaction is worth while.
     compact_at: usize,
 }
 
@@ -66,7 +68,7 @@ impl Default for EpochRing {
 }
 
 impl EpochRing {
-    /// An empty ring; nothing is allocated before the first push.
+    /// Creates an empty ring; nothing is allocated before the first push.
     pub fn new() -> Self {
         EpochRing {
             epochs: VecDeque::new(),
@@ -77,14 +79,14 @@ impl EpochRing {
         }
     }
 
-    /// How many references it holds, stale ones too.
+    /// Number of references, including stale ones.
     #[inline]
     pub fn refs(&self) -> usize {
         self.refs
     }
 
     /// Files a slot as the youngest and returns the tag that its entry must keep. `queue_weight` is
-    /// what the queue weighs when full.
+    /// the weight of the full queue.
     #[inline]
     pub fn push(&mut self, slot: Slot, weight: u32, queue_weight: u64) -> Tag {
         let quantum = queue_weight / EPOCHS_AIMED;
@@ -113,7 +115,8 @@ impl EpochRing {
         self.refs += 1;
     }
 
-    /// Takes the oldest reference and the tag that its entry has if it is not stale.
+    /// Removes and returns the oldest reference, with the tag that its entry has if the reference
+    /// is not stale.
     #[inline]
     pub fn pop(&mut self) -> Option<(Slot, Tag)> {
         loop {
@@ -130,8 +133,8 @@ impl EpochRing {
         }
     }
 
-    /// Looks at a few references, and drops the stale ones among them, if there are too many for
-    /// `live` entries. To be called whenever an entry is filed or leaves. `is_live` says whether a
+    /// Examines a few references and drops the stale ones, if there are too many for `live`
+    /// entries. To be called whenever an entry is filed or leaves. `is_live` returns whether a
     /// reference stands for an entry.
     #[inline]
     pub fn compact(&mut self, live: usize, is_live: impl Fn(Slot, Tag) -> bool) {
@@ -140,13 +143,13 @@ impl EpochRing {
         }
     }
 
-    /// All references with their tags, from the oldest to the youngest.
+    /// Returns all references with their tags, from the oldest to the youngest.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, Tag)> + '_ {
         let epochs = self.epochs.iter();
         epochs.flat_map(|epoch| epoch.refs.iter().map(|slot| (slot, epoch.tag)))
     }
 
-    /// The slots that have a reference which stands for an entry, in their order. For checks.
+    /// Returns the slots with a reference that stands for an entry, sorted. For checks.
     pub fn live_slots(&self, is_live: impl Fn(Slot, Tag) -> bool) -> Vec<Slot> {
         let live = self.iter().filter(|&(slot, tag)| is_live(slot, tag));
         let mut slots: Vec<Slot> = live.map(|(slot, _)| slot).collect();
@@ -165,7 +168,7 @@ impl EpochRing {
         refs + self.epochs.capacity() * size_of::<Epoch>()
     }
 
-    /// Panics when the structure contradicts itself.
+    /// Panics if the structure contradicts itself.
     pub fn check(&self) {
         let mut tags = 1u32;
         for epoch in &self.epochs {
@@ -189,7 +192,7 @@ impl EpochRing {
         }
         self.tags_used |= 1 << tag;
         if self.epochs.len() == self.epochs.capacity() {
-            // Room for one, two, four … and 31 at last: a small queue has but one epoch.
+            // Capacity grows to one, two, four … and at last 31: a small queue has only one epoch.
             let more = self
                 .epochs
                 .len()
@@ -227,8 +230,8 @@ impl EpochRing {
             let position = self.epochs.iter().position(|epoch| epoch.tag == tag);
             let position = position.unwrap_or(0);
             let epoch = &mut self.epochs[position];
-            // Turning the epoch once around keeps its order. What an eviction took from it
-            // meanwhile only ends the turn early or lets it go too far by as much.
+            // Rotating the epoch once keeps its order. Evictions in the meantime only end the
+            // rotation early, or let it go too far by as many references.
             if left > 0
                 && let Some(slot) = epoch.refs.pop()
             {
@@ -249,7 +252,8 @@ impl EpochRing {
             }
             self.compacting = next;
             if next.is_none() {
-                // Several references may stand for one entry: what is left may exceed the aim.
+                // Several references may stand for one entry, so the number left may exceed the
+                // aim.
                 self.compact_at = 2 * self.refs.max(live) + STALE_MIN;
                 return;
             }

@@ -1,19 +1,19 @@
-//! Nodes in queues by how often each was asked for: the least frequent is at hand, and a hit costs a
-//! few links.
+//! Nodes in queues by their number of requests: the least frequent is found at once, and a hit
+//! changes a few links.
 //!
 //! The queues are groups in a list by rising frequency; none is empty. Source: K. Shah, A. Mitra,
 //! D. Matani, *An O(1) algorithm for implementing the LFU cache eviction scheme*, 2010.
 
 use super::pool::{Chain, Chained, Links, NONE, Pool, chained};
 
-/// The list of a node that runs through its group.
+/// Number of the list of a node that runs through its group.
 pub const BY_FREQUENCY: usize = 1;
 
 /// A node that can be counted.
 pub trait Counted: Chained + Chained<BY_FREQUENCY> {
-    /// The number of its group.
+    /// Returns the number of its group.
     fn group(&self) -> u32;
-    /// The same, to write.
+    /// Returns the number of its group, for writing.
     fn group_mut(&mut self) -> &mut u32;
 }
 
@@ -49,17 +49,17 @@ struct Group {
     frequency: u32,
     /// The groups of the next lower and the next higher frequency.
     links: Links,
-    /// Who came to this frequency first is at the old end.
+    /// Nodes of this frequency; the first to reach it is at the old end.
     queue: Chain<BY_FREQUENCY>,
 }
 
 chained!(Group: links);
 
-/// The groups.
+/// All groups, which are the queues by frequency.
 #[derive(Clone, Debug)]
 pub struct Frequencies {
     groups: Pool<Group>,
-    /// The lowest frequency at the old end.
+    /// Groups, the lowest frequency at the old end.
     order: Chain,
 }
 
@@ -70,7 +70,7 @@ impl Default for Frequencies {
 }
 
 impl Frequencies {
-    /// No groups; nothing is allocated before the first node.
+    /// Creates an empty structure; nothing is allocated before the first node.
     pub fn new() -> Self {
         Frequencies {
             groups: Pool::new(),
@@ -78,19 +78,19 @@ impl Frequencies {
         }
     }
 
-    /// How often this node was asked for.
+    /// Returns the number of requests for this node.
     #[inline]
     pub fn frequency<T: Counted>(&self, pool: &Pool<T>, node: u32) -> u32 {
         self.groups.at(pool.at(node).group()).frequency
     }
 
-    /// Of the nodes of the least frequency the one that came to it first.
+    /// Among the nodes of the least frequency, returns the first that reached it.
     #[inline]
     pub fn oldest_of_least(&self) -> Option<u32> {
         self.groups.at(self.order.oldest()?).queue.oldest()
     }
 
-    /// Of the nodes of the least frequency the one that came to it last.
+    /// Among the nodes of the least frequency, returns the last that reached it.
     #[inline]
     pub fn newest_of_least(&self) -> Option<u32> {
         self.groups.at(self.order.oldest()?).queue.newest()
@@ -108,7 +108,7 @@ impl Frequencies {
         self.file(pool, node, group);
     }
 
-    /// One more request for this node.
+    /// Records a request for this node.
     #[inline]
     pub fn hit<T: Counted>(&mut self, pool: &mut Pool<T>, node: u32) {
         let group = pool.at(node).group();
@@ -119,7 +119,8 @@ impl Frequencies {
         let higher = frequency.saturating_add(1);
         let is_free = above.is_none_or(|above| self.groups.at(above).frequency > higher);
         if queue.len() == 1 && is_free {
-            // Alone, and nobody is at the next frequency: the group itself rises.
+            // It is the only node of its group and the next frequency has no group: the group
+            // itself rises.
             self.groups.at_mut(group).frequency = higher;
         } else if higher > frequency {
             let next = self.group(higher, above);
@@ -128,7 +129,7 @@ impl Frequencies {
         }
     }
 
-    /// Takes a node out.
+    /// Removes a node.
     #[inline]
     pub fn leave<T: Counted>(&mut self, pool: &mut Pool<T>, node: u32) {
         let group = pool.at(node).group();
@@ -140,7 +141,8 @@ impl Frequencies {
         }
     }
 
-    /// The group of this frequency, whose place is just below the group `above`, or that one.
+    /// Returns the group of this frequency, which is the group `above` or becomes the one just
+    /// below it.
     #[inline]
     fn group(&mut self, frequency: u32, above: Option<u32>) -> u32 {
         if let Some(above) = above
@@ -169,7 +171,7 @@ impl Frequencies {
         self.groups.heap_bytes()
     }
 
-    /// Panics when the structure contradicts itself. Returns the nodes that it holds.
+    /// Panics if the structure contradicts itself. Returns the nodes that it holds.
     pub fn check<T: Counted>(&self, pool: &Pool<T>) -> Vec<u32> {
         let (mut below, mut nodes) = (0, Vec::new());
         let groups = self.order.members(&self.groups);

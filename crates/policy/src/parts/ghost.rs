@@ -1,67 +1,68 @@
-//! Who was evicted lately: a table of fingerprints with their time, under 5 bytes a ghost.
+//! Keys evicted recently: a table of fingerprints with their time, under 5 bytes per ghost.
 //!
-//! The time is virtual: the weight filed so far. Ghosts leave first in, first out, without being
-//! touched: those filed before a *horizon* are dead. The horizon moves on when what was filed since,
-//! less what was met again since, exceeds the capacity.
+//! Time is virtual: the weight filed so far. Ghosts leave first in, first out, without being touched:
+//! those filed before a *horizon* are dead. The horizon advances when the weight filed since, less the
+//! weight found again since, exceeds the capacity.
 //!
 //! ```text
 //! a ghost:  bit 31      20 19           0
 //!           [    time    ][ fingerprint ]     the word 0: vacant
 //! ```
 //!
-//! The table is cut by the hash into *segments*, each of a few buckets of 16 ghosts (one cache
-//! line); the fingerprint chooses the bucket, so that a segment can be rebuilt at another size from
-//! what it holds, and what finds no room there goes to the next bucket. How many segments there are is settled at the first ghost, when a full cache tells
-//! how many to expect; each grows and shrinks by itself in steps of an eighth to a quarter. So the
-//! table follows its content without ever doubling at once, and one call rebuilds at most one
-//! segment (about 200 ghosts).
+//! The hash cuts the table into *segments*, each of a few buckets of 16 ghosts (one cache line). The
+//! fingerprint chooses the bucket, so that a segment can be rebuilt at another size from its content. A
+//! ghost that finds no room in its bucket goes to the next one. The number of segments is chosen at the
+//! first ghost, when the content of the full cache shows how many to expect; each segment grows and
+//! shrinks by itself in steps of an eighth to a quarter. So the table follows its content without ever
+//! doubling at once, and one call rebuilds at most one segment (about 200 ghosts).
 //!
-//! Inexact by design: full buckets lose their oldest ghosts early (1 in 50 at the usual load); a
-//! stranger is taken for a ghost once in about 5,000 misses (200 ghosts in a segment, 20 bits); time
-//! is counted in 1/128 of the capacity.
+//! Inexact by design: full buckets lose their oldest ghosts early (1 in 50 at the usual load); an unknown
+//! key is mistaken for a ghost once in about 5,000 misses (200 ghosts in a segment, 20 bits); time is
+//! counted in 1/128 of the capacity.
 //!
 //! Source: chapter 8.3.2 of J. Yang, *Designing Efficient and Scalable Key-value Cache Management
-//! Systems*, CMU 2024, which has one bucketed table of fixed size with 4-byte fingerprints, and lets
-//! a ghost that is met again count on as if it were there.
+//! Systems*, CMU 2024, which has one bucketed table of fixed size with 4-byte fingerprints, and keeps
+//! counting a ghost that was found again as if it were still there.
 
-/// Ghosts in a bucket: one cache line.
+/// Ghosts per bucket: one cache line.
 const BUCKET: usize = 16;
-/// Ghosts aimed at in a segment: 16 buckets, 88 % full.
+/// Target number of ghosts per segment: 16 buckets, 88 % full.
 const SEGMENT_AIMED: u64 = 224;
-/// A segment of more buckets shows that the expectation was wrong by a factor of 16.
+/// Maximum number of buckets per segment; more would show that the expectation was wrong by a
+/// factor of 16.
 const BUCKETS_MAX: usize = 256;
 /// Bits of the fingerprint, below the time.
 const PRINT_BITS: u32 = 20;
 const PRINT_MASK: u32 = (1 << PRINT_BITS) - 1;
-/// Masks the time.
+/// Mask of the time.
 const TIME_MASK: u32 = (1 << (32 - PRINT_BITS)) - 1;
-/// Quanta of time in which the capacity is filed once; fewer when fewer ghosts are expected.
+/// Quanta of time in which the capacity is filed once; fewer if fewer ghosts are expected.
 const QUANTA_AIMED: u64 = 128;
-/// The horizon is never further back, in multiples of the quanta aimed at: the more ghosts are met
+/// Maximum distance of the horizon, in multiples of the quanta aimed at: the more ghosts are found
 /// again, the further back the others reach.
 const HORIZON_MAX: u64 = 8;
-/// Segments swept by one call at most.
+/// Maximum number of segments swept by one call.
 const SWEEP_MAX: u32 = 4;
 
-// Every segment is swept once while the horizon could pass, before a dead ghost's time comes round.
+// Every segment is swept once while the horizon advances, before a dead ghost's time is reused.
 const _: () = assert!(2 * HORIZON_MAX * QUANTA_AIMED < TIME_MASK as u64);
 
 type Bucket = [u32; BUCKET];
 
 #[derive(Clone, Debug, Default)]
 struct Segment {
-    /// None before the first ghost.
+    /// Empty before the first ghost.
     buckets: Box<[Bucket]>,
     /// Ghosts filed since the segment was last measured.
     filed: u32,
 }
 
-/// The ghosts of one queue.
+/// Ghosts of one queue.
 #[derive(Clone, Debug)]
 pub struct Ghost {
     segments: Vec<Segment>,
     capacity: u64,
-    /// The capacity when the table was made, which settled the quantum.
+    /// Capacity when the table was made, from which the quantum follows.
     capacity_first: u64,
     /// Weight in one quantum of time.
     quantum: u64,
@@ -69,19 +70,20 @@ pub struct Ghost {
     filed_weight: u64,
     /// Ghosts filed in earlier quanta are dead.
     horizon: u64,
-    /// The weight met again, by the quantum in which it had been filed, for those since the horizon;
-    /// a ring whose length is a power of two and divides the range of times.
+    /// Weight found again, by the quantum in which it was filed, for the quanta since the horizon.
+    /// A ring whose length is a power of two and divides the range of times.
     met: Box<[u32]>,
-    /// The sum of `met`.
+    /// Sum of `met`.
     met_weight: u64,
-    /// Work that the sweep owes, in segments × quanta.
+    /// Work that the sweep has still to do, in segments × quanta.
     sweep_owed: u64,
     sweep_next: usize,
     bucket_count: usize,
 }
 
 impl Ghost {
-    /// No ghosts; nothing is allocated before the first. As many are kept as weigh `capacity`.
+    /// Creates an empty queue of ghosts that holds ghosts of a total weight of `capacity`. Nothing
+    /// is allocated before the first ghost.
     pub fn new(capacity: u64) -> Self {
         Ghost {
             segments: Vec::new(),
@@ -98,7 +100,7 @@ impl Ghost {
         }
     }
 
-    /// Changes the capacity. Ghosts are dropped when it is far from what the table was made for.
+    /// Sets the capacity. Ghosts are dropped if it is far from the one that the table was made for.
     pub fn resize(&mut self, capacity: u64) {
         let is_near = capacity / 2 <= self.capacity_first && self.capacity_first / 8 <= capacity;
         if is_near && capacity > 0 {
@@ -109,7 +111,7 @@ impl Ghost {
         }
     }
 
-    /// Whether this key left lately; forgets it if so. `weight` is what the key weighs.
+    /// Returns whether this key of weight `weight` was evicted recently, and drops its ghost.
     #[inline]
     pub fn take(&mut self, key_hash: u64, weight: u32) -> bool {
         if self.segments.is_empty() {
@@ -127,7 +129,7 @@ impl Ghost {
             if found != 0 {
                 let word = core::mem::take(&mut bucket[found.trailing_zeros() as usize]);
                 let met = (word >> PRINT_BITS) as usize & (self.met.len() - 1);
-                // What one quantum has no room to count, the sum does not count either.
+                // The sum does not include what one quantum has no room to count.
                 let counted = weight.min(u32::MAX - self.met[met]);
                 self.met[met] += counted;
                 self.met_weight += u64::from(counted);
@@ -137,8 +139,8 @@ impl Ghost {
         false
     }
 
-    /// Files a key that has just left. `expected` says how many ghosts the capacity is likely to
-    /// hold; it is read when the first one is filed.
+    /// Files a key that was just evicted. `expected` returns how many ghosts the capacity is likely
+    /// to hold; it is called when the first one is filed.
     #[inline]
     pub fn file(&mut self, key_hash: u64, weight: u32, expected: impl FnOnce() -> u64) {
         if self.segments.is_empty() {
@@ -169,7 +171,7 @@ impl Ghost {
             + self.met.len() * size_of::<u32>()
     }
 
-    /// How many ghosts live. Looks at all: for tests.
+    /// Number of live ghosts. Reads the whole table: for tests.
     pub fn count(&self) -> usize {
         let (now, life) = (self.time(), self.life());
         self.segments
@@ -178,7 +180,7 @@ impl Ghost {
             .sum()
     }
 
-    /// Panics when the structure contradicts itself.
+    /// Panics if the structure contradicts itself.
     pub fn check(&self) {
         let buckets: usize = self
             .segments
@@ -192,7 +194,7 @@ impl Ghost {
         assert_eq!(self.met_weight, met);
     }
 
-    /// Makes the table for so many ghosts.
+    /// Creates the table for this number of ghosts.
     #[cold]
     fn start(&mut self, expected: u64) {
         let quanta = expected
@@ -213,20 +215,21 @@ impl Ghost {
         (self.filed_weight / self.quantum) as u32 & TIME_MASK
     }
 
-    /// The age of the oldest ghosts that live, in quanta.
+    /// Returns the age of the oldest live ghosts, in quanta.
     #[inline]
     fn life(&self) -> u32 {
         (self.filed_weight / self.quantum - self.horizon) as u32
     }
 
-    /// The segment and the fingerprint of a key.
+    /// Returns the segment and the fingerprint of a key.
     #[inline]
     fn locate(&self, key_hash: u64) -> (usize, u32) {
         let index = ((key_hash >> 32) * self.segments.len() as u64) >> 32;
         (index as usize, (key_hash as u32 & PRINT_MASK).max(1))
     }
 
-    /// The bucket is full of living ghosts: the segment grows, or the oldest of the bucket goes.
+    /// Files a ghost whose bucket is full of live ghosts: the segment grows, or the oldest of the
+    /// bucket is dropped.
     #[cold]
     fn place_in_full(&mut self, index: usize, word: u32, now: u32) {
         let segment = &self.segments[index];
@@ -241,7 +244,7 @@ impl Ghost {
         }
     }
 
-    /// Lets a segment have the size that its living ghosts need, and takes out the dead.
+    /// Resizes a segment to what its live ghosts need, and removes the dead ones.
     fn fit(&mut self, index: usize, now: u32) {
         let life = self.life();
         let segment = &mut self.segments[index];
@@ -263,7 +266,7 @@ impl Ghost {
         self.bucket_count = self.bucket_count + wanted - old;
     }
 
-    /// Moves the horizon so far that what lives fits the capacity.
+    /// Advances the horizon until the live ghosts fit in the capacity.
     #[inline]
     fn move_horizon(&mut self) {
         if self.met.is_empty() {
@@ -283,7 +286,7 @@ impl Ghost {
         }
     }
 
-    /// The dead are taken out before their time comes round again.
+    /// Removes dead ghosts before their time is reused.
     #[cold]
     fn pass_time(&mut self, passed: u64) {
         if passed >= self.met.len() as u64 {
@@ -305,7 +308,8 @@ impl Ghost {
 }
 
 impl Segment {
-    /// The bucket that a fingerprint chooses, and the one that takes what it has no room for.
+    /// Returns the bucket that a fingerprint chooses, and the one for ghosts that it has no room
+    /// for.
     #[inline]
     fn home(&self, print: u32) -> Option<(usize, usize)> {
         let count = self.buckets.len();
@@ -314,7 +318,7 @@ impl Segment {
         (count > 0).then_some((home, next))
     }
 
-    /// Puts a ghost where nothing or a dead ghost is; false when there is no such place.
+    /// Puts a ghost where no ghost or a dead one is. Returns false if there is no such place.
     #[inline]
     fn place(&mut self, word: u32, now: u32, life: u32) -> bool {
         let Some((home, next)) = self.home(word & PRINT_MASK) else {
@@ -369,7 +373,7 @@ impl Segment {
     }
 }
 
-/// One bit for each word of which `is` holds, without a branch.
+/// Returns one bit for each word of which `is` holds, without a branch.
 #[inline]
 fn matching(bucket: &Bucket, is: impl Fn(u32) -> bool) -> u32 {
     let mut mask = 0;
@@ -384,13 +388,14 @@ fn age(word: u32, now: u32) -> u32 {
     now.wrapping_sub(word >> PRINT_BITS) & TIME_MASK
 }
 
-/// The next larger number of buckets: four sizes to a doubling, which are allocators' own.
+/// Returns the next larger number of buckets: four sizes per doubling, which are the allocators'
+/// own.
 fn larger(buckets: usize) -> usize {
     let octave = (buckets + 1).next_power_of_two() / 2;
     buckets + (octave / 4).max(1)
 }
 
-/// The next smaller number of buckets; 0 below 1.
+/// Returns the next smaller number of buckets; 0 below 1.
 fn smaller(buckets: usize) -> usize {
     let octave = buckets.next_power_of_two() / 2;
     buckets - (octave / 4).max(1).min(buckets)
@@ -426,7 +431,7 @@ mod tests {
 
     #[test]
     fn weights_that_one_quantum_cannot_count_keep_the_sum_true() {
-        // The two together exceed 32 bits, and the sum forgot that one of them was cut.
+        // The two together exceed 32 bits, and the sum once ignored that one of them was cut.
         let mut ghost = Ghost::new(1 << 50);
         ghost.file(scramble(1), 938, || 100);
         ghost.file(scramble(2), u32::MAX, || 100);

@@ -1,18 +1,18 @@
-//! Slots in order of a rank that changes: a heap of four children a node, whose members know their
-//! place, so that any of them can be ranked anew or taken out. 4 bytes in the entry, and one item in
-//! the heap.
+//! Slots ordered by a rank that changes: a heap of four children per node. Entries keep their place
+//! in the heap, so that any of them can be ranked again or removed. 4 bytes in the entry, and one
+//! item in the heap.
 
 use super::chunks::Chunks;
 use crate::{Cells, Slot};
 
-/// Children of a place.
+/// Children per node.
 const ARITY: usize = 4;
 
 /// Bits of an entry that contain its place in a [`Heap`].
 pub trait Placed: Copy {
-    /// The place.
+    /// Returns the place.
     fn place(self) -> u32;
-    /// The same bits with another place.
+    /// Returns the same bits with another place.
     fn with_place(self, place: u32) -> Self;
 }
 
@@ -27,7 +27,8 @@ impl Placed for u32 {
     }
 }
 
-/// The heap; the lowest rank is on top. Each operation but [`Heap::top`] touches about log₄ n entries.
+/// The heap; the lowest rank is on top. Each operation except [`Heap::top`] touches about log₄ n
+/// entries.
 #[derive(Clone, Debug)]
 pub struct Heap<R> {
     items: Chunks<(R, Slot)>,
@@ -40,32 +41,32 @@ impl<R: Copy + Ord> Default for Heap<R> {
 }
 
 impl<R: Copy + Ord> Heap<R> {
-    /// An empty heap; nothing is allocated before the first slot.
+    /// Creates an empty heap; nothing is allocated before the first slot.
     pub fn new() -> Self {
         Heap {
             items: Chunks::new(),
         }
     }
 
-    /// How many slots it holds.
+    /// Number of slots.
     #[inline]
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether it holds none.
+    /// Whether there are no slots.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// The lowest rank and its slot.
+    /// Returns the lowest rank and its slot.
     #[inline]
     pub fn top(&self) -> Option<(R, Slot)> {
         (!self.is_empty()).then(|| self.items.at(0))
     }
 
-    /// The rank of a member.
+    /// Returns the rank of a member.
     #[inline]
     pub fn rank<M: Placed>(&self, cells: &impl Cells<M>, slot: Slot) -> R {
         self.items.at(cells.get(slot).place() as usize).0
@@ -80,7 +81,7 @@ impl<R: Copy + Ord> Heap<R> {
         self.rise(cells, place, (rank, slot));
     }
 
-    /// Gives a member another rank.
+    /// Changes the rank of a member.
     #[inline]
     pub fn rank_anew<M: Placed>(&mut self, cells: &mut impl Cells<M>, slot: Slot, rank: R) {
         let place = cells.get(slot).place() as usize;
@@ -93,7 +94,7 @@ impl<R: Copy + Ord> Heap<R> {
         }
     }
 
-    /// Takes a member out. Its bits keep a meaningless place.
+    /// Removes a member. Its bits keep a meaningless place.
     #[inline]
     pub fn remove<M: Placed>(&mut self, cells: &mut impl Cells<M>, slot: Slot) {
         let place = cells.get(slot).place() as usize;
@@ -110,7 +111,7 @@ impl<R: Copy + Ord> Heap<R> {
         }
     }
 
-    /// A member was relocated; its bits are already at `new`.
+    /// Handles the relocation of a member; its bits are already at `new`.
     pub fn moved<M: Placed>(&mut self, cells: &impl Cells<M>, new: Slot) {
         self.items.at_mut(cells.get(new).place() as usize).1 = new;
     }
@@ -120,7 +121,7 @@ impl<R: Copy + Ord> Heap<R> {
         self.items.heap_bytes()
     }
 
-    /// Panics unless the order holds and every member knows its place.
+    /// Panics unless the order holds and every member has its place.
     pub fn check<M: Placed>(&self, cells: &impl Cells<M>) {
         for place in 0..self.items.len() {
             let (rank, slot) = self.items.at(place);
@@ -138,7 +139,7 @@ impl<R: Copy + Ord> Heap<R> {
         cells.set(item.1, meta.with_place(place as u32));
     }
 
-    /// Puts the item at `place` or, as long as its rank is lower, at its parent's.
+    /// Moves the item at `place` up while its rank is lower than its parent's.
     fn rise<M: Placed>(&mut self, cells: &mut impl Cells<M>, mut place: usize, item: (R, Slot)) {
         while place > 0 {
             let parent = (place - 1) / ARITY;
@@ -152,7 +153,7 @@ impl<R: Copy + Ord> Heap<R> {
         self.put(cells, place, item);
     }
 
-    /// Puts the item at `place` or, as long as one of them ranks lower, at a child's.
+    /// Moves the item at `place` down while a child's rank is lower.
     fn sink<M: Placed>(&mut self, cells: &mut impl Cells<M>, mut place: usize, item: (R, Slot)) {
         loop {
             let first = place * ARITY + 1;

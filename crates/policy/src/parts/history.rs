@@ -1,20 +1,20 @@
-//! Who was evicted lately, exactly: a queue of key hashes that answers who is in it, and what was
-//! noted about them.
+//! Keys evicted recently, exactly: a queue of key hashes, each with a value.
 //!
-//! For policies whose decisions feed back on what they remember (ARC): there the small errors of a
-//! [`ghost`](super::ghost) table are amplified. It costs about 30 bytes a key where that costs 5.
+//! For policies whose decisions feed back on what they remember (ARC), because they amplify the
+//! small errors of a [`ghost`](super::ghost) table. It costs about 30 bytes per key where that
+//! table costs 5.
 
 use super::lookup::{Keyed, Lookup};
 use super::pool::{Chain, Chained, Links, Pool};
 
-/// Keys that one call of [`History::bound`] drops at most.
+/// Maximum number of keys that one call of [`History::bound`] drops.
 const DROPS_MAX: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
 struct Node<V> {
     key_hash: u64,
     weight: u32,
-    /// The next node of the bucket.
+    /// Next node of the bucket.
     chain: u32,
     links: Links,
     value: V,
@@ -46,7 +46,7 @@ impl<V: Copy> Keyed for Node<V> {
     }
 }
 
-/// A queue of key hashes, each with its weight and a note.
+/// A queue of key hashes, each with its weight and a value.
 #[derive(Clone, Debug)]
 pub struct History<V = ()> {
     nodes: Pool<Node<V>>,
@@ -62,7 +62,7 @@ impl<V: Copy> Default for History<V> {
 }
 
 impl<V: Copy> History<V> {
-    /// An empty history; nothing is allocated before the first key.
+    /// Creates an empty history; nothing is allocated before the first key.
     pub fn new() -> Self {
         History {
             nodes: Pool::new(),
@@ -72,25 +72,26 @@ impl<V: Copy> History<V> {
         }
     }
 
-    /// How many keys it holds.
+    /// Number of keys.
     #[inline]
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether it holds none.
+    /// Whether there are no keys.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// What they weigh.
+    /// Sum of the keys' weights.
     #[inline]
     pub fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// Adds a key as the youngest. If it is there already, it is renewed, and its old note returned.
+    /// Adds a key as the youngest. If it is already there, it becomes the youngest and its old
+    /// value is returned.
     pub fn push(&mut self, key_hash: u64, weight: u32, value: V) -> Option<V> {
         let before = self.take(key_hash);
         let index = self.nodes.add(Node {
@@ -106,7 +107,7 @@ impl<V: Copy> History<V> {
         before.map(|(_, value)| value)
     }
 
-    /// Removes a key and tells its weight and note; `None` if it is not there.
+    /// Removes a key and returns its weight and value; `None` if it is not there.
     pub fn take(&mut self, key_hash: u64) -> Option<(u32, V)> {
         let index = self.lookup.find(&self.nodes, key_hash)?;
         let node = self.nodes.at(index);
@@ -114,7 +115,7 @@ impl<V: Copy> History<V> {
         Some((node.weight, node.value))
     }
 
-    /// Removes the oldest key and tells its hash, weight and note.
+    /// Removes the oldest key and returns its hash, weight and value.
     pub fn pop(&mut self) -> Option<(u64, u32, V)> {
         let index = self.queue.oldest()?;
         let node = self.nodes.at(index);
@@ -122,8 +123,8 @@ impl<V: Copy> History<V> {
         Some((node.key_hash, node.weight, node.value))
     }
 
-    /// Drops the oldest while all weigh more than `weight_max`, a few a call: the rest goes with later
-    /// calls, if there is one for each push.
+    /// Drops the oldest keys while all weigh more than `weight_max`, a few per call. A call after
+    /// each push suffices.
     pub fn bound(&mut self, weight_max: u64) {
         for _ in 0..DROPS_MAX {
             if self.weight <= weight_max {
@@ -145,7 +146,7 @@ impl<V: Copy> History<V> {
         self.nodes.heap_bytes() + self.lookup.heap_bytes()
     }
 
-    /// Panics when the structure contradicts itself.
+    /// Panics if the structure contradicts itself.
     pub fn check(&self) {
         let members = self.queue.members(&self.nodes);
         let nodes = members.iter().map(|&index| self.nodes.at(index));

@@ -1,4 +1,4 @@
-//! Doubly linked lists through the entries' own bits: 8 bytes an entry, four lists at most.
+//! Doubly linked lists through the entries' own bits: 8 bytes per entry, at most four lists.
 
 use crate::{Cells, Meta, Slot};
 
@@ -22,25 +22,25 @@ impl Node {
         Node(u64::from(older) << 33 | u64::from(newer) << 2 | u64::from(list & 3))
     }
 
-    /// The neighbour that came before, as a raw link.
+    /// Returns the older neighbour as a raw link.
     #[inline]
     fn older(self) -> u32 {
         (self.0 >> 33) as u32
     }
 
-    /// The neighbour that came after, as a raw link.
+    /// Returns the newer neighbour as a raw link.
     #[inline]
     fn newer(self) -> u32 {
         (self.0 >> 2) as u32 & NONE
     }
 
-    /// Which of the policy's lists the entry is in: 0 to 3.
+    /// Returns the number of the list that the entry is in: 0 to 3.
     #[inline]
     pub fn list(self) -> u8 {
         (self.0 & 3) as u8
     }
 
-    /// The same neighbours, with another list number.
+    /// Returns the same neighbours with another list number.
     #[inline]
     pub fn with_list(self, list: u8) -> Self {
         Node(self.0 & !3 | u64::from(list & 3))
@@ -61,9 +61,9 @@ impl Meta for Node {
 
 /// Bits that contain a [`Node`] among other things.
 pub trait Linked: Copy {
-    /// The place in the lists.
+    /// Returns the place in the lists.
     fn node(self) -> Node;
-    /// The same bits with another place in the lists.
+    /// Returns the same bits with another place in the lists.
     fn with_node(self, node: Node) -> Self;
 }
 
@@ -78,24 +78,25 @@ impl Linked for Node {
     }
 }
 
-/// The ends of one list. Its members' bits hold the rest.
+/// The ends of one list. The members' bits hold the links.
 #[derive(Clone, Debug)]
 pub struct List {
     oldest: u32,
     newest: u32,
     len: usize,
     id: u8,
-    /// The bits of a member's list number that are not the list's.
+    /// Bits of a member's list number that are not part of the list's.
     mark: u8,
 }
 
 impl List {
-    /// An empty list; `id`, 0 to 3, is what its members' [`Node::list`] will say.
+    /// Creates an empty list; `id`, 0 to 3, is the [`Node::list`] of its members.
     pub fn new(id: u8) -> Self {
         List::with_mark(id, 0)
     }
 
-    /// An empty list whose members may set the bit `mark` of their list number to say something else.
+    /// Creates an empty list whose members may use the bit `mark` of their list number for
+    /// something else.
     pub fn with_mark(id: u8, mark: u8) -> Self {
         assert!(id < 4, "two bits name a list");
         assert_eq!(id & mark, 0, "a new member is not marked");
@@ -108,37 +109,37 @@ impl List {
         }
     }
 
-    /// How many entries it holds.
+    /// Number of entries.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it holds none.
+    /// Whether there are no entries.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether a node names this list.
+    /// Whether a node is in this list.
     #[inline]
     pub fn has(&self, node: Node) -> bool {
         node.list() & !self.mark == self.id
     }
 
-    /// The entry at the old end.
+    /// Returns the entry at the old end.
     #[inline]
     pub fn oldest(&self) -> Option<Slot> {
         (self.oldest != NONE).then_some(Slot(self.oldest))
     }
 
-    /// The entry at the new end.
+    /// Returns the entry at the new end.
     #[inline]
     pub fn newest(&self) -> Option<Slot> {
         (self.newest != NONE).then_some(Slot(self.newest))
     }
 
-    /// The neighbour towards the new end.
+    /// Returns the neighbour towards the new end.
     #[inline]
     pub fn newer<M: Linked>(&self, cells: &impl Cells<M>, slot: Slot) -> Option<Slot> {
         let newer = cells.get(slot).node().newer();
@@ -159,7 +160,7 @@ impl List {
         self.len += 1;
     }
 
-    /// Takes a member out. Its bits keep a meaningless place.
+    /// Removes a member. Its bits keep a meaningless place.
     #[inline]
     pub fn unlink<M: Linked>(&mut self, cells: &mut impl Cells<M>, slot: Slot) {
         let node = cells.get(slot).node();
@@ -175,7 +176,7 @@ impl List {
         self.len -= 1;
     }
 
-    /// Makes a member the newest.
+    /// Moves a member to the new end.
     #[inline]
     pub fn promote<M: Linked>(&mut self, cells: &mut impl Cells<M>, slot: Slot) {
         if self.newest != slot.0 {
@@ -184,7 +185,7 @@ impl List {
         }
     }
 
-    /// Takes the oldest out.
+    /// Removes and returns the oldest member.
     #[inline]
     pub fn pop<M: Linked>(&mut self, cells: &mut impl Cells<M>) -> Option<Slot> {
         let slot = self.oldest()?;
@@ -192,7 +193,7 @@ impl List {
         Some(slot)
     }
 
-    /// A member was relocated; its bits are already at `new`.
+    /// Handles the relocation of a member; its bits are already at `new`.
     pub fn moved<M: Linked>(&mut self, cells: &mut impl Cells<M>, new: Slot) {
         assert!(new.0 < NONE, "slots stay below Slot::LIMIT");
         let node = cells.get(new).node();

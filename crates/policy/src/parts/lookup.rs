@@ -1,7 +1,7 @@
-//! Finds a node of a [`Pool`] by its key's hash, in about 4 bytes a node.
+//! An index of the nodes of a [`Pool`] by their key's hash, in about 4 bytes per node.
 //!
-//! Nodes are chained per bucket; the table grows by linear hashing, one bucket at a time, so no call
-//! rehashes more than one chain. (W. Litwin, *Linear hashing: a new tool for file and table
+//! Nodes are chained per bucket; the table grows by linear hashing, one bucket at a time, so no
+//! call rehashes more than one chain. (W. Litwin, *Linear hashing: a new tool for file and table
 //! addressing*, VLDB 1980.)
 
 use super::chunks::Chunks;
@@ -9,15 +9,15 @@ use super::pool::{Chained, NONE, Pool};
 
 /// A node that can be found by its key's hash.
 pub trait Keyed: Chained {
-    /// The hash.
+    /// Returns the hash.
     fn key_hash(&self) -> u64;
-    /// The next node of its bucket.
+    /// Returns the next node of its bucket.
     fn chain(&self) -> u32;
-    /// The same, to write.
+    /// Returns the next node of its bucket, for writing.
     fn chain_mut(&mut self) -> &mut u32;
 }
 
-/// A node's fields `key_hash` and `chain` are what they are called.
+/// Implements [`Keyed`] for a node with the fields `key_hash` and `chain`.
 macro_rules! keyed {
     ($node:ty) => {
         impl $crate::parts::lookup::Keyed for $node {
@@ -38,7 +38,7 @@ macro_rules! keyed {
 }
 pub(crate) use keyed;
 
-/// The table.
+/// The index.
 #[derive(Clone, Debug)]
 pub struct Lookup {
     buckets: Chunks<u32>,
@@ -52,7 +52,7 @@ impl Default for Lookup {
 }
 
 impl Lookup {
-    /// An empty table; nothing is allocated before the first node.
+    /// Creates an empty table; nothing is allocated before the first node.
     pub fn new() -> Self {
         Lookup {
             buckets: Chunks::new(),
@@ -60,19 +60,19 @@ impl Lookup {
         }
     }
 
-    /// How many nodes can be found.
+    /// Number of nodes in the index.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none can.
+    /// Whether there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Enters a node, whose key must not be there.
+    /// Adds a node, whose key must not be there.
     pub fn add<T: Keyed>(&mut self, pool: &mut Pool<T>, index: u32) {
         if self.buckets.len() <= self.len {
             self.split(pool);
@@ -83,7 +83,7 @@ impl Lookup {
         self.len += 1;
     }
 
-    /// The node of this key.
+    /// Returns the node of this key.
     #[inline]
     pub fn find<T: Keyed>(&self, pool: &Pool<T>, key_hash: u64) -> Option<u32> {
         if self.len == 0 {
@@ -100,7 +100,7 @@ impl Lookup {
         None
     }
 
-    /// Takes a node out, which must be there.
+    /// Removes a node, which must be there.
     pub fn remove<T: Keyed>(&mut self, pool: &mut Pool<T>, index: u32) {
         let node = pool.at(index);
         let bucket = self.bucket(node.key_hash());
@@ -124,7 +124,7 @@ impl Lookup {
         self.buckets.heap_bytes()
     }
 
-    /// The buckets below the split point are addressed by one more bit.
+    /// Returns the bucket of a hash; those below the split point are addressed by one more bit.
     #[inline]
     fn bucket(&self, key_hash: u64) -> usize {
         let count = self.buckets.len();
@@ -137,7 +137,7 @@ impl Lookup {
         }
     }
 
-    /// Adds one bucket, which takes its share of the one that it is split from.
+    /// Adds one bucket, which takes its share of the one that is split.
     fn split<T: Keyed>(&mut self, pool: &mut Pool<T>) {
         let fresh = self.buckets.len();
         self.buckets.push(NONE);

@@ -1,7 +1,8 @@
-//! Pieces that several algorithms are built from. A piece moves here at its third use.
+//! Parts that several algorithms are built from. A part moves here at its third use.
 //!
-//! Start with [`ring`], the FIFO of slots without slack, and [`epochs`], which makes it safe to
-//! leave references behind when an entry goes.
+//! Start with [`queue`], the FIFO of entries, and what it is built from: [`ring`], the FIFO of
+//! slots without slack, and [`epochs`], which makes it safe to leave references behind when an
+//! entry leaves.
 
 pub mod bloom;
 pub mod chance;

@@ -1,7 +1,7 @@
-//! Nodes beside the entries, and lists through them: for policies that keep more of an entry than
-//! its own 64 bits hold, or that keep something of it after it has left.
+//! Nodes beside the entries, and lists through them: for policies that keep more state per entry
+//! than 64 bits, or that keep some of it after the entry has left.
 //!
-//! A node is named by a number that stays the same while the entry moves; the entry's bits hold that
+//! A node has a number that stays the same while the entry is relocated: the entry's bits hold that
 //! number, the node holds the slot. A node may be in several lists at once, one for each
 //! `Chained<LIST>` that its type implements.
 
@@ -10,7 +10,7 @@ use super::chunks::Chunks;
 /// No node: the end of a list.
 pub const NONE: u32 = u32::MAX;
 
-/// A node's neighbours in one list.
+/// Neighbours of a node in one list.
 #[derive(Clone, Copy, Debug)]
 pub struct Links {
     older: u32,
@@ -28,13 +28,14 @@ impl Default for Links {
 
 /// A node that can be in the list number `LIST`.
 pub trait Chained<const LIST: usize = 0>: Copy {
-    /// Its neighbours.
+    /// Returns its neighbours.
     fn links(&self) -> Links;
-    /// Its neighbours, to write.
+    /// Returns its neighbours, for writing.
     fn links_mut(&mut self) -> &mut Links;
 }
 
-/// Tells in which field a node keeps its links of a list: of the only one, or of the one that is named.
+/// Names the field in which a node keeps its links of a list: of its only one, or of the one that
+/// is given.
 macro_rules! chained {
     ($node:ty: $links:ident) => {
         $crate::parts::pool::chained!($node, 0 => $links);
@@ -54,8 +55,8 @@ macro_rules! chained {
 }
 pub(crate) use chained;
 
-/// Nodes that are born and die one by one; numbers are reused. A vacant node's links in list 0 chain
-/// the vacant ones.
+/// Nodes that are added and removed one by one; numbers are reused. The links of vacant nodes in
+/// list 0 chain them.
 #[derive(Clone, Debug)]
 pub struct Pool<T> {
     nodes: Chunks<T>,
@@ -70,7 +71,7 @@ impl<T: Chained> Default for Pool<T> {
 }
 
 impl<T: Chained> Pool<T> {
-    /// An empty pool; nothing is allocated before the first node.
+    /// Creates an empty pool; nothing is allocated before the first node.
     pub fn new() -> Self {
         Pool {
             nodes: Chunks::new(),
@@ -79,31 +80,31 @@ impl<T: Chained> Pool<T> {
         }
     }
 
-    /// How many nodes live.
+    /// Number of nodes.
     #[inline]
     pub fn len(&self) -> usize {
         self.live
     }
 
-    /// Whether none lives.
+    /// Whether there are no nodes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.live == 0
     }
 
-    /// The node of this number, by value.
+    /// Returns the node of this number, by value.
     #[inline]
     pub fn at(&self, index: u32) -> T {
         self.nodes.at(index as usize)
     }
 
-    /// The node of this number, to write.
+    /// Returns the node of this number, for writing.
     #[inline]
     pub fn at_mut(&mut self, index: u32) -> &mut T {
         self.nodes.at_mut(index as usize)
     }
 
-    /// Gives birth to a node and returns its number.
+    /// Adds a node and returns its number.
     #[inline]
     pub fn add(&mut self, node: T) -> u32 {
         self.live += 1;
@@ -119,7 +120,7 @@ impl<T: Chained> Pool<T> {
         index
     }
 
-    /// A node dies. With the last one the memory is given back.
+    /// Removes a node. With the last one the memory is freed.
     #[inline]
     pub fn remove(&mut self, index: u32) {
         self.live -= 1;
@@ -153,7 +154,7 @@ impl<const LIST: usize> Default for Chain<LIST> {
 }
 
 impl<const LIST: usize> Chain<LIST> {
-    /// An empty list.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Chain {
             oldest: NONE,
@@ -162,31 +163,31 @@ impl<const LIST: usize> Chain<LIST> {
         }
     }
 
-    /// How many nodes it holds.
+    /// Number of nodes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether it holds none.
+    /// Whether there are no nodes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The node at the old end.
+    /// Returns the node at the old end.
     #[inline]
     pub fn oldest(&self) -> Option<u32> {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
-    /// The node at the young end.
+    /// Returns the node at the young end.
     #[inline]
     pub fn newest(&self) -> Option<u32> {
         (self.newest != NONE).then_some(self.newest)
     }
 
-    /// The neighbour towards the young end.
+    /// Returns the neighbour towards the young end.
     #[inline]
     pub fn newer<T: Chained<LIST> + Chained>(&self, pool: &Pool<T>, index: u32) -> Option<u32> {
         let newer = Chained::<LIST>::links(&pool.at(index)).newer;
@@ -199,7 +200,7 @@ impl<const LIST: usize> Chain<LIST> {
         self.insert(pool, index, NONE);
     }
 
-    /// Adds a node just before `at`, on its old side; at the young end where `at` is [`NONE`].
+    /// Adds a node just before `at`, on its old side; at the young end if `at` is [`NONE`].
     #[inline]
     pub fn insert<T: Chained<LIST> + Chained>(&mut self, pool: &mut Pool<T>, index: u32, at: u32) {
         let older = match at {
@@ -217,7 +218,7 @@ impl<const LIST: usize> Chain<LIST> {
         self.len += 1;
     }
 
-    /// Takes a member out.
+    /// Removes a member.
     #[inline]
     pub fn unlink<T: Chained<LIST> + Chained>(&mut self, pool: &mut Pool<T>, index: u32) {
         let Links { older, newer } = Chained::<LIST>::links(&pool.at(index));
@@ -232,7 +233,7 @@ impl<const LIST: usize> Chain<LIST> {
         self.len -= 1;
     }
 
-    /// Makes a member the youngest.
+    /// Moves a member to the young end.
     #[inline]
     pub fn promote<T: Chained<LIST> + Chained>(&mut self, pool: &mut Pool<T>, index: u32) {
         if self.newest != index {
@@ -241,8 +242,8 @@ impl<const LIST: usize> Chain<LIST> {
         }
     }
 
-    /// Its members from the oldest to the youngest, for checks: panics unless links, ends and length
-    /// agree.
+    /// Returns the members from the oldest to the youngest, for checks. Panics unless links, ends
+    /// and length agree.
     pub fn members<T: Chained<LIST> + Chained>(&self, pool: &Pool<T>) -> Vec<u32> {
         let (mut before, mut at, mut members) = (NONE, self.oldest, Vec::new());
         while at != NONE {

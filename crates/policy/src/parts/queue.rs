@@ -12,9 +12,9 @@
 use super::epochs::{EpochRing, TAG_BITS, TAG_MASK};
 use crate::{Budget, Cells, Eviction, Slot};
 
-/// Mask of the bits that a policy with one queue leaves to it: the tag.
+/// Bits used by the queue of a policy with one queue: the tag.
 pub const ONE_QUEUE: u8 = TAG_MASK;
-/// Mask of the bits that a policy with two queues leaves to them: the tag and one bit of number.
+/// Bits used by the queues of a policy with two: the tag and one bit of number.
 pub const TWO_QUEUES: u8 = TAG_MASK | 1 << TAG_BITS;
 
 /// Bits of an entry whose low byte holds the tag and the number of the queue that the entry is in.
@@ -47,7 +47,7 @@ impl Filed for u16 {
     }
 }
 
-/// Number of the queue that an entry with these bits is in, if it is in one.
+/// Returns the number of the queue that an entry with these bits is in, if it is in one.
 #[inline]
 pub fn queue_of<const MASK: u8>(bits: impl Filed) -> usize {
     usize::from((bits.filing() & MASK) >> TAG_BITS)
@@ -77,7 +77,7 @@ fn is_filed<const MASK: u8, M: Filed>(
 }
 
 impl<const MASK: u8> Queue<MASK> {
-    /// An empty queue of this number that weighs `full_weight` when it is full.
+    /// Creates an empty queue of this number that weighs `full_weight` when it is full.
     pub fn new(number: u8, full_weight: u64) -> Self {
         let number = number << TAG_BITS;
         assert_eq!(
@@ -132,11 +132,9 @@ impl<const MASK: u8> Queue<MASK> {
         self.compact(cells);
     }
 
-    /// Takes the oldest reference out and returns its entry; `None` if the reference was stale, which
+    /// Removes the oldest reference and returns its entry; `None` if the reference was stale, which
     /// costs the caller one step of its budget. The entry keeps its bits until it is pushed again.
-    ///
-    /// # Panics
-    /// If the queue is empty.
+    /// Panics if the queue is empty.
     #[inline]
     pub fn pop<M: Filed>(&mut self, cells: &impl Cells<M>) -> Option<Slot> {
         let (slot, tag) = self.refs.pop().expect("every entry held has a reference");
@@ -151,8 +149,8 @@ impl<const MASK: u8> Queue<MASK> {
         Some(slot)
     }
 
-    /// Takes the oldest entry out. `Err` with what eviction has to return if the queue is empty or the
-    /// budget ran out; a stale reference costs a step, as an entry does.
+    /// Removes and returns the oldest entry. `Err` has the result for eviction if the queue is
+    /// empty or the budget ran out; a stale reference costs a step, as an entry does.
     #[inline]
     pub fn next<M: Filed>(
         &mut self,
@@ -186,7 +184,7 @@ impl<const MASK: u8> Queue<MASK> {
         }
     }
 
-    /// Takes an entry out that leaves for another reason than its age. Its bits become 0.
+    /// Removes an entry that leaves for a reason other than its age. Its bits become 0.
     pub fn remove<M: Filed>(&mut self, cells: &mut impl Cells<M>, slot: Slot) {
         let filing = cells.get(slot).filing() & MASK;
         debug_assert_ne!(filing & TAG_MASK, 0, "removed without having been inserted");
@@ -196,7 +194,7 @@ impl<const MASK: u8> Queue<MASK> {
         self.compact(cells);
     }
 
-    /// Follows an entry to the slot `new`, where its bits already are.
+    /// Handles the relocation of an entry to the slot `new`, where its bits already are.
     pub fn moved<M: Filed>(&mut self, cells: &impl Cells<M>, new: Slot) {
         let tag = cells.get(new).filing() & TAG_MASK;
         debug_assert_ne!(tag, 0, "moved without having been inserted");
@@ -238,7 +236,7 @@ pub struct WeighedQueue<const MASK: u8 = TWO_QUEUES> {
 }
 
 impl<const MASK: u8> WeighedQueue<MASK> {
-    /// An empty queue of this number that weighs `full_weight` when it is full.
+    /// Creates an empty queue of this number that weighs `full_weight` when it is full.
     pub fn new(number: u8, full_weight: u64) -> Self {
         WeighedQueue {
             queue: Queue::new(number, full_weight),
@@ -297,7 +295,7 @@ impl<const MASK: u8> WeighedQueue<MASK> {
         self.queue.remove(cells, slot);
     }
 
-    /// The weight of one of its entries changed from `old_weight` to what the host now returns.
+    /// Handles a change of an entry's weight from `old_weight` to what the host now returns.
     pub fn reweigh<M: Filed>(&mut self, cells: &impl Cells<M>, slot: Slot, old_weight: u32) {
         let others = self.weight - u64::from(old_weight);
         self.weight = others + u64::from(cells.weight(slot));

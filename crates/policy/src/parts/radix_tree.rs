@@ -1,18 +1,18 @@
 //! An ordered set of 80-bit keys, each with a leaf of 31 bits: a radix tree of bytes.
 //!
-//! Nodes adapt to the number of their children (4, 16, 48, 256), as in V. Leis, A. Kemper, T.
-//! Neumann: The Adaptive Radix Tree: ARTful Indexing for Main-Memory Databases, ICDE 2013,
-//! <https://doi.org/10.1109/ICDE.2013.6544812>. Paths are compressed as in a PATRICIA tree: a node
-//! knows the depth of the byte by which its children differ and nothing of what they share; a
-//! search compares with the key of the leaf at which it ends. Keys are not stored either: the caller
-//! tells the key of a leaf.
+//! Nodes adapt to the number of their children (4, 16, 48, 256), as in V. Leis, A. Kemper, T. Neumann:
+//! The Adaptive Radix Tree: ARTful Indexing for Main-Memory Databases, ICDE 2013,
+//! <https://doi.org/10.1109/ICDE.2013.6544812>. Paths are compressed as in a PATRICIA tree: a node stores
+//! the depth of the byte by which its children differ and none of the bytes that they share; a search
+//! compares with the key of the leaf at which it ends. Keys are not stored either: the caller returns the
+//! key of a leaf.
 //!
 //! ```text
 //! reference  leaf:  1 │ the leaf in 31 bits          nothing: all ones
 //!            node:  0 │ kind in 2 │ index in 29
 //! ```
 //!
-//! Nodes of a kind lie densely in pages: the last one takes the place of one that goes, so that
+//! Nodes of a kind are stored densely in pages: the last one takes the place of a removed one, so that
 //! pages fall empty.
 
 mod nodes;
@@ -23,9 +23,9 @@ use nodes::{Direct, INDEX_MASK, KIND_SHIFT, NOTHING, Sorted, View};
 /// Bytes of a key.
 const KEY_BYTES: u32 = 10;
 const LEAF: u32 = 1 << 31;
-/// The most children of each kind.
+/// Maximum number of children of each kind.
 const ROOMS: [usize; 4] = [4, 16, 48, 256];
-/// With so few children a node becomes one of the kind below.
+/// A node with this number of children becomes one of the next smaller kind.
 const SHRINKS_AT: [usize; 4] = [0, 3, 12, 36];
 
 #[inline]
@@ -64,7 +64,7 @@ fn kind_of(node: u32) -> usize {
     (node >> KIND_SHIFT) as usize
 }
 
-/// Runs a body with the node of whichever kind.
+/// Runs a body with the node of any kind.
 macro_rules! with_node {
     ($tree:expr, $node:expr, $get:ident, |$it:ident| $body:expr) => {{
         let index = $node & INDEX_MASK;
@@ -90,28 +90,28 @@ macro_rules! with_node {
 }
 
 impl RadixTree {
-    /// How many keys it holds.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it holds none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The leaf of the least key.
+    /// Returns the leaf of the least key.
     pub fn first(&self) -> Option<u32> {
         (self.root != NOTHING).then(|| self.leftmost(self.root))
     }
 
-    /// The leaf of the greatest key.
+    /// Returns the leaf of the greatest key.
     pub fn last(&self) -> Option<u32> {
         (self.root != NOTHING).then(|| self.rightmost(self.root))
     }
 
-    /// Adds a key with its leaf; false when it is there already. `key_of` tells the key of a leaf
-    /// that is in the tree.
+    /// Adds a key with its leaf. Returns false if it is there already. `key_of` returns the key of
+    /// a leaf in the tree.
     pub fn insert(&mut self, key: u128, leaf: u32, key_of: impl Fn(u32) -> u128) -> bool {
         assert!(leaf < LEAF - 1);
         assert!(key >> (8 * KEY_BYTES) == 0);
@@ -139,7 +139,7 @@ impl RadixTree {
         true
     }
 
-    /// Takes a key out, which is there with this leaf.
+    /// Removes a key, which is there with this leaf.
     pub fn remove(&mut self, key: u128, leaf: u32, key_of: impl Fn(u32) -> u128) {
         let mut above = None;
         let mut parent = None;
@@ -167,7 +167,7 @@ impl RadixTree {
         }
     }
 
-    /// The leaf of a key that is there becomes another.
+    /// Replaces the leaf of a key in the tree.
     pub fn rename(&mut self, key: u128, old: u32, new: u32) {
         assert!(new < LEAF - 1);
         let mut parent = None;
@@ -180,7 +180,7 @@ impl RadixTree {
         self.replace_child(parent, key, new | LEAF);
     }
 
-    /// The leaf of the greatest key that is not greater than this one.
+    /// Returns the leaf of the greatest key that is not greater than this one.
     pub fn floor(&self, key: u128, key_of: impl Fn(u32) -> u128) -> Option<u32> {
         if self.root == NOTHING {
             return None;
@@ -201,7 +201,7 @@ impl RadixTree {
             }
             at = self.child(at, own);
         }
-        // All below `at` lie on one side of the key.
+        // All keys below `at` are on one side of the key.
         if existing < key {
             Some(self.rightmost(at))
         } else {
@@ -250,7 +250,7 @@ impl RadixTree {
         at & !LEAF
     }
 
-    /// A leaf that shares as many bytes with the key as any.
+    /// Returns a leaf that shares the most leading bytes with the key.
     fn any_near(&self, key: u128) -> u32 {
         let mut at = self.root;
         while !is_leaf(at) {
@@ -267,8 +267,8 @@ impl RadixTree {
         ((((a ^ b) << unused).leading_zeros()) / 8) as u8
     }
 
-    /// The first reference on the key's path that is a leaf or a node of this depth or more, and the
-    /// node that has it. All nodes above must have the key's bytes.
+    /// Returns the first reference on the key's path that is a leaf or a node of this depth or
+    /// more, and its parent node. All nodes above must have the key's bytes.
     fn descend(&self, key: u128, depth: u8) -> (Option<u32>, u32) {
         let mut parent = None;
         let mut at = self.root;
@@ -279,7 +279,7 @@ impl RadixTree {
         (parent, at)
     }
 
-    /// Puts another child in the place of the one on the key's path; without a node, the root.
+    /// Replaces the child on the key's path; without a node, the root.
     fn replace_child(&mut self, node: Option<u32>, key: u128, child: u32) {
         let Some(node) = node else {
             self.root = child;
@@ -311,7 +311,7 @@ impl RadixTree {
         with_node!(self, node, get_mut, |it| it.add(byte, child));
     }
 
-    /// Makes a node one of another kind; its new reference.
+    /// Converts a node to another kind and returns its new reference.
     fn convert(
         &mut self,
         parent: Option<u32>,
@@ -329,12 +329,12 @@ impl RadixTree {
         };
         let converted = (kind as u32) << KIND_SHIFT | index;
         self.replace_child(parent, key, converted);
-        // What moves by this is of the old kind.
+        // The node moved by this is of the old kind.
         self.free(node, key_of);
         converted
     }
 
-    /// Frees a node that nothing refers to. Another of its kind takes its place.
+    /// Frees a node without references. Another of its kind takes its place.
     fn free(&mut self, node: u32, key_of: impl Fn(u32) -> u128) {
         let index = node & INDEX_MASK;
         let last = match kind_of(node) {
@@ -347,7 +347,7 @@ impl RadixTree {
         if moved == node {
             return;
         }
-        // The path of any of its leaves leads to whoever refers to it.
+        // The path of any of its leaves leads to its parent.
         let key = key_of(self.leftmost(node));
         let mut parent = None;
         let mut at = self.root;
@@ -358,7 +358,7 @@ impl RadixTree {
         self.replace_child(parent, key, node);
     }
 
-    /// Panics when the tree contradicts itself or the keys of its leaves; may be slow.
+    /// Panics if the tree contradicts itself or the keys of its leaves; may be slow.
     pub fn check(&self, key_of: impl Fn(u32) -> u128) {
         let mut keys = Vec::new();
         let mut node_counts = [0; 4];

@@ -7,9 +7,9 @@
 use crate::Slot;
 use std::collections::VecDeque;
 
-/// The smallest chunk, in slots: one cache line.
+/// Smallest chunk, in slots: one cache line.
 const CHUNK_MIN: usize = 16;
-/// The largest chunk, in slots: one page.
+/// Largest chunk, in slots: one page.
 const CHUNK_MAX: usize = 1024;
 
 /// A FIFO of slots in chunks.
@@ -18,26 +18,26 @@ pub struct SlotRing {
     chunks: VecDeque<Box<[u32]>>,
     /// Position of the oldest slot in the first chunk.
     head: usize,
-    /// How much of the last chunk is filled.
+    /// Number of slots in the last chunk.
     tail: usize,
     len: usize,
-    /// The sum of the chunks' lengths: hosts ask for the bytes after every write.
+    /// Sum of the chunks' lengths, kept because hosts read the bytes after every write.
     room: usize,
 }
 
 impl SlotRing {
-    /// An empty ring; nothing is allocated before the first push.
+    /// Creates an empty ring; nothing is allocated before the first push.
     pub fn new() -> Self {
         SlotRing::default()
     }
 
-    /// How many slots wait.
+    /// Number of slots.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none waits.
+    /// Whether there are no slots.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -62,7 +62,7 @@ impl SlotRing {
         self.len += 1;
     }
 
-    /// Takes the oldest slot.
+    /// Removes and returns the oldest slot.
     #[inline]
     pub fn pop(&mut self) -> Option<Slot> {
         if self.len == 0 {
@@ -85,7 +85,7 @@ impl SlotRing {
         Some(slot)
     }
 
-    /// The oldest slot, which stays.
+    /// Returns the oldest slot without removing it.
     #[inline]
     pub fn peek(&self) -> Option<Slot> {
         if self.len == 0 {
@@ -94,7 +94,7 @@ impl SlotRing {
         self.chunks.front().map(|first| Slot(first[self.head]))
     }
 
-    /// Gives back the room behind the youngest slot: the ring is not expected to grow any more.
+    /// Frees the room behind the youngest slot, for a ring that is not expected to grow any more.
     /// Copies at most one chunk.
     pub fn shrink(&mut self) {
         let tail = self.tail;
@@ -112,7 +112,7 @@ impl SlotRing {
         self.chunks.shrink_to_fit();
     }
 
-    /// From the oldest to the youngest.
+    /// Returns the slots from the oldest to the youngest.
     pub fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
         let all = self.chunks.iter().flat_map(|chunk| chunk.iter());
         all.skip(self.head).take(self.len).map(|&slot| Slot(slot))
@@ -136,8 +136,8 @@ impl SlotRing {
         self.tail = 0;
     }
 
-    /// The last slot left. A small chunk is kept, so that a ring that swings between none and one
-    /// does not allocate each time.
+    /// Frees the chunks after the last slot was removed. A small chunk is kept, so that a ring
+    /// whose length alternates between zero and one does not allocate each time.
     #[cold]
     fn reset(&mut self) {
         self.head = 0;

@@ -1,32 +1,31 @@
-//! A list with its own idea of what a hit does and who goes: LRU, FIFO-Reinsertion or SIEVE, to be put
-//! in the place of one another inside a larger policy.
+//! Lists that a larger policy can use in place of one another: LRU, FIFO-Reinsertion and SIEVE.
 //!
-//! The mark of a hit is one bit of the two that name a list, so a policy may have shelf number 0 or 1
-//! of the kinds that mark, and the entry still needs 64 bits.
+//! The mark of a hit is one bit of the two that name a list. A policy may therefore have shelf
+//! number 0 or 1 of the kinds that mark, and the entry still needs only 64 bits.
 
 use super::list::{List, Node};
 use crate::{Cells, Slot};
 
-/// The bit of an entry's list number that says it was hit.
+/// Bit of an entry's list number that marks a hit.
 const MARK: u8 = 2;
 
-/// A list that knows its victim.
+/// A list that chooses its victim.
 pub trait Shelf: Clone + core::fmt::Debug + Send {
-    /// An empty shelf, number 0 or 1.
+    /// Creates an empty shelf, number 0 or 1.
     fn new(id: u8) -> Self;
-    /// Its list.
+    /// Returns its list.
     fn list(&self) -> &List;
-    /// Adds an entry that is on no shelf.
+    /// Adds an entry that is in no shelf.
     fn push(&mut self, cells: &mut impl Cells<Node>, slot: Slot);
-    /// A member was hit.
+    /// Records a hit on a member.
     fn hit(&mut self, cells: &mut impl Cells<Node>, slot: Slot);
-    /// Looks at one member, of which there must be one: takes it out as the victim, or spares it.
+    /// Examines one member, of which there must be one: removes it as the victim, or spares it.
     fn step(&mut self, cells: &mut impl Cells<Node>) -> Option<Slot>;
-    /// Takes a member out.
+    /// Removes a member.
     fn unlink(&mut self, cells: &mut impl Cells<Node>, slot: Slot);
-    /// A member was relocated; its bits are already at `new`.
+    /// Handles the relocation of a member; its bits are already at `new`.
     fn moved(&mut self, cells: &mut impl Cells<Node>, old: Slot, new: Slot);
-    /// Panics when the structure contradicts itself. Returns the members' weight.
+    /// Panics if the structure contradicts itself. Returns the members' weight.
     fn check(&self, cells: &impl Cells<Node>) -> u64;
 }
 
@@ -49,7 +48,7 @@ fn unmark(cells: &mut impl Cells<Node>, slot: Slot) {
     cells.set(slot, node.with_list(node.list() & !MARK));
 }
 
-/// A hit makes the entry the youngest; the oldest goes.
+/// LRU: a hit makes the entry the youngest; the victim is the oldest.
 #[derive(Clone, Debug)]
 pub struct LruShelf(List);
 
@@ -85,7 +84,8 @@ impl Shelf for LruShelf {
     }
 }
 
-/// A hit marks the entry; the oldest goes, but becomes the youngest if it is marked.
+/// FIFO-Reinsertion: a hit marks the entry; the victim is the oldest, but a marked one becomes the
+/// youngest.
 #[derive(Clone, Debug)]
 pub struct ReinsertionShelf(List);
 
@@ -126,12 +126,12 @@ impl Shelf for ReinsertionShelf {
     }
 }
 
-/// A hit marks the entry; a hand walks from old to young, spares the marked where they are, and takes
-/// the first that is not.
+/// SIEVE: a hit marks the entry; a hand moves from old to young, spares marked entries in place,
+/// and takes the first unmarked one.
 #[derive(Clone, Debug)]
 pub struct SieveShelf {
     list: List,
-    /// Where the hand goes on; `None`: at the old end.
+    /// Next position of the hand; `None` is the old end.
     hand: Option<Slot>,
 }
 

@@ -1,9 +1,9 @@
-//! How often a key was asked for lately, about: a count-min sketch of 4-bit counters that ages.
+//! Approximate recent frequency of keys: a count-min sketch of 4-bit counters that ages.
 //!
-//! Each key has 4 counters; its frequency is the least of them, and only those that are least are
-//! counted up. A hand walks through the table and halves what it passes, once around per
-//! `AGING` × its width in additions: no call ages more than one word. The table doubles when more
-//! keys are expected, by repeating itself, which keeps every estimate an upper bound.
+//! Each key has 4 counters; its frequency is the least of them, and only the least are incremented.
+//! A hand moves through the table and halves the counters it passes, one round per `AGING` × its
+//! width in additions: no call ages more than one word. The table doubles when more keys are
+//! expected, by repeating itself, which keeps every estimate an upper bound.
 //!
 //! Sources: G. Cormode, S. Muthukrishnan, *An improved data stream summary: the count-min sketch*,
 //! J. Algorithms 55, 2005; G. Einziger, R. Friedman, B. Manes, *TinyLFU*, ACM ToS 13(4), 2017,
@@ -11,15 +11,15 @@
 
 use super::chance::scramble;
 
-/// Counters a key.
+/// Counters per key.
 const ROWS: u64 = 4;
-/// Counters in a word.
+/// Counters per word.
 const PER_WORD: u64 = 16;
 /// Keys for each word of 16 counters.
 const KEYS_PER_WORD: usize = 1;
-/// Additions for each key of the width, until the hand is once around.
+/// Additions per key of the width in one round of the hand.
 const AGING: u64 = 10;
-/// The low three bits of each counter.
+/// Mask of the low three bits of each counter.
 const HALF_MASK: u64 = 0x7777_7777_7777_7777;
 
 /// The sketch.
@@ -38,7 +38,7 @@ impl Default for Sketch {
 }
 
 impl Sketch {
-    /// A sketch for a few keys.
+    /// Creates a sketch for a few keys.
     pub fn new() -> Self {
         Sketch {
             words: vec![0; 4],
@@ -47,7 +47,7 @@ impl Sketch {
         }
     }
 
-    /// Doubles the table if it is too narrow for so many keys.
+    /// Doubles the table if it is too small for this number of keys.
     #[inline]
     pub fn expect(&mut self, keys: usize) {
         if keys > self.words.len() * KEYS_PER_WORD {
@@ -81,7 +81,7 @@ impl Sketch {
         }
     }
 
-    /// How often the key was asked for lately: 0 to 15, rather too much than too little.
+    /// Returns how often the key was requested recently: 0 to 15, rather too high than too low.
     #[inline]
     pub fn frequency(&self, key_hash: u64) -> u64 {
         let count = |row| {
@@ -100,7 +100,7 @@ impl Sketch {
     fn place(&self, key_hash: u64, row: u64) -> (usize, u64) {
         let bits = scramble(key_hash.wrapping_add(row << 32 | row));
         let word = bits as usize & (self.words.len() - 1);
-        // Each row has four of a word's counters to itself.
+        // Each row has four of a word's counters.
         (word, ((bits >> 62) + row * ROWS) * (64 / PER_WORD))
     }
 }

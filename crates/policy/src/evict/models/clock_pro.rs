@@ -1,4 +1,4 @@
-//! CLOCK-Pro as its source draws it: one clock of pages with their states, searched by each hand.
+//! CLOCK-Pro as drawn in its source: one clock of pages with their states, searched by each hand.
 
 use super::steps;
 use crate::evict::clock_pro::ClockPro;
@@ -16,7 +16,7 @@ struct Page {
 }
 
 struct PlainClockPro {
-    /// From the tail to the head.
+    /// Pages from the tail to the head.
     clock: Vec<Page>,
     capacity: u64,
     cold_aim: u64,
@@ -48,7 +48,7 @@ impl PlainClockPro {
             self.narrow(weight);
         }
     }
-    /// HAND_hot ends the tests that it passes until it stands at a hot page.
+    /// Ends the tests that HAND_hot passes until it is at a hot page.
     fn end_passed_tests(&mut self) {
         while let Some(hand) = self.find(|page| page.is_hot)
             && let Some(at) = self.find(|page| page.is_tested).filter(|&at| at < hand)

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 const CAPACITY: u64 = 60;
 
-/// A key's frequency, when it came to it, and what it weighs.
+/// Frequency, time at which it was reached, and weight of a key.
 #[derive(Clone, Copy)]
 struct Entry {
     frequency: u32,
@@ -19,12 +19,12 @@ struct Entry {
 }
 
 struct PlainLecar {
-    /// In LRU order, or for SIEVE in order of birth; with a mark for who was hit.
+    /// Keys with marks of hits, in LRU order, or for SIEVE in order of insertion.
     queue: Vec<(u64, bool)>,
-    /// Where SIEVE's hand is.
+    /// Position of SIEVE's hand.
     hand: Option<usize>,
     entries: BTreeMap<u64, Entry>,
-    /// By expert: key, weight, and the request at which it was sent away.
+    /// For each expert its victims: key, weight, and request of the eviction.
     regrets: [VecDeque<(u64, u32, u64)>; 2],
     trust: [f64; 2],
     chance: Chance,
@@ -51,7 +51,7 @@ impl PlainLecar {
         self.moments
     }
 
-    /// Whom LRU or SIEVE names.
+    /// Returns the victim of LRU or SIEVE.
     fn recent(&mut self) -> u64 {
         let Some(hand) = &mut self.hand else {
             return self.queue[0].0;

@@ -1,4 +1,4 @@
-//! LIRS as its source draws it: one stack of keys, pruned at once, and one queue.
+//! LIRS as drawn in its source: one stack of keys, pruned at once, and one queue.
 
 use super::steps;
 use crate::evict::lirs::{Lirs, LirsConfig};
@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 #[derive(Default)]
 struct PlainLirs {
-    /// From the bottom to the top.
+    /// Keys from the bottom to the top.
     stack: Vec<u64>,
     queue: Vec<u64>,
-    /// What is LIR, with its weight.
+    /// LIR keys with their weights.
     lir: BTreeMap<u64, u64>,
     weights: BTreeMap<u64, u64>,
     is_back: bool,

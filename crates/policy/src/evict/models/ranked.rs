@@ -1,4 +1,4 @@
-//! Policies that evict the lowest rank, as maps that are searched whole.
+//! Policies that evict the lowest rank, as maps that are searched as a whole.
 
 use super::steps;
 use crate::evict::gdsf::Gdsf;
@@ -9,7 +9,7 @@ use crate::suite::policy::{NaivePolicy, agrees_with_model};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Takes the key of the lowest rank out.
+/// Removes and returns the key of the lowest rank.
 fn pop_lowest<R: Copy + PartialOrd>(ranks: &mut BTreeMap<u64, R>) -> Option<(u64, R)> {
     let lowest = ranks
         .iter()
@@ -19,7 +19,7 @@ fn pop_lowest<R: Copy + PartialOrd>(ranks: &mut BTreeMap<u64, R>) -> Option<(u64
     Some((key, rank))
 }
 
-/// Each key's frequency and when it came to it.
+/// For each key its frequency and when it reached it.
 #[derive(Default)]
 struct PlainLfu {
     keys: BTreeMap<u64, (u32, u64)>,
@@ -44,7 +44,7 @@ impl NaivePolicy for PlainLfu {
     }
 }
 
-/// Each key's last request but one and last request; of every key ever evicted, the last.
+/// For each key its last request but one and its last request; for every evicted key, its last.
 #[derive(Default)]
 struct PlainLruTwo {
     keys: BTreeMap<u64, (u64, u64)>,
@@ -76,7 +76,7 @@ impl NaivePolicy for PlainLruTwo {
     }
 }
 
-/// Each key's frequency and weight, and of all the rank that it got at its last request.
+/// For each key its frequency, weight, and rank at its last request.
 #[derive(Default)]
 struct PlainGreedyDual {
     keys: BTreeMap<u64, (u32, u32)>,

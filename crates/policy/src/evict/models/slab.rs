@@ -1,4 +1,4 @@
-//! The slab policies as plainly as they can be written.
+//! The slab policies in their plainest implementation.
 
 use crate::evict::memcached_lru::{MemcachedLru, MemcachedLruConfig};
 use crate::evict::slab::{Created, SlabConfig, Slabs, Used};
@@ -6,16 +6,16 @@ use crate::suite::policy::{NaivePolicy, agrees_with_model};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Entries weigh 1, 2 or 3, and each of these weights is a class of its own.
+/// Entries weigh 1, 2 or 3, and each of these weights is a class.
 const CAPACITY: u64 = 60;
 const FEWEST: u32 = 5;
 const SLAB: usize = CAPACITY as usize / FEWEST as usize;
 
-/// Slabs in the order in which they go, each with its class and its keys.
+/// Slabs in the order of eviction, each with its class and its keys.
 #[derive(Default)]
 struct PlainSlabs {
     slabs: Vec<(u32, Vec<u64>)>,
-    /// What is left of the slab that is emptied.
+    /// Remaining keys of the slab that is being emptied.
     leaving: Vec<u64>,
     is_touched: bool,
 }
@@ -57,7 +57,7 @@ impl NaivePolicy for PlainSlabs {
     }
 }
 
-/// A queue for each class, the next to go first.
+/// A queue for each class, the next victim first.
 #[derive(Default)]
 struct PlainMemcached {
     queues: BTreeMap<u32, Vec<u64>>,
@@ -95,12 +95,12 @@ impl NaivePolicy for PlainMemcached {
     }
 }
 
-/// Keys that keep their weight, so that the model knows it at the miss.
+/// Returns the weight of a key, which never changes, so that the model knows it at the miss.
 fn weight_of(key: u64) -> u32 {
     1 + (key % 3) as u32
 }
 
-/// Steps whose amount makes the weight follow from the key: see [`agrees_with_model`].
+/// Steps whose amount makes the weight a function of the key: see [`agrees_with_model`].
 fn steps_of_fixed_weights() -> impl Strategy<Value = Vec<(u8, u16, u16)>> {
     let step = (any::<u8>(), 0u16..96, 0u16..20_000);
     proptest::collection::vec(

@@ -1,40 +1,43 @@
-//! Several small S3-FIFO caches over the same few keys, to learn which border would have done best.
+//! Several small S3-FIFO caches over the same sample of keys, which show which border would have
+//! been best.
 //!
-//! Each is what [`s3fifo`](crate::evict::s3fifo) would be with other knobs, at a share of the capacity and for as large a
-//! share of the keys, which by the similarity of a hashed sample misses as often as the whole would (C. A.
-//! Waldspurger, N. Park, A. Garthwaite, I. Ahmad, *Efficient MRC construction with SHARDS*, FAST 2015; C. A.
-//! Waldspurger, T. Saemundson, I. Ahmad, N. Park, *Cache modeling and optimization using miniature simulations*, USENIX
-//! ATC 2017). All share one table of keys, in which a key has a byte for each of them; queues hold the
-//! numbers of keys.
+//! Each is what [`s3fifo`](crate::evict::s3fifo) would be with other knobs, at a fraction of the
+//! capacity and for an equal fraction of the keys. By the similarity of a hashed sample it has the
+//! miss ratio of the whole (C. A. Waldspurger, N. Park, A. Garthwaite, I. Ahmad, *Efficient MRC
+//! construction with SHARDS*, FAST 2015; C. A. Waldspurger, T. Saemundson, I. Ahmad, N. Park,
+//! *Cache modeling and optimization using miniature simulations*, USENIX ATC 2017). All share one
+//! table of keys, in which a key has a byte for each cache; queues hold the numbers of keys.
 //!
-//! Nothing is deleted here: who expires or is deleted is not told of, for all would lose it alike.
+//! Nothing is deleted here: expiry and deletion are not reported, because all caches would lose the
+//! key alike.
 
 use crate::parts::lookup::{Lookup, keyed};
 use crate::parts::pool::{Links, NONE, Pool, chained};
 use std::collections::VecDeque;
 
-/// How many caches there are.
+/// Number of caches.
 pub(super) const COUNT: usize = 8;
-/// Hits that count at most.
+/// Maximum number of hits counted.
 const HITS_MAX: u8 = 3;
-/// The weight that ghosts have, as a share of the capacity.
+/// Weight of the ghosts, as a share of the capacity.
 const GHOST: f64 = 0.9;
-/// Stale references to ghosts that are not worth a sweep.
+/// Number of stale references to ghosts below which no sweep is made.
 const STALE_MIN: usize = 64;
 
-/// The border of an S3-FIFO cache: the small queue's share of the capacity, and hits that lead to main.
+/// Border of an S3-FIFO cache: the small queue's share of the capacity, and the hits that lead to
+/// main.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Border {
     pub(super) small: f64,
     pub(super) threshold: u8,
 }
 
-/// What one cache knows of a key:
+/// State of a key in one cache:
 /// ```text
 /// bit 7   4 3  2 1    0
 /// [ stale ][hits][queue]     stale: references in the ghost queue that are none of the key's ghost
 /// ```
-/// 0: nothing, and no queue names the key.
+/// 0: no state, and no queue names the key.
 type State = u8;
 
 const QUEUE: u8 = 3;
@@ -50,9 +53,9 @@ const STALE: u8 = 15 << 4;
 struct Key {
     key_hash: u64,
     weight: u32,
-    /// The next key of the bucket.
+    /// Next key of the bucket.
     chain: u32,
-    /// For vacant nodes alone.
+    /// Used by vacant nodes only.
     links: Links,
     states: [State; COUNT],
 }
@@ -60,7 +63,7 @@ struct Key {
 chained!(Key: links);
 keyed!(Key);
 
-/// One cache. Of a key it sees the state that is its own.
+/// One cache, which uses its own state of each key.
 #[derive(Clone, Debug, Default)]
 struct Cache {
     /// Small, main and ghosts, the oldest first.
@@ -72,7 +75,7 @@ struct Cache {
     has_evicted: bool,
 }
 
-/// The caches.
+/// All caches.
 #[derive(Clone, Debug)]
 pub(super) struct Miniatures {
     keys: Pool<Key>,
@@ -83,7 +86,7 @@ pub(super) struct Miniatures {
 }
 
 impl Miniatures {
-    /// Empty caches of these borders, each of `capacity`.
+    /// Creates empty caches of these borders, each of `capacity`.
     pub(super) fn new(borders: [Border; COUNT], capacity: u64) -> Self {
         let mut miniatures = Miniatures {
             keys: Pool::new(),
@@ -96,7 +99,7 @@ impl Miniatures {
         miniatures
     }
 
-    /// Changes the capacity; who no longer fits goes with the next requests.
+    /// Sets the capacity; keys that no longer fit are evicted by the next requests.
     pub(super) fn resize(&mut self, capacity: u64) {
         self.capacity = capacity;
         for (cache, border) in self.caches.iter_mut().zip(self.borders) {
@@ -105,12 +108,13 @@ impl Miniatures {
         }
     }
 
-    /// Whether all have had to evict, so that their misses can be compared.
+    /// Whether all caches have evicted, so that their misses can be compared.
     pub(super) fn are_full(&self) -> bool {
         self.caches.iter().all(|cache| cache.has_evicted)
     }
 
-    /// A request: which of the caches missed; `None` for what none of them could hold.
+    /// Handles a request. Returns which of the caches missed; `None` for an object that none of
+    /// them could hold.
     pub(super) fn request(&mut self, key_hash: u64, weight: u32) -> Option<[bool; COUNT]> {
         let index = match self.lookup.find(&self.keys, key_hash) {
             Some(index) => index,
@@ -158,7 +162,7 @@ impl Miniatures {
         references * size_of::<u32>() + self.keys.heap_bytes() + self.lookup.heap_bytes()
     }
 
-    /// Panics when the caches contradict themselves.
+    /// Panics if the caches contradict themselves.
     pub(super) fn check(&self) {
         for (number, cache) in self.caches.iter().enumerate() {
             let state = |index: &u32| self.keys.at(*index).states[number];
@@ -177,7 +181,7 @@ impl Miniatures {
     }
 }
 
-/// The keys as one cache sees them, while one of them is asked for.
+/// The keys as one cache sees them during a request.
 struct Table<'a> {
     keys: &'a mut Pool<Key>,
     lookup: &'a mut Lookup,
@@ -194,7 +198,7 @@ impl Table<'_> {
         u64::from(self.keys.at(index).weight)
     }
 
-    /// Stores a key's state; a key that no cache knows any more goes.
+    /// Stores a key's state. A key that is in no cache any more is removed.
     fn set_state(&mut self, index: u32, state: State) {
         self.keys.at_mut(index).states[self.number] = state;
         if index != self.current && self.keys.at(index).states == [0; COUNT] {
@@ -205,12 +209,12 @@ impl Table<'_> {
 }
 
 impl Cache {
-    /// Takes the key in that is asked for, which is neither in small nor in main.
+    /// Inserts the requested key, which is neither in small nor in main.
     fn miss(&mut self, table: &mut Table, capacity: u64) {
         let (index, state) = (table.current, table.state(table.current));
         let weight = table.weight(index);
         let is_back = state & QUEUE == LEFT;
-        // The reference in the ghost queue stays and is passed over later.
+        // The reference in the ghost queue stays and is skipped later.
         let mut stale = state & STALE;
         if is_back {
             self.ghosts -= 1;
@@ -226,7 +230,7 @@ impl Cache {
         } else {
             (0, SMALL)
         };
-        // An eviction may have passed over some of them.
+        // An eviction may have skipped some of them.
         stale = table.state(index) & STALE;
         table.set_state(index, stale | name);
         self.queues[queue].push_back(index);
@@ -236,7 +240,8 @@ impl Cache {
         }
     }
 
-    /// Gives one key up; false when there is none. Of main, each key is passed over three times at most.
+    /// Evicts one key. Returns false if there is none. In main each key is spared three times at
+    /// most.
     fn evict(&mut self, table: &mut Table, capacity: u64) -> bool {
         self.has_evicted = true;
         let main_is_over = self.weights[1] > capacity.saturating_sub(self.small_capacity);
@@ -272,11 +277,12 @@ impl Cache {
         }
     }
 
-    /// The key is a ghost now, and the oldest ghosts go.
+    /// Makes the key a ghost and drops the oldest ghosts.
     fn remember(&mut self, table: &mut Table, index: u32, capacity: u64) {
         let state = table.state(index);
         if state & STALE == STALE {
-            // It came back fifteen times within one round of ghosts: forgotten, instead of miscounted.
+            // The key returned fifteen times within one round of ghosts: it is dropped, because the
+            // count has no more room.
             table.set_state(index, state & STALE);
             return;
         }
@@ -289,7 +295,7 @@ impl Cache {
         }
     }
 
-    /// The oldest reference goes, and the ghost that it may stand for.
+    /// Drops the oldest reference, and the ghost if it stands for one.
     fn drop_oldest(&mut self, table: &mut Table) {
         let ghosts = &mut self.queues[2];
         let index = ghosts.pop_front().expect("what has weight has references");
@@ -326,7 +332,7 @@ mod tests {
     use super::*;
     use crate::parts::chance::Chance;
 
-    /// One cache as plainly as it can be written.
+    /// One cache in its plainest implementation.
     struct Plain {
         border: Border,
         capacity: u64,
@@ -435,7 +441,7 @@ mod tests {
             let mut plain = borders().map(|border| Plain::new(border, capacity));
             let mut chance = Chance::new(seed);
             for request in 0..6_000 {
-                // Popular ones, and stretches that come round.
+                // Popular keys, and stretches that repeat.
                 let key = match request / 500 % 3 {
                     2 => request % 150,
                     _ => (chance.unit() * chance.unit() * keys) as u64,
@@ -468,7 +474,7 @@ mod tests {
             "{}",
             miniatures.heap_bytes()
         );
-        // A pair that goes to and fro between cache and ghosts.
+        // A pair that moves between cache and ghosts.
         for round in 0..50_000 {
             miniatures.request(round % 191, 1);
         }

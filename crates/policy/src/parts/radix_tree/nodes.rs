@@ -1,15 +1,15 @@
-//! The nodes of the tree, and the pages they lie in.
+//! Nodes of the tree, and the pages that hold them.
 
-/// A reference to a node names its kind in the bits from this one on.
+/// First of the bits of a reference that name the node's kind.
 pub(super) const KIND_SHIFT: u32 = 29;
 /// Mask of the bits of a reference that hold the index among the nodes of its kind.
 pub(super) const INDEX_MASK: u32 = (1 << KIND_SHIFT) - 1;
 /// No reference.
 pub(super) const NOTHING: u32 = u32::MAX;
-/// About so many bytes are allocated at once.
+/// Approximate number of bytes allocated at once.
 const PAGE_BYTES: usize = 4096;
 
-/// A node whose children lie in the order of their bytes.
+/// A node whose children are sorted by their bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Sorted<const N: usize> {
     pub(super) depth: u8,
@@ -128,7 +128,7 @@ impl View<'_> {
         }
     }
 
-    /// The last child whose byte is less than this; with 256, the last.
+    /// Returns the last child whose byte is less than this; with 256, the last.
     pub(super) fn below(&self, byte: usize) -> Option<u32> {
         match self {
             View::Sorted(bytes, children) => {
@@ -212,7 +212,7 @@ impl<T: Copy> Dense<T> {
         self.len as u32 - 1
     }
 
-    /// Takes an item out; the last takes its place. The index that the last had.
+    /// Removes an item; the last takes its place. Returns the index that the last had.
     pub(crate) fn swap_remove(&mut self, index: u32) -> u32 {
         let page = self.pages.last_mut().expect("it holds the item");
         let last = page.pop().expect("no page is empty");
