@@ -19,6 +19,7 @@
 use crate::clients::flag;
 use crate::clock::Moment;
 use crate::context::{Ctx, Table};
+use crate::engine::slab::Slab;
 use crate::locks::Locks;
 use crate::message::Message;
 use crate::queue::Transaction;
@@ -173,15 +174,18 @@ fn retry<'v>(
     let spec = table[index as usize];
     let reply = Reply::new(&mut bytes, waiter.protocol);
     let mut ctx = Ctx {
-        view,
+        view: Slab {
+            view,
+            space: &server.keyspace,
+            locks,
+        },
         session: &mut session,
         server,
         reply,
-        locks,
         table,
         memo: None,
     };
-    (spec.run)(&mut ctx, args);
+    (spec.run.slab)(&mut ctx, args);
     if matches!(session.stance, Stance::StillWaits) {
         return false;
     }

@@ -1,32 +1,92 @@
 //! Context in which a command runs, and the type of its code.
 
 use crate::command::refusal::Answer;
-use crate::locks::{Locks, lock};
+use crate::engine::Strings;
+use crate::engine::segment::Hand;
+use crate::engine::slab::Slab;
+use crate::locks::lock;
 use crate::session::Session;
 use crate::spec;
 use crate::state::Server;
-use store::{Class, Edited, Key, View};
+use store::{Class, Edited, Key};
 use wire::{Args, Reply};
 
-/// The code of a command.
-pub type Run = fn(&mut Ctx<'_, '_>, Args<'_>);
+/// The code of a command on the slab engine, or of one that needs no engine.
+pub type OnSlab = fn(&mut Ctx<'_, '_>, Args<'_>);
+/// The code of a command on the segment engine.
+pub type OnSegment = fn(&mut Ctx<'_, '_, &mut Hand<'_>>, Args<'_>);
+
+/// Which engines serve a command, and its code.
+#[derive(Clone, Copy)]
+pub struct Run {
+    /// The code on the slab engine.
+    pub slab: OnSlab,
+    /// Whether and how the segment engine serves it.
+    pub segment: Segment,
+}
+
+/// How the segment engine serves a command.
+#[derive(Clone, Copy)]
+pub enum Segment {
+    /// Not at all.
+    Refused,
+    /// With the code of the slab engine, on no keys.
+    Keyless,
+    /// With this code.
+    Own(OnSegment),
+}
+
+impl Run {
+    /// Whether the segment engine serves it.
+    pub fn is_on_segment(&self) -> bool {
+        !matches!(self.segment, Segment::Refused)
+    }
+
+    /// A command that the slab engine alone serves.
+    pub const fn slab(run: OnSlab) -> Run {
+        let segment = Segment::Refused;
+        Run { slab: run, segment }
+    }
+
+    /// A command that needs no keys, on either engine.
+    pub const fn any(run: OnSlab) -> Run {
+        let segment = Segment::Keyless;
+        Run { slab: run, segment }
+    }
+
+    /// A command that both engines serve.
+    pub const fn both(slab: OnSlab, own: OnSegment) -> Run {
+        let segment = Segment::Own(own);
+        Run { slab, segment }
+    }
+}
+
+/// A command that both engines serve, from code that takes either.
+macro_rules! on_both {
+    ($work:path) => {
+        $crate::context::Run::both(
+            |ctx, args| $crate::context::settle(ctx, args, $work),
+            |ctx, args| $crate::context::settle(ctx, args, $work),
+        )
+    };
+}
+pub(crate) use on_both;
+
 /// A command with its code.
 pub type Spec = spec::Spec<Run>;
 /// All commands with their code.
 pub type Table = spec::Table<Run>;
 
 /// Context of a running command.
-pub struct Ctx<'a, 'v> {
-    /// The locked shards that the command's keys need, with the current time.
-    pub view: &'a mut View<'v>,
+pub struct Ctx<'a, 'v, E = Slab<'a, 'v>> {
+    /// The engine: the locked shards that the command's keys need, or the segment engine.
+    pub view: E,
     /// Session of the client.
     pub session: &'a mut Session,
     /// State shared by all workers.
     pub server: &'v Server,
     /// Reply buffer. A command writes exactly one reply.
     pub reply: Reply<'a>,
-    /// Shards that `view` has locked.
-    pub locks: &'a Locks,
     /// Table of all commands.
     pub table: &'static Table,
     /// Hash of the first key, if the batch has computed it already.
@@ -74,20 +134,24 @@ impl KeyMemo {
     }
 }
 
-impl<'v> Ctx<'_, 'v> {
+impl<E: Strings> Ctx<'_, '_, E> {
     /// Returns the key with this name in the session's database.
+    #[inline]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
         self.key_in(self.session.db, bytes)
     }
 
     /// Returns the key with this name in the given database.
+    #[inline]
     pub fn key_in<'k>(&self, db: u8, bytes: &'k [u8]) -> Key<'k> {
         match self.memo {
             Some(memo) if memo.names(db, bytes) => memo.key(bytes),
-            _ => self.server.keyspace.key(db, bytes),
+            _ => self.view.key(db, bytes),
         }
     }
+}
 
+impl<'v> Ctx<'_, 'v> {
     /// Runs `work` while no shard is locked, because it takes the keyspace's locks itself (INFO,
     /// CONFIG SET maxmemory). Locks the same shards again afterwards. Other workers may change them
     /// in between.
@@ -96,17 +160,19 @@ impl<'v> Ctx<'_, 'v> {
         let space = &self.server.keyspace;
         self.view.exchange(space.lock_many(&[], now));
         let result = work(self.server);
-        self.view.exchange(lock(space, self.locks, now));
+        let again = lock(space, self.view.locks, now);
+        self.view.exchange(again);
         result
     }
 }
 
 /// Runs a command that may be refused. If it is, the partial reply is replaced by the error, so
 /// that there is exactly one reply.
-pub fn settle(
-    ctx: &mut Ctx<'_, '_>,
+#[inline]
+pub fn settle<'a, 'v, E>(
+    ctx: &mut Ctx<'a, 'v, E>,
     args: Args<'_>,
-    work: impl FnOnce(&mut Ctx<'_, '_>, Args<'_>) -> Answer,
+    work: impl FnOnce(&mut Ctx<'a, 'v, E>, Args<'_>) -> Answer,
 ) {
     let start = ctx.reply.position();
     if let Err(refusal) = work(ctx, args) {

@@ -3,15 +3,16 @@
 
 mod memcached;
 mod near;
-mod segments;
+mod segment;
 
 use crate::blocking;
 use crate::clock::Moment;
 use crate::command::refusal::OUT_OF_MEMORY;
 use crate::command::{self};
-use crate::context::{Ctx, KeyMemo, Spec};
+use crate::context::{Ctx, KeyMemo, Segment, Spec};
 use crate::engine::segment::Hand;
-use crate::locks::{Locks, has_no_room, lock};
+use crate::engine::slab::Slab;
+use crate::locks::{Locks, lock};
 use crate::notify;
 use crate::session::{ReplyMode, Session};
 use crate::spec::{Keys, SpecIndex, flag};
@@ -63,6 +64,41 @@ pub enum Outcome {
     Held,
 }
 
+/// A worker's access to the engine that holds the keys.
+pub(crate) enum Engine<'s> {
+    /// Shards of the keyspace.
+    Slab(Held<'s>),
+    /// The segment engine. The keyspace is empty beside it.
+    Segment(Hand<'s>),
+}
+
+/// Shards that a worker holds.
+pub(crate) struct Held<'s> {
+    /// All of them, from one command to the next.
+    whole: Option<View<'s>>,
+    /// Those of the last command, if it held some only.
+    locks: Locks,
+}
+
+impl Default for Held<'_> {
+    fn default() -> Self {
+        Held {
+            whole: None,
+            locks: Locks::Some(Vec::new()),
+        }
+    }
+}
+
+impl<'s> Held<'s> {
+    /// Locks all shards until `finish`, if there is one worker.
+    fn lock_whole(&mut self, server: &'s Server, now: Tick) {
+        if server.threads == 1 {
+            let whole = || server.keyspace.lock_all(now);
+            self.whole.get_or_insert_with(whole);
+        }
+    }
+}
+
 /// Runs commands for one worker. With one worker it may hold all shards from one command to the next
 /// until `finish`; with several it locks for each command. On the segment engine it locks nothing.
 pub struct Executor<'s> {
@@ -70,10 +106,7 @@ pub struct Executor<'s> {
     worker: usize,
     now: Tick,
     moment: Moment,
-    /// The segment engine, where that serves; then the keyspace is empty.
-    hand: Option<Hand<'s>>,
-    whole: Option<View<'s>>,
-    locks: Locks,
+    engine: Engine<'s>,
     events: Vec<Event>,
     timing: Timing<'s>,
     /// Hashes of a batch's keys.
@@ -90,12 +123,10 @@ impl<'s> Executor<'s> {
             worker,
             now,
             moment: server.clock.moment(),
-            hand: server
-                .segments
-                .as_ref()
-                .map(|segments| Hand::new(segments, &server.stats, worker, now)),
-            whole: None,
-            locks: Locks::Some(Vec::new()),
+            engine: match &server.segments {
+                Some(segments) => Engine::Segment(Hand::new(segments, &server.stats, worker, now)),
+                None => Engine::Slab(Held::default()),
+            },
             events: Vec::new(),
             timing: Timing::new(server, worker),
             hashed: Vec::new(),
@@ -122,11 +153,13 @@ impl<'s> Executor<'s> {
     pub fn set_now(&mut self, now: Tick) {
         self.now = now;
         self.moment = self.server.clock.moment();
-        if let Some(view) = &mut self.whole {
-            view.set_now(now);
-        }
-        if let Some(hand) = &mut self.hand {
-            hand.now = now;
+        match &mut self.engine {
+            Engine::Slab(held) => {
+                if let Some(view) = &mut held.whole {
+                    view.set_now(now);
+                }
+            }
+            Engine::Segment(hand) => hand.now = now,
         }
     }
 
@@ -203,62 +236,34 @@ impl<'s> Executor<'s> {
         if spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
             self.has_written = true;
         }
-        let reply = match self.run_on_segments(session, spec, index, args, memo, reply) {
-            Ok(is_run) => return is_run,
-            Err(reply) => reply,
+        let now = self.now;
+        let held = match &mut self.engine {
+            Engine::Slab(held) => held,
+            Engine::Segment(hand) => {
+                return run_on_segment(hand, server, session, (spec, args, memo), reply);
+            }
         };
-        if let Some(view) = self.whole.as_mut() {
-            call(server, view, &Locks::All, session, spec, args, memo, reply);
+        if let Some(view) = held.whole.as_mut() {
+            let mut ctx = context(server, view, &Locks::All, session, memo, reply);
+            call(&mut ctx, spec, args);
             if view.has_ready() {
                 blocking::serve(server, command::table(), view, &mut Locks::All);
             }
             return true;
         }
-        self.lock_for(session, spec, args, memo);
-        let mut view = lock(&server.keyspace, &self.locks, self.now);
-        let locks = &mut self.locks;
-        call(server, &mut view, locks, session, spec, args, memo, reply);
+        lock_for(server, held, session, spec, args, memo);
+        let mut view = lock(&server.keyspace, &held.locks, now);
+        let mut ctx = context(server, &mut view, &held.locks, session, memo, reply);
+        call(&mut ctx, spec, args);
         if view.has_ready() {
-            blocking::serve(server, command::table(), &mut view, locks);
+            blocking::serve(server, command::table(), &mut view, &mut held.locks);
         }
-        if server.notifies() {
-            view.take_events(&mut self.events);
-            notify::publish(server, &mut self.events);
-        }
+        publish(server, &mut view, &mut self.events);
         drop(view);
         if server.threads > 1 && spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
-            self.wake_owners();
+            wake_owners(server, self.worker, &held.locks);
         }
         true
-    }
-
-    /// Collects the shards of a command's keys.
-    fn lock_for(&mut self, session: &Session, spec: &Spec, args: Args<'_>, memo: Option<KeyMemo>) {
-        let mut shards = spare(&mut self.locks);
-        if collect(self.server, session, spec, args, memo, &mut shards) {
-            return;
-        }
-        if shards.len() > 1 {
-            shards.sort_unstable();
-            shards.dedup();
-        }
-        self.locks = Locks::Some(shards);
-    }
-
-    /// Tells the workers that own the shards just written to of deadlines earlier than they expect.
-    fn wake_owners(&self) {
-        let wake = |shard: usize| {
-            let owner = shard % self.server.threads;
-            if owner != self.worker
-                && let Some(due) = self.server.keyspace.next_due(shard)
-            {
-                self.server.inboxes[owner].wake_by(due.0);
-            }
-        };
-        match &self.locks {
-            Locks::All => (0..self.server.keyspace.shard_count()).for_each(wake),
-            Locks::Some(shards) => shards.iter().copied().for_each(wake),
-        }
     }
 
     /// After a client's batch.
@@ -269,14 +274,13 @@ impl<'s> Executor<'s> {
     /// Lets go of all shards and publishes what happened to their keys.
     pub fn finish(&mut self) {
         self.timing.close();
-        if let Some(hand) = &mut self.hand {
-            hand.release();
-        }
-        if let Some(mut view) = self.whole.take()
-            && self.server.notifies()
-        {
-            view.take_events(&mut self.events);
-            notify::publish(self.server, &mut self.events);
+        match &mut self.engine {
+            Engine::Slab(held) => {
+                if let Some(mut view) = held.whole.take() {
+                    publish(self.server, &mut view, &mut self.events);
+                }
+            }
+            Engine::Segment(hand) => hand.release(),
         }
     }
 
@@ -305,6 +309,50 @@ impl<'s> Executor<'s> {
             let mut view = self.server.keyspace.lock_one(shard, self.now);
             view.unwatch(&key, &session.is_dirty);
         }
+    }
+}
+
+/// Publishes what happened to the keys of locked shards.
+fn publish(server: &Server, view: &mut View<'_>, events: &mut Vec<Event>) {
+    if server.notifies() {
+        view.take_events(events);
+        notify::publish(server, events);
+    }
+}
+
+/// Collects the shards of a command's keys.
+fn lock_for(
+    server: &Server,
+    held: &mut Held<'_>,
+    session: &Session,
+    spec: &Spec,
+    args: Args<'_>,
+    memo: Option<KeyMemo>,
+) {
+    let mut shards = spare(&mut held.locks);
+    if collect(server, session, spec, args, memo, &mut shards) {
+        return;
+    }
+    if shards.len() > 1 {
+        shards.sort_unstable();
+        shards.dedup();
+    }
+    held.locks = Locks::Some(shards);
+}
+
+/// Notifies the workers that own the shards just written to of deadlines earlier than they expect.
+fn wake_owners(server: &Server, worker: usize, locks: &Locks) {
+    let wake = |shard: usize| {
+        let owner = shard % server.threads;
+        if owner != worker
+            && let Some(due) = server.keyspace.next_due(shard)
+        {
+            server.inboxes[owner].wake_by(due.0);
+        }
+    };
+    match locks {
+        Locks::All => (0..server.keyspace.shard_count()).for_each(wake),
+        Locks::Some(shards) => shards.iter().copied().for_each(wake),
     }
 }
 
@@ -396,48 +444,73 @@ fn after_reply(session: &mut Session, out: &mut Vec<u8>, position: usize) {
     }
 }
 
-/// Runs a command whose keys are locked, if there is room for what it may write.
-#[expect(clippy::too_many_arguments, reason = "they become one context below")]
-#[inline]
-fn call<'v>(
-    server: &'v Server,
-    view: &mut View<'v>,
-    locks: &Locks,
-    session: &mut Session,
-    spec: &Spec,
-    args: Args<'_>,
-    memo: Option<KeyMemo>,
-    mut reply: Reply<'_>,
-) {
-    if spec.has(flag::DENYOOM) && has_no_room(&server.keyspace, view, locks) {
-        return reply.error(OUT_OF_MEMORY);
+/// Runs or refuses a command on the segment engine. Returns whether it ran.
+fn run_on_segment<'a, 's>(
+    hand: &'a mut Hand<'s>,
+    server: &'s Server,
+    session: &'a mut Session,
+    (spec, args, memo): (&Spec, Args<'_>, Option<KeyMemo>),
+    mut reply: Reply<'a>,
+) -> bool {
+    let table = command::table();
+    match spec.run.segment {
+        Segment::Own(run) => {
+            let mut ctx = Ctx {
+                view: hand,
+                session,
+                server,
+                reply,
+                table,
+                memo,
+            };
+            run(&mut ctx, args);
+            true
+        }
+        Segment::Keyless => {
+            let locks = Locks::Some(Vec::new());
+            let mut view = lock(&server.keyspace, &locks, hand.now);
+            let mut ctx = context(server, &mut view, &locks, session, memo, reply);
+            (spec.run.slab)(&mut ctx, args);
+            true
+        }
+        Segment::Refused => {
+            let name = spec.name.to_ascii_uppercase();
+            reply.error_fmt(format_args!(
+                "ERR '{name}' is not served by the segment engine; start with --engine slab"
+            ));
+            false
+        }
     }
-    perform(server, view, locks, session, spec, args, memo, reply);
 }
 
-/// Runs a command whose keys are locked, and who called has asked for room.
-#[expect(clippy::too_many_arguments, reason = "they become one context here")]
+/// What a command on these shards works with.
 #[inline]
-pub fn perform<'v>(
+fn context<'a, 'v>(
     server: &'v Server,
-    view: &mut View<'v>,
-    locks: &Locks,
-    session: &mut Session,
-    spec: &Spec,
-    args: Args<'_>,
+    view: &'a mut View<'v>,
+    locks: &'a Locks,
+    session: &'a mut Session,
     memo: Option<KeyMemo>,
-    reply: Reply<'_>,
-) {
-    let mut ctx = Ctx {
-        view,
+    reply: Reply<'a>,
+) -> Ctx<'a, 'v> {
+    let space = &server.keyspace;
+    Ctx {
+        view: Slab { view, space, locks },
         session,
         server,
         reply,
-        locks,
         table: command::table(),
         memo,
-    };
-    (spec.run)(&mut ctx, args);
+    }
+}
+
+/// Runs a command whose keys are locked, if there is room for what it may write.
+#[inline]
+fn call(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: Args<'_>) {
+    if spec.has(flag::DENYOOM) && ctx.view.is_full() {
+        return ctx.reply.error(OUT_OF_MEMORY);
+    }
+    (spec.run.slab)(ctx, args);
 }
 
 /// Runs one command without a socket, for tests and for embedding.

@@ -1,73 +1,180 @@
-//! Which engine holds the keys, for those who ask both the same: INFO, `stats`, the worker's chores.
+//! The seam between commands and storage engines.
 //!
-//! A request meets its engine in `dispatch`; deadlines meet theirs in `expiry`.
+//! Commands on strings and keys are written once, on [`Strings`]; memcached's requests on [`Items`].
+//! Both traits have two implementations: [`slab::Slab`], the locked shards of the keyspace, and
+//! [`segment::Hand`], a worker's access to the segment engine. Each verb is one step for all other
+//! clients: the slab engine holds the key's shard, the segment engine repeats a change that another
+//! client overtook. The engine is a type parameter of the commands, so a verb costs no virtual call.
+//!
+//! Commands on other types exist on the slab engine only. [`Facts`] is what INFO, `stats` and the
+//! workers need to know of either engine.
 
+pub mod condition;
+pub mod items;
 pub mod segment;
+pub mod slab;
 
-use crate::state::Server;
-use store::{Counters, DATABASES, DbFacts, MemoryFacts, Tick};
+use crate::command::lifetime::{Conditions, Fate, When};
+use crate::command::refusal::Refusal;
+use crate::config::Config;
+use crate::stats::Stats;
+use condition::Condition;
+use store::{Counters, DbFacts, Key, Kind, MemoryFacts, Tick};
+use wire::Reply;
 
-impl Server {
-    /// Bytes.
-    pub fn memory_facts(&self) -> MemoryFacts {
-        match &self.segments {
-            Some(segments) => segments.memory_facts(),
-            None => self.keyspace.memory_facts(),
-        }
+/// Commands on strings, and on keys of any type.
+pub trait Strings {
+    /// The time at which requests run.
+    fn now(&self) -> Tick;
+
+    /// The key with its hash.
+    fn key<'k>(&self, db: u8, bytes: &'k [u8]) -> Key<'k>;
+
+    /// Prefetches the part of the table that a key hashes to.
+    fn prefetch(&self, key: &Key<'_>);
+
+    /// Prefetches the value of a key; the part of the table should be cached by then.
+    fn prefetch_value(&self, key: &Key<'_>);
+
+    /// Publishes that a read found nothing.
+    fn missed(&mut self, _key: &Key<'_>) {}
+
+    /// Replies with the value or null. Returns whether there was a value. Counts a hit or a miss.
+    ///
+    /// # Errors
+    /// The key holds another type.
+    fn reply_value(&mut self, key: &Key<'_>, reply: &mut Reply<'_>) -> Result<bool, Refusal>;
+
+    /// Length of the value in bytes.
+    ///
+    /// # Errors
+    /// The key holds another type.
+    fn value_len(&mut self, key: &Key<'_>) -> Result<Option<usize>, Refusal>;
+
+    /// Checks that a value can be stored at all, before the first of several is.
+    ///
+    /// # Errors
+    /// The key or the value is too large.
+    fn check_size(&self, _key: &[u8], _value: &[u8]) -> Result<(), Refusal> {
+        Ok(())
     }
 
-    /// Bytes of the keys and all that finds them; cheap enough to be asked often.
-    pub fn engine_bytes(&self) -> u64 {
-        match &self.segments {
-            Some(segments) => segments.cache.memory_bytes(),
-            None => self.keyspace.memory_facts().used_bytes,
-        }
-    }
+    /// Stores a value if `condition` holds. Returns whether it was stored. Replies with the old value
+    /// if `old` is given.
+    ///
+    /// # Errors
+    /// No room, too large, or another type where the old value matters.
+    fn put(
+        &mut self,
+        key: &Key<'_>,
+        value: &[u8],
+        fate: Fate,
+        condition: &Condition<'_>,
+        old: Option<&mut Reply<'_>>,
+    ) -> Result<bool, Refusal>;
 
-    /// The keys of a database.
-    pub fn db_facts(&self, db: u8, now: Tick) -> DbFacts {
-        match &self.segments {
-            Some(segments) if db == 0 => segments.db_facts(now),
-            Some(_) => DbFacts::default(),
-            None => self.keyspace.db_facts(db, now),
-        }
-    }
+    /// Appends to a value. Returns its new length.
+    ///
+    /// # Errors
+    /// No room, too large, or another type.
+    fn append(&mut self, key: &Key<'_>, value: &[u8]) -> Result<usize, Refusal>;
 
-    /// Keys of all databases.
-    pub fn key_count(&self, now: Tick) -> u64 {
-        let keys = |db| self.db_facts(db, now).keys;
-        (0..DATABASES as u8).map(keys).sum()
-    }
+    /// Replies with the value or null and deletes the key.
+    ///
+    /// # Errors
+    /// The key holds another type.
+    fn take(&mut self, key: &Key<'_>, reply: &mut Reply<'_>) -> Result<(), Refusal>;
 
-    /// What happened since the start or CONFIG RESETSTAT.
-    pub fn counters(&self) -> Counters {
-        match &self.segments {
-            Some(segments) => segments.counters(&self.stats),
-            None => self.keyspace.counters(),
-        }
-    }
+    /// Replies with the value or null and changes the deadline. `fate` is called only if there is a
+    /// value.
+    ///
+    /// # Errors
+    /// The key holds another type, no room, or `fate` fails.
+    fn reply_and_expire(
+        &mut self,
+        key: &Key<'_>,
+        reply: &mut Reply<'_>,
+        fate: impl Fn() -> Result<Fate, Refusal>,
+    ) -> Result<(), Refusal>;
 
-    /// Counters begin at 0 again.
-    pub fn reset_counters(&self) {
-        match &self.segments {
-            Some(segments) => segments.reset_counters(),
-            None => self.keyspace.reset_counters(),
-        }
-    }
+    /// Adds to the integer that a key holds; a missing key counts as 0. Returns the sum.
+    ///
+    /// # Errors
+    /// The value is not an integer, overflow, no room, or another type.
+    fn add(&mut self, key: &Key<'_>, increment: i64) -> Result<i64, Refusal>;
 
-    /// What decides which keys go when memory is full.
-    pub fn eviction_name(&self) -> String {
-        match &self.segments {
-            Some(_) => crate::info::segment::eviction(self).to_owned(),
-            None => self.keyspace.policy().name,
-        }
-    }
+    /// Deletes a key. Returns whether it existed.
+    fn remove(&mut self, key: &Key<'_>) -> bool;
 
-    /// Empties a database, with no shard locked.
-    pub fn flush(&self, db: u8, now: Tick) {
-        match &self.segments {
-            Some(segments) => segments.cache.clear(),
-            None => self.keyspace.lock_all(now).flush(db),
-        }
-    }
+    /// Whether a key exists. Counts as an access, and as a hit or a miss.
+    fn contains(&mut self, key: &Key<'_>) -> bool;
+
+    /// Type of a key's value.
+    fn kind(&mut self, key: &Key<'_>) -> Option<Kind>;
+
+    /// Deadline of a key: `None` without the key, `Some(None)` without a deadline.
+    fn deadline(&mut self, key: &Key<'_>) -> Option<Option<Tick>>;
+
+    /// Sets the deadline of a key if the conditions hold; one in the past deletes the key. Returns
+    /// whether anything changed.
+    ///
+    /// # Errors
+    /// No room.
+    fn expire(
+        &mut self,
+        key: &Key<'_>,
+        when: When,
+        conditions: &Conditions,
+    ) -> Result<bool, Refusal>;
+
+    /// Removes the deadline of a key. Returns whether it had one.
+    ///
+    /// # Errors
+    /// No room.
+    fn persist(&mut self, key: &Key<'_>) -> Result<bool, Refusal>;
+
+    /// Number of keys in a database.
+    fn len(&mut self, db: u8) -> usize;
+
+    /// Deletes all keys of a database.
+    fn flush(&mut self, db: u8);
+}
+
+/// An engine as a whole.
+pub trait Facts {
+    /// Number of databases.
+    fn databases(&self) -> u8;
+
+    /// Memory by use.
+    fn memory_facts(&self) -> MemoryFacts;
+
+    /// Bytes of the keys and of all indexes. Cheap: workers call it each turn.
+    fn used_bytes(&self) -> u64;
+
+    /// Number of keys of a database, and their TTLs.
+    fn db_facts(&self, db: u8, now: Tick) -> DbFacts;
+
+    /// Counters since the start or CONFIG RESETSTAT.
+    fn counters(&self, stats: &Stats) -> Counters;
+
+    /// Sets the counters to 0.
+    fn reset_counters(&self);
+
+    /// Name of the eviction policy.
+    fn eviction_name(&self, config: &Config) -> String;
+
+    /// The engine in a few words, for the log.
+    fn describe(&self, config: &Config) -> String;
+
+    /// A warning for the log if the engine is too small for this number of threads.
+    fn warning(&self, threads: usize) -> Option<String>;
+
+    /// Deletes all keys of a database. The caller holds no shard.
+    fn clear(&self, db: u8, now: Tick);
+
+    /// Applies a setting that CONFIG SET has changed. Settings of the other engine have no effect.
+    ///
+    /// # Errors
+    /// The engine cannot take it.
+    fn apply(&self, id: crate::config::Id, config: &Config) -> Result<(), String>;
 }

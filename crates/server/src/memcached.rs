@@ -10,18 +10,15 @@
 //! `run` carries out one request; `text` and `meta` are the two languages, `storing` what both ask of an engine;
 //! `slab` and `segment` do it.
 
+mod answers;
 mod meta;
-mod segment;
-mod slab;
 mod stats;
-mod storing;
 mod text;
 mod turn;
 
+use crate::engine::items::Items;
 use crate::state::Server;
-pub(crate) use slab::Slab;
 pub use stats::show as show_stats;
-use storing::Engine;
 pub use turn::DATABASE;
 use turn::meant;
 pub(crate) use turn::{Turn, count_up};
@@ -43,7 +40,7 @@ pub(crate) fn may_write(verb: Verb) -> bool {
 
 /// Carries out one request whose keys' shards are locked. What it answers goes to `out`, unless the
 /// client wants no answer.
-pub(crate) fn run<E: Engine>(turn: &mut Turn<'_, E>) {
+pub(crate) fn run<E: Items>(turn: &mut Turn<'_, E>) {
     let position = turn.out.len();
     match turn.request.verb {
         Verb::MetaGet => meta::get(turn),

@@ -2,7 +2,6 @@
 
 use crate::clock::Clock;
 use crate::config::{Config, Id, bytes_for_people};
-use crate::info::segment;
 use crate::learner;
 use crate::message::PortProtocol;
 use crate::net::listener::Listeners;
@@ -123,14 +122,7 @@ fn log_start(server: &Server, addresses: &[SocketAddr]) {
         0 => "unlimited".to_owned(),
         bytes => bytes_for_people(bytes as u64),
     };
-    let engine = match server.segments {
-        Some(_) => segment::tell(server),
-        None => format!(
-            "policy {}, expiry index {}",
-            server.keyspace.policy().line(),
-            server.config.text(Id::Expiry)
-        ),
-    };
+    let engine = server.engine().describe(&server.config);
     log::info!(
         "mayfly {} serves on {} with {} data thread{}, memory {maxmemory}, {}",
         env!("CARGO_PKG_VERSION"),
@@ -139,7 +131,7 @@ fn log_start(server: &Server, addresses: &[SocketAddr]) {
         if server.threads == 1 { "" } else { "s" },
         engine,
     );
-    if let Some(warning) = segment::warning(server) {
+    if let Some(warning) = server.engine().warning(server.threads) {
         log::warn!("{warning}");
     }
     let is_open = addresses.iter().any(|address| {

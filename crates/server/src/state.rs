@@ -4,6 +4,7 @@ use crate::clients::Clients;
 use crate::clock::{Clock, Moment};
 use crate::config::words::SEGMENT_ENGINE;
 use crate::config::{Config, Id, events};
+use crate::engine::Facts;
 use crate::engine::segment::Segments;
 use crate::inbox::Inbox;
 use crate::latency::LatencyMonitor;
@@ -16,7 +17,7 @@ use crate::waiting::Blocking;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
-use store::{Keyspace, Options};
+use store::{Keyspace, Options, Tick};
 
 /// Number of shards with one data thread, which locks all of them at once.
 const SHARDS_ALONE: usize = 8;
@@ -229,11 +230,26 @@ impl Server {
         }
     }
 
+    /// The engine that holds the keys.
+    pub fn engine(&self) -> &dyn Facts {
+        match &self.segments {
+            Some(segments) => segments,
+            None => &self.keyspace,
+        }
+    }
+
+    /// Number of keys in all databases.
+    pub fn key_count(&self, now: Tick) -> u64 {
+        let engine = self.engine();
+        let keys = |db| engine.db_facts(db, now).keys;
+        (0..engine.databases()).map(keys).sum()
+    }
+
     /// Returns the memory in use in bytes: keys, their indexes and client buffers. Updates the
     /// peak.
     pub fn used_bytes(&self) -> u64 {
         let buffers = self.stats.sum(|worker| &worker.buffer_bytes);
-        let used = self.engine_bytes() + buffers;
+        let used = self.engine().used_bytes() + buffers;
         self.stats.peak_bytes.fetch_max(used, Relaxed);
         used
     }

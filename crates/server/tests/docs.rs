@@ -5,7 +5,6 @@
 use server::command;
 use server::config::{Kind, Param, TABLE};
 use server::context::Spec;
-use server::engine::segment;
 use server::spec::{Keys, flag};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -76,8 +75,8 @@ fn cell(text: &str) -> String {
 #[test]
 fn the_page_of_commands_matches_the_tables() {
     let mut groups: BTreeMap<&str, Vec<(&Spec, bool)>> = BTreeMap::new();
-    for (index, spec) in (0..).zip(command::table().iter()) {
-        let is_on_both = segment::command::is_served(index);
+    for spec in command::table().iter() {
+        let is_on_both = spec.run.is_on_segment();
         let group = groups.entry(spec.group).or_default();
         group.push((spec, is_on_both));
     }

@@ -6,7 +6,7 @@ mod combine;
 mod field;
 mod range;
 
-use crate::context::{Spec, settle};
+use crate::context::{Run, Spec, settle};
 use crate::spec::{Keys, flag};
 
 /// Table of this family's commands.
@@ -19,7 +19,7 @@ pub const TABLE: &[Spec] = &[
         group: "bitmap",
         since: "2.6.0",
         summary: "Counts the set bits of a string, or of a range of it.",
-        run: |ctx, args| settle(ctx, args, range::bitcount),
+        run: Run::slab(|ctx, args| settle(ctx, args, range::bitcount)),
     },
     Spec {
         name: "bitfield",
@@ -29,7 +29,7 @@ pub const TABLE: &[Spec] = &[
         group: "bitmap",
         since: "3.2.0",
         summary: "Reads and writes integers of any width within a string.",
-        run: |ctx, args| settle(ctx, args, field::bitfield),
+        run: Run::slab(|ctx, args| settle(ctx, args, field::bitfield)),
     },
     Spec {
         name: "bitfield_ro",
@@ -39,7 +39,7 @@ pub const TABLE: &[Spec] = &[
         group: "bitmap",
         since: "6.0.0",
         summary: "Reads integers of any width within a string.",
-        run: |ctx, args| settle(ctx, args, field::bitfield_ro),
+        run: Run::slab(|ctx, args| settle(ctx, args, field::bitfield_ro)),
     },
     Spec {
         name: "bitop",
@@ -49,7 +49,7 @@ pub const TABLE: &[Spec] = &[
         group: "bitmap",
         since: "2.6.0",
         summary: "Combines strings with a bitwise operation and stores the result.",
-        run: |ctx, args| settle(ctx, args, combine::bitop),
+        run: Run::slab(|ctx, args| settle(ctx, args, combine::bitop)),
     },
     Spec {
         name: "bitpos",
@@ -59,7 +59,7 @@ pub const TABLE: &[Spec] = &[
         group: "bitmap",
         since: "2.8.7",
         summary: "Returns the position of the first set or clear bit of a string, or of a range of it.",
-        run: |ctx, args| settle(ctx, args, range::bitpos),
+        run: Run::slab(|ctx, args| settle(ctx, args, range::bitpos)),
     },
     Spec {
         name: "getbit",
@@ -69,7 +69,7 @@ pub const TABLE: &[Spec] = &[
         group: "bitmap",
         since: "2.2.0",
         summary: "Returns one bit of a string.",
-        run: |ctx, args| settle(ctx, args, bit::getbit),
+        run: Run::slab(|ctx, args| settle(ctx, args, bit::getbit)),
     },
     Spec {
         name: "setbit",
@@ -79,6 +79,6 @@ pub const TABLE: &[Spec] = &[
         group: "bitmap",
         since: "2.2.0",
         summary: "Sets or clears one bit of a string, which grows as needed.",
-        run: |ctx, args| settle(ctx, args, bit::setbit),
+        run: Run::slab(|ctx, args| settle(ctx, args, bit::setbit)),
     },
 ];

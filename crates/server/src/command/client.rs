@@ -4,7 +4,7 @@ use super::subcommand::{help, refuse_subcommand};
 use crate::blocking;
 use crate::clients::{self, ClientInfo};
 use crate::clock::Moment;
-use crate::context::{Ctx, Spec};
+use crate::context::{Ctx, Run, Spec};
 use crate::message::Message;
 use crate::session::{ReplyMode, Session};
 use crate::spec::{Keys, flag};
@@ -22,7 +22,7 @@ pub const TABLE: &[Spec] = &[Spec {
     group: "connection",
     since: "2.4.0",
     summary: "A container for client connection commands.",
-    run: client,
+    run: Run::any(client),
 }];
 
 /// Text of CLIENT HELP.

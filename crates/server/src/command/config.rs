@@ -2,7 +2,7 @@
 
 use super::subcommand::{help, refuse_subcommand};
 use crate::config::{Id, Param, TABLE as SETTINGS, Value, find, value};
-use crate::context::{Ctx, Spec};
+use crate::context::{Ctx, Run, Spec};
 use crate::glob;
 use crate::logging;
 use crate::spec::{Keys, flag};
@@ -18,7 +18,7 @@ pub const TABLE: &[Spec] = &[Spec {
     group: "server",
     since: "2.0.0",
     summary: "A container for server configuration commands.",
-    run: config,
+    run: Run::any(config),
 }];
 
 /// Text of CONFIG HELP.
@@ -41,7 +41,7 @@ fn config(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (b"resetstat", 2) => {
             ctx.unlocked(|server| {
                 server.stats.reset();
-                server.reset_counters();
+                server.engine().reset_counters();
             });
             ctx.reply.ok();
         }
@@ -153,25 +153,8 @@ fn change_all(server: &Server, changes: &[Change]) -> Result<(), String> {
 
 /// Copies a changed setting to the components that keep it.
 fn apply(server: &Server, id: Id) -> Result<(), String> {
+    server.engine().apply(id, &server.config)?;
     match id {
-        Id::MaxMemory | Id::MaxMemoryPolicy | Id::NotifyKeyspaceEvents
-            if server.segments.is_some() =>
-        {
-            return Err("cannot be changed at run time with the segment engine".into());
-        }
-        Id::MaxMemory => {
-            let bytes = server.config.number(id) as u64;
-            server.keyspace.set_maxmemory(bytes);
-        }
-        Id::MaxMemoryPolicy => {
-            server.keyspace.set_policy(&server.config.text(id))?;
-            log::info!("maxmemory-policy is {}", server.keyspace.policy().line());
-        }
-        Id::SegmentEviction => {
-            if let Some(segments) = &server.segments {
-                segments.heed_eviction(&server.config)?;
-            }
-        }
         Id::RequirePass | Id::NotifyKeyspaceEvents => server.heed_settings(),
         Id::LogLevel => {
             let level = find("loglevel").map(|param| server.config.show(param));

@@ -3,7 +3,7 @@
 use super::transaction;
 use crate::clients;
 use crate::config::Id;
-use crate::context::{Ctx, Spec};
+use crate::context::{Ctx, Run, Spec};
 use crate::session::ReplyMode;
 use crate::spec::{Keys, flag};
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,7 +30,7 @@ pub const TABLE: &[Spec] = &[
         group: "connection",
         since: "1.0.0",
         summary: "Returns PONG, or the given message.",
-        run: ping,
+        run: Run::any(ping),
     },
     Spec {
         name: "echo",
@@ -40,7 +40,7 @@ pub const TABLE: &[Spec] = &[
         group: "connection",
         since: "1.0.0",
         summary: "Returns the given string.",
-        run: echo,
+        run: Run::any(echo),
     },
     Spec {
         name: "select",
@@ -50,7 +50,7 @@ pub const TABLE: &[Spec] = &[
         group: "connection",
         since: "1.0.0",
         summary: "Changes the selected database.",
-        run: select,
+        run: Run::any(select),
     },
     Spec {
         name: "hello",
@@ -66,7 +66,7 @@ pub const TABLE: &[Spec] = &[
         group: "connection",
         since: "6.0.0",
         summary: "Selects the protocol version; optionally authenticates and names the connection.",
-        run: hello,
+        run: Run::any(hello),
     },
     Spec {
         name: "auth",
@@ -82,7 +82,7 @@ pub const TABLE: &[Spec] = &[
         group: "connection",
         since: "1.0.0",
         summary: "Authenticates the connection.",
-        run: auth,
+        run: Run::any(auth),
     },
     Spec {
         name: "quit",
@@ -92,7 +92,7 @@ pub const TABLE: &[Spec] = &[
         group: "connection",
         since: "1.0.0",
         summary: "Closes the connection.",
-        run: quit,
+        run: Run::any(quit),
     },
     Spec {
         name: "reset",
@@ -102,7 +102,7 @@ pub const TABLE: &[Spec] = &[
         group: "connection",
         since: "6.2.0",
         summary: "Resets the connection to its initial state.",
-        run: reset,
+        run: Run::any(reset),
     },
     Spec {
         name: "readonly",
@@ -112,7 +112,7 @@ pub const TABLE: &[Spec] = &[
         group: "cluster",
         since: "3.0.0",
         summary: "Accepted for clients of a cluster; has no effect, because there are no replicas.",
-        run: no_cluster,
+        run: Run::any(no_cluster),
     },
     Spec {
         name: "readwrite",
@@ -122,7 +122,7 @@ pub const TABLE: &[Spec] = &[
         group: "cluster",
         since: "3.0.0",
         summary: "Accepted for clients of a cluster; has no effect, because there are no replicas.",
-        run: no_cluster,
+        run: Run::any(no_cluster),
     },
 ];
 
@@ -149,9 +149,13 @@ fn echo(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 
 fn select(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     match parse_i64(&args[1]) {
-        Some(db) if (0..store::DATABASES as i64).contains(&db) => {
+        Some(db) if (0..i64::from(ctx.server.engine().databases())).contains(&db) => {
             ctx.session.db = db as u8;
             ctx.reply.ok();
+        }
+        Some(1..16) => {
+            let only = "ERR the segment engine has database 0 alone";
+            ctx.reply.error(only);
         }
         Some(_) => ctx.reply.error("ERR DB index is out of range"),
         None => ctx

@@ -9,7 +9,7 @@ mod write;
 
 use super::element_ttl::family;
 use super::lifetime::{Base, Unit};
-use crate::context::{Spec, settle};
+use crate::context::{Run, Spec, settle};
 use crate::spec::{Keys, flag};
 use store::Hash;
 
@@ -23,7 +23,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "2.0.0",
         summary: "Removes fields from a hash. Deletes the key when no field remains.",
-        run: |ctx, args| settle(ctx, args, write::hdel),
+        run: Run::slab(|ctx, args| settle(ctx, args, write::hdel)),
     },
     Spec {
         name: "hexists",
@@ -33,7 +33,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "2.0.0",
         summary: "Returns whether a field exists in a hash.",
-        run: |ctx, args| settle(ctx, args, read::hexists),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::hexists)),
     },
     Spec {
         name: "hexpire",
@@ -43,11 +43,11 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "7.4.0",
         summary: "Sets the expiration of fields as a number of seconds from now.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<Hash>(ctx, args, Unit::Seconds, Base::Now, "hexpire")
             })
-        },
+        }),
     },
     Spec {
         name: "hexpireat",
@@ -57,11 +57,11 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "7.4.0",
         summary: "Sets the expiration of fields as a Unix time in seconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<Hash>(ctx, args, Unit::Seconds, Base::Epoch, "hexpireat")
             })
-        },
+        }),
     },
     Spec {
         name: "hexpiretime",
@@ -71,11 +71,11 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "7.4.0",
         summary: "Returns the expiration times of fields, as Unix times in seconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<Hash>(ctx, args, Unit::Seconds, Base::Epoch)
             })
-        },
+        }),
     },
     Spec {
         name: "hget",
@@ -85,7 +85,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "2.0.0",
         summary: "Returns the value of a field.",
-        run: |ctx, args| settle(ctx, args, read::hget),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::hget)),
     },
     Spec {
         name: "hgetall",
@@ -95,7 +95,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "2.0.0",
         summary: "Returns all fields and their values.",
-        run: |ctx, args| settle(ctx, args, read::hgetall),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::hgetall)),
     },
     Spec {
         name: "hgetdel",
@@ -105,7 +105,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "8.0.0",
         summary: "Returns the values of the given fields and removes the fields.",
-        run: |ctx, args| settle(ctx, args, lifetime::hgetdel),
+        run: Run::slab(|ctx, args| settle(ctx, args, lifetime::hgetdel)),
     },
     Spec {
         name: "hgetex",
@@ -115,7 +115,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "8.0.0",
         summary: "Returns the values of the given fields and sets or removes their expiration.",
-        run: |ctx, args| settle(ctx, args, lifetime::hgetex),
+        run: Run::slab(|ctx, args| settle(ctx, args, lifetime::hgetex)),
     },
     Spec {
         name: "hincrby",
@@ -125,7 +125,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "2.0.0",
         summary: "Adds an integer to the value of a field. Keeps the field's expiration.",
-        run: |ctx, args| settle(ctx, args, number::hincrby),
+        run: Run::slab(|ctx, args| settle(ctx, args, number::hincrby)),
     },
     Spec {
         name: "hincrbyfloat",
@@ -135,7 +135,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "2.6.0",
         summary: "Adds a floating-point number to the value of a field. Keeps the field's expiration.",
-        run: |ctx, args| settle(ctx, args, number::hincrbyfloat),
+        run: Run::slab(|ctx, args| settle(ctx, args, number::hincrbyfloat)),
     },
     Spec {
         name: "hkeys",
@@ -145,7 +145,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "2.0.0",
         summary: "Returns all fields of a hash.",
-        run: |ctx, args| settle(ctx, args, read::hkeys),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::hkeys)),
     },
     Spec {
         name: "hlen",
@@ -155,7 +155,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "2.0.0",
         summary: "Returns the number of fields of a hash.",
-        run: |ctx, args| settle(ctx, args, read::hlen),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::hlen)),
     },
     Spec {
         name: "hmget",
@@ -165,7 +165,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "2.0.0",
         summary: "Returns the values of the given fields.",
-        run: |ctx, args| settle(ctx, args, read::hmget),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::hmget)),
     },
     Spec {
         name: "hmset",
@@ -175,7 +175,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "2.0.0",
         summary: "Sets the values of fields, as HSET does, and replies OK.",
-        run: |ctx, args| settle(ctx, args, write::hmset),
+        run: Run::slab(|ctx, args| settle(ctx, args, write::hmset)),
     },
     Spec {
         name: "hpersist",
@@ -185,7 +185,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "7.4.0",
         summary: "Removes the expiration of fields.",
-        run: |ctx, args| settle(ctx, args, family::persist::<Hash>),
+        run: Run::slab(|ctx, args| settle(ctx, args, family::persist::<Hash>)),
     },
     Spec {
         name: "hpexpire",
@@ -195,11 +195,11 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "7.4.0",
         summary: "Sets the expiration of fields as a number of milliseconds from now.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<Hash>(ctx, args, Unit::Milliseconds, Base::Now, "hpexpire")
             })
-        },
+        }),
     },
     Spec {
         name: "hpexpireat",
@@ -209,11 +209,11 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "7.4.0",
         summary: "Sets the expiration of fields as a Unix time in milliseconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<Hash>(ctx, args, Unit::Milliseconds, Base::Epoch, "hpexpireat")
             })
-        },
+        }),
     },
     Spec {
         name: "hpexpiretime",
@@ -223,11 +223,11 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "7.4.0",
         summary: "Returns the expiration times of fields, as Unix times in milliseconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<Hash>(ctx, args, Unit::Milliseconds, Base::Epoch)
             })
-        },
+        }),
     },
     Spec {
         name: "hpttl",
@@ -237,11 +237,11 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "7.4.0",
         summary: "Returns the remaining times to live of fields in milliseconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<Hash>(ctx, args, Unit::Milliseconds, Base::Now)
             })
-        },
+        }),
     },
     Spec {
         name: "hrandfield",
@@ -251,7 +251,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "6.2.0",
         summary: "Returns random fields of a hash.",
-        run: |ctx, args| settle(ctx, args, scan::hrandfield),
+        run: Run::slab(|ctx, args| settle(ctx, args, scan::hrandfield)),
     },
     Spec {
         name: "hrangebyttl",
@@ -261,7 +261,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "mayfly",
         summary: "Returns fields whose remaining time to live in milliseconds is within a range, the shortest first.",
-        run: |ctx, args| settle(ctx, args, range::hrangebyttl),
+        run: Run::slab(|ctx, args| settle(ctx, args, range::hrangebyttl)),
     },
     Spec {
         name: "hscan",
@@ -271,7 +271,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "2.8.0",
         summary: "Iterates over the fields and values of a hash.",
-        run: |ctx, args| settle(ctx, args, scan::hscan),
+        run: Run::slab(|ctx, args| settle(ctx, args, scan::hscan)),
     },
     Spec {
         name: "hset",
@@ -281,7 +281,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "2.0.0",
         summary: "Sets the values of fields and removes their expiration. Returns the number of new fields.",
-        run: |ctx, args| settle(ctx, args, write::hset),
+        run: Run::slab(|ctx, args| settle(ctx, args, write::hset)),
     },
     Spec {
         name: "hsetex",
@@ -291,7 +291,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "8.0.0",
         summary: "Sets the values and the expiration of fields, optionally only if a condition holds.",
-        run: |ctx, args| settle(ctx, args, lifetime::hsetex),
+        run: Run::slab(|ctx, args| settle(ctx, args, lifetime::hsetex)),
     },
     Spec {
         name: "hsetnx",
@@ -301,7 +301,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "2.0.0",
         summary: "Sets the value of a field only if the field does not exist.",
-        run: |ctx, args| settle(ctx, args, write::hsetnx),
+        run: Run::slab(|ctx, args| settle(ctx, args, write::hsetnx)),
     },
     Spec {
         name: "hstrlen",
@@ -311,7 +311,7 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "3.2.0",
         summary: "Returns the length of a field's value.",
-        run: |ctx, args| settle(ctx, args, read::hstrlen),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::hstrlen)),
     },
     Spec {
         name: "httl",
@@ -321,11 +321,11 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "7.4.0",
         summary: "Returns the remaining times to live of fields in seconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<Hash>(ctx, args, Unit::Seconds, Base::Now)
             })
-        },
+        }),
     },
     Spec {
         name: "hvals",
@@ -335,6 +335,6 @@ pub const TABLE: &[Spec] = &[
         group: "hash",
         since: "2.0.0",
         summary: "Returns all values of a hash.",
-        run: |ctx, args| settle(ctx, args, read::hvals),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::hvals)),
     },
 ];

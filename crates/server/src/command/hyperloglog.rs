@@ -3,7 +3,7 @@
 
 use super::refusal::{Answer, Refusal};
 use crate::config::Id;
-use crate::context::{Ctx, Spec, settle};
+use crate::context::{Ctx, Run, Spec, settle};
 use crate::spec::{Keys, flag};
 use store::hyperloglog::{self, Flaw, Registers};
 use store::{Class, NewDeadline};
@@ -19,7 +19,7 @@ pub const TABLE: &[Spec] = &[
         group: "hyperloglog",
         since: "2.8.9",
         summary: "Adds elements to a HyperLogLog.",
-        run: |ctx, args| settle(ctx, args, pfadd),
+        run: Run::slab(|ctx, args| settle(ctx, args, pfadd)),
     },
     Spec {
         name: "pfcount",
@@ -29,7 +29,7 @@ pub const TABLE: &[Spec] = &[
         group: "hyperloglog",
         since: "2.8.9",
         summary: "Returns the approximate number of distinct elements added to any of the given HyperLogLogs.",
-        run: |ctx, args| settle(ctx, args, pfcount),
+        run: Run::slab(|ctx, args| settle(ctx, args, pfcount)),
     },
     Spec {
         name: "pfmerge",
@@ -39,7 +39,7 @@ pub const TABLE: &[Spec] = &[
         group: "hyperloglog",
         since: "2.8.9",
         summary: "Merges HyperLogLogs into the first one.",
-        run: |ctx, args| settle(ctx, args, pfmerge),
+        run: Run::slab(|ctx, args| settle(ctx, args, pfmerge)),
     },
 ];
 

@@ -1,10 +1,9 @@
 //! COMMAND: information about the commands for clients.
 
 use super::subcommand::{help, refuse_subcommand};
-use crate::context::{Ctx, Spec};
-use crate::engine::segment;
+use crate::context::{Ctx, Run, Spec};
 use crate::glob;
-use crate::spec::{Keys, SpecIndex, flag};
+use crate::spec::{Keys, flag};
 use crate::state::Server;
 use wire::{Args, Protocol};
 
@@ -17,7 +16,7 @@ pub const TABLE: &[Spec] = &[Spec {
     group: "server",
     since: "2.8.13",
     summary: "Returns detailed information about all commands.",
-    run: command,
+    run: Run::any(command),
 }];
 
 /// Text of COMMAND HELP.
@@ -76,21 +75,22 @@ fn command(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 
 /// Returns the commands that the storage engine serves.
 fn served(ctx: &Ctx<'_, '_>) -> Vec<&'static Spec> {
-    let all = (0..).zip(ctx.table.iter());
-    all.filter(|(index, _)| serves(ctx.server, *index))
-        .map(|(_, spec)| *spec)
+    let all = ctx.table.iter();
+    all.filter(|spec| serves(ctx.server, spec))
+        .copied()
         .collect()
 }
 
-fn serves(server: &Server, index: SpecIndex) -> bool {
-    server.segments.is_none() || segment::command::is_served(index)
+fn serves(server: &Server, spec: &Spec) -> bool {
+    server.segments.is_none() || spec.run.is_on_segment()
 }
 
 fn find(ctx: &Ctx<'_, '_>, name: &[u8]) -> Option<&'static Spec> {
     // A subcommand is looked up as its container command.
     let end = name.iter().position(|byte| *byte == b'|');
     let index = ctx.table.lookup(&name[..end.unwrap_or(name.len())])?;
-    serves(ctx.server, index).then(|| ctx.table[index as usize])
+    let spec = ctx.table[index as usize];
+    serves(ctx.server, spec).then_some(spec)
 }
 
 fn names(ctx: &mut Ctx<'_, '_>, is_wanted: impl Fn(&Spec) -> bool) {

@@ -9,7 +9,8 @@ mod scan;
 mod whole;
 
 use super::element_ttl::member;
-use crate::context::{Spec, settle};
+use super::lifetime::Unit;
+use crate::context::{Run, Spec, on_both, settle};
 use crate::spec::{Keys, flag};
 
 /// This family's commands.
@@ -22,7 +23,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "6.2.0",
         summary: "Copies a key and its deadline, to another database if so asked.",
-        run: |ctx, args| settle(ctx, args, generic::copy),
+        run: Run::slab(|ctx, args| settle(ctx, args, generic::copy)),
     },
     Spec {
         name: "del",
@@ -32,7 +33,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "1.0.0",
         summary: "Deletes keys.",
-        run: |ctx, args| settle(ctx, args, generic::del),
+        run: on_both!(generic::del),
     },
     Spec {
         name: "dump",
@@ -42,7 +43,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "2.6.0",
         summary: "Returns what a key holds as bytes that RESTORE takes, here or at another server.",
-        run: |ctx, args| settle(ctx, args, dump::dump),
+        run: Run::slab(|ctx, args| settle(ctx, args, dump::dump)),
     },
     Spec {
         name: "exists",
@@ -52,7 +53,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "1.0.0",
         summary: "Counts which of the keys exist.",
-        run: |ctx, args| settle(ctx, args, generic::exists),
+        run: on_both!(generic::exists),
     },
     Spec {
         name: "expire",
@@ -62,7 +63,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "1.0.0",
         summary: "Lets a key expire after so many seconds.",
-        run: |ctx, args| settle(ctx, args, expire::expire),
+        run: on_both!(expire::expire),
     },
     Spec {
         name: "expireat",
@@ -72,7 +73,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "1.2.0",
         summary: "Lets a key expire at a Unix time in seconds.",
-        run: |ctx, args| settle(ctx, args, expire::expireat),
+        run: on_both!(expire::expireat),
     },
     Spec {
         name: "expiremember",
@@ -82,7 +83,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "KeyDB",
         summary: "Lets a member of a key expire after so many seconds or milliseconds.",
-        run: |ctx, args| settle(ctx, args, member::expiremember),
+        run: Run::slab(|ctx, args| settle(ctx, args, member::expiremember)),
     },
     Spec {
         name: "expirememberat",
@@ -92,7 +93,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "KeyDB",
         summary: "Lets a member of a key expire at a Unix time in seconds.",
-        run: |ctx, args| settle(ctx, args, member::expirememberat),
+        run: Run::slab(|ctx, args| settle(ctx, args, member::expirememberat)),
     },
     Spec {
         name: "expiretime",
@@ -102,7 +103,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "7.0.0",
         summary: "Tells when a key expires, as a Unix time in seconds.",
-        run: |ctx, args| settle(ctx, args, expire::expiretime),
+        run: on_both!(expire::expiretime),
     },
     Spec {
         name: "keys",
@@ -112,7 +113,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "1.0.0",
         summary: "Lists all keys whose names match a pattern.",
-        run: |ctx, args| settle(ctx, args, scan::keys),
+        run: Run::slab(|ctx, args| settle(ctx, args, scan::keys)),
     },
     Spec {
         name: "move",
@@ -122,7 +123,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "1.0.0",
         summary: "Moves a key to another database.",
-        run: |ctx, args| settle(ctx, args, generic::move_key),
+        run: Run::slab(|ctx, args| settle(ctx, args, generic::move_key)),
     },
     Spec {
         name: "object",
@@ -132,7 +133,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "2.2.3",
         summary: "Tells how a key's value is held.",
-        run: |ctx, args| settle(ctx, args, object::object),
+        run: Run::slab(|ctx, args| settle(ctx, args, object::object)),
     },
     Spec {
         name: "persist",
@@ -142,7 +143,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "2.2.0",
         summary: "Takes a key's deadline away.",
-        run: |ctx, args| settle(ctx, args, expire::persist),
+        run: on_both!(expire::persist),
     },
     Spec {
         name: "pexpire",
@@ -152,7 +153,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "2.6.0",
         summary: "Lets a key expire after so many milliseconds.",
-        run: |ctx, args| settle(ctx, args, expire::pexpire),
+        run: on_both!(expire::pexpire),
     },
     Spec {
         name: "pexpireat",
@@ -162,7 +163,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "2.6.0",
         summary: "Lets a key expire at a Unix time in milliseconds.",
-        run: |ctx, args| settle(ctx, args, expire::pexpireat),
+        run: on_both!(expire::pexpireat),
     },
     Spec {
         name: "pexpirememberat",
@@ -172,7 +173,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "KeyDB",
         summary: "Lets a member of a key expire at a Unix time in milliseconds.",
-        run: |ctx, args| settle(ctx, args, member::pexpirememberat),
+        run: Run::slab(|ctx, args| settle(ctx, args, member::pexpirememberat)),
     },
     Spec {
         name: "pexpiretime",
@@ -182,7 +183,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "7.0.0",
         summary: "Tells when a key expires, as a Unix time in milliseconds.",
-        run: |ctx, args| settle(ctx, args, expire::pexpiretime),
+        run: on_both!(expire::pexpiretime),
     },
     Spec {
         name: "pttl",
@@ -192,7 +193,14 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "2.6.0",
         summary: "Tells how many milliseconds a key still lives.",
-        run: |ctx, args| settle(ctx, args, expire::pttl),
+        run: Run::both(
+            |ctx, args| {
+                settle(ctx, args, |ctx, args| {
+                    expire::ttl_of_member(ctx, args, Unit::Milliseconds)
+                })
+            },
+            |ctx, args| settle(ctx, args, expire::pttl),
+        ),
     },
     Spec {
         name: "randomkey",
@@ -202,7 +210,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "1.0.0",
         summary: "Names one of the keys by chance.",
-        run: |ctx, args| settle(ctx, args, scan::randomkey),
+        run: Run::slab(|ctx, args| settle(ctx, args, scan::randomkey)),
     },
     Spec {
         name: "rename",
@@ -212,7 +220,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "1.0.0",
         summary: "Renames a key, over the new name's key if there is one.",
-        run: |ctx, args| settle(ctx, args, generic::rename),
+        run: Run::slab(|ctx, args| settle(ctx, args, generic::rename)),
     },
     Spec {
         name: "renamenx",
@@ -222,7 +230,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "1.0.0",
         summary: "Renames a key, if the new name is free.",
-        run: |ctx, args| settle(ctx, args, generic::renamenx),
+        run: Run::slab(|ctx, args| settle(ctx, args, generic::renamenx)),
     },
     Spec {
         name: "restore",
@@ -232,7 +240,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "2.6.0",
         summary: "Makes a key of what DUMP returned, here or at another server.",
-        run: |ctx, args| settle(ctx, args, dump::restore),
+        run: Run::slab(|ctx, args| settle(ctx, args, dump::restore)),
     },
     Spec {
         name: "scan",
@@ -242,7 +250,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "2.8.0",
         summary: "Lists keys step by step.",
-        run: |ctx, args| settle(ctx, args, scan::scan),
+        run: Run::slab(|ctx, args| settle(ctx, args, scan::scan)),
     },
     Spec {
         name: "touch",
@@ -252,7 +260,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "3.2.1",
         summary: "Counts which of the keys exist, as if they were read.",
-        run: |ctx, args| settle(ctx, args, generic::touch),
+        run: on_both!(generic::touch),
     },
     Spec {
         name: "ttl",
@@ -262,7 +270,14 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "1.0.0",
         summary: "Tells how many seconds a key still lives.",
-        run: |ctx, args| settle(ctx, args, expire::ttl),
+        run: Run::both(
+            |ctx, args| {
+                settle(ctx, args, |ctx, args| {
+                    expire::ttl_of_member(ctx, args, Unit::Seconds)
+                })
+            },
+            |ctx, args| settle(ctx, args, expire::ttl),
+        ),
     },
     Spec {
         name: "type",
@@ -272,7 +287,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "1.0.0",
         summary: "Tells the type of what a key holds.",
-        run: |ctx, args| settle(ctx, args, generic::type_of),
+        run: on_both!(generic::type_of),
     },
     Spec {
         name: "unlink",
@@ -282,7 +297,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "4.0.0",
         summary: "Deletes keys; their memory is freed in steps.",
-        run: |ctx, args| settle(ctx, args, generic::del),
+        run: on_both!(generic::del),
     },
     Spec {
         name: "dbsize",
@@ -292,7 +307,7 @@ pub const TABLE: &[Spec] = &[
         group: "server",
         since: "1.0.0",
         summary: "Counts the keys of the database.",
-        run: |ctx, args| settle(ctx, args, scan::dbsize),
+        run: on_both!(scan::dbsize),
     },
     Spec {
         name: "flushall",
@@ -302,7 +317,7 @@ pub const TABLE: &[Spec] = &[
         group: "server",
         since: "1.0.0",
         summary: "Deletes all keys of all databases.",
-        run: |ctx, args| settle(ctx, args, whole::flushall),
+        run: on_both!(whole::flushall),
     },
     Spec {
         name: "flushdb",
@@ -312,7 +327,7 @@ pub const TABLE: &[Spec] = &[
         group: "server",
         since: "1.0.0",
         summary: "Deletes all keys of the database.",
-        run: |ctx, args| settle(ctx, args, whole::flushdb),
+        run: on_both!(whole::flushdb),
     },
     Spec {
         name: "memory",
@@ -322,7 +337,7 @@ pub const TABLE: &[Spec] = &[
         group: "server",
         since: "4.0.0",
         summary: "Tells what a key costs in bytes.",
-        run: |ctx, args| settle(ctx, args, object::memory),
+        run: Run::slab(|ctx, args| settle(ctx, args, object::memory)),
     },
     Spec {
         name: "swapdb",
@@ -332,6 +347,6 @@ pub const TABLE: &[Spec] = &[
         group: "server",
         since: "4.0.0",
         summary: "Exchanges two databases.",
-        run: |ctx, args| settle(ctx, args, whole::swapdb),
+        run: Run::slab(|ctx, args| settle(ctx, args, whole::swapdb)),
     },
 ];

@@ -2,7 +2,7 @@
 
 use super::subcommand::{help, refuse_subcommand};
 use crate::config::Id;
-use crate::context::{Ctx, Spec};
+use crate::context::{Ctx, Run, Spec};
 use crate::spec::{Keys, flag};
 use wire::Args;
 use wire::number::parse_i64;
@@ -17,7 +17,7 @@ pub const TABLE: &[Spec] = &[
         group: "server",
         since: "2.2.12",
         summary: "A container for slow log commands.",
-        run: slowlog,
+        run: Run::any(slowlog),
     },
     Spec {
         name: "latency",
@@ -27,7 +27,7 @@ pub const TABLE: &[Spec] = &[
         group: "server",
         since: "2.8.13",
         summary: "A container for latency diagnostics commands.",
-        run: latency,
+        run: Run::any(latency),
     },
 ];
 

@@ -6,7 +6,7 @@ mod pop;
 mod read;
 mod write;
 
-use crate::context::{Spec, settle};
+use crate::context::{Run, Spec, settle};
 use crate::spec::{Keys, flag};
 
 /// Table of this family's commands.
@@ -19,7 +19,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "6.2.0",
         summary: "Moves an element from an end of one list to an end of another. Blocks until there is one.",
-        run: |ctx, args| settle(ctx, args, block::blmove),
+        run: Run::slab(|ctx, args| settle(ctx, args, block::blmove)),
     },
     Spec {
         name: "blmpop",
@@ -29,7 +29,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "7.0.0",
         summary: "Removes and returns elements from the first non-empty list. Blocks until there is one.",
-        run: |ctx, args| settle(ctx, args, block::blmpop),
+        run: Run::slab(|ctx, args| settle(ctx, args, block::blmpop)),
     },
     Spec {
         name: "blpop",
@@ -39,7 +39,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "2.0.0",
         summary: "Removes and returns the first element of the first non-empty list. Blocks until there is one.",
-        run: |ctx, args| settle(ctx, args, block::blpop),
+        run: Run::slab(|ctx, args| settle(ctx, args, block::blpop)),
     },
     Spec {
         name: "brpop",
@@ -49,7 +49,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "2.0.0",
         summary: "Removes and returns the last element of the first non-empty list. Blocks until there is one.",
-        run: |ctx, args| settle(ctx, args, block::brpop),
+        run: Run::slab(|ctx, args| settle(ctx, args, block::brpop)),
     },
     Spec {
         name: "brpoplpush",
@@ -59,7 +59,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "2.2.0",
         summary: "Moves the last element of a list to the front of another. Blocks until there is one.",
-        run: |ctx, args| settle(ctx, args, block::brpoplpush),
+        run: Run::slab(|ctx, args| settle(ctx, args, block::brpoplpush)),
     },
     Spec {
         name: "lindex",
@@ -69,7 +69,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "1.0.0",
         summary: "Returns an element by its index.",
-        run: |ctx, args| settle(ctx, args, read::lindex),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::lindex)),
     },
     Spec {
         name: "linsert",
@@ -79,7 +79,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "2.2.0",
         summary: "Inserts an element before or after the first element equal to a given one.",
-        run: |ctx, args| settle(ctx, args, write::linsert),
+        run: Run::slab(|ctx, args| settle(ctx, args, write::linsert)),
     },
     Spec {
         name: "llen",
@@ -89,7 +89,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "1.0.0",
         summary: "Returns the number of elements of a list.",
-        run: |ctx, args| settle(ctx, args, read::llen),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::llen)),
     },
     Spec {
         name: "lmove",
@@ -99,7 +99,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "6.2.0",
         summary: "Moves an element from an end of one list to an end of another and returns it.",
-        run: |ctx, args| settle(ctx, args, pop::lmove),
+        run: Run::slab(|ctx, args| settle(ctx, args, pop::lmove)),
     },
     Spec {
         name: "lmpop",
@@ -109,7 +109,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "7.0.0",
         summary: "Removes and returns elements from the first non-empty list.",
-        run: |ctx, args| settle(ctx, args, pop::lmpop),
+        run: Run::slab(|ctx, args| settle(ctx, args, pop::lmpop)),
     },
     Spec {
         name: "lpop",
@@ -119,7 +119,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "1.0.0",
         summary: "Removes and returns the first elements of a list. Deletes the key when no element remains.",
-        run: |ctx, args| settle(ctx, args, pop::lpop),
+        run: Run::slab(|ctx, args| settle(ctx, args, pop::lpop)),
     },
     Spec {
         name: "lpos",
@@ -129,7 +129,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "6.0.6",
         summary: "Returns the indexes of elements equal to a value.",
-        run: |ctx, args| settle(ctx, args, read::lpos),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::lpos)),
     },
     Spec {
         name: "lpush",
@@ -139,7 +139,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "1.0.0",
         summary: "Inserts elements at the front of a list. Creates the list if needed.",
-        run: |ctx, args| settle(ctx, args, write::lpush),
+        run: Run::slab(|ctx, args| settle(ctx, args, write::lpush)),
     },
     Spec {
         name: "lpushx",
@@ -149,7 +149,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "2.2.0",
         summary: "Inserts elements at the front of a list only if the list exists.",
-        run: |ctx, args| settle(ctx, args, write::lpushx),
+        run: Run::slab(|ctx, args| settle(ctx, args, write::lpushx)),
     },
     Spec {
         name: "lrange",
@@ -159,7 +159,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "1.0.0",
         summary: "Returns a range of elements.",
-        run: |ctx, args| settle(ctx, args, read::lrange),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::lrange)),
     },
     Spec {
         name: "lrem",
@@ -169,7 +169,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "1.0.0",
         summary: "Removes elements equal to a value.",
-        run: |ctx, args| settle(ctx, args, write::lrem),
+        run: Run::slab(|ctx, args| settle(ctx, args, write::lrem)),
     },
     Spec {
         name: "lset",
@@ -179,7 +179,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "1.0.0",
         summary: "Replaces an element by its index.",
-        run: |ctx, args| settle(ctx, args, write::lset),
+        run: Run::slab(|ctx, args| settle(ctx, args, write::lset)),
     },
     Spec {
         name: "ltrim",
@@ -189,7 +189,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "1.0.0",
         summary: "Removes all elements outside a range.",
-        run: |ctx, args| settle(ctx, args, write::ltrim),
+        run: Run::slab(|ctx, args| settle(ctx, args, write::ltrim)),
     },
     Spec {
         name: "rpop",
@@ -199,7 +199,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "1.0.0",
         summary: "Removes and returns the last elements of a list. Deletes the key when no element remains.",
-        run: |ctx, args| settle(ctx, args, pop::rpop),
+        run: Run::slab(|ctx, args| settle(ctx, args, pop::rpop)),
     },
     Spec {
         name: "rpoplpush",
@@ -209,7 +209,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "1.2.0",
         summary: "Moves the last element of a list to the front of another and returns it.",
-        run: |ctx, args| settle(ctx, args, pop::rpoplpush),
+        run: Run::slab(|ctx, args| settle(ctx, args, pop::rpoplpush)),
     },
     Spec {
         name: "rpush",
@@ -219,7 +219,7 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "1.0.0",
         summary: "Appends elements to a list. Creates the list if needed.",
-        run: |ctx, args| settle(ctx, args, write::rpush),
+        run: Run::slab(|ctx, args| settle(ctx, args, write::rpush)),
     },
     Spec {
         name: "rpushx",
@@ -229,6 +229,6 @@ pub const TABLE: &[Spec] = &[
         group: "list",
         since: "2.2.0",
         summary: "Appends elements to a list only if the list exists.",
-        run: |ctx, args| settle(ctx, args, write::rpushx),
+        run: Run::slab(|ctx, args| settle(ctx, args, write::rpushx)),
     },
 ];

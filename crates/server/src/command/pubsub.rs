@@ -2,7 +2,7 @@
 
 use super::subcommand::{help, refuse_subcommand};
 use crate::clients;
-use crate::context::{Ctx, Spec};
+use crate::context::{Ctx, Run, Spec};
 use crate::pubsub::Space;
 use crate::spec::{Keys, flag};
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,7 +22,7 @@ macro_rules! spec {
             group: "pubsub",
             since: $since,
             summary: $summary,
-            run: $run,
+            run: Run::any($run),
         }
     };
 }

@@ -15,6 +15,8 @@ pub enum Refusal {
     WrongType,
     /// An argument or a value is not a 64-bit integer.
     NotInteger,
+    /// The sum of integers exceeds 64 bits.
+    Overflow,
     /// An argument or a value is not a number.
     NotFloat,
     /// The expiration time overflows or is not positive where it must be. Contains the command's
@@ -51,6 +53,7 @@ impl Refusal {
                 "WRONGTYPE Operation against a key holding the wrong kind of value"
             }
             Refusal::NotInteger => "ERR value is not an integer or out of range",
+            Refusal::Overflow => "ERR increment or decrement would overflow",
             Refusal::NotFloat => "ERR value is not a valid float",
             Refusal::DatabaseRange => "ERR DB index is out of range",
             Refusal::SameObject => "ERR source and destination objects are the same",

@@ -3,7 +3,7 @@
 
 use super::introspection;
 use super::subcommand::{help, refuse_subcommand};
-use crate::context::{Ctx, Spec};
+use crate::context::{Ctx, Run, Spec};
 use crate::info;
 use crate::process;
 use crate::spec::{Keys, flag};
@@ -22,7 +22,7 @@ macro_rules! spec {
             group: $group,
             since: $since,
             summary: $summary,
-            run: $run,
+            run: Run::any($run),
         }
     };
 }
@@ -435,7 +435,12 @@ fn memory_stats(ctx: &mut Ctx<'_, '_>) {
         let now = server.clock.now();
         let keys = server.key_count(now);
         let buffers = server.stats.sum(|worker| &worker.buffer_bytes);
-        (server.memory_facts(), server.used_bytes(), buffers, keys)
+        (
+            server.engine().memory_facts(),
+            server.used_bytes(),
+            buffers,
+            keys,
+        )
     });
     let peak = ctx.server.stats.peak_bytes.load(Relaxed);
     let overhead = used.saturating_sub(facts.entry_bytes);

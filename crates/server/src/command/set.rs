@@ -8,7 +8,7 @@ mod random;
 
 use super::element_ttl::family;
 use super::lifetime::{Base, Unit};
-use crate::context::{Spec, settle};
+use crate::context::{Run, Spec, settle};
 use crate::spec::{Keys, flag};
 use store::Set;
 
@@ -22,7 +22,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "1.0.0",
         summary: "Adds members to a set. Creates the set if needed.",
-        run: |ctx, args| settle(ctx, args, member::sadd),
+        run: Run::slab(|ctx, args| settle(ctx, args, member::sadd)),
     },
     Spec {
         name: "saddex",
@@ -32,7 +32,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "Dragonfly",
         summary: "Adds members that expire after a number of seconds.",
-        run: |ctx, args| settle(ctx, args, lifetime::saddex),
+        run: Run::slab(|ctx, args| settle(ctx, args, lifetime::saddex)),
     },
     Spec {
         name: "scard",
@@ -42,7 +42,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "1.0.0",
         summary: "Returns the number of members of a set.",
-        run: |ctx, args| settle(ctx, args, member::scard),
+        run: Run::slab(|ctx, args| settle(ctx, args, member::scard)),
     },
     Spec {
         name: "sdiff",
@@ -52,7 +52,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "1.0.0",
         summary: "Returns the members of the first set that are in none of the others.",
-        run: |ctx, args| settle(ctx, args, combine::sdiff),
+        run: Run::slab(|ctx, args| settle(ctx, args, combine::sdiff)),
     },
     Spec {
         name: "sdiffstore",
@@ -62,7 +62,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "1.0.0",
         summary: "Stores the members of the first set that are in none of the others.",
-        run: |ctx, args| settle(ctx, args, combine::sdiffstore),
+        run: Run::slab(|ctx, args| settle(ctx, args, combine::sdiffstore)),
     },
     Spec {
         name: "sexpire",
@@ -72,11 +72,11 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "mayfly",
         summary: "Sets the expiration of members as a number of seconds from now.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<Set>(ctx, args, Unit::Seconds, Base::Now, "sexpire")
             })
-        },
+        }),
     },
     Spec {
         name: "sexpireat",
@@ -86,11 +86,11 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "mayfly",
         summary: "Sets the expiration of members as a Unix time in seconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<Set>(ctx, args, Unit::Seconds, Base::Epoch, "sexpireat")
             })
-        },
+        }),
     },
     Spec {
         name: "sexpiretime",
@@ -100,11 +100,11 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "mayfly",
         summary: "Returns the expiration times of members, as Unix times in seconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<Set>(ctx, args, Unit::Seconds, Base::Epoch)
             })
-        },
+        }),
     },
     Spec {
         name: "sinter",
@@ -114,7 +114,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "1.0.0",
         summary: "Returns the members that are in all of the given sets.",
-        run: |ctx, args| settle(ctx, args, combine::sinter),
+        run: Run::slab(|ctx, args| settle(ctx, args, combine::sinter)),
     },
     Spec {
         name: "sintercard",
@@ -124,7 +124,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "7.0.0",
         summary: "Returns the number of members that are in all of the given sets, up to a limit.",
-        run: |ctx, args| settle(ctx, args, combine::sintercard),
+        run: Run::slab(|ctx, args| settle(ctx, args, combine::sintercard)),
     },
     Spec {
         name: "sinterstore",
@@ -134,7 +134,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "1.0.0",
         summary: "Stores the members that are in all of the given sets.",
-        run: |ctx, args| settle(ctx, args, combine::sinterstore),
+        run: Run::slab(|ctx, args| settle(ctx, args, combine::sinterstore)),
     },
     Spec {
         name: "sismember",
@@ -144,7 +144,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "1.0.0",
         summary: "Returns whether a value is a member of a set.",
-        run: |ctx, args| settle(ctx, args, member::sismember),
+        run: Run::slab(|ctx, args| settle(ctx, args, member::sismember)),
     },
     Spec {
         name: "smembers",
@@ -154,7 +154,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "1.0.0",
         summary: "Returns all members of a set.",
-        run: |ctx, args| settle(ctx, args, list::smembers),
+        run: Run::slab(|ctx, args| settle(ctx, args, list::smembers)),
     },
     Spec {
         name: "smismember",
@@ -164,7 +164,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "6.2.0",
         summary: "Returns for each given value whether it is a member of a set.",
-        run: |ctx, args| settle(ctx, args, member::smismember),
+        run: Run::slab(|ctx, args| settle(ctx, args, member::smismember)),
     },
     Spec {
         name: "smove",
@@ -174,7 +174,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "1.0.0",
         summary: "Moves a member from one set to another.",
-        run: |ctx, args| settle(ctx, args, member::smove),
+        run: Run::slab(|ctx, args| settle(ctx, args, member::smove)),
     },
     Spec {
         name: "spersist",
@@ -184,7 +184,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "mayfly",
         summary: "Removes the expiration of members.",
-        run: |ctx, args| settle(ctx, args, family::persist::<Set>),
+        run: Run::slab(|ctx, args| settle(ctx, args, family::persist::<Set>)),
     },
     Spec {
         name: "spexpire",
@@ -194,11 +194,11 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "mayfly",
         summary: "Sets the expiration of members as a number of milliseconds from now.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<Set>(ctx, args, Unit::Milliseconds, Base::Now, "spexpire")
             })
-        },
+        }),
     },
     Spec {
         name: "spexpireat",
@@ -208,11 +208,11 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "mayfly",
         summary: "Sets the expiration of members as a Unix time in milliseconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<Set>(ctx, args, Unit::Milliseconds, Base::Epoch, "spexpireat")
             })
-        },
+        }),
     },
     Spec {
         name: "spexpiretime",
@@ -222,11 +222,11 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "mayfly",
         summary: "Returns the expiration times of members, as Unix times in milliseconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<Set>(ctx, args, Unit::Milliseconds, Base::Epoch)
             })
-        },
+        }),
     },
     Spec {
         name: "spop",
@@ -236,7 +236,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "1.0.0",
         summary: "Removes and returns random members of a set.",
-        run: |ctx, args| settle(ctx, args, random::spop),
+        run: Run::slab(|ctx, args| settle(ctx, args, random::spop)),
     },
     Spec {
         name: "spttl",
@@ -246,11 +246,11 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "mayfly",
         summary: "Returns the remaining times to live of members in milliseconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<Set>(ctx, args, Unit::Milliseconds, Base::Now)
             })
-        },
+        }),
     },
     Spec {
         name: "srandmember",
@@ -260,7 +260,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "1.0.0",
         summary: "Returns random members of a set.",
-        run: |ctx, args| settle(ctx, args, random::srandmember),
+        run: Run::slab(|ctx, args| settle(ctx, args, random::srandmember)),
     },
     Spec {
         name: "srem",
@@ -270,7 +270,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "1.0.0",
         summary: "Removes members from a set. Deletes the key when no member remains.",
-        run: |ctx, args| settle(ctx, args, member::srem),
+        run: Run::slab(|ctx, args| settle(ctx, args, member::srem)),
     },
     Spec {
         name: "sscan",
@@ -280,7 +280,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "2.8.0",
         summary: "Iterates over the members of a set.",
-        run: |ctx, args| settle(ctx, args, list::sscan),
+        run: Run::slab(|ctx, args| settle(ctx, args, list::sscan)),
     },
     Spec {
         name: "sttl",
@@ -290,11 +290,11 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "mayfly",
         summary: "Returns the remaining times to live of members in seconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<Set>(ctx, args, Unit::Seconds, Base::Now)
             })
-        },
+        }),
     },
     Spec {
         name: "sunion",
@@ -304,7 +304,7 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "1.0.0",
         summary: "Returns the members that are in any of the given sets.",
-        run: |ctx, args| settle(ctx, args, combine::sunion),
+        run: Run::slab(|ctx, args| settle(ctx, args, combine::sunion)),
     },
     Spec {
         name: "sunionstore",
@@ -314,6 +314,6 @@ pub const TABLE: &[Spec] = &[
         group: "set",
         since: "1.0.0",
         summary: "Stores the members that are in any of the given sets.",
-        run: |ctx, args| settle(ctx, args, combine::sunionstore),
+        run: Run::slab(|ctx, args| settle(ctx, args, combine::sunionstore)),
     },
 ];

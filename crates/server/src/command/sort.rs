@@ -4,7 +4,7 @@
 mod request;
 
 use super::refusal::{Answer, Refusal};
-use crate::context::{Ctx, Spec, settle};
+use crate::context::{Ctx, Run, Spec, settle};
 use crate::spec::{Keys, flag};
 use request::Request;
 use std::cmp::Ordering;
@@ -22,7 +22,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "1.0.0",
         summary: "Sorts the elements of a list, set or sorted set, and returns or stores them.",
-        run: |ctx, args| settle(ctx, args, |ctx, args| sort(ctx, args, true)),
+        run: Run::slab(|ctx, args| settle(ctx, args, |ctx, args| sort(ctx, args, true))),
     },
     Spec {
         name: "sort_ro",
@@ -32,7 +32,7 @@ pub const TABLE: &[Spec] = &[
         group: "generic",
         since: "7.0.0",
         summary: "Sorts the elements of a list, set or sorted set and returns them.",
-        run: |ctx, args| settle(ctx, args, |ctx, args| sort(ctx, args, false)),
+        run: Run::slab(|ctx, args| settle(ctx, args, |ctx, args| sort(ctx, args, false))),
     },
 ];
 

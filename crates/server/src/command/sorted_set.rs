@@ -15,7 +15,7 @@ mod scan;
 
 use super::element_ttl::family;
 use super::lifetime::{Base, Unit};
-use crate::context::{Spec, settle};
+use crate::context::{Run, Spec, settle};
 use crate::spec::{Keys, flag};
 use store::SortedSet;
 
@@ -29,7 +29,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "7.0.0",
         summary: "Removes and returns members with the lowest or highest scores from the first non-empty sorted set. Blocks until there is one.",
-        run: |ctx, args| settle(ctx, args, pop::bzmpop),
+        run: Run::slab(|ctx, args| settle(ctx, args, pop::bzmpop)),
     },
     Spec {
         name: "bzpopmax",
@@ -39,7 +39,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "5.0.0",
         summary: "Removes and returns the member with the highest score from the first non-empty sorted set. Blocks until there is one.",
-        run: |ctx, args| settle(ctx, args, pop::bzpopmax),
+        run: Run::slab(|ctx, args| settle(ctx, args, pop::bzpopmax)),
     },
     Spec {
         name: "bzpopmin",
@@ -49,7 +49,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "5.0.0",
         summary: "Removes and returns the member with the lowest score from the first non-empty sorted set. Blocks until there is one.",
-        run: |ctx, args| settle(ctx, args, pop::bzpopmin),
+        run: Run::slab(|ctx, args| settle(ctx, args, pop::bzpopmin)),
     },
     Spec {
         name: "zadd",
@@ -59,7 +59,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "1.2.0",
         summary: "Adds members to a sorted set, or updates their scores.",
-        run: |ctx, args| settle(ctx, args, add::zadd),
+        run: Run::slab(|ctx, args| settle(ctx, args, add::zadd)),
     },
     Spec {
         name: "zcard",
@@ -69,7 +69,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "1.2.0",
         summary: "Returns the number of members of a sorted set.",
-        run: |ctx, args| settle(ctx, args, read::zcard),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::zcard)),
     },
     Spec {
         name: "zcount",
@@ -79,7 +79,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "2.0.0",
         summary: "Returns the number of members whose scores are within a range.",
-        run: |ctx, args| settle(ctx, args, read::zcount),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::zcount)),
     },
     Spec {
         name: "zdiff",
@@ -89,7 +89,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "6.2.0",
         summary: "Returns the members of the first sorted set that are in none of the others.",
-        run: |ctx, args| settle(ctx, args, combine::zdiff),
+        run: Run::slab(|ctx, args| settle(ctx, args, combine::zdiff)),
     },
     Spec {
         name: "zdiffstore",
@@ -99,7 +99,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "6.2.0",
         summary: "Stores the members of the first sorted set that are in none of the others.",
-        run: |ctx, args| settle(ctx, args, combine::zdiffstore),
+        run: Run::slab(|ctx, args| settle(ctx, args, combine::zdiffstore)),
     },
     Spec {
         name: "zexpire",
@@ -109,11 +109,11 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "mayfly",
         summary: "Sets the expiration of members as a number of seconds from now.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<SortedSet>(ctx, args, Unit::Seconds, Base::Now, "zexpire")
             })
-        },
+        }),
     },
     Spec {
         name: "zexpireat",
@@ -123,11 +123,11 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "mayfly",
         summary: "Sets the expiration of members as a Unix time in seconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<SortedSet>(ctx, args, Unit::Seconds, Base::Epoch, "zexpireat")
             })
-        },
+        }),
     },
     Spec {
         name: "zexpiretime",
@@ -137,11 +137,11 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "mayfly",
         summary: "Returns the expiration times of members, as Unix times in seconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<SortedSet>(ctx, args, Unit::Seconds, Base::Epoch)
             })
-        },
+        }),
     },
     Spec {
         name: "zincrby",
@@ -151,7 +151,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "1.2.0",
         summary: "Adds a number to a member's score; a missing member counts as 0.",
-        run: |ctx, args| settle(ctx, args, add::zincrby),
+        run: Run::slab(|ctx, args| settle(ctx, args, add::zincrby)),
     },
     Spec {
         name: "zinter",
@@ -161,7 +161,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "6.2.0",
         summary: "Returns the members that are in all of the given sorted sets.",
-        run: |ctx, args| settle(ctx, args, combine::zinter),
+        run: Run::slab(|ctx, args| settle(ctx, args, combine::zinter)),
     },
     Spec {
         name: "zintercard",
@@ -171,7 +171,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "7.0.0",
         summary: "Returns the number of members that are in all of the given sorted sets, up to a limit.",
-        run: |ctx, args| settle(ctx, args, combine::zintercard),
+        run: Run::slab(|ctx, args| settle(ctx, args, combine::zintercard)),
     },
     Spec {
         name: "zinterstore",
@@ -181,7 +181,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "2.0.0",
         summary: "Stores the members that are in all of the given sorted sets.",
-        run: |ctx, args| settle(ctx, args, combine::zinterstore),
+        run: Run::slab(|ctx, args| settle(ctx, args, combine::zinterstore)),
     },
     Spec {
         name: "zlexcount",
@@ -191,7 +191,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "2.8.9",
         summary: "Returns the number of members within a lexicographical range.",
-        run: |ctx, args| settle(ctx, args, read::zlexcount),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::zlexcount)),
     },
     Spec {
         name: "zmpop",
@@ -201,7 +201,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "7.0.0",
         summary: "Removes and returns members with the lowest or highest scores from the first non-empty sorted set.",
-        run: |ctx, args| settle(ctx, args, pop::zmpop),
+        run: Run::slab(|ctx, args| settle(ctx, args, pop::zmpop)),
     },
     Spec {
         name: "zmscore",
@@ -211,7 +211,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "6.2.0",
         summary: "Returns the scores of the given members.",
-        run: |ctx, args| settle(ctx, args, read::zmscore),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::zmscore)),
     },
     Spec {
         name: "zpersist",
@@ -221,7 +221,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "mayfly",
         summary: "Removes the expiration of members.",
-        run: |ctx, args| settle(ctx, args, family::persist::<SortedSet>),
+        run: Run::slab(|ctx, args| settle(ctx, args, family::persist::<SortedSet>)),
     },
     Spec {
         name: "zpexpire",
@@ -231,11 +231,11 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "mayfly",
         summary: "Sets the expiration of members as a number of milliseconds from now.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<SortedSet>(ctx, args, Unit::Milliseconds, Base::Now, "zpexpire")
             })
-        },
+        }),
     },
     Spec {
         name: "zpexpireat",
@@ -245,7 +245,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "mayfly",
         summary: "Sets the expiration of members as a Unix time in milliseconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::expire::<SortedSet>(
                     ctx,
@@ -255,7 +255,7 @@ pub const TABLE: &[Spec] = &[
                     "zpexpireat",
                 )
             })
-        },
+        }),
     },
     Spec {
         name: "zpexpiretime",
@@ -265,11 +265,11 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "mayfly",
         summary: "Returns the expiration times of members, as Unix times in milliseconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<SortedSet>(ctx, args, Unit::Milliseconds, Base::Epoch)
             })
-        },
+        }),
     },
     Spec {
         name: "zpopmax",
@@ -279,7 +279,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "5.0.0",
         summary: "Removes and returns the members with the highest scores.",
-        run: |ctx, args| settle(ctx, args, pop::zpopmax),
+        run: Run::slab(|ctx, args| settle(ctx, args, pop::zpopmax)),
     },
     Spec {
         name: "zpopmin",
@@ -289,7 +289,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "5.0.0",
         summary: "Removes and returns the members with the lowest scores.",
-        run: |ctx, args| settle(ctx, args, pop::zpopmin),
+        run: Run::slab(|ctx, args| settle(ctx, args, pop::zpopmin)),
     },
     Spec {
         name: "zpttl",
@@ -299,11 +299,11 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "mayfly",
         summary: "Returns the remaining times to live of members in milliseconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<SortedSet>(ctx, args, Unit::Milliseconds, Base::Now)
             })
-        },
+        }),
     },
     Spec {
         name: "zrandmember",
@@ -313,7 +313,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "6.2.0",
         summary: "Returns random members of a sorted set.",
-        run: |ctx, args| settle(ctx, args, random::zrandmember),
+        run: Run::slab(|ctx, args| settle(ctx, args, random::zrandmember)),
     },
     Spec {
         name: "zrange",
@@ -323,7 +323,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "1.2.0",
         summary: "Returns the members within a range of ranks, scores or names.",
-        run: |ctx, args| settle(ctx, args, range::zrange),
+        run: Run::slab(|ctx, args| settle(ctx, args, range::zrange)),
     },
     Spec {
         name: "zrangebylex",
@@ -333,7 +333,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "2.8.9",
         summary: "Returns the members within a lexicographical range.",
-        run: |ctx, args| settle(ctx, args, range::zrangebylex),
+        run: Run::slab(|ctx, args| settle(ctx, args, range::zrangebylex)),
     },
     Spec {
         name: "zrangebyscore",
@@ -343,7 +343,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "1.0.5",
         summary: "Returns the members whose scores are within a range.",
-        run: |ctx, args| settle(ctx, args, range::zrangebyscore),
+        run: Run::slab(|ctx, args| settle(ctx, args, range::zrangebyscore)),
     },
     Spec {
         name: "zrangestore",
@@ -353,7 +353,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "6.2.0",
         summary: "Stores a range of members of a sorted set under another key.",
-        run: |ctx, args| settle(ctx, args, range::zrangestore),
+        run: Run::slab(|ctx, args| settle(ctx, args, range::zrangestore)),
     },
     Spec {
         name: "zrank",
@@ -363,7 +363,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "2.0.0",
         summary: "Returns the rank of a member, the lowest score first.",
-        run: |ctx, args| settle(ctx, args, read::zrank),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::zrank)),
     },
     Spec {
         name: "zrem",
@@ -373,7 +373,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "1.2.0",
         summary: "Removes members from a sorted set. Deletes the key when no member remains.",
-        run: |ctx, args| settle(ctx, args, remove::zrem),
+        run: Run::slab(|ctx, args| settle(ctx, args, remove::zrem)),
     },
     Spec {
         name: "zremrangebylex",
@@ -383,7 +383,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "2.8.9",
         summary: "Removes the members within a lexicographical range.",
-        run: |ctx, args| settle(ctx, args, remove::zremrangebylex),
+        run: Run::slab(|ctx, args| settle(ctx, args, remove::zremrangebylex)),
     },
     Spec {
         name: "zremrangebyrank",
@@ -393,7 +393,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "2.0.0",
         summary: "Removes the members within a range of ranks.",
-        run: |ctx, args| settle(ctx, args, remove::zremrangebyrank),
+        run: Run::slab(|ctx, args| settle(ctx, args, remove::zremrangebyrank)),
     },
     Spec {
         name: "zremrangebyscore",
@@ -403,7 +403,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "1.2.0",
         summary: "Removes the members whose scores are within a range.",
-        run: |ctx, args| settle(ctx, args, remove::zremrangebyscore),
+        run: Run::slab(|ctx, args| settle(ctx, args, remove::zremrangebyscore)),
     },
     Spec {
         name: "zrevrange",
@@ -413,7 +413,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "1.2.0",
         summary: "Returns the members within a range of ranks, the highest score first.",
-        run: |ctx, args| settle(ctx, args, range::zrevrange),
+        run: Run::slab(|ctx, args| settle(ctx, args, range::zrevrange)),
     },
     Spec {
         name: "zrevrangebylex",
@@ -423,7 +423,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "2.8.9",
         summary: "Returns the members within a lexicographical range, the greatest first.",
-        run: |ctx, args| settle(ctx, args, range::zrevrangebylex),
+        run: Run::slab(|ctx, args| settle(ctx, args, range::zrevrangebylex)),
     },
     Spec {
         name: "zrevrangebyscore",
@@ -433,7 +433,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "2.2.0",
         summary: "Returns the members whose scores are within a range, the highest score first.",
-        run: |ctx, args| settle(ctx, args, range::zrevrangebyscore),
+        run: Run::slab(|ctx, args| settle(ctx, args, range::zrevrangebyscore)),
     },
     Spec {
         name: "zrevrank",
@@ -443,7 +443,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "2.0.0",
         summary: "Returns the rank of a member, the highest score first.",
-        run: |ctx, args| settle(ctx, args, read::zrevrank),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::zrevrank)),
     },
     Spec {
         name: "zscan",
@@ -453,7 +453,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "2.8.0",
         summary: "Iterates over the members and scores of a sorted set.",
-        run: |ctx, args| settle(ctx, args, scan::zscan),
+        run: Run::slab(|ctx, args| settle(ctx, args, scan::zscan)),
     },
     Spec {
         name: "zscore",
@@ -463,7 +463,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "1.2.0",
         summary: "Returns the score of a member.",
-        run: |ctx, args| settle(ctx, args, read::zscore),
+        run: Run::slab(|ctx, args| settle(ctx, args, read::zscore)),
     },
     Spec {
         name: "zttl",
@@ -473,11 +473,11 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "mayfly",
         summary: "Returns the remaining times to live of members in seconds.",
-        run: |ctx, args| {
+        run: Run::slab(|ctx, args| {
             settle(ctx, args, |ctx, args| {
                 family::ttl::<SortedSet>(ctx, args, Unit::Seconds, Base::Now)
             })
-        },
+        }),
     },
     Spec {
         name: "zunion",
@@ -487,7 +487,7 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "6.2.0",
         summary: "Returns the members that are in any of the given sorted sets.",
-        run: |ctx, args| settle(ctx, args, combine::zunion),
+        run: Run::slab(|ctx, args| settle(ctx, args, combine::zunion)),
     },
     Spec {
         name: "zunionstore",
@@ -497,6 +497,6 @@ pub const TABLE: &[Spec] = &[
         group: "sorted-set",
         since: "2.0.0",
         summary: "Stores the members that are in any of the given sorted sets.",
-        run: |ctx, args| settle(ctx, args, combine::zunionstore),
+        run: Run::slab(|ctx, args| settle(ctx, args, combine::zunionstore)),
     },
 ];

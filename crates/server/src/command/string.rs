@@ -9,7 +9,7 @@ mod multi;
 pub mod number;
 pub mod set;
 
-use crate::context::{Spec, settle};
+use crate::context::{Run, Spec, on_both, settle};
 use crate::spec::{Keys, flag};
 
 /// This family's commands.
@@ -22,7 +22,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "2.0.0",
         summary: "Appends to a string; a missing key starts empty.",
-        run: |ctx, args| settle(ctx, args, edit::append),
+        run: on_both!(edit::append),
     },
     Spec {
         name: "decr",
@@ -32,7 +32,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "1.0.0",
         summary: "Takes one from an integer; a missing key counts as 0.",
-        run: |ctx, args| settle(ctx, args, number::decr),
+        run: on_both!(number::decr),
     },
     Spec {
         name: "decrby",
@@ -42,7 +42,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "1.0.0",
         summary: "Takes a number from an integer; a missing key counts as 0.",
-        run: |ctx, args| settle(ctx, args, number::decrby),
+        run: on_both!(number::decrby),
     },
     Spec {
         name: "delex",
@@ -52,7 +52,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "8.4.0",
         summary: "Deletes a key, if what it holds meets a condition.",
-        run: |ctx, args| settle(ctx, args, condition::delex),
+        run: Run::slab(|ctx, args| settle(ctx, args, condition::delex)),
     },
     Spec {
         name: "digest",
@@ -62,7 +62,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "8.4.0",
         summary: "Tells the XXH3 digest of a string, as 16 hexadecimal digits.",
-        run: |ctx, args| settle(ctx, args, condition::digest),
+        run: Run::slab(|ctx, args| settle(ctx, args, condition::digest)),
     },
     Spec {
         name: "get",
@@ -72,7 +72,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "1.0.0",
         summary: "Reads a string.",
-        run: |ctx, args| settle(ctx, args, get::get),
+        run: on_both!(get::get),
     },
     Spec {
         name: "getdel",
@@ -82,7 +82,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "6.2.0",
         summary: "Reads a string and deletes the key.",
-        run: |ctx, args| settle(ctx, args, get::getdel),
+        run: on_both!(get::getdel),
     },
     Spec {
         name: "getex",
@@ -92,7 +92,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "6.2.0",
         summary: "Reads a string and changes when it expires.",
-        run: |ctx, args| settle(ctx, args, get::getex),
+        run: on_both!(get::getex),
     },
     Spec {
         name: "getrange",
@@ -102,7 +102,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "2.4.0",
         summary: "Reads a part of a string.",
-        run: |ctx, args| settle(ctx, args, get::getrange),
+        run: Run::slab(|ctx, args| settle(ctx, args, get::getrange)),
     },
     Spec {
         name: "getset",
@@ -112,7 +112,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "1.0.0",
         summary: "Replaces a string and tells the old one.",
-        run: |ctx, args| settle(ctx, args, set::getset),
+        run: on_both!(set::getset),
     },
     Spec {
         name: "incr",
@@ -122,7 +122,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "1.0.0",
         summary: "Adds one to an integer; a missing key counts as 0.",
-        run: |ctx, args| settle(ctx, args, number::incr),
+        run: on_both!(number::incr),
     },
     Spec {
         name: "incrby",
@@ -132,7 +132,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "1.0.0",
         summary: "Adds a number to an integer; a missing key counts as 0.",
-        run: |ctx, args| settle(ctx, args, number::incrby),
+        run: on_both!(number::incrby),
     },
     Spec {
         name: "incrbyfloat",
@@ -142,7 +142,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "2.6.0",
         summary: "Adds a decimal number to another; a missing key counts as 0.",
-        run: |ctx, args| settle(ctx, args, number::incrbyfloat),
+        run: Run::slab(|ctx, args| settle(ctx, args, number::incrbyfloat)),
     },
     Spec {
         name: "increx",
@@ -152,7 +152,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "8.8.0",
         summary: "Adds to a number within bounds, and changes when it expires.",
-        run: |ctx, args| settle(ctx, args, increx::increx),
+        run: Run::slab(|ctx, args| settle(ctx, args, increx::increx)),
     },
     Spec {
         name: "lcs",
@@ -162,7 +162,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "7.0.0",
         summary: "Finds the longest common subsequence of two strings.",
-        run: |ctx, args| settle(ctx, args, lcs::lcs),
+        run: Run::slab(|ctx, args| settle(ctx, args, lcs::lcs)),
     },
     Spec {
         name: "mget",
@@ -172,7 +172,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "1.0.0",
         summary: "Reads several strings.",
-        run: |ctx, args| settle(ctx, args, get::mget),
+        run: on_both!(get::mget),
     },
     Spec {
         name: "mset",
@@ -182,7 +182,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "1.0.1",
         summary: "Stores several strings.",
-        run: |ctx, args| settle(ctx, args, multi::mset),
+        run: on_both!(multi::mset),
     },
     Spec {
         name: "msetex",
@@ -192,7 +192,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "8.4.0",
         summary: "Stores several strings under one condition and one lifetime.",
-        run: |ctx, args| settle(ctx, args, multi::msetex),
+        run: Run::slab(|ctx, args| settle(ctx, args, multi::msetex)),
     },
     Spec {
         name: "msetnx",
@@ -202,7 +202,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "1.0.1",
         summary: "Stores several strings, if none of the keys exists.",
-        run: |ctx, args| settle(ctx, args, multi::msetnx),
+        run: Run::slab(|ctx, args| settle(ctx, args, multi::msetnx)),
     },
     Spec {
         name: "psetex",
@@ -212,7 +212,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "2.6.0",
         summary: "Stores a string that expires after so many milliseconds.",
-        run: |ctx, args| settle(ctx, args, set::psetex),
+        run: on_both!(set::psetex),
     },
     Spec {
         name: "set",
@@ -222,7 +222,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "1.0.0",
         summary: "Stores a string, under a condition and with a lifetime if so asked.",
-        run: |ctx, args| settle(ctx, args, set::set),
+        run: on_both!(set::set),
     },
     Spec {
         name: "setex",
@@ -232,7 +232,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "2.0.0",
         summary: "Stores a string that expires after so many seconds.",
-        run: |ctx, args| settle(ctx, args, set::setex),
+        run: on_both!(set::setex),
     },
     Spec {
         name: "setnx",
@@ -242,7 +242,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "1.0.0",
         summary: "Stores a string, if the key does not exist.",
-        run: |ctx, args| settle(ctx, args, set::setnx),
+        run: on_both!(set::setnx),
     },
     Spec {
         name: "setrange",
@@ -252,7 +252,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "2.2.0",
         summary: "Overwrites a part of a string; a gap is filled with zero bytes.",
-        run: |ctx, args| settle(ctx, args, edit::setrange),
+        run: Run::slab(|ctx, args| settle(ctx, args, edit::setrange)),
     },
     Spec {
         name: "strlen",
@@ -262,7 +262,7 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "2.2.0",
         summary: "Tells the length of a string.",
-        run: |ctx, args| settle(ctx, args, get::strlen),
+        run: on_both!(get::strlen),
     },
     Spec {
         name: "substr",
@@ -272,6 +272,6 @@ pub const TABLE: &[Spec] = &[
         group: "string",
         since: "1.0.0",
         summary: "Reads a part of a string: the old name of GETRANGE.",
-        run: |ctx, args| settle(ctx, args, get::getrange),
+        run: Run::slab(|ctx, args| settle(ctx, args, get::getrange)),
     },
 ];

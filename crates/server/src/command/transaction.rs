@@ -8,8 +8,8 @@
 use crate::clients;
 use crate::command::refusal::OUT_OF_MEMORY;
 use crate::config::Id;
-use crate::context::{Ctx, Spec};
-use crate::locks::has_no_room;
+use crate::context::{Ctx, Run, Spec};
+use crate::engine::slab::Slab;
 use crate::queue::Transaction;
 use crate::session::Session;
 use crate::spec::{Keys, SpecIndex, flag};
@@ -30,7 +30,7 @@ pub const TABLE: &[Spec] = &[
         group: "transactions",
         since: "1.2.0",
         summary: "Starts a transaction.",
-        run: multi,
+        run: Run::slab(multi),
     },
     Spec {
         name: "exec",
@@ -45,7 +45,7 @@ pub const TABLE: &[Spec] = &[
         group: "transactions",
         since: "1.2.0",
         summary: "Executes all commands of the transaction.",
-        run: exec,
+        run: Run::slab(exec),
     },
     Spec {
         name: "discard",
@@ -55,7 +55,7 @@ pub const TABLE: &[Spec] = &[
         group: "transactions",
         since: "2.0.0",
         summary: "Discards the transaction.",
-        run: discard,
+        run: Run::slab(discard),
     },
     Spec {
         name: "watch",
@@ -65,7 +65,7 @@ pub const TABLE: &[Spec] = &[
         group: "transactions",
         since: "2.2.0",
         summary: "Makes the next transaction fail if one of the given keys changes before it.",
-        run: watch,
+        run: Run::slab(watch),
     },
     Spec {
         name: "unwatch",
@@ -75,7 +75,7 @@ pub const TABLE: &[Spec] = &[
         group: "transactions",
         since: "2.2.0",
         summary: "Stops watching all keys.",
-        run: unwatch,
+        run: Run::slab(unwatch),
     },
 ];
 
@@ -173,8 +173,7 @@ fn exec(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     };
     let grows = |(index, _): (SpecIndex, Args<'_>)| ctx.table[index as usize].has(flag::DENYOOM);
     // This comes first, because it may release the locks.
-    let is_full =
-        transaction.iter().any(grows) && has_no_room(&ctx.server.keyspace, ctx.view, ctx.locks);
+    let is_full = transaction.iter().any(grows) && ctx.view.is_full();
     let is_dirty = has_changed(ctx);
     ctx.session.end_transaction();
     forget_watched(ctx);
@@ -218,15 +217,18 @@ fn run_one(ctx: &mut Ctx<'_, '_>, index: SpecIndex, args: Args<'_>) {
     let position = ctx.reply.position();
     let reply = ctx.reply.nested(ctx.session.protocol);
     let mut inner = Ctx {
-        view: &mut *ctx.view,
+        view: Slab {
+            view: &mut *ctx.view.view,
+            space: ctx.view.space,
+            locks: ctx.view.locks,
+        },
         session: &mut *ctx.session,
         server: ctx.server,
         reply,
-        locks: ctx.locks,
         table: ctx.table,
         memo: None,
     };
-    (spec.run)(&mut inner, args);
+    (spec.run.slab)(&mut inner, args);
     let nanos = start.elapsed().as_nanos() as u64;
     let now = ctx.view.now();
     timing::note_slow(ctx.server, spec, ctx.session, args, nanos / 1000, now);

@@ -1,13 +1,16 @@
 //! The same walk for requests in memcached's protocol, which have no table: what each needs stands in
 //! its verb.
 
-use super::{BATCH_CALLS_MAX, Executor, Outcome, WHOLE_FROM_CALLS, segments, spare};
+use super::{
+    BATCH_CALLS_MAX, Engine, Executor, Outcome, WHOLE_FROM_CALLS, publish, segment, spare,
+    wake_owners,
+};
+use crate::engine::Strings;
+use crate::engine::slab::Slab;
 use crate::locks::{Locks, lock};
-use crate::memcached::{self, Slab, count_up};
-use crate::notify;
+use crate::memcached::{self, count_up};
 use crate::session::Session;
-use segment::Condition;
-use store::{Class, Key};
+use store::Key;
 use wire::Span;
 use wire::memcached::{Request, Verb};
 
@@ -18,23 +21,21 @@ impl Executor<'_> {
     /// Before a batch in memcached's protocol: as `prepare`. The keys are those of all its requests, in the
     /// order of their spans; the first of many are brought near.
     pub fn prepare_keys<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]> + Clone) {
-        let (server, now) = (self.server, self.now);
+        let server = self.server;
         self.hashed.clear();
         if keys.clone().take(WHOLE_FROM_CALLS).count() < WHOLE_FROM_CALLS {
             return;
         }
         let keys = keys.take(KEYS_NEAR_MAX);
-        if let Some(hand) = &self.hand {
-            return segments::prepare_keys(hand, keys, &mut self.hashed);
-        }
-        if server.threads == 1 {
-            let whole = || server.keyspace.lock_all(now);
-            self.whole.get_or_insert_with(whole);
-        }
+        let held = match &mut self.engine {
+            Engine::Slab(held) => held,
+            Engine::Segment(hand) => return segment::prepare_keys(hand, keys, &mut self.hashed),
+        };
+        held.lock_whole(server, self.now);
         for bytes in keys.clone() {
             let key = server.keyspace.key(memcached::DATABASE, bytes);
             self.hashed.push(key.hash);
-            match &self.whole {
+            match &held.whole {
                 Some(view) => view.prefetch_bucket(&key),
                 None => server.keyspace.prefetch_bucket(&key),
             }
@@ -42,7 +43,7 @@ impl Executor<'_> {
         for (bytes, &hash) in keys.zip(&self.hashed) {
             let db = memcached::DATABASE;
             let key = Key { bytes, hash, db };
-            match &self.whole {
+            match &held.whole {
                 Some(view) => view.prefetch_entry(&key),
                 None => server.keyspace.prefetch_entry(&key),
             }
@@ -86,60 +87,58 @@ impl Executor<'_> {
             flush_at_ms: &server.flush_at_ms,
             out,
         };
-        if let Some(hand) = self.hand.as_mut() {
-            memcached::run(&mut turn.on(hand));
-            return Outcome::Done;
-        }
-        if let Some(view) = self.whole.as_mut() {
+        let space = &server.keyspace;
+        let held = match &mut self.engine {
+            Engine::Slab(held) => held,
+            Engine::Segment(hand) => {
+                memcached::run(&mut turn.on(hand));
+                return Outcome::Done;
+            }
+        };
+        if let Some(view) = held.whole.as_mut() {
             let locks = &Locks::All;
-            memcached::run(&mut turn.on(Slab {
-                view,
-                server,
-                locks,
-            }));
+            memcached::run(&mut turn.on(Slab { view, space, locks }));
             return Outcome::Done;
         }
-        let mut shards = spare(&mut self.locks);
+        let mut shards = spare(&mut held.locks);
         if !memcached::is_whole(request.verb) {
             memcached::collect_shards(server, request, keys, hashes, input, &mut shards);
-            self.locks = Locks::Some(shards);
+            held.locks = Locks::Some(shards);
         }
-        let mut view = lock(&server.keyspace, &self.locks, self.now);
+        let mut view = lock(space, &held.locks, self.now);
         memcached::run(&mut turn.on(Slab {
             view: &mut view,
-            server,
-            locks: &self.locks,
+            space,
+            locks: &held.locks,
         }));
-        if server.notifies() {
-            view.take_events(&mut self.events);
-            notify::publish(server, &mut self.events);
-        }
+        publish(server, &mut view, &mut self.events);
         drop(view);
         if server.threads > 1 && may_write {
-            self.wake_owners();
+            wake_owners(server, self.worker, &held.locks);
         }
         Outcome::Done
     }
 
-    /// A value that was too large to come in leaves nothing behind that is out of date now.
+    /// Deletes what a value that was too large to be read would have replaced.
     pub fn drop_stale(&mut self, key: &[u8]) {
         let server = self.server;
         self.finish();
-        if let Some(hand) = &self.hand {
-            let _was_there = hand
-                .cache
-                .delete(&hand.key(key), Condition::Always, hand.now);
+        if let Engine::Segment(hand) = &mut self.engine {
+            let mut hand = hand;
+            let key = Strings::key(&hand, memcached::DATABASE, key);
+            Strings::remove(&mut hand, &key);
             return;
         }
-        let name = server.keyspace.key(memcached::DATABASE, key);
-        let shard = server.keyspace.shard_of(&name);
-        let mut view = server.keyspace.lock_one(shard, self.now);
-        if view.delete(&name) {
-            view.notify(Class::Generic, "del", &name);
+        let space = &server.keyspace;
+        let key = space.key(memcached::DATABASE, key);
+        let locks = Locks::Some(vec![space.shard_of(&key)]);
+        let mut view = lock(space, &locks, self.now);
+        Slab {
+            view: &mut view,
+            space,
+            locks: &locks,
         }
-        if server.notifies() {
-            view.take_events(&mut self.events);
-            notify::publish(server, &mut self.events);
-        }
+        .remove(&key);
+        publish(server, &mut view, &mut self.events);
     }
 }

@@ -1,26 +1,25 @@
 //! Before a batch runs: what its commands will touch is asked for from memory, so that the waits overlap.
 
-use super::{BATCH_CALLS_MAX, Call, Executor, WHOLE_FROM_CALLS, segments};
+use super::{BATCH_CALLS_MAX, Call, Engine, Executor, WHOLE_FROM_CALLS, segment};
 use crate::command::{self};
 use crate::context::{KeyMemo, Spec};
-use store::View;
+use crate::state::Server;
+use store::{Tick, View};
 use wire::{Args, Span};
 
 impl Executor<'_> {
     /// Before a client's batch: brings what its keys will touch into the processor's caches, the
     /// buckets of all keys first, then the entries.
     pub fn prepare(&mut self, calls: &mut [Call], input: &[u8], spans: &[Span], db: u8) {
-        if let Some(hand) = &self.hand {
-            return segments::prepare(hand, calls, input, spans);
-        }
         if calls.len() < WHOLE_FROM_CALLS {
             return;
         }
-        let (server, now) = (self.server, self.now);
-        if server.threads == 1 {
-            let whole = || server.keyspace.lock_all(now);
-            self.whole.get_or_insert_with(whole);
-        }
+        let server = self.server;
+        let held = match &mut self.engine {
+            Engine::Slab(held) => held,
+            Engine::Segment(hand) => return segment::prepare(hand, calls, input, spans),
+        };
+        held.lock_whole(server, self.now);
         for call in calls.iter_mut() {
             let Some(index) = call.index else { continue };
             let spec = command::table()[index as usize];
@@ -30,7 +29,7 @@ impl Executor<'_> {
             };
             let key = server.keyspace.key(db, bytes);
             call.memo = Some(KeyMemo::of(&key));
-            match &self.whole {
+            match &held.whole {
                 Some(view) => view.prefetch_bucket(&key),
                 None => server.keyspace.prefetch_bucket(&key),
             }
@@ -43,37 +42,43 @@ impl Executor<'_> {
             let bytes = first.and_then(|first| call.args(input, spans).get(first));
             if let Some(bytes) = bytes {
                 let key = memo.key(bytes);
-                match &self.whole {
+                match &held.whole {
                     Some(view) => view.prefetch_entry(&key),
                     None => server.keyspace.prefetch_entry(&key),
                 }
             }
         }
-        match &self.whole {
+        match &held.whole {
             Some(view) => prefetch_elements(view, calls, input, spans),
-            None => self.prefetch_elements_of_one(calls, input, spans),
+            None => prefetch_elements_of_one(server, self.now, calls, input, spans),
         }
     }
+}
 
-    /// Without all shards: brings the elements near that the batch names in the shard of the first key which
-    /// may be a collection's, if nobody else is in it. Where many commands are on elements, most are of
-    /// one key.
-    fn prefetch_elements_of_one(&self, calls: &[Call], input: &[u8], spans: &[Span]) {
-        let names_element = |call: &&Call| {
-            let spec = call.index.map(|index| command::table()[index as usize]);
-            spec.is_some_and(|spec| first_element(spec, call.args(input, spans)).is_some())
-        };
-        let mut calls_on_elements = calls.iter().filter(names_element);
-        let Some(memo) = calls_on_elements.next().and_then(|call| call.memo) else {
-            return;
-        };
-        let space = &self.server.keyspace;
-        let shard = space.shard_of(&memo.key(&[]));
-        if calls_on_elements.count() + 1 >= WHOLE_FROM_CALLS
-            && let Some(view) = space.try_lock_one(shard, self.now)
-        {
-            prefetch_elements(&view, calls, input, spans);
-        }
+/// Without all shards: brings the elements near that the batch names in the shard of the first key which
+/// may be a collection's, if nobody else is in it. Where many commands are on elements, most are of
+/// one key.
+fn prefetch_elements_of_one(
+    server: &Server,
+    now: Tick,
+    calls: &[Call],
+    input: &[u8],
+    spans: &[Span],
+) {
+    let names_element = |call: &&Call| {
+        let spec = call.index.map(|index| command::table()[index as usize]);
+        spec.is_some_and(|spec| first_element(spec, call.args(input, spans)).is_some())
+    };
+    let mut calls_on_elements = calls.iter().filter(names_element);
+    let Some(memo) = calls_on_elements.next().and_then(|call| call.memo) else {
+        return;
+    };
+    let space = &server.keyspace;
+    let shard = space.shard_of(&memo.key(&[]));
+    if calls_on_elements.count() + 1 >= WHOLE_FROM_CALLS
+        && let Some(view) = space.try_lock_one(shard, now)
+    {
+        prefetch_elements(&view, calls, input, spans);
     }
 }
 

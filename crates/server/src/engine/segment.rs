@@ -9,18 +9,16 @@
 //!
 //! Start reading with [`Hand`], what one worker works with.
 
-pub mod command;
 mod facts;
-mod key;
+mod items;
 pub mod learning;
 mod marks;
-mod number;
 mod setup;
-mod string;
-mod whole;
+mod strings;
 
 pub use marks::Marks;
 
+use crate::command::lifetime::Fate;
 use crate::stats::{Stats, WorkerStats};
 use segment::{Condition, Item, Key, Payload, Receipt, Refused, Segcache, Unchanged, Writer};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -72,11 +70,12 @@ pub enum Life {
 
 impl Life {
     /// What such a deadline means.
-    pub fn of(deadline: NewDeadline, now: Tick) -> Life {
-        match deadline {
-            NewDeadline::Keep => Life::Keep,
-            NewDeadline::Clear => Life::Endless,
-            NewDeadline::At(at) => Life::For(at.0.saturating_sub(now.0)),
+    pub fn of(fate: Fate, now: Tick) -> Life {
+        match fate {
+            Fate::IsDead => Life::Over,
+            Fate::Lives(NewDeadline::Keep) => Life::Keep,
+            Fate::Lives(NewDeadline::Clear) => Life::Endless,
+            Fate::Lives(NewDeadline::At(at)) => Life::For(at.0.saturating_sub(now.0)),
         }
     }
 }
@@ -384,7 +383,7 @@ impl<'s> Hand<'s> {
     ///
     /// # Errors
     /// No room.
-    pub fn relive(
+    pub fn change_deadline(
         &mut self,
         key: &Key<&[u8]>,
         life: impl Fn(Option<Tick>) -> Option<Option<u64>>,

@@ -76,7 +76,7 @@ pub(super) fn clients(report: &mut Report<'_>) {
 
 pub(super) fn memory(report: &mut Report<'_>) {
     let server = report.server;
-    let facts = server.memory_facts();
+    let facts = server.engine().memory_facts();
     let used = server.used_bytes();
     let peak = server.stats.peak_bytes.load(Relaxed);
     let rss = process::resident_bytes();
@@ -118,7 +118,10 @@ pub(super) fn memory(report: &mut Report<'_>) {
     report.field("number_of_cached_scripts", 0);
     report.field("maxmemory", max);
     report.field("maxmemory_human", bytes_for_people(max));
-    report.field("maxmemory_policy", server.eviction_name());
+    report.field(
+        "maxmemory_policy",
+        server.engine().eviction_name(&server.config),
+    );
     let ratio = rss as f64 / used.max(1) as f64;
     report.field("mem_fragmentation_ratio", format!("{ratio:.2}"));
     report.field("mem_fragmentation_bytes", rss as i64 - used as i64);
@@ -136,7 +139,7 @@ pub(super) fn memory(report: &mut Report<'_>) {
     report.field("mem_allocator", process::allocator());
     report.field("active_defrag_running", 0);
     report.field("lazyfree_pending_objects", facts.pending_objects);
-    let dropped = server.counters().dropped_objects;
+    let dropped = server.engine().counters(&server.stats).dropped_objects;
     report.field("lazyfreed_objects", dropped);
 }
 
@@ -203,7 +206,7 @@ fn traffic(report: &mut Report<'_>) {
 /// Second part of `stats`: keys and subscriptions.
 fn keys(report: &mut Report<'_>) {
     let stats = &report.server.stats;
-    let counters = report.server.counters();
+    let counters = report.server.engine().counters(&report.server.stats);
     report.field("expired_keys", counters.expired_keys);
     report.field("expired_subkeys", counters.expired_elements);
     report.field("expired_stale_perc", "0.00");
@@ -337,7 +340,7 @@ pub(super) fn cluster(report: &mut Report<'_>) {
 pub(super) fn keyspace(report: &mut Report<'_>) {
     let now = Tick(report.now_us / 1000);
     for db in 0..DATABASES as u8 {
-        let facts = report.server.db_facts(db, now);
+        let facts = report.server.engine().db_facts(db, now);
         if facts.keys == 0 {
             continue;
         }
@@ -357,7 +360,7 @@ pub(super) fn expiry(report: &mut Report<'_>) {
     }
     let now = Tick(report.now_us / 1000);
     let facts = server.keyspace.expiry_facts(now);
-    let counters = server.counters();
+    let counters = server.engine().counters(&server.stats);
     let lag = server.stats.expiry_lag();
     report.field("expiry_index", server.config.text(Id::Expiry));
     match facts.granularity_ms {

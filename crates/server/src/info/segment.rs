@@ -1,39 +1,11 @@
 //! What the segment engine tells of itself, in the words that INFO has for both and in its own.
 
-use crate::config::words::EVICTIONS;
-use crate::config::{Id, bytes_for_people};
+use crate::engine::Facts;
 use crate::engine::segment::Segments;
 use crate::engine::segment::learning::State;
 use crate::info::report::Report;
-use crate::state::Server;
 use std::sync::atomic::Ordering::Relaxed;
 use store::Tick;
-
-/// The engine in a few words, for the log.
-pub fn tell(server: &Server) -> String {
-    let size = bytes_for_people(server.config.number(Id::SegmentSize) as u64);
-    format!("segments of {size}, eviction {}", eviction(server))
-}
-
-/// Segments for each thread below which lives that are spread wide are worth a warning.
-const FEW_SEGMENTS: u64 = 32;
-
-/// A warning for the log, where there are few segments for so many threads.
-pub fn warning(server: &Server) -> Option<String> {
-    let stats = server.segments.as_ref()?.cache.stats();
-    let count = stats.segments_held + stats.segments_free + stats.segments_table;
-    let threads = server.threads as u64;
-    (count < FEW_SEGMENTS * threads).then(|| {
-        format!(
-            "{count} segments are few for {threads} data threads: where TTLs differ widely, lives end up to three quarters early (maxmemory, segment-size)"
-        )
-    })
-}
-
-/// The name of the eviction in force.
-pub fn eviction(server: &Server) -> &'static str {
-    EVICTIONS[server.config.number(Id::SegmentEviction) as usize]
-}
 
 /// INFO's section of its own.
 pub fn section(report: &mut Report<'_>) {
@@ -43,7 +15,10 @@ pub fn section(report: &mut Report<'_>) {
     };
     let stats = segments.cache.stats();
     report.field("engine", "segment");
-    report.field("segment_eviction", eviction(server));
+    report.field(
+        "segment_eviction",
+        server.engine().eviction_name(&server.config),
+    );
     for (name, number) in [
         ("segment_bytes", stats.segment_bytes),
         ("segments_held", stats.segments_held),

@@ -5,12 +5,13 @@
 //! that it is out of date (`X`) and that somebody has won (`Z`). `mg … N` makes an empty item on a miss and
 //! lets its asker win; `mg … R` does when less than so many seconds are left.
 
-use super::storing::Fate;
-use super::storing::{
-    Asks, Counting, Engine, NO_NUMBER, NoCount, OUT_OF_MEMORY, Removed, Removing, Seen, Stored,
-    Storing, TOO_LARGE, Touched, WRONG_TYPE, seconds_until,
-};
+use super::answers::{NO_NUMBER, OUT_OF_MEMORY, TOO_LARGE, WRONG_TYPE};
 use super::turn::Turn;
+use crate::command::lifetime::Fate;
+use crate::engine::items::{
+    Asks, Counting, Items, NoCount, Removed, Removing, Seen, Stored, Storing, Touched,
+    seconds_until,
+};
 use store::{ItemHead, Key, Tick};
 use wire::memcached::meta::{Item, item, letters, status};
 use wire::memcached::text::line;
@@ -18,14 +19,14 @@ use wire::memcached::{Expiration, KEY_BYTES_MAX, Meta, Mode, Request, Verb};
 use wire::number::Text;
 
 /// Answers with a status alone.
-fn answer<E: Engine>(turn: &mut Turn<'_, E>, word: &str) {
+fn answer<E: Items>(turn: &mut Turn<'_, E>, word: &str) {
     let key = turn.sent_key(0);
     let stores = turn.request.verb == Verb::MetaSet;
     status(turn.out, word, &turn.request.meta, turn.input, key, stores);
 }
 
 /// Answers about an item, with its value where that was asked for.
-fn answer_of<E: Engine>(turn: &mut Turn<'_, E>, told: &Item<'_>, value: &[u8]) {
+fn answer_of<E: Items>(turn: &mut Turn<'_, E>, told: &Item<'_>, value: &[u8]) {
     let meta = &turn.request.meta;
     item(turn.out, meta, turn.input, told);
     if meta.has(b'v') {
@@ -45,7 +46,7 @@ struct Flags<'a> {
 }
 
 impl<'a> Flags<'a> {
-    fn of<E: Engine>(turn: &Turn<'a, E>) -> Flags<'a> {
+    fn of<E: Items>(turn: &Turn<'a, E>) -> Flags<'a> {
         Flags {
             request: turn.request,
             input: turn.input,
@@ -108,7 +109,7 @@ impl<'a> Flags<'a> {
     }
 }
 
-pub(super) fn get<E: Engine>(turn: &mut Turn<'_, E>) {
+pub(super) fn get<E: Items>(turn: &mut Turn<'_, E>) {
     let mut room = [0; KEY_BYTES_MAX];
     let key = turn.meant(&mut room);
     let meta = turn.request.meta;
@@ -150,9 +151,9 @@ struct Deadlines {
 
 /// Who asks for a lifetime and is to be told of it gets it first, so that what is told is what is kept. What is over
 /// by that is read before.
-fn touch_to_tell<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> Option<Deadlines> {
+fn touch_to_tell<E: Items>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> Option<Deadlines> {
     let (meta, fate) = (turn.request.meta, turn.fate(turn.request.exptime));
-    if !meta.has(b'T') || !meta.has(b't') || fate == Fate::IsOver {
+    if !meta.has(b'T') || !meta.has(b't') || fate == Fate::IsDead {
         return None;
     }
     let before = turn.engine.describe(key)?.0.deadline;
@@ -165,7 +166,7 @@ fn touch_to_tell<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> Option<Dea
 }
 
 /// Reads and marks: that it was asked for, and that this client has won.
-fn read<E: Engine>(
+fn read<E: Items>(
     turn: &mut Turn<'_, E>,
     key: &Key<'_>,
     touched: Option<Deadlines>,
@@ -218,7 +219,7 @@ fn new_cas(meta: &Meta) -> Option<u64> {
 }
 
 /// Answers a miss, for which an item may be made; false when another has made one meanwhile.
-fn miss<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> bool {
+fn miss<E: Items>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> bool {
     let meta = turn.request.meta;
     if !meta.has(b'N') {
         if !meta.has(b'q') {
@@ -247,12 +248,7 @@ fn miss<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> bool {
 }
 
 /// Makes what is not there, under the lifetime that the flags say.
-fn make<E: Engine>(
-    turn: &mut Turn<'_, E>,
-    key: &Key<'_>,
-    value: &[u8],
-    has_winner: bool,
-) -> Stored {
+fn make<E: Items>(turn: &mut Turn<'_, E>, key: &Key<'_>, value: &[u8], has_winner: bool) -> Stored {
     let what = Storing {
         mode: Mode::Add,
         value,
@@ -267,7 +263,7 @@ fn make<E: Engine>(
     turn.engine.store(key, &what)
 }
 
-pub(super) fn set<E: Engine>(turn: &mut Turn<'_, E>) {
+pub(super) fn set<E: Items>(turn: &mut Turn<'_, E>) {
     let mut room = [0; KEY_BYTES_MAX];
     let key = turn.meant(&mut room);
     let meta = turn.request.meta;
@@ -311,7 +307,7 @@ pub(super) fn set<E: Engine>(turn: &mut Turn<'_, E>) {
     answer(turn, word);
 }
 
-pub(super) fn delete<E: Engine>(turn: &mut Turn<'_, E>) {
+pub(super) fn delete<E: Items>(turn: &mut Turn<'_, E>) {
     let mut room = [0; KEY_BYTES_MAX];
     let key = turn.meant(&mut room);
     let meta = turn.request.meta;
@@ -325,7 +321,7 @@ pub(super) fn delete<E: Engine>(turn: &mut Turn<'_, E>) {
             false => None,
         },
     };
-    match turn.engine.remove(&key, &how) {
+    match turn.engine.remove_if(&key, &how) {
         Removed::Yes => {
             turn.add(|counts| &counts.delete_hits);
             if !meta.has(b'q') {
@@ -342,7 +338,7 @@ pub(super) fn delete<E: Engine>(turn: &mut Turn<'_, E>) {
     }
 }
 
-pub(super) fn arithmetic<E: Engine>(turn: &mut Turn<'_, E>) {
+pub(super) fn arithmetic<E: Items>(turn: &mut Turn<'_, E>) {
     let mut room = [0; KEY_BYTES_MAX];
     let key = turn.meant(&mut room);
     let meta = turn.request.meta;
@@ -371,7 +367,7 @@ pub(super) fn arithmetic<E: Engine>(turn: &mut Turn<'_, E>) {
     }
 }
 
-fn counted<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>, number: u64, seen: &Seen) {
+fn counted<E: Items>(turn: &mut Turn<'_, E>, key: &Key<'_>, number: u64, seen: &Seen) {
     let meta = turn.request.meta;
     turn.add(|counts| &counts.count_hits);
     let mut flags = Flags::of(turn);
@@ -391,7 +387,7 @@ fn counted<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>, number: u64, seen: 
 
 /// A number that is not there: made when the client says for how long (`N`), and told of even to those who
 /// want no answer (`q`). False when another has made it meanwhile.
-fn begin_count<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> bool {
+fn begin_count<E: Items>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> bool {
     let meta = turn.request.meta;
     if !meta.has(b'N') {
         answer(turn, "NF");
@@ -415,7 +411,7 @@ fn begin_count<E: Engine>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> bool {
     true
 }
 
-fn told_count<E: Engine>(
+fn told_count<E: Items>(
     turn: &mut Turn<'_, E>,
     number: u64,
     head: &ItemHead,
@@ -434,7 +430,7 @@ fn told_count<E: Engine>(
 }
 
 /// What is known of an item, for people.
-pub(super) fn debug<E: Engine>(turn: &mut Turn<'_, E>) {
+pub(super) fn debug<E: Items>(turn: &mut Turn<'_, E>) {
     let mut room = [0; KEY_BYTES_MAX];
     let key = turn.meant(&mut room);
     let Some((seen, size)) = turn.engine.describe(&key) else {

@@ -25,9 +25,9 @@ pub fn show(server: &Server, what: &[u8], out: &mut Vec<u8>) {
 fn general(server: &Server, out: &mut Vec<u8>) {
     let sum =
         |counter: fn(&Counts) -> &AtomicU64| server.stats.sum(|worker| counter(&worker.memcached));
-    let counters = server.counters();
+    let counters = server.engine().counters(&server.stats);
     let now_ms = server.clock.now().0;
-    let facts = server.db_facts(DATABASE, store::Tick(now_ms));
+    let facts = server.engine().db_facts(DATABASE, store::Tick(now_ms));
     let rows: &[(&str, u64)] = &[
         ("pid", u64::from(std::process::id())),
         ("uptime", server.started.elapsed().as_secs()),
@@ -60,7 +60,7 @@ fn general(server: &Server, out: &mut Vec<u8>) {
         ),
         ("limit_maxbytes", server.config.number(Id::MaxMemory) as u64),
         ("threads", server.threads as u64),
-        ("bytes", server.engine_bytes()),
+        ("bytes", server.engine().used_bytes()),
         ("curr_items", facts.keys),
         ("evictions", counters.evicted_keys),
         ("reclaimed", counters.expired_keys),
@@ -80,22 +80,23 @@ fn settings(server: &Server, out: &mut Vec<u8>) {
     stat(out, "item_size_max", &item_max.to_string());
     stat(out, "cas_enabled", "yes");
     stat(out, "flush_enabled", "yes");
-    let evicts = !["noeviction", "none"].contains(&server.eviction_name().as_str());
+    let evicts =
+        !["noeviction", "none"].contains(&server.engine().eviction_name(&server.config).as_str());
     stat(out, "evictions", if evicts { "on" } else { "off" });
 }
 
 /// There are no slab classes: all items stand in class 1.
 fn items(server: &Server, out: &mut Vec<u8>) {
-    let facts = server.db_facts(DATABASE, server.clock.now());
+    let facts = server.engine().db_facts(DATABASE, server.clock.now());
     if facts.keys > 0 {
         stat(out, "items:1:number", &facts.keys.to_string());
-        let evicted = server.counters().evicted_keys;
+        let evicted = server.engine().counters(&server.stats).evicted_keys;
         stat(out, "items:1:evicted", &evicted.to_string());
     }
 }
 
 fn slabs(server: &Server, out: &mut Vec<u8>) {
-    let bytes = server.engine_bytes();
+    let bytes = server.engine().used_bytes();
     stat(out, "active_slabs", "1");
     stat(out, "total_malloced", &bytes.to_string());
 }

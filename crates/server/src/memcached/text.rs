@@ -1,17 +1,15 @@
 //! The text commands.
 
-use super::storing::Fate;
-use super::storing::{
-    Asks, Counting, Engine, NO_NUMBER, NoCount, OUT_OF_MEMORY, Stored, Storing, TOO_LARGE, Touched,
-    WRONG_TYPE,
-};
-use super::turn::Turn;
+use super::answers::{NO_NUMBER, OUT_OF_MEMORY, TOO_LARGE, WRONG_TYPE};
+use super::turn::{DATABASE, Turn};
+use crate::command::lifetime::Fate;
+use crate::engine::items::{Asks, Counting, Items, NoCount, Stored, Storing, Touched};
 use std::sync::atomic::Ordering::Relaxed;
 use store::{ItemHead, NewDeadline};
 use wire::memcached::text::{line, number, value_head};
 use wire::memcached::{Mode, Verb};
 
-pub(super) fn run<E: Engine>(turn: &mut Turn<'_, E>) {
+pub(super) fn run<E: Items>(turn: &mut Turn<'_, E>) {
     match turn.request.verb {
         Verb::Get | Verb::Gets => get(turn, None),
         Verb::Gat | Verb::Gats => {
@@ -36,7 +34,7 @@ pub(super) fn run<E: Engine>(turn: &mut Turn<'_, E>) {
     }
 }
 
-fn get<E: Engine>(turn: &mut Turn<'_, E>, fate: Option<Fate>) {
+fn get<E: Items>(turn: &mut Turn<'_, E>, fate: Option<Fate>) {
     let wants_cas = matches!(turn.request.verb, Verb::Gets | Verb::Gats);
     let asks = Asks {
         value: true,
@@ -69,7 +67,7 @@ fn get<E: Engine>(turn: &mut Turn<'_, E>, fate: Option<Fate>) {
     line(turn.out, "END");
 }
 
-fn set<E: Engine>(turn: &mut Turn<'_, E>, mode: Mode, cas: Option<u64>) {
+fn set<E: Items>(turn: &mut Turn<'_, E>, mode: Mode, cas: Option<u64>) {
     turn.add(|counts| &counts.sets);
     let key = turn.key(0);
     let what = Storing {
@@ -95,9 +93,9 @@ fn set<E: Engine>(turn: &mut Turn<'_, E>, mode: Mode, cas: Option<u64>) {
     line(turn.out, answer);
 }
 
-fn delete<E: Engine>(turn: &mut Turn<'_, E>) {
+fn delete<E: Items>(turn: &mut Turn<'_, E>) {
     let key = turn.key(0);
-    if turn.engine.delete(&key) {
+    if turn.engine.remove(&key) {
         turn.add(|counts| &counts.delete_hits);
         line(turn.out, "DELETED");
     } else {
@@ -106,7 +104,7 @@ fn delete<E: Engine>(turn: &mut Turn<'_, E>) {
     }
 }
 
-fn counting<E: Engine>(turn: &mut Turn<'_, E>, is_down: bool) {
+fn counting<E: Items>(turn: &mut Turn<'_, E>, is_down: bool) {
     let key = turn.key(0);
     let how = Counting {
         delta: turn.request.number,
@@ -139,7 +137,7 @@ fn why_not(why: NoCount) -> &'static str {
     }
 }
 
-fn touching<E: Engine>(turn: &mut Turn<'_, E>) {
+fn touching<E: Items>(turn: &mut Turn<'_, E>) {
     turn.add(|counts| &counts.touches);
     let key = turn.key(0);
     let fate = turn.fate(turn.request.exptime);
@@ -155,13 +153,13 @@ fn touching<E: Engine>(turn: &mut Turn<'_, E>) {
     line(turn.out, answer);
 }
 
-fn flush_all<E: Engine>(turn: &mut Turn<'_, E>) {
+fn flush_all<E: Items>(turn: &mut Turn<'_, E>) {
     turn.add(|counts| &counts.flushes);
     match turn.fate(turn.request.exptime) {
         Fate::Lives(NewDeadline::At(at)) => turn.flush_at_ms.store(at.0, Relaxed),
         _ => {
             turn.flush_at_ms.store(0, Relaxed);
-            turn.engine.flush();
+            turn.engine.flush(DATABASE);
         }
     }
     line(turn.out, "OK");

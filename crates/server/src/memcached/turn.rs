@@ -1,6 +1,7 @@
 //! One request with what it needs.
 
-use super::storing::{Engine, Fate};
+use crate::command::lifetime::Fate;
+use crate::engine::items::Items;
 use crate::session::Session;
 use crate::stats::Counts;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -31,7 +32,7 @@ pub(crate) struct Turn<'a, E> {
 impl<'a> Turn<'a, ()> {
     /// The same on an engine.
     #[inline]
-    pub fn on<E: Engine>(self, engine: E) -> Turn<'a, E> {
+    pub fn on<E: Items>(self, engine: E) -> Turn<'a, E> {
         Turn {
             engine,
             session: self.session,
@@ -46,7 +47,7 @@ impl<'a> Turn<'a, ()> {
     }
 }
 
-impl<'a, E: Engine> Turn<'a, E> {
+impl<'a, E: Items> Turn<'a, E> {
     /// The key's bytes as they were sent, by its place in the request.
     pub fn sent_key(&self, index: usize) -> &'a [u8] {
         self.keys
@@ -57,7 +58,7 @@ impl<'a, E: Engine> Turn<'a, E> {
     /// The key that was sent at a place.
     #[inline]
     pub fn key(&self, index: usize) -> Key<'a> {
-        let hash_of = |bytes: &[u8]| self.engine.hash(bytes);
+        let hash_of = |bytes: &[u8]| self.engine.key(DATABASE, bytes).hash;
         named(self.sent_key(index), self.hashes.get(index), hash_of)
     }
 
@@ -66,7 +67,7 @@ impl<'a, E: Engine> Turn<'a, E> {
     where
         'a: 'k,
     {
-        let hash_of = |bytes: &[u8]| self.engine.hash(bytes);
+        let hash_of = |bytes: &[u8]| self.engine.key(DATABASE, bytes).hash;
         let (sent, hash) = (self.sent_key(0), self.hashes.first());
         meant(self.request, sent, hash, room, hash_of)
     }
@@ -76,7 +77,7 @@ impl<'a, E: Engine> Turn<'a, E> {
         match Expiration::of(exptime, self.engine.now().0) {
             Expiration::Never => Fate::Lives(NewDeadline::Clear),
             Expiration::At(at) => Fate::Lives(NewDeadline::At(store::Tick(at))),
-            Expiration::Past => Fate::IsOver,
+            Expiration::Past => Fate::IsDead,
         }
     }
 

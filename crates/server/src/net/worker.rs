@@ -520,7 +520,9 @@ impl Worker {
             .flush_at_ms
             .compare_exchange(at_ms, 0, Relaxed, Relaxed);
         if taken.is_ok() {
-            server.flush(crate::memcached::DATABASE, server.clock.now());
+            server
+                .engine()
+                .clear(crate::memcached::DATABASE, server.clock.now());
         }
     }
 

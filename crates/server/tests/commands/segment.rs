@@ -492,10 +492,24 @@ fn a_worker_frees_expired_segments_when_they_are_due() {
     assert_eq!(due, Tick(NOW + 20_001));
     bench.server.clock.set_ms(due.0 - 1);
     assert!(!expiry_driver.run(&bench.server, Duration::ZERO));
-    assert_eq!(bench.server.counters().expired_keys, 0);
+    assert_eq!(
+        bench
+            .server
+            .engine()
+            .counters(&bench.server.stats)
+            .expired_keys,
+        0
+    );
     bench.server.clock.set_ms(due.0);
     while expiry_driver.run(&bench.server, Duration::ZERO) {}
-    assert_eq!(bench.server.counters().expired_keys, 2000);
+    assert_eq!(
+        bench
+            .server
+            .engine()
+            .counters(&bench.server.stats)
+            .expired_keys,
+        2000
+    );
     assert_eq!(expiry_driver.earliest(&bench.server), None);
     let info = bench.ask("INFO expiry");
     for field in [

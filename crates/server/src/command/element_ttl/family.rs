@@ -103,7 +103,7 @@ pub fn expire<C: Timed>(
     let (key, now) = (ctx.key(&args[1]), ctx.view.now());
     let request = ExpireRequest::parse::<C>(args, unit, base, now, command);
     let (mut outcome, mut codes) = (Outcome::default(), Vec::new());
-    C::edit(ctx.view, &key, |elements, scene| {
+    C::edit(ctx.view.view, &key, |elements, scene| {
         let request = request.as_ref().ok()?;
         let is_late = is_past(request.when, now);
         codes.reserve(request.names.len());
@@ -203,7 +203,7 @@ fn read_codes<C: Timed>(
         words.uneven,
     );
     let codes = C::read(
-        ctx.view,
+        ctx.view.view,
         &key,
         |elements, scene| -> Result<Vec<i64>, Refusal> {
             let names = names?;
@@ -235,7 +235,7 @@ pub fn persist<C: Timed>(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         words.uneven,
     );
     let mut codes = Vec::new();
-    let edited = C::edit(ctx.view, &key, |elements, scene| {
+    let edited = C::edit(ctx.view.view, &key, |elements, scene| {
         let mut has_changed = false;
         for name in names.ok()?.iter() {
             let mut code = ABSENT;

@@ -66,7 +66,7 @@ fn set_deadline<C: Timed>(
     when: i64,
 ) -> Result<bool, Refusal> {
     let now = ctx.view.now();
-    let edited = C::edit(ctx.view, key, |elements, scene| {
+    let edited = C::edit(ctx.view.view, key, |elements, scene| {
         elements
             .update_deadline(member, scene, |_| Some(Some(stored_deadline(when, now))))
             .then_some(())
@@ -105,7 +105,7 @@ fn look<C: Timed>(
     key: &Key<'_>,
     member: &[u8],
 ) -> Result<Option<Option<Tick>>, Refusal> {
-    let found = C::read(ctx.view, key, |elements, scene| {
+    let found = C::read(ctx.view.view, key, |elements, scene| {
         elements.deadline(member, scene)
     })?;
     Ok(found.flatten())

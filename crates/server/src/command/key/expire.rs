@@ -1,37 +1,38 @@
 //! Deadlines: EXPIRE and its kin, TTL and its kin, PERSIST.
 
 use crate::command::element_ttl::member;
-use crate::command::lifetime::{Base, Conditions, Unit, deadline, instant, is_past};
+use crate::command::lifetime::{Base, Conditions, Unit, instant};
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use store::{Class, Tick};
+use crate::engine::Strings;
+use store::Tick;
 use wire::Args;
 
 /// `EXPIRE key seconds [NX | XX | GT | LT]`
 ///
 /// A deadline in the past deletes the key and says `expired`, not `del` as Redis does: the key is gone
 /// because its time was up.
-pub fn expire(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn expire<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     set_deadline(ctx, args, Unit::Seconds, Base::Now, "expire")
 }
 
 /// `PEXPIRE key milliseconds [NX | XX | GT | LT]`
-pub fn pexpire(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn pexpire<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     set_deadline(ctx, args, Unit::Milliseconds, Base::Now, "pexpire")
 }
 
 /// `EXPIREAT key seconds [NX | XX | GT | LT]`
-pub fn expireat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn expireat<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     set_deadline(ctx, args, Unit::Seconds, Base::Epoch, "expireat")
 }
 
 /// `PEXPIREAT key milliseconds [NX | XX | GT | LT]`
-pub fn pexpireat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn pexpireat<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     set_deadline(ctx, args, Unit::Milliseconds, Base::Epoch, "pexpireat")
 }
 
-fn set_deadline(
-    ctx: &mut Ctx<'_, '_>,
+fn set_deadline<E: Strings>(
+    ctx: &mut Ctx<'_, '_, E>,
     args: Args<'_>,
     unit: Unit,
     base: Base,
@@ -40,77 +41,81 @@ fn set_deadline(
     let Some(conditions) = Conditions::parse(&mut ctx.reply, args.from(3)) else {
         return Ok(());
     };
-    let now = ctx.view.now();
-    let when = instant(&args[2], unit, base, now, command)?;
-    // What is kept is compared with what would be kept.
-    let when = when.min(Tick::MAX.0 as i64);
+    let when = instant(&args[2], unit, base, ctx.view.now(), command)?;
     let key = ctx.key(&args[1]);
-    let may_change = match ctx.view.deadline(&key) {
-        Some(old) => conditions.hold(old, when),
-        None => false,
-    };
-    if may_change {
-        if is_past(when, now) {
-            ctx.view.expire_now(&key);
-        } else {
-            ctx.view.set_deadline(&key, Some(deadline(when)));
-            ctx.view.notify(Class::Generic, "expire", &key);
-        }
-    }
-    ctx.reply.integer(i64::from(may_change));
+    let is_changed = ctx.view.expire(&key, when, &conditions)?;
+    ctx.reply.integer(i64::from(is_changed));
     Ok(())
 }
 
-/// `TTL key [member]`: seconds, rounded; −1 without a deadline, −2 without a key. Of a member, as KeyDB
-/// has it.
-pub fn ttl(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    if args.len() > 3 {
-        return Err(Refusal::Arity("ttl"));
-    }
-    tell_deadline(ctx, args, Unit::Seconds, Base::Now)
+/// `TTL key`: seconds, rounded; −1 without a deadline, −2 without a key.
+pub fn ttl<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
+    reply_deadline(ctx, args, Unit::Seconds, Base::Now, "ttl")
 }
 
-/// `PTTL key [member]`
-pub fn pttl(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    if args.len() > 3 {
-        return Err(Refusal::Arity("pttl"));
-    }
-    tell_deadline(ctx, args, Unit::Milliseconds, Base::Now)
+/// `PTTL key`
+pub fn pttl<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
+    reply_deadline(ctx, args, Unit::Milliseconds, Base::Now, "pttl")
 }
 
 /// `EXPIRETIME key`
-pub fn expiretime(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    tell_deadline(ctx, args, Unit::Seconds, Base::Epoch)
+pub fn expiretime<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
+    reply_deadline(ctx, args, Unit::Seconds, Base::Epoch, "expiretime")
 }
 
 /// `PEXPIRETIME key`
-pub fn pexpiretime(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    tell_deadline(ctx, args, Unit::Milliseconds, Base::Epoch)
+pub fn pexpiretime<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
+    reply_deadline(ctx, args, Unit::Milliseconds, Base::Epoch, "pexpiretime")
 }
 
-fn tell_deadline(ctx: &mut Ctx<'_, '_>, args: Args<'_>, unit: Unit, base: Base) -> Answer {
-    let key = ctx.key(&args[1]);
-    let found = match args.get(2) {
-        Some(member) => member::deadline(ctx, &key, member)?,
-        None => match ctx.view.deadline(&key) {
-            None => Err(-2),
-            Some(None) => Err(-1),
-            Some(Some(deadline)) => Ok(deadline),
-        },
-    };
-    if found == Err(-2) && ctx.view.kind(&key).is_none() {
-        ctx.missed(&key);
+fn reply_deadline<E: Strings>(
+    ctx: &mut Ctx<'_, '_, E>,
+    args: Args<'_>,
+    unit: Unit,
+    base: Base,
+    command: &'static str,
+) -> Answer {
+    if args.len() > 2 {
+        return Err(Refusal::Arity(command));
     }
-    let number = match found {
-        Err(code) => code,
-        Ok(deadline) => tell_time(deadline, unit, base, ctx.view.now()),
+    let key = ctx.key(&args[1]);
+    let time = match ctx.view.deadline(&key) {
+        None => {
+            ctx.view.missed(&key);
+            -2
+        }
+        Some(None) => -1,
+        Some(Some(deadline)) => time_of(deadline, unit, base, ctx.view.now()),
     };
-    ctx.reply.integer(number);
+    ctx.reply.integer(time);
+    Ok(())
+}
+
+/// `TTL key member` and `PTTL key member`, as KeyDB has them; without a member as for a key.
+pub fn ttl_of_member(ctx: &mut Ctx<'_, '_>, args: Args<'_>, unit: Unit) -> Answer {
+    let command = match unit {
+        Unit::Seconds => "ttl",
+        Unit::Milliseconds => "pttl",
+    };
+    let Some(member) = args.get(2).filter(|_| args.len() == 3) else {
+        return reply_deadline(ctx, args, unit, Base::Now, command);
+    };
+    let key = ctx.key(&args[1]);
+    let time = match member::deadline(ctx, &key, member)? {
+        Ok(deadline) => time_of(deadline, unit, Base::Now, ctx.view.now()),
+        Err(code) => {
+            if code == -2 && ctx.view.kind(&key).is_none() {
+                ctx.view.missed(&key);
+            }
+            code
+        }
+    };
+    ctx.reply.integer(time);
     Ok(())
 }
 
 /// A deadline in a unit, from a base; seconds are rounded.
-pub fn tell_time(deadline: Tick, unit: Unit, base: Base, now: Tick) -> i64 {
+fn time_of(deadline: Tick, unit: Unit, base: Base, now: Tick) -> i64 {
     let milliseconds = match base {
         Base::Now => deadline.0.saturating_sub(now.0),
         Base::Epoch => deadline.0,
@@ -122,13 +127,9 @@ pub fn tell_time(deadline: Tick, unit: Unit, base: Base, now: Tick) -> i64 {
 }
 
 /// `PERSIST key`
-pub fn persist(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn persist<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
-    let had_deadline = ctx.view.deadline(&key).flatten().is_some();
-    if had_deadline {
-        ctx.view.set_deadline(&key, None);
-        ctx.view.notify(Class::Generic, "persist", &key);
-    }
+    let had_deadline = ctx.view.persist(&key)?;
     ctx.reply.integer(i64::from(had_deadline));
     Ok(())
 }

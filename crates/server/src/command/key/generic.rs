@@ -2,6 +2,7 @@
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use crate::engine::Strings;
 use store::{Class, DATABASES, Kind};
 use wire::Args;
 use wire::number::parse_i64;
@@ -26,37 +27,34 @@ pub(super) fn database_at(index: i64) -> Result<u8, Refusal> {
 }
 
 /// `DEL key [key …]` and `UNLINK key [key …]`: memory is freed in steps in either case.
-pub fn del(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn del<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let mut count = 0;
     for name in args.from(1).iter() {
         let key = ctx.key(name);
-        if ctx.view.delete(&key) {
-            ctx.view.notify(Class::Generic, "del", &key);
-            count += 1;
-        }
+        count += i64::from(ctx.view.remove(&key));
     }
     ctx.reply.integer(count);
     Ok(())
 }
 
 /// `EXISTS key [key …]`: a key named twice counts twice.
-pub fn exists(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn exists<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     count_read(ctx, args)
 }
 
 /// `TOUCH key [key …]`
-pub fn touch(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn touch<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     count_read(ctx, args)
 }
 
-fn count_read(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+fn count_read<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let mut count = 0;
     for name in args.from(1).iter() {
         let key = ctx.key(name);
-        if ctx.view.touch(&key) {
+        if ctx.view.contains(&key) {
             count += 1;
         } else {
-            ctx.missed(&key);
+            ctx.view.missed(&key);
         }
     }
     ctx.reply.integer(count);
@@ -75,13 +73,13 @@ pub(super) fn kind_name(kind: Kind) -> &'static str {
 }
 
 /// `TYPE key`
-pub fn type_of(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn type_of<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
     match ctx.view.kind(&key) {
         Some(kind) => ctx.reply.simple(kind_name(kind)),
         None => {
             ctx.reply.simple("none");
-            ctx.missed(&key);
+            ctx.view.missed(&key);
         }
     }
     Ok(())

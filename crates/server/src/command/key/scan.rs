@@ -4,6 +4,7 @@ use super::generic::kind_name;
 use crate::command::refusal::{Answer, Refusal};
 use crate::command::scanning::{self, COUNT_DEFAULT, selective};
 use crate::context::Ctx;
+use crate::engine::Strings;
 use crate::glob;
 use crate::random::Random;
 use store::Kind;
@@ -133,7 +134,7 @@ pub fn randomkey(ctx: &mut Ctx<'_, '_>, _: Args<'_>) -> Answer {
 }
 
 /// `DBSIZE`
-pub fn dbsize(ctx: &mut Ctx<'_, '_>, _: Args<'_>) -> Answer {
+pub fn dbsize<E: Strings>(ctx: &mut Ctx<'_, '_, E>, _: Args<'_>) -> Answer {
     let count = ctx.view.len(ctx.session.db);
     ctx.reply.integer(count as i64);
     Ok(())

@@ -3,12 +3,12 @@
 use super::generic::database_at;
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use store::DATABASES;
+use crate::engine::Strings;
 use wire::Args;
 use wire::number::parse_i64;
 
 /// `FLUSHDB [ASYNC | SYNC]`: the keys are gone at once, their memory is freed in steps in either case.
-pub fn flushdb(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn flushdb<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     check_mode(args)?;
     ctx.view.flush(ctx.session.db);
     ctx.reply.ok();
@@ -16,9 +16,9 @@ pub fn flushdb(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 }
 
 /// `FLUSHALL [ASYNC | SYNC]`
-pub fn flushall(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn flushall<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     check_mode(args)?;
-    for db in 0..DATABASES as u8 {
+    for db in 0..ctx.server.engine().databases() {
         ctx.view.flush(db);
     }
     ctx.reply.ok();

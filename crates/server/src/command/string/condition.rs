@@ -1,89 +1,10 @@
-//! Values compared before they are replaced or deleted: IFEQ and its kin, DIGEST, DELEX.
-//!
-//! A digest is XXH3 of 64 bits without a seed, as 16 hexadecimal digits: a client that holds the value
-//! can compute it, and compares a long value by sending 16 bytes.
+//! DIGEST and DELEX: values compared before a key is deleted.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use crate::engine::condition::{Comparison, digest_of};
 use store::Class;
-use twox_hash::XxHash3_64;
 use wire::Args;
-
-/// Digits of a digest.
-const DIGEST_DIGITS: usize = 16;
-
-/// How the value must relate to the operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Relation {
-    /// IFEQ.
-    Equal,
-    /// IFNE.
-    Unequal,
-    /// IFDEQ.
-    DigestEqual,
-    /// IFDNE.
-    DigestUnequal,
-}
-
-/// A condition on what a key holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Comparison<'a> {
-    /// How it is compared.
-    pub relation: Relation,
-    /// With what: a value or a digest.
-    pub operand: &'a [u8],
-}
-
-impl Comparison<'_> {
-    /// The relation of this option, in any case of letters.
-    pub fn relation(option: &[u8]) -> Option<Relation> {
-        const NAMES: [(&[u8], Relation); 4] = [
-            (b"IFEQ", Relation::Equal),
-            (b"IFNE", Relation::Unequal),
-            (b"IFDEQ", Relation::DigestEqual),
-            (b"IFDNE", Relation::DigestUnequal),
-        ];
-        NAMES
-            .iter()
-            .find(|(name, _)| option.eq_ignore_ascii_case(name))
-            .map(|&(_, relation)| relation)
-    }
-
-    /// Whether the value meets it. An absent one equals nothing, so it is unequal to everything; no
-    /// operand is looked at then, not even one that is no digest.
-    pub fn holds(&self, value: Option<&[u8]>) -> Result<bool, Refusal> {
-        let Some(value) = value else {
-            return Ok(matches!(
-                self.relation,
-                Relation::Unequal | Relation::DigestUnequal
-            ));
-        };
-        Ok(match self.relation {
-            Relation::Equal => value == self.operand,
-            Relation::Unequal => value != self.operand,
-            Relation::DigestEqual => self.matches_digest(value)?,
-            Relation::DigestUnequal => !self.matches_digest(value)?,
-        })
-    }
-
-    fn matches_digest(&self, value: &[u8]) -> Result<bool, Refusal> {
-        if self.operand.len() != DIGEST_DIGITS || !self.operand.iter().all(u8::is_ascii_hexdigit) {
-            return Err(Refusal::Says(
-                "ERR must be exactly 16 hexadecimal characters",
-            ));
-        }
-        Ok(digest_of(value).eq_ignore_ascii_case(self.operand))
-    }
-}
-
-/// The digest's digits, in lower case.
-fn digest_of(value: &[u8]) -> [u8; DIGEST_DIGITS] {
-    let hash = XxHash3_64::oneshot(value);
-    std::array::from_fn(|index| {
-        let nibble = hash >> (4 * (DIGEST_DIGITS - 1 - index)) & 0xf;
-        b"0123456789abcdef"[nibble as usize]
-    })
-}
 
 /// `DIGEST key`
 pub fn digest(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
@@ -129,24 +50,4 @@ pub fn delex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     }
     ctx.reply.integer(i64::from(is_deleted));
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn digests_equal_those_of_redis() {
-        // The second one is from Redis's own test of leading zeros.
-        let table: [(&[u8], &[u8; 16]); 2] = [
-            (b"", b"2d06800538d394c2"),
-            (
-                b"v8lf0c11xh8ymlqztfd3eeq16kfn4sspw7fqmnuuq3k3t75em5wdizgcdw7uc26nnf961u2jkfzkjytls2kwlj7626sd",
-                b"00006c38adf31777",
-            ),
-        ];
-        for (value, digest) in table {
-            assert_eq!(digest_of(value), *digest);
-        }
-    }
 }

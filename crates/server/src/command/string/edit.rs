@@ -2,7 +2,8 @@
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use store::{Class, NewDeadline};
+use crate::engine::Strings;
+use store::Class;
 use wire::Args;
 use wire::number::parse_i64;
 use wire::request::BULK_BYTES_MAX;
@@ -16,24 +17,9 @@ fn grown(offset: usize, added: usize) -> Result<usize, Refusal> {
 }
 
 /// `APPEND key value`
-pub fn append(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    let (key, value) = (ctx.key(&args[1]), &args[2]);
-    let old_len = ctx.view.peek(&key)?.map(<[u8]>::len);
-    let len = match old_len {
-        None => {
-            // Even an empty value makes a key, which an edit would not.
-            ctx.view.set(&key, value, NewDeadline::Clear);
-            ctx.view.notify(Class::New, "new", &key);
-            value.len()
-        }
-        Some(old_len) => {
-            let len = grown(old_len, value.len())?;
-            ctx.view
-                .edit(&key, |bytes| bytes.extend_from_slice(value))?;
-            len
-        }
-    };
-    ctx.view.notify(Class::String, "append", &key);
+pub fn append<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
+    let key = ctx.key(&args[1]);
+    let len = ctx.view.append(&key, &args[2])?;
     ctx.reply.integer(len as i64);
     Ok(())
 }

@@ -1,61 +1,56 @@
-//! Reading strings: GET, MGET, STRLEN, GETRANGE, and the reads that also change something.
+//! Commands that read strings: GET, MGET, STRLEN, GETRANGE, and those that also change the key.
 
-use crate::command::lifetime::{Fate, Lifetime};
+use crate::command::lifetime::Lifetime;
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use store::{Class, Key, NewDeadline};
+use crate::engine::Strings;
+use store::NewDeadline;
 use wire::Args;
 use wire::number::parse_i64;
 
-/// `GET key`
-pub fn get(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    let key = ctx.key(&args[1]);
-    reply_value(ctx, &key).map(|_| ())
-}
+/// Keys that MGET prefetches at once.
+const PREFETCH_MAX: usize = 32;
 
-/// Replies with the value, or with null; whether there was one.
-#[inline]
-pub(super) fn reply_value(ctx: &mut Ctx<'_, '_>, key: &Key<'_>) -> Result<bool, Refusal> {
-    match ctx.view.get(key)? {
-        Some(value) => {
-            ctx.reply.bulk(value);
-            Ok(true)
-        }
-        None => {
-            ctx.reply.null();
-            ctx.missed(key);
-            Ok(false)
-        }
-    }
+/// `GET key`
+pub fn get<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
+    let key = ctx.key(&args[1]);
+    ctx.view.reply_value(&key, &mut ctx.reply)?;
+    Ok(())
 }
 
 /// `MGET key [key …]`: a key of another type reads as null.
-pub fn mget(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn mget<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     ctx.reply.array(args.len() - 1);
-    for name in args.from(1).iter() {
-        let key = ctx.key(name);
-        match ctx.view.get(&key) {
-            Ok(Some(value)) => ctx.reply.bulk(value),
-            Ok(None) => {
+    let names = args.from(1);
+    let mut near = [None; PREFETCH_MAX];
+    for first in (0..names.len()).step_by(PREFETCH_MAX) {
+        // As for a batch of commands: first the table, then the values.
+        let some = names.iter().skip(first).take(PREFETCH_MAX);
+        let count = some.len();
+        for (place, name) in near.iter_mut().zip(some) {
+            let key = ctx.key(name);
+            ctx.view.prefetch(&key);
+            *place = Some(key);
+        }
+        let keys = near[..count].iter().flatten();
+        keys.clone().for_each(|key| ctx.view.prefetch_value(key));
+        for key in keys {
+            if ctx.view.reply_value(key, &mut ctx.reply).is_err() {
                 ctx.reply.null();
-                ctx.missed(&key);
             }
-            Err(_) => ctx.reply.null(),
         }
     }
     Ok(())
 }
 
 /// `STRLEN key`
-pub fn strlen(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn strlen<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
-    match ctx.view.get(&key)?.map(<[u8]>::len) {
-        Some(len) => ctx.reply.integer(len as i64),
-        None => {
-            ctx.reply.integer(0);
-            ctx.missed(&key);
-        }
+    let len = ctx.view.value_len(&key)?;
+    if len.is_none() {
+        ctx.view.missed(&key);
     }
+    ctx.reply.integer(len.unwrap_or(0) as i64);
     Ok(())
 }
 
@@ -97,41 +92,20 @@ fn slice(value: &[u8], start: i64, end: i64) -> &[u8] {
 }
 
 /// `GETDEL key`
-pub fn getdel(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn getdel<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
-    if reply_value(ctx, &key)? {
-        ctx.view.delete(&key);
-        ctx.view.notify(Class::Generic, "del", &key);
-    }
-    Ok(())
+    ctx.view.take(&key, &mut ctx.reply)
 }
 
 /// `GETEX key [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | PERSIST]`
 ///
-/// A deadline in the past deletes the key and says `expired`.
-pub fn getex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+/// A deadline in the past deletes the key and publishes `expired`. The number is read only if the key
+/// exists.
+pub fn getex<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let lifetime = Lifetime::of_getex(args.from(2))?;
-    let key = ctx.key(&args[1]);
-    if !reply_value(ctx, &key)? {
-        return Ok(());
-    }
-    match lifetime.fate(ctx.view.now(), "getex", NewDeadline::Keep)? {
-        Fate::IsDead => {
-            ctx.view.expire_now(&key);
-        }
-        Fate::Lives(NewDeadline::Keep) => {}
-        Fate::Lives(NewDeadline::Clear) => {
-            if ctx.view.deadline(&key).flatten().is_some() {
-                ctx.view.set_deadline(&key, None);
-                ctx.view.notify(Class::Generic, "persist", &key);
-            }
-        }
-        Fate::Lives(NewDeadline::At(deadline)) => {
-            ctx.view.set_deadline(&key, Some(deadline));
-            ctx.view.notify(Class::Generic, "expire", &key);
-        }
-    }
-    Ok(())
+    let (key, now) = (ctx.key(&args[1]), ctx.view.now());
+    let fate = || lifetime.fate(now, "getex", NewDeadline::Keep);
+    ctx.view.reply_and_expire(&key, &mut ctx.reply, fate)
 }
 
 #[cfg(test)]

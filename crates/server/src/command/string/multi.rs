@@ -1,9 +1,11 @@
 //! Several strings at once: MSET, MSETNX, MSETEX.
 
-use super::set::{store, store_with};
+use super::set::FOREVER;
 use crate::command::lifetime::Lifetime;
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use crate::engine::Strings;
+use crate::engine::condition::Condition;
 use store::NewDeadline;
 use wire::Args;
 use wire::number::parse_i64;
@@ -15,14 +17,19 @@ fn pairs<'a>(args: Args<'a>, first: usize) -> impl Iterator<Item = (&'a [u8], &'
     names.zip(values)
 }
 
-/// `MSET key value [key value …]`
-pub fn mset(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+/// `MSET key value [key value …]`. On the segment engine each key is stored by itself, after the sizes of
+/// all have been checked.
+pub fn mset<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     if args.len().is_multiple_of(2) {
         return Err(Refusal::Arity("mset"));
     }
     for (name, value) in pairs(args, 1) {
+        ctx.view.check_size(name, value)?;
+    }
+    for (name, value) in pairs(args, 1) {
         let key = ctx.key(name);
-        store(ctx, &key, value, NewDeadline::Clear);
+        ctx.view
+            .put(&key, value, FOREVER, &Condition::Always, None)?;
     }
     ctx.reply.ok();
     Ok(())
@@ -40,7 +47,8 @@ pub fn msetnx(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     if may_write {
         for (name, value) in pairs(args, 1) {
             let key = ctx.key(name);
-            store(ctx, &key, value, NewDeadline::Clear);
+            ctx.view
+                .put(&key, value, FOREVER, &Condition::Always, None)?;
         }
     }
     ctx.reply.integer(i64::from(may_write));
@@ -93,7 +101,7 @@ pub fn msetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     if may_write {
         for (name, value) in chosen() {
             let key = ctx.key(name);
-            store_with(ctx, &key, value, fate);
+            ctx.view.put(&key, value, fate, &Condition::Always, None)?;
         }
     }
     ctx.reply.integer(i64::from(may_write));

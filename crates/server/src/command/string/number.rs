@@ -2,34 +2,35 @@
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use crate::engine::Strings;
 use store::{Class, Key, NewDeadline};
 use wire::Args;
 use wire::LongDouble;
-use wire::number::{Text, parse_i64};
+use wire::number::parse_i64;
 
 /// `INCR key`
-pub fn incr(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn incr<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     add(ctx, &args[1], 1)
 }
 
 /// `DECR key`
-pub fn decr(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn decr<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     add(ctx, &args[1], -1)
 }
 
 /// `INCRBY key increment`
-pub fn incrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn incrby<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let increment = parse_i64(&args[2]).ok_or(Refusal::NotInteger)?;
     add(ctx, &args[1], increment)
 }
 
 /// `DECRBY key decrement`
-pub fn decrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+pub fn decrby<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     add(ctx, &args[1], negated(&args[2])?)
 }
 
 /// A decrement as an increment.
-pub fn negated(decrement: &[u8]) -> Result<i64, Refusal> {
+fn negated(decrement: &[u8]) -> Result<i64, Refusal> {
     let decrement = parse_i64(decrement).ok_or(Refusal::NotInteger)?;
     let overflow = Refusal::Says("ERR decrement would overflow");
     decrement.checked_neg().ok_or(overflow)
@@ -37,25 +38,13 @@ pub fn negated(decrement: &[u8]) -> Result<i64, Refusal> {
 
 /// The sum that INCR and its kin store.
 pub fn sum(number: i64, increment: i64) -> Result<i64, Refusal> {
-    let overflow = Refusal::Says("ERR increment or decrement would overflow");
-    number.checked_add(increment).ok_or(overflow)
+    number.checked_add(increment).ok_or(Refusal::Overflow)
 }
 
-fn add(ctx: &mut Ctx<'_, '_>, name: &[u8], increment: i64) -> Answer {
+fn add<E: Strings>(ctx: &mut Ctx<'_, '_, E>, name: &[u8], increment: i64) -> Answer {
     let key = ctx.key(name);
-    let old = match ctx.view.peek(&key)? {
-        Some(value) => Some(parse_i64(value).ok_or(Refusal::NotInteger)?),
-        None => None,
-    };
-    let new = sum(old.unwrap_or(0), increment)?;
-    write(
-        ctx,
-        &key,
-        old.is_none(),
-        Text::integer(new).as_bytes(),
-        "incrby",
-    );
-    ctx.reply.integer(new);
+    let sum = ctx.view.add(&key, increment)?;
+    ctx.reply.integer(sum);
     Ok(())
 }
 

@@ -1,9 +1,15 @@
-//! What the segment engine reports, in the terms that INFO has for both engines.
+//! What the segment engine reports of itself.
 
 use super::Segments;
+use crate::config::words::EVICTIONS;
+use crate::config::{Config, Id, bytes_for_people};
+use crate::engine::Facts;
 use crate::stats::Stats;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use store::{Counters, DbFacts, MemoryFacts, Tick};
+
+/// Segments per thread below which a warning is logged.
+const FEW_SEGMENTS: u64 = 32;
 
 impl Segments {
     /// Objects that have expired since this was last asked, each told once.
@@ -11,9 +17,15 @@ impl Segments {
         let expired = self.cache.expired();
         expired.saturating_sub(self.expired_seen.fetch_max(expired, Relaxed))
     }
+}
 
-    /// Bytes: all that was taken counts as in use, for none of it is given back.
-    pub fn memory_facts(&self) -> MemoryFacts {
+impl Facts for Segments {
+    fn databases(&self) -> u8 {
+        1
+    }
+
+    /// All memory that was taken counts as used: none of it is given back.
+    fn memory_facts(&self) -> MemoryFacts {
         let stats = self.cache.stats();
         let table = stats.segments_table * stats.segment_bytes + stats.directory_bytes;
         MemoryFacts {
@@ -27,8 +39,14 @@ impl Segments {
         }
     }
 
-    /// The keys of the one database.
-    pub fn db_facts(&self, now: Tick) -> DbFacts {
+    fn used_bytes(&self) -> u64 {
+        self.cache.memory_bytes()
+    }
+
+    fn db_facts(&self, db: u8, now: Tick) -> DbFacts {
+        if db != 0 {
+            return DbFacts::default();
+        }
         let census = self.cache.census(now);
         DbFacts {
             keys: census.live,
@@ -38,8 +56,7 @@ impl Segments {
         }
     }
 
-    /// What happened since the start or CONFIG RESETSTAT.
-    pub fn counters(&self, workers: &Stats) -> Counters {
+    fn counters(&self, workers: &Stats) -> Counters {
         let stats = self.cache.stats();
         let since = |count: u64, before: &AtomicU64| count.saturating_sub(before.load(Relaxed));
         Counters {
@@ -51,11 +68,46 @@ impl Segments {
         }
     }
 
-    /// Counters begin at 0 again.
-    pub fn reset_counters(&self) {
+    fn reset_counters(&self) {
         let stats = self.cache.stats();
         self.expired_before.store(stats.expired, Relaxed);
         let evicted = stats.evicted + stats.crowded_out;
         self.evicted_before.store(evicted, Relaxed);
+    }
+
+    fn eviction_name(&self, config: &Config) -> String {
+        EVICTIONS[config.number(Id::SegmentEviction) as usize].to_owned()
+    }
+
+    fn describe(&self, config: &Config) -> String {
+        let size = bytes_for_people(config.number(Id::SegmentSize) as u64);
+        format!(
+            "segments of {size}, eviction {}",
+            self.eviction_name(config)
+        )
+    }
+
+    fn warning(&self, threads: usize) -> Option<String> {
+        let stats = self.cache.stats();
+        let count = stats.segments_held + stats.segments_free + stats.segments_table;
+        (count < FEW_SEGMENTS * threads as u64).then(|| {
+            format!(
+                "{count} segments are few for {threads} data threads: where TTLs differ widely, keys expire up to three quarters early (maxmemory, segment-size)"
+            )
+        })
+    }
+
+    fn clear(&self, _db: u8, _now: Tick) {
+        self.cache.clear();
+    }
+
+    fn apply(&self, id: Id, config: &Config) -> Result<(), String> {
+        match id {
+            Id::MaxMemory | Id::MaxMemoryPolicy | Id::NotifyKeyspaceEvents => {
+                Err("cannot be changed at run time with the segment engine".into())
+            }
+            Id::SegmentEviction => self.set_eviction(config),
+            _ => Ok(()),
+        }
     }
 }

@@ -72,11 +72,11 @@ impl Segments {
         })
     }
 
-    /// Takes over the eviction that is set.
+    /// Applies the configured eviction.
     ///
     /// # Errors
     /// Why it cannot be had with so few segments, in words for people.
-    pub fn heed_eviction(&self, config: &Config) -> Result<(), String> {
+    pub(super) fn set_eviction(&self, config: &Config) -> Result<(), String> {
         let eviction = eviction_of(config);
         let set = self.cache.set_eviction(eviction);
         self.learning.ring();

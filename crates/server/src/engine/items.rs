@@ -1,22 +1,17 @@
-//! What memcached's commands ask of an engine, and what is decided alike on both.
+//! memcached's verbs on an engine, and the decisions that are the same on both.
 //!
-//! Each verb of [`Engine`] is one step for everybody else: the slab engine does it with the key's shard
-//! locked, the segment engine by trying again when another was faster. Requests that take two verbs (`gat`, and T of
-//! `mg` and `ma`, which read or count and then touch) are one step on the slab engine alone; where the new lifetime
-//! finds no room, the old one stays. What may happen is decided by
-//! functions of what is there ([`judge`], [`counted`], [`Removing::judge`]), so that an engine may ask again.
+//! Requests that take two verbs (`gat`, and T of `mg` and `ma`, which read or count and then touch) are
+//! one step on the slab engine alone; if the new deadline finds no room, the old one stays. Functions of
+//! the stored item decide what happens ([`judge`], [`counted`], [`Removing::judge`]), so that an engine
+//! may call them again when another client was faster.
 
-use store::{ItemHead, Key, NewDeadline, Tick, WrongType};
+use super::Strings;
+use crate::command::lifetime::Fate;
+use store::{ItemHead, Key, Tick, WrongType};
 use wire::memcached::Mode;
 
-/// What holds the items. Keys are hashed by [`Engine::hash`].
-pub(crate) trait Engine {
-    /// The instant at which requests run.
-    fn now(&self) -> Tick;
-
-    /// The hash of a key.
-    fn hash(&self, key: &[u8]) -> u64;
-
+/// What holds the items.
+pub(crate) trait Items: Strings {
     /// Reads an item, which counts as a use. `tell` appends what stands before the value, and tells the head
     /// as it shall be from now on; it may be asked more than once, and what it appended before is taken back.
     ///
@@ -40,20 +35,14 @@ pub(crate) trait Engine {
     /// What stands in the way.
     fn count(&mut self, key: &Key<'_>, how: &Counting) -> Result<(u64, Seen), NoCount>;
 
-    /// Deletes; whether it was there.
-    fn delete(&mut self, key: &Key<'_>) -> bool;
-
     /// Deletes under a condition, or makes out of date.
-    fn remove(&mut self, key: &Key<'_>, how: &Removing) -> Removed;
+    fn remove_if(&mut self, key: &Key<'_>, how: &Removing) -> Removed;
 
     /// Gives a live key another lifetime.
     fn touch(&mut self, key: &Key<'_>, fate: Fate) -> Touched;
 
     /// Marks an item as asked for.
     fn mark_fetched(&mut self, key: &Key<'_>);
-
-    /// Everything goes.
-    fn flush(&mut self);
 
     /// What is known of an item, for people: and how many bytes it takes.
     fn describe(&mut self, key: &Key<'_>) -> Option<(Seen, usize)>;
@@ -87,16 +76,8 @@ impl Seen {
 }
 
 /// Seconds until a deadline, the begun one included; `None`: it stays.
-pub(super) fn seconds_until(deadline: Option<Tick>, now: Tick) -> Option<u64> {
+pub(crate) fn seconds_until(deadline: Option<Tick>, now: Tick) -> Option<u64> {
     Some(deadline?.0.saturating_sub(now.0).div_ceil(1000))
-}
-
-/// What becomes of an item's deadline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Lives(NewDeadline),
-    /// It is past already.
-    IsOver,
 }
 
 /// What to store, and when.
@@ -150,7 +131,7 @@ pub(crate) enum Stored {
 
 /// What a storage command does, by what is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// Nothing.
     Refuse(Stored),
     /// The value replaces what is there.
@@ -162,7 +143,7 @@ pub(super) enum Verdict {
 }
 
 /// What a storage command does with this item there.
-pub(super) fn judge(what: &Storing<'_>, old: Option<ItemHead>) -> Verdict {
+pub(crate) fn judge(what: &Storing<'_>, old: Option<ItemHead>) -> Verdict {
     // An add does not look at the number; with nothing there, only a set or a replace misses it.
     match (old, what.cas) {
         _ if what.mode == Mode::Add => {}
@@ -228,7 +209,7 @@ impl From<WrongType> for NoCount {
 }
 
 /// The number that comes of this item.
-pub(super) fn counted(
+pub(crate) fn counted(
     how: &Counting,
     found: Option<(ItemHead, &[u8])>,
 ) -> Result<(u64, ItemHead), NoCount> {
@@ -244,7 +225,7 @@ pub(super) fn counted(
 }
 
 /// The number at the front of a value: blanks, a plus, and digits up to its end or to a blank.
-pub(super) fn number_of(text: &[u8]) -> Option<u64> {
+pub(crate) fn number_of(text: &[u8]) -> Option<u64> {
     // As C counts them: with the vertical tab.
     let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
     let begin = text.iter().position(|byte| !is_blank(byte))?;
@@ -328,12 +309,3 @@ pub(crate) enum Touched {
     /// There is no room for it where such lifetimes are.
     Full,
 }
-
-/// What the line for another type says, in both languages.
-pub(super) const WRONG_TYPE: &str = "SERVER_ERROR the key holds another type than a string";
-/// What the line for a full memory says.
-pub(super) const OUT_OF_MEMORY: &str = "SERVER_ERROR out of memory storing object";
-/// What the line for a value says that never finds room.
-pub(super) const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
-/// What the line for something else than a number says.
-pub(super) const NO_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";

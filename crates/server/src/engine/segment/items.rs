@@ -1,22 +1,21 @@
 //! memcached's items on the segment engine: objects with the client's flags, and marks in their metadata.
 //!
-//! A cas number is the one of the object's bucket in the table, which some ten objects share: a `cas` may be told
-//! `EXISTS` because of a neighbour, and never stores over a change. One that a client has chosen stands
-//! behind the value.
+//! A cas number is that of the object's bucket in the table, which about ten objects share. So a `cas` may
+//! return `EXISTS` because of a neighbour, but it never overwrites a change. A cas number that a client
+//! has chosen is stored behind the value.
 
-use super::storing::{
-    Asks, Counting, Engine, Fate, NoCount, Removed, Removing, Seen, Stored, Storing, Touched,
-    Verdict, counted, judge, number_of,
+use super::strings::hashed;
+use super::{Edit, Found, Hand, Life, Marks, Put};
+use crate::command::lifetime::Fate;
+use crate::engine::Strings;
+use crate::engine::items::{
+    Asks, Counting, Items, NoCount, Removed, Removing, Seen, Stored, Storing, Touched, Verdict,
+    counted, judge, number_of,
 };
-use crate::engine::segment::{Edit, Found, Hand, Life, Marks, Put};
 use segment::{Condition, Refused, Segcache, Unchanged, Value};
-use store::{ItemHead, Key, Tick, WrongType};
+use store::{ItemHead, Key, WrongType};
 use wire::memcached::Mode;
 use wire::number::Text;
-
-fn hashed<'k>(key: &Key<'k>) -> segment::Key<&'k [u8]> {
-    segment::Key::hashed(key.bytes, key.hash)
-}
 
 fn head_of(found: &Found) -> ItemHead {
     ItemHead {
@@ -41,22 +40,7 @@ fn marks_of(head: &ItemHead) -> Marks {
     Marks::new(head.is_stale, head.has_winner, head.is_fetched)
 }
 
-fn life(fate: Fate, now: Tick) -> Life {
-    match fate {
-        Fate::IsOver => Life::Over,
-        Fate::Lives(deadline) => Life::of(deadline, now),
-    }
-}
-
-impl Engine for &mut Hand<'_> {
-    fn now(&self) -> Tick {
-        self.now
-    }
-
-    fn hash(&self, key: &[u8]) -> u64 {
-        self.key(key).hash()
-    }
-
+impl Items for &mut Hand<'_> {
     #[inline]
     fn read(
         &mut self,
@@ -87,7 +71,7 @@ impl Engine for &mut Hand<'_> {
     fn store(&mut self, key: &Key<'_>, what: &Storing<'_>) -> Stored {
         let key = hashed(key);
         let put = Put {
-            life: life(what.fate, self.now),
+            life: Life::of(what.fate, self.now),
             client_flags: what.client_flags,
             marks: Marks::new(false, what.has_winner, what.has_winner),
             cas: what.new_cas,
@@ -98,7 +82,7 @@ impl Engine for &mut Hand<'_> {
             _ if what.is_plain() => Condition::Always,
             _ => return self.store_by_what_is_there(&key, what, &put),
         };
-        match self.put(&key, what.value, &put, condition) {
+        match Hand::put(self, &key, what.value, &put, condition) {
             Ok(kept) => Stored::Yes(kept.cas, kept.deadline),
             Err(Refused::IsPresent) => {
                 // It counts as used, as in memcached.
@@ -131,12 +115,7 @@ impl Engine for &mut Hand<'_> {
         }
     }
 
-    fn delete(&mut self, key: &Key<'_>) -> bool {
-        let deleted = self.cache.delete(&hashed(key), Condition::Always, self.now);
-        deleted == Ok(true)
-    }
-
-    fn remove(&mut self, key: &Key<'_>, how: &Removing) -> Removed {
+    fn remove_if(&mut self, key: &Key<'_>, how: &Removing) -> Removed {
         let key = hashed(key);
         let is_mark = how.makes_stale
             && !how.drops_value
@@ -163,7 +142,7 @@ impl Engine for &mut Hand<'_> {
             }
             let head = how.left(head);
             let put = Put {
-                life: how.fate.map_or(Life::Keep, |fate| life(fate, now)),
+                life: how.fate.map_or(Life::Keep, |fate| Life::of(fate, now)),
                 client_flags: head.client_flags,
                 marks: marks_of(&head),
                 cas: how.new_cas,
@@ -174,9 +153,9 @@ impl Engine for &mut Hand<'_> {
     }
 
     fn touch(&mut self, key: &Key<'_>, fate: Fate) -> Touched {
-        let ttl_ms = match life(fate, self.now) {
+        let ttl_ms = match Life::of(fate, self.now) {
             Life::Over => {
-                return match self.delete(key) {
+                return match self.remove(key) {
                     true => Touched::Yes(Some(self.now)),
                     false => Touched::NotFound,
                 };
@@ -184,7 +163,7 @@ impl Engine for &mut Hand<'_> {
             Life::For(ttl_ms) => Some(ttl_ms),
             Life::Keep | Life::Endless | Life::Until(_) => None,
         };
-        match self.relive(&hashed(key), |_| Some(ttl_ms)) {
+        match self.change_deadline(&hashed(key), |_| Some(ttl_ms)) {
             Ok(Some(receipt)) => Touched::Yes(receipt.deadline),
             Ok(None) => Touched::NotFound,
             Err(_) => Touched::Full,
@@ -196,10 +175,6 @@ impl Engine for &mut Hand<'_> {
         self.change_marks(&hashed(key), false, |old| {
             (!old.is_fetched).then(|| fetched(old))
         });
-    }
-
-    fn flush(&mut self) {
-        self.cache.clear();
     }
 
     fn describe(&mut self, key: &Key<'_>) -> Option<(Seen, usize)> {

@@ -1,14 +1,11 @@
-//! The same walk on the segment engine, where nothing is locked.
+//! Prefetching on the segment engine.
 
-use super::{Call, Executor, WHOLE_FROM_CALLS};
-use crate::command::{self};
-use crate::context::{KeyMemo, Spec};
+use super::{Call, WHOLE_FROM_CALLS};
+use crate::command;
+use crate::context::KeyMemo;
 use crate::engine::segment::Hand;
-use crate::engine::segment::command::{self as own, Service};
-use crate::session::Session;
-use crate::spec::SpecIndex;
 use segment::Key;
-use wire::{Args, Reply, Span};
+use wire::Span;
 
 /// Brings what a batch's first keys will touch into the processor's caches: the lines of the table, then
 /// the objects.
@@ -56,38 +53,4 @@ pub(super) fn prepare_keys<'k>(
 fn first_key_of<'i>(call: &Call, input: &'i [u8], spans: &'i [Span]) -> Option<&'i [u8]> {
     let spec = command::table()[call.index? as usize];
     call.args(input, spans).get(spec.first_key()?)
-}
-
-impl Executor<'_> {
-    /// Runs or refuses a command on keys; whether it ran. `Err`: it needs none, and runs as on the other engine.
-    pub(super) fn run_on_segments<'a>(
-        &mut self,
-        session: &mut Session,
-        spec: &Spec,
-        index: SpecIndex,
-        args: Args<'_>,
-        memo: Option<KeyMemo>,
-        mut reply: Reply<'a>,
-    ) -> Result<bool, Reply<'a>> {
-        let Some(hand) = &mut self.hand else {
-            return Err(reply);
-        };
-        match own::service(index) {
-            Service::Common => Err(reply),
-            Service::Refused => {
-                own::refuse(spec.name, &mut reply);
-                Ok(false)
-            }
-            Service::Own(run) => {
-                let mut ctx = own::Ctx {
-                    hand,
-                    session,
-                    reply,
-                    memo,
-                };
-                own::run(&mut ctx, run, args);
-                Ok(true)
-            }
-        }
-    }
 }

@@ -1,32 +1,17 @@
 //! memcached's items on the slab engine: values of database 0, under their shards' locks.
 
-use super::storing::{
-    Asks, Counting, Engine, Fate, NoCount, Removed, Removing, Seen, Stored, Storing, Touched,
-    Verdict, counted, judge,
+use super::Slab;
+use crate::command::lifetime::Fate;
+use crate::engine::Strings;
+use crate::engine::items::{
+    Asks, Counting, Items, NoCount, Removed, Removing, Seen, Stored, Storing, Touched, Verdict,
+    counted, judge,
 };
-use super::turn::DATABASE;
-use crate::locks::{Locks, has_no_room};
-use crate::state::Server;
-use store::{Class, ItemHead, Key, NewDeadline, Tick, View, WrongType};
+use store::{Class, ItemHead, Key, NewDeadline, Tick, WrongType};
 use wire::memcached::Mode;
 use wire::number::Text;
 
-/// The shards of a request's keys.
-pub(crate) struct Slab<'a, 'v> {
-    pub view: &'a mut View<'v>,
-    pub server: &'v Server,
-    pub locks: &'a Locks,
-}
-
-impl Engine for Slab<'_, '_> {
-    fn now(&self) -> Tick {
-        self.view.now()
-    }
-
-    fn hash(&self, key: &[u8]) -> u64 {
-        self.server.keyspace.key(DATABASE, key).hash
-    }
-
+impl Items for Slab<'_, '_> {
     #[inline]
     fn read(
         &mut self,
@@ -67,7 +52,7 @@ impl Engine for Slab<'_, '_> {
         if self.is_full() {
             // What could not be replaced is out of date.
             if what.mode == Mode::Plain {
-                self.delete(key);
+                self.remove(key);
             }
             return Stored::Full;
         }
@@ -131,15 +116,7 @@ impl Engine for Slab<'_, '_> {
         Ok((number, seen))
     }
 
-    fn delete(&mut self, key: &Key<'_>) -> bool {
-        let was_there = self.view.delete(key);
-        if was_there {
-            self.view.notify(Class::Generic, "del", key);
-        }
-        was_there
-    }
-
-    fn remove(&mut self, key: &Key<'_>, how: &Removing) -> Removed {
+    fn remove_if(&mut self, key: &Key<'_>, how: &Removing) -> Removed {
         let Ok(found) = self.view.peek_item(key) else {
             return Removed::WrongType;
         };
@@ -147,7 +124,7 @@ impl Engine for Slab<'_, '_> {
             return why;
         }
         let Some((head, value)) = found.filter(|_| how.keeps()) else {
-            self.delete(key);
+            self.remove(key);
             return Removed::Yes;
         };
         let value = if how.drops_value {
@@ -169,9 +146,9 @@ impl Engine for Slab<'_, '_> {
         let is_there = match fate {
             Fate::Lives(NewDeadline::At(at)) => self.view.set_deadline(key, Some(at)),
             Fate::Lives(_) => self.view.set_deadline(key, None),
-            Fate::IsOver => self.view.expire_now(key),
+            Fate::IsDead => self.view.expire_now(key),
         };
-        if is_there && fate != Fate::IsOver {
+        if is_there && fate != Fate::IsDead {
             self.view.notify(Class::Generic, "expire", key);
         }
         match is_there {
@@ -190,10 +167,6 @@ impl Engine for Slab<'_, '_> {
             };
             self.view.mark_item(key, &head);
         }
-    }
-
-    fn flush(&mut self) {
-        self.view.flush(DATABASE);
     }
 
     fn describe(&mut self, key: &Key<'_>) -> Option<(Seen, usize)> {
@@ -217,17 +190,11 @@ fn ends(fate: Fate, now: Tick) -> Option<Tick> {
     match fate {
         Fate::Lives(NewDeadline::At(at)) => Some(at),
         Fate::Lives(NewDeadline::Clear | NewDeadline::Keep) => None,
-        Fate::IsOver => Some(now),
+        Fate::IsDead => Some(now),
     }
 }
 
 impl Slab<'_, '_> {
-    /// Whether nothing can be stored for want of memory.
-    #[inline]
-    fn is_full(&mut self) -> bool {
-        has_no_room(&self.server.keyspace, self.view, self.locks)
-    }
-
     fn cas_of(&mut self, key: &Key<'_>, chosen: Option<u64>) -> u64 {
         match chosen {
             Some(cas) => cas,
@@ -272,7 +239,7 @@ impl Slab<'_, '_> {
                     self.view.notify(Class::Generic, "expire", key);
                 }
             }
-            Fate::IsOver => {
+            Fate::IsDead => {
                 self.view.put_item(key, head, value, NewDeadline::Clear);
                 self.view.notify(Class::String, "set", key);
                 self.view.notify(Class::Generic, "expire", key);

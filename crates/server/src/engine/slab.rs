@@ -1,0 +1,333 @@
+//! The slab engine: the locked shards of the keyspace.
+
+mod items;
+
+use super::condition::Condition;
+use super::{Facts, Strings};
+use crate::command::lifetime::{Conditions, Fate, When, deadline, is_past};
+use crate::command::refusal::Refusal;
+use crate::config::{Config, Id};
+use crate::locks::{Locks, has_no_room};
+use crate::stats::Stats;
+use std::ops::{Deref, DerefMut};
+use store::{
+    Class, Counters, DATABASES, DbFacts, Key, Keyspace, Kind, MemoryFacts, NewDeadline, Tick, View,
+};
+use wire::Reply;
+use wire::number::{Text, parse_i64};
+use wire::request::BULK_BYTES_MAX;
+
+/// The shards that a command holds. Commands on other types than strings use the [`View`] directly.
+pub struct Slab<'a, 'v> {
+    /// The locked shards.
+    pub view: &'a mut View<'v>,
+    /// The keyspace that they belong to.
+    pub space: &'v Keyspace,
+    /// Which shards `view` holds.
+    pub locks: &'a Locks,
+}
+
+impl<'v> Deref for Slab<'_, 'v> {
+    type Target = View<'v>;
+
+    #[inline]
+    fn deref(&self) -> &View<'v> {
+        self.view
+    }
+}
+
+impl<'v> DerefMut for Slab<'_, 'v> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut View<'v> {
+        self.view
+    }
+}
+
+impl Slab<'_, '_> {
+    /// Whether memory is full and nothing can be evicted.
+    #[inline]
+    pub fn is_full(&mut self) -> bool {
+        has_no_room(self.space, self.view, self.locks)
+    }
+
+    /// Stores a value and publishes that. A deadline in the past stores the value and expires it at
+    /// once, so that both events are published.
+    #[inline]
+    fn store(&mut self, key: &Key<'_>, value: &[u8], fate: Fate) {
+        // Looks the key up only if events are published.
+        let is_new = self.view.notifies() && self.view.kind(key).is_none();
+        let deadline = match fate {
+            Fate::Lives(deadline) => deadline,
+            Fate::IsDead => NewDeadline::Clear,
+        };
+        self.view.set(key, value, deadline);
+        if is_new {
+            self.view.notify(Class::New, "new", key);
+        }
+        self.view.notify(Class::String, "set", key);
+        if !matches!(fate, Fate::Lives(NewDeadline::Clear | NewDeadline::Keep)) {
+            self.view.notify(Class::Generic, "expire", key);
+        }
+        if fate == Fate::IsDead {
+            self.view.expire_now(key);
+        }
+    }
+
+    fn holds(&mut self, condition: &Condition<'_>, key: &Key<'_>) -> Result<bool, Refusal> {
+        Ok(match condition {
+            Condition::Always => true,
+            Condition::Absent => self.view.kind(key).is_none(),
+            Condition::Present => self.view.kind(key).is_some(),
+            Condition::Compares(comparison) => comparison.holds(self.view.peek(key)?)?,
+        })
+    }
+}
+
+impl Strings for Slab<'_, '_> {
+    #[inline]
+    fn now(&self) -> Tick {
+        self.view.now()
+    }
+
+    #[inline]
+    fn key<'k>(&self, db: u8, bytes: &'k [u8]) -> Key<'k> {
+        self.space.key(db, bytes)
+    }
+
+    fn prefetch(&self, key: &Key<'_>) {
+        self.view.prefetch_bucket(key);
+    }
+
+    fn prefetch_value(&self, key: &Key<'_>) {
+        self.view.prefetch_entry(key);
+    }
+
+    #[inline]
+    fn missed(&mut self, key: &Key<'_>) {
+        self.view.notify(Class::KeyMiss, "keymiss", key);
+    }
+
+    #[inline]
+    fn reply_value(&mut self, key: &Key<'_>, reply: &mut Reply<'_>) -> Result<bool, Refusal> {
+        match self.view.get(key)? {
+            Some(value) => {
+                reply.bulk(value);
+                Ok(true)
+            }
+            None => {
+                reply.null();
+                self.missed(key);
+                Ok(false)
+            }
+        }
+    }
+
+    fn value_len(&mut self, key: &Key<'_>) -> Result<Option<usize>, Refusal> {
+        Ok(self.view.get(key)?.map(<[u8]>::len))
+    }
+
+    #[inline]
+    fn put(
+        &mut self,
+        key: &Key<'_>,
+        value: &[u8],
+        fate: Fate,
+        condition: &Condition<'_>,
+        old: Option<&mut Reply<'_>>,
+    ) -> Result<bool, Refusal> {
+        if let Some(reply) = old {
+            self.reply_value(key, reply)?;
+        }
+        let is_stored = self.holds(condition, key)?;
+        if is_stored {
+            self.store(key, value, fate);
+        }
+        Ok(is_stored)
+    }
+
+    fn append(&mut self, key: &Key<'_>, value: &[u8]) -> Result<usize, Refusal> {
+        let len = match self.view.peek(key)?.map(<[u8]>::len) {
+            None => {
+                // Even an empty value makes a key, which an edit would not.
+                self.view.set(key, value, NewDeadline::Clear);
+                self.view.notify(Class::New, "new", key);
+                value.len()
+            }
+            Some(old_len) => {
+                let len = old_len.saturating_add(value.len());
+                if len > BULK_BYTES_MAX {
+                    return Err(Refusal::TooLong);
+                }
+                self.view
+                    .edit(key, |bytes| bytes.extend_from_slice(value))?;
+                len
+            }
+        };
+        self.view.notify(Class::String, "append", key);
+        Ok(len)
+    }
+
+    fn take(&mut self, key: &Key<'_>, reply: &mut Reply<'_>) -> Result<(), Refusal> {
+        if self.reply_value(key, reply)? {
+            self.remove(key);
+        }
+        Ok(())
+    }
+
+    fn reply_and_expire(
+        &mut self,
+        key: &Key<'_>,
+        reply: &mut Reply<'_>,
+        fate: impl Fn() -> Result<Fate, Refusal>,
+    ) -> Result<(), Refusal> {
+        if !self.reply_value(key, reply)? {
+            return Ok(());
+        }
+        match fate()? {
+            Fate::IsDead => {
+                self.view.expire_now(key);
+            }
+            Fate::Lives(NewDeadline::Keep) => {}
+            Fate::Lives(NewDeadline::Clear) => {
+                self.persist(key)?;
+            }
+            Fate::Lives(NewDeadline::At(deadline)) => {
+                self.view.set_deadline(key, Some(deadline));
+                self.view.notify(Class::Generic, "expire", key);
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, key: &Key<'_>, increment: i64) -> Result<i64, Refusal> {
+        let old = match self.view.peek(key)? {
+            Some(value) => Some(parse_i64(value).ok_or(Refusal::NotInteger)?),
+            None => None,
+        };
+        let sum = old.unwrap_or(0).checked_add(increment);
+        let sum = sum.ok_or(Refusal::Overflow)?;
+        let text = Text::integer(sum);
+        self.view.set(key, text.as_bytes(), NewDeadline::Keep);
+        if old.is_none() {
+            self.view.notify(Class::New, "new", key);
+        }
+        self.view.notify(Class::String, "incrby", key);
+        Ok(sum)
+    }
+
+    fn remove(&mut self, key: &Key<'_>) -> bool {
+        let existed = self.view.delete(key);
+        if existed {
+            self.view.notify(Class::Generic, "del", key);
+        }
+        existed
+    }
+
+    fn contains(&mut self, key: &Key<'_>) -> bool {
+        self.view.touch(key)
+    }
+
+    fn kind(&mut self, key: &Key<'_>) -> Option<Kind> {
+        self.view.kind(key)
+    }
+
+    fn deadline(&mut self, key: &Key<'_>) -> Option<Option<Tick>> {
+        self.view.deadline(key)
+    }
+
+    fn expire(
+        &mut self,
+        key: &Key<'_>,
+        when: When,
+        conditions: &Conditions,
+    ) -> Result<bool, Refusal> {
+        // The conditions compare deadlines as they are kept.
+        let when = when.min(Tick::MAX.0 as i64);
+        let old = self.view.deadline(key);
+        if !old.is_some_and(|old| conditions.hold(old, when)) {
+            return Ok(false);
+        }
+        if is_past(when, self.view.now()) {
+            self.view.expire_now(key);
+        } else {
+            self.view.set_deadline(key, Some(deadline(when)));
+            self.view.notify(Class::Generic, "expire", key);
+        }
+        Ok(true)
+    }
+
+    fn persist(&mut self, key: &Key<'_>) -> Result<bool, Refusal> {
+        let had_deadline = self.view.deadline(key).flatten().is_some();
+        if had_deadline {
+            self.view.set_deadline(key, None);
+            self.view.notify(Class::Generic, "persist", key);
+        }
+        Ok(had_deadline)
+    }
+
+    fn len(&mut self, db: u8) -> usize {
+        self.view.len(db)
+    }
+
+    fn flush(&mut self, db: u8) {
+        self.view.flush(db);
+    }
+}
+
+impl Facts for Keyspace {
+    fn databases(&self) -> u8 {
+        DATABASES as u8
+    }
+
+    fn memory_facts(&self) -> MemoryFacts {
+        Keyspace::memory_facts(self)
+    }
+
+    fn used_bytes(&self) -> u64 {
+        Keyspace::memory_facts(self).used_bytes
+    }
+
+    fn db_facts(&self, db: u8, now: Tick) -> DbFacts {
+        Keyspace::db_facts(self, db, now)
+    }
+
+    fn counters(&self, _stats: &Stats) -> Counters {
+        Keyspace::counters(self)
+    }
+
+    fn reset_counters(&self) {
+        Keyspace::reset_counters(self);
+    }
+
+    fn eviction_name(&self, _config: &Config) -> String {
+        self.policy().name
+    }
+
+    fn describe(&self, config: &Config) -> String {
+        format!(
+            "policy {}, expiry index {}",
+            self.policy().line(),
+            config.text(Id::Expiry)
+        )
+    }
+
+    fn warning(&self, _threads: usize) -> Option<String> {
+        None
+    }
+
+    fn clear(&self, db: u8, now: Tick) {
+        self.lock_all(now).flush(db);
+    }
+
+    fn apply(&self, id: Id, config: &Config) -> Result<(), String> {
+        match id {
+            Id::MaxMemory => self.set_maxmemory(config.number(id) as u64),
+            Id::MaxMemoryPolicy => {
+                self.set_policy(&config.text(id))?;
+                log::info!("maxmemory-policy is {}", self.policy().line());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
