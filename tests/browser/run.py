@@ -311,26 +311,26 @@ def test_bench_expiry_in_process(desk):
             assert name.startswith(row["index"]) and is_near(number(value), row[field]), f"{text!r} for {row}"
 
 
-def test_bench_learned(desk):
-    words = "bench learned --size 10% --unit bytes --round ceiling,baselines,engine,knobs --cache lru,gl-cache:e,gl-cache:e:group=5"
+def test_sim_learned(desk):
+    words = "--size 10% --unit bytes --round ceiling,baselines,engine,knobs --policy lru,gl-cache:e,gl-cache:e:group=5"
     knobs = "--engine segcache,lru --group 20,60 --fraction 0.02 --merged 2,5 --interval 8 --samples 8192 --trees 16 --depth 6"
-    told, tables, plots = desk.report("learned", *words.split(), *knobs.split(), "--trace", desk.trace)
-    [table] = tables
+    told, tables, plots = desk.report("learned", "sim", "learned", desk.trace, *words.split(), *knobs.split())
+    [table] = [table for table in tables if table.caption.startswith("All results")]
     rows = told["rows"]
     assert [cell.text for cell in table.column("name")] == [row["name"] for row in rows]
     check_numbers(table, "hit ratio", [row["hit_ratio"] for row in rows])
     check_numbers(table, "bytes an entry", [row["bytes_per_entry"] for row in rows])
-    check_numbers(table, "over FIFO, %", [None if row["over_fifo"] is None else row["over_fifo"] * 100 for row in rows])
+    check_numbers(table, "over FIFO", [row["over_fifo"] for row in rows])
     learned = [row["learned"] for row in rows]
     check_numbers(table, "trainings", [one and one["trainings"] for one in learned])
     check_numbers(table, "rank correlation", [one and one["rank_correlation"] for one in learned])
     [learner] = [row for row in rows if (row["study"], row["name"]) == ("baselines", "gl-cache:e:group=5")]
-    fifths = titled(plots, "What came, by fifths of what was predicted")
+    fifths = titled(plots, "Outcomes, by fifths of the predictions")
     realised = [(part + 1, fifth[1]) for part, fifth in enumerate(learner["learned"]["fifths"])]
     check_line(fifths, f"gl-cache:e:group=5, {learner['trace']} by bytes, 10%", realised)
     importances = titled(plots, "Importance of features, trace by trace")
     assert len(importances.points) == len(learner["learned"]["importances"]) == 9
-    for plot in ("Throughput ÷ FIFO’s, 10% of the bytes", "Objects in a group (figure 6.13): Throughput", "CPU time of learning", f"{learner['trace']}, 10%"):
+    for plot in ("Throughput ÷ FIFO’s, 10%, bytes", "Objects in a group (figure 6.13): Throughput", "CPU time of learning", f"{learner['trace']}, 10%"):
         assert titled(plots, plot).points, plot
 
 

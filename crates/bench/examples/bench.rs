@@ -10,7 +10,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().bench.run(None) {
+    match Arguments::parse().bench.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench: {error}");

@@ -10,7 +10,6 @@ mod drain;
 mod lag;
 mod memory;
 mod page;
-mod tables;
 mod throughput;
 
 use crate::arguments;
@@ -96,7 +95,13 @@ enum Round {
 }
 
 impl Round {
-    const ALL: [Round; 4] = [Round::Memory, Round::Throughput, Round::Drain, Round::Lag];
+    /// All rounds with the headings of their results.
+    const ALL: [(Round, &str); 4] = [
+        (Round::Memory, "Memory"),
+        (Round::Throughput, "CPU time per operation"),
+        (Round::Drain, "Active expiry"),
+        (Round::Lag, "Lag of events"),
+    ];
 
     /// The name of its place in a document.
     fn place(self) -> String {
@@ -306,23 +311,8 @@ impl Elements {
     }
 
     fn tell(&self, report: &Report) -> Result<()> {
-        let heading = machine::heading(&report.machine, &report.command);
-        let parts = || {
-            let rounds = self.round.iter();
-            let part = |round: &Round| {
-                (
-                    round.place(),
-                    heading.clone() + &tables::markdown(report, *round),
-                )
-            };
-            rounds.map(part).collect()
-        };
-        self.files.save_parts(|| page::page(report), parts)?;
-        if self.contest.json {
-            return crate::report::json(report);
-        }
-        print!("{}", tables::text(report));
-        Ok(())
+        self.files
+            .tell(report, page::page(report), self.contest.json)
     }
 }
 
@@ -426,12 +416,11 @@ mod tests {
     #[test]
     fn medians_are_those_of_a_servers_own_rounds() {
         let report = report();
-        let groups = tables::rounds_of(&report.drain);
+        let groups = page::rounds_of(&report.drain);
         assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), [3, 1]);
-        let gone = |rows| tables::middle(rows, |row| row.alone.gone_ms.map(|ms| ms as f64));
+        let gone = |rows| page::middle(rows, |row| row.alone.gone_ms.map(|ms| ms as f64));
         assert_eq!(gone(&groups[0]), Some(3.0));
         assert_eq!(gone(&groups[1]), None);
-        assert_eq!(tables::slowdown(&groups[0]), Some(1.1));
     }
 
     #[test]
@@ -442,19 +431,22 @@ mod tests {
         assert!(html.contains("<td>&lt;b&gt;</td>"));
         let line = "redis (Redis 7) lacks HEXPIRE: left out of drain";
         assert!(html.contains(line));
-        let text = tables::text(&report);
-        assert!(text.ends_with(&format!("{line}\n")));
+        let text = page::page(&report).to_text();
+        assert!(text.contains(&format!("- {line}\n")));
+        assert!(text.contains(" 1.10 "), "the median of three ratios");
         assert!(text.contains("not in time"));
         let tables = |report: &Report| {
-            Round::ALL.map(|round| {
-                let text = tables::markdown(report, round);
-                text.lines().filter(|line| line.starts_with("|---")).count()
-            })
+            let parts = page::page(report).to_markdown();
+            let count = |text: &str| text.lines().filter(|line| line.starts_with("|---")).count();
+            parts
+                .iter()
+                .map(|(_, text)| count(text))
+                .collect::<Vec<_>>()
         };
         assert_eq!(tables(&report), [1, 1, 2, 1]);
         report.drain.clear();
         report.lag.clear();
-        assert_eq!(tables(&report), [1, 1, 0, 0]);
+        assert_eq!(tables(&report), [1, 1, 0]);
     }
 
     #[test]

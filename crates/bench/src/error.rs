@@ -22,8 +22,6 @@ pub enum Error {
         /// What it did.
         problem: String,
     },
-    /// The simulator beside the servers could not do what it was asked for.
-    Simulation(String),
     /// A trace that cannot be read.
     Trace(trace::Error),
     /// A TTL mix that cannot be read.
@@ -53,7 +51,6 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Usage(text) => write!(f, "{text}"),
-            Error::Simulation(text) => write!(f, "simulation: {text}"),
             Error::System { doing, source } => write!(f, "{doing}: {source}"),
             Error::Server { label, problem } => write!(f, "{label}: {problem}"),
             Error::Trace(error) => write!(f, "{error}"),

@@ -21,7 +21,7 @@ use crate::contestant::{Contest, Settings};
 use crate::error::{Error, Result};
 use crate::latency::Percentiles;
 use crate::noise::Noise;
-use crate::table::{self, Table};
+use ::report::{Column, Table};
 use cell::Cell;
 use lateness::Lateness;
 use serde::Serialize;
@@ -150,47 +150,32 @@ impl ExpiryLag {
         if self.contest.json {
             return crate::report::json(&rows);
         }
-        let header = [
-            "server",
-            "shape",
-            "threads",
-            "others",
-            "events",
-            "p50",
-            "p99",
-            "max",
-            "memory p50",
-            "p99",
-            "max",
-            "machine p99",
-            "max",
-        ];
-        let mut table = Table::new(2, &header);
-        for row in rows {
-            let late = |value| lateness::text(value, self.patience);
-            table.row(vec![
-                format!("{} ({})", row.server, row.version),
-                row.shape.name().into(),
-                row.threads
-                    .map_or("–".into(), |threads| threads.to_string()),
-                row.others.to_string(),
-                format!("{}/{}", row.events.arrived, row.events.expected),
-                late(row.events.p50_us),
-                late(row.events.p99_us),
-                late(row.events.max_us),
-                late(row.memory.p50_us),
-                late(row.memory.p99_us),
-                late(row.memory.max_us),
-                table::span(row.machine.p99_ms),
-                table::span(row.machine.max_ms),
-            ]);
-        }
+        let late = |value| lateness::cell(value, self.patience);
+        let table = Table::of(rows)
+            .column(Column::text("server"), |row| {
+                format!("{} ({})", row.server, row.version)
+            })
+            .column(Column::text("shape"), |row| row.shape.name())
+            .column(Column::count("threads"), |row| row.threads)
+            .column(Column::count("others"), |row| row.others)
+            .column(Column::text("events"), |row| {
+                format!("{}/{}", row.events.arrived, row.events.expected)
+            })
+            .column(Column::span("event p50"), |row| late(row.events.p50_us))
+            .column(Column::span("event p99"), |row| late(row.events.p99_us))
+            .column(Column::span("event max"), |row| late(row.events.max_us))
+            .column(Column::span("memory p50"), |row| late(row.memory.p50_us))
+            .column(Column::span("memory p99"), |row| late(row.memory.p99_us))
+            .column(Column::span("memory max"), |row| late(row.memory.max_us))
+            .column(Column::span("machine p99"), |row| row.machine.p99_ms)
+            .column(Column::span("machine max"), |row| row.machine.max_ms)
+            .finish();
         println!(
             "Lateness of `expired` events and of memory: {} probes due 1.5 to 4.5 s ahead, waited for {} s after the last deadline\n",
             self.probes,
             self.patience.as_secs_f64()
         );
-        print!("{table}");
+        print!("{}", table.to_text());
         Ok(())
     }
 }

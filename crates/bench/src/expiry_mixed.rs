@@ -8,7 +8,7 @@ use crate::clock;
 use crate::contestant::{Contest, Server, Settings};
 use crate::error::{Error, Result};
 use crate::keys::{self, Template};
-use crate::table::{Table, mib};
+use ::report::{Column, Table};
 use serde::Serialize;
 
 /// Arguments of `bench expiry-mixed`.
@@ -109,36 +109,27 @@ impl ExpiryMixed {
         if self.contest.json {
             return crate::report::json(&rows);
         }
-        let mut header = vec![
-            "server".to_string(),
-            "version".into(),
-            "memory before".into(),
-        ];
-        for seconds in after {
-            header.extend([format!("dead keys after {seconds} s"), "memory".into()]);
+        let mut table = Table::of(rows)
+            .column(Column::text("server"), |row| &row.server)
+            .column(Column::text("version"), |row| &row.version)
+            .column(Column::mebibytes("memory before"), |row| {
+                row.used_memory_before
+            });
+        for (index, seconds) in after.iter().enumerate() {
+            let dead = Column::count(&format!("dead keys after {seconds} s"));
+            // Nothing is measured once all keys are gone.
+            let look = |row: &Row| row.looks.get(index).map_or(0, |look| look.dead_keys);
+            table = table.column(dead, look).column(
+                Column::mebibytes("memory").labelled(&format!("memory after {seconds} s")),
+                |row| row.looks.get(index).map(|look| look.used_memory),
+            );
         }
-        let header: Vec<&str> = header.iter().map(String::as_str).collect();
-        let mut table = Table::new(2, &header);
-        for row in rows {
-            let mut cells = vec![
-                row.server.clone(),
-                row.version.clone(),
-                mib(row.used_memory_before),
-            ];
-            for index in 0..after.len() {
-                // Once all are gone nobody looks again.
-                match row.looks.get(index) {
-                    Some(look) => cells.extend([look.dead_keys.to_string(), mib(look.used_memory)]),
-                    None => cells.extend(["0".into(), "–".into()]),
-                }
-            }
-            table.row(cells);
-        }
+        let table = table.finish();
         println!(
             "Dead keys still in memory: {} keys of one hour and {} that share one deadline\n",
             self.others, self.dying
         );
-        print!("{table}");
+        print!("{}", table.to_text());
         Ok(())
     }
 }

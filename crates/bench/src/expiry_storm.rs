@@ -15,11 +15,12 @@ use crate::latency::Percentiles;
 use crate::noise::Noise;
 use crate::open_loop;
 use crate::process;
-use crate::table::{Table, mib, number, span};
+use ::report::{Cell, Column, Table};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use trace::Random;
+use units::show::span;
 
 const QUIET: Duration = Duration::from_secs(3);
 const POLL_PAUSE: Duration = Duration::from_millis(20);
@@ -244,79 +245,56 @@ impl ExpiryStorm {
         if self.contest.json {
             return crate::report::json(&rows);
         }
-        let header = [
-            "server",
-            "version",
-            "keys gone",
-            "used back",
-            "resident back",
-            "CPU s",
-            "used before",
-            "peak",
-            "resident before",
-            "peak",
-            "after",
-        ];
-        let mut table = Table::new(2, &header);
         let late = |ms: Option<u64>| match ms {
-            Some(ms) => span(ms as f64),
-            None => format!("> {}", span(self.patience.as_secs_f64() * 1e3)),
+            Some(ms) => Cell::Number(ms as f64),
+            None => format!("> {}", span(self.patience.as_secs_f64() * 1e3)).into(),
         };
-        for row in rows {
-            table.row(vec![
-                row.server.clone(),
-                row.version.clone(),
-                late(row.keys_gone_ms),
-                late(row.used_memory_back_ms),
-                late(row.resident_back_ms),
-                number(row.cpu_seconds),
-                mib(row.used_memory_floor),
-                mib(row.used_memory_peak),
-                mib(row.resident_floor),
-                mib(row.resident_peak),
-                mib(row.resident_after),
-            ]);
-        }
+        let table = Table::of(rows)
+            .column(Column::text("server"), |row| &row.server)
+            .column(Column::text("version"), |row| &row.version)
+            .column(Column::span("keys gone"), |row| late(row.keys_gone_ms))
+            .column(Column::span("used back"), |row| {
+                late(row.used_memory_back_ms)
+            })
+            .column(Column::span("resident back"), |row| {
+                late(row.resident_back_ms)
+            })
+            .column(Column::number("CPU s"), |row| row.cpu_seconds)
+            .column(Column::mebibytes("used before"), |row| {
+                row.used_memory_floor
+            })
+            .column(Column::mebibytes("used peak"), |row| row.used_memory_peak)
+            .column(Column::mebibytes("resident before"), |row| {
+                row.resident_floor
+            })
+            .column(Column::mebibytes("resident peak"), |row| row.resident_peak)
+            .column(Column::mebibytes("resident after"), |row| {
+                row.resident_after
+            })
+            .finish();
         println!(
             "{} keys on one deadline beside {} persistent ones; times after the deadline\n",
             self.dying, self.others
         );
-        println!("{table}");
-        print!("{}", latency_table(rows));
+        println!("{}", table.to_text());
+        print!("{}", latency_table(rows).to_text());
         Ok(())
     }
 }
 
-/// What the other client felt.
+/// Latencies of the other client before and during the expiry, and delays of the machine.
 fn latency_table(rows: &[Row]) -> Table {
-    let mut table = Table::new(
-        2,
-        &[
-            "server",
-            "GETs of another client",
-            "count",
-            "p50",
-            "p99",
-            "p99.9",
-            "max",
-        ],
-    );
-    for row in rows {
-        for (when, percentiles) in [
-            ("before", &row.quiet),
-            ("meanwhile", &row.storm),
-            ("the machine's own delay", &row.machine),
-        ] {
-            let mut cells = vec![
-                row.server.clone(),
-                when.into(),
-                percentiles.count.to_string(),
-            ];
-            cells.extend(percentiles.cells());
-            table.row(cells);
-        }
-    }
-    table
+    let parts = rows.iter().flat_map(|row| {
+        [
+            (row, "before", &row.quiet),
+            (row, "meanwhile", &row.storm),
+            (row, "the machine's own delay", &row.machine),
+        ]
+    });
+    let table = Table::of(parts)
+        .column(Column::text("server"), |(row, ..)| &row.server)
+        .column(Column::text("GETs of another client"), |(_, when, _)| when);
+    crate::latency::columns(table, |(.., percentiles)| percentiles).finish()
 }
 
 /// Below this, memory is back.

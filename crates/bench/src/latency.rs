@@ -1,6 +1,6 @@
 //! Latencies of an open loop, as percentiles.
 
-use crate::table;
+use ::report::{Column, TableOf};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::time::Duration;
@@ -54,9 +54,15 @@ pub(crate) struct Percentiles {
     pub max_ms: f64,
 }
 
-impl Percentiles {
-    /// p50, p99, p99.9 and maximum as text.
-    pub(crate) fn cells(&self) -> [String; 4] {
-        [self.p50_ms, self.p99_ms, self.p999_ms, self.max_ms].map(table::span)
-    }
+/// Adds columns for the count, p50, p99, p99.9 and maximum of each record's percentiles.
+pub(crate) fn columns<'a, R: Copy>(
+    table: TableOf<R>,
+    of: impl Fn(R) -> &'a Percentiles,
+) -> TableOf<R> {
+    table
+        .column(Column::count("count"), |record| of(record).count)
+        .column(Column::span("p50"), |record| of(record).p50_ms)
+        .column(Column::span("p99"), |record| of(record).p99_ms)
+        .column(Column::span("p99.9"), |record| of(record).p999_ms)
+        .column(Column::span("max"), |record| of(record).max_ms)
 }

@@ -20,7 +20,6 @@ mod expiry_mixed;
 mod expiry_storm;
 mod keys;
 mod latency;
-mod learned;
 mod load;
 mod machine;
 mod memory;
@@ -32,8 +31,6 @@ mod protocol;
 mod replay;
 mod report;
 mod segment;
-mod simulator;
-mod table;
 mod throughput;
 
 pub use contestant::Contest;
@@ -43,12 +40,11 @@ pub use expiry::Expiry;
 pub use expiry_lag::ExpiryLag;
 pub use expiry_mixed::ExpiryMixed;
 pub use expiry_storm::ExpiryStorm;
-pub use learned::Learned;
+pub use machine::Machine;
 pub use memory::Memory;
 pub use process::Cpus;
 pub use replay::Replay;
 pub use segment::Segment;
-pub use simulator::{Extent, Learning, Order, Outcome, Simulator, TakenIn, Unit};
 pub use throughput::{Threads, Throughput};
 
 /// `mayfly bench …`.
@@ -75,22 +71,20 @@ pub enum Experiment {
     ExpiryMixed(ExpiryMixed),
     /// Millions of keys on one deadline, and what other clients feel
     ExpiryStorm(ExpiryStorm),
-    /// GL-Cache beside others in the simulator: hit ratios, throughput, what was learned, parameters
-    Learned(Box<Learned>),
     /// Bytes per key: resident, and as the server counts
     Memory(Memory),
     /// A trace, cache-aside, with TTLs
     Replay(Replay),
-    /// The segment engine beside ours of slabs, memcached and Redis: misses, memory, CPU time, knobs
+    /// The segment engine beside ours of slabs, memcached and Redis: misses, memory, CPU time
     Segment(Box<Segment>),
 }
 
 impl BenchCommand {
-    /// Runs the experiment and prints its report. Some ask a simulator.
+    /// Runs the experiment and prints its report.
     ///
     /// # Errors
     /// Arguments that cannot be met, a server that does not start or answers with an error.
-    pub fn run(&self, simulator: Option<&dyn Simulator>) -> Result<(), Error> {
+    pub fn run(&self) -> Result<(), Error> {
         match &self.experiment {
             Experiment::Throughput(throughput) => throughput.run(),
             Experiment::Threads(threads) => threads.run(),
@@ -99,10 +93,9 @@ impl BenchCommand {
             Experiment::ExpiryLag(expiry_lag) => expiry_lag.run(),
             Experiment::ExpiryMixed(expiry_mixed) => expiry_mixed.run(),
             Experiment::ExpiryStorm(expiry_storm) => expiry_storm.run(),
-            Experiment::Learned(learned) => learned.run(simulator),
             Experiment::Memory(memory) => memory.run(),
             Experiment::Replay(replay) => replay.run(),
-            Experiment::Segment(segment) => segment.run(simulator),
+            Experiment::Segment(segment) => segment.run(),
         }
     }
 }

@@ -1,21 +1,26 @@
 //! What a report says about where it was made, and by which command.
 
+use ::report::Page;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fs;
 
-/// The machine, as far as the system tells.
+/// Facts about the machine of a report.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Machine {
+pub struct Machine {
+    /// Model of the processor.
     pub cpu: String,
+    /// Number of logical processors.
     pub cores: usize,
+    /// Bytes of memory.
     pub memory_bytes: u64,
+    /// Version of the kernel.
     pub kernel: String,
 }
 
 impl Machine {
-    /// This one.
-    pub(crate) fn here() -> Machine {
+    /// Reads the facts of this machine from /proc.
+    pub fn here() -> Machine {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let kernel = read("/proc/sys/kernel/osrelease").trim().to_owned();
         let cpus = read("/proc/cpuinfo");
@@ -34,8 +39,8 @@ impl Machine {
         }
     }
 
-    /// In a line.
-    pub(crate) fn line(&self) -> String {
+    /// The facts in a line.
+    pub fn line(&self) -> String {
         let gib = self.memory_bytes as f64 / f64::from(1 << 30);
         let Machine {
             cpu, cores, kernel, ..
@@ -44,9 +49,11 @@ impl Machine {
     }
 }
 
-/// What stands above a report's tables in a document.
-pub(crate) fn heading(machine: &Machine, command: &str) -> String {
-    format!("`{command}`; {}.\n", machine.line())
+/// An empty page with the command and the machine.
+pub(crate) fn page(title: &str, command: &str, machine: &Machine) -> Page {
+    let mut page = Page::new(title);
+    page.command(command).fact("machine", &machine.line());
+    page
 }
 
 /// The value behind `name` and a colon, of the first such line.

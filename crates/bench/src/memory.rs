@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::contestant::{Contest, Entrant, Server, Settings};
 use crate::error::{Error, Result};
 use crate::keys::{self, Template};
-use crate::table::{Table, number};
+use ::report::{Column, Table};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -200,38 +200,29 @@ impl Memory {
         if self.contest.json {
             return crate::report::json(&rows);
         }
-        let header = [
-            "case",
-            "server",
-            "version",
-            "keys",
-            "resident/key",
-            "used/key",
-            "÷ fresh",
-        ];
-        let mut table = Table::new(3, &header);
-        let mut push = |row: &Row, keys: String| {
-            table.row(vec![
-                row.case.into(),
-                row.server.clone(),
-                row.version.clone(),
-                keys,
-                number(row.resident_per_key),
-                number(row.used_per_key),
-                row.over_fresh.map_or("–".into(), number),
-            ]);
-        };
+        let mut all = Vec::new();
         for group in rows.chunk_by(|a, b| a.case == b.case && a.server == b.server) {
-            group.iter().for_each(|row| push(row, row.keys.to_string()));
+            all.extend(group.iter().map(|row| (row.clone(), row.keys.to_string())));
             if group.len() > 1 {
-                push(&worst(group), "worst".into());
+                all.push((worst(group), "worst".into()));
             }
         }
+        let table = Table::of(&all)
+            .column(Column::text("case"), |(row, _)| row.case)
+            .column(Column::text("server"), |(row, _)| &row.server)
+            .column(Column::text("version"), |(row, _)| &row.version)
+            .column(Column::count("keys"), |(_, keys)| keys)
+            .column(Column::number("resident/key"), |(row, _)| {
+                row.resident_per_key
+            })
+            .column(Column::number("used/key"), |(row, _)| row.used_per_key)
+            .column(Column::number("÷ fresh"), |(row, _)| row.over_fresh)
+            .finish();
         println!(
             "Bytes per key: 16-byte keys, values of {} bytes, above the empty server\n",
             self.value_size
         );
-        print!("{table}");
+        print!("{}", table.to_text());
         Ok(())
     }
 }

@@ -22,7 +22,7 @@ use crate::contestant::{Contest, Entrant, Server, Settings};
 use crate::error::{Error, Result};
 use crate::latency::Percentiles;
 use crate::load::{Load, Shape};
-use crate::table::{Table, mib, number};
+use ::report::{Column, Table};
 use cache_aside::{CacheAside, Pace};
 use sampler::{Memory, Sampler};
 use serde::Serialize;
@@ -222,54 +222,41 @@ impl Replay {
             self.clients,
             self.pipeline
         );
-        let header = [
-            "server",
-            "version",
-            "requests",
-            "hit ratio",
-            "requests/s",
-            "CPU µs/op",
-            "expired",
-            "evicted",
-        ];
-        let mut table = Table::new(2, &header);
-        for row in rows {
-            table.row(vec![
-                row.server.clone(),
-                row.version.clone(),
-                row.requests.to_string(),
-                format!("{:.4}", row.hit_ratio),
-                format!("{:.0}", row.requests_per_second),
-                number(row.cpu_us_per_operation),
-                row.expired_keys.to_string(),
-                row.evicted_keys.to_string(),
-            ]);
-        }
-        println!("{table}");
-        let mut table = Table::new(
-            2,
-            &["server", "latency", "count", "p50", "p99", "p99.9", "max"],
-        );
-        for row in rows {
-            for (what, percentiles) in [("GET", &row.gets), ("SET", &row.sets)] {
-                let mut cells = vec![
-                    row.server.clone(),
-                    what.into(),
-                    percentiles.count.to_string(),
-                ];
-                cells.extend(percentiles.cells());
-                table.row(cells);
-            }
-        }
-        println!("{table}");
-        let mut table = Table::new(2, &["server", "memory", "mean", "peak", "at the end"]);
-        for row in rows {
-            for (what, series) in row.memory.named() {
-                let cells = [series.mean, series.peak, series.last].map(mib);
-                table.row([vec![row.server.clone(), what.into()], cells.to_vec()].concat());
-            }
-        }
-        print!("{table}");
+        let table = Table::of(rows)
+            .column(Column::text("server"), |row| &row.server)
+            .column(Column::text("version"), |row| &row.version)
+            .column(Column::count("requests"), |row| row.requests)
+            .column(Column::decimals("hit ratio", 4), |row| row.hit_ratio)
+            .column(Column::decimals("requests/s", 0), |row| {
+                row.requests_per_second
+            })
+            .column(Column::number("CPU").unit("µs/op"), |row| {
+                row.cpu_us_per_operation
+            })
+            .column(Column::count("expired"), |row| row.expired_keys)
+            .column(Column::count("evicted"), |row| row.evicted_keys);
+        println!("{}", table.finish().to_text());
+        let latencies = rows
+            .iter()
+            .flat_map(|row| [(row, "GET", &row.gets), (row, "SET", &row.sets)]);
+        let table = Table::of(latencies)
+            .column(Column::text("server"), |(row, ..)| &row.server)
+            .column(Column::text("latency"), |(_, what, _)| what);
+        let table = crate::latency::columns(table, |(.., percentiles)| percentiles);
+        println!("{}", table.finish().to_text());
+        let named = |row: &Row| {
+            let all = row.memory.named().into_iter();
+            all.map(|(what, series)| (row.server.clone(), what, series))
+                .collect::<Vec<_>>()
+        };
+        let memory: Vec<_> = rows.iter().flat_map(named).collect();
+        let table = Table::of(&memory)
+            .column(Column::text("server"), |(server, ..)| server)
+            .column(Column::text("memory"), |(_, what, _)| *what)
+            .column(Column::mebibytes("mean"), |(.., series)| series.mean)
+            .column(Column::mebibytes("peak"), |(.., series)| series.peak)
+            .column(Column::mebibytes("at the end"), |(.., series)| series.last);
+        print!("{}", table.finish().to_text());
         Ok(())
     }
 }

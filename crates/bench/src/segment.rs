@@ -9,12 +9,10 @@
 
 mod cast;
 mod curve;
-mod knobs;
 mod look_aside;
 mod misses;
 mod page;
 mod speed;
-mod tables;
 mod workload;
 
 use crate::arguments;
@@ -23,12 +21,12 @@ use crate::error::{Error, Result};
 use crate::machine::{self, Machine};
 use crate::progress::Progress;
 use crate::report::Files;
-use crate::simulator::Simulator;
 use cast::{Engine, Player, Programs, cast};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
-use workload::{Lives, Size, Workload};
+use trace::Lifetimes;
+use workload::{Size, Workload};
 
 /// The trace that is replayed.
 #[derive(clap::Args, Debug)]
@@ -51,7 +49,7 @@ pub struct Segment {
     #[command(flatten)]
     source: Source,
     /// What to measure
-    #[arg(long, value_delimiter = ',', default_value = "misses,speed,knobs")]
+    #[arg(long, value_delimiter = ',', default_value = "misses,speed")]
     round: Vec<Round>,
     /// Who takes part
     #[arg(
@@ -73,7 +71,7 @@ pub struct Segment {
     /// Lives of objects: none, own (as the trace tells), a published mix such as cluster4, or '60s:0.4 1h:0.6';
     /// @FACTOR makes all of them longer [default: cluster52,cluster26@2; with --full: cluster52,cluster4@6,cluster26@6]
     #[arg(long, value_delimiter = ',')]
-    ttl_mix: Vec<Lives>,
+    ttl_mix: Vec<Lifetimes>,
     /// How long a replay takes in which objects expire: the trace's time and all lives are divided by one factor
     /// [default: 20s; with --full: 120s]
     #[arg(long, value_parser = arguments::span)]
@@ -108,17 +106,6 @@ pub struct Segment {
     /// Seconds of each of its measurements [default: 0.4; with --full: 1]
     #[arg(long)]
     seconds: Option<f64>,
-    /// Numbers of segments that become one, for the round knobs
-    #[arg(long, value_delimiter = ',', default_value = "2,3,4,6,8,12")]
-    merged: Vec<u8>,
-    /// Sizes of segments, for the round knobs
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "64kb,128kb,256kb,512kb,1mb,2mb",
-        value_parser = arguments::bytes
-    )]
-    segment_size: Vec<u64>,
     /// Which life each key draws, and what is made
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -137,13 +124,9 @@ enum Round {
     Misses,
     /// CPU time per get and set, by pipeline and data threads
     Speed,
-    /// What parts and knobs of the engine are worth, simulated
-    Knobs,
 }
 
 impl Round {
-    const ALL: [Round; 3] = [Round::Misses, Round::Speed, Round::Knobs];
-
     /// The name of its place in a document.
     fn place(self) -> String {
         format!("segment {self:?}").to_lowercase()
@@ -185,23 +168,14 @@ struct Report {
     misses: Vec<misses::Row>,
     relative: Vec<misses::Relative>,
     speed: Vec<speed::Row>,
-    knobs: Vec<knobs::Row>,
     left_out: Vec<String>,
 }
 
 impl Segment {
     /// Runs it and prints the report.
-    pub(crate) fn run(&self, simulator: Option<&dyn Simulator>) -> Result<()> {
+    pub(crate) fn run(&self) -> Result<()> {
         self.check()?;
-        let simulator = simulator.filter(|_| self.has(Round::Knobs));
-        if self.has(Round::Knobs) && simulator.is_none() {
-            let text = "--round knobs: it takes a simulator, which this program lacks";
-            return Err(Error::Usage(text.into()));
-        }
-        let (players, left_out) = match self.has(Round::Misses) || self.has(Round::Speed) {
-            true => cast(&self.engine, &self.hosting, &self.programs)?,
-            false => (Vec::new(), Vec::new()),
-        };
+        let (players, left_out) = cast(&self.engine, &self.hosting, &self.programs)?;
         let mut report = Report {
             command: machine::command(),
             machine: Machine::here(),
@@ -212,11 +186,10 @@ impl Segment {
             misses: Vec::new(),
             relative: Vec::new(),
             speed: Vec::new(),
-            knobs: Vec::new(),
             left_out,
         };
-        if self.has(Round::Misses) || self.has(Round::Knobs) {
-            self.replay(simulator, &players, &mut report)?;
+        if self.has(Round::Misses) {
+            self.replay(&players, &mut report)?;
         }
         if self.has(Round::Speed) {
             self.race(&players, &mut report)?;
@@ -250,12 +223,7 @@ impl Segment {
     }
 
     /// The rounds that look at a trace.
-    fn replay(
-        &self,
-        simulator: Option<&dyn Simulator>,
-        players: &[Player],
-        report: &mut Report,
-    ) -> Result<()> {
+    fn replay(&self, players: &[Player], report: &mut Report) -> Result<()> {
         let workload = Workload::read(&self.source, self.limit(), self.seed)?;
         report.trace = Some(Told {
             name: workload.name.clone(),
@@ -272,27 +240,17 @@ impl Segment {
         let mut sizes: Vec<u64> = sizes.collect::<Result<_>>()?;
         sizes.sort_unstable();
         sizes.dedup();
-        let lives = self.lives()?;
-        if let Some(simulator) = simulator {
-            let progress = self.begin(knobs::Study::ALL.len() * lives.len());
-            for lives in &lives {
-                let rows = knobs::measure(self, simulator, &workload, lives, &sizes, &progress)?;
-                report.knobs.extend(rows);
-            }
-            progress.finish_and_clear();
+        let lifetimes = self.lifetimes()?;
+        self.hosting.pin_load()?;
+        let progress = self.begin(players.len() * lifetimes.len() * sizes.len());
+        for lifetimes in &lifetimes {
+            let (replayed, rows) =
+                misses::measure(self, players, &workload, lifetimes, &sizes, &progress)?;
+            report.replayed.push(replayed);
+            report.misses.extend(rows);
         }
-        if self.has(Round::Misses) {
-            self.hosting.pin_load()?;
-            let progress = self.begin(players.len() * lives.len() * sizes.len());
-            for lives in &lives {
-                let (replayed, rows) =
-                    misses::measure(self, players, &workload, lives, &sizes, &progress)?;
-                report.replayed.push(replayed);
-                report.misses.extend(rows);
-            }
-            report.relative = misses::relative(&report.misses);
-            progress.finish_and_clear();
-        }
+        report.relative = misses::relative(&report.misses);
+        progress.finish_and_clear();
         Ok(())
     }
 
@@ -335,7 +293,7 @@ impl Segment {
         }
     }
 
-    fn lives(&self) -> Result<Vec<Lives>> {
+    fn lifetimes(&self) -> Result<Vec<Lifetimes>> {
         if !self.ttl_mix.is_empty() {
             return Ok(self.ttl_mix.clone());
         }
@@ -343,8 +301,10 @@ impl Segment {
             true => &["cluster52", "cluster4@6", "cluster26@6"],
             false => &["cluster52", "cluster26@2"],
         };
-        let parsed = names.iter().map(|name| name.parse::<Lives>());
-        parsed.map(|lives| lives.map_err(Error::Usage)).collect()
+        let parsed = names.iter().map(|name| name.parse());
+        parsed
+            .map(|one: std::result::Result<_, String>| one.map_err(Error::Usage))
+            .collect()
     }
 
     fn span(&self) -> Duration {
@@ -375,20 +335,6 @@ impl Segment {
     }
 
     fn tell(&self, report: &Report) -> Result<()> {
-        let heading = machine::heading(&report.machine, &report.command);
-        let parts = || {
-            let rounds = Round::ALL.into_iter().filter(|round| self.has(*round));
-            let part = |round: Round| {
-                let text = heading.clone() + &tables::markdown(report, round);
-                (round.place(), text)
-            };
-            rounds.map(part).collect()
-        };
-        self.files.save_parts(|| page::page(report), parts)?;
-        if self.json {
-            return crate::report::json(report);
-        }
-        print!("{}", tables::text(report));
-        Ok(())
+        self.files.tell(report, page::page(report), self.json)
     }
 }

@@ -9,9 +9,10 @@ use crate::contestant::{Contest, Entrant, Server, Settings};
 use crate::error::{Error, Result};
 use crate::keys::{self, Template};
 use crate::load::{Load, Shape};
-use crate::table::{Table, median, number};
+use ::report::{Column, Table, median};
 use serde::Serialize;
 use std::time::{Duration, Instant};
+use units::show::short;
 
 /// Spent before each measurement, so that caches and branch predictors know the work.
 const WARM_UP: Duration = Duration::from_millis(200);
@@ -378,36 +379,31 @@ fn report(rows: &[Row], json: bool, workload: &Workload, ratio: Ratio) -> Result
         Ratio::FirstOverThis => format!("{first} ÷ this"),
         Ratio::ThisOverFirst => format!("this ÷ {first}"),
     };
-    let header = [
-        "test",
-        "pipeline",
-        "server",
-        "version",
-        "CPU µs/op",
-        "min–max",
-        &title,
-        "kops/s",
-    ];
-    let mut table = Table::new(4, &header);
-    for row in rows {
-        table.row(vec![
-            format!("{:?}", row.test).to_uppercase(),
-            row.pipeline.to_string(),
-            row.server.clone(),
-            row.version.clone(),
-            number(row.cpu_us_median),
-            format!("{}–{}", number(row.cpu_us_min), number(row.cpu_us_max)),
-            number(match ratio {
-                Ratio::FirstOverThis => row.first_over_this,
-                Ratio::ThisOverFirst => row.this_over_first,
-            }),
-            number(row.operations_per_second_median / 1e3),
-        ]);
-    }
+    let table = Table::of(rows)
+        .column(Column::text("test"), |row| {
+            format!("{:?}", row.test).to_uppercase()
+        })
+        .column(Column::count("pipeline"), |row| row.pipeline)
+        .column(Column::text("server"), |row| &row.server)
+        .column(Column::text("version"), |row| &row.version)
+        .column(Column::number("CPU").unit("µs/op"), |row| {
+            row.cpu_us_median
+        })
+        .column(Column::text("min–max"), |row| {
+            format!("{}–{}", short(row.cpu_us_min), short(row.cpu_us_max))
+        })
+        .column(Column::number(&title), |row| match ratio {
+            Ratio::FirstOverThis => row.first_over_this,
+            Ratio::ThisOverFirst => row.this_over_first,
+        })
+        .column(Column::number("kops/s"), |row| {
+            row.operations_per_second_median / 1e3
+        })
+        .finish();
     println!(
         "Server CPU time per operation: {} connections, {} keys of 16 bytes, values of {} bytes, medians of {} rounds\n",
         workload.clients, workload.keys, workload.value_size, workload.rounds
     );
-    print!("{table}");
+    print!("{}", table.to_text());
     Ok(())
 }

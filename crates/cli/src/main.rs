@@ -5,7 +5,6 @@ mod edge;
 mod pages;
 mod serve;
 mod sim;
-mod simulator;
 mod trace;
 
 use clap::{Parser, Subcommand};
@@ -64,9 +63,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         None => serve::run(arguments.serve),
         Some(Command::Serve(arguments)) => serve::run(arguments),
-        Some(Command::Bench(bench)) => bench
-            .run(Some(&simulator::Simulator))
-            .map_err(anyhow::Error::from),
+        Some(Command::Bench(bench)) => bench.run().map_err(anyhow::Error::from),
         Some(Command::Sim(arguments)) => unless_broken_pipe(sim::run(&arguments)),
         Some(Command::Edge(edge)) => unless_broken_pipe(edge::run(&edge)),
         Some(Command::Trace(trace)) => unless_broken_pipe(trace::run(trace)),

@@ -43,9 +43,7 @@ impl Pages {
         if self.html.is_none() && self.svg.is_none() && self.png.is_none() {
             return Ok(());
         }
-        let mut page = page();
-        page.command(&command_line(std::env::args_os()));
-        page.fact("version", concat!("mayfly ", env!("CARGO_PKG_VERSION")));
+        let page = completed(page());
         for figure in page.figures() {
             if let Some(folder) = &self.svg {
                 write(&folder.join(format!("{}.svg", figure.stem)), &figure.svg)?;
@@ -60,6 +58,18 @@ impl Pages {
         }
         Ok(())
     }
+}
+
+/// The page with the command line and the version.
+pub fn completed(mut page: Page) -> Page {
+    page.command(&command());
+    page.fact("version", concat!("mayfly ", env!("CARGO_PKG_VERSION")));
+    page
+}
+
+/// The command line of this process, as a shell takes it.
+pub fn command() -> String {
+    command_line(std::env::args_os())
 }
 
 fn write(path: &Path, bytes: &(impl AsRef<[u8]> + ?Sized)) -> Result<()> {

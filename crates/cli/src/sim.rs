@@ -2,6 +2,7 @@
 
 mod advise;
 mod curve;
+mod experiments;
 mod flash;
 mod headlines;
 pub mod replaying;
@@ -125,6 +126,10 @@ enum Command {
     Curve(curve::Arguments),
     /// Recommend a policy and a cache size, and report what TTLs cost.
     Advise(advise::Arguments),
+    /// Compare eviction that learns with other policies: hit ratios, throughput, parameters
+    Learned(Box<experiments::Learned>),
+    /// Compare the parts and parameters of the segment engine
+    SegmentKnobs(experiments::SegmentKnobs),
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +146,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.command {
         Some(Command::Curve(curve)) => return curve.run(),
         Some(Command::Advise(advise)) => return advise.run(),
+        Some(Command::Learned(learned)) => return learned.run(),
+        Some(Command::SegmentKnobs(knobs)) => return knobs.run(),
         None if arguments.headlines => return headlines::run(arguments),
         None => {}
     }

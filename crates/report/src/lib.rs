@@ -30,6 +30,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod document;
 mod escape;
 mod page;
 mod palette;
@@ -38,6 +39,7 @@ mod png;
 mod scale;
 mod table;
 
+pub use document::fill;
 pub use page::{Figure, Page, Section};
 pub use plot::{Axis, Bars, Boxed, Cloud, Heat, Line, Plot};
 pub use scale::tick_text;

@@ -67,9 +67,11 @@ impl Section {
         self
     }
 
-    /// Sentences one below the other.
+    /// A list of sentences. An empty one is left out.
     pub fn list(&mut self, items: Vec<String>) -> &mut Section {
-        self.parts.push(Part::List(items));
+        if !items.is_empty() {
+            self.parts.push(Part::List(items));
+        }
         self
     }
 
@@ -118,7 +120,7 @@ impl Page {
         self
     }
 
-    /// A new section at the end.
+    /// A new section at the end. A section without parts is left out.
     pub fn section(&mut self, heading: &str) -> &mut Section {
         self.sections.push(Section {
             heading: heading.into(),
@@ -147,21 +149,32 @@ impl Page {
     }
 
     /// The sections that have a place in a document, each with its text and tables in Markdown.
-    /// Sections with the same place follow each other.
+    /// Sections with the same place follow each other. The command and the facts precede each part.
     pub fn to_markdown(&self) -> Vec<(String, String)> {
         let mut parts: Vec<(String, String)> = Vec::new();
-        for section in self
-            .sections
-            .iter()
-            .filter(|section| !section.place.is_empty())
-        {
+        let placed = |section: &&Section| !section.place.is_empty() && !section.parts.is_empty();
+        for section in self.sections.iter().filter(placed) {
             let text = section.to_markdown();
             match parts.iter_mut().find(|(place, _)| *place == section.place) {
                 Some((_, part)) => *part += &text,
-                None => parts.push((section.place.clone(), text)),
+                None => parts.push((section.place.clone(), self.origin() + &text)),
             }
         }
         parts
+    }
+
+    /// The command and the facts in a line of Markdown.
+    fn origin(&self) -> String {
+        let command = (!self.command.is_empty()).then(|| format!("`{}`", self.command));
+        let facts = self
+            .facts
+            .iter()
+            .map(|(name, value)| format!("{name} {value}"));
+        let all: Vec<String> = command.into_iter().chain(facts).collect();
+        match all.is_empty() {
+            true => String::new(),
+            false => format!("{}.\n", all.join("; ")),
+        }
     }
 
     /// The whole page as HTML. It loads nothing: style, script and drawings are inside.
@@ -201,7 +214,11 @@ impl Page {
             out.push_str("</dl>\n");
         }
         out.push_str("</header>\n");
-        for (index, section) in self.sections.iter().enumerate() {
+        let sections = self
+            .sections
+            .iter()
+            .filter(|section| !section.parts.is_empty());
+        for (index, section) in sections.enumerate() {
             section.to_html(index, &mut out);
         }
         let _ = write!(
@@ -234,7 +251,6 @@ impl Section {
     fn written(&self, of_table: fn(&Table) -> String) -> String {
         let parts = self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(format!("{text}\n")),
-            Part::List(items) if items.is_empty() => None,
             Part::List(items) => Some(items.iter().map(|item| format!("- {item}\n")).collect()),
             Part::Table(table) if table.caption().is_empty() => Some(of_table(table)),
             Part::Table(table) => Some(format!("{}\n\n{}", table.caption(), of_table(table))),

@@ -34,7 +34,7 @@
 //! assert_eq!(table.to_csv(), "policy,misses,miss_ratio,time\nlru,250,0.25,1500\nnone,0,,500\n");
 //! let json = serde_json::to_string(&table)?;
 //! assert!(json.contains(r#"{"policy":"none","misses":0,"miss_ratio":null,"time":500.0}"#));
-//! let plot = table.bars("Misses", &["policy"], "", "misses");
+//! let plot = table.bars("Misses", &["policy"], &[], "misses");
 //! assert_eq!(plot.title(), "Misses");
 //! # Ok::<(), serde_json::Error>(())
 //! ```
@@ -101,6 +101,12 @@ impl From<usize> for Cell {
 impl From<Vec<f64>> for Cell {
     fn from(list: Vec<f64>) -> Cell {
         Cell::List(list)
+    }
+}
+
+impl From<f32> for Cell {
+    fn from(number: f32) -> Cell {
+        Cell::Number(number.into())
     }
 }
 

@@ -18,6 +18,7 @@ mod cpu;
 pub mod curve;
 mod dense;
 mod error;
+pub mod experiments;
 mod explain;
 pub mod flash;
 pub mod headlines;

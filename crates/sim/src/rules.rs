@@ -2,9 +2,11 @@
 
 use policy::admit::any::AdmitSpec;
 use policy::expire::any::ExpirySpec;
+use serde::Serialize;
 
 /// What a cache counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Unit {
     /// Each object is 1.
     Objects,

@@ -1,37 +1,35 @@
-//! The results as a page: the figures of the source, and tables of everything.
+//! The report as a page: the figures of the source, and tables of everything.
 
-use super::Report;
-use super::data::Data;
-use super::tables::{middle, rounds_of, slowdown};
-use super::{drain, lag, memory, throughput};
-use ::report::{Axis, Bars, Cell, Line, Page, Plot, Section, Table};
+use super::drain::Row as DrainRow;
+use super::{Report, Round, lag, memory, throughput};
+use crate::latency::Percentiles;
+use ::report::{Axis, Column, Line, Page, Plot, Section, Table, TableOf, distinct, median};
+
+/// Text of a time that is longer than the experiment waited.
+const NOT_IN_TIME: &str = "not in time";
 
 pub(super) fn page(report: &Report) -> Page {
-    let mut page = Page::new("Elements with TTLs of their own");
-    page.command(&report.command);
-    page.fact("machine", &report.machine.line());
+    let title = "Elements with TTLs of their own";
+    let mut page = crate::machine::page(title, &report.command, &report.machine);
     page.fact("versions", &versions(report));
     page.fact("elements", &report.elements.to_string());
-    let section = page.section("What was done");
-    section.text(
+    page.section("Method").text(
         "The rounds of “Hash field expiration – Architecture and Benchmarks” (Redis’s blog, on Redis 7.4): fields with TTLs of \
-         their own, here of sets and sorted sets as well; “one” has all elements in one key, “many” one in each.",
+         their own, here of sets and sorted sets as well. “One” has all elements in one key, “many” one in each.",
     );
-    let left_out: Vec<String> = report.left_out.iter().map(super::LeftOut::line).collect();
-    if !left_out.is_empty() {
-        section.list(left_out);
-    }
-    if !report.memory.is_empty() {
-        of_memory(page.section("Memory"), &report.memory);
-    }
-    if !report.throughput.is_empty() {
-        of_throughput(page.section("CPU time per operation"), &report.throughput);
-    }
-    if !report.drain.is_empty() {
-        of_drain(page.section("Active expiry"), &report.drain);
-    }
-    if !report.lag.is_empty() {
-        of_lag(page.section("Lag of events"), &report.lag);
+    for (round, heading) in Round::ALL {
+        let section = page.section(heading).place(&round.place());
+        match round {
+            Round::Memory => of_memory(section, report),
+            Round::Throughput => of_throughput(section, &report.throughput),
+            Round::Drain => of_drain(section, report),
+            Round::Lag => of_lag(section, report),
+        }
+        let left_out = report
+            .left_out
+            .iter()
+            .filter(|left_out| left_out.round == round);
+        section.list(left_out.map(super::LeftOut::line).collect());
     }
     page
 }
@@ -47,113 +45,72 @@ fn versions(report: &Report) -> String {
     all.join(", ")
 }
 
-/// What differs, in the order of its first appearance.
-fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
-    let mut found = Vec::new();
-    for one in all {
-        if !found.contains(&one) {
-            found.push(one);
-        }
-    }
-    found
-}
-
-fn of_memory(section: &mut Section, rows: &[memory::Row]) {
-    let cases = distinct(rows.iter().map(|row| (row.data, row.has_ttls)));
-    let names = cases.iter().map(|(data, has_ttls)| match has_ttls {
-        true => format!("{}, TTLs", data.name()),
-        false => data.name(),
-    });
-    let servers = distinct(rows.iter().map(|row| row.server.as_str()));
-    let bars = servers.iter().map(|server| {
-        let value = |case: &(Data, bool)| {
-            let mut found = rows
-                .iter()
-                .filter(|row| (row.data, row.has_ttls) == *case && row.server == *server);
-            found.next().map(|row| row.used_per_element)
-        };
-        Bars::new(server, cases.iter().map(value).collect())
-    });
-    section.plot(Plot::bars(
-        "Bytes an element, as the server counts",
-        Axis::linear("bytes"),
-        names.collect(),
-        bars.collect(),
-    ));
-    let mut table = Table::new(&[
-        "elements",
-        "TTLs",
-        "server",
-        "version",
-        "used, bytes",
-        "resident, bytes",
-    ])
-    .with_caption("An element, above the empty server.");
-    for row in rows {
-        table.row(vec![
-            row.data.name().into(),
-            if row.has_ttls { "distinct" } else { "none" }.into(),
-            row.server.as_str().into(),
-            row.version.as_str().into(),
-            row.used_per_element.into(),
-            row.resident_per_element.into(),
-        ]);
+fn of_memory(section: &mut Section, report: &Report) {
+    let ttls = |row: &memory::Row| if row.has_ttls { "distinct" } else { "none" };
+    let table = Table::of(&report.memory)
+        .column(Column::text("elements"), |row| row.data.name())
+        .column(Column::text("TTLs"), ttls)
+        .column(Column::text("server"), |row| &row.server)
+        .column(Column::text("version"), |row| &row.version)
+        .column(Column::number("used").unit("bytes"), |row| row.used_per_element)
+        .column(Column::number("resident").unit("bytes"), |row| row.resident_per_element)
+        .finish()
+        .with_caption(&format!(
+            "Bytes per element above the empty server, {} elements of 14 bytes, fields with values of 3",
+            report.elements
+        ));
+    if !table.is_empty() {
+        let title = "Bytes per element, as the server counts";
+        section.plot(table.bars(title, &["elements", "TTLs"], &["server"], "used"));
     }
     section.table(table);
 }
 
 fn of_throughput(section: &mut Section, rows: &[throughput::Row]) {
-    let servers = distinct(rows.iter().map(|row| row.server.as_str()));
-    for data in distinct(rows.iter().map(|row| row.data)) {
-        let rows: Vec<&throughput::Row> = rows.iter().filter(|row| row.data == data).collect();
-        let cases = distinct(rows.iter().map(|row| row.case));
-        let bars = servers.iter().map(|server| {
-            let value = |case: &&str| {
-                let mut found = rows
-                    .iter()
-                    .filter(|row| row.case == *case && row.server == *server);
-                found.next().map(|row| row.cpu_us_median)
-            };
-            Bars::new(server, cases.iter().map(value).collect())
-        });
-        section.plot(Plot::bars(
-            &format!("CPU time, {}", data.name()),
-            Axis::linear("µs an operation"),
-            cases.iter().map(|case| case.to_string()).collect(),
-            bars.collect(),
-        ));
-    }
-    let mut table = Table::new(&[
-        "elements",
-        "command",
-        "server",
-        "version",
-        "CPU, µs/op",
-        "÷ first",
-        "ops/s",
-    ])
-    .with_caption("Medians of the rounds.");
-    for row in rows {
-        table.row(vec![
-            row.data.name().into(),
-            row.case.into(),
-            row.server.as_str().into(),
-            row.version.as_str().into(),
-            row.cpu_us_median.into(),
-            row.over_first.into(),
-            row.operations_per_second_median.into(),
-        ]);
+    let table = Table::of(rows)
+        .column(Column::text("elements"), |row| row.data.name())
+        .column(Column::text("command"), |row| row.case)
+        .column(Column::text("server"), |row| &row.server)
+        .column(Column::text("version"), |row| &row.version)
+        .column(Column::number("CPU").unit("µs/op"), |row| {
+            row.cpu_us_median
+        })
+        .column(Column::number("÷ first"), |row| row.over_first)
+        .column(Column::number("kops/s"), |row| {
+            row.operations_per_second_median / 1e3
+        })
+        .finish()
+        .with_caption("The server's CPU time, µs per operation, medians");
+    for (elements, part) in table.split(&["elements"]) {
+        let title = format!("CPU time, {elements}");
+        section.plot(part.bars(&title, &["command"], &["server"], "CPU"));
     }
     section.table(table);
 }
 
-fn of_drain(section: &mut Section, rows: &[drain::Row]) {
-    for data in distinct(rows.iter().map(|row| row.data)) {
-        let of_data = rows.iter().filter(|row| row.data == data);
-        // The first round of each; a server that does not count what it expires has no line.
-        let firsts = distinct(of_data.clone().map(|row| row.server.as_str()));
-        let lines = firsts.iter().filter_map(|server| {
-            let row = of_data.clone().find(|row| row.server == *server)?;
+/// The rounds of each contestant with each kind of data, in the order of their first ones.
+pub(super) fn rounds_of(rows: &[DrainRow]) -> Vec<Vec<&DrainRow>> {
+    let identity = |row: &DrainRow| (row.data, row.server.clone());
+    let rounds = |group| rows.iter().filter(|row| identity(row) == group).collect();
+    distinct(rows.iter().map(identity))
+        .into_iter()
+        .map(rounds)
+        .collect()
+}
+
+/// The median of a figure; `None` if a round lacks it.
+pub(super) fn middle(rows: &[&DrainRow], value: impl Fn(&DrainRow) -> Option<f64>) -> Option<f64> {
+    let values: Option<Vec<f64>> = rows.iter().map(|row| value(row)).collect();
+    values.map(|values| median(&values))
+}
+
+fn of_drain(section: &mut Section, report: &Report) {
+    for data in distinct(report.drain.iter().map(|row| row.data)) {
+        let of_data = || report.drain.iter().filter(|row| row.data == data);
+        // The first round of each server. A server without a counter of expired elements has no line.
+        let servers = distinct(of_data().map(|row| row.server.as_str()));
+        let lines = servers.iter().filter_map(|server| {
+            let row = of_data().find(|row| row.server == *server)?;
             let points = row.alone.looks.iter().filter_map(|look| {
                 let left = row.elements.saturating_sub(look.reclaimed?);
                 Some((look.after_ms as f64 / 1e3, left as f64))
@@ -161,90 +118,137 @@ fn of_drain(section: &mut Section, rows: &[drain::Row]) {
             Some(Line::new(server, points.collect()))
         });
         section.plot(Plot::lines(
-            &format!("Dead elements in memory, {}", data.name()),
+            &format!("Expired elements in memory, {}", data.name()),
             Axis::linear("seconds after the deadline"),
             Axis::linear("elements").from_zero(),
             lines.collect(),
         ));
     }
-    let mut table = Table::new(&[
-        "elements",
-        "server",
-        "version",
-        "gone after, ms",
-        "memory back, ms",
-        "CPU, s",
-        "loader alone, s",
-        "beside, s",
-        "÷",
-        "PING p99, ms",
-        "p99.9, ms",
-        "max, ms",
-        "beside both: p99.9, ms",
-        "max, ms",
-    ])
-    .with_caption("Medians of the rounds; an empty place: not within the patience.");
-    for rows in rounds_of(rows) {
-        let Some(first) = rows.first() else {
-            continue;
-        };
-        let mut cells: Vec<Cell> = vec![
-            first.data.name().into(),
-            first.server.as_str().into(),
-            first.version.as_str().into(),
-            middle(&rows, |row| row.alone.gone_ms.map(|ms| ms as f64)).into(),
-            middle(&rows, |row| row.alone.memory_back_ms.map(|ms| ms as f64)).into(),
-        ];
-        let figures: [fn(&drain::Row) -> f64; 3] = [
-            |row| row.alone.cpu_seconds,
-            |row| row.loader.seconds,
-            |row| row.loader_beside.seconds,
-        ];
-        cells.extend(figures.map(|value| Cell::from(middle(&rows, |row| Some(value(row))))));
-        cells.push(slowdown(&rows).into());
-        let figures: [fn(&drain::Row) -> f64; 5] = [
-            |row| row.alone.pings.p99_ms,
-            |row| row.alone.pings.p999_ms,
-            |row| row.alone.pings.max_ms,
-            |row| row.loader_beside.pings.p999_ms,
-            |row| row.loader_beside.pings.max_ms,
-        ];
-        cells.extend(figures.map(|value| Cell::from(middle(&rows, |row| Some(value(row))))));
-        table.row(cells);
-    }
-    section.table(table);
+    let rounds = rounds_of(&report.drain);
+    section.table(drain_table(&rounds, report.elements));
+    section.table(pings_table(&rounds));
 }
 
-fn of_lag(section: &mut Section, rows: &[lag::Row]) {
-    let mut table = Table::new(&[
-        "others",
-        "server",
-        "version",
-        "events that came",
-        "of",
-        "p50, ms",
-        "p99, ms",
-        "max, ms",
-        "memory p99, ms",
-        "machine p99, ms",
-    ])
-    .with_caption(
-        "Arrival of an event minus the deadline; an empty place: not within the patience.",
-    );
-    let ms = |us: Option<u64>| Cell::from(us.map(|us| us as f64 / 1e3));
-    for row in rows {
-        table.row(vec![
-            row.data.name().into(),
-            row.server.as_str().into(),
-            row.version.as_str().into(),
-            (row.events.arrived as f64).into(),
-            (row.events.expected as f64).into(),
-            ms(row.events.p50_us),
-            ms(row.events.p99_us),
-            ms(row.events.max_us),
-            ms(row.memory.p99_us),
-            row.machine.p99_ms.into(),
-        ]);
+fn drain_table(rounds: &[Vec<&DrainRow>], elements: u64) -> Table {
+    type Rounds<'a> = &'a Vec<&'a DrainRow>;
+    fn ms(value: fn(&DrainRow) -> Option<u64>) -> impl Fn(Rounds<'_>) -> Option<f64> {
+        move |rows| middle(rows, |row| value(row).map(|ms| ms as f64))
     }
-    section.table(table);
+    fn seconds(value: fn(&DrainRow) -> f64) -> impl Fn(Rounds<'_>) -> Option<f64> {
+        move |rows| middle(rows, |row| Some(value(row)))
+    }
+    let late = |name: &str| Column::span(name).absent(NOT_IN_TIME);
+    Table::of(rounds)
+        .column(Column::text("elements"), |rows| rows[0].data.name())
+        .column(Column::text("server"), |rows| &rows[0].server)
+        .column(Column::text("version"), |rows| &rows[0].version)
+        .column(late("removed after"), ms(|row| row.alone.gone_ms))
+        .column(
+            late("memory freed after"),
+            ms(|row| row.alone.memory_back_ms),
+        )
+        .column(
+            Column::number("CPU, s"),
+            seconds(|row| row.alone.cpu_seconds),
+        )
+        .column(
+            Column::number("loader alone, s"),
+            seconds(|row| row.loader.seconds),
+        )
+        .column(
+            Column::number("loader beside, s"),
+            seconds(|row| row.loader_beside.seconds),
+        )
+        .column(Column::number("÷"), |rows| {
+            middle(rows, |row| {
+                Some(row.loader_beside.seconds / row.loader.seconds)
+            })
+        })
+        .column(
+            Column::number("CPU alone, s"),
+            seconds(|row| row.loader.cpu_seconds),
+        )
+        .column(
+            Column::number("CPU beside, s"),
+            seconds(|row| row.loader_beside.cpu_seconds),
+        )
+        .column(
+            late("removed beside after"),
+            ms(|row| row.loader_beside.gone_ms),
+        )
+        .finish()
+        .with_caption(&format!(
+            "{elements} elements expire at one instant, medians"
+        ))
+}
+
+fn pings_table(rounds: &[Vec<&DrainRow>]) -> Table {
+    type Figures = fn(&DrainRow) -> (&Percentiles, &Percentiles);
+    let phases: [(&str, Figures); 4] = [
+        ("before", |row| (&row.alone.quiet, &row.alone.machine)),
+        ("during expiry", |row| {
+            (&row.alone.pings, &row.alone.machine)
+        }),
+        ("beside the loader", |row| {
+            (&row.loader.pings, &row.loader.machine)
+        }),
+        ("beside both", |row| {
+            (&row.loader_beside.pings, &row.loader_beside.machine)
+        }),
+    ];
+    let all = rounds
+        .iter()
+        .flat_map(|rows| phases.map(|(when, figures)| (rows, when, figures)));
+    fn figure<'a>(
+        value: fn(&Percentiles, &Percentiles) -> f64,
+    ) -> impl Fn((&'a Vec<&'a DrainRow>, &'static str, Figures)) -> Option<f64> {
+        move |(rows, _, figures)| {
+            middle(rows, |row| {
+                let (pings, machine) = figures(row);
+                Some(value(pings, machine))
+            })
+        }
+    }
+    Table::of(all)
+        .column(Column::text("elements"), |(rows, ..)| rows[0].data.name())
+        .column(Column::text("server"), |(rows, ..)| &rows[0].server)
+        .column(Column::text("when"), |(_, when, _)| when)
+        .column(Column::span("p50"), figure(|pings, _| pings.p50_ms))
+        .column(Column::span("p99"), figure(|pings, _| pings.p99_ms))
+        .column(Column::span("p99.9"), figure(|pings, _| pings.p999_ms))
+        .column(Column::span("max"), figure(|pings, _| pings.max_ms))
+        .column(
+            Column::span("machine p99.9"),
+            figure(|_, machine| machine.p999_ms),
+        )
+        .column(
+            Column::span("machine max"),
+            figure(|_, machine| machine.max_ms),
+        )
+        .finish()
+        .with_caption("PINGs of another client, medians of the rounds")
+}
+
+fn of_lag(section: &mut Section, report: &Report) {
+    let late = |name: &str| Column::span(name).absent(NOT_IN_TIME);
+    let ms = |us: Option<u64>| us.map(|us| us as f64 / 1e3);
+    let start: TableOf<&lag::Row> = Table::of(&report.lag);
+    let table = start
+        .column(Column::text("others"), |row| row.data.name())
+        .column(Column::text("server"), |row| &row.server)
+        .column(Column::text("version"), |row| &row.version)
+        .column(Column::count("events"), |row| row.events.arrived)
+        .column(Column::count("of"), |row| row.events.expected)
+        .column(late("p50"), |row| ms(row.events.p50_us))
+        .column(late("p99"), |row| ms(row.events.p99_us))
+        .column(late("max"), |row| ms(row.events.max_us))
+        .column(late("memory p99"), |row| ms(row.memory.p99_us))
+        .column(late("memory max"), |row| ms(row.memory.max_us))
+        .column(Column::span("machine p99"), |row| row.machine.p99_ms)
+        .column(Column::span("machine max"), |row| row.machine.max_ms)
+        .finish();
+    section.table(table.with_caption(&format!(
+        "Delay of an element's event and of freeing its memory, beside {} other elements with TTLs",
+        report.elements
+    )));
 }

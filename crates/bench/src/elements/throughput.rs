@@ -10,7 +10,7 @@ use crate::contestant::{Entrant, Server, Settings};
 use crate::error::Result;
 use crate::load::{Load, Shape};
 use crate::progress::Progress;
-use crate::table::median;
+use ::report::median;
 use serde::Serialize;
 use std::time::Instant;
 use trace::Random;

@@ -18,8 +18,7 @@ use crate::load::{Load, Shape};
 use crate::machine::{self, Machine};
 use crate::progress::Progress;
 use crate::report::Files;
-use crate::table::{Table, median, mib, number};
-use ::report::{Axis, Bars, Cell, Page, Plot};
+use ::report::{Axis, Bars, Column, Page, Plot, Table, median};
 use serde::Serialize;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -262,17 +261,7 @@ impl Gist {
     }
 
     fn tell(&self, report: Report) -> Result<()> {
-        let tables = || {
-            machine::heading(&report.machine, &report.command)
-                + "\n"
-                + &table(&report).to_markdown()
-        };
-        self.files.save("gist", || page(&report), tables)?;
-        if self.contest.json {
-            return crate::report::json(&report);
-        }
-        print!("{}", table(&report));
-        Ok(())
+        self.files.tell(&report, page(&report), self.contest.json)
     }
 }
 
@@ -288,52 +277,40 @@ fn distinct(draws: f64, key_count: u64) -> u64 {
 }
 
 fn table(report: &Report) -> Table {
-    let header = [
-        "contestant",
-        "version",
-        "load",
-        "with TTLs",
-        "÷",
-        "CPU ÷",
-        "used/key",
-        "with TTLs",
-        "GET µs",
-        "with TTLs",
-        "TTL µs",
-        "flood kops/s",
-        "flood µs",
-        "flood memory",
-        "flood keys",
-    ];
-    let mut table = Table::new(2, &header);
-    for row in &report.rows {
-        let per_key = |loads| number(middle(loads, |load| load.used_bytes) / report.keys as f64);
-        let seconds = |loads| crate::table::span(1e3 * middle(loads, |load| load.seconds));
-        table.row(vec![
-            row.contestant.clone(),
-            row.version.clone(),
-            seconds(&row.plain),
-            seconds(&row.expires),
-            number(row.load_ratio),
-            number(row.load_cpu_ratio),
-            per_key(&row.plain),
-            per_key(&row.expires),
-            number(middle(&row.plain, |load| load.get.cpu_us_per_operation)),
-            number(middle(&row.expires, |load| load.get.cpu_us_per_operation)),
-            number(middle(&row.expires, |load| load.ttl.cpu_us_per_operation)),
-            number(row.flood.rate.operations_per_second / 1e3),
-            number(row.flood.rate.cpu_us_per_operation),
-            mib(row.flood.used_bytes),
-            format!("{} of {}", row.flood.keys, row.flood.living_max),
-        ]);
-    }
-    table
+    let keys = report.keys as f64;
+    let plain = |value: fn(&Loaded) -> f64| move |row: &Row| middle(&row.plain, value);
+    let expires = |value: fn(&Loaded) -> f64| move |row: &Row| middle(&row.expires, value);
+    let get = |load: &Loaded| load.get.cpu_us_per_operation;
+    Table::of(&report.rows)
+        .column(Column::text("contestant"), |row| &row.contestant)
+        .column(Column::text("version"), |row| &row.version)
+        .column(Column::number("load, s"), plain(|load| load.seconds))
+        .column(Column::number("with TTLs, s"), expires(|load| load.seconds))
+        .column(Column::number("with ÷ without"), |row| row.load_ratio)
+        .column(Column::number("CPU, with ÷ without"), |row| row.load_cpu_ratio)
+        .column(Column::number("used bytes/key"), |row| middle(&row.plain, |load| load.used_bytes) / keys)
+        .column(Column::number("used with TTLs"), |row| middle(&row.expires, |load| load.used_bytes) / keys)
+        .column(Column::number("resident bytes/key").detail(), |row| {
+            middle(&row.plain, |load| load.resident_bytes) / keys
+        })
+        .column(Column::number("resident with TTLs").detail(), |row| {
+            middle(&row.expires, |load| load.resident_bytes) / keys
+        })
+        .column(Column::number("GET, µs"), plain(get))
+        .column(Column::number("GET with TTLs, µs"), expires(get))
+        .column(Column::number("TTL, µs"), expires(|load| load.ttl.cpu_us_per_operation))
+        .column(Column::number("flood, kops/s"), |row| row.flood.rate.operations_per_second / 1e3)
+        .column(Column::number("flood, µs"), |row| row.flood.rate.cpu_us_per_operation)
+        .column(Column::mebibytes("flood, memory"), |row| row.flood.used_bytes)
+        .column(Column::count("flood, keys held"), |row| row.flood.keys)
+        .column(Column::count("alive at most"), |row| row.flood.living_max)
+        .finish()
+        .with_caption("Medians of the rounds, above the empty server. Flood: SET key value EX 1 over twice as many keys.")
 }
 
 fn page(report: &Report) -> Page {
-    let mut page = Page::new(&format!("{} keys with and without TTLs", report.keys));
-    page.command(&report.command)
-        .fact("machine", &report.machine.line());
+    let title = format!("{} keys with and without TTLs", report.keys);
+    let mut page = machine::page(&title, &report.command, &report.machine);
     let names: Vec<String> = report
         .rows
         .iter()
@@ -386,37 +363,10 @@ fn page(report: &Report) -> Page {
         cpu,
         vec![bars("", &|row| row.flood.rate.cpu_us_per_operation)],
     );
-    page.section("All figures").table(html_table(report));
+    page.section("All figures")
+        .place("gist")
+        .table(table(report));
     page
-}
-
-fn html_table(report: &Report) -> ::report::Table {
-    let mut table = ::report::Table::new(&[
-        "contestant", "version", "load, s", "with TTLs", "with ÷ without", "CPU, with ÷ without", "used, bytes a key",
-        "with TTLs", "resident, bytes a key", "with TTLs", "flood, ops/s", "flood, keys held", "alive at most",
-    ])
-    .with_caption("Medians of the rounds, above the empty server. Flood: SET key value EX 1 over twice as many keys.");
-    let keys = report.keys as f64;
-    for row in &report.rows {
-        let both = |value: fn(&Loaded) -> f64, by: f64| {
-            [&row.plain, &row.expires].map(|loads| Cell::from(middle(loads, value) / by))
-        };
-        let mut cells = vec![row.contestant.as_str().into(), row.version.as_str().into()];
-        cells.extend(both(|load| load.seconds, 1.0));
-        cells.extend([row.load_ratio.into(), row.load_cpu_ratio.into()]);
-        cells.extend(both(|load| load.used_bytes, keys));
-        cells.extend(both(|load| load.resident_bytes, keys));
-        cells.extend(
-            [
-                row.flood.rate.operations_per_second,
-                row.flood.keys as f64,
-                row.flood.living_max as f64,
-            ]
-            .map(Cell::from),
-        );
-        table.row(cells);
-    }
-    table
 }
 
 #[cfg(test)]
@@ -468,6 +418,6 @@ mod tests {
         let html = page(&report).to_html();
         assert_eq!(html.matches("<figure>").count(), 6);
         assert!(html.contains("<td>&lt;b&gt;</td>"));
-        assert_eq!(table(&report).to_string().lines().count(), 4);
+        assert_eq!(table(&report).to_text().lines().count(), 4);
     }
 }

@@ -13,8 +13,7 @@ use crate::arguments;
 use crate::error::{Error, Result};
 use crate::machine::{self, Machine};
 use crate::report::Files;
-use crate::table::{Table, number, span};
-use ::report::{Axis, Bars, Cell, Page, Plot, Section};
+use ::report::{Axis, Bars, Column, Page, Plot, Section, Table};
 use policy::expire::any::ExpirySpec;
 use serde::Serialize;
 use shape::{SHAPES, Shape};
@@ -128,13 +127,7 @@ impl InProcess {
             runs: self.runs,
             groups,
         };
-        self.files
-            .save("in-process", || page(&report), || markdown(&report))?;
-        if self.json {
-            return crate::report::json(&report);
-        }
-        print(&report);
-        Ok(())
+        self.files.tell(&report, page(&report), self.json)
     }
 
     fn shapes(&self) -> Result<Vec<Shape>> {
@@ -160,57 +153,7 @@ impl InProcess {
     }
 }
 
-const HEADER: [&str; 14] = [
-    "index",
-    "B/item",
-    "filled",
-    "with dead",
-    "dead %",
-    "insert ns",
-    "update",
-    "remove",
-    "pop",
-    "CPU",
-    "scanned",
-    "pause µs",
-    "lag mean",
-    "lag max",
-];
-
-fn print(report: &Report) {
-    for group in &report.groups {
-        println!("{}\n\n{}", group.heading(), table(group));
-        for line in group.lines() {
-            println!("{line}");
-        }
-        println!();
-    }
-    println!("{SUMMARY}\n\n{}", summary(report));
-}
-
-/// The summary, and of each shape the table of the most entries.
-fn markdown(report: &Report) -> String {
-    let mut text = machine::heading(&report.machine, &report.command);
-    text += &format!("\n{SUMMARY}\n\n{}", summary(report).to_markdown());
-    let shapes = report.groups.chunk_by(|a, b| a.shape == b.shape);
-    for group in shapes.filter_map(<[Group]>::last) {
-        text += &format!(
-            "\n#### {}\n\n{}\n",
-            group.heading(),
-            table(group).to_markdown()
-        );
-        for line in group.lines() {
-            text += &format!("- {line}\n");
-        }
-    }
-    text
-}
-
 impl Group {
-    fn heading(&self) -> String {
-        format!("{} ({}), {} entries", self.shape, self.about, self.keys)
-    }
-
     /// Who wins what, in words.
     fn lines(&self) -> impl Iterator<Item = String> + '_ {
         let wins = self.wins.iter().zip(UNITS);
@@ -223,134 +166,100 @@ two of memory, lag and CPU and within 25 % in the third; against all, and agains
 than a second.";
 
 fn summary(report: &Report) -> Table {
-    let header = [
-        "shape",
-        "entries",
-        "memory",
-        "lag",
-        "CPU",
-        "aim",
-        "CPU of the prompt",
-        "aim",
-    ];
-    let mut table = Table::new(1, &header);
-    for group in &report.groups {
-        let [memory, lag, cpu, prompt] = &group.wins[..] else {
-            continue;
-        };
-        let winner = |win: &Win| {
+    let groups = report
+        .groups
+        .iter()
+        .filter(|group| group.wins.len() == UNITS.len());
+    let winner = |place: usize| {
+        move |group: &Group| {
+            let win = &group.wins[place];
             let excess = win.excess().filter(|excess| *excess > 0.0);
             let excess = excess.map(|excess| format!(" (+{:.0} %)", 100.0 * excess));
             win.by.join(", ") + &excess.unwrap_or_default()
-        };
-        let aim = |cpu| match verdict::is_aim_met(memory, lag, cpu) {
-            Some(true) => "met".to_owned(),
-            Some(false) => "missed".to_owned(),
-            None => "–".to_owned(),
-        };
-        table.row(vec![
-            group.shape.to_owned(),
-            group.keys.to_string(),
-            winner(memory),
-            winner(lag),
-            winner(cpu),
-            aim(cpu),
-            winner(prompt),
-            aim(prompt),
-        ]);
-    }
-    table
+        }
+    };
+    let aim = |place: usize| {
+        move |group: &Group| {
+            let wins = &group.wins;
+            let is_met = verdict::is_aim_met(&wins[0], &wins[1], &wins[place]);
+            is_met.map(|is_met| if is_met { "met" } else { "missed" })
+        }
+    };
+    Table::of(groups)
+        .column(Column::text("shape"), |group| group.shape)
+        .column(Column::count("entries"), |group| group.keys)
+        .column(Column::text("memory"), winner(0))
+        .column(Column::text("lag"), winner(1))
+        .column(Column::text("CPU"), winner(2))
+        .column(Column::text("aim"), aim(2))
+        .column(Column::text("CPU of the prompt"), winner(3))
+        .column(Column::text("aim of the prompt"), aim(3))
+        .finish()
 }
 
 fn table(group: &Group) -> Table {
-    let mut table = Table::new(1, &HEADER);
-    for row in &group.rows {
-        let it = &row.figures;
-        let or_dash = |value: Option<f64>| value.map_or("–".into(), number);
-        table.row(vec![
-            row.index.clone(),
-            number(it.bytes_per_item),
-            number(it.bytes_filled),
-            number(it.memory_per_item),
-            number(it.dead_share * 100.0),
-            number(it.insert_ns),
-            number(it.update_ns),
-            number(it.remove_ns),
-            or_dash(it.pop_ns),
-            number(it.cpu_ns),
-            or_dash(it.scanned_per_expired),
-            number(it.pause_us_max),
-            span(it.lag_ms_mean),
-            span(it.lag_ms_max),
-        ]);
-    }
-    table
+    let figures = |value: fn(&Figures) -> f64| move |row: &Row| value(&row.figures);
+    let maybe = |value: fn(&Figures) -> Option<f64>| move |row: &Row| value(&row.figures);
+    Table::of(&group.rows)
+        .column(Column::text("index"), |row| &row.index)
+        .column(Column::number("B/item"), figures(|it| it.bytes_per_item))
+        .column(Column::number("filled"), figures(|it| it.bytes_filled))
+        .column(
+            Column::number("with dead"),
+            figures(|it| it.memory_per_item),
+        )
+        .column(Column::percent("dead"), figures(|it| it.dead_share))
+        .column(Column::number("insert ns"), figures(|it| it.insert_ns))
+        .column(Column::number("update"), figures(|it| it.update_ns))
+        .column(Column::number("remove"), figures(|it| it.remove_ns))
+        .column(Column::number("pop"), maybe(|it| it.pop_ns))
+        .column(Column::number("CPU"), figures(|it| it.cpu_ns))
+        .column(
+            Column::number("scanned"),
+            maybe(|it| it.scanned_per_expired),
+        )
+        .column(Column::number("pause µs"), figures(|it| it.pause_us_max))
+        .column(Column::span("lag mean"), figures(|it| it.lag_ms_mean))
+        .column(Column::span("lag max"), figures(|it| it.lag_ms_max))
+        .finish()
+        .with_caption(&format!("{} entries", group.keys))
 }
 
 fn page(report: &Report) -> Page {
-    let mut page = Page::new("Expiry indexes in process");
-    page.command(&report.command)
-        .fact("machine", &report.machine.line())
-        .fact("runs", &report.runs.to_string());
-    page.section("How it is measured").text(&format!(
-        "A fixed number of entries on a simulated clock of milliseconds; what comes out is replaced. Bytes are \
-         beyond the deadline's word of 8. \"With dead\" adds {ENTRY_BYTES} bytes for each dead entry held, \
-         on average. CPU is all time by all verbs and entries handed out; a pause is the longest call of the \
+    let mut page = machine::page(
+        "Expiry indexes in process",
+        &report.command,
+        &report.machine,
+    );
+    page.fact("runs", &report.runs.to_string());
+    page.section("Method").text(&format!(
+        "A fixed number of entries on a simulated clock of milliseconds. Expired entries are replaced. Bytes are \
+         those beyond the 8 bytes of the deadline. \"With dead\" adds {ENTRY_BYTES} bytes for each expired entry in memory, \
+         on average. CPU is the time of all operations ÷ entries that expired. A pause is the longest call of the \
          usual budget."
     ));
-    let mut who = ::report::Table::new(&[
-        "shape",
-        "entries",
-        "memory",
-        "lag",
-        "CPU",
-        "CPU of the prompt",
-    ]);
-    for group in &report.groups {
-        if let [memory, lag, cpu, prompt] = &group.wins[..] {
-            let mut cells = vec![group.shape.into(), Cell::Number(group.keys as f64)];
-            cells.extend([memory, lag, cpu, prompt].map(|win| win.by.join(", ").into()));
-            who.row(cells);
-        }
-    }
-    page.section("Who wins what").text(SUMMARY).table(who);
+    let section = page.section("Best indexes").place("in-process");
+    section.text(SUMMARY).table(summary(report));
     for groups in report.groups.chunk_by(|a, b| a.shape == b.shape) {
-        let section = page.section(&format!("{}: {}", groups[0].shape, groups[0].about));
-        for group in groups {
-            section.table(html_table(group));
-            section.list(group.lines().collect());
+        let Some((largest, smaller)) = groups.split_last() else {
+            continue;
+        };
+        let title = format!("{}: {}", largest.shape, largest.about);
+        if !smaller.is_empty() {
+            let section = page.section(&format!("{title}, fewer entries"));
+            for group in smaller {
+                section.table(table(group)).list(group.lines().collect());
+            }
         }
-        if let Some(largest) = groups.last() {
-            plots(section, largest);
-        }
+        // Documents show the most entries of each shape.
+        let section = page.section(&title).place("in-process");
+        section.text(&title);
+        section
+            .table(table(largest))
+            .list(largest.lines().collect());
+        plots(section, largest);
     }
     page
-}
-
-fn html_table(group: &Group) -> ::report::Table {
-    let caption = format!("{} entries", group.keys);
-    let mut table = ::report::Table::new(&HEADER).with_caption(&caption);
-    for row in &group.rows {
-        let it = &row.figures;
-        let lag = |ms: f64| Cell::Shown(ms, span(ms));
-        table.row(vec![
-            row.index.clone().into(),
-            it.bytes_per_item.into(),
-            it.bytes_filled.into(),
-            it.memory_per_item.into(),
-            (it.dead_share * 100.0).into(),
-            it.insert_ns.into(),
-            it.update_ns.into(),
-            it.remove_ns.into(),
-            it.pop_ns.into(),
-            it.cpu_ns.into(),
-            it.scanned_per_expired.into(),
-            it.pause_us_max.into(),
-            lag(it.lag_ms_mean),
-            lag(it.lag_ms_max),
-        ]);
-    }
-    table
 }
 
 /// Three plots of bars over the indexes.

@@ -15,7 +15,6 @@ mod page;
 mod plan;
 mod scale;
 mod summary;
-mod tables;
 mod workload;
 
 use super::{Contestant, contestants};
@@ -322,23 +321,8 @@ impl Platform {
     }
 
     fn tell(&self, report: Report) -> Result<()> {
-        let tables = tables::tables(&report);
-        let markdown = || {
-            let heading = machine::heading(&report.machine, &report.command);
-            let parts = tables
-                .iter()
-                .map(|(caption, table)| format!("\n{caption}\n\n{}", table.to_markdown()));
-            heading + &parts.collect::<String>()
-        };
         self.files
-            .save("platform", || page::page(&report), markdown)?;
-        if self.contest.json {
-            return crate::report::json(&report);
-        }
-        for (caption, table) in &tables {
-            println!("{caption}\n\n{table}");
-        }
-        Ok(())
+            .tell(&report, page::page(&report), self.contest.json)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Percentiles of lateness where some never came.
 
-use crate::table;
+use ::report::Cell;
 use serde::Serialize;
 use std::time::Duration;
+use units::show::span;
 
 /// Lateness in microseconds. Where what was waited for had not come, there is no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -53,11 +54,11 @@ impl Lateness {
     }
 }
 
-/// A lateness as text; what never came is later than the patience.
-pub(crate) fn text(late_us: Option<u64>, patience: Duration) -> String {
+/// A lateness as a cell in milliseconds. What did not arrive is later than the time limit.
+pub(crate) fn cell(late_us: Option<u64>, patience: Duration) -> Cell {
     match late_us {
-        Some(us) => table::span(us as f64 / 1000.0),
-        None => format!("> {}", table::span(patience.as_secs_f64() * 1000.0)),
+        Some(us) => Cell::Number(us as f64 / 1000.0),
+        None => format!("> {}", span(patience.as_secs_f64() * 1000.0)).into(),
     }
 }
 
@@ -73,7 +74,7 @@ mod tests {
         assert_eq!(lateness.arrived, 3);
         assert_eq!(Lateness::new(vec![7], 1).max_us, Some(7));
         assert_eq!(Lateness::new(vec![], 10).p50_us, None);
-        assert_eq!(text(None, Duration::from_secs(60)), "> 60.0 s");
+        assert_eq!(cell(None, Duration::from_secs(60)), "> 1.00 min".into());
     }
 
     #[test]

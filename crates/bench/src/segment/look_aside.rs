@@ -5,13 +5,14 @@
 //! has not arrived, it counts as a hit all the same and nothing is written again; how often that
 //! happened is told.
 
-use super::workload::{Asked, Lives, Workload};
+use super::workload::{Asked, Workload};
 use crate::error::{Error, Result};
 use crate::load::{Driver, Next};
 use crate::protocol::{Answer, Protocol};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
+use trace::Lifetimes;
 use trace::Op;
 
 /// What falls due within this is sent at once, so that a loader sleeps and does not poll.
@@ -55,7 +56,7 @@ enum Kind {
 
 pub(super) struct LookAside<'a> {
     workload: &'a Workload,
-    lives: &'a Lives,
+    lifetimes: &'a Lifetimes,
     seed: u64,
     protocol: Protocol,
     pace: Option<Pace>,
@@ -71,14 +72,14 @@ pub(super) struct LookAside<'a> {
 impl<'a> LookAside<'a> {
     pub(super) fn new(
         workload: &'a Workload,
-        lives: &'a Lives,
+        lifetimes: &'a Lifetimes,
         seed: u64,
         protocol: Protocol,
         pace: Option<Pace>,
     ) -> Self {
         LookAside {
             workload,
-            lives,
+            lifetimes,
             seed,
             protocol,
             pace,
@@ -105,7 +106,7 @@ impl<'a> LookAside<'a> {
             self.value.resize(size, b'v');
         }
         let scale = self.pace.map_or(1.0, |pace| pace.scale);
-        let ttl = self.lives.ttl_ms(asked, self.seed);
+        let ttl = asked.lifetime_ms(self.lifetimes, self.seed);
         // Whole seconds are what memcached counts in; the others get the same.
         let ttl = ttl.map(|ttl_ms| (ttl_ms as f64 * scale / 1000.0).round() as u64);
         asked.key(&mut self.key);
@@ -212,8 +213,8 @@ mod tests {
     /// Sends all requests at once, then answers them in their order as `answer` does.
     fn replay(requests: &[Request], mut answer: impl FnMut(&str) -> &'static str) -> Counts {
         let workload = toy(requests);
-        let lives = "2s:1".parse().expect("a mix");
-        let mut client = LookAside::new(&workload, &lives, 1, Protocol::Memcached, None);
+        let lifetimes = "2s:1".parse().expect("a mix");
+        let mut client = LookAside::new(&workload, &lifetimes, 1, Protocol::Memcached, None);
         let mut waiting = std::collections::VecDeque::new();
         let now = Instant::now();
         loop {
@@ -275,8 +276,8 @@ mod tests {
     #[test]
     fn a_server_that_refuses_to_read_ends_the_replay() {
         let workload = toy(&[request(Op::Get, 1), request(Op::Get, 2)]);
-        let lives = "none".parse().expect("a name");
-        let mut client = LookAside::new(&workload, &lives, 1, Protocol::Memcached, None);
+        let lifetimes = "none".parse().expect("a name");
+        let mut client = LookAside::new(&workload, &lifetimes, 1, Protocol::Memcached, None);
         let mut out = Vec::new();
         let Next::Request(token) = client.next(Instant::now(), &mut out) else {
             panic!("there is a request");
@@ -291,10 +292,10 @@ mod tests {
     fn requests_wait_for_their_time_and_lives_shrink_with_it() {
         let late = Request::new(4000, 2, 20);
         let workload = toy(&[Request::new(0, 1, 20), late]);
-        let lives = "40s:1".parse().expect("a mix");
+        let lifetimes = "40s:1".parse().expect("a mix");
         let start = Instant::now();
         let pace = Some(Pace { start, scale: 0.1 });
-        let mut client = LookAside::new(&workload, &lives, 1, Protocol::Resp, pace);
+        let mut client = LookAside::new(&workload, &lifetimes, 1, Protocol::Resp, pace);
         let mut out = Vec::new();
         let Next::Request(token) = client.next(start, &mut out) else {
             panic!("the first is due");

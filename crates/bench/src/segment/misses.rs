@@ -1,6 +1,6 @@
 //! Round 1: miss ratios at equal memory, and the memory that an equal miss ratio takes.
 //!
-//! Servers live in real time. Where objects expire within the trace, its time and all lives are divided by one
+//! Servers live in real time. Where objects expire within the trace, its time and all lifetimes are divided by one
 //! factor, and the engines are replayed side by side, since each of them waits most of the time; where none
 //! does, requests go out as fast as replies come, one engine after the other.
 
@@ -8,7 +8,7 @@ use super::Segment;
 use super::cast::{Engine, Player};
 use super::curve::{Needed, memory_for};
 use super::look_aside::{Counts, LookAside, Pace};
-use super::workload::{Lives, Workload};
+use super::workload::Workload;
 use crate::contestant::Server;
 use crate::error::{Error, Result};
 use crate::load::{Load, Shape};
@@ -17,14 +17,15 @@ use crate::progress::Progress;
 use serde::Serialize;
 use std::thread;
 use std::time::Instant;
+use trace::Lifetimes;
 
-/// Lives shorter than this in real time say little: memcached's clock ticks once a second.
+/// Lifetimes shorter than this in real time say little: memcached's clock ticks once a second.
 const TTL_SECONDS_MIN: f64 = 2.0;
 
 /// One engine with one size.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
-    pub lives: String,
+    pub lifetimes: String,
     pub engine: Engine,
     pub version: String,
     /// What the server was told that it may take.
@@ -37,10 +38,10 @@ pub(super) struct Row {
     pub cpu_us_per_operation: f64,
 }
 
-/// What one set of lives was replayed with.
+/// What one set of lifetimes was replayed with.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Replayed {
-    pub lives: String,
+    pub lifetimes: String,
     /// The shortest life, in the time of the trace.
     pub shortest_seconds: Option<f64>,
     /// Seconds of the replay for one of the trace; none where nothing expires.
@@ -50,7 +51,7 @@ pub(super) struct Replayed {
 /// The memory that an engine needs to miss as much as the baseline does with so much.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Relative {
-    pub lives: String,
+    pub lifetimes: String,
     pub engine: Engine,
     /// The baseline's, and what it misses with it.
     pub memory_bytes: u64,
@@ -61,34 +62,34 @@ pub(super) struct Relative {
     pub resident: Option<Needed>,
 }
 
-/// One set of lives at every size.
+/// One set of lifetimes at every size.
 pub(super) fn measure(
     options: &Segment,
     players: &[Player],
     workload: &Workload,
-    lives: &Lives,
+    lifetimes: &Lifetimes,
     sizes: &[u64],
     progress: &Progress,
 ) -> Result<(Replayed, Vec<Row>)> {
-    let shortest_ms = workload.shortest_ttl_ms(lives, options.seed);
+    let shortest_ms = workload.shortest_ttl_ms(lifetimes, options.seed);
     let expires = shortest_ms.is_some_and(|ttl_ms| ttl_ms < workload.span_ms);
     let scale = (expires || options.paced)
         .then(|| options.span().as_secs_f64() * 1e3 / workload.span_ms as f64);
     if let (Some(scale), Some(ttl_ms), true) = (scale, shortest_ms, expires) {
-        check_resolution(lives, ttl_ms as f64 / 1e3 * scale)?;
+        check_resolution(lifetimes, ttl_ms as f64 / 1e3 * scale)?;
     }
     let replay = |player: &Player, memory_bytes| {
         let replay = Replay {
             options,
             workload,
-            lives,
+            lifetimes,
             scale,
         };
         replay.run(player, memory_bytes)
     };
     let mut rows = Vec::new();
     for &memory_bytes in sizes {
-        progress.set_message(format!("{lives}, {} MiB", memory_bytes >> 20));
+        progress.set_message(format!("{lifetimes}, {} MiB", memory_bytes >> 20));
         let of_size: Vec<Result<Row>> = match scale {
             Some(_) => thread::scope(|scope| {
                 let replay = &replay;
@@ -110,27 +111,27 @@ pub(super) fn measure(
         }
     }
     let replayed = Replayed {
-        lives: lives.to_string(),
+        lifetimes: lifetimes.to_string(),
         shortest_seconds: shortest_ms.map(|ttl_ms| ttl_ms as f64 / 1e3),
         scale,
     };
     Ok((replayed, rows))
 }
 
-/// memcached's clock ticks once a second: lives must last a few of them.
-fn check_resolution(lives: &Lives, seconds: f64) -> Result<()> {
+/// memcached's clock ticks once a second: lifetimes must last a few of them.
+fn check_resolution(lifetimes: &Lifetimes, seconds: f64) -> Result<()> {
     if seconds >= TTL_SECONDS_MIN {
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "--ttl-mix {lives}: the shortest life would last {seconds:.2} s of the replay, and memcached counts whole seconds: raise the factor behind @, or --span"
+        "--ttl-mix {lifetimes}: the shortest life would last {seconds:.2} s of the replay, and memcached counts whole seconds: raise the factor behind @, or --span"
     )))
 }
 
 struct Replay<'a> {
     options: &'a Segment,
     workload: &'a Workload,
-    lives: &'a Lives,
+    lifetimes: &'a Lifetimes,
     scale: Option<f64>,
 }
 
@@ -147,7 +148,7 @@ impl Replay<'_> {
         let start = Instant::now();
         let pace = self.scale.map(|scale| Pace { start, scale });
         let (seed, protocol) = (self.options.seed, server.protocol);
-        let mut client = LookAside::new(self.workload, self.lives, seed, protocol, pace);
+        let mut client = LookAside::new(self.workload, self.lifetimes, seed, protocol, pace);
         let cpu_start = server.cpu_ns()?;
         load.run(&mut client)?;
         let cpu_ns = server.cpu_ns()?.saturating_sub(cpu_start);
@@ -156,7 +157,7 @@ impl Replay<'_> {
         let counts = client.finish(&server.label)?;
         let operations = (counts.reads + counts.writes).max(1) as f64;
         Ok(Row {
-            lives: self.lives.to_string(),
+            lifetimes: self.lifetimes.to_string(),
             engine: player.engine,
             version: server.version.clone(),
             memory_bytes,
@@ -179,26 +180,26 @@ pub(super) fn relative(rows: &[Row]) -> Vec<Relative> {
     let Some(baseline) = baseline(rows) else {
         return Vec::new();
     };
-    let curve = |lives: &str, engine: Engine, memory: fn(&Row) -> f64| -> Vec<(f64, f64)> {
+    let curve = |lifetimes: &str, engine: Engine, memory: fn(&Row) -> f64| -> Vec<(f64, f64)> {
         let own = rows
             .iter()
-            .filter(|row| row.lives == lives && row.engine == engine);
+            .filter(|row| row.lifetimes == lifetimes && row.engine == engine);
         own.map(|row| (memory(row), row.miss_ratio)).collect()
     };
     let mut all = Vec::new();
     for base in rows.iter().filter(|row| row.engine == baseline) {
         let is_other = |row: &&Row| {
-            let is_alike = row.lives == base.lives && row.memory_bytes == base.memory_bytes;
+            let is_alike = row.lifetimes == base.lifetimes && row.memory_bytes == base.memory_bytes;
             is_alike && row.engine != baseline
         };
         for row in rows.iter().filter(is_other) {
             let needed = |memory: fn(&Row) -> f64| {
-                let curve = curve(&row.lives, row.engine, memory);
+                let curve = curve(&row.lifetimes, row.engine, memory);
                 let needed = memory_for(&curve, base.miss_ratio)?;
                 Some(needed.over(memory(base)))
             };
             all.push(Relative {
-                lives: row.lives.clone(),
+                lifetimes: row.lifetimes.clone(),
                 engine: row.engine,
                 memory_bytes: base.memory_bytes,
                 miss_ratio: base.miss_ratio,

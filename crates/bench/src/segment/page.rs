@@ -1,353 +1,193 @@
-//! The results as a page: the figures of the source, and tables of everything.
+//! The report as a page: the figures of the source, and tables of everything.
 
-use super::cast::Engine;
 use super::curve::Needed;
-use super::knobs::Study;
-use super::tables::{engines, over_baseline, paces, rows_of, title};
-use super::{Report, misses, speed};
-use ::report::{Axis, Bars, Cell, Line, Page, Plot, Section, Table};
-
-const MIB: f64 = (1 << 20) as f64;
+use super::{Report, Round, misses, speed};
+use ::report::{Axis, Cell, Column, Page, Plot, Section, Table, distinct};
+use units::show::{short, span};
 
 pub(super) fn page(report: &Report) -> Page {
-    let mut page = Page::new("The segment engine");
-    page.command(&report.command);
-    page.fact("machine", &report.machine.line());
+    let mut page = crate::machine::page("The segment engine", &report.command, &report.machine);
     page.fact("versions", &versions(report));
     if let Some(trace) = &report.trace {
         page.fact("trace", &trace.line());
     }
-    let section = page.section("What was done");
+    let section = page.section("Method");
     section.text(
         "The evaluation of Segcache (J. Yang, Y. Yue, R. Vinayak, NSDI 2021, section 5; chapter 4.3 of J. Yang’s thesis) on this \
-         trace: each engine is looked aside at, a read and on a miss a write with the trace’s size and a life from a mix.",
+         trace. Each engine is a look-aside cache: a read, and on a miss a write with the size in the trace and a lifetime from \
+         a mix.",
     );
-    section.list(
-        report
-            .left_out
-            .iter()
-            .map(|line| format!("Left out: {line}."))
-            .collect(),
-    );
+    let left_out = report.left_out.iter();
+    section.list(left_out.map(|line| format!("Left out: {line}.")).collect());
     if !report.misses.is_empty() {
-        of_misses(page.section("Misses at equal memory"), report);
-        of_relative(page.section("Memory at equal misses"), report);
+        let section = page
+            .section("Misses at equal memory")
+            .place(&Round::Misses.place());
+        of_misses(section, report);
+    }
+    if !report.relative.is_empty() {
+        let section = page
+            .section("Memory at equal misses")
+            .place(&Round::Misses.place());
+        of_relative(section, report);
     }
     if !report.speed.is_empty() {
-        of_speed(page.section("CPU time and operations a second"), report);
-    }
-    if !report.knobs.is_empty() {
-        of_knobs(page.section("Parts and knobs"), report);
+        let section = page
+            .section("CPU time and throughput")
+            .place(&Round::Speed.place());
+        of_speed(section, report);
     }
     page
 }
 
 fn versions(report: &Report) -> String {
-    let mut all: Vec<String> = Vec::new();
-    for engine in engines(report) {
-        let of_misses = report.misses.iter().find(|row| row.engine == engine);
-        let of_speed = report.speed.iter().find(|row| row.engine == engine);
-        let version = of_misses.map(|row| &row.version);
-        let version = version.or(of_speed.map(|row| &row.version));
-        all.extend(version.map(|version| format!("{} {version}", engine.name())));
-    }
-    all.join(", ")
+    let of_misses = report.misses.iter().map(|row| (row.engine, &row.version));
+    let of_speed = report.speed.iter().map(|row| (row.engine, &row.version));
+    let all = of_misses.chain(of_speed);
+    let all = all.map(|(engine, version)| format!("{} {version}", engine.name()));
+    distinct(all).join(", ")
 }
 
-/// The lives that were replayed or simulated, in their order.
-fn lives(report: &Report) -> Vec<&str> {
-    let mut found: Vec<&str> = Vec::new();
-    let of_misses = report.misses.iter().map(|row| row.lives.as_str());
-    for lives in of_misses.chain(report.knobs.iter().map(|row| row.lives.as_str())) {
-        if !found.contains(&lives) {
-            found.push(lives);
+/// How the replays mapped the time of the trace.
+fn paces(report: &Report) -> String {
+    let pace = |replayed: &misses::Replayed| {
+        let lifetimes = &replayed.lifetimes;
+        let second = |scale: f64| {
+            format!(
+                "{lifetimes}: a second of the trace takes {}",
+                span(scale * 1e3)
+            )
+        };
+        match (replayed.scale, replayed.shortest_seconds) {
+            (Some(scale), Some(shortest)) => {
+                let shortest = span(shortest * scale * 1e3);
+                format!("{}, the shortest lifetime {shortest}", second(scale))
+            }
+            (Some(scale), None) => second(scale),
+            (None, _) => format!("{lifetimes}: nothing expires, as fast as replies come"),
         }
-    }
-    found
+    };
+    let paces: Vec<String> = report.replayed.iter().map(pace).collect();
+    paces.join("; ")
+}
+
+/// Miss ratio ÷ the baseline's at the same size.
+fn over_baseline(report: &Report, row: &misses::Row) -> Option<f64> {
+    let baseline = misses::baseline(&report.misses)?;
+    let is_base = |other: &&misses::Row| {
+        let is_alike = other.lifetimes == row.lifetimes && other.memory_bytes == row.memory_bytes;
+        is_alike && other.engine == baseline
+    };
+    let base = report.misses.iter().find(is_base)?;
+    (base.miss_ratio > 0.0).then(|| row.miss_ratio / base.miss_ratio)
 }
 
 fn of_misses(section: &mut Section, report: &Report) {
     section.text(&format!(
-        "{}. Given is what a server was told; resident what it took at the end, above what it took when empty.",
+        "{}. Given: the limit in the server's configuration. Resident: memory at the end, above that of the empty server.",
         paces(report)
     ));
-    for lives in lives(report) {
-        let line = |memory: fn(&misses::Row) -> f64| {
-            move |engine: &Engine| {
-                let own = report
-                    .misses
-                    .iter()
-                    .filter(|row| row.lives == lives && row.engine == *engine);
-                let points = own.map(|row| (memory(row) / MIB, row.miss_ratio));
-                Line::new(engine.name(), points.collect())
-            }
-        };
-        let engines = engines(report);
-        section.plot(Plot::lines(
-            &format!("Miss ratio by memory given, {lives}"),
-            Axis::log("MiB given"),
-            Axis::linear("miss ratio"),
-            engines
-                .iter()
-                .map(line(|row| row.memory_bytes as f64))
-                .collect(),
-        ));
-        section.plot(Plot::lines(
-            &format!("Miss ratio by resident memory, {lives}"),
-            Axis::log("MiB resident"),
-            Axis::linear("miss ratio"),
-            engines.iter().map(line(|row| row.resident_bytes)).collect(),
-        ));
-    }
-    let mut table = Table::new(&[
-        "lives",
-        "engine",
-        "version",
-        "given, MiB",
-        "resident, MiB",
-        "reads",
-        "miss ratio",
-        "÷ memcached",
-        "overtaken",
-        "refused",
-        "CPU, µs/op",
-        "seconds",
-        "late at most, ms",
-    ])
-    .with_caption("Overtaken: reads that count as hits because what they missed was on its way.");
-    for row in &report.misses {
-        let counts = row.counts;
-        table.row(vec![
-            row.lives.as_str().into(),
-            row.engine.name().into(),
-            row.version.as_str().into(),
-            (row.memory_bytes as f64 / MIB).into(),
-            (row.resident_bytes / MIB).into(),
-            (counts.reads as f64).into(),
-            Cell::Shown(row.miss_ratio, format!("{:.4}", row.miss_ratio)),
-            over_baseline(report, row).into(),
-            (counts.overtaken as f64).into(),
-            (counts.refused as f64).into(),
-            row.cpu_us_per_operation.into(),
-            row.seconds.into(),
-            counts.late_ms_max.into(),
-        ]);
+    let table = Table::of(&report.misses)
+        .column(Column::text("lifetimes"), |row| &row.lifetimes)
+        .column(Column::text("engine"), |row| row.engine.name())
+        .column(Column::text("version"), |row| &row.version)
+        .column(Column::mebibytes("given"), |row| row.memory_bytes)
+        .column(Column::mebibytes("resident"), |row| row.resident_bytes)
+        .column(Column::count("reads").detail(), |row| row.counts.reads)
+        .column(Column::decimals("miss ratio", 4), |row| row.miss_ratio)
+        .column(Column::number("÷ memcached"), |row| over_baseline(report, row))
+        .column(Column::count("overtaken").detail(), |row| row.counts.overtaken)
+        .column(Column::count("refused").detail(), |row| row.counts.refused)
+        .column(Column::number("CPU").unit("µs/op"), |row| row.cpu_us_per_operation)
+        .column(Column::number("seconds").detail(), |row| row.seconds)
+        .column(Column::number("late at most").unit("ms").detail(), |row| row.counts.late_ms_max)
+        .finish()
+        .with_caption("Miss ratios at equal memory. Overtaken: reads that count as hits because the write after an earlier miss was under way.");
+    for (lifetimes, part) in table.split(&["lifetimes"]) {
+        for memory in ["given", "resident"] {
+            section.plot(Plot::lines(
+                &format!("Miss ratio by memory {memory}, {lifetimes}"),
+                Axis::log(&part.axis_label(memory)),
+                Axis::linear("miss ratio"),
+                part.lines(&["engine"], memory, "miss ratio"),
+            ));
+        }
     }
     section.table(table);
 }
 
 fn of_relative(section: &mut Section, report: &Report) {
-    let share = |needed: Option<Needed>| match needed {
+    let needed = |needed: Option<Needed>| match needed {
         Some(needed) => Cell::Shown(needed.memory, needed.text()),
-        None => "none of the sizes".into(),
+        None => Cell::Empty,
     };
-    for lives in lives(report) {
-        let rows: Vec<_> = report
-            .relative
-            .iter()
-            .filter(|row| row.lives == lives)
-            .collect();
-        let mut sizes: Vec<u64> = rows.iter().map(|row| row.memory_bytes).collect();
-        sizes.dedup();
-        sizes.sort_unstable();
-        sizes.dedup();
-        let of_engine = |engine: &Engine| {
-            let value = |size: &u64| {
-                let row = rows
-                    .iter()
-                    .find(|row| row.engine == *engine && row.memory_bytes == *size)?;
-                row.given.map(|needed| needed.memory)
-            };
-            Bars::new(engine.name(), sizes.iter().map(value).collect())
-        };
-        let engines = engines(report);
-        let others = engines
-            .iter()
-            .filter(|engine| rows.iter().any(|row| row.engine == **engine));
-        let bars: Vec<Bars> = others.map(of_engine).collect();
-        let names = sizes
-            .iter()
-            .map(|size| format!("{} MiB", size >> 20))
-            .collect();
-        if !bars.is_empty() {
-            section.plot(Plot::bars(
-                &format!("Memory for memcached’s miss ratio, {lives}"),
-                Axis::linear("share of what memcached is given"),
-                names,
-                bars,
-            ));
-        }
-    }
-    let mut table = Table::new(&[
-        "lives",
-        "engine",
-        "memcached is given, MiB",
-        "its miss ratio",
-        "given ÷",
-        "resident ÷",
-    ])
-    .with_caption(
-        "Between two sizes the miss ratio is taken to fall evenly with the logarithm of memory.",
-    );
-    for row in &report.relative {
-        table.row(vec![
-            row.lives.as_str().into(),
-            row.engine.name().into(),
-            (row.memory_bytes as f64 / MIB).into(),
-            Cell::Shown(row.miss_ratio, format!("{:.4}", row.miss_ratio)),
-            share(row.given),
-            share(row.resident),
-        ]);
+    let table = Table::of(&report.relative)
+        .column(Column::text("lifetimes"), |row| &row.lifetimes)
+        .column(Column::text("engine"), |row| row.engine.name())
+        .column(Column::mebibytes("memcached is given"), |row| row.memory_bytes)
+        .column(Column::decimals("its miss ratio", 4), |row| row.miss_ratio)
+        .column(Column::number("given ÷").absent("none of the sizes"), |row| needed(row.given))
+        .column(Column::number("resident ÷").absent("none of the sizes"), |row| needed(row.resident))
+        .finish()
+        .with_caption(
+            "Memory that each engine needs for memcached's miss ratio, as a share of memcached's. Between two sizes the miss \
+             ratio is interpolated on the logarithm of memory.",
+        );
+    for (lifetimes, part) in table.with_number("given ÷").split(&["lifetimes"]) {
+        let title = format!("Memory for memcached’s miss ratio, {lifetimes}");
+        section.plot(part.bars(&title, &["memcached is given"], &["engine"], "given ÷"));
     }
     section.table(table);
 }
 
 fn of_speed(section: &mut Section, report: &Report) {
-    let rows = &report.speed;
-    let is_single = |row: &&speed::Row| row.threads == 1;
-    let mut cases: Vec<(speed::Test, usize)> = Vec::new();
-    for row in rows.iter().filter(is_single) {
-        if !cases.contains(&(row.test, row.pipeline)) {
-            cases.push((row.test, row.pipeline));
-        }
+    let table = |rows: &mut dyn Iterator<Item = &speed::Row>| {
+        let rows: Vec<&speed::Row> = rows.collect();
+        Table::of(rows)
+            .column(Column::text("test"), |row| {
+                format!("{:?}", row.test).to_lowercase()
+            })
+            .column(Column::text("engine"), |row| row.engine.name())
+            .column(Column::text("version"), |row| &row.version)
+            .column(Column::count("pipeline"), |row| row.pipeline)
+            .column(Column::count("threads"), |row| row.threads)
+            .column(Column::number("CPU").unit("µs/op"), |row| {
+                row.cpu_us_median
+            })
+            .column(Column::text("min–max"), |row| {
+                format!("{}–{}", short(row.cpu_us_min), short(row.cpu_us_max))
+            })
+            .column(Column::number("÷ memcached"), |row| row.over_memcached)
+            .column(Column::number("kops/s"), |row| {
+                row.operations_per_second_median / 1e3
+            })
+            .finish()
+            .with_caption(&format!(
+                "CPU time of the server, {} keys of 16 bytes with values of {}, medians",
+                report.keys, report.value_size
+            ))
+    };
+    let single = table(&mut report.speed.iter().filter(|row| row.threads == 1));
+    if !single.is_empty() {
+        let title = "CPU time per operation, one data thread";
+        section.plot(single.bars(title, &["test", "pipeline"], &["engine"], "CPU"));
     }
-    let bars = engines(report).into_iter().map(|engine| {
-        let value = |case: &(speed::Test, usize)| {
-            let mut own = rows.iter().filter(is_single);
-            let row = own.find(|row| row.engine == engine && (row.test, row.pipeline) == *case)?;
-            Some(row.cpu_us_median)
-        };
-        Bars::new(engine.name(), cases.iter().map(value).collect())
-    });
-    if !cases.is_empty() {
-        section.plot(Plot::bars(
-            "CPU time per operation, one data thread",
-            Axis::linear("µs"),
-            cases
+    if report.speed.iter().any(|row| row.threads > 1) {
+        let deepest = report.speed.iter().map(|row| row.pipeline).max();
+        let deep = table(
+            &mut report
+                .speed
                 .iter()
-                .map(|(test, depth)| format!("{test:?}, pipeline {depth}"))
-                .collect(),
-            bars.collect(),
-        ));
-    }
-    if rows.iter().any(|row| row.threads > 1) {
-        of_threads(section, report);
-    }
-    let mut table = Table::new(&[
-        "test",
-        "pipeline",
-        "threads",
-        "engine",
-        "version",
-        "CPU, µs/op",
-        "min",
-        "max",
-        "÷ memcached",
-        "ops/s",
-    ])
-    .with_caption("Medians of the rounds.");
-    for row in rows {
-        table.row(vec![
-            format!("{:?}", row.test).into(),
-            (row.pipeline as f64).into(),
-            (row.threads as f64).into(),
-            row.engine.name().into(),
-            row.version.as_str().into(),
-            row.cpu_us_median.into(),
-            row.cpu_us_min.into(),
-            row.cpu_us_max.into(),
-            row.over_memcached.into(),
-            row.operations_per_second_median.into(),
-        ]);
-    }
-    section.table(table);
-}
-
-/// Operations a second over data threads, in the deepest pipeline.
-fn of_threads(section: &mut Section, report: &Report) {
-    let deepest = report.speed.iter().map(|row| row.pipeline).max();
-    for test in [speed::Test::Get, speed::Test::Set] {
-        let line = |engine: Engine| {
-            let own = report.speed.iter().filter(|row| {
-                row.engine == engine && row.test == test && Some(row.pipeline) == deepest
-            });
-            let points =
-                own.map(|row| (row.threads as f64, row.operations_per_second_median / 1e3));
-            Line::new(engine.name(), points.collect())
-        };
-        section.plot(Plot::lines(
-            &format!("Thousand operations a second, {test:?}"),
-            Axis::linear("data threads"),
-            Axis::linear("thousand a second").from_zero(),
-            engines(report).into_iter().map(line).collect(),
-        ));
-    }
-}
-
-fn of_knobs(section: &mut Section, report: &Report) {
-    section.text(
-        "Simulated in the trace’s own time: nothing is divided, and the engine’s clock counts as it would in \
-         production. An object that nobody expires takes room until it is evicted, and is a miss all the same.",
-    );
-    for lives in lives(report) {
-        for study in Study::ALL {
-            let rows: Vec<_> = rows_of(report, study)
-                .filter(|row| row.lives == lives)
-                .collect();
-            let mut names: Vec<&str> = Vec::new();
-            let mut sizes: Vec<u64> = Vec::new();
-            for row in &rows {
-                if !names.contains(&row.name.as_str()) {
-                    names.push(&row.name);
-                }
-                if !sizes.contains(&row.memory_bytes) {
-                    sizes.push(row.memory_bytes);
-                }
-            }
-            if rows.is_empty() {
-                continue;
-            }
-            let of_size = |size: &u64| {
-                let value = |name: &&str| {
-                    let row = rows
-                        .iter()
-                        .find(|row| row.name == *name && row.memory_bytes == *size)?;
-                    row.miss_ratio
-                };
-                let values = names.iter().map(value).collect();
-                Bars::new(&format!("{} MiB", size >> 20), values)
-            };
-            section.plot(Plot::bars(
-                &format!("{}, {lives}", title(study)),
-                Axis::linear("miss ratio"),
-                names.iter().map(|name| name.to_string()).collect(),
-                sizes.iter().map(of_size).collect(),
+                .filter(|row| Some(row.pipeline) == deepest),
+        );
+        for (test, part) in deep.split(&["test"]) {
+            section.plot(Plot::lines(
+                &format!("Thousand operations a second, {test}"),
+                Axis::linear("data threads"),
+                Axis::linear("thousand a second").from_zero(),
+                part.lines(&["engine"], "threads", "kops/s"),
             ));
         }
     }
-    let mut table = Table::new(&[
-        "study",
-        "lives",
-        "cache",
-        "as the simulator was told",
-        "memory, MiB",
-        "miss ratio",
-        "÷ first",
-    ])
-    .with_caption("An empty place: no such cache in so little memory.");
-    for study in Study::ALL {
-        for row in rows_of(report, study) {
-            let ratio = |ratio: f64| Cell::Shown(ratio, format!("{ratio:.4}"));
-            table.row(vec![
-                format!("{study:?}").into(),
-                row.lives.as_str().into(),
-                row.name.as_str().into(),
-                row.cache.as_str().into(),
-                (row.memory_bytes as f64 / MIB).into(),
-                row.miss_ratio.map_or(Cell::Empty, ratio),
-                row.over_first.into(),
-            ]);
-        }
-    }
-    section.table(table);
+    section.table(table(&mut report.speed.iter()));
 }

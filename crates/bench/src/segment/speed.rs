@@ -12,7 +12,7 @@ use crate::keys::{self, Template};
 use crate::load::{Load, Shape};
 use crate::process::Cpus;
 use crate::progress::Progress;
-use crate::table::median;
+use ::report::median;
 use serde::Serialize;
 use std::thread;
 use std::time::{Duration, Instant};

@@ -3,10 +3,9 @@
 use crate::error::{Error, Result};
 use crate::segment::Source;
 use std::collections::HashMap;
-use std::fmt;
 use std::fs::File;
 use std::str::FromStr;
-use trace::{Generator, GeneratorOptions, Op, PatternMix, Request, Sizes, TtlMix};
+use trace::{Generator, GeneratorOptions, Lifetimes, Op, PatternMix, Request, Sizes};
 
 /// A key on the wire has at least so many bytes: its number in hexadecimal digits.
 const KEY_BYTES_MIN: u8 = 16;
@@ -40,6 +39,11 @@ pub(super) struct Asked {
 }
 
 impl Asked {
+    /// TTL in milliseconds of what the request stores, in the trace's time.
+    pub(super) fn lifetime_ms(&self, lifetimes: &Lifetimes, seed: u64) -> Option<u64> {
+        lifetimes.ttl_ms(self.key, self.ttl_ms, seed)
+    }
+
     /// Puts the key's bytes into `key`.
     pub(super) fn key(&self, key: &mut Vec<u8>) {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -148,86 +152,11 @@ impl Workload {
         self.span_ms = now.max(1);
     }
 
-    /// The same requests as a simulator takes them, each object with `overhead` bytes more.
-    pub(super) fn told<'a>(
-        &'a self,
-        lives: &'a Lives,
-        seed: u64,
-        overhead: u32,
-    ) -> impl Iterator<Item = Request> + 'a {
-        self.requests.iter().map(move |asked| Request {
-            time_ms: asked.time_ms,
-            ttl_ms: lives.ttl_ms(asked, seed).unwrap_or(0),
-            op: asked.op,
-            ..Request::new(asked.time_ms, asked.key, asked.size + overhead)
-        })
-    }
-
     /// The shortest life in the trace's time.
-    pub(super) fn shortest_ttl_ms(&self, lives: &Lives, seed: u64) -> Option<u64> {
+    pub(super) fn shortest_ttl_ms(&self, lifetimes: &Lifetimes, seed: u64) -> Option<u64> {
         let all = self.requests.iter();
-        all.filter_map(|asked| lives.ttl_ms(asked, seed)).min()
-    }
-}
-
-/// How long objects live: as the trace tells, as a mix does, or for ever.
-#[derive(Clone, Debug)]
-pub(super) struct Lives {
-    name: String,
-    kind: Kind,
-    factor: f64,
-}
-
-#[derive(Clone, Debug)]
-enum Kind {
-    Endless,
-    Own,
-    Mix(TtlMix),
-}
-
-impl Lives {
-    /// The life of what a request stores.
-    pub(super) fn ttl_ms(&self, asked: &Asked, seed: u64) -> Option<u64> {
-        let ttl_ms = match &self.kind {
-            Kind::Endless => 0,
-            Kind::Own => asked.ttl_ms,
-            Kind::Mix(mix) => mix.ttl_ms(asked.key, seed),
-        };
-        let is_limited = ttl_ms > 0;
-        is_limited.then(|| ((ttl_ms as f64 * self.factor) as u64).max(1))
-    }
-}
-
-impl fmt::Display for Lives {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
-    }
-}
-
-impl FromStr for Lives {
-    type Err = String;
-
-    /// `none`, `own`, a published mix such as `cluster4`, or a mix; behind `@` a factor.
-    fn from_str(text: &str) -> std::result::Result<Lives, String> {
-        let (name, factor) = text.split_once('@').unwrap_or((text, "1"));
-        let factor: f64 = factor.parse().unwrap_or(0.0);
-        if !(factor > 0.0 && factor <= 1e6) {
-            return Err(format!("{text:?}: a factor above 0 stands behind @"));
-        }
-        let mix = match name.contains(':') {
-            true => TtlMix::parse(name),
-            false => TtlMix::published(name),
-        };
-        let kind = match name {
-            "none" => Kind::Endless,
-            "own" => Kind::Own,
-            _ => Kind::Mix(mix.map_err(|error| error.to_string())?),
-        };
-        Ok(Lives {
-            name: text.into(),
-            kind,
-            factor,
-        })
+        all.filter_map(|asked| asked.lifetime_ms(lifetimes, seed))
+            .min()
     }
 }
 
@@ -327,20 +256,6 @@ mod tests {
         let at = |time_ms| Request::new(time_ms, 1, 100);
         assert_eq!(times(&[at(50), at(70), at(60), at(90)]), [0, 20, 20, 40]);
         assert_eq!(times(&[at(0), at(0), at(0)]), [0, 1, 2]);
-    }
-
-    #[test]
-    fn lives_come_from_mixes_and_factors() {
-        let asked = toy(&[Request::new(0, 1, 100)]).requests[0];
-        let ttl = |text: &str| text.parse::<Lives>().map(|lives| lives.ttl_ms(&asked, 1));
-        assert_eq!(ttl("none"), Ok(None));
-        assert_eq!(ttl("own"), Ok(None));
-        assert_eq!(ttl("2s:1"), Ok(Some(2000)));
-        assert_eq!(ttl("2s:1@1.5"), Ok(Some(3000)));
-        assert_eq!(ttl("cluster12@2").map(|ttl| ttl > Some(590_000)), Ok(true));
-        for wrong in ["cluster99", "cluster4@", "cluster4@0", "1s", "2s:1@-1"] {
-            assert!(ttl(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Tables regrouped: parts, pivots, and series of plots.
 
-use super::{Cell, Column, Table};
+use super::{Cell, Column, Outputs, Table};
 use crate::plot::{Axis, Bars, Boxed, Line, Plot};
 
 /// Equal items once, in the order in which they first appear.
@@ -52,6 +52,12 @@ impl Table {
         self.filtered(|row| self.key(row, &[name]) == text)
     }
 
+    /// The rows for which a column does not show this text.
+    #[must_use]
+    pub fn without(&self, name: &str, text: &str) -> Table {
+        self.filtered(|row| self.key(row, &[name]) != text)
+    }
+
     /// The rows for which a column has a number.
     #[must_use]
     pub fn with_number(&self, name: &str) -> Table {
@@ -67,6 +73,20 @@ impl Table {
         }
     }
 
+    /// The numbers of a column, without empty cells.
+    pub fn numbers(&self, name: &str) -> Vec<f64> {
+        let place = self.place(name);
+        self.rows
+            .iter()
+            .filter_map(|row| row[place].number())
+            .collect()
+    }
+
+    /// The text of a cell for people.
+    pub fn text_of(&self, row: usize, name: &str) -> String {
+        self.key(&self.rows[row], &[name])
+    }
+
     /// Parts of the table in which these columns show the same, each with that text.
     pub fn split(&self, names: &[&str]) -> Vec<(String, Table)> {
         let part = |key: String| {
@@ -76,6 +96,14 @@ impl Table {
         self.keys(names).into_iter().map(part).collect()
     }
 
+    /// The rows of the first parts that [`Table::split`] returns.
+    #[must_use]
+    pub fn first_parts(&self, names: &[&str], count: usize) -> Table {
+        let keys = self.keys(names);
+        let kept = &keys[..count.min(keys.len())];
+        self.filtered(|row| kept.contains(&self.key(row, names)))
+    }
+
     /// The label of a column on the axis of a plot, with the unit that its numbers have there.
     pub fn axis_label(&self, name: &str) -> String {
         let column = &self.columns[self.place(name)];
@@ -83,16 +111,12 @@ impl Table {
     }
 
     /// A plot of bars for the numbers of a column. Bars are grouped by the text of the category
-    /// columns. Each text of the series column is a series; an empty name makes all rows one series.
-    pub fn bars(&self, title: &str, categories: &[&str], series: &str, value: &str) -> Plot {
+    /// columns. Each text of the series columns is a series; without series columns all rows are one.
+    pub fn bars(&self, title: &str, categories: &[&str], series: &[&str], value: &str) -> Plot {
         let names = self.keys(categories);
-        let series_names: &[&str] = match series {
-            "" => &[],
-            _ => &[series],
-        };
-        let parts = match series_names {
+        let parts = match series {
             [] => vec![(self.columns[self.place(value)].label.clone(), self.clone())],
-            _ => self.split(series_names),
+            _ => self.split(series),
         };
         let bars = parts.iter().map(|(name, part)| {
             let number = |category: &String| {
@@ -138,6 +162,7 @@ impl Table {
         columns.extend(names.iter().map(|name| {
             let mut column = template.clone();
             (column.name, column.label) = (name.clone(), name.clone());
+            column.outputs = Outputs::All;
             column
         }));
         let mut table = Table::with_columns(columns).with_caption(&self.caption);

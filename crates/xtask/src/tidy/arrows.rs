@@ -37,18 +37,20 @@ pub const CRATES: [CrateRule; 15] = [
         "server",
         &["segment", "learn", "policy", "store", "wire"],
     ),
-    rule(3, "bench", &["wire", "trace", "report", "policy"]),
+    rule(3, "bench", &["wire", "trace", "report", "policy", "units"]),
     rule(
         3,
         "sim",
         &[
-            "cache", "segment", "edge", "learn", "policy", "report", "trace",
+            "cache", "segment", "edge", "learn", "policy", "report", "trace", "units",
         ],
     ),
     rule(
         4,
         "cli",
-        &["server", "bench", "sim", "policy", "report", "trace"],
+        &[
+            "server", "bench", "sim", "policy", "report", "trace", "units",
+        ],
     ),
     rule(4, "xtask", &[]),
 ];

@@ -48,13 +48,13 @@ impl Win {
         if self.by.is_empty() {
             return format!("{}: nobody", self.of);
         }
-        let best = crate::table::number(self.best);
+        let best = units::show::short(self.best);
         let mut line = format!("{}: {} {best} {unit}", self.of, self.by.join(", "));
         if let (false, Some(ours)) = (self.is_ours(), self.ours) {
             let more = (ours / self.best - 1.0) * 100.0;
             line += &format!(
                 " ({OURS} {} {unit}, +{more:.0} %)",
-                crate::table::number(ours)
+                units::show::short(ours)
             );
         }
         line

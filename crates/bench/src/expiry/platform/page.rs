@@ -3,16 +3,16 @@
 use super::monitor::Look;
 use super::summary::{Change, Overall, Spread};
 use super::{Report, Run};
-use ::report::{Axis, Bars, Cell, Line, Page, Plot, Section, Table};
+use ::report::{Axis, Bars, Cell, Column, Line, Page, Plot, Section, Table};
+use units::show::change;
 
 const MIB: f64 = 1024.0 * 1024.0;
 /// Throughput is told for so many parts of a run.
 const WINDOWS: usize = 60;
 
 pub(super) fn page(report: &Report) -> Page {
-    let mut page = Page::new("Expiry indexes under YCSB with TTLs");
-    page.command(&report.command);
-    page.fact("machine", &report.machine.line());
+    let title = "Expiry indexes under YCSB with TTLs";
+    let mut page = crate::machine::page(title, &report.command, &report.machine);
     let mut versions: Vec<&str> = report.runs.iter().map(|run| run.version.as_str()).collect();
     versions.sort_unstable();
     versions.dedup();
@@ -29,15 +29,20 @@ pub(super) fn page(report: &Report) -> Page {
     }
     what_was_done(page.section("What was done"), report);
     if !report.overall.is_empty() {
-        compared(page.section("Against the reference"), report);
+        compared(
+            page.section("Against the reference").place("platform"),
+            report,
+        );
     }
     if !report.beside_peers.is_empty() {
-        beside_peers(page.section("Beside peers"), report);
+        beside_peers(page.section("Beside peers").place("platform"), report);
     }
     for runs in report.runs.chunk_by(|a, b| a.group == b.group) {
         group(&mut page, runs);
     }
-    page.section("All runs").table(table(&report.runs));
+    page.section("All runs")
+        .place("platform")
+        .table(table(&report.runs));
     page
 }
 
@@ -93,61 +98,51 @@ fn compared(section: &mut Section, report: &Report) {
         names,
         series,
     ));
-    let mut table = Table::new(&[
-        "contestant",
-        "groups",
-        "peak less, %",
-        "from",
-        "to",
-        "mean less, %",
-        "from",
-        "to",
-        "throughput more, %",
-        "from",
-        "to",
-    ])
-    .with_caption("Optimal parameters: means over the groups, and from where to where they range.");
-    for overall in &report.overall {
-        let spread = |spread: Spread| [spread.mean, spread.min, spread.max].map(shown_percent);
-        let mut cells = vec![
-            overall.contestant.as_str().into(),
-            Cell::Number(overall.groups as f64),
-        ];
-        cells.extend(spread(overall.peak_reduction));
-        cells.extend(spread(overall.mean_reduction));
-        cells.extend(spread(overall.throughput_improvement));
-        table.row(cells);
-    }
-    section.table(table);
+    let spread = |value: fn(&Overall) -> Spread, sign: f64| {
+        move |overall: &Overall| {
+            let spread = value(overall);
+            let [mean, one, other] =
+                [spread.mean, spread.min, spread.max].map(|share| sign * share);
+            let (low, high) = (change(one.min(other)), change(one.max(other)));
+            Cell::Shown(mean, format!("{} ({low} … {high})", change(mean)))
+        }
+    };
+    let table = Table::of(&report.overall)
+        .column(Column::text("contestant"), |overall| &overall.contestant)
+        .column(Column::count("groups"), |overall| overall.groups)
+        .column(
+            Column::change("peak memory"),
+            spread(|overall| overall.peak_reduction, -1.0),
+        )
+        .column(
+            Column::change("mean memory"),
+            spread(|overall| overall.mean_reduction, -1.0),
+        )
+        .column(
+            Column::change("throughput"),
+            spread(|overall| overall.throughput_improvement, 1.0),
+        )
+        .finish();
+    let reference = report.reference.as_deref().unwrap_or_default();
+    section.table(table.with_caption(&format!(
+        "Optimal parameters: change against {reference}, the mean over the groups and the range"
+    )));
 }
 
 fn beside_peers(section: &mut Section, report: &Report) {
-    let mut table = Table::new(&[
-        "group",
-        "ours",
-        "peer",
-        "peak above floor",
-        "CPU an operation",
-        "in user mode",
-        "mean lag",
-    ])
-    .with_caption("Ours divided by the peer's.");
-    for beside in &report.beside_peers {
-        table.row(vec![
-            beside.group.as_str().into(),
-            beside.contestant.as_str().into(),
-            beside.peer.as_str().into(),
-            beside.peak_above_floor.into(),
-            beside.cpu_per_operation.into(),
-            beside.user_per_operation.into(),
-            beside.mean_lag.into(),
-        ]);
-    }
+    let table = Table::of(&report.beside_peers)
+        .column(Column::text("group"), |beside| &beside.group)
+        .column(Column::text("ours"), |beside| &beside.contestant)
+        .column(Column::text("peer"), |beside| &beside.peer)
+        .column(Column::number("peak above floor"), |beside| {
+            beside.peak_above_floor
+        })
+        .column(Column::number("CPU"), |beside| beside.cpu_per_operation)
+        .column(Column::number("user"), |beside| beside.user_per_operation)
+        .column(Column::number("mean lag"), |beside| beside.mean_lag)
+        .finish()
+        .with_caption("Ours ÷ the peer's. User: CPU time in user mode per operation");
     section.table(table);
-}
-
-fn shown_percent(share: f64) -> Cell {
-    Cell::Shown(share, format!("{:.1}", percent(share)))
 }
 
 fn group(page: &mut Page, runs: &[Run]) {
@@ -223,57 +218,30 @@ fn throughput(looks: &[Look]) -> Vec<(f64, f64)> {
 }
 
 fn table(runs: &[Run]) -> Table {
-    let mut table = Table::new(&[
-        "group",
-        "contestant",
-        "given as",
-        "ops/s",
-        "CPU, µs/op",
-        "in user mode",
-        "CPU, s",
-        "peak, MiB",
-        "mean, MiB",
-        "above floor, MiB",
-        "dead, mean %",
-        "lag, mean ms",
-        "lag p99, ms",
-        "p99 of an operation, ms",
-        "peak less, %",
-        "mean less, %",
-        "throughput more, %",
-    ])
-    .with_caption("Above floor: the peak. Lag p99: as the server tells.");
-    for run in runs {
-        let summary = &run.summary;
-        let change = |value: fn(&Change) -> f64| {
-            run.change
-                .as_ref()
-                .map_or(Cell::Empty, |change| shown_percent(value(change)))
-        };
-        table.row(vec![
-            run.group.as_str().into(),
-            run.contestant.as_str().into(),
-            run.index.clone().unwrap_or_default().into(),
-            Cell::Shown(
-                summary.operations_per_second,
-                format!("{:.0}", summary.operations_per_second),
-            ),
-            summary.cpu_us_per_operation.into(),
-            summary.user_us_per_operation.into(),
-            summary.cpu_seconds.into(),
-            (summary.peak_bytes / MIB).into(),
-            (summary.mean_bytes / MIB).into(),
-            (summary.peak_above_floor_bytes / MIB).into(),
-            shown_percent(summary.mean_dead_share),
-            summary.mean_lag_ms.into(),
-            summary.lag_p99_us.map(|us| us / 1e3).into(),
-            run.latencies.p99_ms.into(),
-            change(|change| change.peak_reduction),
-            change(|change| change.mean_reduction),
-            change(|change| change.throughput_improvement),
-        ]);
-    }
-    table
+    let change = |value: fn(&Change) -> f64| move |run: &Run| run.change.as_ref().map(value);
+    Table::of(runs)
+        .column(Column::text("group"), |run| &run.group)
+        .column(Column::text("contestant"), |run| &run.contestant)
+        .column(Column::text("given as").detail(), |run| run.index.as_deref())
+        .column(Column::number("kops/s"), |run| run.summary.operations_per_second / 1e3)
+        .column(Column::number("CPU").unit("µs/op"), |run| run.summary.cpu_us_per_operation)
+        .column(Column::number("user").unit("µs/op"), |run| run.summary.user_us_per_operation)
+        .column(Column::number("CPU, s").detail(), |run| run.summary.cpu_seconds)
+        .column(Column::mebibytes("peak"), |run| run.summary.peak_bytes)
+        .column(Column::mebibytes("mean"), |run| run.summary.mean_bytes)
+        .column(Column::mebibytes("above floor"), |run| run.summary.peak_above_floor_bytes)
+        .column(Column::percent("dead, mean"), |run| run.summary.mean_dead_share)
+        .column(Column::span("lag, mean"), |run| run.summary.mean_lag_ms)
+        .column(Column::span("lag p99").detail(), |run| run.summary.lag_p99_us.map(|us| us / 1e3))
+        .column(Column::span("operation p99").detail(), |run| run.latencies.p99_ms)
+        .column(Column::change("peak vs reference"), change(|change| 0.0 - change.peak_reduction))
+        .column(Column::change("mean vs reference"), change(|change| 0.0 - change.mean_reduction))
+        .column(Column::change("throughput vs reference"), change(|change| change.throughput_improvement))
+        .finish()
+        .with_caption(
+            "All runs. Above floor: peak above the empty server and unexpired keys and values. Dead: share of expired keys \
+             among those in memory, mean. Lag p99: as the server reports.",
+        )
 }
 
 #[cfg(test)]

@@ -1,0 +1,4 @@
+//! Experiments of many replays whose results are compared with published figures.
+
+pub mod learned;
+pub mod segment_knobs;

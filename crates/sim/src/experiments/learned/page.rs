@@ -1,0 +1,626 @@
+//! The report as a page: the figures of the source, and tables of everything.
+
+use super::plan::{BASE, FOLLOWER, KNOBS, LEARNER, Study};
+use super::row::{Learning, Row};
+use super::{Report, Round};
+use report::{
+    Axis, Bars, Boxed, Cell, Cloud, Column, Line, Page, Plot, Section, Table, distinct, median,
+};
+use units::show::change;
+
+/// Series of one plot that can still be distinguished.
+const SERIES_MAX: usize = 8;
+/// Fewer traces than this have no distribution to show.
+const TRACES_AS_SAMPLE: usize = 3;
+/// Columns that identify a replay apart from its policy.
+const PLACE: [&str; 3] = ["trace", "by", "size"];
+
+impl Report {
+    /// The page. Sections have places `learned ROUND` in documents.
+    pub fn page(&self) -> Page {
+        let mut page = Page::new("Learned eviction");
+        let section = page.section("Method");
+        section.text(
+            "The evaluation of GL-Cache (J. Yang and others, FAST 2023; chapter 6.3 of J. Yang’s thesis) on these traces, in \
+             the simulator: a miss inserts, nothing expires. Sizes are shares of all objects of a trace. A model that was \
+             trained fewer than three times says nothing about learning.",
+        );
+        section.list(self.traces.iter().map(ToString::to_string).collect());
+        let line = |line: &String| {
+            format!("Left out, because the cache is too small or the trace has no sizes: {line}.")
+        };
+        section.list(self.left_out.iter().map(line).collect());
+        let all = self.table();
+        let mut sections = Sections {
+            page: &mut page,
+            report: self,
+            all: &all,
+        };
+        sections.ceiling();
+        sections.baselines();
+        sections.lessons();
+        sections.compared();
+        sections.warm_up();
+        sections.features();
+        sections.engine();
+        sections.knobs();
+        sections.spectrum();
+        page.section("All results").table(all);
+        page
+    }
+
+    /// All rows.
+    fn table(&self) -> Table {
+        fn learning<C: Into<Cell>>(value: fn(&Learning) -> C) -> impl Fn(&Row) -> Cell {
+            move |row| row.learned.as_ref().map(value).into()
+        }
+        let label = |row: &Row| match (&row.value, row.study) {
+            (Some(value), Study::Round(Round::WarmUp)) => format!("{}, after {value}", row.name),
+            _ => row.name.clone(),
+        };
+        Table::of(&self.rows)
+            .column(Column::text("study").detail(), |row| row.study.name())
+            .column(Column::text("trace"), |row| &row.trace)
+            .column(Column::text("by"), |row| row.unit.name())
+            .column(Column::text("size"), |row| &row.size)
+            .column(Column::text("name"), |row| &row.name)
+            .column(Column::text("label").data(), label)
+            .column(Column::text("policy").detail(), |row| &row.cache)
+            .column(Column::text("value"), |row| row.value.as_deref().unwrap_or_default())
+            .column(Column::decimals("hit ratio", 4), |row| row.hit_ratio)
+            .column(Column::decimals("by bytes", 4).detail(), |row| row.byte_hit_ratio)
+            .column(Column::change("over FIFO"), |row| row.over_fifo)
+            .column(Column::number("million/s"), million_per_second)
+            .column(Column::number("÷ FIFO"), |row| row.relative_throughput)
+            .column(Column::number("bytes an entry"), |row| row.bytes_per_entry)
+            .column(Column::count("trainings"), learning(|learned| learned.trainings))
+            .column(Column::count("model age").detail(), learning(|learned| learned.model_age))
+            .column(Column::count("groups evicted").detail(), learning(|learned| learned.groups_evicted))
+            .column(Column::percent("training").detail(), learning(|learned| learned.training_share))
+            .column(Column::percent("inference").detail(), learning(|learned| learned.inference_share))
+            .column(
+                Column::number("learning bytes an entry").detail(),
+                learning(|learned| learned.learning_bytes_per_entry),
+            )
+            .column(
+                Column::number("rank correlation").detail(),
+                learning(|learned| learned.rank_correlation),
+            )
+            .column(Column::change("hits and gain").data(), hits_and_gain)
+            .column(Column::number("relative speed").data(), relative_speed)
+            .finish()
+            .with_caption(
+                "All results. An empty cell: the cache is too small, or there is nothing to compare with, or the policy does \
+                 not learn.",
+            )
+    }
+}
+
+fn million_per_second(row: &Row) -> Option<f64> {
+    row.requests_per_second.map(|speed| speed / 1e6)
+}
+
+/// FIFO's hit ratio, and the change of it with other policies.
+fn hits_and_gain(row: &Row) -> Cell {
+    match (row.name == BASE, row.hit_ratio) {
+        (true, Some(ratio)) => Cell::Shown(ratio, format!("{ratio:.4}")),
+        _ => row.over_fifo.into(),
+    }
+}
+
+/// FIFO's million requests a second, and the throughput of others relative to it.
+fn relative_speed(row: &Row) -> Option<f64> {
+    match row.name == BASE {
+        true => million_per_second(row),
+        false => row.relative_throughput,
+    }
+}
+
+/// A table with a column for each text of the second part of the entries, a row for each first part.
+fn spread(keys: &[&str], column: Column, entries: Vec<(Vec<String>, String, Cell)>) -> Table {
+    let mut columns: Vec<Column> = keys.iter().map(|key| Column::text(key)).collect();
+    let value = column.name().to_owned();
+    columns.extend([Column::text("across"), column]);
+    let mut table = Table::with_columns(columns);
+    for (key, across, cell) in entries {
+        let key = key.into_iter().map(Cell::Text);
+        table.row(key.chain([across.into(), cell]).collect());
+    }
+    table.pivot(keys, "across", &value)
+}
+
+fn key(row: &Row, more: &[&str]) -> Vec<String> {
+    let place = [row.trace.as_str(), row.unit.name(), &row.size];
+    place.iter().chain(more).map(ToString::to_string).collect()
+}
+
+fn place_line(row: &Row) -> String {
+    format!("{} by {}, {}", row.trace, row.unit.name(), row.size)
+}
+
+/// The page under construction.
+struct Sections<'a> {
+    page: &'a mut Page,
+    report: &'a Report,
+    /// All rows.
+    all: &'a Table,
+}
+
+impl<'a> Sections<'a> {
+    /// The section of a round, if the round has rows.
+    fn section(&mut self, round: Round, heading: &str) -> Option<(&mut Section, Table)> {
+        let own = self.all.only("study", Study::Round(round).name());
+        let place = format!("learned {}", Study::Round(round).name());
+        match own.is_empty() {
+            true => None,
+            false => Some((self.page.section(heading).place(&place), own)),
+        }
+    }
+
+    fn learners(&self) -> Vec<(&'a Row, &'a Learning)> {
+        let rows = self.report.of(Study::Round(Round::Baselines));
+        rows.filter_map(|row| Some((row, row.learned.as_ref()?)))
+            .collect()
+    }
+
+    fn ceiling(&mut self) {
+        let heading = "Cost of evicting groups (figure 6.6)";
+        if let Some((section, own)) = self.section(Round::Ceiling, heading) {
+            plot_gain(section, &own);
+            section.table(by_name(
+                &own,
+                "hits and gain",
+                "Hit ratio over FIFO's: evicting groups and objects, with an oracle and without (figure 6.6)",
+            ));
+        }
+    }
+
+    fn baselines(&mut self) {
+        let heading = "Hit ratios and throughput (figures 6.8 and 6.9)";
+        let Some((section, own)) = self.section(Round::Baselines, heading) else {
+            return;
+        };
+        plot_gain(section, &own);
+        plot_by_size(
+            section,
+            &own.without("name", BASE),
+            "Throughput ÷ FIFO’s",
+            "÷ FIFO",
+        );
+        let caption = "Hit ratio over FIFO's (figure 6.8); for FIFO the hit ratio";
+        section.table(by_name(&own, "hits and gain", caption));
+        section.table(over_traces(&own));
+        section.table(by_name(
+            &own,
+            "relative speed",
+            "Throughput ÷ FIFO's (figure 6.9); for FIFO million requests per second of CPU time",
+        ));
+        let caption = "Bytes of metadata per entry (table 6.1)";
+        section.table(by_name(&own, "bytes an entry", caption));
+    }
+
+    fn lessons(&mut self) {
+        let learners = self.learners();
+        if learners.is_empty() {
+            return;
+        }
+        let heading = "Training and predictions (figures 6.10 and 6.11)";
+        let section = self.page.section(heading).place("learned baselines");
+        section.text(
+            "Importances are shares of the splits in the last model. Before each training but the first, the previous model \
+             predicts the utility of the groups of the new training data, which it has not seen. The outcomes are shown by \
+             fifths of the predictions, the lowest first. A model without predictive power has a flat line at one.",
+        );
+        if learners.iter().any(|(_, learned)| learned.trainings > 0) {
+            plot_learning(section, &learners);
+        }
+        section.table(learning_table(&learners));
+        section.table(predictions(&learners));
+        section.table(importances(&learners));
+        section.table(importance_ranges(&learners));
+    }
+
+    fn compared(&mut self) {
+        let rows: Vec<&Row> = self.report.of(Study::Round(Round::Table)).collect();
+        let heading = "Learning by objects and by groups (table 6.4)";
+        let Some((section, own)) = self.section(Round::Table, heading) else {
+            return;
+        };
+        plot_by_size(section, &own, "Hit ratio", "hit ratio");
+        plot_by_size(section, &own, "Throughput", "million/s");
+        let measures: [(&str, fn(&Row) -> Cell); 3] = [
+            ("misses", |row| {
+                decimals(row.hit_ratio.map(|hits| 1.0 - hits))
+            }),
+            ("million/s", |row| million_per_second(row).into()),
+            ("trainings", trainings),
+        ];
+        let entries = measures.iter().flat_map(|(label, cell)| {
+            rows.iter().map(move |row| {
+                let key = vec![row.trace.clone(), row.unit.name().into(), row.name.clone()];
+                (key, format!("{label} at {}", row.size), cell(row))
+            })
+        });
+        let table = spread(
+            &["trace", "by", "policy"],
+            Column::number("x"),
+            entries.collect(),
+        );
+        section.table(table.with_caption(
+            "Miss ratios, million requests per second of CPU time, trainings (table 6.4)",
+        ));
+    }
+
+    fn warm_up(&mut self) {
+        let heading = "After one and three sevenths of the trace (figures 6.17 and 6.8)";
+        if let Some((section, own)) = self.section(Round::WarmUp, heading) {
+            plot_gain(section, &own);
+            let keys = ["trace", "by", "size", "value"];
+            let caption =
+                "Hit ratio over FIFO's after this part of the trace (figures 6.17 and 6.8)";
+            let table = own.pivot(&keys, "name", "hits and gain");
+            section.table(table.with_caption(caption));
+        }
+    }
+
+    fn features(&mut self) {
+        let heading = "Worth of the features (figure 6.12)";
+        if let Some((section, own)) = self.section(Round::Features, heading) {
+            plot_gain(section, &own);
+            let caption = format!(
+                "Hit ratio over FIFO's of {FOLLOWER} whose models see some of the features (figure 6.12)"
+            );
+            section.table(by_name(&own, "hits and gain", &caption));
+        }
+    }
+
+    fn engine(&mut self) {
+        let heading = "At equal memory, metadata included (figure 6.7)";
+        if let Some((section, own)) = self.section(Round::Engine, heading) {
+            plot_by_size(section, &own, "Hit ratio", "hit ratio");
+            plot_by_size(section, &own, "Throughput", "million/s");
+            let caption = "Hit ratio at equal memory, metadata included (figure 6.7a)";
+            section.table(by_name(&own, "hit ratio", caption));
+            let caption = "Million requests per second of CPU time (figure 6.7b)";
+            section.table(by_name(&own, "million/s", caption));
+        }
+    }
+
+    fn knobs(&mut self) {
+        let has_rows =
+            |(knob, _): &&(&'static str, _)| self.report.of(Study::Knob(knob)).next().is_some();
+        let studies: Vec<_> = KNOBS.iter().filter(has_rows).collect();
+        if studies.is_empty() {
+            return;
+        }
+        let heading = "Sensitivity (figures 6.13 to 6.15)";
+        let section = self.page.section(heading).place("learned knobs");
+        for (knob, title) in studies {
+            let own = self.all.only("study", knob);
+            let series = ["name", "trace", "by"];
+            let shown = own.first_parts(&series, SERIES_MAX);
+            for (measure, column) in [
+                ("Hit ratio over FIFO’s", "over FIFO"),
+                ("Throughput", "million/s"),
+            ] {
+                let title = format!("{title}: {measure}");
+                section.plot(shown.bars(&title, &["value"], &series, column));
+            }
+            let rows = self.report.of(Study::Knob(knob));
+            let entries = rows.flat_map(knob_entries).collect();
+            let keys = ["trace", "by", "size", "policy", "measure"];
+            let table = spread(&keys, Column::number("x"), entries);
+            section.table(table.with_caption(title));
+        }
+    }
+
+    /// Hit ratios and throughput of all policies, trace by trace.
+    fn spectrum(&mut self) {
+        let studies = std::iter::once(Study::Round(Round::Baselines));
+        let studies = studies.chain(KNOBS.map(|(knob, _)| Study::Knob(knob)));
+        let rows = studies.flat_map(|study| self.report.of(study));
+        let rows: Vec<&Row> = rows.filter(|row| row.name != "gl-oracle").collect();
+        if self
+            .report
+            .of(Study::Round(Round::Baselines))
+            .next()
+            .is_none()
+        {
+            return;
+        }
+        let section = self.page.section("The spectrum (figure 6.16)");
+        let identity = |row: &&Row| (row.trace.clone(), row.unit, row.size.clone());
+        for place in distinct(rows.iter().map(identity)) {
+            let cloud = |title: &str, is_learner: bool| {
+                let own = rows.iter().filter(|row| identity(row) == place);
+                let own = own.filter(|row| row.cache.starts_with("gl-cache") == is_learner);
+                let points = own.filter_map(|row| {
+                    let point = (million_per_second(row)?, row.hit_ratio?);
+                    Some((point, row.cache.clone()))
+                });
+                let (points, labels): (Vec<_>, Vec<_>) = points.unzip();
+                Cloud::new(title, points).with_labels(labels)
+            };
+            let (trace, unit, size) = &place;
+            section.plot(Plot::scatter(
+                &format!("{trace}, {size} of the {}", unit.name()),
+                Axis::log("million requests per second of CPU time"),
+                Axis::linear("hit ratio"),
+                vec![cloud("gl-cache", true), cloud("others", false)],
+            ));
+        }
+    }
+}
+
+/// Plots the hit ratio over FIFO's.
+fn plot_gain(section: &mut Section, own: &Table) {
+    let others = own.without("name", BASE);
+    plot_by_size(section, &others, "Hit ratio over FIFO’s", "over FIFO");
+}
+
+/// Plots a measure of all policies for each size and unit: boxes over the traces, or bars.
+fn plot_by_size(section: &mut Section, own: &Table, title: &str, measure: &str) {
+    for (size, part) in own.with_number(measure).split(&["size", "by"]) {
+        let title = format!("{title}, {size}");
+        section.plot(match part.split(&["trace"]).len() >= TRACES_AS_SAMPLE {
+            true => part.boxes(&title, &["label"], measure),
+            false => part.bars(&title, &["label"], &["trace"], measure),
+        });
+    }
+}
+
+/// A table with a column for each policy.
+fn by_name(own: &Table, value: &str, caption: &str) -> Table {
+    own.pivot(&PLACE, "name", value).with_caption(caption)
+}
+
+/// Median, least and most of the hit ratio over FIFO's, if there are enough traces.
+fn over_traces(own: &Table) -> Table {
+    let mut entries = Vec::new();
+    for (_, part) in own
+        .without("name", BASE)
+        .with_number("over FIFO")
+        .split(&["by", "size", "name"])
+    {
+        let mut gains = part.numbers("over FIFO");
+        gains.sort_by(f64::total_cmp);
+        let (Some(least), Some(most)) = (gains.first(), gains.last()) else {
+            continue;
+        };
+        if gains.len() >= TRACES_AS_SAMPLE {
+            let middle = median(&gains);
+            let text = format!(
+                "{} ({} to {})",
+                change(middle),
+                change(*least),
+                change(*most)
+            );
+            let [by, size, name] = ["by", "size", "name"].map(|column| part.text_of(0, column));
+            let key = vec![by, size, gains.len().to_string()];
+            entries.push((key, name, Cell::Shown(middle, text)));
+        }
+    }
+    let table = spread(&["by", "size", "traces"], Column::change("x"), entries);
+    table.with_caption("The same over the traces: median (least to most)")
+}
+
+fn decimals(value: Option<f64>) -> Cell {
+    value
+        .map(|value| Cell::Shown(value, format!("{value:.4}")))
+        .into()
+}
+
+fn trainings(row: &Row) -> Cell {
+    row.learned.as_ref().map(|learned| learned.trainings).into()
+}
+
+/// The cells of a row in the table of a knob. The oracle has neither a meaningful speed nor trainings.
+fn knob_entries(row: &Row) -> Vec<(Vec<String>, String, Cell)> {
+    let gain = row.over_fifo.map(|gain| Cell::Shown(gain, change(gain)));
+    let mut measures = vec![("hit ratio over FIFO's", gain.into())];
+    if row.learned.is_some() {
+        let speed = million_per_second(row).into();
+        measures.extend([
+            ("million requests per second", speed),
+            ("trainings", trainings(row)),
+        ]);
+    }
+    let value = row.value.clone().unwrap_or_default();
+    let entry = |(label, cell)| (key(row, &[&row.name, label]), value.clone(), cell);
+    measures.into_iter().map(entry).collect()
+}
+
+fn learning_table(learners: &[(&Row, &Learning)]) -> Table {
+    Table::of(learners)
+        .column(Column::text("trace"), |(row, _)| &row.trace)
+        .column(Column::text("by"), |(row, _)| row.unit.name())
+        .column(Column::text("size"), |(row, _)| &row.size)
+        .column(Column::text("policy"), |(row, _)| &row.name)
+        .column(Column::count("trainings"), |(_, learned)| {
+            match learned.is_trained {
+                true => learned.trainings.into(),
+                false => {
+                    let text = format!("{} (untrained)", learned.trainings);
+                    Cell::Shown(learned.trainings as f64, text)
+                }
+            }
+        })
+        .column(Column::count("model age"), |(_, learned)| learned.model_age)
+        .column(Column::count("groups evicted"), |(_, learned)| {
+            learned.groups_evicted
+        })
+        .column(Column::percent("training"), |(_, learned)| {
+            learned.training_share
+        })
+        .column(Column::percent("inference"), |(_, learned)| {
+            learned.inference_share
+        })
+        .column(Column::percent("the rest"), |(_, learned)| {
+            (1.0 - learned.training_share - learned.inference_share).max(0.0)
+        })
+        .column(Column::number("ms a training"), |(_, learned)| {
+            learned.training_ms
+        })
+        .column(Column::number("ms an inference"), |(_, learned)| {
+            learned.inference_ms
+        })
+        .column(Column::decimals("rows an inference", 0), |(_, learned)| {
+            learned.inference_rows as f64 / learned.inferences.max(1) as f64
+        })
+        .column(Column::number("learning bytes an entry"), |(_, learned)| {
+            learned.learning_bytes_per_entry
+        })
+        .finish()
+        .with_caption("Training and predictions, and their share of the CPU time")
+}
+
+fn predictions(learners: &[(&Row, &Learning)]) -> Table {
+    let mut entries = Vec::new();
+    for (row, learned) in learners
+        .iter()
+        .filter(|(_, learned)| !learned.fifths.is_empty())
+    {
+        let [predicted, realised] =
+            ["predicted", "realised"].map(|label| key(row, &[&row.name, label]));
+        for (part, fifth) in learned.fifths.iter().enumerate() {
+            let column = ["lowest", "2nd", "3rd", "4th", "highest"][part.min(4)];
+            entries.push((predicted.clone(), column.into(), fifth.0.into()));
+            entries.push((realised.clone(), column.into(), fifth.1.into()));
+        }
+        entries.push((
+            realised,
+            "rank correlation".into(),
+            learned.rank_correlation.into(),
+        ));
+    }
+    let keys = ["trace", "by", "size", "policy", "utility"];
+    spread(&keys, Column::number("x"), entries).with_caption(
+        "Predicted and realised utility of groups that the model had not seen, by fifths of the predictions, ÷ the mean",
+    )
+}
+
+fn importances(learners: &[(&Row, &Learning)]) -> Table {
+    // Features of groups. LRB's are others, and many.
+    let of_groups = learners
+        .iter()
+        .filter(|(row, _)| row.name.starts_with("gl-cache"));
+    let entries = of_groups.flat_map(|(row, learned)| {
+        let shares = learned.importances.iter();
+        shares.map(|(feature, share)| {
+            (
+                key(row, &[&row.name]),
+                (*feature).to_owned(),
+                (*share).into(),
+            )
+        })
+    });
+    let keys = ["trace", "by", "size", "policy"];
+    spread(&keys, Column::decimals("x", 2), entries.collect())
+        .with_caption("Share of the splits in the last model (figure 6.11)")
+}
+
+/// Shares of each feature in all models of [`LEARNER`].
+fn shares(learners: &[(&Row, &Learning)]) -> Vec<(&'static str, Vec<f64>)> {
+    let own = learners.iter().filter(|(row, _)| row.name == LEARNER);
+    let all = own.flat_map(|(_, learned)| &learned.importances);
+    let all: Vec<(&str, f64)> = all
+        .map(|(feature, share)| (*feature, f64::from(*share)))
+        .collect();
+    let of = |feature: &'static str| {
+        let own = all.iter().filter(|(other, _)| *other == feature);
+        (feature, own.map(|(_, share)| *share).collect())
+    };
+    distinct(all.iter().map(|(feature, _)| *feature))
+        .into_iter()
+        .map(of)
+        .collect()
+}
+
+fn importance_ranges(learners: &[(&Row, &Learning)]) -> Table {
+    let ends = |values: &[f64], choose: fn(f64, f64) -> f64| values.iter().copied().reduce(choose);
+    let shares = shares(learners);
+    Table::of(&shares)
+        .column(Column::text("feature"), |(feature, _)| *feature)
+        .column(Column::decimals("least", 2), |(_, shares)| {
+            ends(shares, f64::min)
+        })
+        .column(Column::decimals("median", 2), |(_, shares)| median(shares))
+        .column(Column::decimals("most", 2), |(_, shares)| {
+            ends(shares, f64::max)
+        })
+        .finish()
+        .with_caption(&format!(
+            "The same of {LEARNER} over all rows above (figure 6.10)"
+        ))
+}
+
+fn plot_learning(section: &mut Section, learners: &[(&Row, &Learning)]) {
+    let boxes = shares(learners);
+    let boxes = boxes
+        .iter()
+        .filter_map(|(feature, shares)| Boxed::of_sample(feature, shares));
+    section.plot(Plot::boxes(
+        &format!("Importance of features over all models of {LEARNER}"),
+        Axis::linear("share of the splits"),
+        boxes.collect(),
+    ));
+    let of_groups = || {
+        learners
+            .iter()
+            .filter(|(row, _)| row.name == LEARNER)
+            .take(SERIES_MAX)
+    };
+    let features =
+        distinct(of_groups().flat_map(|(_, learned)| learned.importances.iter().map(|one| one.0)));
+    let series = of_groups().map(|(row, learned)| {
+        let share = |feature: &&str| {
+            let mut own = learned.importances.iter();
+            own.find(|(other, _)| other == feature)
+                .map(|(_, share)| f64::from(*share))
+        };
+        Bars::new(&place_line(row), features.iter().map(share).collect())
+    });
+    section.plot(Plot::bars(
+        "Importance of features, trace by trace",
+        Axis::linear("share of the splits"),
+        features.iter().map(ToString::to_string).collect(),
+        series.collect(),
+    ));
+    let lines = learners
+        .iter()
+        .filter(|(_, learned)| !learned.fifths.is_empty());
+    let lines = lines.take(SERIES_MAX).map(|(row, learned)| {
+        let points = learned.fifths.iter().enumerate();
+        let points = points.map(|(part, fifth)| ((part + 1) as f64, fifth.1));
+        Line::new(
+            &format!("{}, {}", row.name, place_line(row)),
+            points.collect(),
+        )
+    });
+    let lines: Vec<Line> = lines.collect();
+    if !lines.is_empty() {
+        section.plot(Plot::lines(
+            "Outcomes, by fifths of the predictions",
+            Axis::linear("fifth, the lowest predictions first"),
+            Axis::linear("outcome, ÷ mean of all").from_zero(),
+            lines,
+        ));
+    }
+    let trained = || learners.iter().filter(|(_, learned)| learned.trainings > 0);
+    let share = |value: fn(&Learning) -> f64| {
+        trained()
+            .map(|(_, learned)| Some(value(learned) * 100.0))
+            .collect()
+    };
+    section.plot(Plot::bars(
+        "CPU time of learning",
+        Axis::linear("% of the replay"),
+        trained()
+            .map(|(row, _)| format!("{}, {}", row.name, place_line(row)))
+            .collect(),
+        vec![
+            Bars::new("training", share(|learned| learned.training_share)),
+            Bars::new("inference", share(|learned| learned.inference_share)),
+        ],
+    ));
+}
