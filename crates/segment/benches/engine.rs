@@ -1,12 +1,14 @@
-//! Nanoseconds of processor time of gets and sets in the engine alone, and its bytes by object.
-//! `cargo bench -p mayfly-segment [-- KEYS…] [ROW] [draws=N]`; as a test it runs with few keys. Instructions are counted
-//! by `valgrind --tool=callgrind --toggle-collect='*engine::run*' BENCH 100000 gets draws=200000`, over five rounds.
-//! ROW may also be `aside-rent` or `aside-merge`: gets in a tenth of the memory that the keys need, each miss followed by
-//! a set, which evicts what it must.
+//! Processor time of gets and sets in the engine alone, in nanoseconds, and bytes an object. `cargo
+//! bench -p mayfly-segment [-- KEYS…] [ROW] [draws=N]`; as a test it runs with few keys.
+//! Instructions are counted by `valgrind --tool=callgrind --toggle-collect='*engine::run*' BENCH
+//! 100000 gets draws=200000`, over five rounds. ROW may also be `aside-rent` or `aside-merge`: gets
+//! in a tenth of the memory that the keys need, where a set, which evicts as much as it must,
+//! follows each miss.
 //!
-//! The mix is 95 gets and 5 sets of a hundred, keys by Zipf 0.99, objects of 16 + 79 bytes and the header; one by one, and in
-//! batches of 32 whose cache lines are asked for first, as a server does with a pipeline. What the loop takes without the
-//! engine stands in rows of its own and is not taken off the others. Each row is the median of some rounds, and the lowest.
+//! The mix is 95 gets and 5 sets of a hundred, with keys by Zipf 0.99 and objects of 16 + 79 bytes
+//! and the metadata; one by one, and in batches of 32 whose cache lines are prefetched, as a server
+//! does with a pipeline. The loop without the engine has rows of its own and is not subtracted from
+//! the others. Each row is the median of several rounds, and the lowest.
 
 #![expect(
     clippy::disallowed_methods,
@@ -41,7 +43,7 @@ fn name_of(number: u64) -> [u8; 16] {
 }
 
 /// Numbers of keys by Zipf, after J. Gray and others, *Quickly generating billion-record synthetic
-/// databases*, SIGMOD 1994; popular keys lie anywhere.
+/// databases*, SIGMOD 1994; popular keys are spread over all numbers.
 fn zipf(keys: u64, count: usize, seed: u64) -> Vec<u32> {
     let zeta = |n: u64| (1..=n).map(|rank| (rank as f64).powf(-SKEW)).sum::<f64>();
     let (all, two) = (zeta(keys), zeta(2));
@@ -60,8 +62,8 @@ fn zipf(keys: u64, count: usize, seed: u64) -> Vec<u32> {
         .collect()
 }
 
-/// Nanoseconds of processor time that this thread has had; as a test nothing is timed, and tools that count
-/// instructions do not know the clock.
+/// Processor time of this thread in nanoseconds. As a test nothing is timed, because tools that
+/// count instructions have no such clock.
 fn cpu_ns() -> u64 {
     if !std::env::args().any(|argument| argument == "--bench") {
         return 0;
@@ -98,8 +100,8 @@ fn fill(cache: &Segcache, writer: &mut Writer, keys: u64, value: &[u8]) -> f64 {
     (cpu_ns() - begin) as f64 / keys as f64
 }
 
-/// What memory alone costs on this machine: a cache line of a table, and behind it, since the line tells where,
-/// an object, which is copied. As many of both as the engine has, and nothing compared.
+/// The cost of memory alone: a cache line of a table, and then an object at the place that the line
+/// names, which is copied. As many of both as the engine has, without comparisons.
 struct Floor {
     lines: Vec<[u64; 8]>,
     objects: Vec<[u64; 13]>,
@@ -109,7 +111,7 @@ impl Floor {
     fn new(keys: u64) -> Self {
         let count = keys as usize;
         Floor {
-            // Written, so that each has its memory.
+            // Written, so that each page has its own memory.
             lines: vec![[1; 8]; count / 5],
             objects: vec![[1; 13]; count],
         }
@@ -129,17 +131,17 @@ impl Floor {
 /// What a round does with each key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Row {
-    /// Nothing: what the loop takes.
+    /// Nothing: the cost of the loop.
     Loop,
     /// Its hash.
     Hash,
-    /// 100 gets of a hundred.
+    /// Gets only.
     Gets,
-    /// 100 sets of a hundred.
+    /// Sets only.
     Sets,
     /// The mix, one by one.
     Mix,
-    /// The same, asked for in batches.
+    /// The mix, prefetched in batches.
     Batches,
 }
 
@@ -152,7 +154,8 @@ const ROWS: [(&str, Row); 6] = [
     ("95/5-batches", Row::Batches),
 ];
 
-/// One round; tells nanoseconds an operation. Never inlined, so that a profile tells it apart.
+/// Runs one round and returns nanoseconds an operation. Not inlined, so that a profile shows it by
+/// itself.
 #[inline(never)]
 fn run(
     cache: &Segcache,
@@ -203,13 +206,14 @@ fn run(
     (cpu_ns() - begin) as f64 / draws.len() as f64
 }
 
-/// The evictions under which a cache is looked aside at.
+/// Evictions of the look-aside rows.
 const ASIDES: [(&str, Eviction); 2] = [
     ("aside-rent", Eviction::Rent),
     ("aside-merge", Eviction::Merge),
 ];
 
-/// One round of it; tells nanoseconds a get with what follows, and how many missed.
+/// Runs one look-aside round. Returns nanoseconds a get, the set after a miss included, and the
+/// number of misses.
 #[inline(never)]
 fn run_aside(cache: &Segcache, writer: &mut Writer, draws: &[u32], round: usize) -> (f64, u64) {
     let mut out = Vec::with_capacity(256);
@@ -248,14 +252,14 @@ fn aside(keys: u64, draws: usize, name: &str, eviction: Eviction) {
         misses += missed;
         ns
     });
-    tell(&format!("{keys} keys: {name}"), times);
+    print_row(&format!("{keys} keys: {name}"), times);
     let kept = cache.stats().kept;
     let requests = (ROUNDS * draws.len()) as u64;
     println!("{keys} keys: {name} {misses} sets of {requests}, {kept} objects kept by merges");
 }
 
-/// The median of some times, and the lowest.
-fn tell(what: &str, times: impl Iterator<Item = f64>) {
+/// Prints the median of several times, and the lowest.
+fn print_row(what: &str, times: impl Iterator<Item = f64>) {
     let mut times: Vec<f64> = times.collect();
     times.sort_by(f64::total_cmp);
     let (median, lowest) = (times[times.len() / 2], times[0]);
@@ -271,7 +275,7 @@ fn mixes(keys: u64, draws: usize, only: Option<Row>) {
     println!("{keys} keys: set, new {set_ns:.1} ns");
     if only.is_none_or(|only| only == Row::Loop) {
         let floor = Floor::new(keys);
-        tell(
+        print_row(
             &format!("{keys} keys: floor"),
             (0..ROUNDS).map(|_| floor.run(&draws)),
         );
@@ -281,7 +285,7 @@ fn mixes(keys: u64, draws: usize, only: Option<Row>) {
         .filter(|row| only.is_none_or(|only| only == row.1))
     {
         let times = (0..ROUNDS).map(|round| run(&cache, &mut writer, &draws, &value, row, round));
-        tell(&format!("{keys} keys: {name}"), times);
+        print_row(&format!("{keys} keys: {name}"), times);
     }
     if only.is_some() {
         return;
@@ -290,19 +294,19 @@ fn mixes(keys: u64, draws: usize, only: Option<Row>) {
     let small = engine((keys * 15).max(16 << 20), 1, Eviction::Merge);
     let mut writer = small.writer().expect("the first");
     let times = (0..ROUNDS).map(|_| fill(&small, &mut writer, keys, &value));
-    tell(&format!("{keys} keys: set, evicting"), times);
+    print_row(&format!("{keys} keys: set, evicting"), times);
     println!("{keys} keys: {} merges", small.stats().merges);
     for (name, eviction) in ASIDES {
         aside(keys, draws.len(), name, eviction);
     }
 }
 
-/// The same by 1 to n threads at once: processor time an operation, and what the threads do together by
-/// what one does alone.
+/// The same rows on 1 to n threads at once: processor time an operation, and the throughput of all
+/// threads divided by that of one.
 fn threads(keys: u64, draws: usize) {
     let value = [7; 79];
     let most = thread::available_parallelism().map_or(1, |count| count.get().min(64));
-    // Each writer fills a segment, and may need one to merge into.
+    // Each writer fills a segment, and may need a target for merges.
     let room = (64 + 4 * most as u64) << 20;
     let cache = engine(keys * 150 + room, most as u16 + 1, Eviction::Merge);
     let mut writer = cache.writer().expect("the first");
@@ -329,7 +333,7 @@ fn threads(keys: u64, draws: usize) {
     }
 }
 
-/// A round of each of some threads; tells the mean of their processor time an operation.
+/// Runs a round on several threads at once. Returns the mean of their processor time an operation.
 fn together(cache: &Segcache, draws: &[Vec<u32>], value: &[u8], row: Row, round: usize) -> f64 {
     let times: Vec<f64> = thread::scope(|scope| {
         let spawn = |draws: &'_ Vec<u32>| {
@@ -348,7 +352,7 @@ fn together(cache: &Segcache, draws: &[Vec<u32>], value: &[u8], row: Row, round:
     times.iter().sum::<f64>() / times.len() as f64
 }
 
-/// Bytes by object of 16 + 3 bytes: what was taken from the system.
+/// Bytes an object of 16 + 3 bytes, of all memory taken from the system.
 fn memory(keys: u64) {
     let cache = engine(keys * 60 + (64 << 20), 1, Eviction::Merge);
     let mut writer = cache.writer().expect("the first");
@@ -377,11 +381,11 @@ fn main() {
     }
     let named = |row: &(&str, Row)| arguments.iter().any(|argument| argument == row.0);
     let only = ROWS.into_iter().find(named).map(|row| row.1);
-    let told = arguments
+    let drawn = arguments
         .iter()
         .find_map(|argument| argument.strip_prefix("draws="));
     let draws = if is_bench { 2_000_000 } else { 20_000 };
-    let draws = told.map_or(draws, |told| told.parse().expect("a number of draws"));
+    let draws = drawn.map_or(draws, |drawn| drawn.parse().expect("a number of draws"));
     let is_alone = |name: &str| arguments.iter().any(|argument| argument == name);
     let alone = ASIDES.into_iter().find(|(name, _)| is_alone(name));
     for keys in sizes {

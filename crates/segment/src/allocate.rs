@@ -1,5 +1,5 @@
-//! Room for new objects: in a segment that the writer fills, or in a new one, which expiry and eviction free.
-//! As much of their work as possible is done ahead.
+//! Room for new objects: in a segment that the writer fills, or in a new one, which expiry and
+//! eviction free. As much of their work as possible is done ahead.
 
 use crate::engine::Segcache;
 use crate::storage::{FLUSHED, Lifetime, Location, Objects, Placement, Refused, UsageValues};
@@ -8,7 +8,8 @@ use crate::sync::spin_loop;
 use crate::writer::Writer;
 use policy::{Budget, Tick};
 
-/// Number of times that a writer makes room before it gives up, because other writers may take what it has freed.
+/// Number of times that a writer makes room before it gives up, because other writers may take what
+/// it has freed.
 const TRIES: u32 = 16;
 
 impl<C: Objects> Segcache<C> {
@@ -41,8 +42,8 @@ impl<C: Objects> Segcache<C> {
         }
     }
 
-    /// The deadline that an object stored now for this many milliseconds would have, if the segment that it would go to
-    /// has room.
+    /// The deadline that an object stored now for this many milliseconds would have, if the segment
+    /// that it would go to has room.
     pub fn would_end(&self, writer: &Writer, ttl_ms: u64, now: Tick) -> Tick {
         let placement = Placement::new(Lifetime::For(ttl_ms), writer.open.pressure(), now);
         let best = writer.open.best(&placement);
@@ -95,7 +96,8 @@ impl<C: Objects> Segcache<C> {
         Err(Refused::Full)
     }
 
-    /// Does a part of the eviction or expiry that will be needed, so that no request has to do all of it.
+    /// Does a part of the eviction or expiry that will be needed, so that no request has to do all
+    /// of it.
     #[inline]
     pub(crate) fn work_ahead(&self, writer: &mut Writer, words: u32, now: Tick) {
         let directory = self.storage.directory();
@@ -152,8 +154,9 @@ impl<C: Objects> Segcache<C> {
         }
     }
 
-    /// Removes expired objects and continues the writer's eviction, within a budget of objects. Returns whether there is
-    /// more to do. Each writing thread calls this now and then, even if it writes nothing.
+    /// Removes expired objects and continues the writer's eviction, within a budget of objects.
+    /// Returns whether there is more to do. Each writing thread calls this now and then, even if it
+    /// writes nothing.
     pub fn maintain(&self, writer: &mut Writer, now: Tick, budget: &mut Budget) -> bool {
         let evictor = self.evictor();
         loop {
@@ -169,7 +172,8 @@ impl<C: Objects> Segcache<C> {
         }
     }
 
-    /// Earliest time at which [`Segcache::maintain`] may find expired objects; 0 after [`Segcache::clear`].
+    /// Earliest time at which [`Segcache::maintain`] may find expired objects; 0 after
+    /// [`Segcache::clear`].
     pub fn next_due(&self) -> Option<Tick> {
         match self.storage.directory().next_due() {
             u64::MAX => None,

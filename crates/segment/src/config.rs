@@ -1,53 +1,54 @@
-//! What an engine is made with.
+//! Configuration of an engine.
 
 use crate::storage::{OPEN_MAX, SEGMENT_WORDS_MAX, SEGMENTS_MAX, WORD};
 use policy::any::PolicySpec;
 use std::fmt;
 use std::str::FromStr;
 
-/// The size of a segment unless another is given.
+/// Default bytes of a segment.
 pub const SEGMENT_BYTES: usize = 1 << 20;
-/// The smallest segment.
+/// Minimum bytes of a segment.
 pub const SEGMENT_BYTES_MIN: usize = if cfg!(loom) { 64 } else { 4 << 10 };
-/// The largest segment.
+/// Maximum bytes of a segment.
 pub const SEGMENT_BYTES_MAX: usize = SEGMENT_WORDS_MAX as usize * WORD;
-/// Segments merged into one unless another number is given.
+/// Default number of segments that a merge takes.
 pub const MERGED: u8 = 4;
-/// The same for what is worth least by what was learned.
+/// Default number of segments that a merge of `gl-cache` takes.
 pub const MERGED_LEARNED: u8 = 5;
-/// The most segments that are merged into one.
+/// Maximum number of segments that a merge takes.
 pub const MERGED_MAX: u8 = 16;
 
-/// Which segments go when memory is short.
+/// Which segments are evicted when memory is short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Eviction {
-    /// Consecutive segments of one TTL bucket that wait longest become fewer, with the objects that are asked for most
-    /// by size.
+    /// By age: the segments of one TTL bucket that wait longest are merged into fewer, which keep
+    /// the objects most frequently requested for their size.
     #[default]
     Rent,
-    /// As the source has it: consecutive segments of the TTL bucket whose turn it is become one, with the objects that
-    /// are asked for most by size.
+    /// In turn, as in the source: consecutive segments of the next TTL bucket are merged into one,
+    /// which keeps the objects most frequently requested for their size.
     Merge,
-    /// The one that was opened first.
+    /// The segment that was opened first.
     Fifo,
-    /// Any.
+    /// A random segment.
     Random,
-    /// The one closest to expiry.
+    /// The segment closest to its deadline.
     Cte,
-    /// The one with the fewest live bytes.
+    /// The segment with the fewest live bytes.
     Util,
     /// S3-FIFO over segments.
     S3Fifo,
     /// SIEVE over segments.
     Sieve,
-    /// Those worth least by what is learned, merged with their neighbours; by rent as long as nothing is.
+    /// Experimental: the segments with the least learned utility, merged with their neighbours. By
+    /// `rent` while nothing has been learned.
     GlCache,
-    /// None: what finds no room is refused.
+    /// No segment: objects that find no room are refused.
     None,
 }
 
 impl Eviction {
-    /// All of them, in the order of the docs.
+    /// All evictions, in the order of the docs.
     pub const ALL: [Eviction; 10] = [
         Eviction::Rent,
         Eviction::Merge,
@@ -61,7 +62,7 @@ impl Eviction {
         Eviction::None,
     ];
 
-    /// Its name in options.
+    /// The name in options.
     pub fn name(self) -> &'static str {
         match self {
             Eviction::Rent => "rent",
@@ -77,17 +78,17 @@ impl Eviction {
         }
     }
 
-    /// Whether segments are merged.
+    /// Whether it merges segments.
     pub(crate) fn merges(self) -> bool {
         matches!(self, Eviction::Rent | Eviction::Merge | Eviction::GlCache)
     }
 
-    /// Whether it heeds what is learned about segments.
+    /// Whether it uses a learned ranking of segments.
     pub fn learns(self) -> bool {
         self == Eviction::GlCache
     }
 
-    /// How many segments it merges into one, unless another number is given.
+    /// Default number of segments that it merges.
     pub(crate) fn merged(self) -> u8 {
         match self {
             Eviction::GlCache => MERGED_LEARNED,
@@ -95,7 +96,7 @@ impl Eviction {
         }
     }
 
-    /// The policy that chooses segments, where one does.
+    /// The replacement policy over segments that it uses, if any.
     pub(crate) fn policy(self) -> Option<PolicySpec> {
         match self {
             Eviction::Fifo | Eviction::Random | Eviction::S3Fifo | Eviction::Sieve => Some(
@@ -133,19 +134,20 @@ impl FromStr for Eviction {
 /// Sizes and choices of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Everything: segments, their headers, the table, which lives in segments too.
+    /// Maximum bytes of everything: segments, headers, and the hash table, which lies in segments
+    /// too.
     pub memory_bytes: u64,
-    /// A power of two from [`SEGMENT_BYTES_MIN`] to [`SEGMENT_BYTES_MAX`].
+    /// Bytes of a segment: a power of two from [`SEGMENT_BYTES_MIN`] to [`SEGMENT_BYTES_MAX`].
     pub segment_bytes: usize,
-    /// Threads that write.
+    /// Maximum number of writing threads.
     pub writers: u16,
-    /// Which segments go when memory is short.
+    /// Which segments are evicted when memory is short.
     pub eviction: Eviction,
-    /// Segments merged into one, from 2 to [`MERGED_MAX`]; 0: as many as the eviction takes by itself.
+    /// Number of segments that a merge takes, from 2 to [`MERGED_MAX`]; 0: the eviction's default.
     pub merged: u8,
-    /// Determines every decision by chance.
+    /// Seed of every random decision.
     pub seed: u64,
-    /// The secret of the keys' hash.
+    /// Secret of the hash of keys.
     pub hash_key: [u64; 2],
 }
 
@@ -163,18 +165,18 @@ impl Default for Config {
     }
 }
 
-/// Why there is no engine of a configuration.
+/// Why a configuration is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
-    /// The size of a segment is no power of two, or out of bounds.
+    /// The size of a segment is not a power of two, or out of bounds.
     SegmentBytes,
     /// The number of segments to merge is out of bounds.
     Merged,
-    /// There must be a writer.
+    /// There must be at least one writer.
     Writers,
-    /// There is no room for the table and the segments that each writer needs.
+    /// The memory is too small for the table and the segments that each writer needs.
     TooSmall {
-        /// What would do.
+        /// Bytes that would be enough.
         needed_bytes: u64,
     },
 }
@@ -184,16 +186,14 @@ impl fmt::Display for ConfigError {
         match self {
             ConfigError::SegmentBytes => write!(
                 f,
-                "a segment is a power of two from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX} bytes"
+                "segment size: expected a power of two from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX} bytes"
             ),
-            ConfigError::Merged => write!(f, "2 to {MERGED_MAX} segments are merged into one"),
-            ConfigError::Writers => f.write_str("at least one thread writes"),
-            ConfigError::TooSmall { needed_bytes } => {
-                write!(
-                    f,
-                    "too little memory: segments of this size need {needed_bytes} bytes"
-                )
-            }
+            ConfigError::Merged => write!(f, "segments in a merge: expected 2 to {MERGED_MAX}"),
+            ConfigError::Writers => f.write_str("writing threads: expected at least 1"),
+            ConfigError::TooSmall { needed_bytes } => write!(
+                f,
+                "memory too small: segments of this size need {needed_bytes} bytes"
+            ),
         }
     }
 }
@@ -201,7 +201,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
-    /// Free segments that only a merge may take: each writer can always merge.
+    /// Number of free segments that only merges may take, so that each writer can always merge.
     pub(crate) fn reserve(&self) -> u32 {
         match self.eviction.merges() {
             true => u32::from(self.writers),
@@ -209,12 +209,13 @@ impl Config {
         }
     }
 
-    /// One for the table, one open for each writer, those kept for merges, and some to evict from.
+    /// Minimum number of segments: one for the table, an open one for each writer, the reserve for
+    /// merges, and three to evict from.
     pub(crate) fn segments_least(&self) -> u64 {
         1 + u64::from(self.writers) + u64::from(self.reserve()) + 3
     }
 
-    /// How many segments a writer may have open: its share of half of them.
+    /// Maximum number of open segments of a writer: its share of half of all segments.
     pub(crate) fn open_max(&self) -> usize {
         let writers = 2 * u64::from(self.writers.max(1));
         let share = self.memory_bytes / self.segment_bytes.max(1) as u64 / writers;
@@ -236,7 +237,8 @@ impl Config {
         Ok(())
     }
 
-    /// Number of segments that the memory has room for. One takes `each_bytes`, all together take `fixed_bytes` besides.
+    /// Number of segments that the memory has room for. One takes `each_bytes`, all together take
+    /// `fixed_bytes` besides.
     pub(crate) fn segments(&self, each_bytes: u64, fixed_bytes: u64) -> Result<u32, ConfigError> {
         let least = self.segments_least();
         let count = self.memory_bytes.saturating_sub(fixed_bytes) / each_bytes;
@@ -265,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_eviction_has_its_name() {
+    fn every_eviction_is_parsed_from_its_name() {
         for eviction in Eviction::ALL {
             assert_eq!(eviction.name().parse(), Ok(eviction));
             let _policy = eviction.policy();

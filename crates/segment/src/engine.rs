@@ -11,7 +11,8 @@ use crate::writer::Writer;
 use policy::Tick;
 use std::sync::PoisonError;
 
-/// A cache of segments. Reads take no lock; any thread may read, and write with a [`Writer`] of its own.
+/// A cache of segments. Reads take no lock; any thread may read, and write with a [`Writer`] of its
+/// own.
 #[derive(Debug)]
 pub struct Segcache<C = Stored> {
     pub(crate) storage: Store<C>,
@@ -109,8 +110,9 @@ impl<C: Objects> Segcache<C> {
         self.storage.prefetch(key.hash);
     }
 
-    /// Reads an unexpired object without a lock. `take` copies what the caller needs; it may be called again, and must
-    /// begin by dropping what it copied before. If `counts`, this is a request for the object.
+    /// Reads an unexpired object without a lock. `take` copies what the caller needs; it may be
+    /// called again, and must begin by dropping what it copied before. If `counts`, this is a
+    /// request for the object.
     #[inline(always)]
     pub(crate) fn read<R>(
         &self,
@@ -150,8 +152,8 @@ impl<C: Objects> Segcache<C> {
         self.store_for(writer, key, value, lifetime, condition, now)
     }
 
-    /// Stores an object that keeps a deadline which the engine returned before. A deadline that is kept again and again
-    /// becomes earlier once, by less than the width of its TTL bucket.
+    /// Stores an object that keeps a deadline which the engine returned before. A deadline that is
+    /// kept again and again becomes earlier once, by less than the width of its TTL bucket.
     ///
     /// # Errors
     /// [`Refused`]. Nothing has changed then.
@@ -181,7 +183,8 @@ impl<C: Objects> Segcache<C> {
         let capacity = self.storage.heap().capacity();
         let words = C::words(key.key, value).filter(|&words| words <= capacity);
         let words = words.ok_or(Refused::TooLarge)?;
-        // Checked before room is reserved, because most refusals are found here. The insertion checks again.
+        // Checked before room is reserved, because most refusals are found here. The insertion
+        // checks again.
         if condition != Condition::Always {
             let cas = self.read(key, now, false, |_, receipt| Some(receipt.cas));
             condition.check(cas)?;
@@ -225,7 +228,8 @@ impl<C: Objects> Segcache<C> {
         Ok(deleted.was_live)
     }
 
-    /// Drops a key that is overwritten or deleted from the watched ones: its old value will not be requested.
+    /// Drops a key that is overwritten or deleted from the watched ones: its old value will not be
+    /// requested.
     #[inline]
     fn forget_watched(&self, hash: u64) {
         let watch = &self.eviction.learning.watch;
@@ -247,7 +251,8 @@ impl<C: Objects> Segcache<C> {
     /// Puts another eviction in force. Any thread may do so at any time.
     ///
     /// # Errors
-    /// There are too few segments for those that a merging eviction keeps free. Nothing has changed then.
+    /// There are too few segments for those that a merging eviction keeps free. Nothing has changed
+    /// then.
     pub fn set_eviction(&self, eviction: Eviction) -> Result<(), ConfigError> {
         self.evictor().set(eviction)
     }
@@ -264,7 +269,8 @@ impl<C: Objects> Segcache<C> {
         self.writer_bytes + self.learning_bytes() + storage as u64
     }
 
-    /// Panics if the parts contradict each other. For tests and fuzzers, while no thread writes; slow.
+    /// Panics if the parts contradict each other. For tests and fuzzers, while no thread writes;
+    /// slow.
     pub fn check(&self) {
         self.storage.check();
         let taken = self.storage.taken_bytes() + self.storage.directory_bytes();
@@ -290,7 +296,7 @@ mod tests {
         (cache, writer)
     }
 
-    /// Which of these numbers a reader finds, each with its value.
+    /// The numbers below `numbers` that a reader finds, each with its value.
     fn found(cache: &Segcache, numbers: u32) -> Vec<u32> {
         let mut out = vec![];
         let is_found = |number: &u32| {
@@ -303,10 +309,10 @@ mod tests {
         (0..numbers).filter(is_found).collect()
     }
 
-    /// Every lock that there is is held, an object is half written and a merge half done: whoever took a lock, or
-    /// waited for a writer, would do so for ever.
+    /// All locks are held, an object is half written and a merge half done: a reader that took a
+    /// lock or waited for a writer would wait for ever.
     #[test]
-    fn readers_wait_for_nobody() {
+    fn readers_wait_for_no_lock() {
         const NUMBERS: u32 = if cfg!(miri) { 400 } else { 2_000 };
         let config = Config {
             memory_bytes: 256 << 10,
@@ -349,9 +355,9 @@ mod tests {
         cache.check();
     }
 
-    /// S3-FIFO keeps taking from its small queue, in which there are segments that are being filled alone.
+    /// S3-FIFO keeps choosing from its small queue, which holds open segments only.
     #[test]
-    fn a_policy_that_names_open_segments_alone_keeps_nothing_from_leaving() {
+    fn a_policy_that_chooses_only_open_segments_does_not_prevent_eviction() {
         let config = Config {
             memory_bytes: 80 << 10,
             segment_bytes: 4 << 10,
@@ -405,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_as_many_writers_as_configured() {
+    fn there_are_no_more_writers_than_configured() {
         let (cache, writer) = engine();
         assert!(cache.writer().is_none());
         cache.close(writer);

@@ -1,79 +1,125 @@
-//! The Segcache engine: objects of like lives side by side in segments, found by a table of cache lines, expired
-//! and evicted a segment at a time.
+//! Mayfly's segment engine, an implementation of Segcache: a cache that keeps objects in *segments*
+//! instead of one by one.
 //!
-//! Source: J. Yang, Y. Yue, R. Vinayak, *Segcache: a memory-efficient and scalable in-memory key-value cache
-//! for small objects*, NSDI 2021; chapter 4 of J. Yang, *Designing Efficient and Scalable Key-value Cache
-//! Management Systems*, CMU 2024. What differs is told at the end.
+//! Source: J. Yang, Y. Yue, R. Vinayak, *Segcache: a memory-efficient and scalable in-memory
+//! key-value cache for small objects*, NSDI 2021; chapter 4 of J. Yang, *Designing Efficient and
+//! Scalable Key-value Cache Management Systems*, CMU 2024.
 //!
-//! # The parts
+//! # The idea
+//! Memory is divided into segments of equal size, 1 MiB by default. A writer appends objects to a
+//! segment until it is full, and then seals it. All objects of a segment have about the same TTL,
+//! because TTLs are divided into *TTL buckets*, each with its own segments in a list, the oldest
+//! first. Each object's TTL is rounded down to its bucket's, so that
+//!
+//! - an object stores no deadline and no pointers of a queue: 5 bytes of metadata instead of some
+//!   50;
+//! - expiry looks at the heads of the lists alone, and removes a whole segment at once;
+//! - eviction *merges* some segments of a list into fewer, which keep the objects most frequently
+//!   requested for their size. The others are evicted. Nothing is evicted object by object.
+//!
+//! A hash table of cache lines finds objects. It stores a 12-bit tag, a frequency and the location
+//! of each object, and it lies in segments itself.
+//!
 //! ```text
-//! engine.rs   what a write does                   heap.rs     segments: generations, seals, live counts
-//! read.rs     what a read does                    hash.rs     the keys' hash
-//! bytes.rs    values, numbers, marks              chains.rs   which are free, and in which TTL's chain
-//! evict.rs    expiry and eviction, in jobs        ttl.rs      the 1,313 TTL buckets
-//! table.rs    the table: readers, growth          stored.rs   an object as bytes, as in a server
-//! chain.rs    a chain of lines under its lock     sizes.rs    an object as a size, as in the simulator
-//! line.rs     a line, bit by bit                  memory.rs   the segments' memory, in chunks
-//! counter.rs  how often an object was asked for   words.rs    bytes in words that any thread may read
-//! open.rs     which segment an object goes to     compact.rs  merges of several TTLs' nearly empty segments
-//! merge.rs    merges: what is kept, and where         rent.rs     which segments are merged by default
-//! ages.rs     how long segments wait for that         room.rs     room for what is written, and work ahead
-//! switch.rs   another eviction at run time             learned.rs  segments ranked by what is learned of them
-//! watch.rs    what sampled segments turn out to be worth
-//! ```
-//! Start reading with `heap.rs`, whose text proves that a reader never sees another key's bytes.
+//! TTL bucket 8 s    oldest [ segment 7 ]──[ segment 3 ]──[ segment 9 ] being filled
+//! TTL bucket 16 s          [ segment 4 ]──[ segment 1 ]
+//! …
+//! hash table               [ segment 2 ]
 //!
-//! # The sum on paper
-//! Bytes of an object of a 16-byte key and a 3-byte value:
-//! ```text
-//! object      24     5 of metadata, key, value, to the next multiple of 8
-//! table       12.3   64 bytes a line; at 10 objects a chain 1.9 lines, and chains between half and fully split
-//! segments    0.1    tails that no object fit in, headers, directories
+//! a segment         [ object | object | object | ……… free ]      its two headers: `header.rs`
+//! an object         [ metadata 5 | key | value ]                 `stored.rs`
+//! a line            [ information | 7 slots ]                    `line.rs`
 //! ```
-//! Cache lines of a get that hits: 1.5 of the table where all keys are asked for alike (one, and a second for the
-//! objects behind the first six or seven), nearly 1 where some are asked for more than others, since those move to the
-//! first line when they are written or merged; a quarter of one for the segment's stamp (16 bytes a
-//! megabyte: in the nearest cache already); and those of the object. Two small directories, one of pieces of the
-//! table and one of chunks of memory, lie before the first. So a get waits for memory twice, one after the other:
-//! for its line, and for its object. A batch that is asked for early waits for neither. A miss reads the
-//! lines of its chain and as many objects as 12 bits of tag let pass: one in 450. A set writes its object behind the
-//! last one, and the line.
+//!
+//! # Where to read
+//! ```text
+//! engine.rs     requests of all kinds of content    values.rs    requests of an engine of bytes
+//! allocate.rs   room for new objects, work ahead    writer.rs    a writing thread's state
+//! config.rs     configuration                       stats.rs     sizes and counts
+//! groups.rs     the engine as a learner sees it (experimental)
+//!
+//! storage/      what holds objects and finds them
+//!   heap.rs       segments, and the proof for readers
+//!   header.rs     a segment's headers, with usage.rs
+//!   directory.rs  the one lock; lists.rs: free segments and those of each TTL bucket
+//!   plan.rs       the trait between the two rooms
+//!   open.rs       which segment an object is written to, with ttl.rs
+//!   table.rs      the hash table, with line.rs, lines.rs, chain.rs, search.rs
+//!   store.rs      the steps of writes; read.rs: reads
+//!   content.rs    kinds of content: stored.rs for bytes, sizes.rs for simulations
+//!
+//! eviction/     what removes objects, a segment at a time
+//!   begin.rs      expiry, and which way of choosing is used
+//!   choice.rs     what evictions choose from; one file for each way of choosing:
+//!                 rent.rs, in_turn.rs, compact.rs, single.rs, ranked.rs
+//!   merge.rs      what a merge keeps
+//!   job.rs        segments being removed; step.rs: the steps of that
+//!   evictor.rs    state, and the change to another eviction
+//!   gl_cache.rs   experimental: learned ranking, with learning.rs and watch.rs
+//! ```
+//! Start with `storage/heap.rs`, which proves that a reader never returns another object's bytes.
+//! Storage does not know how segments are chosen: it reports changes of its lists through one small
+//! trait, `EvictionPlan`. Ways of choosing see segments, not objects. Imports point down: engine,
+//! eviction, storage.
+//!
+//! # Memory and time
+//! Bytes of an object with a 16-byte key and a 3-byte value:
+//! ```text
+//! object      24     5 of metadata, key and value, rounded up to a multiple of 8
+//! table       12.3   64 bytes a line; 1.9 lines a chain of 10 objects, chains half to fully split
+//! segments    0.1    unused tails, headers, directories
+//! ```
+//! A get that hits waits for memory twice: for its line of the table, and for its object. It reads
+//! 1.5 lines of the table if all keys are requested equally (a second line for the objects behind
+//! the first six or seven), and nearly 1 if some are requested more often, because writes and
+//! merges move those to the first line; a quarter of a line for the segment's stamp, which the
+//! nearest cache usually has (16 bytes a segment); and the lines of the object. Two small
+//! directories, of pieces of the table and of chunks of memory, are read before. A prefetched batch
+//! waits for neither. A miss reads the lines of its chain, and one object in 450 misses, because a
+//! tag has 12 bits. A set writes its object behind the last one, and the line.
 //!
 //! # Bounds
-//! - A read takes no lock and waits for nobody; it starts again when what it read was given away meanwhile,
-//!   which somebody's progress has caused.
-//! - A chain has at most 16 lines. A write locks one chain; what it does with it locked is a scan of these, and
-//!   for some writes splitting a chain, of which one insertion causes two at most.
-//! - A set that finds memory short goes through the objects of a few segments (N of a merge). As long as
-//!   there are 32 segments, it does not come to that: one segment is kept free, and each set does a part of the
+//! - A read takes no lock and waits for no thread. It starts again if the segment was freed while
+//!   it copied, which only another thread's progress can cause.
+//! - A chain has at most 16 lines. A write locks one chain, and scans it; some writes also split a
+//!   chain, one insertion at most two.
+//! - A set that finds no free memory reads the objects of a few segments (those of a merge). With
+//!   32 or more segments this is avoided: one segment is kept free, and each set does a part of the
 //!   work, in proportion to its bytes. [`Segcache::maintain`] takes a budget of objects.
-//! - A segment's memory is taken from the system as it is first used, which fills it with zeros, a page at
-//!   a time (2 MiB, where it backs it by large ones); nothing is ever given back.
+//! - A segment's memory is taken from the system when it is first used, and zeroed a page at a time
+//!   (2 MiB where large pages back it). It is never given back.
 //!
-//! # What the caller owes
-//! The time, in each call. A [`Writer`] for each writing thread, and [`Segcache::maintain`] now and then on each,
-//! also when it writes nothing: it may have begun an eviction, and what is over is removed there.
+//! # Duties of the caller
+//! The caller passes the time in each call. Each writing thread has a [`Writer`] and calls
+//! [`Segcache::maintain`] now and then, even if it writes nothing: it may have begun an eviction,
+//! and this is where expired objects are removed.
 //!
-//! # Departures
-//! - Segments, table and all are one budget: the table lives in segments and grows by linear hashing. The paper's
-//!   has a fixed size.
-//! - Offsets count words of 8 bytes. A header of 5 bytes and a key of 16 leave no more to waste than 3.5 bytes
-//!   on the average, and a segment may have 8 MiB.
-//! - The count of a second is kept by slot in the bits that the lock's byte has left. With one time of access
-//!   for a whole line alone, a popular key would keep its neighbours from ever being counted.
-//! - Readers keep no reference count of a segment; they copy, and look whether it was given away.
-//! - Values that are changed by `incr` become numbers of 64 bits, so that a change in place is one store.
-//! - Evicted by default is by age and by rent (`rent.rs`) instead of in turn: the buckets' segments wait in one order, and a
-//!   frequency pays for room instead of being set to 0.
-//! - Merges in turn go round in rounds that all buckets share: what was created in this one waits for the next.
-//! - A merge of segments that are nearly empty takes further ones of the chain as long as they fit altogether; where
-//!   no chain has two to merge, those of several TTLs that fit altogether go together.
-//! - Short lives have finer TTL buckets, of 25 and 500 ms, so that lives are not halved by rounding. An object goes to
-//!   any open segment that ends as it should, not to that of its bucket alone, and a writer with many open segments
-//!   opens fewer: else TTLs spread wide would fill memory with nearly empty segments.
-//! - A deadline that is kept when an object is written anew is rounded itself, not what is left of it: once.
+//! # Departures from the source
+//! - Segments and table share one budget: the table lies in segments and grows by linear hashing.
+//!   The source's has a fixed size.
+//! - Offsets count words of 8 bytes. An object wastes 3.5 bytes on average, and a segment may have
+//!   8 MiB.
+//! - Whether an object was counted in the present second is kept for each slot, in spare bits of
+//!   the lock's byte. With one time of access for a whole line, a popular key would keep its
+//!   neighbours from being counted.
+//! - Readers keep no reference count of a segment. They copy, and then check whether it was freed.
+//! - Values changed by `incr` become numbers of 64 bits, so that a change in place is one store.
+//! - The default eviction chooses segments by age and charges rent (`rent.rs`) instead of taking
+//!   buckets in turn: the segments of all buckets wait in one order, and frequencies pay for room
+//!   instead of being reset to 0.
+//! - Merges in turn proceed in rounds over all buckets: segments created in a round wait for the
+//!   next.
+//! - A merge of nearly empty segments takes further ones of the list as long as all objects fit. If
+//!   no list has two segments to merge, segments of several TTLs whose objects all fit into one are
+//!   merged (`compact.rs`).
+//! - Short TTLs have finer buckets, of 25 and 500 ms, so that rounding does not halve them. An
+//!   object goes to any open segment with a suitable deadline, not to that of its bucket alone, and
+//!   a writer with many open segments opens fewer (`open.rs`). Otherwise widely spread TTLs would
+//!   fill memory with nearly empty segments.
+//! - If an object is written again and keeps its deadline, the deadline itself is rounded, once,
+//!   instead of the remaining TTL.
 //!
-//! Deliberately absent: a clock, threads, protocols, data types.
+//! This crate has no clock, threads, protocols or data types.
 #![deny(unsafe_code)]
 
 mod allocate;

@@ -1,11 +1,12 @@
-//! Loom's models of what goes on without locks: each runs in every order of its threads' steps, with every value
-//! that the language lets a load see, as far as a number of interruptions allows.
+//! Loom's models of the engine's code without locks: each is run in every order of its threads'
+//! steps, with every value that the language lets a load see, up to a number of preemptions.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --package mayfly-segment --lib model      2 interruptions
+//! RUSTFLAGS="--cfg loom" cargo test --package mayfly-segment --lib model      2 preemptions
 //! LOOM_MAX_PREEMPTIONS=3 …                                                    more
 //! ```
-//! The code is the engine's own; its segments are of one cache line, its table begins with one chain.
+//! The code is the engine's own. Its segments are of one cache line, and its table begins with one
+//! chain.
 
 use crate::config::{Config, ConfigError, Eviction};
 use crate::engine::Segcache;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 
 const NOW: Tick = Tick(5_000);
 
-/// The smallest engine that there is.
+/// The smallest possible engine.
 fn engine(eviction: Eviction, writers: u16) -> Arc<Segcache> {
     let config = |memory_bytes| Config {
         memory_bytes,
@@ -46,7 +47,7 @@ fn set(cache: &Segcache, writer: &mut Writer, key: &[u8; 1]) {
     assert!(stored.is_ok());
 }
 
-/// Of this key's value or nothing.
+/// Whether a key is found. Its value must be its own.
 fn get(cache: &Segcache, key: &[u8; 1]) -> bool {
     let mut out = vec![];
     let found = cache.get(&cache.key(key), NOW, &mut out);
@@ -56,9 +57,10 @@ fn get(cache: &Segcache, key: &[u8; 1]) -> bool {
     found.is_some()
 }
 
-/// One object a segment: the last set evicts the first, and is written where it stood.
+/// With one object in each segment: the last set evicts the first object, and is written to its
+/// memory.
 #[test]
-fn a_reader_sees_a_value_or_nothing_while_its_segment_is_given_away() {
+fn a_reader_gets_its_value_or_nothing_while_the_segment_is_freed() {
     explore(|| {
         let cache = engine(Eviction::Fifo, 1);
         let mut writer = cache.writer().expect("the first");
@@ -76,11 +78,11 @@ fn a_reader_sees_a_value_or_nothing_while_its_segment_is_given_away() {
         set(&cache, &mut writer, b"e");
         reader.join().expect("no panic");
         assert!(get(&cache, b"e"));
-        assert!(!get(&cache, b"a"), "nothing was given away");
+        assert!(!get(&cache, b"a"), "nothing was evicted");
     });
 }
 
-/// A value is written over, in another segment; whoever reads finds the one or the other.
+/// A value is overwritten in another segment. A reader finds the one or the other.
 #[test]
 fn an_overwritten_key_is_never_missed() {
     explore(|| {
@@ -96,9 +98,9 @@ fn an_overwritten_key_is_never_missed() {
     });
 }
 
-/// The segment of a number is merged into another while it is added to.
+/// The segment of a number is merged into another while the number is incremented.
 #[test]
-fn no_addition_is_lost_to_a_merge() {
+fn a_merge_loses_no_increment() {
     explore(|| {
         let cache = engine(Eviction::Merge, 2);
         let mut writer = cache.writer().expect("the first");
@@ -114,7 +116,7 @@ fn no_addition_is_lost_to_a_merge() {
         let stored = cache.set(&mut writer, &key, digits, None, Condition::Always, NOW);
         assert!(stored.is_ok());
         assert_eq!(add(&mut writer), 41);
-        // The first segment keeps the number alone, the second the last x; both fit into one.
+        // The first segment keeps the number alone, the second the last x. Both fit into one.
         for key in [b"x", b"x", b"y"] {
             set(&cache, &mut writer, key);
         }

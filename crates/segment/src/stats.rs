@@ -1,76 +1,78 @@
-//! What an engine tells of itself, and the check that it tells the truth.
+//! Sizes and counts of an engine.
 
 use crate::engine::Segcache;
 use crate::storage::{NEVER, Objects, WORD};
 use crate::sync::Ordering::Relaxed;
 use policy::Tick;
 
-/// Sizes and counts. Those of the moment are exact when nobody writes.
+/// Sizes and counts. Sizes are exact if no thread writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Objects that can be found, the dead that are still in memory included.
+    /// Number of objects that can be found, expired ones that are still in memory included.
     pub items: u64,
-    /// Bytes that these take in segments, each rounded up to 8, its 5 bytes of metadata included.
+    /// Bytes of these objects in segments: metadata, key and value, rounded up to a multiple of 8.
     pub live_bytes: u64,
-    /// Bytes of segments that were given to objects, those that are gone included.
+    /// Bytes of segments that were given to objects, removed ones included.
     pub used_bytes: u64,
-    /// Segments that hold objects.
+    /// Number of segments that hold objects.
     pub segments_held: u64,
-    /// Segments that are free.
+    /// Number of free segments.
     pub segments_free: u64,
-    /// Segments that the table has.
+    /// Number of segments that hold the hash table.
     pub segments_table: u64,
     /// Bytes of a segment.
     pub segment_bytes: u64,
-    /// Cache lines in chains of the table.
+    /// Number of cache lines of the hash table in use.
     pub table_lines: u64,
-    /// Chains of the table.
+    /// Number of chains of the hash table.
     pub table_chains: u64,
-    /// Bytes of directories, headers, chains and writers.
+    /// Bytes of directories, headers and writers.
     pub directory_bytes: u64,
-    /// Bytes that were taken from the system: segments that were ever used, and directories.
+    /// Bytes taken from the system: segments that were ever used, and directories.
     pub memory_bytes: u64,
-    /// Objects removed because their time was over.
+    /// Number of objects removed because their deadline had passed.
     pub expired: u64,
-    /// Objects evicted.
+    /// Number of objects evicted.
     pub evicted: u64,
-    /// Objects removed because all were.
+    /// Number of objects removed by a flush.
     pub flushed: u64,
-    /// Objects that merges kept.
+    /// Number of objects kept by merges.
     pub kept: u64,
-    /// Objects that lost their place in a full chain of the table to another.
+    /// Number of objects dropped because their chain of the hash table was full.
     pub crowded_out: u64,
-    /// Merges.
+    /// Number of merges.
     pub merges: u64,
-    /// Segments evicted, those that were merged included.
+    /// Number of segments evicted, merged ones included.
     pub segments_evicted: u64,
-    /// Those of them that were evicted because a ranking said so, and with whom these were merged.
+    /// Number of segments evicted because of a learned ranking, those that they were merged with
+    /// included.
     pub segments_ranked: u64,
-    /// Segments whose time was over.
+    /// Number of segments removed because their deadline had passed.
     pub segments_expired: u64,
-    /// Scans for what is over.
+    /// Number of scans for expired segments.
     pub expiry_scans: u64,
-    /// Heads of chains that these have looked at.
+    /// Number of segments that these scans have looked at.
     pub heads_read: u64,
 }
 
-/// What is there at a moment. Exact when nobody writes.
+/// Numbers of objects by state. Exact if no thread writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// Objects that live.
+    /// Number of objects that have not expired.
     pub live: u64,
-    /// Those of them that will be over.
+    /// Number of those that have a deadline.
     pub mortal: u64,
-    /// Objects that are over and still in memory.
+    /// Number of expired objects that are still in memory.
     pub dead: u64,
-    /// The bytes that these take.
+    /// Bytes of the expired objects.
     pub dead_bytes: u64,
-    /// The mean of the milliseconds that the mortal have left.
+    /// Mean remaining TTL of the objects with a deadline, in milliseconds.
     pub mean_ttl_ms: u64,
 }
 
 impl Stats {
-    /// Bytes in use that are neither key nor value of a live object; `payload_bytes` are.
+    /// Bytes in use that are not payload, if the live objects have this many bytes of keys and
+    /// values.
     pub fn overhead_bytes(&self, payload_bytes: u64) -> u64 {
         let held = (self.segments_held + self.segments_table) * self.segment_bytes;
         (held + self.directory_bytes).saturating_sub(payload_bytes)
@@ -78,32 +80,32 @@ impl Stats {
 }
 
 impl<C: Objects> Segcache<C> {
-    /// How many objects can be found, the dead that are still in memory included.
+    /// Number of objects that can be found, expired ones that are still in memory included.
     pub fn len(&self) -> u64 {
         self.storage.item_count()
     }
 
-    /// Whether there is none.
+    /// Whether there is no object.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Objects removed because their time was over.
+    /// Number of objects removed because their deadline had passed.
     pub fn expired(&self) -> u64 {
         self.eviction.counters.expired.load(Relaxed)
     }
 
-    /// Bytes of memory that are taken, segments and all besides them; without a look at each segment.
+    /// Bytes of memory that are taken, in segments and outside; without a look at each segment.
     pub fn memory_bytes(&self) -> u64 {
         self.directory_bytes() + self.storage.taken_bytes() as u64
     }
 
-    /// Segments begun to be written so far.
+    /// Number of segments opened so far.
     pub fn segments_begun(&self) -> u64 {
         self.eviction.learning.opened.load(Relaxed)
     }
 
-    /// Sizes and counts, by one look at each segment.
+    /// Returns sizes and counts, after a look at each segment.
     pub fn stats(&self) -> Stats {
         let (heap, table) = (self.storage.heap(), self.storage.table());
         let (counters, learning) = (&self.eviction.counters, &self.eviction.learning);
@@ -142,7 +144,7 @@ impl<C: Objects> Segcache<C> {
         stats
     }
 
-    /// Who is there, by one look at each segment.
+    /// Counts objects by state, by a look at each segment.
     pub fn census(&self, now: Tick) -> Census {
         let mut census = Census::default();
         let mut left_ms = 0;

@@ -1,4 +1,5 @@
-//! Storage of objects: segments, the hash table that finds objects in them, and reads without locks.
+//! Storage of objects: segments, the hash table that finds objects in them, and reads without
+//! locks.
 
 mod chain;
 mod check;

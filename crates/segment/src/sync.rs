@@ -1,5 +1,5 @@
-//! Atomics and locks: those of the standard library, or, with `--cfg loom`, those of Loom, which runs the tests of
-//! `model.rs` in every order that the language allows.
+//! Atomics and locks: those of the standard library, or with `--cfg loom` those of Loom, which
+//! explores the models of `model.rs` in every order that the language allows.
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -14,7 +14,7 @@ pub(crate) use std::{
     sync::{Mutex, MutexGuard},
 };
 
-/// Zeroed words, of which the system gives those that are touched.
+/// Zeroed words. The system provides memory for those that are touched.
 pub(crate) fn zeroed(words: usize) -> Box<[AtomicU64]> {
     #[cfg(not(loom))]
     return bytemuck::zeroed_slice_box(words);
@@ -22,8 +22,7 @@ pub(crate) fn zeroed(words: usize) -> Box<[AtomicU64]> {
     return (0..words).map(|_| AtomicU64::new(0)).collect();
 }
 
-/// Runs a model in every order of its threads' steps, with the number of preemptions that `LOOM_MAX_PREEMPTIONS` allows, 2
-/// by default.
+/// Explores a model with as many preemptions as `LOOM_MAX_PREEMPTIONS` allows, 2 by default.
 #[cfg(all(loom, test))]
 pub(crate) fn explore(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();

@@ -1,4 +1,4 @@
-//! What an engine of bytes does besides: values, numbers, marks, other lives.
+//! Requests of an engine of bytes: values, numbers, marks, and new deadlines.
 
 use crate::engine::Segcache;
 use crate::storage::{
@@ -8,9 +8,9 @@ use crate::storage::{
 use crate::writer::Writer;
 use policy::Tick;
 
-/// Times that a change by reading and writing is tried while others change the same bucket.
+/// Number of times that a read-and-write change is tried while others change the same hash chain.
 const TRIES: u32 = 64;
-/// Bytes that a writer keeps for the next value.
+/// Maximum bytes that a writer's buffer keeps between requests.
 const SCRATCH_MAX: usize = 64 << 10;
 
 /// An object that was read.
@@ -18,22 +18,22 @@ const SCRATCH_MAX: usize = 64 << 10;
 pub struct Item {
     /// Bytes of the value.
     pub len: usize,
-    /// What the client keeps with it.
+    /// The number that the client stored with the value.
     pub client_flags: u32,
     /// The host's bits.
     pub marks: u8,
-    /// For [`Condition::Unchanged`].
+    /// Version, for [`Condition::Unchanged`].
     pub cas: u32,
-    /// When it is dead; `None`: never.
+    /// When the object expires; `None`: never.
     pub deadline: Option<Tick>,
 }
 
 impl Item {
-    fn new(head: &ObjectView<'_>, receipt: Receipt) -> Item {
+    fn new(view: &ObjectView<'_>, receipt: Receipt) -> Item {
         Item {
-            len: head.len,
-            client_flags: head.client_flags,
-            marks: head.marks,
+            len: view.len,
+            client_flags: view.client_flags,
+            marks: view.marks,
             cas: receipt.cas,
             deadline: receipt.deadline,
         }
@@ -45,11 +45,11 @@ impl Item {
 pub enum Unchanged {
     /// The key is absent.
     Absent,
-    /// The caller takes the value for no number.
+    /// The value is no number by the caller's rule.
     NoNumber,
     /// The caller declined the change.
     Declined,
-    /// There was no room for it.
+    /// The changed value could not be stored.
     Refused(Refused),
 }
 
@@ -62,7 +62,7 @@ impl Writer {
 }
 
 impl Segcache<Stored> {
-    /// Appends the value of a key.
+    /// Appends the value of a key to `out`. This counts as a request for it.
     ///
     /// ```
     /// use policy::Tick;
@@ -72,11 +72,12 @@ impl Segcache<Stored> {
     /// let mut writer = cache.writer().expect("the first");
     /// let key = cache.key(b"name");
     /// let now = Tick(1_000);
-    /// cache.set(&mut writer, &key, Value::plain(b"value"), Some(100_000), Condition::Always, now)?;
+    /// let value = Value::plain(b"value");
+    /// cache.set(&mut writer, &key, value, Some(100_000), Condition::Always, now)?;
     /// let mut out = vec![];
     /// let item = cache.get(&key, now, &mut out).expect("it is there");
     /// assert_eq!(out, b"value");
-    /// // Lives are rounded down, here to 96 seconds.
+    /// // TTLs are rounded down, here to 96 seconds.
     /// assert_eq!(item.deadline, Some(Tick(97_000)));
     /// assert!(cache.get(&key, Tick(97_001), &mut out).is_none());
     /// # Ok::<(), segment::Refused>(())
@@ -86,8 +87,8 @@ impl Segcache<Stored> {
         self.get_framed(key, now, out, |_, _| {})
     }
 
-    /// The same, and what `frame` appends stands before the value. It may be called more than once; what it
-    /// appended before is taken back.
+    /// Like [`Segcache::get`]; `frame` appends bytes before the value. `frame` may be called again,
+    /// after what it appended was taken back.
     #[inline]
     pub fn get_framed(
         &self,
@@ -99,12 +100,12 @@ impl Segcache<Stored> {
         self.copy(key, now, true, out, frame)
     }
 
-    /// Appends the value of a key; that is no request for it.
+    /// Appends the value of a key without counting a request for it.
     pub fn peek(&self, key: &Key<&[u8]>, now: Tick, out: &mut Vec<u8>) -> Option<Item> {
         self.copy(key, now, false, out, |_, _| {})
     }
 
-    /// What is known of a key, without its value; that is no request for it.
+    /// Returns what is known of a key besides its value, without counting a request for it.
     pub fn look(&self, key: &Key<&[u8]>, now: Tick) -> Option<Item> {
         self.read(key, now, false, |view, receipt| {
             Some(Item::new(&Stored::parse(view)?, receipt))
@@ -123,10 +124,10 @@ impl Segcache<Stored> {
         let begin = out.len();
         let found = self.read(key, now, counts, |view, receipt| {
             out.truncate(begin);
-            let head = Stored::parse(view)?;
-            let item = Item::new(&head, receipt);
+            let view = Stored::parse(view)?;
+            let item = Item::new(&view, receipt);
             frame(out, &item);
-            head.append(out).then_some(item)
+            view.append(out).then_some(item)
         });
         if found.is_none() {
             out.truncate(begin);
@@ -134,17 +135,19 @@ impl Segcache<Stored> {
         found
     }
 
-    /// Asks the processor for the cache lines in which this key's object probably begins, once that of
-    /// [`Segcache::prefetch`] is there; or for the next line of the table, where the object is in none of the first.
+    /// Prefetches the cache lines in which this key's object probably begins, once the line of
+    /// [`Segcache::prefetch`] has arrived; or the next line of the table, if the first does not
+    /// name the object.
     #[inline]
     pub fn prefetch_object(&self, key: &Key<&[u8]>) {
         self.storage.prefetch_object(key.hash);
     }
 
-    /// Stores a value for `ttl_ms` milliseconds or for ever.
+    /// Stores a value for `ttl_ms` milliseconds; `None`: without a deadline.
     ///
     /// # Errors
-    /// See [`Refused`].
+    ///
+    /// [`Refused`]. Nothing has changed then.
     #[inline]
     pub fn set(
         &self,
@@ -158,12 +161,16 @@ impl Segcache<Stored> {
         self.store(writer, key, Payload::Bytes(value), ttl_ms, condition, now)
     }
 
-    /// Changes a value that is a number: in place, once it has been changed before. `number_of` tells which
-    /// items and bytes are one, as [`crate::decimal`] does for bytes alone. `change` tells the new one; it may be asked more than
-    /// once, and is short: writers of the key's chain wait for it.
+    /// Changes a value that is a number; in place, if it has been changed before. Returns the new
+    /// number.
+    ///
+    /// `number_of` decides which items and bytes are a number, as [`crate::decimal`] does for bytes
+    /// alone. `change` returns the new number, or `None` to decline. It may be called more than
+    /// once, and must be short, because writers of the key's chain wait for it.
     ///
     /// # Errors
-    /// See [`Unchanged`].
+    ///
+    /// [`Unchanged`] says why the number stays.
     pub fn update_number(
         &self,
         writer: &mut Writer,
@@ -176,7 +183,7 @@ impl Segcache<Stored> {
             if let Some(done) = self.update_in_place(key, now, &change) {
                 return done;
             }
-            // Digits become a number by being written anew.
+            // Decimal digits are replaced by a number.
             let mut digits = std::mem::take(&mut writer.scratch);
             digits.clear();
             let item = self.get(key, now, &mut digits);
@@ -209,7 +216,7 @@ impl Segcache<Stored> {
         Err(Unchanged::Refused(Refused::IsChanged))
     }
 
-    /// `None` when the value is not a number yet.
+    /// `None` if the value is not stored as a number yet.
     fn update_in_place(
         &self,
         key: &Key<&[u8]>,
@@ -231,8 +238,9 @@ impl Segcache<Stored> {
         Some(Ok((number, Item::new(&view, object.receipt()))))
     }
 
-    /// Changes the host's marks of a key in place; tells them as they were. `change` is shown them and what
-    /// [`Condition::Unchanged`] compares, and declines by `None`; `is_new` tells whether that is a change to those who compare.
+    /// Changes the host's marks of a key in place, and returns the marks before. `change` is passed
+    /// the marks and the version of [`Condition::Unchanged`], and declines by `None`. `is_new`:
+    /// whether the key gets a new version.
     pub fn update_marks(
         &self,
         key: &Key<&[u8]>,
@@ -252,10 +260,11 @@ impl Segcache<Stored> {
         Some(marks)
     }
 
-    /// Gives a key another life: it is written anew, into the chain of that.
+    /// Gives a key another TTL, by writing it again.
     ///
     /// # Errors
-    /// See [`Refused`].
+    ///
+    /// [`Refused`]. Nothing has changed then.
     pub fn touch(
         &self,
         writer: &mut Writer,
@@ -267,17 +276,18 @@ impl Segcache<Stored> {
         touched.map(|receipt| receipt.expect("it was not declined"))
     }
 
-    /// The same with a life that depends on what is there. `life` declines by `None`, which leaves the key as it
-    /// is and tells `None`; it may be asked more than once.
+    /// Gives a key another TTL that depends on the object. `ttl_of` returns it, or `None` to leave
+    /// the key as it is; then this returns `None`. It may be called more than once.
     ///
     /// # Errors
-    /// See [`Refused`].
+    ///
+    /// [`Refused`]. Nothing has changed then.
     pub fn touch_if(
         &self,
         writer: &mut Writer,
         key: &Key<&[u8]>,
         now: Tick,
-        mut life: impl FnMut(&Item) -> Option<Option<u64>>,
+        mut ttl_of: impl FnMut(&Item) -> Option<Option<u64>>,
     ) -> Result<Option<Receipt>, Refused> {
         let mut bytes = std::mem::take(&mut writer.scratch);
         let mut answer = Err(Refused::IsChanged);
@@ -286,15 +296,15 @@ impl Segcache<Stored> {
             let mut number = None;
             let found = self.read(key, now, true, |view, receipt| {
                 bytes.clear();
-                let head = Stored::parse(view)?;
-                number = head.number;
-                head.append(&mut bytes).then_some(Item::new(&head, receipt))
+                let view = Stored::parse(view)?;
+                number = view.number;
+                view.append(&mut bytes).then_some(Item::new(&view, receipt))
             });
             let Some(item) = found else {
                 answer = Err(Refused::IsAbsent);
                 break;
             };
-            let Some(ttl_ms) = life(&item) else {
+            let Some(ttl_ms) = ttl_of(&item) else {
                 answer = Ok(None);
                 break;
             };
@@ -322,7 +332,7 @@ impl Segcache<Stored> {
         answer
     }
 
-    /// The largest value of a key of this length that a segment can hold.
+    /// Maximum bytes of a value that fits into a segment together with a key of this length.
     pub fn value_max(&self, key_len: usize) -> usize {
         let room = self
             .storage
@@ -332,7 +342,7 @@ impl Segcache<Stored> {
         room.min(VALUE_MAX)
     }
 
-    /// Bytes that an object of a key and a value takes in a segment; `None` when it is too large for any.
+    /// Bytes that an object takes in a segment; `None` if it is too large for any segment.
     pub fn object_bytes(key: &[u8], value: Value<'_>) -> Option<usize> {
         let words = Stored::words(key, Payload::Bytes(value))?;
         Some(words as usize * WORD)

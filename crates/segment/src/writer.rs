@@ -11,7 +11,8 @@ pub struct Writer {
     pub(crate) job: Option<Job>,
     /// A buffer for values that are read in order to be written again.
     pub(crate) scratch: Vec<u8>,
-    /// The directory's count of changes when nothing could be evicted ahead. Until it changes, nothing can be.
+    /// The directory's count of changes when nothing could be evicted ahead. Until it changes,
+    /// nothing can be.
     pub(crate) found_none_at: Option<u32>,
     /// Objects written since it last opened a segment.
     pub(crate) writes: u64,

@@ -1,20 +1,23 @@
-//! The sum on paper, held: bytes by object of 16-byte keys and 3-byte values, all in, at numbers of keys
-//! between the powers of two.
-// One thread and many thousands of objects, which would take Miri hours: `engine_against_model` is what it runs of that.
+//! Bytes an object, with 16-byte keys and 3-byte values, at numbers of keys between the powers of
+//! two.
+// One thread and many thousands of objects would take Miri hours; of this it runs
+// `engine_against_model`.
 #![cfg(not(miri))]
 
 use policy::Tick;
 use segment::{Condition, Config, Segcache, Value};
 
-/// 24 in the segment, 64 / 7 is what the table takes at least, and this is what we promise.
+/// The promised maximum: 24 bytes in the segment, and at least 64 / 7 in the table.
 const BYTES_MAX: f64 = 37.0;
 
-/// Objects up to a number, looked at between the powers of two, in memory that they nearly fill.
+/// Stores objects up to a number in memory that they nearly fill, and checks the bytes at several
+/// numbers.
 fn fill(first: u64, last: u64, ttls: &[Option<u64>]) {
     let step = (last - first) / 8;
     let config = Config {
         memory_bytes: last * 40,
-        // A thousandth of what the test fills, as a megabyte is of a gigabyte: what is begun counts whole.
+        // A thousandth of the test's data, as a megabyte is of a gigabyte, because segments in use
+        // count whole.
         segment_bytes: 64 << 10,
         ..Config::default()
     };
@@ -45,9 +48,9 @@ fn sixteen_and_three_bytes_take_37() {
     fill(1_000_000, 1_700_000, &[None]);
 }
 
-/// Of each TTL one segment is still being filled.
+/// Of each TTL one segment is partly filled.
 #[test]
-fn and_no_more_with_deadlines() {
+fn objects_with_deadlines_take_no_more() {
     let seconds = [10, 60, 300, 3_600, 7_200, 86_400, 604_800];
     let ttls = seconds.map(|seconds| Some(seconds * 1_000));
     fill(1_100_000, 1_350_000, &ttls);

@@ -1,5 +1,6 @@
-//! Memory of what is over comes back in time, and finding it costs one look a chain.
-// One thread and many thousands of objects, which would take Miri hours: `engine_against_model` is what it runs of that.
+//! Memory of expired objects is freed in time, and finding it reads one segment of each list.
+// One thread and many thousands of objects would take Miri hours; of this it runs
+// `engine_against_model`.
 #![cfg(not(miri))]
 
 use policy::{Budget, Tick};
@@ -33,7 +34,7 @@ fn set(cache: &Segcache, writer: &mut Writer, number: u64, ttl_ms: u64, now: u64
     assert!(stored.is_ok());
 }
 
-/// Driven at the moments that it asks for, as a worker does.
+/// Calls `maintain` whenever `next_due` is reached, as a worker does.
 fn drive(cache: &Segcache, writer: &mut Writer, until: u64) {
     while let Some(due) = cache.next_due()
         && due.0 <= until
@@ -43,7 +44,7 @@ fn drive(cache: &Segcache, writer: &mut Writer, until: u64) {
 }
 
 #[test]
-fn memory_is_back_when_the_deadline_has_come() {
+fn memory_is_freed_when_the_deadline_has_passed() {
     for ttl_ms in [
         40,
         400,
@@ -57,7 +58,7 @@ fn memory_is_back_when_the_deadline_has_come() {
     ] {
         let (cache, mut writer) = engine();
         let before = cache.stats();
-        // For as long as several segments take objects.
+        // Long enough for several segments.
         let step = (ttl_ms / 100).max(1);
         for number in 0..300 {
             let now = NOW + number * step;
@@ -65,8 +66,8 @@ fn memory_is_back_when_the_deadline_has_come() {
             set(&cache, &mut writer, number, ttl_ms, now);
         }
         let last = NOW + 299 * step;
-        // Nothing that was written in the last moments of the first's life has left with it but those of
-        // its own segment, which is as old as the TTLs of its bucket are apart.
+        // Of the objects written last, only those in the first object's segment were removed with
+        // it; that segment's deadlines differ by less than the bucket's width.
         drive(&cache, &mut writer, last + ttl_ms);
         assert!(
             cache.stats().items <= 1,
@@ -83,9 +84,9 @@ fn memory_is_back_when_the_deadline_has_come() {
 }
 
 #[test]
-fn a_scan_looks_at_the_heads_of_chains_alone() {
+fn a_scan_reads_only_the_heads_of_lists() {
     let (cache, mut writer) = engine();
-    // 50 chains, each of many segments.
+    // 50 lists of many segments each.
     for number in 0..20_000 {
         set(
             &cache,
@@ -97,17 +98,17 @@ fn a_scan_looks_at_the_heads_of_chains_alone() {
     }
     let held = cache.stats().segments_held;
     assert!(held > 500, "{held} segments");
-    // Before the first is over, nothing is looked at.
+    // Before the first deadline nothing is read.
     while cache.maintain(&mut writer, Tick(NOW + 64_000), &mut Budget(1_000)) {}
     assert_eq!(cache.stats().heads_read, 0);
-    // One millisecond later the first chain is over: one scan for each of its segments, and one that finds
-    // no more; none looks at more than one segment a chain.
+    // One millisecond later the first list has expired: one scan for each of its segments, and one
+    // that finds nothing. None reads more than one segment of each list.
     while cache.maintain(&mut writer, Tick(NOW + 64_001), &mut Budget(1_000)) {}
     let stats = cache.stats();
     assert_eq!(stats.expired, 400);
     assert_eq!(stats.expiry_scans, stats.segments_expired + 1);
     assert!(stats.heads_read <= stats.expiry_scans * 50);
-    // The last scan, which found nothing: 49 heads for more than 500 segments.
+    // The last scan, which found nothing, read 49 heads of more than 500 segments.
     let first = stats.heads_read;
     while cache.maintain(&mut writer, Tick(NOW + 64_001), &mut Budget(1_000)) {}
     assert_eq!(
@@ -121,7 +122,7 @@ fn a_scan_looks_at_the_heads_of_chains_alone() {
     );
 }
 
-/// How far apart the TTLs of a bucket are.
+/// Width of a TTL bucket.
 fn width_ms(ttl_ms: u64) -> u64 {
     match ttl_ms {
         0..4_000 => 25,

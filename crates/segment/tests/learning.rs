@@ -1,11 +1,11 @@
-//! What the engine tells a learner, and does by what it is told.
+//! What the engine passes to a learner, and what it does with a ranking.
 
 use policy::groups::{Features, Groups};
 use policy::{Budget, Tick};
 use segment::{Condition, Config, Eviction, Segcache, SegmentName, Value, Writer};
 
 const START: u64 = 1_700_000_000_000;
-/// Objects of one segment: of 16 bytes of name and 75 of value, with 5 of metadata.
+/// Objects in one segment: 16 bytes of name and 75 of value, with 5 of metadata.
 const BY_SEGMENT: u64 = 4096 / 96;
 
 struct World {
@@ -57,12 +57,12 @@ impl World {
         self.now = Tick(self.now.0 + 1000 * seconds);
     }
 
-    /// Samples a segment, of which few may be full.
+    /// Samples a segment; few are sealed.
     fn sample(&self) {
         assert!((0..1_000).any(|random| self.cache.sample(random, self.now)));
     }
 
-    /// All that was sampled.
+    /// All samples.
     fn samples(&self) -> Vec<(Features, f64)> {
         let mut samples = vec![];
         let mut each = |features: &Features, utility| samples.push((*features, utility));
@@ -79,7 +79,7 @@ impl World {
 }
 
 #[test]
-fn a_segment_is_known_by_how_it_is_asked_for() {
+fn features_describe_how_a_segment_is_requested() {
     let mut world = World::new(Eviction::GlCache, 64);
     world.cache.set_rates(policy::groups::Rates {
         requests: 3.0,
@@ -90,7 +90,7 @@ fn a_segment_is_known_by_how_it_is_asked_for() {
     for turn in 0..3 {
         world.wait(1);
         (0..10 + turn).for_each(|number| assert!(world.is_there(number)));
-        // Again in the same second: counted once.
+        // In the same second again: counted once.
         assert!(world.is_there(0));
     }
     let groups = world.groups();
@@ -104,16 +104,16 @@ fn a_segment_is_known_by_how_it_is_asked_for() {
     );
 }
 
-/// Each time that a popular object was written over counted as another object that was asked for.
+/// Each time that a popular object was overwritten it used to count as another requested object.
 #[test]
-fn an_object_that_is_written_over_in_its_segment_is_one_object() {
+fn an_object_overwritten_in_its_segment_counts_once() {
     let mut world = World::new(Eviction::GlCache, 64);
     world.fill(0..10);
     world.wait(1);
     (0..2).for_each(|number| assert!(world.is_there(number)));
     (0..5).for_each(|_| world.set(0));
     world.fill(10..BY_SEGMENT - 5);
-    // In the next segment, which is asked for one that it brings along.
+    // In the next segment, which then has one requested object, the overwritten one.
     world.set(1);
     world.fill(100..100 + BY_SEGMENT);
     let requested: Vec<f32> = world.groups().iter().map(|group| group.1[6]).collect();
@@ -131,13 +131,13 @@ fn each_object_of_a_sample_counts_once_wherever_it_is() {
     (0..3).for_each(|number| assert!(world.is_there(number)));
     world.wait(2);
     (0..5).for_each(|number| assert!(world.is_there(number)));
-    // Deleted, and written over, before they were asked for.
+    // Deleted or overwritten before they were requested.
     let name = format!("{:016}", 5);
     let key = world.cache.key(name.as_bytes());
     let deleted = world.cache.delete(&key, Condition::Always, world.now);
     assert_eq!(deleted, Ok(true));
     world.set(6);
-    // What is evicted and asked for then counts as a ghost.
+    // A request for an evicted object counts.
     world.fill(1_000..4_000);
     world.wait(6);
     (0..8).for_each(|number| _ = world.is_there(number));
@@ -145,16 +145,16 @@ fn each_object_of_a_sample_counts_once_wherever_it_is() {
     assert_eq!(samples.len(), 1);
     assert_eq!(samples[0].0[4], 0.0, "its features are those of then");
     let expected = (3.0 / 2.0 + 2.0 / 4.0 + 1.0 / 10.0) / 504.0;
-    let told = samples[0].1;
+    let measured = samples[0].1;
     assert!(
-        (told - expected).abs() < expected / 1e6,
-        "{told} {expected}"
+        (measured - expected).abs() < expected / 1e6,
+        "{measured} {expected}"
     );
     assert!(world.samples().is_empty());
 }
 
 #[test]
-fn what_was_sampled_before_a_flush_teaches_nothing() {
+fn samples_from_before_a_flush_are_dropped() {
     let mut world = World::new(Eviction::GlCache, 64);
     world.fill(0..BY_SEGMENT * 4);
     (0..8).for_each(|_| world.sample());
@@ -175,7 +175,7 @@ fn what_was_sampled_before_a_flush_teaches_nothing() {
 }
 
 #[test]
-fn the_least_useful_goes_with_its_neighbours_and_the_best_of_them_stay() {
+fn the_least_useful_segment_is_merged_with_its_neighbours() {
     let mut world = World::new(Eviction::GlCache, 64);
     assert!(world.cache.wants_ranking());
     // A popular object in each segment.
@@ -185,7 +185,7 @@ fn the_least_useful_goes_with_its_neighbours_and_the_best_of_them_stay() {
     (0..40).for_each(|segment| assert!(world.is_there(first(segment))));
     world.wait(1);
     let groups = world.groups();
-    // The 21st is worth least.
+    // The 21st is ranked least.
     let names = [groups[20].0];
     world.cache.rank(&names, 1);
     assert!(!world.cache.wants_ranking());
@@ -194,7 +194,7 @@ fn the_least_useful_goes_with_its_neighbours_and_the_best_of_them_stay() {
         world.set(number);
         number += 1;
     }
-    // What the writer has begun is finished.
+    // Finishes the writer's job.
     (0..2 * BY_SEGMENT).for_each(|more| world.set(number + more));
     let stats = world.cache.stats();
     assert_eq!(stats.segments_ranked, 5);
@@ -203,11 +203,15 @@ fn the_least_useful_goes_with_its_neighbours_and_the_best_of_them_stay() {
         members.all(|member| world.is_there(member))
     };
     let whole: Vec<u64> = (0..40).filter(|&segment| is_whole(segment)).collect();
-    let gone: Vec<u64> = (0..40).filter(|segment| !whole.contains(segment)).collect();
-    assert!((20..25).all(|segment| gone.contains(&segment)), "{gone:?}");
+    let evicted: Vec<u64> = (0..40).filter(|segment| !whole.contains(segment)).collect();
+    assert!(
+        (20..25).all(|segment| evicted.contains(&segment)),
+        "{evicted:?}"
+    );
     let stays = |number: &u64| world.is_there(*number);
     let left: Vec<u64> = (first(20)..first(25)).filter(stays).collect();
-    // One may have come into a line that was not there yet when it was asked for.
+    // One of them may have been in a line of the table that did not exist yet when it was
+    // requested.
     let popular = (20..25).filter(|&segment| left.contains(&first(segment)));
     assert!(popular.count() >= 3, "{left:?}");
     assert!(left.len() < 60, "{left:?}");
@@ -215,7 +219,7 @@ fn the_least_useful_goes_with_its_neighbours_and_the_best_of_them_stay() {
 }
 
 #[test]
-fn a_ranking_of_what_is_gone_or_of_another_eviction_is_passed_over() {
+fn rankings_of_freed_segments_and_for_other_evictions_are_ignored() {
     let mut world = World::new(Eviction::GlCache, 64);
     world.fill(0..20 * BY_SEGMENT);
     let names: Vec<_> = world.groups().into_iter().map(|(name, _)| name).collect();
@@ -241,7 +245,7 @@ fn a_ranking_of_what_is_gone_or_of_another_eviction_is_passed_over() {
 }
 
 #[test]
-fn few_segments_are_not_sampled_and_a_full_book_takes_no_more() {
+fn few_segments_are_not_sampled_and_samples_are_limited() {
     let mut few = World::new(Eviction::GlCache, 8);
     few.cache = {
         let config = Config {
@@ -261,7 +265,8 @@ fn few_segments_are_not_sampled_and_a_full_book_takes_no_more() {
     let most = world.cache.samples_max();
     let taken = (0..40 * most as u64).filter(|&random| world.cache.sample(random, world.now));
     let taken = taken.count();
-    // The same few segments over and over: their keys' places are taken before all samples are.
+    // The same few segments repeatedly: the entries of their keys are used up before the samples
+    // are.
     assert!((most / 2..=most).contains(&taken), "{taken} of {most}");
     assert_eq!(world.cache.sampled_before(Tick(u64::MAX)), taken);
     assert_eq!(world.samples().len(), taken);

@@ -1,5 +1,5 @@
-//! Many threads at once: readers never see another key's bytes or half a value, nothing that was written is
-//! lost, and no addition is.
+//! Many threads at once: readers never return another key's bytes or half a value, and no write or
+//! increment is lost.
 
 use policy::groups::{Features, Groups};
 use policy::{Budget, Tick};
@@ -7,9 +7,10 @@ use segment::{Condition, Config, Eviction, Item, Segcache, Unchanged, Value, Wri
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// Rounds of each writer; enough for every segment to be given away many times.
+/// Rounds of each writer, enough for every segment to be reused many times.
 const ROUNDS: u64 = if cfg!(miri) { 150 } else { 60_000 };
-/// Hits that the readers are waited for, as a busy machine lets them run late; for so many times the rounds.
+/// Hits that writers wait for, because readers may run late on a busy machine; for at most a
+/// multiple of the rounds.
 const HITS: u64 = if cfg!(miri) { 10 } else { 1_000 };
 const PATIENCE: u64 = 50;
 const KEYS: u64 = if cfg!(miri) { 40 } else { 2_000 };
@@ -26,7 +27,7 @@ fn name(key: u64) -> Vec<u8> {
     format!("key-{key:08}{}", "k".repeat((key % 23) as usize)).into_bytes()
 }
 
-/// A value that tells its key, its version and its length in every byte.
+/// A value that contains its key, its version and its length in every byte.
 fn value_of(key: u64, version: u64) -> Vec<u8> {
     let len = 16 + mix(key ^ version) % 300;
     let mut value = key.to_le_bytes().to_vec();
@@ -57,7 +58,8 @@ fn small(eviction: Eviction, segments: u64) -> Segcache {
     Segcache::new(&config).expect("large enough")
 }
 
-/// One writer: sets with many lives, deletes, touches; the time goes on. It goes on until there were hits enough.
+/// One writer: sets with many TTLs, deletes and touches, while time passes. It continues until
+/// there were enough hits.
 fn write(cache: &Segcache, number: u64, clock: &AtomicU64, hits: &AtomicU64) {
     let mut writer = cache.writer().expect("one of those configured");
     for round in 0..ROUNDS * PATIENCE {
@@ -94,12 +96,12 @@ fn write(cache: &Segcache, number: u64, clock: &AtomicU64, hits: &AtomicU64) {
     cache.close(writer);
 }
 
-/// The key of a number, which tells it in its high half.
+/// The name of a key, with its number in the high half.
 fn name_of_number(key: u64) -> Vec<u8> {
     format!("number-{key}").into_bytes()
 }
 
-/// Adds to a key's number, or begins it.
+/// Increments a key's number, or stores it.
 fn add_one(cache: &Segcache, writer: &mut Writer, key: u64, now: Tick) {
     let name = name_of_number(key);
     let hashed = cache.key(&name);
@@ -148,7 +150,7 @@ fn read(cache: &Segcache, number: u64, clock: &AtomicU64, is_over: &AtomicBool, 
 }
 
 #[test]
-fn a_reader_never_sees_anothers_bytes_while_segments_change_hands() {
+fn a_reader_never_returns_other_bytes_while_segments_are_reused() {
     for eviction in Eviction::ALL {
         if eviction == Eviction::None || cfg!(miri) && eviction != Eviction::Rent {
             continue;
@@ -181,9 +183,10 @@ fn a_reader_never_sees_anothers_bytes_while_segments_change_hands() {
     }
 }
 
-/// The table grows all the while: what a thread has stored it finds, and so does another that was told.
+/// While the table grows, a thread finds what it has stored, and so does another thread that was
+/// notified.
 #[test]
-fn nothing_is_missed_while_the_table_grows() {
+fn no_object_is_missed_while_the_table_grows() {
     let keys: u64 = if cfg!(miri) { 300 } else { 120_000 };
     let cache = small(Eviction::None, if cfg!(miri) { 40 } else { 5_000 });
     let stored = [AtomicU64::new(0), AtomicU64::new(0)];
@@ -203,7 +206,7 @@ fn nothing_is_missed_while_the_table_grows() {
                         cache.set(&mut writer, &name, value, None, Condition::Absent, Tick(9));
                     assert!(set.is_ok(), "{set:?}");
                     stored[number as usize].store(index + 1, Ordering::Release);
-                    // One of one's own, and one of the other's.
+                    // One of this thread's keys, and one of the other's.
                     for other in 0..2u64 {
                         let count = stored[other as usize].load(Ordering::Acquire);
                         if count == 0 {
@@ -225,10 +228,10 @@ fn nothing_is_missed_while_the_table_grows() {
     assert!(cfg!(miri) || cache.stats().table_chains > 20_000);
 }
 
-/// Additions in place, while the numbers' segments are merged under them. A number that was evicted starts again
-/// where none has been; so no two additions ever give the same sum.
+/// Increments in place while merges move the numbers. An evicted number starts again from a start
+/// that was not used before, so that no two increments return the same sum.
 #[test]
-fn no_addition_is_lost() {
+fn no_increment_is_lost() {
     const COUNTERS: u64 = 40;
     let rounds = if cfg!(miri) { 200 } else { 60_000u64 };
     let cache = small(Eviction::Rent, 24);
@@ -268,7 +271,7 @@ fn add_up(
     let mut writer = cache.writer().expect("one of those configured");
     let mut sums = vec![];
     for round in 0..rounds {
-        // Seconds pass, so that what is added to is asked for often.
+        // Seconds pass, so that incremented keys are counted as requested.
         let now = Tick(clock.fetch_add(100, Ordering::Relaxed));
         let random = mix(round << 4 | number);
         let counter = random % counters;
@@ -284,7 +287,7 @@ fn add_up(
                 let value = Value::plain(&digits);
                 let _met = cache.set(&mut writer, &key, value, None, Condition::Absent, now);
             }
-            // It was evicted, or the neighbours are many.
+            // It was evicted, or other keys of its chain change often.
             Err(Unchanged::Refused(_)) => {}
             Err(why) => panic!("{why:?}"),
         }
@@ -303,7 +306,7 @@ fn name_of_other(random: u64) -> Vec<u8> {
     name(1_000 + random % 5_000)
 }
 
-/// Any eviction takes over from any other while segments change hands, and none finds itself without room.
+/// Any eviction takes over from any other while segments are reused, and none runs out of room.
 #[test]
 fn evictions_take_over_from_each_other_under_load() {
     let all = Eviction::ALL
@@ -316,7 +319,7 @@ fn evictions_take_over_from_each_other_under_load() {
     let cache = small(Eviction::Fifo, if cfg!(miri) { 24 } else { 64 });
     let clock = AtomicU64::new(1_700_000_000_000);
     let (is_over, hits) = (AtomicBool::new(false), AtomicU64::new(0));
-    // The writers go on until all changes were made.
+    // The writers continue until all changes were made.
     let (made, samples) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
         let (cache, clock, is_over, hits, made) = (&cache, &clock, &is_over, &hits, &made);
@@ -338,7 +341,7 @@ fn evictions_take_over_from_each_other_under_load() {
                 thread::yield_now();
             }
         }
-        // Some of what is learned is heeded, too; Miri's cache is too small to learn.
+        // Some rankings are applied, too; Miri's cache is too small to learn.
         assert_eq!(cache.set_eviction(Eviction::GlCache), Ok(()));
         let is_heeded = || samples.load(Ordering::Relaxed) > 0 && cache.stats().segments_ranked > 0;
         while !cfg!(miri) && !is_heeded() && writers.iter().any(|writer| !writer.is_finished()) {
@@ -356,8 +359,8 @@ fn evictions_take_over_from_each_other_under_load() {
     cache.check();
 }
 
-/// Samples, takes samples and ranks all the time, whether that is heeded or not; what is asked for least is worth least.
-/// Counts the samples that are handed over.
+/// Samples, takes samples and ranks all the time, whether that is used or not; the segments
+/// requested least come first. Counts the samples taken.
 fn learn(cache: &Segcache, clock: &AtomicU64, is_over: &AtomicBool, samples: &AtomicU64) {
     let mut round = 0;
     while !is_over.load(Ordering::Relaxed) {

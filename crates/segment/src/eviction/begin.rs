@@ -17,8 +17,8 @@ use policy::Tick;
 const MERGE_WRITER: u16 = u16::MAX;
 
 impl<C: Objects> Evictor<'_, C> {
-    /// Begins to remove the first expired segment. Only the heads of the TTL buckets are looked at, because no segment
-    /// behind a head expires earlier.
+    /// Begins to remove the first expired segment. Only the heads of the TTL buckets are looked at,
+    /// because no segment behind a head expires earlier.
     pub(crate) fn begin_expiry(&self, now: Tick) -> Option<Job> {
         if now.0 <= self.storage.directory().next_due() {
             return None;
@@ -49,8 +49,8 @@ impl<C: Objects> Evictor<'_, C> {
         None
     }
 
-    /// Begins to evict segments. Returns `None` if the eviction in force evicts nothing, or no segment can leave.
-    /// `takes_open` seals an open segment if nothing else can be evicted.
+    /// Begins to evict segments. Returns `None` if the eviction in force evicts nothing, or no
+    /// segment can leave. `takes_open` seals an open segment if nothing else can be evicted.
     pub(crate) fn begin_eviction(&self, now: Tick, takes_open: bool) -> Option<Job> {
         let mut directory = self.storage.directory().lock();
         let eviction = self.state.eviction();
@@ -160,7 +160,8 @@ impl<C: Objects> Evictor<'_, C> {
         Some(job)
     }
 
-    /// Takes a free segment as the target of a merge. It stands before `source` in the list, and expires with it.
+    /// Takes a free segment as the target of a merge. It stands before `source` in the list, and
+    /// expires with it.
     pub(super) fn take_target(
         &self,
         directory: &mut LockedDirectory<'_, Plan>,

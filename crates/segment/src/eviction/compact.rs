@@ -1,9 +1,10 @@
 //! Compaction: nearly empty segments of several TTL buckets become one, without loss of objects.
 //!
-//! A merge as in the source takes consecutive segments of one TTL bucket. If TTLs are spread widely and each has few
-//! objects, no bucket has two segments, and evicting one would lose objects for want of segments, not of bytes. So
-//! before that, segments with neighbouring deadlines whose live objects fit into one segment are merged into one with the
-//! earliest of the deadlines. This shortens the remaining TTL of their objects, within bounds.
+//! A merge as in the source takes consecutive segments of one TTL bucket. If TTLs are spread widely
+//! and each has few objects, no bucket has two segments, and evicting one would lose objects for
+//! want of segments, not of bytes. So before that, segments with neighbouring deadlines whose live
+//! objects fit into one segment are merged into one with the earliest of the deadlines. This
+//! shortens the remaining TTL of their objects, within bounds.
 
 use super::choice::{Candidates, Keep, MergeChoice};
 use crate::config::MERGED_MAX;

@@ -104,9 +104,9 @@ impl<'c, C: Objects> Evictor<'c, C> {
 
     /// Puts another eviction in force.
     ///
-    /// A policy over segments is given all segments, in the order in which they were opened. An eviction that merges
-    /// keeps free segments for it: while they are missing, it evicts one segment at a time. Jobs that were begun before
-    /// are finished as they began.
+    /// A policy over segments is given all segments, in the order in which they were opened. An
+    /// eviction that merges keeps free segments for it: while they are missing, it evicts one
+    /// segment at a time. Jobs that were begun before are finished as they began.
     pub(crate) fn set(&self, eviction: Eviction) -> Result<(), ConfigError> {
         let config = Config {
             eviction,

@@ -1,35 +1,41 @@
-//! Experimental: eviction by learned segment utility, the engine's part of GL-Cache. On most traces tried, the
-//! default `rent` misses less; `docs/segment.md` has the comparison.
+//! Experimental: eviction by learned segment utility, the engine's part of GL-Cache. On most traces
+//! tried, the default `rent` misses less; `docs/segment.md` has the comparison.
 //!
 //! # Idea
-//! A segment is a group of objects that were written one after the other. A learner outside the engine predicts the
-//! utility of such groups from their features ([`policy::groups`]), and from time to time passes a ranking to the engine,
-//! the least useful first. The engine merges the least useful segment with its neighbours in the list: their best objects stay, in one
-//! segment.
+//! A segment is a group of objects that were written one after the other. A learner outside the
+//! engine predicts the utility of such groups from their features ([`policy::groups`]), and from
+//! time to time passes a ranking to the engine, the least useful first. The engine merges the least
+//! useful segment with its neighbours in the list: their best objects stay, in one segment.
 //!
 //! # Source
-//! J. Yang, Z. Mao, Y. Yue, K. V. Rashmi, *GL-Cache: Group-level learning for efficient and high-performance caching*,
-//! FAST 2023; chapter 6 of J. Yang's thesis, CMU 2024, and its section 10.2.1 on what must not happen under load.
+//! J. Yang, Z. Mao, Y. Yue, K. V. Rashmi, *GL-Cache: Group-level learning for efficient and
+//! high-performance caching*, FAST 2023; chapter 6 of J. Yang's thesis, CMU 2024, and its section
+//! 10.2.1 on what must not happen under load.
 //!
 //! # State
-//! Per object: none. Per segment: 24 bytes in a part of its header's cache line that was free. The table of watched keys
-//! (`watch.rs`) takes a 700th of the memory, less of a large memory and more of a small one; below 256 KB there is none.
+//! Per object: none. Per segment: 24 bytes in a part of its header's cache line that was free. The
+//! table of watched keys (`watch.rs`) takes a 700th of the memory, less of a large memory and more
+//! of a small one; below 256 KB there is none.
 //!
 //! # Cost
-//! Read: one comparison of the hash (`watch.rs` states how many go further), and one addition for the first counted
-//! hit of an object. Write: the same comparison, and a count in the writer. Eviction: as a merge.
+//! Read: one comparison of the hash (`watch.rs` states how many go further), and one addition for
+//! the first counted hit of an object. Write: the same comparison, and a count in the writer.
+//! Eviction: as a merge.
 //!
 //! # Departures
-//! - Until there is a ranking, and whenever evictions outrun it, segments are evicted as by `rent`: by age, the order that
-//!   the source calls FIFO, with the engine's own choice of what stays.
-//! - A ranking names twice as many segments as it is meant for. So eviction goes on while the next one is made.
+//! - Until there is a ranking, and whenever evictions outrun it, segments are evicted as by `rent`:
+//!   by age, the order that the source calls FIFO, with the engine's own choice of what stays.
+//! - A ranking names twice as many segments as it is meant for. So eviction goes on while the next
+//!   one is made.
 //! - Requests are counted as the engine counts them: once a second for each object.
-//! - Evictions by a policy reset the counts of hits when they read them. After a change from one of these, a
-//!   segment's hits are those since.
-//! - An object's last access is that of its line of the table, which up to seven objects share: the neighbours of a popular
-//!   object look as recent as it does. An object that was never requested is as old as its segment.
+//! - Evictions by a policy reset the counts of hits when they read them. After a change from one of
+//!   these, a segment's hits are those since.
+//! - An object's last access is that of its line of the table, which up to seven objects share: the
+//!   neighbours of a popular object look as recent as it does. An object that was never requested
+//!   is as old as its segment.
 //! - A segment without a neighbour to be merged with is evicted whole.
-//! - The target of a merge has the mean features of its sources, as in the source, with counts rounded down.
+//! - The target of a merge has the mean features of its sources, as in the source, with counts
+//!   rounded down.
 
 use super::choice::{Candidates, Keep, LOOKS_MAX, MergeChoice};
 use super::evictor::Evictor;
@@ -43,7 +49,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Number of random segments that are looked at for one that can be sampled.
 const DRAWS: u64 = 16;
-/// With fewer segments than this none is sampled, because a segment cannot be evicted while it is sampled.
+/// With fewer segments than this none is sampled, because a segment cannot be evicted while it is
+/// sampled.
 const SAMPLED_FROM: u32 = 32;
 
 /// A segment that stays as it is until this is dropped.
@@ -53,8 +60,8 @@ struct HeldSegment<'c, C: Objects> {
 }
 
 impl<C: Objects> Evictor<'_, C> {
-    /// Begins to evict the segment that a ranking names first. Names of segments that were freed meanwhile are skipped,
-    /// a few in each call, because after a flush all of them may be.
+    /// Begins to evict the segment that a ranking names first. Names of segments that were freed
+    /// meanwhile are skipped, a few in each call, because after a flush all of them may be.
     pub(super) fn begin_least_useful(
         &self,
         directory: &mut LockedDirectory<'_, Plan>,
@@ -118,7 +125,8 @@ impl<C: Objects> Evictor<'_, C> {
         ]
     }
 
-    /// Whether a segment seems to be sealed, unexpired and not empty; without the lock, so that it must be checked again.
+    /// Whether a segment seems to be sealed, unexpired and not empty; without the lock, so that it
+    /// must be checked again.
     fn could_leave(&self, id: SegmentId, now: Tick) -> bool {
         let header = self.storage.heap().header(id);
         header.is_sealed() && header.live().0 > 0 && now <= self.storage.heap().deadline(id)
@@ -178,8 +186,8 @@ impl<C: Objects> Evictor<'_, C> {
         }
     }
 
-    /// Samples a random segment: from now on, the next requests of some of its keys add to its utility. Returns false if
-    /// none can be sampled.
+    /// Samples a random segment: from now on, the next requests of some of its keys add to its
+    /// utility. Returns false if none can be sampled.
     pub(crate) fn sample(&self, random: u64, now: Tick) -> bool {
         if !self.state.eviction().learns() {
             return false;
@@ -204,7 +212,8 @@ impl<C: Objects> Evictor<'_, C> {
         }
     }
 
-    /// Sets the order in which segments are evicted. After `quota` evictions another ranking is requested.
+    /// Sets the order in which segments are evicted. After `quota` evictions another ranking is
+    /// requested.
     pub(crate) fn rank(&self, least_first: &[SegmentName], quota: usize) {
         let mut ranking = Ranking {
             names: least_first.iter().rev().copied().collect(),
@@ -223,8 +232,8 @@ impl<C: Objects> Evictor<'_, C> {
     }
 }
 
-/// A segment with the next ones of its list that can be merged, or where these are too few, those before it: as many as
-/// are merged, the oldest first.
+/// A segment with the next ones of its list that can be merged, or where these are too few, those
+/// before it: as many as are merged, the oldest first.
 fn neighbours(all: &Candidates<'_>, id: SegmentId) -> Vec<SegmentId> {
     let wanted = usize::from(all.merged);
     let merges = |id: &SegmentId| all.can_merge(*id);

@@ -1,8 +1,8 @@
 //! A job: the removal of all objects of some segments, a few objects at a time.
 //!
-//! The segments of a job are marked as leaving, so that no other job takes them. Each is freed as soon as its last object
-//! was looked at. A job that merges keeps the best objects in a target segment, which stands before the first source
-//! in the list.
+//! The segments of a job are marked as leaving, so that no other job takes them. Each is freed as
+//! soon as its last object was looked at. A job that merges keeps the best objects in a target
+//! segment, which stands before the first source in the list.
 
 use super::merge::Merge;
 use crate::config::MERGED_MAX;

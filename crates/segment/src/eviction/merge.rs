@@ -1,13 +1,14 @@
 //! A merge: which objects of its sources it keeps.
 //!
-//! An object's worth is its frequency, plus a little chance, for its size. Objects worth less than the *threshold* are
-//! evicted. After every tenth of a segment the threshold moves by the ratio of the words kept to the words that
-//! should have been kept; if objects pay rent, by the square root of the ratio. A source whose live objects all fit
-//! into the room that is meant for it keeps them all. While there is room at the end, the following segments of
-//! the list are taken too, if all their objects fit.
+//! An object's worth is its frequency, plus a little chance, for its size. Objects worth less than
+//! the *threshold* are evicted. After every tenth of a segment the threshold moves by the ratio of
+//! the words kept to the words that should have been kept; if objects pay rent, by the square root
+//! of the ratio. A source whose live objects all fit into the room that is meant for it keeps them
+//! all. While there is room at the end, the following segments of the list are taken too, if all
+//! their objects fit.
 //!
-//! Merges in turn are those of the source: N segments become one, each keeps as many bytes, and the frequency of what
-//! is kept starts again from 0. In merges by age objects pay rent: see `rent.rs`.
+//! Merges in turn are those of the source: N segments become one, each keeps as many bytes, and the
+//! frequency of what is kept starts again from 0. In merges by age objects pay rent: see `rent.rs`.
 
 use super::choice::Keep;
 use crate::config::MERGED_MAX;
@@ -17,7 +18,8 @@ use crate::storage::{Age, ScannedObject, SegmentId, SlotRef, draw};
 const PARTS: u32 = 10;
 /// Maximum factor by which it moves at once, up or down.
 const MOVE_MAX: f32 = 2.0;
-/// Index of the threshold of merges that keep the most recent objects; the others are indexed by age.
+/// Index of the threshold of merges that keep the most recent objects; the others are indexed by
+/// age.
 const MEASURE_RECENT: usize = 2;
 /// Maximum duration of a merge in seconds.
 const MERGE_SECONDS: u16 = 600;
@@ -51,7 +53,8 @@ pub(super) struct Merge {
     takes_more: bool,
     /// Whether all live objects of the sources ahead fit.
     keeps_all: bool,
-    /// Words that may still be kept of the source at work, and the share of its live words that should be.
+    /// Words that may still be kept of the source at work, and the share of its live words that
+    /// should be.
     pub(super) room: u32,
     part: f32,
     /// Words scanned, live and kept since the threshold moved.
@@ -72,7 +75,8 @@ pub(super) fn measure(keep: Keep, age: Age) -> usize {
     }
 }
 
-/// Worth of an object whose last access lies between the latest and the earliest possible, for a first threshold.
+/// Worth of an object whose last access lies between the latest and the earliest possible, for a
+/// first threshold.
 pub(super) fn middling_worth(opened_second: u64, second: u64) -> f32 {
     let age = second.saturating_sub(opened_second) as f32;
     1.0 / (0.5 + age.sqrt())
@@ -134,8 +138,9 @@ impl Merge {
         self.takes_more && done < SOURCES_MAX
     }
 
-    /// Begins with a source that was opened in this second. `ahead` are the live words of the chosen sources that are left,
-    /// this one first; empty for one that was taken because it fits. `live` are this one's.
+    /// Begins with a source that was opened in this second. `ahead` are the live words of the
+    /// chosen sources that are left, this one first; empty for one that was taken because it fits.
+    /// `live` are this one's.
     pub(super) fn enter(
         &mut self,
         source_opened: u64,
@@ -183,7 +188,8 @@ impl Merge {
         let chance = (draw(object.hash, 0, self.salt) >> 40) as f32 / (1u64 << 24) as f32;
         if let Some(second) = self.began {
             let age = self.age(second, slot.accessed()) as f32;
-            // Chance separates objects of the same age, by an eighth of it and by less than a second.
+            // Chance separates objects of the same age, by an eighth of it and by less than a
+            // second.
             let worth = 1.0 / (0.5 + age + chance * (1.0 + age / 8.0));
             return (worth >= self.threshold * object.words as f32).then_some(0);
         }
@@ -193,8 +199,8 @@ impl Merge {
         (rest >= 0.0).then_some(if self.pays { rest as u8 } else { 0 })
     }
 
-    /// Seconds since the last access in an object's line. Its 16 bits wrap around after 18 hours, and no object is
-    /// older than its segment.
+    /// Seconds since the last access in an object's line. Its 16 bits wrap around after 18 hours,
+    /// and no object is older than its segment.
     fn age(&self, second: u64, accessed: u16) -> u64 {
         let since = (second as u16).wrapping_sub(accessed);
         // Accessed since the merge began.
@@ -222,10 +228,12 @@ impl Merge {
         }
         let wanted = self.part * self.live as f32;
         let ratio = self.kept as f32 / wanted.max(1.0);
-        // If an object found no room, too few were kept for want of room, not because the threshold is too high.
+        // If an object found no room, too few were kept for want of room, not because the threshold
+        // is too high.
         let least = if self.is_full { 1.0 } else { 1.0 / MOVE_MAX };
         let moved = ratio.clamp(least, MOVE_MAX);
-        // Rent moves slowly, because merges before have found it, and a tenth of a segment says less than they do.
+        // Rent moves slowly, because merges before have found it, and a tenth of a segment says
+        // less than they do.
         self.threshold *= if self.pays { moved.sqrt() } else { moved };
         self.threshold = self.threshold.clamp(f32::MIN_POSITIVE, f32::MAX);
         self.scanned = 0;

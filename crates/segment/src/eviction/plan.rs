@@ -9,8 +9,8 @@ use crate::storage::{Age, EvictionPlan, SegmentId, Storage, TtlBucket};
 /// Storage with this room's plan.
 pub(crate) type Store<C> = Storage<C, Plan>;
 
-/// State of all evictions. The queues and the progress of merges are kept whichever eviction is in force, so that
-/// another can take over at any time.
+/// State of all evictions. The queues and the progress of merges are kept whichever eviction is in
+/// force, so that another can take over at any time.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(super) ages: Ages,

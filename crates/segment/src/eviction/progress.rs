@@ -3,7 +3,8 @@
 use crate::storage::{BUCKETS, SegmentId, TtlBucket};
 use policy::Tick;
 
-/// Number of thresholds of a bucket: one for each age, and one for merges that keep the most recent objects.
+/// Number of thresholds of a bucket: one for each age, and one for merges that keep the most recent
+/// objects.
 pub(super) const MEASURES: usize = 3;
 
 #[derive(Clone, Copy, Debug, Default)]

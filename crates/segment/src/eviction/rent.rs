@@ -1,25 +1,30 @@
-//! Eviction by age and rent, the default: a departure from merging in turn that misses less on most traces.
+//! Eviction by age and rent, the default: a departure from merging in turn that misses less on most
+//! traces.
 //!
 //! # Idea
-//! A request is income, and room costs rent. Each merge takes from an object's frequency a price for its size. Objects
-//! that cannot pay are evicted, and the others keep the rest of their frequency. So a frequently requested object
-//! survives some merges without a request, and a large one fewer than a small one, as in GreedyDual-Size-Frequency
-//! with the merges as its clock. The price is the merge's threshold, which adapts until the intended share is kept.
+//! A request is income, and room costs rent. Each merge takes from an object's frequency a price
+//! for its size. Objects that cannot pay are evicted, and the others keep the rest of their
+//! frequency. So a frequently requested object survives some merges without a request, and a large
+//! one fewer than a small one, as in GreedyDual-Size-Frequency with the merges as its clock. The
+//! price is the merge's threshold, which adapts until the intended share is kept.
 //!
-//! Segments wait in two queues over all TTLs, in the order in which they were last filled: young ones, filled by
-//! writers, and old ones, filled by merges. Of the young, N segments become one; of the old, N become N - 1. The young are
-//! merged first when they are more than an eighth of all: objects that are requested once leave early, as in S3-FIFO, and
-//! proven objects are rarely copied.
+//! Segments wait in two queues over all TTLs, in the order in which they were last filled: young
+//! ones, filled by writers, and old ones, filled by merges. Of the young, N segments become one; of
+//! the old, N become N - 1. The young are merged first when they are more than an eighth of all:
+//! objects that are requested once leave early, as in S3-FIFO, and proven objects are rarely
+//! copied.
 //!
-//! A merge takes the segments of one TTL bucket that wait longest, wherever they lie in the bucket's list. They
-//! contain objects of all kinds, long proven and recently kept, which one price can separate. Segments that lie next
-//! to each other contain similar objects, so that a merge of them would evict as many of the best as of the worst.
+//! A merge takes the segments of one TTL bucket that wait longest, wherever they lie in the
+//! bucket's list. They contain objects of all kinds, long proven and recently kept, which one price
+//! can separate. Segments that lie next to each other contain similar objects, so that a merge of
+//! them would evict as many of the best as of the worst.
 //!
 //! # Source
-//! Parts from S. Jin, A. Bestavros, *GreedyDual\* web caching algorithm*, Computer Communications 2001; frequency
-//! and size from L. Cherkasova, *Improving WWW proxies performance with greedy-dual-size-frequency caching policy*, HP
-//! 1998; the small queue of J. Yang et al., *FIFO queues are all you need for cache eviction*, SOSP 2023; segments, their
-//! frequencies and the adaptive threshold of Segcache.
+//! Parts from S. Jin, A. Bestavros, *GreedyDual\* web caching algorithm*, Computer Communications
+//! 2001; frequency and size from L. Cherkasova, *Improving WWW proxies performance with
+//! greedy-dual-size-frequency caching policy*, HP 1998; the small queue of J. Yang et al., *FIFO
+//! queues are all you need for cache eviction*, SOSP 2023; segments, their frequencies and the
+//! adaptive threshold of Segcache.
 
 use super::ages::Ages;
 use super::choice::LOOKS_MAX;
@@ -55,8 +60,9 @@ pub(super) fn choose(all: &Candidates<'_>, ages: &Ages) -> Option<MergeChoice> {
     None
 }
 
-/// As many segments of one age and bucket as are merged at once, in the order of the bucket's list: `first` and those that
-/// wait longest behind it with a near deadline, else those that follow it in its list.
+/// As many segments of one age and bucket as are merged at once, in the order of the bucket's list:
+/// `first` and those that wait longest behind it with a near deadline, else those that follow it in
+/// its list.
 fn run_from(all: &Candidates<'_>, ages: &Ages, first: SegmentId, age: Age) -> Vec<SegmentId> {
     let merges = |&id: &SegmentId| ages.of(id) == age && all.can_merge(id);
     if !merges(&first) {
@@ -106,7 +112,7 @@ mod tests {
             let always = Condition::Always;
             let stored = cache.store(&mut writer, &key, 60, ttl_ms(number), always, now);
             assert!(stored.is_ok());
-            // Some are asked for again, so that merges keep them.
+            // Some are requested again, so that merges keep them.
             for back in [200, 900, 2_000] {
                 let older = number.saturating_sub(back) & !3;
                 cache.contains(&cache.key(older), Tick(now.0 + 1_000));

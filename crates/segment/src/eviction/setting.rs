@@ -5,7 +5,8 @@ use crate::config::{Config, Eviction};
 // Nothing is published by these: what an eviction needs is guarded by the directory's lock.
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
-/// With fewer segments than this, eviction does not run ahead, because a free segment would be a large share.
+/// With fewer segments than this, eviction does not run ahead, because a free segment would be a
+/// large share.
 const AHEAD_FROM: u32 = 32;
 
 /// The eviction in force, and when it begins.

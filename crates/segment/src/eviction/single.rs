@@ -22,8 +22,8 @@ pub(super) fn choose_ranked(all: &Candidates<'_>, ranked: &mut Ranked) -> Option
     None
 }
 
-/// Chooses and seals the segment that is worth least by a property of its own: the earliest deadline, or the fewest live
-/// bytes. If all are open and `takes_open`, an open one is sealed.
+/// Chooses and seals the segment that is worth least by a property of its own: the earliest
+/// deadline, or the fewest live bytes. If all are open and `takes_open`, an open one is sealed.
 pub(super) fn choose_worst(
     all: &Candidates<'_>,
     eviction: Eviction,

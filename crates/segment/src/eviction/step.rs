@@ -1,4 +1,5 @@
-//! The steps of a job: reading the objects of its segments one after the other, and keeping or removing each.
+//! The steps of a job: reading the objects of its segments one after the other, and keeping or
+//! removing each.
 
 use super::evictor::Evictor;
 use super::job::{Cause, Job};
@@ -14,8 +15,8 @@ use policy::Budget;
 const BATCH: usize = 8;
 
 impl<C: Objects> Evictor<'_, C> {
-    /// Continues a job until it is done, within a budget of objects and a number of words of segments. A finished job is
-    /// taken away. Returns whether there is none left.
+    /// Continues a job until it is done, within a budget of objects and a number of words of
+    /// segments. A finished job is taken away. Returns whether there is none left.
     pub(crate) fn step_job(&self, slot: &mut Option<Job>, budget: &mut Budget, words: u64) -> bool {
         let Some(job) = slot else {
             return true;
@@ -42,7 +43,8 @@ impl<C: Objects> Evictor<'_, C> {
                 }
             }
             if source.live().0 > 0 {
-                // Another thread has removed an object from the table, and has not counted it out yet.
+                // Another thread has removed an object from the table, and has not counted it out
+                // yet.
                 return false;
             }
             if !self.next_source(job) {
@@ -118,15 +120,16 @@ impl<C: Objects> Evictor<'_, C> {
         is_moved
     }
 
-    /// Whether an object that is worth keeping has room in the target of a merge, or in another target, which this may take.
+    /// Whether an object that is worth keeping has room in the target of a merge, or in another
+    /// target, which this may take.
     fn has_room(&self, merge: &mut Merge, object: &ScannedObject, done: u8) -> bool {
         let capacity = self.storage.heap().capacity();
         let fits = |merge: &Merge| object.words <= capacity - merge.used;
         if fits(merge) && object.words <= merge.room {
             return true;
         }
-        // Each target but the first takes the place of a source that was freed, so that merges of several threads take
-        // no more than one reserved segment each.
+        // Each target but the first takes the place of a source that was freed, so that merges of
+        // several threads take no more than one reserved segment each.
         let may_follow = merge.targets_left > 0 && merge.targets <= done;
         if !fits(merge) && may_follow {
             let mut directory = self.storage.directory().lock();
@@ -156,7 +159,8 @@ impl<C: Objects> Evictor<'_, C> {
         }
     }
 
-    /// Frees the source at work, which is empty, and goes on to the next one. Returns false if there is none.
+    /// Frees the source at work, which is empty, and goes on to the next one. Returns false if
+    /// there is none.
     fn next_source(&self, job: &mut Job) -> bool {
         let mut directory = self.storage.directory().lock();
         let after = directory.lists.next(job.source);
@@ -182,8 +186,8 @@ impl<C: Objects> Evictor<'_, C> {
         true
     }
 
-    /// Whether a merge goes on with the next segment of the list, which is then marked as leaving. Its live objects must
-    /// fit into the rest of the target, and lose little of their TTL.
+    /// Whether a merge goes on with the next segment of the list, which is then marked as leaving.
+    /// Its live objects must fit into the rest of the target, and lose little of their TTL.
     fn takes_more(
         &self,
         directory: &mut LockedDirectory<'_, Plan>,

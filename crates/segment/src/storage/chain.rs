@@ -1,4 +1,4 @@
-//! A chain of lines whose lock is held: what writers do to slots.
+//! A locked chain of lines: what writers do to slots.
 
 use super::heap::Heap;
 use super::line::{
@@ -8,32 +8,32 @@ use super::lines::{Lines, TakeSegment};
 use super::words::Line;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
-/// The longest chain, in lines: an object that finds no room in so many takes the place of another.
+/// Maximum number of lines in a chain. An object that does not fit replaces another.
 pub(super) const CHAIN_MAX: usize = 16;
 
 /// A chain, locked until it is dropped.
 ///
-/// Readers go on meanwhile: every store to a slot publishes what it names, and a frequency that a reader
-/// counts in between is lost.
+/// Readers go on meanwhile: every store to a slot publishes the object that it names. A frequency
+/// that a reader counts between is lost.
 pub(super) struct Chain<'t> {
     lines: &'t Lines,
     heap: &'t Heap,
     source: &'t dyn TakeSegment,
     first: &'t Line,
-    /// What the information gains when the lock is given up.
+    /// Added to the line information when the lock is given up.
     delta: u64,
 }
 
 impl Drop for Chain<'_> {
     fn drop(&mut self) {
-        // Readers count requests in the same word meanwhile: it is added to, not stored.
+        // Added, not stored, because readers count requests in the same word meanwhile.
         let before = self.first[0].fetch_add(self.delta.wrapping_sub(LOCK), Release);
         debug_assert!(before & LOCK != 0);
     }
 }
 
 impl<'t> Chain<'t> {
-    /// The chain that begins with this line, whose lock the caller has taken.
+    /// The chain that begins with this line. The caller has set its lock bit.
     pub(super) fn locked(
         lines: &'t Lines,
         heap: &'t Heap,
@@ -56,7 +56,7 @@ impl<'t> Chain<'t> {
         std::iter::successors(Some(self.first), next)
     }
 
-    /// Every slot with an object.
+    /// All slots that name an object.
     pub(super) fn slots(&self) -> impl Iterator<Item = SlotRef<'t>> + use<'t> {
         self.all_lines().flat_map(|line| {
             SLOTS.filter_map(move |index| {
@@ -66,7 +66,7 @@ impl<'t> Chain<'t> {
         })
     }
 
-    /// The object with the tag of this hash that `is_it`.
+    /// Finds the object with the tag of this hash for which `is_it` holds.
     #[inline]
     pub(super) fn find(
         &self,
@@ -85,17 +85,18 @@ impl<'t> Chain<'t> {
         }
     }
 
-    /// The value that `cas` has until the next change.
+    /// The `cas` of the chain, with the changes made under this lock.
     pub(super) fn cas(&self) -> u32 {
         (self.first[0].load(Relaxed).wrapping_add(self.delta) >> CAS_SHIFT) as u32
     }
 
-    /// A value has changed.
+    /// Notes that a value has changed, which increases `cas`.
     pub(super) fn changed(&mut self) {
         self.delta = self.delta.wrapping_add(CAS_ONE);
     }
 
-    /// Another object in place of the one here, which was asked for this often.
+    /// Replaces the object of a slot by another. `frequency` decides whether it moves to the first
+    /// line.
     #[inline]
     pub(super) fn replace(&mut self, cell: SlotRef<'t>, slot: SlotWord, frequency: u8) {
         debug_assert!(slot.is_object());
@@ -104,11 +105,11 @@ impl<'t> Chain<'t> {
         }
     }
 
-    /// What is asked for often belongs into the first line: there it costs one cache line, and no branch that is
-    /// guessed wrong. The least popular object there makes room, if there is room for it elsewhere. That one
-    /// stands in both places first, and whoever does not meet it at its old place meets it at its new one, to
-    /// which he comes later. The replaced object, in a later line, stays until its successor stands in the first
-    /// line and `cas` has gone up, as in [`Chain::empty`].
+    /// Puts a frequently requested object into the first line, where a hit reads one cache line and
+    /// predicts all branches. The least frequent object there makes room if there is a vacant slot
+    /// in another line. It is stored there first, so that a reader that does not find it at its old
+    /// place finds it later at its new one. The replaced object, in a later line, stays until its
+    /// successor stands in the first line and `cas` has gone up, as in [`Chain::empty`].
     #[cold]
     fn put_first(&mut self, cell: SlotRef<'t>, slot: SlotWord, frequency: u8) -> bool {
         let vacant = self.all_lines().skip(1).find_map(|line| {
@@ -117,7 +118,7 @@ impl<'t> Chain<'t> {
                 .find(|&index| line[index].load(Relaxed) == 0)?;
             Some(&line[index])
         });
-        // The last slot leads on.
+        // The last slot is a link.
         let cells = (SLOTS.start..LAST).map(|index| SlotWord(self.first[index].load(Relaxed)));
         let weakest = (SLOTS.start..LAST)
             .zip(cells)
@@ -137,7 +138,7 @@ impl<'t> Chain<'t> {
         true
     }
 
-    /// One more object; false where there is no room, and nothing has changed.
+    /// Adds an object. Returns false if there is no room, and changes nothing then.
     pub(super) fn insert(&mut self, slot: SlotWord) -> bool {
         let mut last = self.first;
         for (number, line) in self.all_lines().enumerate() {
@@ -158,7 +159,7 @@ impl<'t> Chain<'t> {
             return false;
         };
         let line = self.lines.line(self.heap, number);
-        // Whoever follows the way to the next line finds there what stood in its place.
+        // A reader that follows the link finds the object that stood in the link's place.
         line[1].store(last[LAST].load(Relaxed), Release);
         line[2].store(slot.0, Release);
         last[LAST].store(SlotWord::link(number).0, Release);
@@ -172,13 +173,13 @@ impl<'t> Chain<'t> {
         self.delta = self.delta.wrapping_sub(COUNT_ONE);
     }
 
-    /// Clears a slot, and gives back a line that is no longer needed.
+    /// Clears a slot, and gives back lines that are no longer needed.
     pub(super) fn remove(&mut self, cell: SlotRef<'t>) {
         self.clear(cell);
         self.shorten();
     }
 
-    /// Gives back the last lines, as long as the others have room for what is in them.
+    /// Gives back the last line, as often as the others have room for its objects.
     pub(super) fn shorten(&mut self) {
         loop {
             let mut before_last = None;
@@ -192,7 +193,7 @@ impl<'t> Chain<'t> {
             let Some((before, number)) = before_last else {
                 return;
             };
-            // The last slots of the others lead on.
+            // The last slots of the others are links.
             if self.object_count() > (lines - 1) * (SLOTS.len() as u64 - 1) {
                 return;
             }
@@ -202,9 +203,10 @@ impl<'t> Chain<'t> {
         }
     }
 
-    /// Moves the objects of the last line to earlier ones. First they stand in both; then `cas` goes up; then
-    /// they are cleared here. A reader who has met one in neither place looked at its new place before it was
-    /// there, and so before `cas` went up, and looked here after that: he sees that it did, and starts again.
+    /// Moves the objects of the last line to earlier ones: first they are stored at both places,
+    /// then `cas` goes up, then they are cleared here. A reader that finds an object at neither
+    /// place read its new place before the object was stored there, hence before `cas` went up, and
+    /// read the old place after that. So it sees that `cas` has changed, and starts again.
     fn empty(&mut self, last: &'t Line) {
         let mut vacant = self.all_lines().flat_map(|line| {
             let slots = SLOTS.start..LAST;
@@ -229,12 +231,12 @@ impl<'t> Chain<'t> {
         }
     }
 
-    /// The object that is asked for least.
+    /// The object with the lowest frequency.
     pub(super) fn weakest(&self) -> Option<SlotRef<'t>> {
         self.slots().min_by_key(|cell| cell.word.frequency())
     }
 
-    /// How many lines there are, and objects by the information's count.
+    /// Number of lines, and of objects by the line information.
     pub(super) fn extent(&self) -> (usize, u64) {
         (self.all_lines().count(), self.object_count())
     }

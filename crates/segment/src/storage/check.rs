@@ -5,7 +5,8 @@ use super::plan::EvictionPlan;
 use super::store::Storage;
 
 impl<C: Objects, P: EvictionPlan> Storage<C, P> {
-    /// Panics if the parts contradict each other. For tests and fuzzers, while no thread writes; slow.
+    /// Panics if the parts contradict each other. For tests and fuzzers, while no thread writes;
+    /// slow.
     pub(crate) fn check(&self) {
         let heap = self.heap();
         let used_lines = self.table().line_count();

@@ -3,7 +3,8 @@
 use super::heap::Heap;
 use super::location::{Location, SegmentId};
 
-/// The kind of objects that an engine stores: [`Stored`](crate::Stored) bytes or mere [`Sizes`](crate::Sizes).
+/// The kind of objects that an engine stores: [`Stored`](crate::Stored) bytes or mere
+/// [`Sizes`](crate::Sizes).
 pub trait Content: Sized {
     /// Identifies an object.
     type Key<'k>: Copy;
@@ -25,8 +26,8 @@ pub trait Content: Sized {
 
 /// Access to the objects, for the engine alone.
 ///
-/// The owner of a segment writes an object once, before the table names it. From then on nothing changes but the few
-/// words that are changed while the object's chain is locked.
+/// The owner of a segment writes an object once, before the table names it. From then on nothing
+/// changes but the few words that are changed while the object's chain is locked.
 pub trait Objects: Content {
     /// An object as a reader finds it.
     type View<'h>: Copy;
@@ -44,8 +45,8 @@ pub trait Objects: Content {
     fn words_at(&self, heap: &Heap, location: Location) -> u32;
     /// Hash of the key of the object at a location.
     fn hash_at(&self, heap: &Heap, location: Location) -> u64;
-    /// The object at a location; `None` if there can be none. A reader's segment may have been freed meanwhile: then
-    /// any result will do, of this function and of those that take the view.
+    /// The object at a location; `None` if there can be none. A reader's segment may have been
+    /// freed meanwhile: then any result will do, of this function and of those that take the view.
     fn view<'h>(&self, heap: &'h Heap, location: Location) -> Option<Self::View<'h>>;
     /// Whether the object has this key.
     fn has_key(&self, view: Self::View<'_>, key: Self::Key<'_>) -> bool;

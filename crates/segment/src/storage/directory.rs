@@ -1,7 +1,9 @@
-//! The segment directory: the segment lists and the eviction's plan behind the one lock of the engine.
+//! The segment directory: the segment lists and the eviction's plan behind the one lock of the
+//! engine.
 //!
-//! The lock is held for what each segment needs once in its use: to be taken, listed, chosen and freed. What requests
-//! need of the lists stands beside the lock, in atomics that each change updates before it gives up the lock.
+//! The lock is held for what each segment needs once in its use: to be taken, listed, chosen and
+//! freed. What requests need of the lists stands beside the lock, in atomics that each change
+//! updates before it gives up the lock.
 
 use super::heap::Heap;
 use super::lines::TakeSegment;

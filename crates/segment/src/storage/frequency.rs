@@ -1,7 +1,9 @@
-//! The approximate and smoothed frequency counter (ASFC) of the source: one byte for up to 2^16 requests.
+//! The approximate and smoothed frequency counter (ASFC) of the source: one byte for up to 2^16
+//! requests.
 //!
-//! Below 16 each counted request adds one. From there on a request adds one with a probability of one in the counter's
-//! value, as in a Morris counter. The caller counts a key at most once a second, so that bursts do not count.
+//! Below 16 each counted request adds one. From there on a request adds one with a probability of
+//! one in the counter's value, as in a Morris counter. The caller counts a key at most once a
+//! second, so that bursts do not count.
 
 use policy::parts::chance::scramble;
 

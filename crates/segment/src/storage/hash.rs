@@ -1,32 +1,33 @@
-//! The keys' hash: 64 bits by a multiplication for each sixteen bytes, under a secret.
+//! The hash of keys: 64 bits, by one multiplication for each sixteen bytes, under a secret.
 //!
-//! A product of 64 by 64 bits, its halves laid over each other, is the part that several well-known hashes share.
-//! It is no cipher: it holds against whoever does not know the secret, who sees no hashes here and could tell
-//! collisions by nothing but time. A key that meets one there wins little. A chain has 16 lines at most,
-//! and what does not fit into one takes the place of others of the same chain: no request becomes long, and one who writes
-//! so much can evict others anyway. So a hash that is meant for tables that may become lists costs more than it gives:
-//! SipHash-1-3 takes 141 instructions for a key of 16 bytes, this about 25, of some 500 of a whole get.
+//! A product of 64 by 64 bits whose halves are combined by exclusive or is the core of several
+//! well-known hashes. It is no cipher: it resists attackers who do not know the secret. They see no
+//! hashes here and could detect collisions by timing alone. A collision gains them little, because
+//! a chain has 16 lines at most, and an object that does not fit replaces another of the same
+//! chain: no request becomes long, and a client that writes that much can evict other objects
+//! anyway. So a hash for tables that may degrade to lists costs more than it gives: SipHash-1-3
+//! takes 141 instructions for a key of 16 bytes, this one about 25, of some 500 of a whole get.
 
 use super::words::{WORD, word_of};
 use policy::parts::chance::Chance;
 
-/// What a multiplication takes.
+/// Bytes that one multiplication takes.
 const BLOCK: usize = 2 * WORD;
 
-/// A hash under a secret.
+/// A hash function with its secret.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyHash {
     secret: [u64; 4],
 }
 
-/// All bits of a product, in 64.
+/// The halves of a product, combined into 64 bits.
 #[inline(always)]
 fn folded(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Both words of a block.
+/// The two words of a block.
 #[inline(always)]
 fn halves(block: &[u8; BLOCK]) -> (u64, u64) {
     let all = u128::from_le_bytes(*block);
@@ -35,7 +36,8 @@ fn halves(block: &[u8; BLOCK]) -> (u64, u64) {
 
 impl KeyHash {
     pub(crate) fn new(secret: [u64; 2]) -> KeyHash {
-        // However few bits are set in what was given, half of those of a word or so are.
+        // Expands the secret to words of which about half the bits are set, even if few were set in
+        // it.
         let [mut one, mut other] = secret.map(Chance::new);
         KeyHash {
             secret: [(); 4].map(|()| one.bits() ^ other.bits().rotate_left(32)),
@@ -45,7 +47,7 @@ impl KeyHash {
     #[inline]
     pub(crate) fn of(&self, key: &[u8]) -> u64 {
         let [begin, mask, last_mask, last_factor] = self.secret;
-        // The length tells keys apart that are padded or overlap to the same words.
+        // The length distinguishes keys whose words are the same after padding or overlap.
         let mut state = begin ^ key.len() as u64;
         let (low, high) = match (key.first_chunk::<WORD>(), key.last_chunk::<WORD>()) {
             (Some(_), Some(_)) if key.len() > BLOCK => {
@@ -72,7 +74,7 @@ mod tests {
 
     const KEYS: u64 = if cfg!(miri) { 50 } else { 60_000 };
 
-    /// Names as they are given: by number, decimal or binary, behind something long or short.
+    /// Typical names: by number, decimal or binary, after a long or a short prefix.
     fn names() -> impl Iterator<Item = Vec<u8>> {
         (0..KEYS).flat_map(|number| {
             [
@@ -84,9 +86,10 @@ mod tests {
         })
     }
 
-    /// Chains are chosen by the lowest bits, objects in them by the highest: each as even as by chance.
+    /// The lowest bits choose a chain and the highest are the tag: both must be distributed as
+    /// evenly as random bits.
     #[test]
-    fn names_spread_evenly() {
+    fn hashes_of_names_are_evenly_distributed() {
         for secret in [[0, 0], [1, 0], [1, 2], [u64::MAX, 1 << 63]] {
             let hash = KeyHash::new(secret);
             let mut counts = [[0u32; 1024]; 4];
@@ -106,15 +109,15 @@ mod tests {
                     .iter()
                     .map(|&count| (f64::from(count) - mean).powi(2) / mean)
                     .sum();
-                // 1,023 degrees of freedom: six deviations of 45.
+                // 1,023 degrees of freedom: six standard deviations of 45.
                 assert!((chi - 1_023.0).abs() < 6.0 * 45.2, "{chi}");
             }
         }
     }
 
-    /// One bit of a key changes half of the hash's, wherever it stands.
+    /// A changed bit of a key changes half of the bits of the hash, wherever it stands.
     #[test]
-    fn each_bit_counts() {
+    fn each_bit_of_a_key_changes_the_hash() {
         let hash = KeyHash::new([7, 8]);
         for len in [1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 100, 255] {
             let mut key: Vec<u8> = (0..len).map(|at| scramble(at) as u8).collect();
@@ -138,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_padded_to_the_same_words_differs() {
+    fn keys_that_are_padded_to_the_same_words_have_different_hashes() {
         let hash = KeyHash::new([1, 2]);
         let zeros = [0; 255];
         let hashes: HashSet<u64> = (0..=255).map(|len| hash.of(&zeros[..len])).collect();

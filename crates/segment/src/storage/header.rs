@@ -1,11 +1,13 @@
 //! The headers of a segment: one for readers, one for writers.
 //!
 //! ```text
-//! Stamp, for readers: 16 bytes. Four stamps share a cache line, which changes only when a segment is opened or freed.
+//! Stamp, for readers: 16 bytes. Four stamps share a cache line, which changes only when a
+//! segment is opened or freed.
 //!   generation  64    number of times that the segment was freed
 //!   deadline    64    when all objects in the segment expire
 //!
-//! Header, for writers: a cache line of its own, so that writers of different segments do not share one.
+//! Header, for writers: a cache line of its own, so that writers of different segments do not
+//! share one.
 //!             63       62      50        35 34         24 23           0
 //!   write     [sealed] [writing] [0] [ writer 16 ] [ TTL bucket 11 ] [ used words 24 ]
 //!   live      63  words of live objects  32 31     live objects      0
@@ -13,10 +15,11 @@
 //! ```
 //!
 //! # Writers and the seal
-//! A segment that takes objects is owned by one writer, and only its owner appends. Any thread may *seal* it.
-//! An append advances `write` by a compare-and-swap, which fails if the segment was sealed or has another owner,
-//! because the owner stands in the same word. The swap also sets `writing`, which is cleared once the table names
-//! the object. A segment is freed only when it is sealed and `writing` is clear.
+//! A segment that takes objects is owned by one writer, and only its owner appends. Any thread may
+//! *seal* it. An append advances `write` by a compare-and-swap, which fails if the segment was
+//! sealed or has another owner, because the owner stands in the same word. The swap also sets
+//! `writing`, which is cleared once the table names the object. A segment is freed only when it is
+//! sealed and `writing` is clear.
 
 use super::location::SegmentId;
 use super::ttl::TtlBucket;
@@ -139,8 +142,8 @@ impl Header {
         debug_assert!(before & WRITING != 0);
     }
 
-    /// Takes back the room reserved last, whose object the table never named. In a segment that was sealed
-    /// meanwhile the room stays used.
+    /// Takes back the room reserved last, whose object the table never named. In a segment that was
+    /// sealed meanwhile the room stays used.
     pub(crate) fn unreserve(&self, words: u32) {
         let before = self.write.load(Relaxed);
         let after = (before - u64::from(words)) & !WRITING;

@@ -1,18 +1,19 @@
-//! The segment heap: memory in equal segments, with a header for each, and the proof that a reader without a lock
-//! never returns another object's bytes.
+//! The segment heap: memory in equal segments, with a header for each, and the proof that a reader
+//! without a lock never returns another object's bytes.
 //!
 //! # Why a reader returns only what it looked up
-//! A segment is freed in this order: every slot of the table that names one of its objects is cleared; its generation
-//! goes up; another owner takes it and writes new objects. A reader (1) loads the generation, (2) loads the slot
-//! *again*, (3) copies the object, (4) loads the generation again behind a fence, and keeps the copy only if the
-//! generation is unchanged.
-//! - The slot of step 2 was published in this generation or a later one, because slots of earlier generations were
-//!   cleared before the generation went up to the value of step 1.
-//! - If step 4 finds the generation unchanged, the slot is not of a later one: that would have been published after the
-//!   generation went up, so a reader that sees the slot also sees the new generation.
-//! - The object was written before its slot was published, so step 3 reads all of it. Step 3 reads nothing that was
-//!   written in a later generation, because the fence of the new owner stands before its writes, and step 4 would
-//!   see the generation that precedes the fence.
+//! A segment is freed in this order: every slot of the table that names one of its objects is
+//! cleared; its generation goes up; another owner takes it and writes new objects. A reader (1)
+//! loads the generation, (2) loads the slot *again*, (3) copies the object, (4) loads the
+//! generation again behind a fence, and keeps the copy only if the generation is unchanged.
+//! - The slot of step 2 was published in this generation or a later one, because slots of earlier
+//!   generations were cleared before the generation went up to the value of step 1.
+//! - If step 4 finds the generation unchanged, the slot is not of a later one: that would have been
+//!   published after the generation went up, so a reader that sees the slot also sees the new
+//!   generation.
+//! - The object was written before its slot was published, so step 3 reads all of it. Step 3 reads
+//!   nothing that was written in a later generation, because the fence of the new owner stands
+//!   before its writes, and step 4 would see the generation that precedes the fence.
 
 use super::header::{HEADER_BYTES, Header, Stamp};
 use super::location::{Location, SegmentId};
@@ -83,8 +84,8 @@ impl Heap {
         &self.memory
     }
 
-    /// The words from a location to the end of its memory chunk: those of an object if one begins there, and what
-    /// lies behind it. `None` if the memory was never reserved.
+    /// The words from a location to the end of its memory chunk: those of an object if one begins
+    /// there, and what lies behind it. `None` if the memory was never reserved.
     #[inline(always)]
     pub(crate) fn words(&self, location: Location) -> Option<&[AtomicU64]> {
         self.memory

@@ -1,19 +1,20 @@
-//! The two lines of unsafe code in this crate: hints to the processor and to the system, which change nothing
-//! that a program can see.
+//! The two unsafe lines of this crate: hints to the processor and to the system, which change
+//! nothing that a program can see.
 //!
-//! All else, the segments' memory included, is safe: see `words.rs`. What each gains, as `cargo bench -p
-//! mayfly-segment` tells at a million keys, on a machine with much else to do: 95 gets and 5 sets of a hundred take
-//! 130 ns each in batches of 32 whose lines are asked for first, one by one 270; plain early loads stop the processor
-//! where its queue of unfinished work is full. Without large pages gets take 433 to 464 ns instead of 289 to 312, and
-//! the batches 168 to 179 instead of 131 to 145.
+//! All else, the segments' memory included, is safe code (`words.rs`). What each hint gains, by
+//! `cargo bench -p mayfly-segment` at a million keys on a busy machine: a mix of 95 gets and 5 sets
+//! takes 130 ns a request in batches of 32 whose lines are prefetched, and 270 ns one by one. Plain
+//! early loads instead of prefetches stop the processor when its queue of unfinished work is full.
+//! Without large pages gets take 433 to 464 ns instead of 289 to 312, and the batches 168 to 179
+//! instead of 131 to 145.
 #![expect(unsafe_code, reason = "neither hint has a safe form")]
 
 use crate::sync::AtomicU64;
 
-/// What processors have of large pages, nearly all of them: also a multiple of every small one.
+/// Size of a large page on nearly all processors, and a multiple of every small page.
 const LARGE_PAGE: usize = 2 << 20;
 
-/// Asks for the cache line that holds `target`.
+/// Prefetches the cache line that holds `target`.
 #[inline(always)]
 pub(crate) fn prefetch<T>(target: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -27,8 +28,8 @@ pub(crate) fn prefetch<T>(target: &T) {
     let _ = target;
 }
 
-/// Tells the system that large pages may back these words, as far as whole ones lie among them. A system that
-/// declines gives small ones.
+/// Permits the system to back these words by large pages, as far as whole ones lie among them. The
+/// system may decline.
 pub(crate) fn large_pages(words: &[AtomicU64]) {
     let bytes = size_of_val(words);
     let first = words.as_ptr().cast::<u8>();
@@ -38,8 +39,8 @@ pub(crate) fn large_pages(words: &[AtomicU64]) {
     if whole > 0 {
         use rustix::mm::{Advice, madvise};
         let begin = first.wrapping_add(before).cast_mut().cast();
-        // SAFETY: the range lies within memory that is borrowed here, begins with a page, and keeps what it
-        // holds: the advice is about what backs it.
+        // SAFETY: the range lies within memory that is borrowed here, begins with a page, and keeps
+        // what it holds: the advice is about what backs it.
         let _declined = unsafe { madvise(begin, whole, Advice::LinuxHugepage) };
     }
     #[cfg(not(all(target_os = "linux", not(any(miri, loom)))))]

@@ -8,13 +8,14 @@
 //!   a link, in slot 7 only  [ line 31..20 ][   unused  ][    all ones      ][ line 19..0  ]
 //!   vacant                  0
 //! ```
-//! - `lock` is held by the thread that changes slots of the chain. Readers neither take it nor wait for it.
+//! - `lock` is held by the thread that changes slots of the chain. Readers neither take it nor wait
+//!   for it.
 //! - Bit n of `counted` is set if slot n was counted in the second of the last access.
 //! - `last access` is in seconds, modulo 2^16. The objects of a line share it.
-//! - `count` is the number of objects in the whole chain. `cas` goes up with every change of a value in the chain. Both
-//!   are kept in the first line of a chain only.
-//! - `tag` is the highest 12 bits of the key's hash, and never 0. `offset` is in words of 8 bytes, so that a segment
-//!   may have up to 8 MiB.
+//! - `count` is the number of objects in the whole chain. `cas` goes up with every change of a
+//!   value in the chain. Both are kept in the first line of a chain only.
+//! - `tag` is the highest 12 bits of the key's hash, and never 0. `offset` is in words of 8 bytes,
+//!   so that a segment may have up to 8 MiB.
 //! - A link holds the number of the next line of the chain.
 
 use super::location::{Location, SegmentId};
@@ -61,8 +62,9 @@ pub(crate) struct SlotRef<'t> {
     pub(crate) word: SlotWord,
 }
 
-/// Returns the set of slots in a line whose tag matches a hash, bit 0 for the first slot. A link may match by
-/// accident. All seven slots are compared without a branch, because it would often be mispredicted.
+/// Returns the set of slots in a line whose tag matches a hash, bit 0 for the first slot. A link
+/// may match by accident. All seven slots are compared without a branch, because it would often be
+/// mispredicted.
 #[inline(always)]
 pub(super) fn matching(line: &Line, hash: u64) -> u32 {
     debug_assert!(hash >> TAG_SHIFT != 0);

@@ -1,7 +1,8 @@
 //! The lines of the hash table: where each lies in memory, and which belong to no chain.
 //!
-//! Lines are taken from segments of the heap, a *piece* of some hundred lines at a time. The first lines of chains lie
-//! side by side in pieces; further lines of chains are taken one by one. The table never gives memory back.
+//! Lines are taken from segments of the heap, a *piece* of some hundred lines at a time. The first
+//! lines of chains lie side by side in pieces; further lines of chains are taken one by one. The
+//! table never gives memory back.
 
 use super::heap::Heap;
 use super::line::{LAST, SlotWord};
@@ -27,7 +28,8 @@ struct Pool {
     /// Number of segments taken, and of unused lines in the last one.
     segments: u32,
     unused: u32,
-    /// Lines given back, linked as a chain is: a reader that is still in one finds no object, and an end.
+    /// Lines given back, linked as a chain is: a reader that is still in one finds no object, and
+    /// an end.
     free_first: Option<u32>,
     free_count: u32,
     /// The next line of the piece for further lines, and the number of lines left in it.
@@ -130,7 +132,8 @@ impl Lines {
         }
         let first = (pool.segments << self.segment_bits) - pool.unused;
         pool.unused -= 1 << self.piece_bits;
-        // A reader that still copies objects from here sees that the segment was freed before it sees zeros.
+        // A reader that still copies objects from here sees that the segment was freed before it
+        // sees zeros.
         fence(Release);
         for line in first..first + (1 << self.piece_bits) {
             let words = self.line(heap, line);

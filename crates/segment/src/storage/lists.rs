@@ -248,7 +248,8 @@ impl SegmentLists {
         (link.bucket, link.next)
     }
 
-    /// Panics if the lists contradict themselves or the headers. Returns the number of listed segments.
+    /// Panics if the lists contradict themselves or the headers. Returns the number of listed
+    /// segments.
     pub(super) fn check(&self, heap: &Heap) -> usize {
         let mut listed = 0;
         let mut occupied = vec![];

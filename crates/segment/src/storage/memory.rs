@@ -1,9 +1,10 @@
-//! The memory of the segments: reserved in chunks, which the system fills with zeros where they are first touched.
+//! The memory of the segments: reserved in chunks, which the system fills with zeros as they are
+//! first touched.
 //!
-//! Segments that lie side by side are found by their number alone: the few chunks' addresses are always in the
-//! nearest cache, which those of ten thousand segments, one behind each header, would not be. And the system can
-//! back a chunk by large pages: at a gigabyte, the processor's search for small ones costs as much as
-//! a miss of all caches.
+//! A segment's address follows from its number and its chunk's address. The few addresses of chunks
+//! stay in the nearest cache, which those of ten thousand separate segments would not. And the
+//! system can back a chunk by large pages: at a gigabyte, a processor's look-up of small pages
+//! costs as much as a miss of all caches.
 
 use super::hint::large_pages;
 use super::location::SegmentId;
@@ -11,16 +12,17 @@ use super::words::{LINE, Line, WORD};
 use crate::sync::{AtomicU64, zeroed};
 use std::sync::OnceLock;
 
-/// Words of a chunk, 64 MiB, as a power of two: some large pages, and few chunks. The last may be smaller.
+/// Words of a chunk, 64 MiB, as a power of two: several large pages, and few chunks. The last may
+/// be smaller.
 const CHUNK_BITS: u32 = 23;
-/// Words of the first line that may lie before the first segment of a chunk.
+/// Maximum number of words before the first aligned line of a chunk.
 const SLACK: usize = LINE - 1;
 
-/// See the module text.
+/// The chunks, and the size of the segments in them.
 #[derive(Debug)]
 pub(crate) struct Memory {
     chunks: Box<[OnceLock<Chunk>]>,
-    /// Words in a segment, and in all.
+    /// Words in a segment, and in all segments.
     capacity: u64,
     count: u64,
     wants_large_pages: bool,
@@ -29,7 +31,7 @@ pub(crate) struct Memory {
 #[derive(Debug)]
 struct Chunk {
     cells: Box<[AtomicU64]>,
-    /// Where the first whole cache line begins.
+    /// Index of the first word of the first aligned cache line.
     start: usize,
 }
 
@@ -39,7 +41,7 @@ impl Chunk {
         if wants_large_pages {
             large_pages(&cells);
         }
-        // A number of words; where it cannot be told the lines are merely not aligned.
+        // If the result is unknown, lines are not aligned, which costs time only.
         let start = match cells.as_ptr().align_offset(LINE * WORD) {
             start @ 0..=SLACK => start,
             _ => 0,
@@ -49,7 +51,8 @@ impl Chunk {
 }
 
 impl Memory {
-    /// Memory for `count` segments of `capacity` words, and one that is never touched: segment 0 is none.
+    /// Memory for `count` segments of `capacity` words. Segment 0, which does not exist, takes
+    /// address space but is never touched.
     pub(crate) fn new(count: u32, capacity: u32, wants_large_pages: bool) -> Self {
         assert!(capacity.is_power_of_two());
         assert!(capacity <= 1 << CHUNK_BITS);
@@ -64,19 +67,19 @@ impl Memory {
         }
     }
 
-    /// What a segment takes of the system, its part of a chunk's bounds included.
+    /// Bytes that a segment takes, its share of the chunk's bounds included.
     pub(crate) fn bytes_of_one(capacity: u32) -> usize {
         let bounds = SLACK * WORD + size_of::<OnceLock<Chunk>>();
         capacity as usize * WORD + bounds.div_ceil((1 << CHUNK_BITS) / capacity as usize)
     }
 
-    /// The number of a segment's word among all.
+    /// Number of a word among all words of all segments.
     #[inline(always)]
     pub(crate) fn number(&self, id: SegmentId, offset: u32) -> u64 {
         u64::from(id.0) * self.capacity + u64::from(offset)
     }
 
-    /// Has the memory of a segment reserved.
+    /// Reserves the chunk of a segment.
     pub(crate) fn reserve(&self, id: SegmentId) {
         let index = self.number(id, 0) >> CHUNK_BITS;
         self.chunks[index as usize].get_or_init(|| {
@@ -85,7 +88,8 @@ impl Memory {
         });
     }
 
-    /// The words from the one of this number on, where they were reserved; not empty.
+    /// The words from a number to the end of its chunk. `None` if the chunk is not reserved or has
+    /// no such word.
     #[inline(always)]
     pub(crate) fn from(&self, number: u64) -> Option<&[AtomicU64]> {
         let chunk = self.chunks.get((number >> CHUNK_BITS) as usize)?.get()?;
@@ -93,11 +97,11 @@ impl Memory {
         chunk.cells.get(first..).filter(|words| !words.is_empty())
     }
 
-    /// A line of a segment that was reserved.
+    /// The line that begins with a word of a reserved segment.
     #[inline(always)]
     pub(crate) fn line(&self, number: u64) -> &Line {
         let chunk = self.chunks[(number >> CHUNK_BITS) as usize].get();
-        let chunk = chunk.expect("the table's lines are reserved");
+        let chunk = chunk.expect("the memory of the table is reserved");
         let first = (number & ((1 << CHUNK_BITS) - 1)) as usize + chunk.start;
         let line = chunk.cells[first..].first_chunk();
         line.expect("a segment is whole lines")

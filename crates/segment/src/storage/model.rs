@@ -1,5 +1,5 @@
-//! Loom's models of the hash table: readers find what is there while chains change. See `crate::model` for how they are
-//! run.
+//! Loom's models of the hash table: readers find an object while its chain changes. `crate::model`
+//! says how they are run.
 
 use super::chain::Chain;
 use super::directory::Directory;
@@ -13,7 +13,7 @@ use crate::sync::explore;
 use loom::thread;
 use std::sync::Arc;
 
-/// A table by itself, of slots that name nothing.
+/// A table by itself, whose slots name no objects.
 struct Bare {
     heap: Heap,
     directory: Directory<()>,
@@ -65,8 +65,8 @@ impl Bare {
     }
 }
 
-/// A thread that looks for these, which are there all the time, while `change` goes on in this one.
-fn looked_for(
+/// Searches for numbers that are present all the time, on another thread, while `change` runs.
+fn search_during(
     objects: u32,
     numbers: &'static [u32],
     change: impl Fn(&Bare) + Send + Sync + 'static,
@@ -90,22 +90,22 @@ fn looked_for(
 }
 
 #[test]
-fn nothing_is_missed_while_a_chain_is_prolonged() {
-    looked_for(7, &[6], |bare| assert!(bare.lock(7).insert(word(7))));
+fn no_object_is_missed_while_a_chain_is_prolonged() {
+    search_during(7, &[6], |bare| assert!(bare.lock(7).insert(word(7))));
 }
 
 #[test]
-fn nothing_is_missed_while_a_chain_is_shortened() {
-    looked_for(8, &[7], |bare| {
+fn no_object_is_missed_while_a_chain_is_shortened() {
+    search_during(8, &[7], |bare| {
         bare.remove(0);
         bare.remove(1);
     });
 }
 
-/// 7 is asked for often and comes into the first line, whose 0 makes room.
+/// Number 7 has the highest frequency and moves to the first line, from which number 0 moves away.
 #[test]
-fn nothing_is_missed_while_the_popular_comes_first() {
-    looked_for(8, &[7, 0], |bare| {
+fn no_object_is_missed_while_another_moves_to_the_first_line() {
+    search_during(8, &[7, 0], |bare| {
         let mut chain = bare.lock(7);
         let slot = chain.find(hash(7), |_| true).expect("it is there");
         let location = Location {
@@ -118,17 +118,18 @@ fn nothing_is_missed_while_the_popular_comes_first() {
 }
 
 #[test]
-fn nothing_is_missed_while_a_chain_is_split() {
-    looked_for(4, &[1, 2], |bare| {
+fn no_object_is_missed_while_a_chain_is_split() {
+    search_during(4, &[1, 2], |bare| {
         let hash_at = |slot: SlotWord| hash(slot.location().segment.0 - 1);
         assert!(bare.table.grow(&bare.heap, &bare.directory, hash_at));
     });
 }
 
-/// A request is counted in a slot that is given to another object meanwhile: that one keeps its own. By an
-/// exchange, since Loom does not put an exchange and a plain store of one word into one order, as the language does.
+/// A request is counted in a slot that is given to another object meanwhile, which must stay. The
+/// writer uses an exchange, because Loom, unlike the language, does not order an exchange and a
+/// plain store of one word.
 #[test]
-fn a_count_never_brings_a_slot_back() {
+fn a_counted_request_does_not_restore_a_replaced_slot() {
     explore(|| {
         let bare = Bare::new(1);
         let reader = {
@@ -151,7 +152,7 @@ fn a_count_never_brings_a_slot_back() {
 }
 
 #[test]
-fn writers_of_a_chain_exclude_each_other_and_counting_readers_do_not_disturb() {
+fn writers_of_a_chain_exclude_each_other_while_readers_count() {
     explore(|| {
         let bare = Bare::new(1);
         let insert = |bare: &Bare, number: u32| {

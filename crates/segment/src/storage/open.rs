@@ -1,66 +1,81 @@
-//! The segments that a writer fills, and which of them an object goes to: by its deadline.
+//! The open segments of a writer, and which of them an object is written to: a choice by deadline.
 //!
-//! It goes to the one that ends last of those that do not end after it, if that is not too early; else a segment is
-//! opened for it. What is too early:
+//! All objects of a segment expire together, so an object may go to any open segment that expires
+//! no later than the object should, and not much earlier. The best fit is the one with the latest
+//! such deadline. If there is none, the writer opens a segment for the object.
 //!
-//! - For a lifetime that begins: what ends before a segment of its TTL's bucket that was opened a span ago
-//!   ([`TtlBucket::span_ms`]). So it loses less than what TTLs are rounded down by, and a span.
-//! - For a deadline that is kept: what ends before the last multiple of the width of the bucket of what is left. Each
-//!   width divides the next, so what ends at such a multiple does so for good: however often an object is
-//!   written again, it loses less than one width in all.
+//! ```text
+//!                earliest                 latest
+//!   time ──┬────────┼───────────────────────┼──────▶      the best fit is the open segment
+//!         now       [ acceptable deadlines  ]             with the latest deadline in the brackets
+//! ```
 //!
-//! Where TTLs are spread wide and segments are few, a segment for each TTL would leave memory nearly empty and taken
-//! at once. A writer may have its share of half of all segments open. From a half of that on, it rounds lives down to
-//! wider steps the more it has; in the last eighth it knows powers of two alone, so that for any TTLs there are soon as
-//! many as it needs, unless it may have a handful only. What nobody has used for as long as it would have taken objects is
-//! sealed when another is opened; and where there are too many all the same, one that would not be opened any more, or
-//! the one that was used longest ago.
+//! How much earlier is acceptable:
 //!
-//! Few TTLs that are long beside the widths do the same: a segment that is sealed after its width may be a tenth full,
-//! and a long chain of such segments takes all memory. So while memory is short, a writer goes on with a segment for an
-//! eighth of its TTL; in the last eighth of its share for a quarter, and for half of it where not one more may be open, so
-//! that objects of many TTLs do not seal each other's segments by turns. What merges of nearly empty segments would cut is no
-//! less, and they copy. Memory is short as long as something was evicted since a writer opened as many segments as it
-//! may have open.
+//! - For a new TTL: `earliest` is the deadline of a segment that the TTL's bucket opened one *span*
+//!   ago ([`TtlBucket::span_ms`]). So an object loses less than its TTL is rounded down by, plus a
+//!   span.
+//! - For a deadline that is kept while the object is written again: `earliest` is the deadline
+//!   rounded down to a multiple of the bucket's width. Each width divides the next, so such a
+//!   multiple stays one when the remaining TTL gets shorter: however often an object is written
+//!   again, it loses less than one width in all.
+//!
+//! # Pressure
+//! If TTLs are spread widely and segments are few, one open segment for each TTL would leave memory
+//! nearly empty and all of it taken. So a writer may have its share of half of all segments open
+//! ([`Config`](crate::Config)). From half of its share on it rounds TTLs down in wider steps, the
+//! more segments it has open; in the last eighth to powers of two. A segment that was unused for as
+//! long as it takes objects is sealed when another is opened. If there are too many all the same,
+//! the writer seals one that it would not open under the present pressure, or the least recently
+//! used one.
+//!
+//! A few TTLs that are long compared with the widths have the same effect: a segment that is sealed
+//! after its span may be a tenth full, and a long list of such segments takes all memory. So while
+//! memory is short, a writer uses a segment for an eighth of its TTL; in the last eighth of its
+//! share for a quarter, and for half of it if it may open no more, so that objects of many TTLs do
+//! not make the writer seal segments in turn. Merges of nearly empty segments would shorten TTLs as
+//! much, and they copy. Memory counts as short until a writer has opened as many segments as it may
+//! have open, without any eviction in between.
 
 use super::location::SegmentId;
 use super::ttl::{NEVER, TtlBucket};
 use policy::Tick;
 
-/// The most segments that a writer has open.
+/// Maximum number of open segments of a writer.
 pub(crate) const OPEN_MAX: usize = 256;
-/// How crowded it can be: not at all; memory is short; and by how much of its share a writer has open, up to all of it.
+/// Pressure levels 0 to 5: 0 none, 1 memory is short, 2 to 5 by the fraction of the writer's share
+/// that is open, 5 for all of it.
 const PRESSURE_MAX: u8 = 5;
 const PRESSURE_SHORT: u8 = 1;
 
-/// How long an object is to live.
+/// Requested lifetime of an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lifetime {
-    /// For ever.
+    /// No deadline.
     Endless,
-    /// So many milliseconds.
+    /// A TTL in milliseconds.
     For(u64),
-    /// Until then, as it was told before.
+    /// A deadline that the engine returned before and that is to be kept.
     Until(Tick),
 }
 
-/// A segment that takes objects.
+/// A segment that a writer fills.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenSegment {
     pub(crate) deadline: Tick,
     used: Tick,
     pub(crate) id: SegmentId,
     pub(crate) bucket: TtlBucket,
-    /// Opened for a deadline that is kept.
+    /// Whether it was opened for a deadline to be kept.
     keeps_deadline: bool,
 }
 
-/// Which segments will do for an object.
+/// Which segments are acceptable for an object, and which one to open if none of them is open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placement {
     earliest: Tick,
     latest: Tick,
-    /// When a segment that is opened for it ends; and in which bucket's chain.
+    /// Deadline and TTL bucket of a segment that is opened for the object.
     pub(crate) deadline: Tick,
     pub(crate) bucket: TtlBucket,
     keeps_deadline: bool,
@@ -109,7 +124,7 @@ impl Placement {
         }
     }
 
-    /// The moment at which a segment of its bucket's TTL would have been opened to end then.
+    /// Creation time that gives a segment of this bucket its deadline.
     pub(crate) fn created(&self, now: Tick) -> Tick {
         match self.bucket.ttl_ms() {
             Some(ttl_ms) => Tick(self.deadline.0.saturating_sub(ttl_ms)),
@@ -118,7 +133,7 @@ impl Placement {
     }
 }
 
-/// The milliseconds of what is left of a lifetime that are given up for fewer deadlines.
+/// Milliseconds of a remaining TTL that may be given up in order to have fewer different deadlines.
 fn slack_ms(left_ms: u64, pressure: u8) -> u64 {
     match pressure {
         ..=PRESSURE_SHORT => 0,
@@ -128,7 +143,8 @@ fn slack_ms(left_ms: u64, pressure: u8) -> u64 {
     }
 }
 
-/// A TTL that lives are rounded down to, of eight between a power of two and the next, of four, or of one.
+/// Rounds a TTL down: to one of eight values between a power of two and the next, one of four, or
+/// the power itself.
 #[inline]
 fn rounded_ms(ttl_ms: u64, pressure: u8) -> u64 {
     let octave = ttl_ms.checked_ilog2().unwrap_or(0);
@@ -140,13 +156,13 @@ fn rounded_ms(ttl_ms: u64, pressure: u8) -> u64 {
     }
 }
 
-/// Whether segments of a bucket are opened when it is so crowded.
+/// Whether segments of a bucket are opened under this pressure.
 fn is_opened(bucket: TtlBucket, pressure: u8) -> bool {
     let ttl_ms = bucket.ttl_ms();
     ttl_ms.is_none_or(|ttl_ms| TtlBucket::of(Some(rounded_ms(ttl_ms, pressure))) == bucket)
 }
 
-/// For how long a segment takes objects.
+/// Milliseconds for which a segment takes objects.
 #[inline]
 fn span_ms(bucket: TtlBucket, pressure: u8) -> u64 {
     let ttl_ms = bucket.ttl_ms().unwrap_or(0);
@@ -158,24 +174,26 @@ fn span_ms(bucket: TtlBucket, pressure: u8) -> u64 {
     })
 }
 
-/// The segments that one writer fills. See the module text.
+/// The segments that one writer fills. The module text says how one is chosen.
 #[derive(Debug)]
 pub(crate) struct OpenSegments {
-    /// By deadline; of equal ones the one opened last is the last.
+    /// By deadline. Of several with the same deadline, the one opened last is the last.
     list: Vec<OpenSegment>,
     open_max: usize,
     pressure: u8,
-    /// For how many more that it opens memory counts as short.
+    /// Number of segments that it must open without an eviction before memory no longer counts as
+    /// short.
     short_for: usize,
-    /// Segments that were evicted until it opened the last one.
+    /// Number of segments evicted when it last opened one.
     evicted: u64,
 }
 
 impl OpenSegments {
-    /// The most bytes on the heap; what is told to be needed does not depend on what was given.
+    /// Maximum bytes on the heap. The calculation of the memory needed uses this, so that it does
+    /// not depend on the memory given.
     pub(crate) const BYTES_MAX: usize = OPEN_MAX * size_of::<OpenSegment>();
 
-    /// At most `most` of them.
+    /// A writer that may have `open_max` segments open.
     pub(crate) fn new(open_max: usize) -> Self {
         OpenSegments {
             list: Vec::with_capacity(open_max),
@@ -194,7 +212,7 @@ impl OpenSegments {
         self.pressure
     }
 
-    /// The best for an object, if any will do.
+    /// Index of the best open segment for an object, if any is acceptable.
     #[inline]
     pub(crate) fn best(&self, placement: &Placement) -> Option<usize> {
         let count = self
@@ -208,16 +226,18 @@ impl OpenSegments {
         self.list[index]
     }
 
-    /// An object has gone there.
+    /// Notes that an object was written to a segment.
     #[inline]
     pub(crate) fn mark_used(&mut self, index: usize, now: Tick) {
         self.list[index].used = now;
     }
 
-    /// One more, which was opened for an object; there is room, after [`OpenSegments::to_seal`] has told none.
+    /// Adds a segment that was opened for an object. [`OpenSegments::to_seal`] must have returned
+    /// `None` before.
     pub(crate) fn insert(&mut self, id: SegmentId, placement: &Placement, now: Tick) {
         debug_assert!(self.list.len() < self.open_max);
-        // What was this segment before was taken from this writer meanwhile.
+        // If the segment is listed already, it was taken from this writer meanwhile and has become
+        // free.
         self.list.retain(|open| open.id != id);
         let index = self
             .list
@@ -239,7 +259,8 @@ impl OpenSegments {
         open
     }
 
-    /// Another is about to be opened, and so many segments were ever evicted.
+    /// Updates the pressure before a segment is opened. `segments` is the number of segments
+    /// evicted so far.
     pub(crate) fn note_evictions(&mut self, segments: u64) {
         self.short_for = match segments == self.evicted {
             true => self.short_for.saturating_sub(1),
@@ -260,7 +281,7 @@ impl OpenSegments {
         };
     }
 
-    /// One that is to be sealed before another is opened.
+    /// Index of a segment to be sealed before another is opened.
     pub(crate) fn to_seal(&self, placement: &Placement, now: Tick) -> Option<usize> {
         let is_useless = |open: &OpenSegment| {
             let is_replaced = open.bucket == placement.bucket
@@ -272,7 +293,7 @@ impl OpenSegments {
         if useless.is_some() || self.list.len() < self.open_max {
             return useless;
         }
-        // Those that would not be opened now are not missed.
+        // Those that would not be opened under this pressure are sealed first.
         let order = |&index: &usize| {
             let open = self.list[index];
             (
@@ -301,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_that_begins_loses_no_more_than_its_row_of_the_table_says() {
+    fn a_new_ttl_is_shortened_by_no_more_than_its_bucket_allows() {
         for ttl_ms in spans() {
             let placement = Placement::new(Lifetime::For(ttl_ms), 0, NOW);
             assert_eq!(placement.latest.0, NOW.0 + ttl_ms);
@@ -320,14 +341,17 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_that_is_kept_is_rounded_once() {
+    fn a_kept_deadline_is_rounded_once() {
         for pressure in 0..=PRESSURE_MAX {
             for ttl_ms in spans().step_by(7) {
-                let asked = Tick(NOW.0 + ttl_ms);
-                let first = Placement::new(Lifetime::Until(asked), pressure, NOW).deadline;
+                let requested = Tick(NOW.0 + ttl_ms);
+                let first = Placement::new(Lifetime::Until(requested), pressure, NOW).deadline;
                 let most = TtlBucket::of(Some(ttl_ms)).width_ms();
                 let most = most.max(slack_ms(ttl_ms, pressure) + 1);
-                assert!(first <= asked && asked.0 - first.0 < most, "{ttl_ms}");
+                assert!(
+                    first <= requested && requested.0 - first.0 < most,
+                    "{ttl_ms}"
+                );
                 for part in 0..20 {
                     let later = Tick(NOW.0 + ttl_ms * part / 20);
                     if later > first {
@@ -342,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_ends_last_of_those_that_end_in_time() {
+    fn the_best_fit_has_the_latest_deadline_that_is_not_too_late() {
         let mut open = OpenSegments::new(100);
         for (number, ttl_ms) in [100_000, 90_000, 70_000, 110_000].into_iter().enumerate() {
             let placement = Placement::new(Lifetime::For(ttl_ms), 0, NOW);
@@ -355,7 +379,7 @@ mod tests {
         assert_eq!(best(Lifetime::For(100_000), NOW), Some(1));
         assert_eq!(best(Lifetime::For(103_999), NOW), Some(1));
         assert_eq!(best(Lifetime::For(95_999), NOW), Some(2));
-        // As good as one of its own bucket that was opened seven seconds ago.
+        // As good as a segment of its own bucket that was opened seven seconds ago.
         assert_eq!(best(Lifetime::For(96_500), Tick(NOW.0 + 7_000)), Some(1));
         assert_eq!(best(Lifetime::For(97_000), Tick(NOW.0 + 7_000)), Some(4));
         assert_eq!(best(Lifetime::For(103_999), Tick(NOW.0 + 8_000)), Some(4));
@@ -365,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_are_open_the_fewer_are_opened() {
+    fn a_writer_with_many_open_segments_opens_fewer() {
         let mut open = OpenSegments::new(32);
         for number in 0..if cfg!(miri) { 500 } else { 5_000u64 } {
             let ttl_ms = 60_000 + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 1_940_000;
@@ -396,7 +420,7 @@ mod tests {
         assert!(later(&open, 7_999) && !later(&open, 8_000));
         open.note_evictions(1);
         assert!(later(&open, 99_999) && !later(&open, 100_000));
-        // Until it has opened as many more as it may have open, and nothing was evicted meanwhile.
+        // Until it has opened as many more as it may have open, without an eviction.
         for _ in 1..8 {
             open.note_evictions(1);
             assert!(later(&open, 8_000));
@@ -406,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_idle_over_or_replaced_is_left() {
+    fn idle_expired_and_replaced_segments_are_sealed() {
         let mut open = OpenSegments::new(8);
         let begun = Placement::new(Lifetime::For(100_000), 0, NOW);
         open.insert(SegmentId(1), &begun, NOW);

@@ -14,12 +14,14 @@ pub(crate) enum Age {
     Old,
 }
 
-/// What eviction keeps about segments in order to choose the next victims. Storage owns the value, guards it by the
-/// directory's lock, and reports each change of the segment lists to it. Storage knows nothing else of eviction.
+/// What eviction keeps about segments in order to choose the next victims. Storage owns the value,
+/// guards it by the directory's lock, and reports each change of the segment lists to it. Storage
+/// knows nothing else of eviction.
 pub(crate) trait EvictionPlan: Debug {
     /// A segment was put into a segment list. `Old` is the target of a merge.
     fn linked(&mut self, id: SegmentId, age: Age);
-    /// A segment, whose successor in the list of its TTL bucket is `next`, was taken out of its list.
+    /// A segment, whose successor in the list of its TTL bucket is `next`, was taken out of its
+    /// list.
     fn unlinked(&mut self, id: SegmentId, bucket: TtlBucket, next: SegmentId);
     /// Bytes on the heap.
     fn heap_bytes(&self) -> usize;

@@ -1,4 +1,5 @@
-//! What a reader does: it finds an object without a lock, copies what it needs, and counts the request.
+//! What a reader does: it finds an object without a lock, copies what it needs, and counts the
+//! request.
 
 use super::content::Objects;
 use super::frequency;
@@ -10,8 +11,8 @@ use super::search::Search;
 use super::store::Storage;
 use policy::Tick;
 
-/// An object of a key, as a reader found it. What is read through `view` is valid only if the generation is unchanged
-/// afterwards.
+/// An object of a key, as a reader found it. What is read through `view` is valid only if the
+/// generation is unchanged afterwards.
 struct Found<'c, V> {
     view: V,
     slot: SlotRef<'c>,
@@ -22,11 +23,12 @@ struct Found<'c, V> {
 }
 
 impl<C: Objects, P: EvictionPlan> Storage<C, P> {
-    /// Finds an unexpired object without a lock. `take` copies what the caller needs; it is called again if the segment
-    /// was freed meanwhile, and must begin by dropping what it copied before.
+    /// Finds an unexpired object without a lock. `take` copies what the caller needs; it is called
+    /// again if the segment was freed meanwhile, and must begin by dropping what it copied before.
     ///
-    /// If `counts`, this is a request for the object, which counts into its frequency at most once a second. Returns
-    /// what `take` returned, and whether a hit was counted or a counting request missed.
+    /// If `counts`, this is a request for the object, which counts into its frequency at most once
+    /// a second. Returns what `take` returned, and whether a hit was counted or a counting request
+    /// missed.
     #[inline(always)]
     pub(crate) fn read<R>(
         &self,
@@ -59,7 +61,8 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         while let Some(slot) = search.next() {
             let location = slot.word.location();
             let stamp = self.heap().stamp(location.segment);
-            // The text of `heap.rs` proves that this order of steps is right; `read` does the last one.
+            // The text of `heap.rs` proves that this order of steps is right; `read` does the last
+            // one.
             let generation = stamp.generation();
             if !slot.reload().is_same(slot.word) {
                 search.again(&slot);

@@ -33,7 +33,8 @@ pub enum Condition {
     Absent,
     /// The key is present.
     Present,
-    /// The key is present, and no value in its hash chain has changed since [`Receipt::cas`] was this number.
+    /// The key is present, and no value in its hash chain has changed since [`Receipt::cas`] was
+    /// this number.
     Unchanged(u32),
 }
 

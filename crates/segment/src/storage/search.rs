@@ -8,7 +8,8 @@ use super::words::Line;
 use crate::sync::Ordering::Acquire;
 use crate::sync::spin_loop;
 
-/// Iterates over the slots of one chain whose tag matches a hash. `table.rs` proves that it misses no object.
+/// Iterates over the slots of one chain whose tag matches a hash. `table.rs` proves that it misses
+/// no object.
 #[derive(Debug)]
 pub(super) struct Search<'h> {
     table: &'h Table,
@@ -63,8 +64,8 @@ impl<'h> Search<'h> {
                 self.lines += 1;
                 continue;
             }
-            // The search starts again if the chain was split or shortened meanwhile, or if it led into the lines of
-            // another chain.
+            // The search starts again if the chain was split or shortened meanwhile, or if it led
+            // into the lines of another chain.
             let chain = self.table.chain_of(self.hash);
             let is_same = chain == self.chain && cas_of(self.first) == self.cas;
             if next.is_none() && is_same {

@@ -1,5 +1,5 @@
-//! Objects as sizes only: what a simulator keeps. The same heap, table, chains and eviction run over it, and
-//! what is full is full at the same moment.
+//! Objects as sizes alone: the content of a simulator's engine. The same heap, table and eviction
+//! run over it, and they are full at the same moment as with bytes.
 
 use super::content::{Content, Objects};
 use super::heap::Heap;
@@ -16,10 +16,11 @@ struct Record {
     key: u32,
 }
 
-/// See the module text. A key is a number, a value the bytes that key and value have together.
+/// Objects as sizes. A key is a number, and a value is the number of bytes of key and value
+/// together.
 #[derive(Debug)]
 pub struct Sizes {
-    /// By segment, what was written, in the order of its offset.
+    /// By segment, the objects written, in order of their offsets.
     records: Box<[RefCell<Vec<Record>>]>,
     seed: u64,
 }
@@ -28,7 +29,7 @@ impl Sizes {
     fn at(&self, location: Location) -> Record {
         let records = self.records[location.segment.0 as usize].borrow();
         let found = records.binary_search_by_key(&location.offset, |record| record.offset);
-        records[found.expect("objects are asked for where they are")]
+        records[found.expect("an object begins at the location")]
     }
 
     fn push(&self, location: Location, words: u32, key: u32) {

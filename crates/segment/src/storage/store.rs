@@ -1,8 +1,8 @@
-//! Storage: heap, segment directory, hash table and contents as one, with the steps that requests and eviction are
-//! made of. Each step leaves all four consistent.
+//! Storage: heap, segment directory, hash table and contents as one, with the steps that requests
+//! and eviction are made of. Each step leaves all four consistent.
 //!
-//! Storage places no object and evicts none: the engine reserves the room for a write, and the eviction decides which
-//! segments leave.
+//! Storage places no object and evicts none: the engine reserves the room for a write, and the
+//! eviction decides which segments leave.
 
 use super::chain::Chain;
 use super::content::Objects;
@@ -45,7 +45,8 @@ pub(crate) struct Storage<C, P> {
     pub(super) seed: u64,
 }
 
-/// An object met while the objects of a segment are read one after the other. It may be one that was removed.
+/// An object met while the objects of a segment are read one after the other. It may be one that
+/// was removed.
 #[derive(Clone, Copy)]
 pub(crate) struct ScannedObject {
     pub(crate) location: Location,
@@ -172,8 +173,8 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         prefetch(self.table.line_of(&self.heap, hash));
     }
 
-    /// Prefetches the lines in which a key's object probably begins, once its line of the table has arrived; or the
-    /// chain's next line, if no slot of the first has the tag.
+    /// Prefetches the lines in which a key's object probably begins, once its line of the table has
+    /// arrived; or the chain's next line, if no slot of the first has the tag.
     #[inline]
     pub(crate) fn prefetch_object(&self, hash: u64) {
         let line = self.table.line_of(&self.heap, hash);
@@ -220,8 +221,8 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         })
     }
 
-    /// Writes an object into room that the caller has reserved, and has the table name it if the condition holds. If it
-    /// does not, the room is taken back.
+    /// Writes an object into room that the caller has reserved, and has the table name it if the
+    /// condition holds. If it does not, the room is taken back.
     pub(crate) fn insert(
         &self,
         key: &Key<C::Key<'_>>,
@@ -252,7 +253,8 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         }
     }
 
-    /// Has the table name a written object. Returns the new `cas`, and the segment of the object that it replaced.
+    /// Has the table name a written object. Returns the new `cas`, and the segment of the object
+    /// that it replaced.
     fn link(
         &self,
         key: &Key<C::Key<'_>>,
@@ -295,8 +297,8 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         Ok((cas, replaced))
     }
 
-    /// Counts out an object that the table no longer names. Its chain is still locked, so that its segment is not
-    /// freed before this.
+    /// Counts out an object that the table no longer names. Its chain is still locked, so that its
+    /// segment is not freed before this.
     fn count_out(&self, location: Location) -> SegmentId {
         let words = self.content.words_at(&self.heap, location);
         self.heap.header(location.segment).take_live(words);
@@ -383,8 +385,8 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         true
     }
 
-    /// Moves a scanned object to the end of the segment that a merge fills. Returns false if the table no longer names
-    /// the object.
+    /// Moves a scanned object to the end of the segment that a merge fills. Returns false if the
+    /// table no longer names the object.
     pub(crate) fn move_to(&self, object: &ScannedObject, to: Location, frequency: u8) -> bool {
         let (heap, content) = (&self.heap, &self.content);
         content.copy(heap, object.location, to, object.words);
@@ -432,7 +434,8 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         }
     }
 
-    /// Takes every lock of the table. Returns the locks, and the number of lines of the longest chain.
+    /// Takes every lock of the table. Returns the locks, and the number of lines of the longest
+    /// chain.
     #[cfg(test)]
     pub(crate) fn lock_table(&self) -> (impl Sized + '_, usize) {
         let chains = self.table.locked_chains(&self.heap, &self.directory);

@@ -1,16 +1,16 @@
-//! Objects as bytes: what a server keeps.
+//! Objects as bytes: the content of a server's engine.
 //!
 //! ```text
-//! word 0    63      40 39  32 31           8 7      0
-//!           [key 0..3][flags][  value size  ][key size]     5 bytes of metadata
-//! then      key · client flags 4* · value                   one behind the other, to the end of a word
-//! or        key · client flags 4* · up to 7 bytes · number 8
-//! flags     bit 0: the value is a number in the last word   bit 1: there are client flags
-//!           bits 2 to 7: the host's marks
+//! word 0      63      40 39  32 31           8 7      0
+//!             [key 0..3][flags][ value bytes  ][key bytes]    5 bytes of metadata, then the key
+//! a value     key · client flags (0 or 4 bytes) · value · padding to the end of a word
+//! a number    key · client flags (0 or 4 bytes) · padding to the end of a word · number, one word
+//! flags       bit 0: the value is a number   bit 1: there are client flags
+//!             bits 2 to 7: the host's marks
 //! ```
-//! A number is what `incr` has met: it is changed in location from then on, and read back as decimal digits.
-//! The first word and the number are all that ever changes in an object, each by one store, with the chain
-//! locked.
+//! A value becomes a number with the first `incr`. From then on it is changed in place, and read as
+//! decimal digits. The first word and the number are all that ever changes in an object, each by
+//! one store while the chain is locked.
 
 use super::content::{Content, Objects};
 use super::hash::KeyHash;
@@ -20,11 +20,12 @@ use super::words::{WORD, WordWriter, append_to, copy, equals, four_at};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::Relaxed;
 
-/// Bytes of metadata in front of each key.
+/// Bytes of metadata before each key.
 pub(crate) const METADATA_BYTES: usize = 5;
-/// The longest key.
+/// Maximum length of a key in bytes.
 pub const KEY_MAX: usize = 255;
-/// The largest value, where the segment does not say less.
+/// Maximum length of a value in bytes. A segment may hold less:
+/// [`Segcache::value_max`](crate::Segcache::value_max).
 pub const VALUE_MAX: usize = (1 << 24) - 1;
 
 const VALUE_SHIFT: u32 = 8;
@@ -32,22 +33,22 @@ const FLAGS_SHIFT: u32 = 32;
 const IS_NUMBER: u8 = 1;
 const HAS_CLIENT_FLAGS: u8 = 2;
 const MARKS_SHIFT: u32 = 2;
-/// Marks are the host's bits in each object.
+/// All marks: the host's own bits in each object.
 pub const MARKS_MAX: u8 = 0x3f;
 
 /// A value to store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value<'v> {
-    /// The bytes.
+    /// The value's bytes.
     pub bytes: &'v [u8],
-    /// What a client keeps with them; 0 takes no memory.
+    /// A number that the client stores with the value; 0 takes no memory.
     pub client_flags: u32,
-    /// The host's own bits, up to [`MARKS_MAX`].
+    /// The host's own bits, at most [`MARKS_MAX`].
     pub marks: u8,
 }
 
 impl<'v> Value<'v> {
-    /// Bytes, and nothing with them.
+    /// A value without client flags and marks.
     pub fn plain(bytes: &'v [u8]) -> Self {
         Value {
             bytes,
@@ -57,18 +58,18 @@ impl<'v> Value<'v> {
     }
 }
 
-/// What [`Stored`] writes: a value, or the number that one has become.
+/// What is stored: bytes, or a number that is changed in place.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'v> {
-    /// Bytes.
+    /// A value.
     Bytes(Value<'v>),
-    /// A number to be changed in location.
+    /// A number that is changed in place and read as decimal digits.
     Number {
         /// The number.
         number: u64,
-        /// As in [`Value`].
+        /// The client flags, as in [`Value`].
         client_flags: u32,
-        /// As in [`Value`].
+        /// The host's bits, as in [`Value`].
         marks: u8,
     },
 }
@@ -99,8 +100,8 @@ impl Payload<'_> {
     }
 }
 
-/// The first word of an object, taken apart. What a reader finds in memory that was given away is any
-/// header; lengths lead nowhere but into the segment.
+/// The first word of an object. A reader whose segment was freed meanwhile may find any bits here;
+/// the lengths in it are checked against the segment's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metadata(u64);
 
@@ -135,12 +136,12 @@ impl Metadata {
         Metadata(others | u64::from(marks & MARKS_MAX) << (FLAGS_SHIFT + MARKS_SHIFT))
     }
 
-    /// Where the client flags end, in bytes.
+    /// Index of the byte after the client flags.
     fn value_at(self) -> usize {
         METADATA_BYTES + self.key_len() + if self.has_client_flags() { 4 } else { 0 }
     }
 
-    /// Which word is the number.
+    /// Index of the word that holds the number.
     fn number_at(self) -> usize {
         self.value_at().div_ceil(WORD)
     }
@@ -155,7 +156,7 @@ impl Metadata {
     }
 }
 
-/// An object that can be read, as far as its lengths tell.
+/// An object whose lengths fit into its memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ObjectView<'h> {
     pub(crate) client_flags: u32,
@@ -168,7 +169,7 @@ pub(crate) struct ObjectView<'h> {
 }
 
 impl ObjectView<'_> {
-    /// Appends the value; false where the segment ends before it.
+    /// Appends the value. Returns false if the memory ends before it.
     #[inline]
     pub(crate) fn append(&self, out: &mut Vec<u8>) -> bool {
         match self.number {
@@ -181,7 +182,7 @@ impl ObjectView<'_> {
     }
 }
 
-/// See the module text.
+/// Objects as bytes. The module text draws them.
 #[derive(Clone, Debug)]
 pub struct Stored {
     hash: KeyHash,
@@ -290,11 +291,11 @@ impl Objects for Stored {
 }
 
 impl Stored {
-    /// The words from here on, for who knows that an object is or will be here.
+    /// The words from a location on. An object must begin there, or be about to.
     #[inline(always)]
     fn at(heap: &Heap, location: Location) -> &[AtomicU64] {
         heap.words(location)
-            .expect("segments that are taken are reserved")
+            .expect("the memory of a segment is reserved when it is opened")
     }
 
     #[inline(always)]
@@ -302,31 +303,32 @@ impl Stored {
         &Stored::at(heap, location)[index]
     }
 
-    /// For who knows that an object is here.
+    /// Metadata of an object that is known to be there.
     pub(crate) fn metadata_at(heap: &Heap, location: Location) -> Metadata {
         Metadata(Stored::cell(heap, location, 0).load(Relaxed))
     }
 
-    /// The marks change, with the chain locked.
+    /// Replaces the marks. The chain must be locked.
     pub(crate) fn set_marks(heap: &Heap, location: Location, marks: u8) {
         let metadata = Stored::metadata_at(heap, location).with_marks(marks);
         Stored::cell(heap, location, 0).store(metadata.0, Relaxed);
     }
 
-    /// The number changes, with the chain locked.
+    /// Replaces the number. The chain must be locked.
     pub(crate) fn set_number(heap: &Heap, location: Location, number: u64) {
         let index = Stored::metadata_at(heap, location).number_at();
         Stored::cell(heap, location, index).store(number, Relaxed);
     }
 
-    /// The number here, where the value is one; with the chain locked.
+    /// The number, if the value is one. The chain must be locked.
     pub(crate) fn number_at(heap: &Heap, location: Location) -> Option<u64> {
         let metadata = Stored::metadata_at(heap, location);
         let number = || Stored::cell(heap, location, metadata.number_at()).load(Relaxed);
         metadata.is_number().then(number)
     }
 
-    /// What begins here; `None` where it cannot be an object. A reader's memory may have been given away.
+    /// The object that begins with these words; `None` if none can. The reader's segment may have
+    /// been freed.
     #[inline(always)]
     pub(crate) fn parse(words: &[AtomicU64]) -> Option<ObjectView<'_>> {
         let metadata = Metadata(words[0].load(Relaxed));
@@ -351,12 +353,12 @@ impl Stored {
     }
 }
 
-/// How many digits a number has.
+/// Number of decimal digits of a number.
 pub(crate) fn decimal_len(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-/// Appends a number's digits.
+/// Appends a number's decimal digits.
 pub(crate) fn append_decimal(out: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20];
     let mut at = digits.len();
@@ -371,7 +373,7 @@ pub(crate) fn append_decimal(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// The number that these digits are, and nothing else; up to 20 of them.
+/// Parses up to 20 decimal digits. `None` for anything else, and for numbers above `u64::MAX`.
 pub fn decimal(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() || bytes.len() > 20 {
         return None;
@@ -419,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_reads_as_it_was_written() {
+    fn an_object_is_read_as_it_was_written() {
         let (heap, stored) = (heap(), Stored::new(4, [1, 2]));
         for key_len in [0, 1, 2, 3, 4, 11, 16, 250, 255] {
             for (len, client_flags, marks) in [(0, 0, 0), (1, 7, 63), (3, 0, 5), (700, 1 << 31, 1)]
@@ -447,14 +449,14 @@ mod tests {
     }
 
     #[test]
-    fn sixteen_and_three_bytes_take_24() {
+    fn a_key_of_16_bytes_and_a_value_of_3_take_24() {
         let payload = Payload::Bytes(Value::plain(b"abc"));
         assert_eq!(Stored::words(b"sixteen bytes me", payload), Some(3));
     }
 
-    /// What was added between a copy and its publication was lost with the original.
+    /// An addition between a copy and its publication used to be lost with the original.
     #[test]
-    fn what_changed_since_the_copy_is_carried_over() {
+    fn changes_since_the_copy_are_copied() {
         let (heap, stored) = (heap(), Stored::new(4, [1, 2]));
         let payload = Payload::Number {
             number: 41,
@@ -475,9 +477,9 @@ mod tests {
         assert!(has_key(&heap, to, b"counter"));
     }
 
-    /// A reader may read anything as a header.
+    /// A reader whose segment was freed may find any bits as metadata.
     #[test]
-    fn any_bytes_lead_nowhere_else() {
+    fn arbitrary_bytes_are_read_within_the_segment() {
         let heap = heap();
         let mut out = vec![];
         for word in [u64::MAX, 0xff, 0x00ff_ffff_ffff_ff00, 0xdead_beef_cafe_babe] {
@@ -491,13 +493,13 @@ mod tests {
                 }
             }
         }
-        assert!(read(&heap, at(9, 0)).is_none(), "there are 4");
+        assert!(read(&heap, at(9, 0)).is_none(), "the heap has 4 segments");
         let empty = Heap::new(4, 512, true);
-        assert!(read(&empty, at(1, 0)).is_none(), "never taken");
+        assert!(read(&empty, at(1, 0)).is_none(), "never reserved");
     }
 
     #[test]
-    fn digits_and_nothing_else_are_a_number() {
+    fn only_decimal_digits_are_a_number() {
         for (text, number) in [
             ("0", Some(0)),
             ("18446744073709551615", Some(u64::MAX)),

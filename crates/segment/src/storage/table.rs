@@ -3,23 +3,25 @@
 //! ```text
 //! directory      first lines, side by side        further lines, anywhere
 //! piece 0 ─────▶ [ chain 0: info, slots 1..7 ]
-//!                [ chain 1: info, slots 1..6, link ]──▶[ info, slots 1..6, link ]──▶[ info, slots 1..7 ]
+//!                [ chain 1: info, slots 1..6, link ]──▶[ info, slots 1..6, link ]──▶[ info, … ]
 //!                [ chain 2: info, slots 1..7 ]
 //! piece 1 ─────▶ …
 //! ```
 //!
 //! # Growth
-//! Linear hashing: with `n` chains, and `p` the largest power of two up to `n`, a key's chain is its hash modulo `2p`,
-//! or modulo `p` where that chain does not exist yet. When there are more than [`LOAD`] objects a chain, chain `n - p` is
-//! split in two. So the table never doubles at once. A split inserts the objects in the new chain, publishes `n + 1`, and
-//! then clears them in the old one. A reader that has not found a key checks whether the key's chain is another by now.
+//! Linear hashing: with `n` chains, and `p` the largest power of two up to `n`, a key's chain is
+//! its hash modulo `2p`, or modulo `p` where that chain does not exist yet. When there are more
+//! than [`LOAD`] objects a chain, chain `n - p` is split in two. So the table never doubles at
+//! once. A split inserts the objects in the new chain, publishes `n + 1`, and then clears them in
+//! the old one. A reader that has not found a key checks whether the key's chain is another by now.
 //!
 //! # Why a reader finds what is there
-//! An object changes its slot in three cases only: a chain is prolonged (slot 7 of the last line becomes a link to
-//! the next line, which already holds the object); a chain is split; the last line is emptied into earlier ones
-//! (`chain.rs`). After the latter two, a reader that found nothing sees that it must search again: the key belongs to
-//! another chain, or the chain's `cas` has gone up. A line leaves a chain only from its end, and empty. A reader that is
-//! still in it continues in whatever chain the line belongs to next, where it meets objects of other keys only.
+//! An object changes its slot in three cases only: a chain is prolonged (slot 7 of the last line
+//! becomes a link to the next line, which already holds the object); a chain is split; the last
+//! line is emptied into earlier ones (`chain.rs`). After the latter two, a reader that found
+//! nothing sees that it must search again: the key belongs to another chain, or the chain's `cas`
+//! has gone up. A line leaves a chain only from its end, and empty. A reader that is still in it
+//! continues in whatever chain the line belongs to next, where it meets objects of other keys only.
 
 use super::chain::{CHAIN_MAX, Chain};
 use super::heap::Heap;
@@ -31,8 +33,9 @@ use super::words::{LINE, Line};
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{AtomicU64, Mutex, spin_loop};
 
-/// Mean number of objects in a chain at which the table grows. The table takes 64 / LOAD bytes an object times the lines
-/// of a chain: 12.3 bytes at 10, nearly flat around it. A hit reads 1.4 lines.
+/// Mean number of objects in a chain at which the table grows. The table takes 64 / LOAD bytes an
+/// object times the lines of a chain: 12.3 bytes at 10, nearly flat around it. A hit reads 1.4
+/// lines.
 const LOAD: u64 = 10;
 
 /// The table.
@@ -183,7 +186,8 @@ impl Table {
         items > LOAD * self.chain_count.load(Relaxed)
     }
 
-    /// Splits one chain. Returns false if another thread splits one already, or if there is no memory for it.
+    /// Splits one chain. Returns false if another thread splits one already, or if there is no
+    /// memory for it.
     pub(super) fn grow(
         &self,
         heap: &Heap,
@@ -221,7 +225,8 @@ impl Table {
             }
         }
         if !is_whole {
-            // There is no further line for the new chain: it is dissolved, before any reader has seen it.
+            // There is no further line for the new chain: it is dissolved, before any reader has
+            // seen it.
             let slots: Vec<SlotRef<'_>> = new.slots().collect();
             slots.into_iter().for_each(|slot| new.clear(slot));
             new.shorten();

@@ -1,24 +1,26 @@
-//! TTL buckets: which spans of life share a chain of segments.
+//! TTL buckets: ranges of TTLs whose objects share segments.
 //!
 //! ```text
-//! bucket        width      of lives
-//! 0..1024       8 s        64 s .. 2,048 s          four groups of 256, each 16 times as wide as the
-//!               128 s      2,048 s .. 32,768 s      one before; the first eight or sixteen of a group
-//!               2,048 s    32,768 s .. 524,288 s    belong to the finer one before it
-//!               32,768 s   524,288 s .. 97 days, and whatever lives longer
+//! bucket        width      TTLs
+//! 0..1024       8 s        64 s .. 2,048 s          four groups of 256, each 16 times as wide
+//!               128 s      2,048 s .. 32,768 s      as the one before; the first 8 or 16 of a
+//!               2,048 s    32,768 s .. 524,288 s    group are unused: the finer covers them
+//!               32,768 s   524,288 s .. 97 days, and all longer ones
 //! 1024..1152    500 ms     4 s .. 64 s              the finer groups
 //! 1152..1312    25 ms      below 4 s
-//! 1312          –          for ever
+//! 1312          –          no deadline
 //! ```
-//! Every life in a bucket is taken for the shortest one: rounded down, so that nothing is served after
-//! its deadline. A life below 25 ms is over at once, one of more than 97 days ends after 97 days.
+//! Each TTL is rounded down to the shortest of its bucket, so that nothing is returned after its
+//! deadline. An object with a TTL below 25 ms expires at once, and one with a TTL of more than 97
+//! days after 97 days.
 //!
-//! The finer groups, which the source does not have, begin where a width would be more than an eighth of a life.
-//! Each width divides the next: see `open.rs`.
+//! The finer groups are a departure from the source. They begin where a bucket's width would be
+//! more than an eighth of the TTL.
+//! Each width divides the next: `open.rs` relies on it.
 
 use policy::Tick;
 
-/// How many buckets there are.
+/// Number of TTL buckets.
 pub(crate) const BUCKETS: usize = 1313;
 const GROUP: u64 = 256;
 const GROUPS: u64 = 4;
@@ -27,7 +29,7 @@ const WIDTH_MS: u64 = 8_000;
 const GROWTH_BITS: u64 = 4;
 const FINE_FIRST: u64 = GROUP * GROUPS;
 const FINE_MS: u64 = 500;
-/// Lives below this are in a finer group.
+/// Shorter TTLs are in the finer groups.
 const FINE_BELOW_MS: u64 = 64_000;
 const FINEST_FIRST: u64 = FINE_FIRST + FINE_BELOW_MS / FINE_MS;
 const FINEST_MS: u64 = 25;
@@ -39,18 +41,18 @@ const SPAN_PART: u64 = 8;
 const _: () = assert!(FINE_MS.is_multiple_of(FINEST_MS) && WIDTH_MS.is_multiple_of(FINE_MS));
 
 const _: () = assert!(FOREVER as usize + 1 == BUCKETS);
-// The header of a segment keeps a bucket in 11 bits.
+// The header of a segment keeps the bucket in 11 bits.
 const _: () = assert!(BUCKETS <= 1 << 11);
 
-/// One of the spans of life that are treated alike.
+/// Number of a TTL bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TtlBucket(pub(crate) u16);
 
 impl TtlBucket {
-    /// For what lives for ever.
+    /// The bucket of objects without a deadline.
     pub(crate) const FOREVER: TtlBucket = TtlBucket(FOREVER as u16);
 
-    /// The bucket of a life of `ttl_ms`; `None`: for ever.
+    /// The bucket of a TTL; `None`: no deadline.
     #[inline]
     pub(crate) fn of(ttl_ms: Option<u64>) -> TtlBucket {
         let Some(ttl_ms) = ttl_ms else {
@@ -72,7 +74,7 @@ impl TtlBucket {
         TtlBucket((GROUPS * GROUP - 1) as u16)
     }
 
-    /// What every life in here is taken for; `None`: for ever.
+    /// The TTL that all objects of this bucket get, the shortest of its range; `None`: no deadline.
     pub(crate) fn ttl_ms(self) -> Option<u64> {
         let bucket = u64::from(self.0);
         match bucket {
@@ -83,16 +85,17 @@ impl TtlBucket {
         }
     }
 
-    /// For how long a segment takes objects.
+    /// Milliseconds for which a segment of this bucket takes objects.
     pub(crate) fn span_ms(self) -> u64 {
         match self.ttl_ms() {
-            // What is over at once need not be so in a segment of its own.
+            // The bucket of TTL 0 keeps its width, because a segment for each moment would be
+            // opened otherwise.
             Some(ttl_ms) if ttl_ms > 0 => self.width_ms().min(ttl_ms / SPAN_PART),
             _ => self.width_ms(),
         }
     }
 
-    /// How far apart the shortest and the longest life in here are.
+    /// Difference between the longest and the shortest TTL of this bucket.
     pub(crate) fn width_ms(self) -> u64 {
         let bucket = u64::from(self.0);
         match bucket {
@@ -103,7 +106,8 @@ impl TtlBucket {
         }
     }
 
-    /// The width, or the multiple of it within `slack_ms` that divides those of longer lives and greater slack.
+    /// The width, or a multiple of it of at most `slack_ms` that divides those of longer TTLs and
+    /// greater slack.
     pub(crate) fn grid_ms(self, slack_ms: u64) -> u64 {
         let width_ms = self.width_ms();
         if width_ms == FINEST_MS && slack_ms >= FINE_MS {
@@ -116,7 +120,7 @@ impl TtlBucket {
         }
     }
 
-    /// When what was created at `created` is over.
+    /// When objects of a segment created at `created` expire.
     pub(crate) fn deadline(self, created: Tick) -> Tick {
         match self.ttl_ms() {
             Some(ttl_ms) => Tick(created.0.saturating_add(ttl_ms).min(Tick::MAX.0)),
@@ -125,9 +129,9 @@ impl TtlBucket {
     }
 }
 
-/// The deadline of what lives for ever: later than any that a segment of a TTL bucket has.
+/// Deadline of objects without one: later than that of any TTL bucket.
 pub(crate) const NEVER: Tick = Tick(u64::MAX);
-/// The deadline of what was flushed.
+/// Deadline of flushed objects.
 pub(crate) const FLUSHED: Tick = Tick(0);
 
 #[cfg(test)]
@@ -135,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_life_is_rounded_down_by_less_than_a_width() {
+    fn a_ttl_is_rounded_down_by_less_than_a_width() {
         let step = if cfg!(miri) { 77_777_777 } else { 777_777 };
         let fine = if cfg!(miri) { 1_000 } else { 200_000 };
         let spans = (0..fine).chain((fine..9_000_000_000).step_by(step));
@@ -153,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_groups_meet_where_the_widths_change() {
+    fn widths_change_where_groups_meet() {
         let width = |seconds: u64| TtlBucket::of(Some(seconds * 1000)).width_ms() / 1000;
         assert_eq!([width(64), width(2047)], [8, 8]);
         assert_eq!([width(2048), width(32_767)], [128, 128]);
@@ -167,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn two_lives_that_differ_by_more_than_a_width_never_share_a_bucket() {
+    fn longer_ttls_have_buckets_of_longer_ttls() {
         let mut last = TtlBucket::of(Some(0));
         let step = if cfg!(miri) { 777_777 } else { 1_000 };
         for ttl_ms in (0..600_000_000).step_by(step) {

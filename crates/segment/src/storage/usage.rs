@@ -6,8 +6,8 @@
 //! requested 4    objects with at least one counted hit since they were written here
 //! rates 12       the engine's rates of requests, writes and misses when the segment was opened
 //! ```
-//! They lie in the free part of the header's cache line, so they cost no memory. They are estimates: no reader relies
-//! on their order.
+//! They lie in the free part of the header's cache line, so they cost no memory. They are
+//! estimates: no reader relies on their order.
 
 use policy::Tick;
 use policy::groups::Rates;

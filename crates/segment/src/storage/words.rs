@@ -1,28 +1,28 @@
 //! Memory as words that any thread may read at any time, and bytes in them.
 //!
-//! A reader holds no lock and no count: while it copies a value, the segment may be given away and
-//! written anew. In terms of the language that is a race unless every word is atomic; so every word is,
-//! and is read and written relaxed, which on the processors of today is a plain load or store. What a
-//! reader got is thrown away when the segment's generation has changed meanwhile (`heap.rs`).
+//! A reader holds no lock and no reference count: while it copies a value, the segment may be freed
+//! and written again. To the language that is a data race unless every word is atomic. So every
+//! word is, and is read and written relaxed, which on today's processors is a plain load or store.
+//! The reader discards its copy if the segment was freed meanwhile (`heap.rs`).
 //!
-//! The cost against raw pointers: copies go eight bytes at a time instead of thirty-two, indices are compared
-//! with the segment's length, and a segment's memory is zeroed when it is first taken. Small objects, for which
-//! this engine is, wait for the caches far longer than for their few words. In return no line of this crate
-//! can touch memory that is not its own.
+//! The cost compared with raw pointers: copies take eight bytes at a time instead of thirty-two,
+//! indexes are checked against the memory's length, and a segment's memory is zeroed when it is
+//! first taken. The small objects for which this engine is made wait far longer for the caches than
+//! for their few words. In return no line of this crate can touch foreign memory.
 
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes in a word: the unit in which segments are filled.
+/// Bytes in a word, the unit in which segments are filled.
 pub(crate) const WORD: usize = 8;
 /// Words in a cache line.
 pub(crate) const LINE: usize = 8;
-/// A cache line: of memory, or of the hash table.
+/// A cache line, of memory or of the hash table.
 pub(crate) type Line = [AtomicU64; LINE];
 /// Words that are copied at once.
 const BLOCK: usize = 4;
 
-/// The word of up to eight bytes, the first the lowest: by loads that overlap, since a copy of a length that
-/// is known at run time only is a call.
+/// Up to eight bytes as a word, the first byte lowest. Loads that overlap replace a copy whose
+/// length is known at run time only, because such a copy is a function call.
 #[inline(always)]
 pub(crate) fn word_of(bytes: &[u8]) -> u64 {
     if let Some(chunk) = bytes.first_chunk::<WORD>() {
@@ -40,16 +40,16 @@ pub(crate) fn word_of(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Writes bytes one behind the other, whatever their boundaries.
+/// Writes bytes one after the other into words.
 pub(crate) struct WordWriter<'w> {
     words: &'w [AtomicU64],
-    /// Bytes that wait for their word to be full, and how many bits they are: fewer than 64.
+    /// Bytes that do not fill a word yet, and the number of their bits: fewer than 64.
     pending: u64,
     bits: u32,
 }
 
 impl<'w> WordWriter<'w> {
-    /// Begins with up to seven bytes, all that `begin` holds.
+    /// Begins with `len` bytes in `begin`, at most seven.
     #[inline(always)]
     pub(crate) fn new(words: &'w [AtomicU64], begin: u64, len: usize) -> Self {
         debug_assert!(len < WORD && begin >> (len * 8) == 0);
@@ -97,7 +97,7 @@ impl<'w> WordWriter<'w> {
         };
     }
 
-    /// Ends the word that was begun.
+    /// Writes the word that was begun.
     #[inline(always)]
     pub(crate) fn finish(mut self) {
         if self.bits > 0 {
@@ -105,7 +105,7 @@ impl<'w> WordWriter<'w> {
         }
     }
 
-    /// Ends the word that was begun, and writes a whole one behind it.
+    /// Writes the word that was begun, and a whole one after it.
     pub(crate) fn finish_with(mut self, word: u64) {
         if self.bits > 0 {
             self.put(self.pending);
@@ -114,8 +114,8 @@ impl<'w> WordWriter<'w> {
     }
 }
 
-/// Whether the bytes from number `FROM` on are these. By itself: what is known of a key before its object is found
-/// would take a reader's registers from the beginning.
+/// Whether the bytes from index `FROM` on are these. Not inlined, because parts of the key would
+/// occupy a reader's registers from the start.
 #[inline(never)]
 pub(crate) fn equals<const FROM: usize>(words: &[AtomicU64], bytes: &[u8]) -> bool {
     const { assert!(FROM < WORD) };
@@ -127,8 +127,8 @@ pub(crate) fn equals<const FROM: usize>(words: &[AtomicU64], bytes: &[u8]) -> bo
         let words = words.get(..(FROM + bytes.len()).div_ceil(WORD));
         return words.is_some_and(|words| few(words, FROM, bytes.len()) == word_of(bytes));
     };
-    // Word by word, of which the first and the last hold others' bytes besides. A loop that may be left early
-    // is not unrolled, which for the few words of a key would cost more than it spares.
+    // The first and the last word hold other bytes too. A loop with an early exit is not unrolled,
+    // which would cost more than it saves for the few words of a key.
     let differs = head.load(Relaxed) ^ u64::from_le_bytes(*first) << (FROM * 8);
     let (chunks, tail) = bytes[WORD - FROM..].as_chunks::<WORD>();
     if differs >> (FROM * 8) != 0 || rest.len() < chunks.len() {
@@ -148,22 +148,23 @@ pub(crate) fn equals<const FROM: usize>(words: &[AtomicU64], bytes: &[u8]) -> bo
     rest.first().is_some_and(|word| differs(word) << above == 0)
 }
 
-/// Fewer than eight bytes as a word, which may lie in two.
+/// Fewer than eight bytes as a word; they may lie in two words.
 #[inline(always)]
 fn few(words: &[AtomicU64], from: usize, len: usize) -> u64 {
     debug_assert!(len < WORD);
     let shift = (from % WORD) as u32 * 8;
     let low = words.first().map_or(0, |word| word.load(Relaxed)) >> shift;
     let high = words.get(1).map_or(0, |word| word.load(Relaxed));
-    // Twice, since a shift by all of a word is none.
+    // Two shifts, because a shift by all 64 bits is no shift.
     (low | high << 1 << (63 - shift)) & ((1 << (len * 8)) - 1)
 }
 
-/// Appends `len` bytes from number `from` on; false, and nothing, where there are not so many.
+/// Appends `len` bytes from index `from` on. Returns false and appends nothing if there are not as
+/// many.
 ///
-/// Whole words are appended, also those of which only a part is wanted, and then what is too much is taken
-/// back: that is some stores, where copies of lengths that are known at run time only are calls. By itself it
-/// has registers enough; within a reader it has not.
+/// Whole words are appended even where a part is needed, and the excess is removed: a few stores
+/// instead of copies whose length is known at run time only, which are function calls. Not inlined,
+/// because it has enough registers only by itself.
 #[inline(never)]
 pub(crate) fn append_to(out: &mut Vec<u8>, words: &[AtomicU64], from: usize, len: usize) -> bool {
     let Some(words) = words.get(from / WORD..(from + len).div_ceil(WORD)) else {
@@ -195,14 +196,14 @@ pub(crate) fn append_to(out: &mut Vec<u8>, words: &[AtomicU64], from: usize, len
     true
 }
 
-/// Four bytes from number `from` on; `None` where there are not so many.
+/// Four bytes from index `from` on; `None` if there are not as many.
 #[inline(always)]
 pub(crate) fn four_at(words: &[AtomicU64], from: usize) -> Option<u32> {
     let words = words.get(from / WORD..(from + 4).div_ceil(WORD))?;
     Some(few(words, from, 4) as u32)
 }
 
-/// Copies words; both have the same length.
+/// Copies words to as many others.
 #[inline]
 pub(crate) fn copy(from: &[AtomicU64], to: &[AtomicU64]) {
     debug_assert_eq!(from.len(), to.len());
@@ -218,7 +219,7 @@ mod tests {
     use crate::sync::zeroed;
 
     #[test]
-    fn what_is_filled_in_pieces_reads_as_one() {
+    fn bytes_written_in_pieces_are_read_as_one() {
         let source: Vec<u8> = (1..=200).collect();
         for first in 0..20 {
             for second in [0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 64, 100] {
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_equal_themselves_and_no_others() {
+    fn bytes_equal_only_themselves() {
         let source: Vec<u8> = (1..=if cfg!(miri) { 40 } else { 200 }).collect();
         for len in 0..=source.len() - METADATA_BYTES {
             let words = zeroed((METADATA_BYTES + len).div_ceil(WORD));
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_lies_reaches_no_further_than_the_segment() {
+    fn a_wrong_length_does_not_read_past_the_segment() {
         let words = zeroed(4);
         let mut out = vec![];
         assert!(!append_to(&mut out, &words, 0, 33));

@@ -1,5 +1,6 @@
-//! How long objects live: as long as asked for, but for what the docs tell, whatever else is stored.
-// One thread and many thousands of objects, which would take Miri hours: `engine_against_model` is what it runs of that.
+//! Objects live as long as requested, within the documented rounding, whatever else is stored.
+// One thread and many thousands of objects would take Miri hours; of this it runs
+// `engine_against_model`.
 #![cfg(not(miri))]
 
 use policy::{Budget, Tick};
@@ -27,7 +28,8 @@ fn set(cache: &Segcache, writer: &mut Writer, name: &[u8], ttl_ms: u64, now: u64
     stored.expect("there is room").deadline.expect("it ends").0
 }
 
-/// Writes a key anew with the life that it has; tells what that is now, `None` when it was over.
+/// Writes a key again with the deadline that it has. Returns the deadline after that, `None` if the
+/// key has expired.
 fn rewrite(cache: &Segcache, writer: &mut Writer, name: &[u8], now: u64) -> Option<u64> {
     let key = cache.key(name);
     let mut value = vec![];
@@ -45,10 +47,10 @@ fn random(number: u64) -> u64 {
 }
 
 #[test]
-fn three_thousand_rewrites_cost_a_key_less_than_a_width() {
+fn three_thousand_rewrites_shorten_a_ttl_by_less_than_a_width() {
     let (cache, mut writers) = engine(8 << 20, 4 << 10, 1);
     let writer = &mut writers[0];
-    // Segments of many lives and ages are open around it.
+    // Segments of many TTLs and ages are open.
     for second in 0..200 {
         let ttl_ms = 10_000 + random(second) % 4_000_000;
         set(
@@ -63,14 +65,14 @@ fn three_thousand_rewrites_cost_a_key_less_than_a_width() {
     assert!(NOW + 3_600_000 - first < 2 * 128_000);
     let mut kept = first;
     for number in 0..3_000 {
-        kept = rewrite(&cache, writer, b"log", NOW + number / 3).expect("it lives");
+        kept = rewrite(&cache, writer, b"log", NOW + number / 3).expect("it has not expired");
     }
     assert!(first - kept < 128_000, "{} ms lost", first - kept);
     cache.check();
 }
 
 #[test]
-fn a_key_that_is_rewritten_all_its_life_has_all_of_it() {
+fn a_key_rewritten_until_its_deadline_keeps_the_deadline() {
     let (cache, mut writers) = engine(8 << 20, 4 << 10, 1);
     let writer = &mut writers[0];
     let first = set(&cache, writer, b"log", 3_600_000, NOW);
@@ -90,7 +92,7 @@ fn a_key_that_is_rewritten_all_its_life_has_all_of_it() {
         let Some(kept) = rewrite(&cache, writer, b"log", now) else {
             break;
         };
-        // Rounded once, by less than a width, and never again.
+        // Rounded once, by less than a width.
         assert_eq!(
             *second.get_or_insert(kept),
             kept,
@@ -109,7 +111,7 @@ fn a_key_that_is_rewritten_all_its_life_has_all_of_it() {
 }
 
 #[test]
-fn lives_spread_wide_have_room_in_few_segments() {
+fn widely_spread_ttls_have_room_in_few_segments() {
     for (writers, per_second) in [
         (1, 10_000),
         (2, 10_000),
@@ -136,7 +138,7 @@ fn lives_spread_wide_have_room_in_few_segments() {
         let stats = cache.stats();
         let share = lost_ms as f64 / asked_ms as f64;
         println!(
-            "{count} writers, {per_second}/s: {share:.3} of the lives lost, {worst:.3} at most, {stats:?}"
+            "{count} writers, {per_second}/s: {share:.3} of the objects lost, {worst:.3} at most, {stats:?}"
         );
         assert_eq!(
             stats.items + stats.expired,
@@ -144,29 +146,29 @@ fn lives_spread_wide_have_room_in_few_segments() {
             "{count} writers: {stats:?}"
         );
         assert_eq!((stats.evicted, stats.crowded_out), (0, 0));
-        assert!(share < 0.25, "{share} of the lives");
+        assert!(share < 0.25, "{share} of the objects");
         assert!(worst < 0.76, "{worst} of a life");
         cache.check();
     }
 }
 
-/// The table of the docs: a TTL from which on, and the part of a life that may be lost, in percent.
+/// The table of the docs: minimum TTL, and the percentage of a TTL that may be lost.
 const LOST_PERCENT: [(u64, u64); 4] = [(25, 57), (200, 23), (2_048_000, 12), (8_388_608_000, 100)];
 
 #[test]
-fn no_life_loses_more_than_the_docs_say() {
+fn no_ttl_is_shortened_by_more_than_documented() {
     let mut ttl_ms = 25;
     while ttl_ms < 8_000_000_000 {
         let (cache, mut writers) = engine(2 << 20, 4 << 10, 1);
         let row = LOST_PERCENT.iter().rev().find(|(from, _)| ttl_ms >= *from);
         let (_, percent) = row.expect("the first begins below");
         for step in 0..200 {
-            // While a segment of the same life goes from new to full age, and beyond.
+            // While a segment of the same TTL gets as old as it can, and older.
             let now = NOW + ttl_ms * step / 600;
             let deadline = set(&cache, &mut writers[0], &step.to_le_bytes(), ttl_ms, now);
-            let asked = now + ttl_ms;
-            assert!(deadline <= asked);
-            let lost = asked - deadline;
+            let requested = now + ttl_ms;
+            assert!(deadline <= requested);
+            let lost = requested - deadline;
             assert!(lost * 100 <= ttl_ms * percent, "{ttl_ms} loses {lost}");
         }
         ttl_ms += 1 + ttl_ms / 37;
@@ -174,7 +176,7 @@ fn no_life_loses_more_than_the_docs_say() {
 }
 
 #[test]
-fn what_is_flushed_has_not_expired() {
+fn flushed_objects_do_not_count_as_expired() {
     let (cache, mut writers) = engine(2 << 20, 4 << 10, 1);
     for number in 0..1_000u64 {
         set(&cache, &mut writers[0], &number.to_le_bytes(), 100_000, NOW);
