@@ -7,7 +7,7 @@
 use super::table::{IGNORED, Param, REFUSED, TABLE};
 use super::{Config, find};
 use crate::glob;
-use std::fmt::Write as _;
+use policy::names::did_you_mean;
 use std::path::Path;
 
 /// Maximum depth of nested includes.
@@ -87,11 +87,9 @@ pub fn set(config: &Config, name: &str, value: &str) -> Result<Option<String>, S
             "{lower} is ignored: it has no effect in Mayfly"
         )));
     }
-    let mut text = format!("unknown setting '{name}'");
-    if let Some(nearest) = nearest(&lower) {
-        let _ = write!(text, "; did you mean '{nearest}'?");
-    }
-    Err(text)
+    let similar = did_you_mean(name, TABLE.iter().map(|param| param.name));
+    let separator = if similar.is_empty() { "" } else { "; " };
+    Err(format!("unknown setting '{name}'{separator}{similar}"))
 }
 
 fn shown(param: &Param, value: &str) -> String {
@@ -100,31 +98,6 @@ fn shown(param: &Param, value: &str) -> String {
     } else {
         format!("'{value}'")
     }
-}
-
-/// Returns the setting with the smallest edit distance, if that is small enough for a typo.
-fn nearest(name: &str) -> Option<&'static str> {
-    TABLE
-        .iter()
-        .map(|param| (edits(name.as_bytes(), param.name.as_bytes()), param.name))
-        .min()
-        .filter(|(edits, found)| *edits <= 2 + found.len() / 4)
-        .map(|(_, found)| found)
-}
-
-/// Returns the Levenshtein distance.
-fn edits(from: &[u8], to: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in to.iter().enumerate() {
-            let substituted = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
 }
 
 /// Splits a line into words. Returns `None` for an empty line or a comment.

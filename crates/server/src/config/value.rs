@@ -1,6 +1,7 @@
 //! Parsers from a setting's text to its value.
 
 use super::table::Kind;
+use policy::names::is_same;
 use store::{Keyspace, PolicyChoice};
 
 /// A checked value.
@@ -42,11 +43,7 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
             .ok_or_else(|| one_of(words.iter().copied())),
         Kind::Text | Kind::Secret => Ok(Value::Text(text.to_owned())),
         Kind::Policy => PolicyChoice::parse(text).map(|choice| Value::Text(choice.name)),
-        Kind::Index => {
-            let names = Keyspace::expiry_names();
-            named(text, &names, Keyspace::check_expiry)
-                .unwrap_or_else(|| Err(one_of(names.iter().map(String::as_str))))
-        }
+        Kind::Index => index(text),
         Kind::Events => super::events::parse(text.as_bytes())
             .map(|bits| Value::Number(i64::from(bits)))
             .ok_or_else(|| "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
@@ -84,17 +81,15 @@ fn one_of<'a>(words: impl Iterator<Item = &'a str>) -> String {
     )
 }
 
-/// Parses a name with optional parameters after colons: `clock:2`, `sampled:effort=10`. Returns `None`
-/// if the name is unknown.
-fn named(
-    text: &str,
-    names: &[String],
-    check: fn(&str) -> Result<(), String>,
-) -> Option<Result<Value, String>> {
-    let text = text.to_ascii_lowercase();
-    let name = text.split(':').next().unwrap_or_default();
-    let is_known = names.iter().any(|known| known == name);
-    is_known.then(|| check(&text).map(|()| Value::Text(text)))
+/// Parses the name of an expiry index with optional parameters after colons, such as
+/// `sampled:effort=10`. Case, `-` and `_` in the name are ignored.
+fn index(text: &str) -> Result<Value, String> {
+    let (name, parameters) = text.split_at(text.find(':').unwrap_or(text.len()));
+    let names = Keyspace::expiry_names();
+    let known = names.iter().find(|known| is_same(known, name));
+    let known = known.ok_or_else(|| one_of(names.iter().map(String::as_str)))?;
+    let text = format!("{known}{}", parameters.to_ascii_lowercase());
+    Keyspace::check_expiry(&text).map(|()| Value::Text(text))
 }
 
 /// Parses numbers between 0 and 100, separated by blanks.
@@ -206,6 +201,10 @@ mod tests {
         assert_eq!(
             parse(Kind::Policy, "allkeys-CLOCK:2"),
             text("allkeys-clock:2")
+        );
+        assert_eq!(
+            parse(Kind::Policy, "allkeys-S3-FIFO"),
+            text("allkeys-s3fifo")
         );
         assert_eq!(
             parse(Kind::Index, "sampled:effort=10"),
