@@ -1,20 +1,22 @@
 //! Clients that block until a key has a value: BLPOP and similar commands.
 //!
-//! A command that finds nothing adds a [`Waiter`] to the queues of its keys, under the same locks under
-//! which it found nothing. A client that writes such a key serves the blocked clients before it releases
-//! the locks: it runs their commands again on their behalf, in the order in which they blocked, and
-//! sends the replies to their workers. Therefore no wake-up is lost, no other client can take the
-//! element in between, and clients do not poll.
+//! A command that finds nothing adds a [`Waiter`] to the queues of its keys, under the same locks
+//! under which it found nothing. A client that writes such a key serves the blocked clients before
+//! it releases the locks: it runs their commands again on their behalf, in the order in which they
+//! blocked, and sends the replies to their workers. Therefore no wake-up is lost, no other client
+//! can take the element in between, and clients do not poll.
 //!
-//! A client starts to block under the locks of all shards that its command needs. To serve it or to end
-//! its wait (timeout, CLIENT UNBLOCK, disconnection), all these shards are locked. If a writer holds
-//! only some of them, as for a BLMOVE to another shard, it releases its locks and locks all shards
-//! together. Another client may take the element in between; then the blocked client remains blocked.
+//! A client starts to block under the locks of all shards that its command needs. To serve it or to
+//! end its wait (timeout, CLIENT UNBLOCK, disconnection), all these shards are locked. If a writer
+//! holds only some of them, as for a BLMOVE to another shard, it releases its locks and locks all
+//! shards together. Another client may take the element in between; then the blocked client remains
+//! blocked.
 //!
-//! A reply that was sent to the worker of a client that disconnects is lost, as on a broken connection.
+//! A reply that was sent to the worker of a client that disconnects is lost, as on a broken
+//! connection.
 //!
-//! A command supports blocking by calling [`Ctx::wait`] where it has found nothing. It must have the
-//! same meaning when it is run again.
+//! A command supports blocking by calling [`Ctx::wait`] where it has found nothing. It must have
+//! the same meaning when it is run again.
 
 use crate::clients::flag;
 use crate::clock::Moment;
@@ -34,9 +36,9 @@ use wire::{Args, Reply};
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 impl Ctx<'_, '_> {
-    /// Blocks the client until one of `keys` holds a value of this kind, or until the timeout (0: none).
-    /// Called by a command that has found nothing and must not reply then. Returns false if the client may
-    /// not block; the command then replies that there is nothing.
+    /// Blocks the client until one of `keys` holds a value of this kind, or until the timeout (0:
+    /// none). Called by a command that has found nothing and must not reply then. Returns false if
+    /// the client may not block; the command then replies that there is nothing.
     ///
     /// All keys of `args` are locked, as for any command, and `keys` are among them.
     #[must_use = "a command that may not wait has to reply"]

@@ -158,7 +158,8 @@ impl ClientInfo {
         self.names.lock().expect("no holder panics").name.clone()
     }
 
-    /// Formats the client's line of CLIENT LIST, without a line end. `name_of` returns the name of a command.
+    /// Formats the client's line of CLIENT LIST, without a line end. `name_of` returns the name of
+    /// a command.
     pub fn line(&self, now: Moment, name_of: impl Fn(SpecIndex) -> &'static str) -> String {
         let names = self.names.lock().expect("no holder panics").clone();
         let bits = self.flags.load(Relaxed);

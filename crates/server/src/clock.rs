@@ -1,8 +1,8 @@
 //! The wall clock and a monotonic clock behind one type, which tests can replace by a manual clock.
 //!
 //! Deadlines of keys are wall-clock times, a [`Tick`]. Durations of the server itself, such as a
-//! client's idle time, are differences of two [`Moment`]s, so that a change of the system clock does
-//! not affect them.
+//! client's idle time, are differences of two [`Moment`]s, so that a change of the system clock
+//! does not affect them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};

@@ -1,5 +1,5 @@
-//! The expiry cycle of a worker: removes expired keys from the worker's shards in time slices between
-//! requests, and measures the lag.
+//! The expiry cycle of a worker: removes expired keys from the worker's shards in time slices
+//! between requests, and measures the lag.
 //!
 //! A worker sleeps until the earliest deadline of its shards. Expired keys are removed in slices of
 //! 0.2 ms, and the sockets are polled between two slices. Under load the cycle runs after each
@@ -7,8 +7,8 @@
 //! Otherwise the backlog would grow without bound when clients write keys that expire faster than a
 //! fifth of the time suffices to remove. A slice lasts at most a millisecond.
 //!
-//! The lag counts from the deadline. A key expires one millisecond after its deadline, so that the lag
-//! is never below 1 ms.
+//! The lag counts from the deadline. A key expires one millisecond after its deadline, so that the
+//! lag is never below 1 ms.
 
 mod segment;
 

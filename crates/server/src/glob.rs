@@ -1,7 +1,7 @@
 //! Glob patterns of KEYS, SCAN MATCH, PSUBSCRIBE and CONFIG GET.
 
-/// Whether `text` matches `pattern`: `*` matches any bytes, `?` one byte, `[a-c]` one byte of a class,
-/// `[^a-c]` one byte outside the class, and `\` makes the next byte literal.
+/// Whether `text` matches `pattern`: `*` matches any bytes, `?` one byte, `[a-c]` one byte of a
+/// class, `[^a-c]` one byte outside the class, and `\` makes the next byte literal.
 ///
 /// After a mismatch only the last `*` is extended by one byte. Therefore the cost is at most the
 /// product of both lengths, for any pattern, and there is no recursion.

@@ -1,8 +1,8 @@
 //! A histogram with logarithmic buckets that one thread writes and any thread may read.
 //!
-//! A bucket spans 1/32 of an octave, so that a value is reported with an error of at most 3.2 %. Counts
-//! are atomic, so that reading needs no lock. The 1,200 buckets for 40 octaves take 9.4 KiB, which are
-//! allocated with the first value.
+//! A bucket spans 1/32 of an octave, so that a value is reported with an error of at most 3.2 %.
+//! Counts are atomic, so that reading needs no lock. The 1,200 buckets for 40 octaves take 9.4 KiB,
+//! which are allocated with the first value.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

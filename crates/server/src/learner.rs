@@ -1,21 +1,22 @@
 //! The thread that trains and applies the ranking model of segment-eviction gl-cache.
 //!
 //! It wakes several times a second, runs a sampling, a training or a ranking if one is wanted, and
-//! sleeps again. It has the lowest priority (`nice` 19). It shares with the workers the lock that each of
-//! them takes once per segment, for some instructions at a time, and the report for INFO. If the thread
-//! loses its processor while it holds the lock, the workers wait until it continues.
+//! sleeps again. It has the lowest priority (`nice` 19). It shares with the workers the lock that
+//! each of them takes once per segment, for some instructions at a time, and the report for INFO.
+//! If the thread loses its processor while it holds the lock, the workers wait until it continues.
 //!
 //! # Under load
-//! The more a cache misses, the more often segments must be ranked, and the misses are most frequent
-//! under high load. Therefore the work is limited by CPU time: `learn-cpu` percent of a core, of which
-//! ten seconds' worth can be saved up. Time beyond that is recovered before anything else is done. If a
-//! ranking or a training takes much longer than its own CPU time, because the processor is busy,
-//! rankings pause. After two late ones in a row, samples and trainings pause too. Due work is tried
-//! again after the pause, and each further pause is twice as long, until a ranking or a training is in
-//! time. Samples are too short for this measurement. The engine evicts by age during the pauses.
+//! The more a cache misses, the more often segments must be ranked, and the misses are most
+//! frequent under high load. Therefore the work is limited by CPU time: `learn-cpu` percent of a
+//! core, of which ten seconds' worth can be saved up. Time beyond that is recovered before anything
+//! else is done. If a ranking or a training takes much longer than its own CPU time, because the
+//! processor is busy, rankings pause. After two late ones in a row, samples and trainings pause
+//! too. Due work is tried again after the pause, and each further pause is twice as long, until a
+//! ranking or a training is in time. Samples are too short for this measurement. The engine evicts
+//! by age during the pauses.
 //!
-//! The model is kept only in memory. A server starts without a model, and there is no model file that
-//! could be missing or stale.
+//! The model is kept only in memory. A server starts without a model, and there is no model file
+//! that could be missing or stale.
 
 use crate::config::{Config, Id};
 use crate::engine::segment::Segments;

@@ -1,8 +1,8 @@
 //! The server: sessions, commands, event loops, configuration and metrics.
 //!
-//! Start reading at `net::worker` (input and output), then `dispatch` (how a command gets its locks and
-//! its code), then `command` (the tables of commands). The crate `store` implements keys and values, the
-//! crate `wire` the protocols.
+//! Start reading at `net::worker` (input and output), then `dispatch` (how a command gets its locks
+//! and its code), then `command` (the tables of commands). The crate `store` implements keys and
+//! values, the crate `wire` the protocols.
 #![forbid(unsafe_code)]
 
 pub mod blocking;

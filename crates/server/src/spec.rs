@@ -1,8 +1,8 @@
 //! Specification of a command: name, arity, flags, keys, summary. The table finds a command by its
 //! name.
 //!
-//! The type of a command's code is a type parameter, so that modules below the commands can use this
-//! module.
+//! The type of a command's code is a type parameter, so that modules below the commands can use
+//! this module.
 
 use std::ops::Deref;
 use wire::Args;

@@ -26,29 +26,29 @@ pub struct CommandStats {
 /// Counters of one worker for requests in memcached's protocol.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// All of them.
+    /// Number of requests.
     pub requests: AtomicU64,
-    /// Keys asked for.
+    /// Number of keys in read requests.
     pub gets: AtomicU64,
-    /// Found.
+    /// Number of those keys that were found.
     pub get_hits: AtomicU64,
-    /// Not found.
+    /// Number of those keys that were not found.
     pub get_misses: AtomicU64,
-    /// Storage commands.
+    /// Number of storage commands.
     pub sets: AtomicU64,
-    /// Deleted keys.
+    /// Number of deleted keys.
     pub delete_hits: AtomicU64,
-    /// Keys to delete that were not there.
+    /// Number of deletions of missing keys.
     pub delete_misses: AtomicU64,
-    /// Numbers counted.
+    /// Number of increments and decrements.
     pub count_hits: AtomicU64,
-    /// Numbers to count that were not there.
+    /// Number of increments and decrements of missing keys.
     pub count_misses: AtomicU64,
-    /// Lifetimes to change.
+    /// Number of touch requests.
     pub touches: AtomicU64,
-    /// Changed ones.
+    /// Number of touched keys.
     pub touch_hits: AtomicU64,
-    /// `flush_all`.
+    /// Number of `flush_all` requests.
     pub flushes: AtomicU64,
 }
 

@@ -1,5 +1,5 @@
-//! Deadlines of elements: HEXPIRE and the corresponding commands of every type whose elements may have
-//! deadlines, and KeyDB's commands on one member of any such type.
+//! Deadlines of elements: HEXPIRE and the corresponding commands of every type whose elements may
+//! have deadlines, and KeyDB's commands on one member of any such type.
 //!
 //! A deadline in the past expires the element at once and publishes the event, as with keys.
 

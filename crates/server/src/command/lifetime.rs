@@ -70,7 +70,8 @@ pub fn deadline(when: When) -> Tick {
     Tick(when.max(0) as u64).min(Tick::MAX)
 }
 
-/// Parses the timeout of a blocking command in seconds and returns it in milliseconds. 0 means none.
+/// Parses the timeout of a blocking command in seconds and returns it in milliseconds. 0 means
+/// none.
 ///
 /// # Errors
 /// The timeout is not a number, negative or out of range.

@@ -64,7 +64,8 @@ impl Item {
     }
 }
 
-/// `SORT key [BY pattern] [LIMIT offset count] [GET pattern …] [ASC | DESC] [ALPHA] [STORE destination]`
+/// `SORT key [BY pattern] [LIMIT offset count] [GET pattern …] [ASC | DESC] [ALPHA] [STORE
+/// destination]`
 fn sort(ctx: &mut Ctx<'_, '_>, args: Args<'_>, may_store: bool) -> Answer {
     let request = Request::parse(args.from(2), may_store)?;
     let (kind, elements) = elements(ctx, &args[1], &request)?;

@@ -1,9 +1,9 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 //!
 //! A transaction runs under the locks of all its commands and of the watched keys, so that no other
-//! client's write comes between the check of the watched keys and its last command. Commands that take
-//! the keyspace's locks themselves (INFO, CONFIG SET, CLIENT UNBLOCK) release them in between; see
-//! `Ctx::unlocked`.
+//! client's write comes between the check of the watched keys and its last command. Commands that
+//! take the keyspace's locks themselves (INFO, CONFIG SET, CLIENT UNBLOCK) release them in between;
+//! see `Ctx::unlocked`.
 
 use crate::clients;
 use crate::command::refusal::OUT_OF_MEMORY;

@@ -1,7 +1,7 @@
 //! Expiry of the segment engine: frees expired segments in time slices between requests.
 //!
-//! The first worker sleeps until the earliest segment expires; other running workers then help. Every
-//! 100 ms each worker runs one round for evictions that its own writes may have started.
+//! The first worker sleeps until the earliest segment expires; other running workers then help.
+//! Every 100 ms each worker runs one round for evictions that its own writes may have started.
 
 use crate::slice::{Steps, slice};
 use crate::state::Server;

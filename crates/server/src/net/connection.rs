@@ -1,9 +1,9 @@
 //! One client's socket with its buffers and its session.
 //!
-//! Input is read into the worker's buffer and parsed there. Only an incomplete command at its end moves
-//! to the connection's own buffer. Replies are written to the worker's buffer and sent with one system
-//! call; only the bytes that the socket does not accept stay with the connection. Therefore an idle
-//! connection holds no buffers, and a request costs one read and one write.
+//! Input is read into the worker's buffer and parsed there. Only an incomplete command at its end
+//! moves to the connection's own buffer. Replies are written to the worker's buffer and sent with
+//! one system call; only the bytes that the socket does not accept stay with the connection.
+//! Therefore an idle connection holds no buffers, and a request costs one read and one write.
 
 mod memcached;
 

@@ -1,8 +1,9 @@
-//! A worker: one thread with an event loop, the connections that it serves, and the shards that it expires keys in.
+//! A worker: one thread with an event loop, the connections that it serves, and the shards that it
+//! expires keys in.
 //!
 //! An iteration of the loop waits for socket events until the earliest deadline, serves the ready
-//! connections, delivers messages from other workers, and spends a time slice on expiry. The clock is
-//! read once per iteration, and again in iterations longer than a millisecond.
+//! connections, delivers messages from other workers, and spends a time slice on expiry. The clock
+//! is read once per iteration, and again in iterations longer than a millisecond.
 
 mod waits;
 
@@ -70,7 +71,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Creates a worker. The first worker gets the listeners and distributes the accepted connections.
+    /// Creates a worker. The first worker gets the listeners and distributes the accepted
+    /// connections.
     ///
     /// # Errors
     /// An error of the operating system.

@@ -1,8 +1,9 @@
 //! Compares this server with a redis-server: the tables of commands and replies, and long random
-//! sequences. Replies and keyspace events must be equal. Rows marked with `!` are left out, and all rows
-//! after the first one that moves the clock.
+//! sequences. Replies and keyspace events must be equal. Rows marked with `!` are left out, and all
+//! rows after the first one that moves the clock.
 //!
-//! If there is no `redis-server`, the tests print a line and pass. The marks are made for Debian's 7.0.
+//! If there is no `redis-server`, the tests print a line and pass. The marks are made for Debian's
+//! 7.0.
 
 use crate::script::{Bench, Step, parse, render, sorted, words};
 use server::command::{bitmap, hash, hyperloglog, key, list, set, sort, sorted_set, string};

@@ -1,16 +1,16 @@
 //! Parser and runner of the tables of commands and replies, which are text files.
 //!
-//! A row is `COMMAND argument … => reply`. Arguments are separated by blanks; `"…"` may contain blanks
-//! and `\xHH`, `\n`, `\r`, `\\`, `\"`; `<ab*3>` is `ababab`; `{ms+5}` and `{s+5}` are the start time of
-//! the script in milliseconds or seconds, plus 5.
+//! A row is `COMMAND argument … => reply`. Arguments are separated by blanks; `"…"` may contain
+//! blanks and `\xHH`, `\n`, `\r`, `\\`, `\"`; `<ab*3>` is `ababab`; `{ms+5}` and `{s+5}` are the
+//! start time of the script in milliseconds or seconds, plus 5.
 //!
 //! Replies are written `+OK`, `-ERR …`, `12`, `"bulk"`, `nil`, `[…]`, `{key value}`, and
-//! `verbatim"…"`. `A | B` means A in RESP2 and B in RESP3. `=~>` means an array in any order. A row must
-//! hold in both protocol versions.
+//! `verbatim"…"`. `A | B` means A in RESP2 and B in RESP3. `=~>` means an array in any order. A row
+//! must hold in both protocol versions.
 //!
-//! `!` before a row means that Redis 7.0 replies differently, randomly, or depending on the clock. `# …`
-//! is a comment. `@now +ms` advances the clock. `@events => g.del k, …` lists the keyspace events since
-//! the last such row, with the database appended if it is not 0: `g.del k @3`.
+//! `!` before a row means that Redis 7.0 replies differently, randomly, or depending on the clock.
+//! `# …` is a comment. `@now +ms` advances the clock. `@events => g.del k, …` lists the keyspace
+//! events since the last such row, with the database appended if it is not 0: `g.del k @3`.
 
 use server::clock::Clock;
 use server::config::Config;

@@ -71,11 +71,11 @@ impl Range {
     }
 }
 
-/// `HRANGEBYTTL key min-ms max-ms [LIMIT offset count] [WITHTTL]`: returns the fields whose remaining
-/// TTL is between the bounds, inclusive, the shortest first. Fields with equal TTLs are in an
-/// arbitrary order that does not change while the hash does not change, so that pages selected by
-/// LIMIT are consistent. Fields without a deadline are not returned. With WITHTTL, RESP3 replies
-/// contain pairs of field and milliseconds.
+/// `HRANGEBYTTL key min-ms max-ms [LIMIT offset count] [WITHTTL]`: returns the fields whose
+/// remaining TTL is between the bounds, inclusive, the shortest first. Fields with equal TTLs are
+/// in an arbitrary order that does not change while the hash does not change, so that pages
+/// selected by LIMIT are consistent. Fields without a deadline are not returned. With WITHTTL,
+/// RESP3 replies contain pairs of field and milliseconds.
 ///
 /// The cost is proportional to the number of returned fields, independent of the offset, because
 /// large hashes are ordered by deadline. With an `element-expiry` other than `ranked` the command

@@ -253,8 +253,8 @@ fn each(
     Ok(())
 }
 
-/// Replaces each entry's score by the result of `score_of`, and removes the entry if that is `None`.
-/// `score_of` receives the entry's score and its score in the given set or sorted set.
+/// Replaces each entry's score by the result of `score_of`, and removes the entry if that is
+/// `None`. `score_of` receives the entry's score and its score in the given set or sorted set.
 fn keep(
     ctx: &mut Ctx<'_, '_>,
     key: &Key<'_>,

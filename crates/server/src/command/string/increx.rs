@@ -255,9 +255,9 @@ impl Plan<'_> {
 /// `INCREX key [BYINT increment | BYFLOAT increment] [LBOUND lower] [UBOUND upper] [SATURATE]
 /// [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | PERSIST] [ENX]`
 ///
-/// Replies with the new number and the applied increment. A result out of bounds is not stored and the
-/// increment is 0, unless SATURATE is given. A deadline in the past deletes the key and publishes
-/// `expired`.
+/// Replies with the new number and the applied increment. A result out of bounds is not stored and
+/// the increment is 0, unless SATURATE is given. A deadline in the past deletes the key and
+/// publishes `expired`.
 pub fn increx(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let plan = Options::parse(args.from(2))?.plan()?;
     let fate = plan

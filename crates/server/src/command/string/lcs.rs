@@ -1,7 +1,7 @@
 //! LCS: the longest common subsequence of two strings, by dynamic programming.
 //!
-//! The table of lengths takes four bytes per pair of positions while the command runs. Two values whose
-//! table would exceed the maximum size of one value are refused, as in Redis.
+//! The table of lengths takes four bytes per pair of positions while the command runs. Two values
+//! whose table would exceed the maximum size of one value are refused, as in Redis.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
