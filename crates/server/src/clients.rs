@@ -155,13 +155,17 @@ impl ClientInfo {
 
     /// Returns the client's name; empty if it has none.
     pub fn name(&self) -> String {
-        self.names.lock().expect("no holder panics").name.clone()
+        self.names
+            .lock()
+            .expect("the lock is not poisoned")
+            .name
+            .clone()
     }
 
     /// Formats the client's line of CLIENT LIST, without a line end. `name_of` returns the name of
     /// a command.
     pub fn line(&self, now: Moment, name_of: impl Fn(SpecIndex) -> &'static str) -> String {
-        let names = self.names.lock().expect("no holder panics").clone();
+        let names = self.names.lock().expect("the lock is not poisoned").clone();
         let bits = self.flags.load(Relaxed);
         let mut letters: String = flag::LETTERS
             .iter()
@@ -228,7 +232,7 @@ impl Clients {
     pub fn add(&self, endpoint: Endpoint, now: Moment) -> Arc<ClientInfo> {
         let id = self.last_id.fetch_add(1, Relaxed) + 1;
         let info = Arc::new(ClientInfo::new(id, endpoint, now));
-        let mut all = self.all.lock().expect("no holder panics");
+        let mut all = self.all.lock().expect("the lock is not poisoned");
         all.insert(id, Arc::clone(&info));
         info
     }
@@ -247,7 +251,10 @@ impl Clients {
 
     /// Removes a client from the registry.
     pub fn remove(&self, id: u64) {
-        self.all.lock().expect("no holder panics").remove(&id);
+        self.all
+            .lock()
+            .expect("the lock is not poisoned")
+            .remove(&id);
     }
 
     /// Returns the number of connections.
@@ -262,7 +269,7 @@ impl Clients {
 
     /// Returns all clients, ordered by id.
     pub fn list(&self) -> Vec<Arc<ClientInfo>> {
-        let all = self.all.lock().expect("no holder panics");
+        let all = self.all.lock().expect("the lock is not poisoned");
         all.values().cloned().collect()
     }
 }

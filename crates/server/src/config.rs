@@ -83,22 +83,22 @@ impl Config {
 
     /// Returns a copy of the value of a text setting.
     pub fn text(&self, id: Id) -> String {
-        self.texts.read().expect("no holder panics")[id as usize].clone()
+        self.texts.read().expect("the lock is not poisoned")[id as usize].clone()
     }
 
     /// Returns the path of the configuration file; empty if none was read.
     pub fn file(&self) -> String {
-        self.file.read().expect("no holder panics").clone()
+        self.file.read().expect("the lock is not poisoned").clone()
     }
 
     /// Records the path of the configuration file.
     pub fn set_file(&self, path: &str) {
-        *self.file.write().expect("no holder panics") = path.to_owned();
+        *self.file.write().expect("the lock is not poisoned") = path.to_owned();
     }
 
     /// Compares a text setting with `other` without copying it. Used for passwords.
     pub fn text_is(&self, id: Id, other: &[u8]) -> bool {
-        let texts = self.texts.read().expect("no holder panics");
+        let texts = self.texts.read().expect("the lock is not poisoned");
         let text = texts[id as usize].as_bytes();
         // The time depends only on the lengths, so that it reveals nothing about the password.
         let padded = other.iter().chain(std::iter::repeat(&0));
@@ -147,7 +147,7 @@ impl Config {
         match value {
             Value::Number(number) => self.numbers[id as usize].store(*number, Relaxed),
             Value::Text(text) => {
-                self.texts.write().expect("no holder panics")[id as usize].clone_from(text);
+                self.texts.write().expect("the lock is not poisoned")[id as usize].clone_from(text);
             }
             Value::OutputLimits(limits) => {
                 for (class, numbers) in limits {
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn a_password_matches_only_as_a_whole() {
         let config = Config::default();
-        let param = find("requirepass").expect("it exists");
+        let param = find("requirepass").expect("the setting exists");
         config.set(param, "secret").expect("any text");
         assert!(config.text_is(Id::RequirePass, b"secret"));
         for wrong in ["", "secre", "secret ", "secret\0", "Secret"] {

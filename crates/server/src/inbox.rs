@@ -56,7 +56,10 @@ impl Inbox {
             return false;
         }
         self.bytes.fetch_add(size, Ordering::Relaxed);
-        self.queue.lock().expect("no holder panics").push(message);
+        self.queue
+            .lock()
+            .expect("the lock is not poisoned")
+            .push(message);
         if !self.is_filled.swap(true, Ordering::AcqRel) && CURRENT.get() != worker {
             self.wake();
         }
@@ -71,7 +74,7 @@ impl Inbox {
     /// Appends all messages to `into`, the oldest first, and empties the inbox.
     pub fn take(&self, into: &mut Vec<Message>) {
         self.is_filled.store(false, Ordering::Release);
-        let mut queue = self.queue.lock().expect("no holder panics");
+        let mut queue = self.queue.lock().expect("the lock is not poisoned");
         into.append(&mut queue);
         self.bytes.store(0, Ordering::Relaxed);
     }

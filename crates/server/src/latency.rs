@@ -38,7 +38,7 @@ impl LatencyMonitor {
     /// Records that an event took `ms`. The caller has compared it with the threshold.
     pub fn add(&self, event: &'static str, ms: u64, now_ms: u64) {
         let seconds = now_ms / 1000;
-        let mut events = self.events.lock().expect("no holder panics");
+        let mut events = self.events.lock().expect("the lock is not poisoned");
         let history = events.entry(event).or_default();
         history.max_ms = history.max_ms.max(ms);
         history.count += 1;
@@ -56,7 +56,7 @@ impl LatencyMonitor {
 
     /// Returns the histories of all events, ordered by name.
     pub fn events(&self) -> Vec<(&'static str, History)> {
-        let events = self.events.lock().expect("no holder panics");
+        let events = self.events.lock().expect("the lock is not poisoned");
         events
             .iter()
             .map(|(name, history)| (*name, history.clone()))
@@ -66,7 +66,7 @@ impl LatencyMonitor {
     /// Deletes the histories of the named events, or of all if none is named. Returns how many it
     /// deleted.
     pub fn reset(&self, names: &[&[u8]]) -> usize {
-        let mut events = self.events.lock().expect("no holder panics");
+        let mut events = self.events.lock().expect("the lock is not poisoned");
         let before = events.len();
         events.retain(|name, _| {
             !names.is_empty()

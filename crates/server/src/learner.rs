@@ -340,7 +340,7 @@ mod tests {
         load.note(Step::Ranking, ms(200), ms(5), at(1));
         assert!(!load.may_rank(at(1)));
         assert!(load.may_train(at(1)));
-        assert!(load.may_rank(at(2)), "it is tried again");
+        assert!(load.may_rank(at(2)), "the ranking is tried again");
         load.note(Step::Ranking, ms(200), ms(5), at(2));
         assert!(!load.may_rank(at(3)));
         assert!(!load.may_train(at(3)));

@@ -75,7 +75,7 @@ impl PubSub {
 
     /// Adds a subscription.
     pub fn subscribe(&self, space: Space, name: &[u8], subscriber: Subscriber) {
-        let mut tables = self.tables.write().expect("no holder panics");
+        let mut tables = self.tables.write().expect("the lock is not poisoned");
         let listeners = match space {
             Space::Channel => tables.channels.entry(name.to_vec()).or_default(),
             Space::Shard => tables.shards.entry(name.to_vec()).or_default(),
@@ -87,7 +87,7 @@ impl PubSub {
 
     /// Removes a subscription.
     pub fn unsubscribe(&self, space: Space, name: &[u8], subscriber: Subscriber) {
-        let mut tables = self.tables.write().expect("no holder panics");
+        let mut tables = self.tables.write().expect("the lock is not poisoned");
         let Tables {
             channels,
             shards,
@@ -132,7 +132,7 @@ impl PubSub {
         if self.is_idle() {
             return 0;
         }
-        let tables = self.tables.read().expect("no holder panics");
+        let tables = self.tables.read().expect("the lock is not poisoned");
         let mut publication = None;
         let mut count = 0;
         let mut send = |listeners: &Listeners, pattern: Option<&Arc<[u8]>>| {
@@ -167,7 +167,7 @@ impl PubSub {
 
     /// Returns the channels with subscribers whose names match the pattern.
     pub fn channels(&self, pattern: Option<&[u8]>, is_sharded: bool) -> Vec<Vec<u8>> {
-        let tables = self.tables.read().expect("no holder panics");
+        let tables = self.tables.read().expect("the lock is not poisoned");
         let table = if is_sharded {
             &tables.shards
         } else {
@@ -184,7 +184,7 @@ impl PubSub {
 
     /// Returns the number of subscribers of a channel.
     pub fn listener_count(&self, channel: &[u8], is_sharded: bool) -> usize {
-        let tables = self.tables.read().expect("no holder panics");
+        let tables = self.tables.read().expect("the lock is not poisoned");
         let table = if is_sharded {
             &tables.shards
         } else {
@@ -195,7 +195,7 @@ impl PubSub {
 
     /// Returns the numbers of channels, patterns and shard channels with subscribers.
     pub fn counts(&self) -> (usize, usize, usize) {
-        let tables = self.tables.read().expect("no holder panics");
+        let tables = self.tables.read().expect("the lock is not poisoned");
         (
             tables.channels.len(),
             tables.patterns.len(),

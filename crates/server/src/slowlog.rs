@@ -54,20 +54,20 @@ impl Slowlog {
             address: client.address.clone(),
             name: client.name(),
         };
-        let mut entries = self.entries.lock().expect("no holder panics");
+        let mut entries = self.entries.lock().expect("the lock is not poisoned");
         entries.push_front(entry);
         entries.truncate(len_max);
     }
 
     /// Returns the newest `count` entries.
     pub fn newest(&self, count: usize) -> Vec<Entry> {
-        let entries = self.entries.lock().expect("no holder panics");
+        let entries = self.entries.lock().expect("the lock is not poisoned");
         entries.iter().take(count).cloned().collect()
     }
 
     /// Returns the number of entries.
     pub fn len(&self) -> usize {
-        self.entries.lock().expect("no holder panics").len()
+        self.entries.lock().expect("the lock is not poisoned").len()
     }
 
     /// Whether there are no entries.
@@ -77,13 +77,16 @@ impl Slowlog {
 
     /// Keeps at most `len_max` entries, the newest.
     pub fn shrink(&self, len_max: usize) {
-        let mut entries = self.entries.lock().expect("no holder panics");
+        let mut entries = self.entries.lock().expect("the lock is not poisoned");
         entries.truncate(len_max);
     }
 
     /// Deletes all entries.
     pub fn reset(&self) {
-        self.entries.lock().expect("no holder panics").clear();
+        self.entries
+            .lock()
+            .expect("the lock is not poisoned")
+            .clear();
     }
 }
 

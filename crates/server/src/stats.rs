@@ -209,7 +209,7 @@ impl Stats {
         let Ok(code) = std::str::from_utf8(&text[..end]) else {
             return;
         };
-        let mut errors = self.errors.lock().expect("no holder panics");
+        let mut errors = self.errors.lock().expect("the lock is not poisoned");
         if let Some(count) = errors.get_mut(code) {
             *count += 1;
         } else if errors.len() < ERROR_CODES_MAX {
@@ -219,7 +219,7 @@ impl Stats {
 
     /// Returns the number of error replies by code, sorted by code.
     pub fn errors(&self) -> Vec<(String, u64)> {
-        let errors = self.errors.lock().expect("no holder panics");
+        let errors = self.errors.lock().expect("the lock is not poisoned");
         let mut all: Vec<_> = errors
             .iter()
             .map(|(code, count)| (code.clone(), *count))
@@ -236,7 +236,7 @@ impl Stats {
             self.sum(|worker| &worker.output_bytes),
             self.sum(|worker| &worker.expired_keys),
         ];
-        let mut rates = self.rates.lock().expect("no holder panics");
+        let mut rates = self.rates.lock().expect("the lock is not poisoned");
         let span_us = now_us.saturating_sub(rates.last_us);
         if rates.last_us != 0 && span_us > 0 {
             let slot = rates.next % RATE_SAMPLES;
@@ -252,7 +252,7 @@ impl Stats {
 
     /// Returns the mean rates of the recent samples.
     pub fn rates(&self) -> RatesNow {
-        let rates = self.rates.lock().expect("no holder panics");
+        let rates = self.rates.lock().expect("the lock is not poisoned");
         let count = rates.next.clamp(1, RATE_SAMPLES) as u64;
         let mean = |at: usize| rates.samples.iter().map(|sample| sample[at]).sum::<u64>() / count;
         RatesNow {
@@ -299,7 +299,10 @@ impl Stats {
         ] {
             counter.store(0, Relaxed);
         }
-        self.errors.lock().expect("no holder panics").clear();
-        *self.rates.lock().expect("no holder panics") = Rates::default();
+        self.errors
+            .lock()
+            .expect("the lock is not poisoned")
+            .clear();
+        *self.rates.lock().expect("the lock is not poisoned") = Rates::default();
     }
 }

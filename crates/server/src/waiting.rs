@@ -61,7 +61,7 @@ pub struct Blocking {
 
 impl Blocking {
     fn all(&self) -> MutexGuard<'_, HashMap<u64, Arc<Waiter>>> {
-        self.waiters.lock().expect("no holder panics")
+        self.waiters.lock().expect("the lock is not poisoned")
     }
 
     /// Adds a blocked command. The client must not have another one.

@@ -128,12 +128,15 @@ fn read_change(name: &[u8], text: &[u8], earlier: &[Change]) -> Result<Change, S
 
 /// Applies all changes, or none if one fails.
 fn change_all(server: &Server, changes: &[Change]) -> Result<(), String> {
-    let _guard = server.config_change.lock().expect("no holder panics");
+    let _guard = server
+        .config_change
+        .lock()
+        .expect("the lock is not poisoned");
     let before: Vec<Change> = changes
         .iter()
         .map(|(param, _)| {
             let shown = server.config.show(param);
-            let value = value::parse(param.kind, &shown).expect("what is shown can be set");
+            let value = value::parse(param.kind, &shown).expect("a shown value can be parsed");
             (*param, value)
         })
         .collect();

@@ -304,7 +304,7 @@ fn reset(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     let bits = clients::flag::NO_EVICT | clients::flag::NO_TOUCH;
     ctx.session.set_flag(bits, false);
     let names = &ctx.session.info.names;
-    names.lock().expect("no holder panics").name.clear();
+    names.lock().expect("the lock is not poisoned").name.clear();
     set_protocol(ctx, Protocol::Resp2);
     ctx.reply.simple("RESET");
 }

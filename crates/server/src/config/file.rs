@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_password_is_not_shown() {
-        let param = find("requirepass").expect("it exists");
+        let param = find("requirepass").expect("the setting exists");
         assert_eq!(shown(param, "secret"), "(hidden)");
     }
 }

@@ -488,7 +488,9 @@ fn a_worker_frees_expired_segments_when_they_are_due() {
     for number in 0..2000 {
         assert_eq!(bench.ask(&format!("SET k{number} v PX 20000")), "+OK");
     }
-    let due = expiry_driver.earliest(&bench.server).expect("they end");
+    let due = expiry_driver
+        .earliest(&bench.server)
+        .expect("the segments expire");
     assert_eq!(due, Tick(NOW + 20_001));
     bench.server.clock.set_ms(due.0 - 1);
     assert!(!expiry_driver.run(&bench.server, Duration::ZERO));

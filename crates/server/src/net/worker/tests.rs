@@ -173,7 +173,7 @@ fn a_clock_jump_does_not_change_a_pause() {
     bench.send(&mut other, "GET a\r\nSET a 1\r\n", "$-1\r\n");
     assert_eq!(bench.worker.held.len(), 1);
     bench.jump(NOW + HOUR_MS);
-    assert_eq!(bench.worker.held.len(), 1, "it goes on");
+    assert_eq!(bench.worker.held.len(), 1, "the pause continues");
     bench.jump(NOW - HOUR_MS);
     bench.pass(60_000);
     bench.expect_output(&mut other, "+OK\r\n");

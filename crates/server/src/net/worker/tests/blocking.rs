@@ -49,7 +49,7 @@ fn a_timeout_is_measured_on_the_monotonic_clock() {
     let limit = Duration::from_millis(1);
     assert!(
         bench.worker.timeout(&mut bench.executor) <= limit,
-        "it sleeps no longer"
+        "the worker wakes in time"
     );
     bench.pass(1);
     bench.expect_output(&mut client, NOTHING);
@@ -281,7 +281,11 @@ fn client_pause_holds_pushes_but_not_timeouts() {
     bench.pass(1001);
     bench.expect_output(&mut short, NOTHING);
     bench.send(&mut short, "BLPOP k 0\r\n", "");
-    assert_eq!(bench.worker.held.len(), 2, "to begin to wait is held, too");
+    assert_eq!(
+        bench.worker.held.len(),
+        2,
+        "a command that would block is held too"
+    );
     bench.pass(60_000);
     bench.expect_output(&mut other, ":1\r\n");
     bench.expect_output(&mut long, &popped("k", "1"));
