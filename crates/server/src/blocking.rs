@@ -27,7 +27,7 @@ use crate::message::Message;
 use crate::queue::Transaction;
 use crate::session::Session;
 use crate::state::Server;
-use crate::waiting::{Stance, Waiter};
+use crate::waiting::{BlockingState, Waiter};
 use std::sync::Arc;
 use store::{Key, Kind, View};
 use wire::{Args, Reply};
@@ -49,10 +49,10 @@ impl Ctx<'_, '_> {
         kind: Kind,
         timeout_ms: u64,
     ) -> bool {
-        match self.session.stance {
-            Stance::MayWait => {}
-            Stance::Retries => {
-                self.session.stance = Stance::StillWaits;
+        match self.session.blocking_state {
+            BlockingState::MayBlock => {}
+            BlockingState::Retrying => {
+                self.session.blocking_state = BlockingState::StillBlocked;
                 return true;
             }
             _ => return false,
@@ -85,7 +85,7 @@ impl Ctx<'_, '_> {
         }
         self.server.blocking.add(Arc::clone(&waiter));
         self.session.set_flag(flag::BLOCKED, true);
-        self.session.stance = Stance::Waits(waiter);
+        self.session.blocking_state = BlockingState::Blocked(waiter);
         true
     }
 }
@@ -170,7 +170,7 @@ fn retry<'v>(
     session.db = waiter.db;
     session.protocol = waiter.protocol;
     session.is_authenticated = true;
-    session.stance = Stance::Retries;
+    session.blocking_state = BlockingState::Retrying;
     let mut bytes = Vec::new();
     let (index, args) = waiter.call.iter().next().expect("it holds one command");
     let spec = table[index as usize];
@@ -188,7 +188,7 @@ fn retry<'v>(
         memo: None,
     };
     (spec.run.slab)(&mut ctx, args);
-    if matches!(session.stance, Stance::StillWaits) {
+    if matches!(session.blocking_state, BlockingState::StillBlocked) {
         return false;
     }
     server.blocking.withdraw(&server.keyspace, view, waiter);

@@ -196,7 +196,7 @@ impl<'s> Executor<'s> {
             self.timing
                 .after(index, spec, session, args, out.len() - position, self.now);
         }
-        if !session.waits() {
+        if !session.is_blocked() {
             after_reply(session, out, position);
         }
         Outcome::Done
@@ -287,7 +287,7 @@ impl<'s> Executor<'s> {
     /// Ends a client's wait, if it waits; false when it does not, or when it was served already and the
     /// reply is under way.
     pub fn end_wait(&mut self, session: &Session) -> bool {
-        if !session.waits() {
+        if !session.is_blocked() {
             return false;
         }
         self.finish();

@@ -6,7 +6,7 @@ use crate::config::ClientClass;
 use crate::message::Subscriber;
 use crate::pubsub::{PubSub, Space, Subscriptions};
 use crate::queue::Transaction;
-use crate::waiting::{Stance, Waiter};
+use crate::waiting::{BlockingState, Waiter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use wire::Protocol;
@@ -37,7 +37,7 @@ pub struct Session {
     /// Whether the client has authenticated, or connected when there was no password.
     pub is_authenticated: bool,
     /// Blocking state: what a blocking command does if it finds nothing.
-    pub stance: Stance,
+    pub blocking_state: BlockingState,
     /// Replies that are sent.
     pub reply_mode: ReplyMode,
     /// Queued commands within MULTI.
@@ -70,7 +70,7 @@ impl Session {
             Moment::default(),
         )));
         session.is_authenticated = true;
-        session.stance = Stance::Answers;
+        session.blocking_state = BlockingState::MustReply;
         session
     }
 
@@ -81,7 +81,7 @@ impl Session {
             protocol: Protocol::Resp2,
             is_closing: false,
             is_authenticated: false,
-            stance: Stance::MayWait,
+            blocking_state: BlockingState::MayBlock,
             reply_mode: ReplyMode::On,
             transaction: None,
             watched: Vec::new(),
@@ -166,20 +166,20 @@ impl Session {
 
     /// Returns the blocked command, if there is one.
     pub fn waiter(&self) -> Option<&Arc<Waiter>> {
-        match &self.stance {
-            Stance::Waits(waiter) => Some(waiter),
+        match &self.blocking_state {
+            BlockingState::Blocked(waiter) => Some(waiter),
             _ => None,
         }
     }
 
     /// Whether a command is blocked.
-    pub fn waits(&self) -> bool {
+    pub fn is_blocked(&self) -> bool {
         self.waiter().is_some()
     }
 
     /// Unblocks the session.
     pub fn end_wait(&mut self) {
-        self.stance = Stance::MayWait;
+        self.blocking_state = BlockingState::MayBlock;
         self.set_flag(flag::BLOCKED, false);
     }
 }

@@ -10,18 +10,18 @@ use wire::Protocol;
 
 /// Blocking state of a session.
 #[derive(Clone, Debug, Default)]
-pub enum Stance {
+pub enum BlockingState {
     /// Blocking commands reply at once: within EXEC, or in a session without a connection.
     #[default]
-    Answers,
+    MustReply,
     /// Blocking commands may block.
-    MayWait,
+    MayBlock,
     /// A command is blocked.
-    Waits(Arc<Waiter>),
+    Blocked(Arc<Waiter>),
     /// A blocked command is being retried on behalf of its client.
-    Retries,
+    Retrying,
     /// The retried command has found nothing and remains blocked.
-    StillWaits,
+    StillBlocked,
 }
 
 /// A blocked command.
@@ -67,7 +67,7 @@ impl Blocking {
     /// Adds a blocked command. The client must not have another one.
     pub fn add(&self, waiter: Arc<Waiter>) {
         let before = self.all().insert(waiter.info.id, waiter);
-        assert!(before.is_none(), "a client that waits sends nothing else");
+        assert!(before.is_none(), "a blocked client sends no other command");
     }
 
     /// Returns the number of blocked clients.

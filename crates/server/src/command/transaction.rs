@@ -192,11 +192,11 @@ fn exec(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
         ));
     }
     ctx.reply.array(transaction.len());
-    let stance = std::mem::take(&mut ctx.session.stance);
+    let blocking_state = std::mem::take(&mut ctx.session.blocking_state);
     for (index, args) in transaction.iter() {
         run_one(ctx, index, args);
     }
-    ctx.session.stance = stance;
+    ctx.session.blocking_state = blocking_state;
 }
 
 /// Whether a watched key has changed or expired since WATCH.

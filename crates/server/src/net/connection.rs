@@ -180,7 +180,7 @@ impl Connection {
         scratch: &mut Scratch,
         output: &mut Vec<u8>,
     ) -> Next {
-        if self.session.waits() {
+        if self.session.is_blocked() {
             // Input stays in the socket's buffer. The poll reports a disconnection.
             return self.next_of(Stop::Blocked);
         }
@@ -415,7 +415,7 @@ impl Connection {
             if self.session.is_closing {
                 return (Some(Stop::Closing), input.len());
             }
-            if self.session.waits() {
+            if self.session.is_blocked() {
                 let info = &self.session.info;
                 info.command.store(call.index.expect("it ran"), Relaxed);
                 return (Some(Stop::Blocked), call.start + call.len);
@@ -456,7 +456,7 @@ impl Connection {
         }
         if self.session.is_closing {
             Next::Close
-        } else if self.is_stalled && next == Next::Wait && !self.session.waits() {
+        } else if self.is_stalled && next == Next::Wait && !self.session.is_blocked() {
             Next::Again
         } else {
             next

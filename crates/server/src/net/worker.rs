@@ -539,7 +539,7 @@ impl Worker {
             };
             let active = Moment(connection.session.info.active_ms.load(Relaxed));
             let is_idle = timeout_ms > 0
-                && !connection.session.waits()
+                && !connection.session.is_blocked()
                 && now.since(active) > timeout_ms
                 && !connection.session.is_subscriber();
             if is_idle {
