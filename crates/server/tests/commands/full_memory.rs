@@ -84,7 +84,7 @@ fn run_with_full_memory(policy: &str, expiry: &str, seed: u64) -> u64 {
         let mut command = rng.command(now.0);
         // Writes many other keys and large values besides those that the random commands use.
         if step % 2 == 0 || command[0] == "FLUSHDB" {
-            let key = format!("run_with_full_memory:{}", rng.below(2_000));
+            let key = format!("crowd:{}", rng.below(2_000));
             let value = "x".repeat(rng.below(3_000));
             command = [
                 "SET",
