@@ -1,5 +1,5 @@
-//! The one table of commands: name, arity, flags, keys, summary, code. Dispatch, COMMAND, the docs
-//! and the tests all read it. Each family of commands is a file below, with its own slice of it.
+//! The tables of commands. Dispatch, COMMAND, the docs and the tests read them. Each family of
+//! commands is a module with a table of its own.
 
 pub mod bitmap;
 pub mod client;
@@ -27,7 +27,7 @@ pub mod transaction;
 use crate::context::{Spec, Table};
 use std::sync::LazyLock;
 
-/// All families, each in its own file.
+/// Tables of all families.
 const FAMILIES: &[&[Spec]] = &[
     string::TABLE,
     bitmap::TABLE,
@@ -50,7 +50,7 @@ const FAMILIES: &[&[Spec]] = &[
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(FAMILIES));
 
-/// All commands, in the order of their families.
+/// Returns the table of all commands, in the order of their families.
 pub fn table() -> &'static Table {
     &TABLE
 }

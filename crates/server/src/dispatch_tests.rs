@@ -1,4 +1,4 @@
-//! Commands without a socket: what dispatch itself answers.
+//! Tests of dispatch without sockets.
 
 use super::*;
 use crate::clock::Clock;
@@ -6,7 +6,7 @@ use crate::config::Config;
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// A server whose clock stands still, and one client.
+/// A server with a manual clock, and one client.
 struct Bench {
     server: Server,
     session: Session,
@@ -34,7 +34,7 @@ impl Bench {
         String::from_utf8(out).expect("text")
     }
 
-    /// Lines of what is said and the reply, without its line ends.
+    /// Runs commands and compares their replies without line ends.
     fn table(&mut self, lines: &[(&str, &str)]) {
         for (line, expected) in lines {
             let reply = self.say(line);
@@ -93,8 +93,9 @@ fn a_transaction_queues_runs_and_aborts() {
 
 #[test]
 fn memory_is_checked_once_per_transaction() {
-    // Each of its commands was asked again, and the look at the other shards lets go of the locks: another
-    // client came between two commands of one transaction, and the second was refused.
+    // Regression: memory was checked for each command of a transaction. The check of other shards
+    // released the locks, so that another client's write came between two commands and the second
+    // was refused.
     let mut bench = Bench::new();
     let value = "v".repeat(100_000);
     bench.table(&[("config set maxmemory 40000", "+OK")]);

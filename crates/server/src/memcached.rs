@@ -1,14 +1,14 @@
-//! memcached's protocol: requests in, replies out.
+//! memcached's protocol.
 //!
-//! On the slab engine items are values of database 0 with a few bytes before them: the client's 32 bits, the cas number,
-//! and what the meta commands mark (`store::ItemHead`). Redis's clients see them as strings and
-//! memcached's clients see strings as items without flags; what holds another type is not there for
-//! `get`, and is refused to those who would change it.
+//! On the slab engine items are values of database 0 with a header of a few bytes: the client
+//! flags, the cas number, and the marks of the meta commands (`store::ItemHead`). Redis clients see
+//! items as strings, and memcached clients see strings as items without flags. A key of another
+//! type is missing for `get`, and commands that would change it are refused.
 //!
-//! On the segment engine they are objects with marks, and there are no other types.
+//! On the segment engine items are objects with marks, and there are no other types.
 //!
-//! `run` carries out one request; `text` and `meta` are the two languages, `storing` what both ask of an engine;
-//! `slab` and `segment` do it.
+//! `run` executes one request. `text` and `meta` implement the two command sets on the trait
+//! [`crate::engine::items::Items`], which both engines implement.
 
 mod answers;
 mod meta;
@@ -25,12 +25,12 @@ pub(crate) use turn::{Turn, count_up};
 use wire::Span;
 use wire::memcached::{KEY_BYTES_MAX, Refusal, Request, Verb};
 
-/// Whether a request works on everything, so that all shards are to be locked.
+/// Whether a request accesses all items, so that all shards must be locked.
 pub(crate) fn is_whole(verb: Verb) -> bool {
     matches!(verb, Verb::FlushAll)
 }
 
-/// Whether a request may change something, and so may set a deadline.
+/// Whether a request may change an item and thus set a deadline.
 pub(crate) fn may_write(verb: Verb) -> bool {
     !matches!(
         verb,
@@ -38,8 +38,8 @@ pub(crate) fn may_write(verb: Verb) -> bool {
     )
 }
 
-/// Carries out one request whose keys' shards are locked. What it answers goes to `out`, unless the
-/// client wants no answer.
+/// Executes one request whose keys' shards are locked. Writes the reply to `out`, unless the client
+/// wants none.
 pub(crate) fn run<E: Items>(turn: &mut Turn<'_, E>) {
     let position = turn.out.len();
     match turn.request.verb {
@@ -58,14 +58,14 @@ pub(crate) fn run<E: Items>(turn: &mut Turn<'_, E>) {
     }
 }
 
-/// Answers a request that cannot be carried out.
+/// Writes the error for a request that cannot be executed.
 pub(crate) fn refuse(refusal: &Refusal, out: &mut Vec<u8>) {
     if !refusal.is_noreply {
         wire::memcached::text::line(out, refusal.line);
     }
 }
 
-/// Adds the shards of a request's keys, ascending and each once.
+/// Adds the shards of a request's keys, in ascending order without duplicates.
 pub(crate) fn collect_shards(
     server: &Server,
     request: &Request,

@@ -1,5 +1,5 @@
-//! Keys of any type, their deadlines, and whole databases: each command's place in the table. The code
-//! is in the files below, by what it does.
+//! Commands on keys of any type, on their deadlines, and on whole databases. The submodules
+//! implement the commands of this table.
 
 mod dump;
 pub mod expire;
@@ -13,7 +13,7 @@ use super::lifetime::Unit;
 use crate::context::{Run, Spec, on_both, settle};
 use crate::spec::{Keys, flag};
 
-/// This family's commands.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = &[
     Spec {
         name: "copy",
@@ -22,7 +22,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 2, 1),
         group: "generic",
         since: "6.2.0",
-        summary: "Copies a key and its deadline, to another database if so asked.",
+        summary: "Copies a key and its expiration, optionally to another database.",
         run: Run::slab(|ctx, args| settle(ctx, args, generic::copy)),
     },
     Spec {
@@ -42,7 +42,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "generic",
         since: "2.6.0",
-        summary: "Returns what a key holds as bytes that RESTORE takes, here or at another server.",
+        summary: "Returns the value of a key in the serialized form that RESTORE reads, here or on another server.",
         run: Run::slab(|ctx, args| settle(ctx, args, dump::dump)),
     },
     Spec {
@@ -52,7 +52,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -1, 1),
         group: "generic",
         since: "1.0.0",
-        summary: "Counts which of the keys exist.",
+        summary: "Returns how many of the given keys exist.",
         run: on_both!(generic::exists),
     },
     Spec {
@@ -62,7 +62,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "generic",
         since: "1.0.0",
-        summary: "Lets a key expire after so many seconds.",
+        summary: "Sets the expiration of a key as a number of seconds from now.",
         run: on_both!(expire::expire),
     },
     Spec {
@@ -72,7 +72,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "generic",
         since: "1.2.0",
-        summary: "Lets a key expire at a Unix time in seconds.",
+        summary: "Sets the expiration of a key as a Unix time in seconds.",
         run: on_both!(expire::expireat),
     },
     Spec {
@@ -82,7 +82,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "generic",
         since: "KeyDB",
-        summary: "Lets a member of a key expire after so many seconds or milliseconds.",
+        summary: "Sets the expiration of a member of a key as a number of seconds or milliseconds from now.",
         run: Run::slab(|ctx, args| settle(ctx, args, member::expiremember)),
     },
     Spec {
@@ -92,7 +92,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "generic",
         since: "KeyDB",
-        summary: "Lets a member of a key expire at a Unix time in seconds.",
+        summary: "Sets the expiration of a member of a key as a Unix time in seconds.",
         run: Run::slab(|ctx, args| settle(ctx, args, member::expirememberat)),
     },
     Spec {
@@ -102,7 +102,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "generic",
         since: "7.0.0",
-        summary: "Tells when a key expires, as a Unix time in seconds.",
+        summary: "Returns the expiration time of a key, as a Unix time in seconds.",
         run: on_both!(expire::expiretime),
     },
     Spec {
@@ -112,7 +112,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Whole,
         group: "generic",
         since: "1.0.0",
-        summary: "Lists all keys whose names match a pattern.",
+        summary: "Returns all keys whose names match a pattern.",
         run: Run::slab(|ctx, args| settle(ctx, args, scan::keys)),
     },
     Spec {
@@ -132,7 +132,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(2, 2, 1),
         group: "generic",
         since: "2.2.3",
-        summary: "Tells how a key's value is held.",
+        summary: "Returns how a key's value is represented and when it was last accessed.",
         run: Run::slab(|ctx, args| settle(ctx, args, object::object)),
     },
     Spec {
@@ -142,7 +142,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "generic",
         since: "2.2.0",
-        summary: "Takes a key's deadline away.",
+        summary: "Removes the expiration of a key.",
         run: on_both!(expire::persist),
     },
     Spec {
@@ -152,7 +152,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "generic",
         since: "2.6.0",
-        summary: "Lets a key expire after so many milliseconds.",
+        summary: "Sets the expiration of a key as a number of milliseconds from now.",
         run: on_both!(expire::pexpire),
     },
     Spec {
@@ -162,7 +162,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "generic",
         since: "2.6.0",
-        summary: "Lets a key expire at a Unix time in milliseconds.",
+        summary: "Sets the expiration of a key as a Unix time in milliseconds.",
         run: on_both!(expire::pexpireat),
     },
     Spec {
@@ -172,7 +172,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "generic",
         since: "KeyDB",
-        summary: "Lets a member of a key expire at a Unix time in milliseconds.",
+        summary: "Sets the expiration of a member of a key as a Unix time in milliseconds.",
         run: Run::slab(|ctx, args| settle(ctx, args, member::pexpirememberat)),
     },
     Spec {
@@ -182,7 +182,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "generic",
         since: "7.0.0",
-        summary: "Tells when a key expires, as a Unix time in milliseconds.",
+        summary: "Returns the expiration time of a key, as a Unix time in milliseconds.",
         run: on_both!(expire::pexpiretime),
     },
     Spec {
@@ -192,7 +192,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "generic",
         since: "2.6.0",
-        summary: "Tells how many milliseconds a key still lives.",
+        summary: "Returns the remaining time to live of a key in milliseconds.",
         run: Run::both(
             |ctx, args| {
                 settle(ctx, args, |ctx, args| {
@@ -209,7 +209,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Whole,
         group: "generic",
         since: "1.0.0",
-        summary: "Names one of the keys by chance.",
+        summary: "Returns the name of a random key.",
         run: Run::slab(|ctx, args| settle(ctx, args, scan::randomkey)),
     },
     Spec {
@@ -219,7 +219,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 2, 1),
         group: "generic",
         since: "1.0.0",
-        summary: "Renames a key, over the new name's key if there is one.",
+        summary: "Renames a key and replaces the destination if it exists.",
         run: Run::slab(|ctx, args| settle(ctx, args, generic::rename)),
     },
     Spec {
@@ -229,7 +229,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 2, 1),
         group: "generic",
         since: "1.0.0",
-        summary: "Renames a key, if the new name is free.",
+        summary: "Renames a key only if the new name does not exist.",
         run: Run::slab(|ctx, args| settle(ctx, args, generic::renamenx)),
     },
     Spec {
@@ -239,7 +239,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "generic",
         since: "2.6.0",
-        summary: "Makes a key of what DUMP returned, here or at another server.",
+        summary: "Creates a key from the serialized form that DUMP returned, here or on another server.",
         run: Run::slab(|ctx, args| settle(ctx, args, dump::restore)),
     },
     Spec {
@@ -249,7 +249,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Whole,
         group: "generic",
         since: "2.8.0",
-        summary: "Lists keys step by step.",
+        summary: "Iterates over the names of the keys in the database.",
         run: Run::slab(|ctx, args| settle(ctx, args, scan::scan)),
     },
     Spec {
@@ -259,7 +259,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -1, 1),
         group: "generic",
         since: "3.2.1",
-        summary: "Counts which of the keys exist, as if they were read.",
+        summary: "Returns how many of the given keys exist and counts as an access to each.",
         run: on_both!(generic::touch),
     },
     Spec {
@@ -269,7 +269,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "generic",
         since: "1.0.0",
-        summary: "Tells how many seconds a key still lives.",
+        summary: "Returns the remaining time to live of a key in seconds.",
         run: Run::both(
             |ctx, args| {
                 settle(ctx, args, |ctx, args| {
@@ -286,7 +286,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "generic",
         since: "1.0.0",
-        summary: "Tells the type of what a key holds.",
+        summary: "Returns the type of a key's value.",
         run: on_both!(generic::type_of),
     },
     Spec {
@@ -306,7 +306,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Whole,
         group: "server",
         since: "1.0.0",
-        summary: "Counts the keys of the database.",
+        summary: "Returns the number of keys in the database.",
         run: on_both!(scan::dbsize),
     },
     Spec {
@@ -336,7 +336,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(2, 2, 1),
         group: "server",
         since: "4.0.0",
-        summary: "Tells what a key costs in bytes.",
+        summary: "Returns the memory that a key uses, in bytes.",
         run: Run::slab(|ctx, args| settle(ctx, args, object::memory)),
     },
     Spec {
@@ -346,7 +346,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Whole,
         group: "server",
         since: "4.0.0",
-        summary: "Exchanges two databases.",
+        summary: "Exchanges the contents of two databases.",
         run: Run::slab(|ctx, args| settle(ctx, args, whole::swapdb)),
     },
 ];

@@ -1,4 +1,4 @@
-//! Strings: each command's place in the table. The code is in the files below, by what it does.
+//! Commands on strings. The submodules implement the commands of this table.
 
 pub mod condition;
 mod edit;
@@ -12,7 +12,7 @@ pub mod set;
 use crate::context::{Run, Spec, on_both, settle};
 use crate::spec::{Keys, flag};
 
-/// This family's commands.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = &[
     Spec {
         name: "append",
@@ -21,7 +21,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "2.0.0",
-        summary: "Appends to a string; a missing key starts empty.",
+        summary: "Appends to a string; a missing key counts as empty.",
         run: on_both!(edit::append),
     },
     Spec {
@@ -31,7 +31,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "1.0.0",
-        summary: "Takes one from an integer; a missing key counts as 0.",
+        summary: "Subtracts one from an integer; a missing key counts as 0.",
         run: on_both!(number::decr),
     },
     Spec {
@@ -41,7 +41,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "1.0.0",
-        summary: "Takes a number from an integer; a missing key counts as 0.",
+        summary: "Subtracts a number from an integer; a missing key counts as 0.",
         run: on_both!(number::decrby),
     },
     Spec {
@@ -51,7 +51,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "8.4.0",
-        summary: "Deletes a key, if what it holds meets a condition.",
+        summary: "Deletes a key only if its value meets a condition.",
         run: Run::slab(|ctx, args| settle(ctx, args, condition::delex)),
     },
     Spec {
@@ -61,7 +61,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "8.4.0",
-        summary: "Tells the XXH3 digest of a string, as 16 hexadecimal digits.",
+        summary: "Returns the XXH3 digest of a string as 16 hexadecimal digits.",
         run: Run::slab(|ctx, args| settle(ctx, args, condition::digest)),
     },
     Spec {
@@ -71,7 +71,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "1.0.0",
-        summary: "Reads a string.",
+        summary: "Returns the string value of a key.",
         run: on_both!(get::get),
     },
     Spec {
@@ -81,7 +81,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "6.2.0",
-        summary: "Reads a string and deletes the key.",
+        summary: "Returns the string value of a key and deletes the key.",
         run: on_both!(get::getdel),
     },
     Spec {
@@ -91,7 +91,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "6.2.0",
-        summary: "Reads a string and changes when it expires.",
+        summary: "Returns the string value of a key and sets or removes its expiration.",
         run: on_both!(get::getex),
     },
     Spec {
@@ -101,7 +101,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "2.4.0",
-        summary: "Reads a part of a string.",
+        summary: "Returns a range of a string.",
         run: Run::slab(|ctx, args| settle(ctx, args, get::getrange)),
     },
     Spec {
@@ -111,7 +111,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "1.0.0",
-        summary: "Replaces a string and tells the old one.",
+        summary: "Replaces the string value of a key and returns the old value.",
         run: on_both!(set::getset),
     },
     Spec {
@@ -141,7 +141,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "2.6.0",
-        summary: "Adds a decimal number to another; a missing key counts as 0.",
+        summary: "Adds a floating-point number to a number; a missing key counts as 0.",
         run: Run::slab(|ctx, args| settle(ctx, args, number::incrbyfloat)),
     },
     Spec {
@@ -151,7 +151,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "8.8.0",
-        summary: "Adds to a number within bounds, and changes when it expires.",
+        summary: "Adds to a number within bounds and sets or removes the key's expiration.",
         run: Run::slab(|ctx, args| settle(ctx, args, increx::increx)),
     },
     Spec {
@@ -161,7 +161,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 2, 1),
         group: "string",
         since: "7.0.0",
-        summary: "Finds the longest common subsequence of two strings.",
+        summary: "Returns the longest common subsequence of two strings.",
         run: Run::slab(|ctx, args| settle(ctx, args, lcs::lcs)),
     },
     Spec {
@@ -171,7 +171,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -1, 1),
         group: "string",
         since: "1.0.0",
-        summary: "Reads several strings.",
+        summary: "Returns the string values of several keys.",
         run: on_both!(get::mget),
     },
     Spec {
@@ -181,7 +181,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -1, 2),
         group: "string",
         since: "1.0.1",
-        summary: "Stores several strings.",
+        summary: "Sets the string values of several keys.",
         run: on_both!(multi::mset),
     },
     Spec {
@@ -191,7 +191,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::CountedStep(1, 2),
         group: "string",
         since: "8.4.0",
-        summary: "Stores several strings under one condition and one lifetime.",
+        summary: "Sets the string values of several keys with one expiration, optionally only if a condition holds.",
         run: Run::slab(|ctx, args| settle(ctx, args, multi::msetex)),
     },
     Spec {
@@ -201,7 +201,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, -1, 2),
         group: "string",
         since: "1.0.1",
-        summary: "Stores several strings, if none of the keys exists.",
+        summary: "Sets the string values of several keys only if none of the keys exists.",
         run: Run::slab(|ctx, args| settle(ctx, args, multi::msetnx)),
     },
     Spec {
@@ -211,7 +211,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "2.6.0",
-        summary: "Stores a string that expires after so many milliseconds.",
+        summary: "Sets the string value of a key that expires after a number of milliseconds.",
         run: on_both!(set::psetex),
     },
     Spec {
@@ -221,7 +221,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "1.0.0",
-        summary: "Stores a string, under a condition and with a lifetime if so asked.",
+        summary: "Sets the string value of a key, optionally with an expiration and only if a condition holds.",
         run: on_both!(set::set),
     },
     Spec {
@@ -231,7 +231,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "2.0.0",
-        summary: "Stores a string that expires after so many seconds.",
+        summary: "Sets the string value of a key that expires after a number of seconds.",
         run: on_both!(set::setex),
     },
     Spec {
@@ -241,7 +241,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "1.0.0",
-        summary: "Stores a string, if the key does not exist.",
+        summary: "Sets the string value of a key only if the key does not exist.",
         run: on_both!(set::setnx),
     },
     Spec {
@@ -261,7 +261,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "2.2.0",
-        summary: "Tells the length of a string.",
+        summary: "Returns the length of a string.",
         run: on_both!(get::strlen),
     },
     Spec {
@@ -271,7 +271,7 @@ pub const TABLE: &[Spec] = &[
         keys: Keys::Range(1, 1, 1),
         group: "string",
         since: "1.0.0",
-        summary: "Reads a part of a string: the old name of GETRANGE.",
+        summary: "Returns a range of a string. Older name of GETRANGE.",
         run: Run::slab(|ctx, args| settle(ctx, args, get::getrange)),
     },
 ];

@@ -1,28 +1,28 @@
 //! Conditions under which a string is stored or deleted: NX, XX, and comparisons of the value.
 //!
-//! A digest is XXH3 of 64 bits without a seed, as 16 hexadecimal digits: a client that holds the value
-//! computes it and compares a long value by sending 16 bytes.
+//! A digest is XXH3 of 64 bits without a seed, as 16 hexadecimal digits: a client that holds the
+//! value computes it and compares a long value by sending 16 bytes.
 
 use crate::command::refusal::Refusal;
 use twox_hash::XxHash3_64;
 
-/// When SET may write.
+/// Condition of SET.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Condition<'a> {
-    /// In any case.
+    /// No condition.
     #[default]
     Always,
-    /// NX: only a new key.
+    /// NX: the key does not exist.
     Absent,
-    /// XX: only over a key.
+    /// XX: the key exists.
     Present,
-    /// IFEQ, IFNE, IFDEQ, IFDNE: by what the key holds.
+    /// IFEQ, IFNE, IFDEQ, IFDNE: a comparison with the current value.
     Compares(Comparison<'a>),
 }
 
 impl<'a> Condition<'a> {
-    /// Takes one option: how many arguments it took, 0 when it is none of these. Conditions of
-    /// different kinds do not go together.
+    /// Parses one option and returns its number of arguments, 0 if it is none of these. Conditions
+    /// of different kinds are an error.
     pub fn take(&mut self, option: &[u8], next: Option<&'a [u8]>) -> Result<usize, Refusal> {
         let (wanted, taken) = if option.eq_ignore_ascii_case(b"NX") {
             (Condition::Absent, 1)
@@ -60,10 +60,10 @@ impl<'a> Condition<'a> {
     }
 }
 
-/// Digits of a digest.
+/// Number of digits of a digest.
 pub const DIGEST_DIGITS: usize = 16;
 
-/// How the value must relate to the operand.
+/// Relation between the value and the operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// IFEQ.
@@ -76,17 +76,17 @@ pub enum Relation {
     DigestUnequal,
 }
 
-/// A condition on what a key holds.
+/// A comparison with the current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comparison<'a> {
-    /// How it is compared.
+    /// Required relation.
     pub relation: Relation,
-    /// With what: a value or a digest.
+    /// Operand: a value or a digest.
     pub operand: &'a [u8],
 }
 
 impl Comparison<'_> {
-    /// The relation of this option, in any case of letters.
+    /// Returns the relation that an option names. Case is ignored.
     pub fn relation(option: &[u8]) -> Option<Relation> {
         const NAMES: [(&[u8], Relation); 4] = [
             (b"IFEQ", Relation::Equal),
@@ -100,8 +100,8 @@ impl Comparison<'_> {
             .map(|&(_, relation)| relation)
     }
 
-    /// Whether the value meets it. An absent one equals nothing, so it is unequal to everything; no
-    /// operand is looked at then, not even one that is no digest.
+    /// Whether the comparison holds for a value. A missing value is unequal to every operand, and
+    /// the operand is then not checked.
     pub fn holds(&self, value: Option<&[u8]>) -> Result<bool, Refusal> {
         let Some(value) = value else {
             return Ok(matches!(
@@ -127,7 +127,7 @@ impl Comparison<'_> {
     }
 }
 
-/// The digest's digits, in lower case.
+/// Returns the digest in lower-case digits.
 pub fn digest_of(value: &[u8]) -> [u8; DIGEST_DIGITS] {
     let hash = XxHash3_64::oneshot(value);
     std::array::from_fn(|index| {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn digests_equal_those_of_redis() {
-        // The second one is from Redis's own test of leading zeros.
+        // The second row is from Redis's own test of leading zeros.
         let table: [(&[u8], &[u8; 16]); 2] = [
             (b"", b"2d06800538d394c2"),
             (

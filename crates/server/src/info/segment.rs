@@ -1,4 +1,4 @@
-//! What the segment engine tells of itself, in the words that INFO has for both and in its own.
+//! INFO's sections about the segment engine.
 
 use crate::engine::Facts;
 use crate::engine::segment::Segments;
@@ -7,7 +7,7 @@ use crate::info::report::Report;
 use std::sync::atomic::Ordering::Relaxed;
 use store::Tick;
 
-/// INFO's section of its own.
+/// Writes the section Engine.
 pub fn section(report: &mut Report<'_>) {
     let server = report.server;
     let Some(segments) = &server.segments else {
@@ -46,7 +46,7 @@ pub fn section(report: &mut Report<'_>) {
     }
 }
 
-/// INFO's section of what is learned.
+/// Writes the section Learning.
 pub fn learning(report: &mut Report<'_>) {
     let Some(segments) = &report.server.segments else {
         return report.field("learning_state", State::Off.name());
@@ -95,14 +95,15 @@ pub fn learning(report: &mut Report<'_>) {
     }
 }
 
-/// INFO's section of expiry.
+/// Writes the section Expiry for the segment engine.
 pub fn expiry(report: &mut Report<'_>, segments: &Segments) {
     let server = report.server;
     let census = segments.cache.census(Tick(report.now_us / 1000));
     let counters = segments.counters(&server.stats);
     let lag = server.stats.expiry_lag();
     report.field("expiry_index", "segments");
-    // Never late for a client; in memory, by the width of its bucket of TTLs at most.
+    // A read never returns an expired key. Its memory is freed at the end of its segment's TTL
+    // class at the latest.
     report.field("expiry_granularity_ms", "by_ttl");
     report.field("expiry_width_ms_below_4s", 25);
     report.field("expiry_width_ms_below_64s", 500);

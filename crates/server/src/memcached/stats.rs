@@ -1,4 +1,4 @@
-//! `stats`: what memcached's monitoring asks for, from our counters.
+//! `stats`: the statistics that memcached's monitoring reads, from the server's counters.
 
 use super::turn::DATABASE;
 use crate::config::Id;
@@ -7,7 +7,7 @@ use crate::stats::Counts;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use wire::memcached::text::{line, stat};
 
-/// Answers `stats` and its sub-commands.
+/// Replies to `stats` and its sub-commands.
 pub fn show(server: &Server, what: &[u8], out: &mut Vec<u8>) {
     match what {
         b"" => general(server, out),
@@ -85,7 +85,7 @@ fn settings(server: &Server, out: &mut Vec<u8>) {
     stat(out, "evictions", if evicts { "on" } else { "off" });
 }
 
-/// There are no slab classes: all items stand in class 1.
+/// There are no slab classes. All items are reported in class 1.
 fn items(server: &Server, out: &mut Vec<u8>) {
     let facts = server.engine().db_facts(DATABASE, server.clock.now());
     if facts.keys > 0 {

@@ -1,4 +1,4 @@
-//! Deadlines: EXPIRE and its kin, TTL and its kin, PERSIST.
+//! Commands on deadlines: EXPIRE, TTL, EXPIRETIME and their variants, and PERSIST.
 
 use crate::command::element_ttl::member;
 use crate::command::lifetime::{Base, Conditions, Unit, instant};
@@ -10,8 +10,8 @@ use wire::Args;
 
 /// `EXPIRE key seconds [NX | XX | GT | LT]`
 ///
-/// A deadline in the past deletes the key and says `expired`, not `del` as Redis does: the key is gone
-/// because its time was up.
+/// A deadline in the past deletes the key and publishes `expired`, because the key's time has
+/// passed. Redis publishes `del`.
 pub fn expire<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     set_deadline(ctx, args, Unit::Seconds, Base::Now, "expire")
 }
@@ -48,7 +48,7 @@ fn set_deadline<E: Strings>(
     Ok(())
 }
 
-/// `TTL key`: seconds, rounded; −1 without a deadline, −2 without a key.
+/// `TTL key`: replies with the remaining seconds, rounded; −1 without a deadline, −2 without a key.
 pub fn ttl<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     reply_deadline(ctx, args, Unit::Seconds, Base::Now, "ttl")
 }
@@ -91,7 +91,7 @@ fn reply_deadline<E: Strings>(
     Ok(())
 }
 
-/// `TTL key member` and `PTTL key member`, as KeyDB has them; without a member as for a key.
+/// `TTL key member` and `PTTL key member`, as in KeyDB. Without a member they apply to the key.
 pub fn ttl_of_member(ctx: &mut Ctx<'_, '_>, args: Args<'_>, unit: Unit) -> Answer {
     let command = match unit {
         Unit::Seconds => "ttl",
@@ -114,7 +114,7 @@ pub fn ttl_of_member(ctx: &mut Ctx<'_, '_>, args: Args<'_>, unit: Unit) -> Answe
     Ok(())
 }
 
-/// A deadline in a unit, from a base; seconds are rounded.
+/// Converts a deadline to a unit, relative to `base`. Seconds are rounded.
 fn time_of(deadline: Tick, unit: Unit, base: Base, now: Tick) -> i64 {
     let milliseconds = match base {
         Base::Now => deadline.0.saturating_sub(now.0),

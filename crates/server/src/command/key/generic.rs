@@ -1,4 +1,4 @@
-//! Keys whatever they hold: DEL, EXISTS, TYPE, TOUCH, RENAME, COPY, MOVE.
+//! Commands on keys of any type: DEL, EXISTS, TYPE, TOUCH, RENAME, COPY, MOVE.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
@@ -7,7 +7,7 @@ use store::{Class, DATABASES, Kind};
 use wire::Args;
 use wire::number::parse_i64;
 
-/// The database that an argument names.
+/// Parses the index of a database.
 fn database(text: &[u8]) -> Result<u8, Refusal> {
     let index = parse_i64(text).ok_or(Refusal::NotInteger)?;
     if i32::try_from(index).is_err() {
@@ -18,7 +18,7 @@ fn database(text: &[u8]) -> Result<u8, Refusal> {
     database_at(index)
 }
 
-/// The database of this index.
+/// Checks the index of a database.
 pub(super) fn database_at(index: i64) -> Result<u8, Refusal> {
     u8::try_from(index)
         .ok()
@@ -26,7 +26,7 @@ pub(super) fn database_at(index: i64) -> Result<u8, Refusal> {
         .ok_or(Refusal::DatabaseRange)
 }
 
-/// `DEL key [key …]` and `UNLINK key [key …]`: memory is freed in steps in either case.
+/// `DEL key [key …]` and `UNLINK key [key …]`: both free memory in steps.
 pub fn del<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let mut count = 0;
     for name in args.from(1).iter() {
@@ -37,7 +37,7 @@ pub fn del<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// `EXISTS key [key …]`: a key named twice counts twice.
+/// `EXISTS key [key …]`: a key that occurs twice counts twice.
 pub fn exists<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     count_read(ctx, args)
 }
@@ -61,7 +61,7 @@ fn count_read<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// A type as TYPE and SCAN spell it.
+/// Returns the name of a type as TYPE and SCAN use it.
 pub(super) fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::String => "string",
@@ -99,7 +99,8 @@ pub fn renamenx(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// Whether the key has moved. To its own name it does not, and nobody is told.
+/// Renames a key. Returns whether it did. A rename to the same name changes nothing and publishes
+/// no event.
 fn move_name(ctx: &mut Ctx<'_, '_>, args: Args<'_>, may_replace: bool) -> Result<bool, Refusal> {
     let (from, to) = (ctx.key(&args[1]), ctx.key(&args[2]));
     if ctx.view.kind(&from).is_none() {
@@ -108,7 +109,8 @@ fn move_name(ctx: &mut Ctx<'_, '_>, args: Args<'_>, may_replace: bool) -> Result
     if from.bytes == to.bytes {
         return Ok(false);
     }
-    // Looking also lets a dead key under the new name expire, and be told of, before it is replaced.
+    // The lookup also expires a destination whose deadline has passed, with its event, before it is
+    // replaced.
     if ctx.view.kind(&to).is_some() && !may_replace {
         return Ok(false);
     }

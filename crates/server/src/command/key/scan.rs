@@ -1,4 +1,4 @@
-//! The keys of a database, listed: KEYS, SCAN, RANDOMKEY, DBSIZE.
+//! Commands that list keys: KEYS, SCAN, RANDOMKEY, DBSIZE.
 
 use super::generic::kind_name;
 use crate::command::refusal::{Answer, Refusal};
@@ -10,7 +10,7 @@ use crate::random::Random;
 use store::Kind;
 use wire::{Args, Reply};
 
-/// Keys that one step of KEYS looks at.
+/// Number of keys that one step of KEYS examines.
 const KEYS_STEP: usize = 4096;
 
 /// `KEYS pattern`
@@ -38,7 +38,7 @@ pub fn keys(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// What SCAN shall tell.
+/// Options of SCAN.
 struct Options<'a> {
     pattern: Option<&'a [u8]>,
     count: usize,
@@ -81,8 +81,8 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The type of this name, in any case of letters. Streams are none of ours yet, but asking for them is
-/// no mistake: there are none.
+/// Returns the type with this name. Case is ignored. `stream` is accepted, although there are no
+/// streams.
 fn type_name(name: &[u8]) -> Option<&'static str> {
     const KINDS: [Kind; 5] = [
         Kind::String,

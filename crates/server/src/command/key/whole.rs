@@ -1,4 +1,4 @@
-//! Whole databases: FLUSHDB, FLUSHALL, SWAPDB.
+//! Commands on whole databases: FLUSHDB, FLUSHALL, SWAPDB.
 
 use super::generic::database_at;
 use crate::command::refusal::{Answer, Refusal};
@@ -7,7 +7,8 @@ use crate::engine::Strings;
 use wire::Args;
 use wire::number::parse_i64;
 
-/// `FLUSHDB [ASYNC | SYNC]`: the keys are gone at once, their memory is freed in steps in either case.
+/// `FLUSHDB [ASYNC | SYNC]`: deletes the keys at once and frees their memory in steps with either
+/// option.
 pub fn flushdb<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     check_mode(args)?;
     ctx.view.flush(ctx.session.db);

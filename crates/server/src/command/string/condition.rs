@@ -1,4 +1,4 @@
-//! DIGEST and DELEX: values compared before a key is deleted.
+//! DIGEST and DELEX.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
@@ -19,8 +19,8 @@ pub fn digest(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// `DELEX key [IFEQ value | IFNE value | IFDEQ digest | IFDNE digest]`: without a condition it deletes
-/// a key of any type; an absent key is never deleted, whatever the condition.
+/// `DELEX key [IFEQ value | IFNE value | IFDEQ digest | IFDNE digest]`: without a condition it
+/// deletes a key of any type. The reply for a missing key is always 0.
 pub fn delex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
     match args.len() {

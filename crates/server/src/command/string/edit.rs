@@ -1,4 +1,4 @@
-//! Strings changed in part: APPEND, SETRANGE.
+//! Commands that change a part of a string: APPEND, SETRANGE.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
@@ -8,7 +8,8 @@ use wire::Args;
 use wire::number::parse_i64;
 use wire::request::BULK_BYTES_MAX;
 
-/// The length of a value with `added` bytes from `offset` on, if there may be one.
+/// Returns the length of a value with `added` bytes from `offset` on, or an error if it is too
+/// long.
 fn grown(offset: usize, added: usize) -> Result<usize, Refusal> {
     offset
         .checked_add(added)

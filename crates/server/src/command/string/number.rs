@@ -1,4 +1,4 @@
-//! Strings that hold numbers: INCR and its kin.
+//! Commands on strings that hold numbers: INCR, DECR, INCRBY, DECRBY, INCRBYFLOAT.
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
@@ -29,14 +29,14 @@ pub fn decrby<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     add(ctx, &args[1], negated(&args[2])?)
 }
 
-/// A decrement as an increment.
+/// Parses a decrement and returns it as an increment.
 fn negated(decrement: &[u8]) -> Result<i64, Refusal> {
     let decrement = parse_i64(decrement).ok_or(Refusal::NotInteger)?;
     let overflow = Refusal::Says("ERR decrement would overflow");
     decrement.checked_neg().ok_or(overflow)
 }
 
-/// The sum that INCR and its kin store.
+/// Returns the sum, or an error on overflow.
 pub fn sum(number: i64, increment: i64) -> Result<i64, Refusal> {
     number.checked_add(increment).ok_or(Refusal::Overflow)
 }
@@ -57,8 +57,8 @@ fn write(ctx: &mut Ctx<'_, '_>, key: &Key<'_>, is_new: bool, text: &[u8], event:
     ctx.view.notify(Class::String, event, key);
 }
 
-/// `INCRBYFLOAT key increment`: the sum of both as 80-bit floats, 17 decimals at most, as Redis counts
-/// on x86-64.
+/// `INCRBYFLOAT key increment`: the sum of two 80-bit floating-point numbers with at most 17
+/// decimals, as in Redis on x86-64.
 pub fn incrbyfloat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
     let old = match ctx.view.peek(&key)? {

@@ -1,4 +1,4 @@
-//! What the segment engine reports of itself.
+//! The segment engine's report about itself.
 
 use super::Segments;
 use crate::config::words::EVICTIONS;
@@ -12,7 +12,7 @@ use store::{Counters, DbFacts, MemoryFacts, Tick};
 const FEW_SEGMENTS: u64 = 32;
 
 impl Segments {
-    /// Objects that have expired since this was last asked, each told once.
+    /// Returns the number of objects that have expired since the last call.
     pub fn newly_expired(&self) -> u64 {
         let expired = self.cache.expired();
         expired.saturating_sub(self.expired_seen.fetch_max(expired, Relaxed))
@@ -24,7 +24,7 @@ impl Facts for Segments {
         1
     }
 
-    /// All memory that was taken counts as used: none of it is given back.
+    /// All allocated memory counts as used, because none of it is returned to the system.
     fn memory_facts(&self) -> MemoryFacts {
         let stats = self.cache.stats();
         let table = stats.segments_table * stats.segment_bytes + stats.directory_bytes;

@@ -1,4 +1,4 @@
-//! State of learning, shared between its thread and the rest of the server.
+//! State of learning, shared between the learner's thread and the rest of the server.
 
 use learn::HeldOut;
 use policy::Lessons;
@@ -6,24 +6,24 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::Tick;
 
-/// How learning stands.
+/// State of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// The eviction heeds nothing that is learned, or no time is given to learning.
+    /// `segment-eviction` does not use a model, or `learn-cpu` is 0.
     #[default]
     Off,
-    /// There is no model that predicts anything: segments go by age.
+    /// There is no valid model yet. Segments are evicted by age.
     Untrained,
-    /// Segments go by what was learned.
+    /// Segments are evicted by the model's ranking.
     Learned,
-    /// They do, and that was long ago.
+    /// Segments are evicted by the ranking of an old model.
     Stale,
-    /// A ranking is put off: segments go by age.
+    /// A ranking is postponed because of load. Segments are evicted by age.
     Overloaded,
 }
 
 impl State {
-    /// As INFO tells it.
+    /// Name in INFO.
     pub fn name(self) -> &'static str {
         match self {
             State::Off => "off",
@@ -35,30 +35,30 @@ impl State {
     }
 }
 
-/// What there is to tell of it.
+/// Report of the learner.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// How it stands.
+    /// State of the model.
     pub state: State,
-    /// What it did.
+    /// Counters of learning.
     pub lessons: Lessons,
-    /// When the last model was learned.
+    /// Time at which the last model was trained.
     pub learned_at: Option<Tick>,
-    /// What that said of samples that it had not seen.
+    /// Accuracy of the last model on held-out samples.
     pub held_out: Option<HeldOut>,
-    /// Rankings that were wanted and not made at once, each counted once.
+    /// Number of rankings that were postponed.
     pub rankings_put_off: u64,
-    /// The same of trainings.
+    /// Number of trainings that were postponed.
     pub trainings_put_off: u64,
-    /// Processor time, and the time in which it was used.
+    /// CPU time used.
     pub cpu: Duration,
-    /// See `cpu`.
+    /// Duration in which the CPU time was used.
     pub span: Duration,
-    /// Segments that had been evicted by rankings before all this.
+    /// Number of segments evicted by a ranking before the learner started.
     pub ranked_before: u64,
 }
 
-/// What the thread shares with the rest of the server.
+/// State that the learner's thread shares with the rest of the server.
 #[derive(Debug, Default)]
 pub struct Learning {
     report: Mutex<Report>,
@@ -67,18 +67,18 @@ pub struct Learning {
 }
 
 impl Learning {
-    /// What there is to tell.
+    /// Returns the latest report.
     pub fn report(&self) -> MutexGuard<'_, Report> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the thread.
+    /// Wakes the learner's thread.
     pub fn ring(&self) {
         *self.is_rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.bell.notify_all();
     }
 
-    /// Sleeps until it is woken, or for so long.
+    /// Sleeps until woken, or at most for `time`.
     pub fn sleep(&self, time: Option<Duration>) {
         let is_rung = self.is_rung.lock().unwrap_or_else(PoisonError::into_inner);
         let mut is_rung = match time {

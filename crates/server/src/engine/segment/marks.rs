@@ -1,7 +1,7 @@
-//! The bits that memcached's protocol keeps with an object.
+//! Bits that memcached's commands store with an object.
 //!
 //! ```text
-//! is stale 1 | has a winner 1 | is fetched 1 | has a cas number of a client's choice behind its value 1
+//! is stale 1 | has a winner 1 | is fetched 1 | has a chosen cas number after its value 1
 //! ```
 
 const IS_STALE: u8 = 1;
@@ -11,21 +11,21 @@ const HAS_CAS: u8 = 1 << 3;
 
 const _: () = assert!(HAS_CAS <= segment::MARKS_MAX);
 
-/// See the module text.
+/// Marks of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// It is out of date, and served as such.
+    /// The item is stale and is returned as such.
     pub is_stale: bool,
-    /// A client has been told to fetch it anew.
+    /// A client has won the right to refill the item.
     pub has_winner: bool,
-    /// It has been asked for since it was stored.
+    /// The item was fetched since it was stored.
     pub is_fetched: bool,
-    /// The last bytes of what is stored are its cas number.
+    /// The last stored bytes are the item's cas number, which a client has chosen.
     pub(super) has_cas: bool,
 }
 
 impl Marks {
-    /// These, and no cas number.
+    /// Creates marks without a chosen cas number.
     #[inline]
     pub fn new(is_stale: bool, has_winner: bool, is_fetched: bool) -> Marks {
         Marks {
@@ -41,7 +41,7 @@ impl Marks {
         self.has_cas
     }
 
-    /// From an object's bits.
+    /// Decodes an object's bits.
     #[inline]
     pub fn of(bits: u8) -> Marks {
         Marks {
@@ -52,7 +52,8 @@ impl Marks {
         }
     }
 
-    /// An object's bits; whether a cas number stands behind the value is told by who writes that.
+    /// Encodes the marks as an object's bits. `has_cas` says whether a cas number is stored after
+    /// the value.
     #[inline]
     pub fn bits(self, has_cas: bool) -> u8 {
         let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };

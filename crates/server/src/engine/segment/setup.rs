@@ -1,4 +1,4 @@
-//! The engine that the settings ask for, at the start and when they change.
+//! Creation of the segment engine from the settings, and changes at run time.
 
 use super::{Segments, learning};
 use crate::config::{Config, Id, bytes_for_people};
@@ -6,9 +6,9 @@ use segment::{ConfigError, Eviction, Segcache};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
-/// The memory where none is given: as much as memcached takes.
+/// Memory without `maxmemory`: the default of memcached.
 const MEMORY_BYTES: i64 = 64 << 20;
-/// Settings of the slab engine that say what this one cannot do, and what to use instead.
+/// Settings that the segment engine cannot apply, with the reason and the alternative.
 const FOREIGN: [(Id, &str, &str); 3] = [
     (
         Id::MaxMemoryPolicy,
@@ -28,10 +28,10 @@ const FOREIGN: [(Id, &str, &str); 3] = [
 ];
 
 impl Segments {
-    /// The engine that the settings ask for.
+    /// Creates the engine that the settings describe.
     ///
     /// # Errors
-    /// Why there is none, in words for people.
+    /// The settings are incompatible. The message is meant for users.
     pub fn new(
         config: &Config,
         threads: usize,
@@ -75,7 +75,7 @@ impl Segments {
     /// Applies the configured eviction.
     ///
     /// # Errors
-    /// Why it cannot be had with so few segments, in words for people.
+    /// There are too few segments for it. The message is meant for users.
     pub(super) fn set_eviction(&self, config: &Config) -> Result<(), String> {
         let eviction = eviction_of(config);
         let set = self.cache.set_eviction(eviction);
