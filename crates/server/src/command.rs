@@ -22,6 +22,7 @@ pub mod sort;
 pub mod sorted_set;
 pub mod string;
 mod subcommand;
+mod table;
 pub mod transaction;
 
 use crate::context::{Spec, Table};

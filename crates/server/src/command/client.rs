@@ -1,29 +1,26 @@
 //! CLIENT: information about clients, their names, and their disconnection.
 
 use super::subcommand::{help, refuse_subcommand};
+use super::table::commands;
 use crate::blocking;
 use crate::clients::{self, ClientInfo};
 use crate::clock::Moment;
 use crate::context::{Ctx, Run, Spec};
 use crate::message::Message;
 use crate::session::{ReplyMode, Session};
-use crate::spec::{Keys, flag};
+use crate::spec::Keys;
+use crate::spec::flag::{LOADING, NO_PAUSE, NOSCRIPT, STALE};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::Args;
 use wire::number::parse_i64;
 
 /// Table of this family's commands.
-pub const TABLE: &[Spec] = &[Spec {
-    name: "client",
-    arity: -2,
-    flags: flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::NO_PAUSE,
-    keys: Keys::None,
-    group: "connection",
-    since: "2.4.0",
-    summary: "A container for client connection commands.",
-    run: Run::any(client),
-}];
+pub const TABLE: &[Spec] = commands! {
+    in "connection":
+    "client" -2, NOSCRIPT | LOADING | STALE | NO_PAUSE, Keys::None, "2.4.0", Run::any(client),
+        "A container for client connection commands.";
+};
 
 /// Text of CLIENT HELP.
 const HELP: &[&str] = &[

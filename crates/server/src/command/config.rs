@@ -1,25 +1,22 @@
 //! CONFIG: settings at run time.
 
 use super::subcommand::{help, refuse_subcommand};
+use super::table::commands;
 use crate::config::{Id, Param, TABLE as SETTINGS, Value, find, value};
 use crate::context::{Ctx, Run, Spec};
 use crate::glob;
 use crate::logging;
-use crate::spec::{Keys, flag};
+use crate::spec::Keys;
+use crate::spec::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
 use crate::state::{LIMITS, Server};
 use wire::Args;
 
 /// Table of this family's commands.
-pub const TABLE: &[Spec] = &[Spec {
-    name: "config",
-    arity: -2,
-    flags: flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE,
-    keys: Keys::None,
-    group: "server",
-    since: "2.0.0",
-    summary: "A container for server configuration commands.",
-    run: Run::any(config),
-}];
+pub const TABLE: &[Spec] = commands! {
+    in "server":
+    "config" -2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.0.0", Run::any(config),
+        "A container for server configuration commands.";
+};
 
 /// Text of CONFIG HELP.
 const HELP: &[&str] = &[

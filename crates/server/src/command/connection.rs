@@ -1,130 +1,47 @@
 //! Commands about the connection: PING, ECHO, SELECT, HELLO, AUTH, RESET, QUIT.
 
+use super::table::commands;
 use super::transaction;
 use crate::clients;
 use crate::config::Id;
 use crate::context::{Ctx, Run, Spec};
 use crate::session::ReplyMode;
-use crate::spec::{Keys, flag};
+use crate::spec::Keys;
+use crate::spec::flag::{
+    FAST, LOADING, NO_AUTH, NO_PAUSE, NO_QUEUE, NOSCRIPT, SKIP_SLOWLOG, STALE, SUBSCRIBER,
+};
 use std::sync::atomic::Ordering::Relaxed;
 use wire::number::parse_i64;
 use wire::{Args, Protocol};
 
 /// Flags of commands that are allowed at any time, also before AUTH.
-const ALWAYS: u32 = flag::FAST
-    | flag::LOADING
-    | flag::STALE
-    | flag::NOSCRIPT
-    | flag::NO_AUTH
-    | flag::SUBSCRIBER
-    | flag::NO_QUEUE
-    | flag::NO_PAUSE;
+const ALWAYS: u32 = FAST | LOADING | STALE | NOSCRIPT | NO_AUTH | SUBSCRIBER | NO_QUEUE | NO_PAUSE;
 
 /// Table of this family's commands.
-pub const TABLE: &[Spec] = &[
-    Spec {
-        name: "ping",
-        arity: -1,
-        flags: flag::FAST | flag::LOADING | flag::STALE | flag::SUBSCRIBER,
-        keys: Keys::None,
-        group: "connection",
-        since: "1.0.0",
-        summary: "Returns PONG, or the given message.",
-        run: Run::any(ping),
-    },
-    Spec {
-        name: "echo",
-        arity: 2,
-        flags: flag::FAST | flag::LOADING | flag::STALE,
-        keys: Keys::None,
-        group: "connection",
-        since: "1.0.0",
-        summary: "Returns the given string.",
-        run: Run::any(echo),
-    },
-    Spec {
-        name: "select",
-        arity: 2,
-        flags: flag::FAST | flag::LOADING | flag::STALE,
-        keys: Keys::None,
-        group: "connection",
-        since: "1.0.0",
-        summary: "Changes the selected database.",
-        run: Run::any(select),
-    },
-    Spec {
-        name: "hello",
-        arity: -1,
-        flags: flag::FAST
-            | flag::LOADING
-            | flag::STALE
-            | flag::NOSCRIPT
-            | flag::NO_AUTH
-            | flag::SKIP_SLOWLOG
-            | flag::NO_PAUSE,
-        keys: Keys::None,
-        group: "connection",
-        since: "6.0.0",
-        summary: "Selects the protocol version; optionally authenticates and names the connection.",
-        run: Run::any(hello),
-    },
-    Spec {
-        name: "auth",
-        arity: -2,
-        flags: flag::FAST
-            | flag::LOADING
-            | flag::STALE
-            | flag::NOSCRIPT
-            | flag::NO_AUTH
-            | flag::SKIP_SLOWLOG
-            | flag::NO_PAUSE,
-        keys: Keys::None,
-        group: "connection",
-        since: "1.0.0",
-        summary: "Authenticates the connection.",
-        run: Run::any(auth),
-    },
-    Spec {
-        name: "quit",
-        arity: -1,
-        flags: ALWAYS,
-        keys: Keys::None,
-        group: "connection",
-        since: "1.0.0",
-        summary: "Closes the connection.",
-        run: Run::any(quit),
-    },
-    Spec {
-        name: "reset",
-        arity: 1,
-        flags: ALWAYS,
-        keys: Keys::Watched,
-        group: "connection",
-        since: "6.2.0",
-        summary: "Resets the connection to its initial state.",
-        run: Run::any(reset),
-    },
-    Spec {
-        name: "readonly",
-        arity: 1,
-        flags: flag::FAST | flag::LOADING | flag::STALE,
-        keys: Keys::None,
-        group: "cluster",
-        since: "3.0.0",
-        summary: "Accepted for clients of a cluster; has no effect, because there are no replicas.",
-        run: Run::any(no_cluster),
-    },
-    Spec {
-        name: "readwrite",
-        arity: 1,
-        flags: flag::FAST | flag::LOADING | flag::STALE,
-        keys: Keys::None,
-        group: "cluster",
-        since: "3.0.0",
-        summary: "Accepted for clients of a cluster; has no effect, because there are no replicas.",
-        run: Run::any(no_cluster),
-    },
-];
+pub const TABLE: &[Spec] = commands! {
+    in "connection":
+    "ping" -1, FAST | LOADING | STALE | SUBSCRIBER, Keys::None, "1.0.0", Run::any(ping),
+        "Returns PONG, or the given message.";
+    "echo" 2, FAST | LOADING | STALE, Keys::None, "1.0.0", Run::any(echo),
+        "Returns the given string.";
+    "select" 2, FAST | LOADING | STALE, Keys::None, "1.0.0", Run::any(select),
+        "Changes the selected database.";
+    "hello" -1, FAST | LOADING | STALE | NOSCRIPT | NO_AUTH | SKIP_SLOWLOG | NO_PAUSE, Keys::None, "6.0.0",
+        Run::any(hello),
+        "Selects the protocol version; optionally authenticates and names the connection.";
+    "auth" -2, FAST | LOADING | STALE | NOSCRIPT | NO_AUTH | SKIP_SLOWLOG | NO_PAUSE, Keys::None, "1.0.0",
+        Run::any(auth),
+        "Authenticates the connection.";
+    "quit" -1, ALWAYS, Keys::None, "1.0.0", Run::any(quit),
+        "Closes the connection.";
+    "reset" 1, ALWAYS, Keys::Watched, "6.2.0", Run::any(reset),
+        "Resets the connection to its initial state.";
+    in "cluster":
+    "readonly" 1, FAST | LOADING | STALE, Keys::None, "3.0.0", Run::any(no_cluster),
+        "Accepted for clients of a cluster; has no effect, because there are no replicas.";
+    "readwrite" 1, FAST | LOADING | STALE, Keys::None, "3.0.0", Run::any(no_cluster),
+        "Accepted for clients of a cluster; has no effect, because there are no replicas.";
+};
 
 fn ping(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     if args.len() > 2 {

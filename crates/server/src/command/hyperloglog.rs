@@ -2,46 +2,25 @@
 //! the format.
 
 use super::refusal::{Answer, Refusal};
+use super::table::{commands, on_slab};
 use crate::config::Id;
-use crate::context::{Ctx, Run, Spec, settle};
-use crate::spec::{Keys, flag};
+use crate::context::{Ctx, Spec};
+use crate::spec::Keys;
+use crate::spec::flag::{DENYOOM, FAST, READONLY, WRITE};
 use store::hyperloglog::{self, Flaw, Registers};
 use store::{Class, NewDeadline};
 use wire::Args;
 
 /// Table of this family's commands.
-pub const TABLE: &[Spec] = &[
-    Spec {
-        name: "pfadd",
-        arity: -2,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "hyperloglog",
-        since: "2.8.9",
-        summary: "Adds elements to a HyperLogLog.",
-        run: Run::slab(|ctx, args| settle(ctx, args, pfadd)),
-    },
-    Spec {
-        name: "pfcount",
-        arity: -2,
-        flags: flag::READONLY,
-        keys: Keys::Range(1, -1, 1),
-        group: "hyperloglog",
-        since: "2.8.9",
-        summary: "Returns the approximate number of distinct elements added to any of the given HyperLogLogs.",
-        run: Run::slab(|ctx, args| settle(ctx, args, pfcount)),
-    },
-    Spec {
-        name: "pfmerge",
-        arity: -2,
-        flags: flag::WRITE | flag::DENYOOM,
-        keys: Keys::Range(1, -1, 1),
-        group: "hyperloglog",
-        since: "2.8.9",
-        summary: "Merges HyperLogLogs into the first one.",
-        run: Run::slab(|ctx, args| settle(ctx, args, pfmerge)),
-    },
-];
+pub const TABLE: &[Spec] = commands! {
+    in "hyperloglog":
+    "pfadd" -2, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "2.8.9", on_slab!(pfadd),
+        "Adds elements to a HyperLogLog.";
+    "pfcount" -2, READONLY, Keys::Range(1, -1, 1), "2.8.9", on_slab!(pfcount),
+        "Returns the approximate number of distinct elements added to any of the given HyperLogLogs.";
+    "pfmerge" -2, WRITE | DENYOOM, Keys::Range(1, -1, 1), "2.8.9", on_slab!(pfmerge),
+        "Merges HyperLogLogs into the first one.";
+};
 
 impl From<Flaw> for Refusal {
     fn from(flaw: Flaw) -> Refusal {

@@ -1,23 +1,20 @@
 //! COMMAND: information about the commands for clients.
 
 use super::subcommand::{help, refuse_subcommand};
+use super::table::commands;
 use crate::context::{Ctx, Run, Spec};
 use crate::glob;
+use crate::spec::flag::{LOADING, STALE};
 use crate::spec::{Keys, flag};
 use crate::state::Server;
 use wire::{Args, Protocol};
 
 /// Table of this family's commands.
-pub const TABLE: &[Spec] = &[Spec {
-    name: "command",
-    arity: -1,
-    flags: flag::LOADING | flag::STALE,
-    keys: Keys::None,
-    group: "server",
-    since: "2.8.13",
-    summary: "Returns detailed information about all commands.",
-    run: Run::any(command),
-}];
+pub const TABLE: &[Spec] = commands! {
+    in "server":
+    "command" -1, LOADING | STALE, Keys::None, "2.8.13", Run::any(command),
+        "Returns detailed information about all commands.";
+};
 
 /// Text of COMMAND HELP.
 const HELP: &[&str] = &[

@@ -10,343 +10,81 @@ mod whole;
 
 use super::element_ttl::member;
 use super::lifetime::Unit;
+use super::table::{commands, on_slab};
 use crate::context::{Run, Spec, on_both, settle};
-use crate::spec::{Keys, flag};
+use crate::spec::Keys;
+use crate::spec::flag::{DENYOOM, FAST, READONLY, WRITE};
 
 /// Table of this family's commands.
-pub const TABLE: &[Spec] = &[
-    Spec {
-        name: "copy",
-        arity: -3,
-        flags: flag::WRITE | flag::DENYOOM,
-        keys: Keys::Range(1, 2, 1),
-        group: "generic",
-        since: "6.2.0",
-        summary: "Copies a key and its expiration, optionally to another database.",
-        run: Run::slab(|ctx, args| settle(ctx, args, generic::copy)),
-    },
-    Spec {
-        name: "del",
-        arity: -2,
-        flags: flag::WRITE,
-        keys: Keys::Range(1, -1, 1),
-        group: "generic",
-        since: "1.0.0",
-        summary: "Deletes keys.",
-        run: on_both!(generic::del),
-    },
-    Spec {
-        name: "dump",
-        arity: 2,
-        flags: flag::READONLY,
-        keys: Keys::Range(1, 1, 1),
-        group: "generic",
-        since: "2.6.0",
-        summary: "Returns the value of a key in the serialized form that RESTORE reads, here or on another server.",
-        run: Run::slab(|ctx, args| settle(ctx, args, dump::dump)),
-    },
-    Spec {
-        name: "exists",
-        arity: -2,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, -1, 1),
-        group: "generic",
-        since: "1.0.0",
-        summary: "Returns how many of the given keys exist.",
-        run: on_both!(generic::exists),
-    },
-    Spec {
-        name: "expire",
-        arity: -3,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "generic",
-        since: "1.0.0",
-        summary: "Sets the expiration of a key as a number of seconds from now.",
-        run: on_both!(expire::expire),
-    },
-    Spec {
-        name: "expireat",
-        arity: -3,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "generic",
-        since: "1.2.0",
-        summary: "Sets the expiration of a key as a Unix time in seconds.",
-        run: on_both!(expire::expireat),
-    },
-    Spec {
-        name: "expiremember",
-        arity: -4,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "generic",
-        since: "KeyDB",
-        summary: "Sets the expiration of a member of a key as a number of seconds or milliseconds from now.",
-        run: Run::slab(|ctx, args| settle(ctx, args, member::expiremember)),
-    },
-    Spec {
-        name: "expirememberat",
-        arity: 4,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "generic",
-        since: "KeyDB",
-        summary: "Sets the expiration of a member of a key as a Unix time in seconds.",
-        run: Run::slab(|ctx, args| settle(ctx, args, member::expirememberat)),
-    },
-    Spec {
-        name: "expiretime",
-        arity: 2,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "generic",
-        since: "7.0.0",
-        summary: "Returns the expiration time of a key, as a Unix time in seconds.",
-        run: on_both!(expire::expiretime),
-    },
-    Spec {
-        name: "keys",
-        arity: 2,
-        flags: flag::READONLY,
-        keys: Keys::Whole,
-        group: "generic",
-        since: "1.0.0",
-        summary: "Returns all keys whose names match a pattern.",
-        run: Run::slab(|ctx, args| settle(ctx, args, scan::keys)),
-    },
-    Spec {
-        name: "move",
-        arity: 3,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "generic",
-        since: "1.0.0",
-        summary: "Moves a key to another database.",
-        run: Run::slab(|ctx, args| settle(ctx, args, generic::move_key)),
-    },
-    Spec {
-        name: "object",
-        arity: -2,
-        flags: flag::READONLY,
-        keys: Keys::Range(2, 2, 1),
-        group: "generic",
-        since: "2.2.3",
-        summary: "Returns how a key's value is represented and when it was last accessed.",
-        run: Run::slab(|ctx, args| settle(ctx, args, object::object)),
-    },
-    Spec {
-        name: "persist",
-        arity: 2,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "generic",
-        since: "2.2.0",
-        summary: "Removes the expiration of a key.",
-        run: on_both!(expire::persist),
-    },
-    Spec {
-        name: "pexpire",
-        arity: -3,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "generic",
-        since: "2.6.0",
-        summary: "Sets the expiration of a key as a number of milliseconds from now.",
-        run: on_both!(expire::pexpire),
-    },
-    Spec {
-        name: "pexpireat",
-        arity: -3,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "generic",
-        since: "2.6.0",
-        summary: "Sets the expiration of a key as a Unix time in milliseconds.",
-        run: on_both!(expire::pexpireat),
-    },
-    Spec {
-        name: "pexpirememberat",
-        arity: 4,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "generic",
-        since: "KeyDB",
-        summary: "Sets the expiration of a member of a key as a Unix time in milliseconds.",
-        run: Run::slab(|ctx, args| settle(ctx, args, member::pexpirememberat)),
-    },
-    Spec {
-        name: "pexpiretime",
-        arity: 2,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "generic",
-        since: "7.0.0",
-        summary: "Returns the expiration time of a key, as a Unix time in milliseconds.",
-        run: on_both!(expire::pexpiretime),
-    },
-    Spec {
-        name: "pttl",
-        arity: -2,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "generic",
-        since: "2.6.0",
-        summary: "Returns the remaining time to live of a key in milliseconds.",
-        run: Run::both(
-            |ctx, args| {
-                settle(ctx, args, |ctx, args| {
-                    expire::ttl_of_member(ctx, args, Unit::Milliseconds)
-                })
-            },
-            |ctx, args| settle(ctx, args, expire::pttl),
-        ),
-    },
-    Spec {
-        name: "randomkey",
-        arity: 1,
-        flags: flag::READONLY,
-        keys: Keys::Whole,
-        group: "generic",
-        since: "1.0.0",
-        summary: "Returns the name of a random key.",
-        run: Run::slab(|ctx, args| settle(ctx, args, scan::randomkey)),
-    },
-    Spec {
-        name: "rename",
-        arity: 3,
-        flags: flag::WRITE,
-        keys: Keys::Range(1, 2, 1),
-        group: "generic",
-        since: "1.0.0",
-        summary: "Renames a key and replaces the destination if it exists.",
-        run: Run::slab(|ctx, args| settle(ctx, args, generic::rename)),
-    },
-    Spec {
-        name: "renamenx",
-        arity: 3,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Range(1, 2, 1),
-        group: "generic",
-        since: "1.0.0",
-        summary: "Renames a key only if the new name does not exist.",
-        run: Run::slab(|ctx, args| settle(ctx, args, generic::renamenx)),
-    },
-    Spec {
-        name: "restore",
-        arity: -4,
-        flags: flag::WRITE | flag::DENYOOM,
-        keys: Keys::Range(1, 1, 1),
-        group: "generic",
-        since: "2.6.0",
-        summary: "Creates a key from the serialized form that DUMP returned, here or on another server.",
-        run: Run::slab(|ctx, args| settle(ctx, args, dump::restore)),
-    },
-    Spec {
-        name: "scan",
-        arity: -2,
-        flags: flag::READONLY,
-        keys: Keys::Whole,
-        group: "generic",
-        since: "2.8.0",
-        summary: "Iterates over the names of the keys in the database.",
-        run: Run::slab(|ctx, args| settle(ctx, args, scan::scan)),
-    },
-    Spec {
-        name: "touch",
-        arity: -2,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, -1, 1),
-        group: "generic",
-        since: "3.2.1",
-        summary: "Returns how many of the given keys exist and counts as an access to each.",
-        run: on_both!(generic::touch),
-    },
-    Spec {
-        name: "ttl",
-        arity: -2,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "generic",
-        since: "1.0.0",
-        summary: "Returns the remaining time to live of a key in seconds.",
-        run: Run::both(
-            |ctx, args| {
-                settle(ctx, args, |ctx, args| {
-                    expire::ttl_of_member(ctx, args, Unit::Seconds)
-                })
-            },
-            |ctx, args| settle(ctx, args, expire::ttl),
-        ),
-    },
-    Spec {
-        name: "type",
-        arity: 2,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "generic",
-        since: "1.0.0",
-        summary: "Returns the type of a key's value.",
-        run: on_both!(generic::type_of),
-    },
-    Spec {
-        name: "unlink",
-        arity: -2,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Range(1, -1, 1),
-        group: "generic",
-        since: "4.0.0",
-        summary: "Deletes keys; their memory is freed in steps.",
-        run: on_both!(generic::del),
-    },
-    Spec {
-        name: "dbsize",
-        arity: 1,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Whole,
-        group: "server",
-        since: "1.0.0",
-        summary: "Returns the number of keys in the database.",
-        run: on_both!(scan::dbsize),
-    },
-    Spec {
-        name: "flushall",
-        arity: -1,
-        flags: flag::WRITE,
-        keys: Keys::Whole,
-        group: "server",
-        since: "1.0.0",
-        summary: "Deletes all keys of all databases.",
-        run: on_both!(whole::flushall),
-    },
-    Spec {
-        name: "flushdb",
-        arity: -1,
-        flags: flag::WRITE,
-        keys: Keys::Whole,
-        group: "server",
-        since: "1.0.0",
-        summary: "Deletes all keys of the database.",
-        run: on_both!(whole::flushdb),
-    },
-    Spec {
-        name: "memory",
-        arity: -2,
-        flags: flag::READONLY,
-        keys: Keys::Range(2, 2, 1),
-        group: "server",
-        since: "4.0.0",
-        summary: "Returns the memory that a key uses, in bytes.",
-        run: Run::slab(|ctx, args| settle(ctx, args, object::memory)),
-    },
-    Spec {
-        name: "swapdb",
-        arity: 3,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Whole,
-        group: "server",
-        since: "4.0.0",
-        summary: "Exchanges the contents of two databases.",
-        run: Run::slab(|ctx, args| settle(ctx, args, whole::swapdb)),
-    },
-];
+pub const TABLE: &[Spec] = commands! {
+    in "generic":
+    "copy" -3, WRITE | DENYOOM, Keys::Range(1, 2, 1), "6.2.0", on_slab!(generic::copy),
+        "Copies a key and its expiration, optionally to another database.";
+    "del" -2, WRITE, Keys::Range(1, -1, 1), "1.0.0", on_both!(generic::del),
+        "Deletes keys.";
+    "dump" 2, READONLY, Keys::Range(1, 1, 1), "2.6.0", on_slab!(dump::dump),
+        "Returns the value of a key in the serialized form that RESTORE reads, here or on another server.";
+    "exists" -2, READONLY | FAST, Keys::Range(1, -1, 1), "1.0.0", on_both!(generic::exists),
+        "Returns how many of the given keys exist.";
+    "expire" -3, WRITE | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(expire::expire),
+        "Sets the expiration of a key as a number of seconds from now.";
+    "expireat" -3, WRITE | FAST, Keys::Range(1, 1, 1), "1.2.0", on_both!(expire::expireat),
+        "Sets the expiration of a key as a Unix time in seconds.";
+    "expiremember" -4, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "KeyDB", on_slab!(member::expiremember),
+        "Sets the expiration of a member of a key as a number of seconds or milliseconds from now.";
+    "expirememberat" 4, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "KeyDB",
+        on_slab!(member::expirememberat),
+        "Sets the expiration of a member of a key as a Unix time in seconds.";
+    "expiretime" 2, READONLY | FAST, Keys::Range(1, 1, 1), "7.0.0", on_both!(expire::expiretime),
+        "Returns the expiration time of a key, as a Unix time in seconds.";
+    "keys" 2, READONLY, Keys::Whole, "1.0.0", on_slab!(scan::keys),
+        "Returns all keys whose names match a pattern.";
+    "move" 3, WRITE | FAST, Keys::Range(1, 1, 1), "1.0.0", on_slab!(generic::move_key),
+        "Moves a key to another database.";
+    "object" -2, READONLY, Keys::Range(2, 2, 1), "2.2.3", on_slab!(object::object),
+        "Returns how a key's value is represented and when it was last accessed.";
+    "persist" 2, WRITE | FAST, Keys::Range(1, 1, 1), "2.2.0", on_both!(expire::persist),
+        "Removes the expiration of a key.";
+    "pexpire" -3, WRITE | FAST, Keys::Range(1, 1, 1), "2.6.0", on_both!(expire::pexpire),
+        "Sets the expiration of a key as a number of milliseconds from now.";
+    "pexpireat" -3, WRITE | FAST, Keys::Range(1, 1, 1), "2.6.0", on_both!(expire::pexpireat),
+        "Sets the expiration of a key as a Unix time in milliseconds.";
+    "pexpirememberat" 4, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "KeyDB",
+        on_slab!(member::pexpirememberat),
+        "Sets the expiration of a member of a key as a Unix time in milliseconds.";
+    "pexpiretime" 2, READONLY | FAST, Keys::Range(1, 1, 1), "7.0.0", on_both!(expire::pexpiretime),
+        "Returns the expiration time of a key, as a Unix time in milliseconds.";
+    "pttl" -2, READONLY | FAST, Keys::Range(1, 1, 1), "2.6.0",
+        Run::both(|ctx, args| { settle(ctx, args, |ctx, args| { expire::ttl_of_member(ctx, args, Unit::Milliseconds) }) }, |ctx, args| settle(ctx, args, expire::pttl)),
+        "Returns the remaining time to live of a key in milliseconds.";
+    "randomkey" 1, READONLY, Keys::Whole, "1.0.0", on_slab!(scan::randomkey),
+        "Returns the name of a random key.";
+    "rename" 3, WRITE, Keys::Range(1, 2, 1), "1.0.0", on_slab!(generic::rename),
+        "Renames a key and replaces the destination if it exists.";
+    "renamenx" 3, WRITE | FAST, Keys::Range(1, 2, 1), "1.0.0", on_slab!(generic::renamenx),
+        "Renames a key only if the new name does not exist.";
+    "restore" -4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.6.0", on_slab!(dump::restore),
+        "Creates a key from the serialized form that DUMP returned, here or on another server.";
+    "scan" -2, READONLY, Keys::Whole, "2.8.0", on_slab!(scan::scan),
+        "Iterates over the names of the keys in the database.";
+    "touch" -2, READONLY | FAST, Keys::Range(1, -1, 1), "3.2.1", on_both!(generic::touch),
+        "Returns how many of the given keys exist and counts as an access to each.";
+    "ttl" -2, READONLY | FAST, Keys::Range(1, 1, 1), "1.0.0",
+        Run::both(|ctx, args| { settle(ctx, args, |ctx, args| { expire::ttl_of_member(ctx, args, Unit::Seconds) }) }, |ctx, args| settle(ctx, args, expire::ttl)),
+        "Returns the remaining time to live of a key in seconds.";
+    "type" 2, READONLY | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(generic::type_of),
+        "Returns the type of a key's value.";
+    "unlink" -2, WRITE | FAST, Keys::Range(1, -1, 1), "4.0.0", on_both!(generic::del),
+        "Deletes keys; their memory is freed in steps.";
+    in "server":
+    "dbsize" 1, READONLY | FAST, Keys::Whole, "1.0.0", on_both!(scan::dbsize),
+        "Returns the number of keys in the database.";
+    "flushall" -1, WRITE, Keys::Whole, "1.0.0", on_both!(whole::flushall),
+        "Deletes all keys of all databases.";
+    "flushdb" -1, WRITE, Keys::Whole, "1.0.0", on_both!(whole::flushdb),
+        "Deletes all keys of the database.";
+    "memory" -2, READONLY, Keys::Range(2, 2, 1), "4.0.0", on_slab!(object::memory),
+        "Returns the memory that a key uses, in bytes.";
+    "swapdb" 3, WRITE | FAST, Keys::Whole, "4.0.0", on_slab!(whole::swapdb),
+        "Exchanges the contents of two databases.";
+};

@@ -1,35 +1,22 @@
 //! SLOWLOG and LATENCY.
 
 use super::subcommand::{help, refuse_subcommand};
+use super::table::commands;
 use crate::config::Id;
 use crate::context::{Ctx, Run, Spec};
-use crate::spec::{Keys, flag};
+use crate::spec::Keys;
+use crate::spec::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
 use wire::Args;
 use wire::number::parse_i64;
 
 /// Table of this family's commands.
-pub const TABLE: &[Spec] = &[
-    Spec {
-        name: "slowlog",
-        arity: -2,
-        flags: flag::ADMIN | flag::LOADING | flag::STALE,
-        keys: Keys::None,
-        group: "server",
-        since: "2.2.12",
-        summary: "A container for slow log commands.",
-        run: Run::any(slowlog),
-    },
-    Spec {
-        name: "latency",
-        arity: -2,
-        flags: flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE,
-        keys: Keys::None,
-        group: "server",
-        since: "2.8.13",
-        summary: "A container for latency diagnostics commands.",
-        run: Run::any(latency),
-    },
-];
+pub const TABLE: &[Spec] = commands! {
+    in "server":
+    "slowlog" -2, ADMIN | LOADING | STALE, Keys::None, "2.2.12", Run::any(slowlog),
+        "A container for slow log commands.";
+    "latency" -2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.8.13", Run::any(latency),
+        "A container for latency diagnostics commands.";
+};
 
 /// Text of SLOWLOG HELP.
 const SLOWLOG_HELP: &[&str] = &[

@@ -6,229 +6,57 @@ mod pop;
 mod read;
 mod write;
 
-use crate::context::{Run, Spec, settle};
-use crate::spec::{Keys, flag};
+use super::table::{commands, on_slab};
+use crate::context::Spec;
+use crate::spec::Keys;
+use crate::spec::flag::{BLOCKING, DENYOOM, FAST, MOVABLE_KEYS, NOSCRIPT, READONLY, WRITE};
 
 /// Table of this family's commands.
-pub const TABLE: &[Spec] = &[
-    Spec {
-        name: "blmove",
-        arity: 6,
-        flags: flag::WRITE | flag::DENYOOM | flag::NOSCRIPT | flag::BLOCKING,
-        keys: Keys::Range(1, 2, 1),
-        group: "list",
-        since: "6.2.0",
-        summary: "Moves an element from an end of one list to an end of another. Blocks until there is one.",
-        run: Run::slab(|ctx, args| settle(ctx, args, block::blmove)),
-    },
-    Spec {
-        name: "blmpop",
-        arity: -5,
-        flags: flag::WRITE | flag::BLOCKING | flag::MOVABLE_KEYS,
-        keys: Keys::Counted(2),
-        group: "list",
-        since: "7.0.0",
-        summary: "Removes and returns elements from the first non-empty list. Blocks until there is one.",
-        run: Run::slab(|ctx, args| settle(ctx, args, block::blmpop)),
-    },
-    Spec {
-        name: "blpop",
-        arity: -3,
-        flags: flag::WRITE | flag::NOSCRIPT | flag::BLOCKING,
-        keys: Keys::Range(1, -2, 1),
-        group: "list",
-        since: "2.0.0",
-        summary: "Removes and returns the first element of the first non-empty list. Blocks until there is one.",
-        run: Run::slab(|ctx, args| settle(ctx, args, block::blpop)),
-    },
-    Spec {
-        name: "brpop",
-        arity: -3,
-        flags: flag::WRITE | flag::NOSCRIPT | flag::BLOCKING,
-        keys: Keys::Range(1, -2, 1),
-        group: "list",
-        since: "2.0.0",
-        summary: "Removes and returns the last element of the first non-empty list. Blocks until there is one.",
-        run: Run::slab(|ctx, args| settle(ctx, args, block::brpop)),
-    },
-    Spec {
-        name: "brpoplpush",
-        arity: 4,
-        flags: flag::WRITE | flag::DENYOOM | flag::NOSCRIPT | flag::BLOCKING,
-        keys: Keys::Range(1, 2, 1),
-        group: "list",
-        since: "2.2.0",
-        summary: "Moves the last element of a list to the front of another. Blocks until there is one.",
-        run: Run::slab(|ctx, args| settle(ctx, args, block::brpoplpush)),
-    },
-    Spec {
-        name: "lindex",
-        arity: 3,
-        flags: flag::READONLY,
-        keys: Keys::Range(1, 1, 1),
-        group: "list",
-        since: "1.0.0",
-        summary: "Returns an element by its index.",
-        run: Run::slab(|ctx, args| settle(ctx, args, read::lindex)),
-    },
-    Spec {
-        name: "linsert",
-        arity: 5,
-        flags: flag::WRITE | flag::DENYOOM,
-        keys: Keys::Range(1, 1, 1),
-        group: "list",
-        since: "2.2.0",
-        summary: "Inserts an element before or after the first element equal to a given one.",
-        run: Run::slab(|ctx, args| settle(ctx, args, write::linsert)),
-    },
-    Spec {
-        name: "llen",
-        arity: 2,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "list",
-        since: "1.0.0",
-        summary: "Returns the number of elements of a list.",
-        run: Run::slab(|ctx, args| settle(ctx, args, read::llen)),
-    },
-    Spec {
-        name: "lmove",
-        arity: 5,
-        flags: flag::WRITE | flag::DENYOOM,
-        keys: Keys::Range(1, 2, 1),
-        group: "list",
-        since: "6.2.0",
-        summary: "Moves an element from an end of one list to an end of another and returns it.",
-        run: Run::slab(|ctx, args| settle(ctx, args, pop::lmove)),
-    },
-    Spec {
-        name: "lmpop",
-        arity: -4,
-        flags: flag::WRITE | flag::MOVABLE_KEYS,
-        keys: Keys::Counted(1),
-        group: "list",
-        since: "7.0.0",
-        summary: "Removes and returns elements from the first non-empty list.",
-        run: Run::slab(|ctx, args| settle(ctx, args, pop::lmpop)),
-    },
-    Spec {
-        name: "lpop",
-        arity: -2,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "list",
-        since: "1.0.0",
-        summary: "Removes and returns the first elements of a list. Deletes the key when no element remains.",
-        run: Run::slab(|ctx, args| settle(ctx, args, pop::lpop)),
-    },
-    Spec {
-        name: "lpos",
-        arity: -3,
-        flags: flag::READONLY,
-        keys: Keys::Range(1, 1, 1),
-        group: "list",
-        since: "6.0.6",
-        summary: "Returns the indexes of elements equal to a value.",
-        run: Run::slab(|ctx, args| settle(ctx, args, read::lpos)),
-    },
-    Spec {
-        name: "lpush",
-        arity: -3,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "list",
-        since: "1.0.0",
-        summary: "Inserts elements at the front of a list. Creates the list if needed.",
-        run: Run::slab(|ctx, args| settle(ctx, args, write::lpush)),
-    },
-    Spec {
-        name: "lpushx",
-        arity: -3,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "list",
-        since: "2.2.0",
-        summary: "Inserts elements at the front of a list only if the list exists.",
-        run: Run::slab(|ctx, args| settle(ctx, args, write::lpushx)),
-    },
-    Spec {
-        name: "lrange",
-        arity: 4,
-        flags: flag::READONLY,
-        keys: Keys::Range(1, 1, 1),
-        group: "list",
-        since: "1.0.0",
-        summary: "Returns a range of elements.",
-        run: Run::slab(|ctx, args| settle(ctx, args, read::lrange)),
-    },
-    Spec {
-        name: "lrem",
-        arity: 4,
-        flags: flag::WRITE,
-        keys: Keys::Range(1, 1, 1),
-        group: "list",
-        since: "1.0.0",
-        summary: "Removes elements equal to a value.",
-        run: Run::slab(|ctx, args| settle(ctx, args, write::lrem)),
-    },
-    Spec {
-        name: "lset",
-        arity: 4,
-        flags: flag::WRITE | flag::DENYOOM,
-        keys: Keys::Range(1, 1, 1),
-        group: "list",
-        since: "1.0.0",
-        summary: "Replaces an element by its index.",
-        run: Run::slab(|ctx, args| settle(ctx, args, write::lset)),
-    },
-    Spec {
-        name: "ltrim",
-        arity: 4,
-        flags: flag::WRITE,
-        keys: Keys::Range(1, 1, 1),
-        group: "list",
-        since: "1.0.0",
-        summary: "Removes all elements outside a range.",
-        run: Run::slab(|ctx, args| settle(ctx, args, write::ltrim)),
-    },
-    Spec {
-        name: "rpop",
-        arity: -2,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "list",
-        since: "1.0.0",
-        summary: "Removes and returns the last elements of a list. Deletes the key when no element remains.",
-        run: Run::slab(|ctx, args| settle(ctx, args, pop::rpop)),
-    },
-    Spec {
-        name: "rpoplpush",
-        arity: 3,
-        flags: flag::WRITE | flag::DENYOOM,
-        keys: Keys::Range(1, 2, 1),
-        group: "list",
-        since: "1.2.0",
-        summary: "Moves the last element of a list to the front of another and returns it.",
-        run: Run::slab(|ctx, args| settle(ctx, args, pop::rpoplpush)),
-    },
-    Spec {
-        name: "rpush",
-        arity: -3,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "list",
-        since: "1.0.0",
-        summary: "Appends elements to a list. Creates the list if needed.",
-        run: Run::slab(|ctx, args| settle(ctx, args, write::rpush)),
-    },
-    Spec {
-        name: "rpushx",
-        arity: -3,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "list",
-        since: "2.2.0",
-        summary: "Appends elements to a list only if the list exists.",
-        run: Run::slab(|ctx, args| settle(ctx, args, write::rpushx)),
-    },
-];
+pub const TABLE: &[Spec] = commands! {
+    in "list":
+    "blmove" 6, WRITE | DENYOOM | NOSCRIPT | BLOCKING, Keys::Range(1, 2, 1), "6.2.0", on_slab!(block::blmove),
+        "Moves an element from an end of one list to an end of another. Blocks until there is one.";
+    "blmpop" -5, WRITE | BLOCKING | MOVABLE_KEYS, Keys::Counted(2), "7.0.0", on_slab!(block::blmpop),
+        "Removes and returns elements from the first non-empty list. Blocks until there is one.";
+    "blpop" -3, WRITE | NOSCRIPT | BLOCKING, Keys::Range(1, -2, 1), "2.0.0", on_slab!(block::blpop),
+        "Removes and returns the first element of the first non-empty list. Blocks until there is one.";
+    "brpop" -3, WRITE | NOSCRIPT | BLOCKING, Keys::Range(1, -2, 1), "2.0.0", on_slab!(block::brpop),
+        "Removes and returns the last element of the first non-empty list. Blocks until there is one.";
+    "brpoplpush" 4, WRITE | DENYOOM | NOSCRIPT | BLOCKING, Keys::Range(1, 2, 1), "2.2.0",
+        on_slab!(block::brpoplpush),
+        "Moves the last element of a list to the front of another. Blocks until there is one.";
+    "lindex" 3, READONLY, Keys::Range(1, 1, 1), "1.0.0", on_slab!(read::lindex),
+        "Returns an element by its index.";
+    "linsert" 5, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.2.0", on_slab!(write::linsert),
+        "Inserts an element before or after the first element equal to a given one.";
+    "llen" 2, READONLY | FAST, Keys::Range(1, 1, 1), "1.0.0", on_slab!(read::llen),
+        "Returns the number of elements of a list.";
+    "lmove" 5, WRITE | DENYOOM, Keys::Range(1, 2, 1), "6.2.0", on_slab!(pop::lmove),
+        "Moves an element from an end of one list to an end of another and returns it.";
+    "lmpop" -4, WRITE | MOVABLE_KEYS, Keys::Counted(1), "7.0.0", on_slab!(pop::lmpop),
+        "Removes and returns elements from the first non-empty list.";
+    "lpop" -2, WRITE | FAST, Keys::Range(1, 1, 1), "1.0.0", on_slab!(pop::lpop),
+        "Removes and returns the first elements of a list. Deletes the key when no element remains.";
+    "lpos" -3, READONLY, Keys::Range(1, 1, 1), "6.0.6", on_slab!(read::lpos),
+        "Returns the indexes of elements equal to a value.";
+    "lpush" -3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.0.0", on_slab!(write::lpush),
+        "Inserts elements at the front of a list. Creates the list if needed.";
+    "lpushx" -3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "2.2.0", on_slab!(write::lpushx),
+        "Inserts elements at the front of a list only if the list exists.";
+    "lrange" 4, READONLY, Keys::Range(1, 1, 1), "1.0.0", on_slab!(read::lrange),
+        "Returns a range of elements.";
+    "lrem" 4, WRITE, Keys::Range(1, 1, 1), "1.0.0", on_slab!(write::lrem),
+        "Removes elements equal to a value.";
+    "lset" 4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "1.0.0", on_slab!(write::lset),
+        "Replaces an element by its index.";
+    "ltrim" 4, WRITE, Keys::Range(1, 1, 1), "1.0.0", on_slab!(write::ltrim),
+        "Removes all elements outside a range.";
+    "rpop" -2, WRITE | FAST, Keys::Range(1, 1, 1), "1.0.0", on_slab!(pop::rpop),
+        "Removes and returns the last elements of a list. Deletes the key when no element remains.";
+    "rpoplpush" 3, WRITE | DENYOOM, Keys::Range(1, 2, 1), "1.2.0", on_slab!(pop::rpoplpush),
+        "Moves the last element of a list to the front of another and returns it.";
+    "rpush" -3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.0.0", on_slab!(write::rpush),
+        "Appends elements to a list. Creates the list if needed.";
+    "rpushx" -3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "2.2.0", on_slab!(write::rpushx),
+        "Appends elements to a list only if the list exists.";
+};

@@ -1,107 +1,40 @@
 //! Commands for publish and subscribe: SUBSCRIBE and its variants, PUBLISH, PUBSUB.
 
 use super::subcommand::{help, refuse_subcommand};
+use super::table::commands;
 use crate::clients;
 use crate::context::{Ctx, Run, Spec};
 use crate::pubsub::Space;
-use crate::spec::{Keys, flag};
+use crate::spec::Keys;
+use crate::spec::flag::{FAST, LOADING, MAY_WRITE, NO_PAUSE, NOSCRIPT, PUBSUB, STALE, SUBSCRIBER};
 use std::sync::atomic::Ordering::Relaxed;
 use wire::Args;
 
-const LISTEN: u32 =
-    flag::PUBSUB | flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::SUBSCRIBER | flag::NO_PAUSE;
-const SAY: u32 = flag::PUBSUB | flag::LOADING | flag::STALE | flag::FAST | flag::MAY_WRITE;
-
-macro_rules! spec {
-    ($name:literal, $arity:literal, $flags:expr, $since:literal, $summary:literal, $run:ident) => {
-        Spec {
-            name: $name,
-            arity: $arity,
-            flags: $flags,
-            keys: Keys::None,
-            group: "pubsub",
-            since: $since,
-            summary: $summary,
-            run: Run::any($run),
-        }
-    };
-}
+const LISTEN: u32 = PUBSUB | NOSCRIPT | LOADING | STALE | SUBSCRIBER | NO_PAUSE;
+const SAY: u32 = PUBSUB | LOADING | STALE | FAST | MAY_WRITE;
 
 /// Table of this family's commands.
-pub const TABLE: &[Spec] = &[
-    spec!(
-        "subscribe",
-        -2,
-        LISTEN,
-        "2.0.0",
-        "Subscribes to channels.",
-        subscribe
-    ),
-    spec!(
-        "unsubscribe",
-        -1,
-        LISTEN,
-        "2.0.0",
-        "Unsubscribes from channels.",
-        unsubscribe
-    ),
-    spec!(
-        "psubscribe",
-        -2,
-        LISTEN,
-        "2.0.0",
-        "Subscribes to the channels that match patterns.",
-        psubscribe
-    ),
-    spec!(
-        "punsubscribe",
-        -1,
-        LISTEN,
-        "2.0.0",
-        "Unsubscribes from patterns.",
-        punsubscribe
-    ),
-    spec!(
-        "ssubscribe",
-        -2,
-        LISTEN,
-        "7.0.0",
-        "Subscribes to shard channels.",
-        ssubscribe
-    ),
-    spec!(
-        "sunsubscribe",
-        -1,
-        LISTEN,
-        "7.0.0",
-        "Unsubscribes from shard channels.",
-        sunsubscribe
-    ),
-    spec!(
-        "publish",
-        3,
-        SAY,
-        "2.0.0",
-        "Publishes a message to a channel.",
-        publish
-    ),
-    spec!(
-        "spublish",
-        3,
-        SAY,
-        "7.0.0",
-        "Publishes a message to a shard channel.",
-        spublish
-    ),
-    spec!(
-        "pubsub",
-        -2,
-        flag::PUBSUB | flag::LOADING | flag::STALE,
-        "2.8.0",
-        "A container for Pub/Sub commands.",
-        pubsub
-    ),
-];
+pub const TABLE: &[Spec] = commands! {
+    in "pubsub":
+    "subscribe" -2, LISTEN, Keys::None, "2.0.0", Run::any(subscribe),
+        "Subscribes to channels.";
+    "unsubscribe" -1, LISTEN, Keys::None, "2.0.0", Run::any(unsubscribe),
+        "Unsubscribes from channels.";
+    "psubscribe" -2, LISTEN, Keys::None, "2.0.0", Run::any(psubscribe),
+        "Subscribes to the channels that match patterns.";
+    "punsubscribe" -1, LISTEN, Keys::None, "2.0.0", Run::any(punsubscribe),
+        "Unsubscribes from patterns.";
+    "ssubscribe" -2, LISTEN, Keys::None, "7.0.0", Run::any(ssubscribe),
+        "Subscribes to shard channels.";
+    "sunsubscribe" -1, LISTEN, Keys::None, "7.0.0", Run::any(sunsubscribe),
+        "Unsubscribes from shard channels.";
+    "publish" 3, SAY, Keys::None, "2.0.0", Run::any(publish),
+        "Publishes a message to a channel.";
+    "spublish" 3, SAY, Keys::None, "7.0.0", Run::any(spublish),
+        "Publishes a message to a shard channel.";
+    "pubsub" -2, PUBSUB | LOADING | STALE, Keys::None, "2.8.0", Run::any(pubsub),
+        "A container for Pub/Sub commands.";
+};
 
 /// Text of PUBSUB HELP.
 const HELP: &[&str] = &[

@@ -3,180 +3,60 @@
 
 use super::introspection;
 use super::subcommand::{help, refuse_subcommand};
+use super::table::commands;
 use crate::context::{Ctx, Run, Spec};
 use crate::info;
 use crate::process;
-use crate::spec::{Keys, flag};
+use crate::spec::Keys;
+use crate::spec::flag::{ADMIN, FAST, LOADING, NO_MULTI, NO_PAUSE, NOSCRIPT, STALE};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use wire::Args;
 use wire::number::{parse_f64, parse_i64};
 
-macro_rules! spec {
-    ($name:literal, $arity:literal, $flags:expr, $group:literal, $since:literal, $summary:literal, $run:ident) => {
-        Spec {
-            name: $name,
-            arity: $arity,
-            flags: $flags,
-            keys: Keys::None,
-            group: $group,
-            since: $since,
-            summary: $summary,
-            run: Run::any($run),
-        }
-    };
-}
-
-const ALWAYS: u32 = flag::LOADING | flag::STALE;
-const ADMIN: u32 = flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE;
+const ALWAYS: u32 = LOADING | STALE;
+const ADMIN_ALWAYS: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 /// Table of this family's commands.
-pub const TABLE: &[Spec] = &[
-    spec!(
-        "info",
-        -1,
-        ALWAYS,
-        "server",
-        "1.0.0",
-        "Returns information and statistics about the server.",
-        info
-    ),
-    spec!(
-        "time",
-        1,
-        ALWAYS | flag::FAST,
-        "server",
-        "2.6.0",
-        "Returns the server time.",
-        time
-    ),
-    spec!(
-        "role",
-        1,
-        ALWAYS | flag::FAST | flag::NOSCRIPT,
-        "server",
-        "2.8.12",
-        "Returns the replication role.",
-        role
-    ),
-    spec!(
-        "shutdown",
-        -1,
-        ADMIN | flag::NO_MULTI | flag::NO_PAUSE,
-        "server",
-        "1.0.0",
-        "Stops the server.",
-        shutdown
-    ),
-    spec!(
-        "debug",
-        -2,
-        ADMIN,
-        "server",
-        "1.0.0",
-        "A container for debugging commands.",
-        debug
-    ),
-    spec!(
-        "lolwut",
-        -1,
-        ALWAYS | flag::FAST,
-        "server",
-        "5.0.0",
-        "Displays the server's version and a piece of art.",
-        lolwut
-    ),
-    spec!(
-        "cluster",
-        -2,
-        ALWAYS,
-        "cluster",
-        "3.0.0",
-        "A container for cluster commands.",
-        cluster
-    ),
-    spec!(
-        "module",
-        -2,
-        ADMIN,
-        "server",
-        "4.0.0",
-        "A container for module commands.",
-        module
-    ),
-    spec!(
-        "acl",
-        -2,
-        ADMIN,
-        "server",
-        "6.0.0",
-        "A container for access list control commands.",
-        acl
-    ),
-    spec!(
-        "wait",
-        3,
-        flag::NOSCRIPT,
-        "generic",
-        "3.0.0",
-        "Waits until replicas have acknowledged the connection's writes. Returns 0, because there are none.",
-        wait
-    ),
-    spec!(
-        "lastsave",
-        1,
-        ALWAYS | flag::FAST,
-        "server",
-        "1.0.0",
-        "Returns the time of the last save, which is the server's start.",
-        last_save
-    ),
-    spec!(
-        "save",
-        1,
-        ADMIN | flag::NO_MULTI,
-        "server",
-        "1.0.0",
-        "Refused, because snapshots are not supported.",
-        no_save
-    ),
-    spec!(
-        "bgsave",
-        -1,
-        ADMIN,
-        "server",
-        "1.0.0",
-        "Refused, because snapshots are not supported.",
-        no_save
-    ),
-    spec!(
-        "bgrewriteaof",
-        1,
-        ADMIN,
-        "server",
-        "1.0.0",
-        "Would rewrite the append-only file: there is none.",
-        no_save
-    ),
-    spec!(
-        "replicaof",
-        3,
-        ADMIN,
-        "server",
-        "5.0.0",
-        "Refused unless the argument is NO ONE, because replication is not supported.",
-        no_replication
-    ),
-    spec!(
-        "slaveof",
-        3,
-        ADMIN,
-        "server",
-        "1.0.0",
-        "Refused unless the argument is NO ONE, because replication is not supported.",
-        no_replication
-    ),
-];
+pub const TABLE: &[Spec] = commands! {
+    in "server":
+    "info" -1, ALWAYS, Keys::None, "1.0.0", Run::any(info),
+        "Returns information and statistics about the server.";
+    "time" 1, ALWAYS | FAST, Keys::None, "2.6.0", Run::any(time),
+        "Returns the server time.";
+    "role" 1, ALWAYS | FAST | NOSCRIPT, Keys::None, "2.8.12", Run::any(role),
+        "Returns the replication role.";
+    "shutdown" -1, ADMIN_ALWAYS | NO_MULTI | NO_PAUSE, Keys::None, "1.0.0", Run::any(shutdown),
+        "Stops the server.";
+    "debug" -2, ADMIN_ALWAYS, Keys::None, "1.0.0", Run::any(debug),
+        "A container for debugging commands.";
+    "lolwut" -1, ALWAYS | FAST, Keys::None, "5.0.0", Run::any(lolwut),
+        "Displays the server's version and a piece of art.";
+    in "cluster":
+    "cluster" -2, ALWAYS, Keys::None, "3.0.0", Run::any(cluster),
+        "A container for cluster commands.";
+    in "server":
+    "module" -2, ADMIN_ALWAYS, Keys::None, "4.0.0", Run::any(module),
+        "A container for module commands.";
+    "acl" -2, ADMIN_ALWAYS, Keys::None, "6.0.0", Run::any(acl),
+        "A container for access list control commands.";
+    in "generic":
+    "wait" 3, NOSCRIPT, Keys::None, "3.0.0", Run::any(wait),
+        "Waits until replicas have acknowledged the connection's writes. Returns 0, because there are none.";
+    in "server":
+    "lastsave" 1, ALWAYS | FAST, Keys::None, "1.0.0", Run::any(last_save),
+        "Returns the time of the last save, which is the server's start.";
+    "save" 1, ADMIN_ALWAYS | NO_MULTI, Keys::None, "1.0.0", Run::any(no_save),
+        "Refused, because snapshots are not supported.";
+    "bgsave" -1, ADMIN_ALWAYS, Keys::None, "1.0.0", Run::any(no_save),
+        "Refused, because snapshots are not supported.";
+    "bgrewriteaof" 1, ADMIN_ALWAYS, Keys::None, "1.0.0", Run::any(no_save),
+        "Would rewrite the append-only file: there is none.";
+    "replicaof" 3, ADMIN_ALWAYS, Keys::None, "5.0.0", Run::any(no_replication),
+        "Refused unless the argument is NO ONE, because replication is not supported.";
+    "slaveof" 3, ADMIN_ALWAYS, Keys::None, "1.0.0", Run::any(no_replication),
+        "Refused unless the argument is NO ONE, because replication is not supported.";
+};
 
 fn info(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let wanted: Vec<&[u8]> = args.from(1).iter().collect();

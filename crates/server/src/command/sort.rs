@@ -4,8 +4,10 @@
 mod request;
 
 use super::refusal::{Answer, Refusal};
-use crate::context::{Ctx, Run, Spec, settle};
-use crate::spec::{Keys, flag};
+use super::table::{commands, on_slab};
+use crate::context::{Ctx, Spec};
+use crate::spec::Keys;
+use crate::spec::flag::{DENYOOM, MOVABLE_KEYS, READONLY, WRITE};
 use request::Request;
 use std::cmp::Ordering;
 use store::{Class, End, Kind, List};
@@ -13,28 +15,14 @@ use wire::Args;
 use wire::number::parse_f64;
 
 /// Table of this family's commands.
-pub const TABLE: &[Spec] = &[
-    Spec {
-        name: "sort",
-        arity: -2,
-        flags: flag::WRITE | flag::DENYOOM | flag::MOVABLE_KEYS,
-        keys: Keys::Sort,
-        group: "generic",
-        since: "1.0.0",
-        summary: "Sorts the elements of a list, set or sorted set, and returns or stores them.",
-        run: Run::slab(|ctx, args| settle(ctx, args, |ctx, args| sort(ctx, args, true))),
-    },
-    Spec {
-        name: "sort_ro",
-        arity: -2,
-        flags: flag::READONLY | flag::MOVABLE_KEYS,
-        keys: Keys::Sort,
-        group: "generic",
-        since: "7.0.0",
-        summary: "Sorts the elements of a list, set or sorted set and returns them.",
-        run: Run::slab(|ctx, args| settle(ctx, args, |ctx, args| sort(ctx, args, false))),
-    },
-];
+pub const TABLE: &[Spec] = commands! {
+    in "generic":
+    "sort" -2, WRITE | DENYOOM | MOVABLE_KEYS, Keys::Sort, "1.0.0",
+        on_slab!(|ctx, args| sort(ctx, args, true)),
+        "Sorts the elements of a list, set or sorted set, and returns or stores them.";
+    "sort_ro" -2, READONLY | MOVABLE_KEYS, Keys::Sort, "7.0.0", on_slab!(|ctx, args| sort(ctx, args, false)),
+        "Sorts the elements of a list, set or sorted set and returns them.";
+};
 
 /// An element with its sort key.
 struct Item {

@@ -15,488 +15,114 @@ mod scan;
 
 use super::element_ttl::family;
 use super::lifetime::{Base, Unit};
-use crate::context::{Run, Spec, settle};
-use crate::spec::{Keys, flag};
+use super::table::{commands, on_slab};
+use crate::context::Spec;
+use crate::spec::Keys;
+use crate::spec::flag::{BLOCKING, DENYOOM, FAST, MOVABLE_KEYS, NOSCRIPT, READONLY, WRITE};
 use store::SortedSet;
 
 /// Table of this family's commands.
-pub const TABLE: &[Spec] = &[
-    Spec {
-        name: "bzmpop",
-        arity: -5,
-        flags: flag::WRITE | flag::BLOCKING | flag::MOVABLE_KEYS,
-        keys: Keys::Counted(2),
-        group: "sorted-set",
-        since: "7.0.0",
-        summary: "Removes and returns members with the lowest or highest scores from the first non-empty sorted set. Blocks until there is one.",
-        run: Run::slab(|ctx, args| settle(ctx, args, pop::bzmpop)),
-    },
-    Spec {
-        name: "bzpopmax",
-        arity: -3,
-        flags: flag::WRITE | flag::NOSCRIPT | flag::BLOCKING | flag::FAST,
-        keys: Keys::Range(1, -2, 1),
-        group: "sorted-set",
-        since: "5.0.0",
-        summary: "Removes and returns the member with the highest score from the first non-empty sorted set. Blocks until there is one.",
-        run: Run::slab(|ctx, args| settle(ctx, args, pop::bzpopmax)),
-    },
-    Spec {
-        name: "bzpopmin",
-        arity: -3,
-        flags: flag::WRITE | flag::NOSCRIPT | flag::BLOCKING | flag::FAST,
-        keys: Keys::Range(1, -2, 1),
-        group: "sorted-set",
-        since: "5.0.0",
-        summary: "Removes and returns the member with the lowest score from the first non-empty sorted set. Blocks until there is one.",
-        run: Run::slab(|ctx, args| settle(ctx, args, pop::bzpopmin)),
-    },
-    Spec {
-        name: "zadd",
-        arity: -4,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "1.2.0",
-        summary: "Adds members to a sorted set, or updates their scores.",
-        run: Run::slab(|ctx, args| settle(ctx, args, add::zadd)),
-    },
-    Spec {
-        name: "zcard",
-        arity: 2,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "1.2.0",
-        summary: "Returns the number of members of a sorted set.",
-        run: Run::slab(|ctx, args| settle(ctx, args, read::zcard)),
-    },
-    Spec {
-        name: "zcount",
-        arity: 4,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "2.0.0",
-        summary: "Returns the number of members whose scores are within a range.",
-        run: Run::slab(|ctx, args| settle(ctx, args, read::zcount)),
-    },
-    Spec {
-        name: "zdiff",
-        arity: -3,
-        flags: flag::READONLY | flag::MOVABLE_KEYS,
-        keys: Keys::Counted(1),
-        group: "sorted-set",
-        since: "6.2.0",
-        summary: "Returns the members of the first sorted set that are in none of the others.",
-        run: Run::slab(|ctx, args| settle(ctx, args, combine::zdiff)),
-    },
-    Spec {
-        name: "zdiffstore",
-        arity: -4,
-        flags: flag::WRITE | flag::DENYOOM | flag::MOVABLE_KEYS,
-        keys: Keys::FirstAndCounted(2),
-        group: "sorted-set",
-        since: "6.2.0",
-        summary: "Stores the members of the first sorted set that are in none of the others.",
-        run: Run::slab(|ctx, args| settle(ctx, args, combine::zdiffstore)),
-    },
-    Spec {
-        name: "zexpire",
-        arity: -6,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "mayfly",
-        summary: "Sets the expiration of members as a number of seconds from now.",
-        run: Run::slab(|ctx, args| {
-            settle(ctx, args, |ctx, args| {
-                family::expire::<SortedSet>(ctx, args, Unit::Seconds, Base::Now, "zexpire")
-            })
-        }),
-    },
-    Spec {
-        name: "zexpireat",
-        arity: -6,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "mayfly",
-        summary: "Sets the expiration of members as a Unix time in seconds.",
-        run: Run::slab(|ctx, args| {
-            settle(ctx, args, |ctx, args| {
-                family::expire::<SortedSet>(ctx, args, Unit::Seconds, Base::Epoch, "zexpireat")
-            })
-        }),
-    },
-    Spec {
-        name: "zexpiretime",
-        arity: -5,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "mayfly",
-        summary: "Returns the expiration times of members, as Unix times in seconds.",
-        run: Run::slab(|ctx, args| {
-            settle(ctx, args, |ctx, args| {
-                family::ttl::<SortedSet>(ctx, args, Unit::Seconds, Base::Epoch)
-            })
-        }),
-    },
-    Spec {
-        name: "zincrby",
-        arity: 4,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "1.2.0",
-        summary: "Adds a number to a member's score; a missing member counts as 0.",
-        run: Run::slab(|ctx, args| settle(ctx, args, add::zincrby)),
-    },
-    Spec {
-        name: "zinter",
-        arity: -3,
-        flags: flag::READONLY | flag::MOVABLE_KEYS,
-        keys: Keys::Counted(1),
-        group: "sorted-set",
-        since: "6.2.0",
-        summary: "Returns the members that are in all of the given sorted sets.",
-        run: Run::slab(|ctx, args| settle(ctx, args, combine::zinter)),
-    },
-    Spec {
-        name: "zintercard",
-        arity: -3,
-        flags: flag::READONLY | flag::MOVABLE_KEYS,
-        keys: Keys::Counted(1),
-        group: "sorted-set",
-        since: "7.0.0",
-        summary: "Returns the number of members that are in all of the given sorted sets, up to a limit.",
-        run: Run::slab(|ctx, args| settle(ctx, args, combine::zintercard)),
-    },
-    Spec {
-        name: "zinterstore",
-        arity: -4,
-        flags: flag::WRITE | flag::DENYOOM | flag::MOVABLE_KEYS,
-        keys: Keys::FirstAndCounted(2),
-        group: "sorted-set",
-        since: "2.0.0",
-        summary: "Stores the members that are in all of the given sorted sets.",
-        run: Run::slab(|ctx, args| settle(ctx, args, combine::zinterstore)),
-    },
-    Spec {
-        name: "zlexcount",
-        arity: 4,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "2.8.9",
-        summary: "Returns the number of members within a lexicographical range.",
-        run: Run::slab(|ctx, args| settle(ctx, args, read::zlexcount)),
-    },
-    Spec {
-        name: "zmpop",
-        arity: -4,
-        flags: flag::WRITE | flag::MOVABLE_KEYS,
-        keys: Keys::Counted(1),
-        group: "sorted-set",
-        since: "7.0.0",
-        summary: "Removes and returns members with the lowest or highest scores from the first non-empty sorted set.",
-        run: Run::slab(|ctx, args| settle(ctx, args, pop::zmpop)),
-    },
-    Spec {
-        name: "zmscore",
-        arity: -3,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "6.2.0",
-        summary: "Returns the scores of the given members.",
-        run: Run::slab(|ctx, args| settle(ctx, args, read::zmscore)),
-    },
-    Spec {
-        name: "zpersist",
-        arity: -5,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "mayfly",
-        summary: "Removes the expiration of members.",
-        run: Run::slab(|ctx, args| settle(ctx, args, family::persist::<SortedSet>)),
-    },
-    Spec {
-        name: "zpexpire",
-        arity: -6,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "mayfly",
-        summary: "Sets the expiration of members as a number of milliseconds from now.",
-        run: Run::slab(|ctx, args| {
-            settle(ctx, args, |ctx, args| {
-                family::expire::<SortedSet>(ctx, args, Unit::Milliseconds, Base::Now, "zpexpire")
-            })
-        }),
-    },
-    Spec {
-        name: "zpexpireat",
-        arity: -6,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "mayfly",
-        summary: "Sets the expiration of members as a Unix time in milliseconds.",
-        run: Run::slab(|ctx, args| {
-            settle(ctx, args, |ctx, args| {
-                family::expire::<SortedSet>(
-                    ctx,
-                    args,
-                    Unit::Milliseconds,
-                    Base::Epoch,
-                    "zpexpireat",
-                )
-            })
-        }),
-    },
-    Spec {
-        name: "zpexpiretime",
-        arity: -5,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "mayfly",
-        summary: "Returns the expiration times of members, as Unix times in milliseconds.",
-        run: Run::slab(|ctx, args| {
-            settle(ctx, args, |ctx, args| {
-                family::ttl::<SortedSet>(ctx, args, Unit::Milliseconds, Base::Epoch)
-            })
-        }),
-    },
-    Spec {
-        name: "zpopmax",
-        arity: -2,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "5.0.0",
-        summary: "Removes and returns the members with the highest scores.",
-        run: Run::slab(|ctx, args| settle(ctx, args, pop::zpopmax)),
-    },
-    Spec {
-        name: "zpopmin",
-        arity: -2,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "5.0.0",
-        summary: "Removes and returns the members with the lowest scores.",
-        run: Run::slab(|ctx, args| settle(ctx, args, pop::zpopmin)),
-    },
-    Spec {
-        name: "zpttl",
-        arity: -5,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "mayfly",
-        summary: "Returns the remaining times to live of members in milliseconds.",
-        run: Run::slab(|ctx, args| {
-            settle(ctx, args, |ctx, args| {
-                family::ttl::<SortedSet>(ctx, args, Unit::Milliseconds, Base::Now)
-            })
-        }),
-    },
-    Spec {
-        name: "zrandmember",
-        arity: -2,
-        flags: flag::READONLY,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "6.2.0",
-        summary: "Returns random members of a sorted set.",
-        run: Run::slab(|ctx, args| settle(ctx, args, random::zrandmember)),
-    },
-    Spec {
-        name: "zrange",
-        arity: -4,
-        flags: flag::READONLY,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "1.2.0",
-        summary: "Returns the members within a range of ranks, scores or names.",
-        run: Run::slab(|ctx, args| settle(ctx, args, range::zrange)),
-    },
-    Spec {
-        name: "zrangebylex",
-        arity: -4,
-        flags: flag::READONLY,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "2.8.9",
-        summary: "Returns the members within a lexicographical range.",
-        run: Run::slab(|ctx, args| settle(ctx, args, range::zrangebylex)),
-    },
-    Spec {
-        name: "zrangebyscore",
-        arity: -4,
-        flags: flag::READONLY,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "1.0.5",
-        summary: "Returns the members whose scores are within a range.",
-        run: Run::slab(|ctx, args| settle(ctx, args, range::zrangebyscore)),
-    },
-    Spec {
-        name: "zrangestore",
-        arity: -5,
-        flags: flag::WRITE | flag::DENYOOM,
-        keys: Keys::Range(1, 2, 1),
-        group: "sorted-set",
-        since: "6.2.0",
-        summary: "Stores a range of members of a sorted set under another key.",
-        run: Run::slab(|ctx, args| settle(ctx, args, range::zrangestore)),
-    },
-    Spec {
-        name: "zrank",
-        arity: -3,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "2.0.0",
-        summary: "Returns the rank of a member, the lowest score first.",
-        run: Run::slab(|ctx, args| settle(ctx, args, read::zrank)),
-    },
-    Spec {
-        name: "zrem",
-        arity: -3,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "1.2.0",
-        summary: "Removes members from a sorted set. Deletes the key when no member remains.",
-        run: Run::slab(|ctx, args| settle(ctx, args, remove::zrem)),
-    },
-    Spec {
-        name: "zremrangebylex",
-        arity: 4,
-        flags: flag::WRITE,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "2.8.9",
-        summary: "Removes the members within a lexicographical range.",
-        run: Run::slab(|ctx, args| settle(ctx, args, remove::zremrangebylex)),
-    },
-    Spec {
-        name: "zremrangebyrank",
-        arity: 4,
-        flags: flag::WRITE,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "2.0.0",
-        summary: "Removes the members within a range of ranks.",
-        run: Run::slab(|ctx, args| settle(ctx, args, remove::zremrangebyrank)),
-    },
-    Spec {
-        name: "zremrangebyscore",
-        arity: 4,
-        flags: flag::WRITE,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "1.2.0",
-        summary: "Removes the members whose scores are within a range.",
-        run: Run::slab(|ctx, args| settle(ctx, args, remove::zremrangebyscore)),
-    },
-    Spec {
-        name: "zrevrange",
-        arity: -4,
-        flags: flag::READONLY,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "1.2.0",
-        summary: "Returns the members within a range of ranks, the highest score first.",
-        run: Run::slab(|ctx, args| settle(ctx, args, range::zrevrange)),
-    },
-    Spec {
-        name: "zrevrangebylex",
-        arity: -4,
-        flags: flag::READONLY,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "2.8.9",
-        summary: "Returns the members within a lexicographical range, the greatest first.",
-        run: Run::slab(|ctx, args| settle(ctx, args, range::zrevrangebylex)),
-    },
-    Spec {
-        name: "zrevrangebyscore",
-        arity: -4,
-        flags: flag::READONLY,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "2.2.0",
-        summary: "Returns the members whose scores are within a range, the highest score first.",
-        run: Run::slab(|ctx, args| settle(ctx, args, range::zrevrangebyscore)),
-    },
-    Spec {
-        name: "zrevrank",
-        arity: -3,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "2.0.0",
-        summary: "Returns the rank of a member, the highest score first.",
-        run: Run::slab(|ctx, args| settle(ctx, args, read::zrevrank)),
-    },
-    Spec {
-        name: "zscan",
-        arity: -3,
-        flags: flag::READONLY,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "2.8.0",
-        summary: "Iterates over the members and scores of a sorted set.",
-        run: Run::slab(|ctx, args| settle(ctx, args, scan::zscan)),
-    },
-    Spec {
-        name: "zscore",
-        arity: 3,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "1.2.0",
-        summary: "Returns the score of a member.",
-        run: Run::slab(|ctx, args| settle(ctx, args, read::zscore)),
-    },
-    Spec {
-        name: "zttl",
-        arity: -5,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "sorted-set",
-        since: "mayfly",
-        summary: "Returns the remaining times to live of members in seconds.",
-        run: Run::slab(|ctx, args| {
-            settle(ctx, args, |ctx, args| {
-                family::ttl::<SortedSet>(ctx, args, Unit::Seconds, Base::Now)
-            })
-        }),
-    },
-    Spec {
-        name: "zunion",
-        arity: -3,
-        flags: flag::READONLY | flag::MOVABLE_KEYS,
-        keys: Keys::Counted(1),
-        group: "sorted-set",
-        since: "6.2.0",
-        summary: "Returns the members that are in any of the given sorted sets.",
-        run: Run::slab(|ctx, args| settle(ctx, args, combine::zunion)),
-    },
-    Spec {
-        name: "zunionstore",
-        arity: -4,
-        flags: flag::WRITE | flag::DENYOOM | flag::MOVABLE_KEYS,
-        keys: Keys::FirstAndCounted(2),
-        group: "sorted-set",
-        since: "2.0.0",
-        summary: "Stores the members that are in any of the given sorted sets.",
-        run: Run::slab(|ctx, args| settle(ctx, args, combine::zunionstore)),
-    },
-];
+pub const TABLE: &[Spec] = commands! {
+    in "sorted-set":
+    "bzmpop" -5, WRITE | BLOCKING | MOVABLE_KEYS, Keys::Counted(2), "7.0.0", on_slab!(pop::bzmpop),
+        "Removes and returns members with the lowest or highest scores from the first non-empty sorted set. Blocks until there is one.";
+    "bzpopmax" -3, WRITE | NOSCRIPT | BLOCKING | FAST, Keys::Range(1, -2, 1), "5.0.0",
+        on_slab!(pop::bzpopmax),
+        "Removes and returns the member with the highest score from the first non-empty sorted set. Blocks until there is one.";
+    "bzpopmin" -3, WRITE | NOSCRIPT | BLOCKING | FAST, Keys::Range(1, -2, 1), "5.0.0",
+        on_slab!(pop::bzpopmin),
+        "Removes and returns the member with the lowest score from the first non-empty sorted set. Blocks until there is one.";
+    "zadd" -4, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.2.0", on_slab!(add::zadd),
+        "Adds members to a sorted set, or updates their scores.";
+    "zcard" 2, READONLY | FAST, Keys::Range(1, 1, 1), "1.2.0", on_slab!(read::zcard),
+        "Returns the number of members of a sorted set.";
+    "zcount" 4, READONLY | FAST, Keys::Range(1, 1, 1), "2.0.0", on_slab!(read::zcount),
+        "Returns the number of members whose scores are within a range.";
+    "zdiff" -3, READONLY | MOVABLE_KEYS, Keys::Counted(1), "6.2.0", on_slab!(combine::zdiff),
+        "Returns the members of the first sorted set that are in none of the others.";
+    "zdiffstore" -4, WRITE | DENYOOM | MOVABLE_KEYS, Keys::FirstAndCounted(2), "6.2.0",
+        on_slab!(combine::zdiffstore),
+        "Stores the members of the first sorted set that are in none of the others.";
+    "zexpire" -6, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "mayfly",
+        on_slab!(|ctx, args| family::expire::<SortedSet>(ctx, args, Unit::Seconds, Base::Now, "zexpire")),
+        "Sets the expiration of members as a number of seconds from now.";
+    "zexpireat" -6, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "mayfly",
+        on_slab!(|ctx, args| family::expire::<SortedSet>(ctx, args, Unit::Seconds, Base::Epoch, "zexpireat")),
+        "Sets the expiration of members as a Unix time in seconds.";
+    "zexpiretime" -5, READONLY | FAST, Keys::Range(1, 1, 1), "mayfly",
+        on_slab!(|ctx, args| family::ttl::<SortedSet>(ctx, args, Unit::Seconds, Base::Epoch)),
+        "Returns the expiration times of members, as Unix times in seconds.";
+    "zincrby" 4, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.2.0", on_slab!(add::zincrby),
+        "Adds a number to a member's score; a missing member counts as 0.";
+    "zinter" -3, READONLY | MOVABLE_KEYS, Keys::Counted(1), "6.2.0", on_slab!(combine::zinter),
+        "Returns the members that are in all of the given sorted sets.";
+    "zintercard" -3, READONLY | MOVABLE_KEYS, Keys::Counted(1), "7.0.0", on_slab!(combine::zintercard),
+        "Returns the number of members that are in all of the given sorted sets, up to a limit.";
+    "zinterstore" -4, WRITE | DENYOOM | MOVABLE_KEYS, Keys::FirstAndCounted(2), "2.0.0",
+        on_slab!(combine::zinterstore),
+        "Stores the members that are in all of the given sorted sets.";
+    "zlexcount" 4, READONLY | FAST, Keys::Range(1, 1, 1), "2.8.9", on_slab!(read::zlexcount),
+        "Returns the number of members within a lexicographical range.";
+    "zmpop" -4, WRITE | MOVABLE_KEYS, Keys::Counted(1), "7.0.0", on_slab!(pop::zmpop),
+        "Removes and returns members with the lowest or highest scores from the first non-empty sorted set.";
+    "zmscore" -3, READONLY | FAST, Keys::Range(1, 1, 1), "6.2.0", on_slab!(read::zmscore),
+        "Returns the scores of the given members.";
+    "zpersist" -5, WRITE | FAST, Keys::Range(1, 1, 1), "mayfly", on_slab!(family::persist::<SortedSet>),
+        "Removes the expiration of members.";
+    "zpexpire" -6, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "mayfly",
+        on_slab!(|ctx, args| family::expire::<SortedSet>(ctx, args, Unit::Milliseconds, Base::Now, "zpexpire")),
+        "Sets the expiration of members as a number of milliseconds from now.";
+    "zpexpireat" -6, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "mayfly",
+        on_slab!(|ctx, args| family::expire::<SortedSet>(ctx, args, Unit::Milliseconds, Base::Epoch, "zpexpireat",)),
+        "Sets the expiration of members as a Unix time in milliseconds.";
+    "zpexpiretime" -5, READONLY | FAST, Keys::Range(1, 1, 1), "mayfly",
+        on_slab!(|ctx, args| family::ttl::<SortedSet>(ctx, args, Unit::Milliseconds, Base::Epoch)),
+        "Returns the expiration times of members, as Unix times in milliseconds.";
+    "zpopmax" -2, WRITE | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(pop::zpopmax),
+        "Removes and returns the members with the highest scores.";
+    "zpopmin" -2, WRITE | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(pop::zpopmin),
+        "Removes and returns the members with the lowest scores.";
+    "zpttl" -5, READONLY | FAST, Keys::Range(1, 1, 1), "mayfly",
+        on_slab!(|ctx, args| family::ttl::<SortedSet>(ctx, args, Unit::Milliseconds, Base::Now)),
+        "Returns the remaining times to live of members in milliseconds.";
+    "zrandmember" -2, READONLY, Keys::Range(1, 1, 1), "6.2.0", on_slab!(random::zrandmember),
+        "Returns random members of a sorted set.";
+    "zrange" -4, READONLY, Keys::Range(1, 1, 1), "1.2.0", on_slab!(range::zrange),
+        "Returns the members within a range of ranks, scores or names.";
+    "zrangebylex" -4, READONLY, Keys::Range(1, 1, 1), "2.8.9", on_slab!(range::zrangebylex),
+        "Returns the members within a lexicographical range.";
+    "zrangebyscore" -4, READONLY, Keys::Range(1, 1, 1), "1.0.5", on_slab!(range::zrangebyscore),
+        "Returns the members whose scores are within a range.";
+    "zrangestore" -5, WRITE | DENYOOM, Keys::Range(1, 2, 1), "6.2.0", on_slab!(range::zrangestore),
+        "Stores a range of members of a sorted set under another key.";
+    "zrank" -3, READONLY | FAST, Keys::Range(1, 1, 1), "2.0.0", on_slab!(read::zrank),
+        "Returns the rank of a member, the lowest score first.";
+    "zrem" -3, WRITE | FAST, Keys::Range(1, 1, 1), "1.2.0", on_slab!(remove::zrem),
+        "Removes members from a sorted set. Deletes the key when no member remains.";
+    "zremrangebylex" 4, WRITE, Keys::Range(1, 1, 1), "2.8.9", on_slab!(remove::zremrangebylex),
+        "Removes the members within a lexicographical range.";
+    "zremrangebyrank" 4, WRITE, Keys::Range(1, 1, 1), "2.0.0", on_slab!(remove::zremrangebyrank),
+        "Removes the members within a range of ranks.";
+    "zremrangebyscore" 4, WRITE, Keys::Range(1, 1, 1), "1.2.0", on_slab!(remove::zremrangebyscore),
+        "Removes the members whose scores are within a range.";
+    "zrevrange" -4, READONLY, Keys::Range(1, 1, 1), "1.2.0", on_slab!(range::zrevrange),
+        "Returns the members within a range of ranks, the highest score first.";
+    "zrevrangebylex" -4, READONLY, Keys::Range(1, 1, 1), "2.8.9", on_slab!(range::zrevrangebylex),
+        "Returns the members within a lexicographical range, the greatest first.";
+    "zrevrangebyscore" -4, READONLY, Keys::Range(1, 1, 1), "2.2.0", on_slab!(range::zrevrangebyscore),
+        "Returns the members whose scores are within a range, the highest score first.";
+    "zrevrank" -3, READONLY | FAST, Keys::Range(1, 1, 1), "2.0.0", on_slab!(read::zrevrank),
+        "Returns the rank of a member, the highest score first.";
+    "zscan" -3, READONLY, Keys::Range(1, 1, 1), "2.8.0", on_slab!(scan::zscan),
+        "Iterates over the members and scores of a sorted set.";
+    "zscore" 3, READONLY | FAST, Keys::Range(1, 1, 1), "1.2.0", on_slab!(read::zscore),
+        "Returns the score of a member.";
+    "zttl" -5, READONLY | FAST, Keys::Range(1, 1, 1), "mayfly",
+        on_slab!(|ctx, args| family::ttl::<SortedSet>(ctx, args, Unit::Seconds, Base::Now)),
+        "Returns the remaining times to live of members in seconds.";
+    "zunion" -3, READONLY | MOVABLE_KEYS, Keys::Counted(1), "6.2.0", on_slab!(combine::zunion),
+        "Returns the members that are in any of the given sorted sets.";
+    "zunionstore" -4, WRITE | DENYOOM | MOVABLE_KEYS, Keys::FirstAndCounted(2), "2.0.0",
+        on_slab!(combine::zunionstore),
+        "Stores the members that are in any of the given sorted sets.";
+};

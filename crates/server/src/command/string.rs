@@ -9,269 +9,64 @@ mod multi;
 pub mod number;
 pub mod set;
 
-use crate::context::{Run, Spec, on_both, settle};
-use crate::spec::{Keys, flag};
+use super::table::{commands, on_slab};
+use crate::context::{Spec, on_both};
+use crate::spec::Keys;
+use crate::spec::flag::{DENYOOM, FAST, MOVABLE_KEYS, READONLY, WRITE};
 
 /// Table of this family's commands.
-pub const TABLE: &[Spec] = &[
-    Spec {
-        name: "append",
-        arity: 3,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "2.0.0",
-        summary: "Appends to a string; a missing key counts as empty.",
-        run: on_both!(edit::append),
-    },
-    Spec {
-        name: "decr",
-        arity: 2,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "1.0.0",
-        summary: "Subtracts one from an integer; a missing key counts as 0.",
-        run: on_both!(number::decr),
-    },
-    Spec {
-        name: "decrby",
-        arity: 3,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "1.0.0",
-        summary: "Subtracts a number from an integer; a missing key counts as 0.",
-        run: on_both!(number::decrby),
-    },
-    Spec {
-        name: "delex",
-        arity: -2,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "8.4.0",
-        summary: "Deletes a key only if its value meets a condition.",
-        run: Run::slab(|ctx, args| settle(ctx, args, condition::delex)),
-    },
-    Spec {
-        name: "digest",
-        arity: 2,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "8.4.0",
-        summary: "Returns the XXH3 digest of a string as 16 hexadecimal digits.",
-        run: Run::slab(|ctx, args| settle(ctx, args, condition::digest)),
-    },
-    Spec {
-        name: "get",
-        arity: 2,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "1.0.0",
-        summary: "Returns the string value of a key.",
-        run: on_both!(get::get),
-    },
-    Spec {
-        name: "getdel",
-        arity: 2,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "6.2.0",
-        summary: "Returns the string value of a key and deletes the key.",
-        run: on_both!(get::getdel),
-    },
-    Spec {
-        name: "getex",
-        arity: -2,
-        flags: flag::WRITE | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "6.2.0",
-        summary: "Returns the string value of a key and sets or removes its expiration.",
-        run: on_both!(get::getex),
-    },
-    Spec {
-        name: "getrange",
-        arity: 4,
-        flags: flag::READONLY,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "2.4.0",
-        summary: "Returns a range of a string.",
-        run: Run::slab(|ctx, args| settle(ctx, args, get::getrange)),
-    },
-    Spec {
-        name: "getset",
-        arity: 3,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "1.0.0",
-        summary: "Replaces the string value of a key and returns the old value.",
-        run: on_both!(set::getset),
-    },
-    Spec {
-        name: "incr",
-        arity: 2,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "1.0.0",
-        summary: "Adds one to an integer; a missing key counts as 0.",
-        run: on_both!(number::incr),
-    },
-    Spec {
-        name: "incrby",
-        arity: 3,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "1.0.0",
-        summary: "Adds a number to an integer; a missing key counts as 0.",
-        run: on_both!(number::incrby),
-    },
-    Spec {
-        name: "incrbyfloat",
-        arity: 3,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "2.6.0",
-        summary: "Adds a floating-point number to a number; a missing key counts as 0.",
-        run: Run::slab(|ctx, args| settle(ctx, args, number::incrbyfloat)),
-    },
-    Spec {
-        name: "increx",
-        arity: -2,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "8.8.0",
-        summary: "Adds to a number within bounds and sets or removes the key's expiration.",
-        run: Run::slab(|ctx, args| settle(ctx, args, increx::increx)),
-    },
-    Spec {
-        name: "lcs",
-        arity: -3,
-        flags: flag::READONLY,
-        keys: Keys::Range(1, 2, 1),
-        group: "string",
-        since: "7.0.0",
-        summary: "Returns the longest common subsequence of two strings.",
-        run: Run::slab(|ctx, args| settle(ctx, args, lcs::lcs)),
-    },
-    Spec {
-        name: "mget",
-        arity: -2,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, -1, 1),
-        group: "string",
-        since: "1.0.0",
-        summary: "Returns the string values of several keys.",
-        run: on_both!(get::mget),
-    },
-    Spec {
-        name: "mset",
-        arity: -3,
-        flags: flag::WRITE | flag::DENYOOM,
-        keys: Keys::Range(1, -1, 2),
-        group: "string",
-        since: "1.0.1",
-        summary: "Sets the string values of several keys.",
-        run: on_both!(multi::mset),
-    },
-    Spec {
-        name: "msetex",
-        arity: -4,
-        flags: flag::WRITE | flag::DENYOOM | flag::MOVABLE_KEYS,
-        keys: Keys::CountedStep(1, 2),
-        group: "string",
-        since: "8.4.0",
-        summary: "Sets the string values of several keys with one expiration, optionally only if a condition holds.",
-        run: Run::slab(|ctx, args| settle(ctx, args, multi::msetex)),
-    },
-    Spec {
-        name: "msetnx",
-        arity: -3,
-        flags: flag::WRITE | flag::DENYOOM,
-        keys: Keys::Range(1, -1, 2),
-        group: "string",
-        since: "1.0.1",
-        summary: "Sets the string values of several keys only if none of the keys exists.",
-        run: Run::slab(|ctx, args| settle(ctx, args, multi::msetnx)),
-    },
-    Spec {
-        name: "psetex",
-        arity: 4,
-        flags: flag::WRITE | flag::DENYOOM,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "2.6.0",
-        summary: "Sets the string value of a key that expires after a number of milliseconds.",
-        run: on_both!(set::psetex),
-    },
-    Spec {
-        name: "set",
-        arity: -3,
-        flags: flag::WRITE | flag::DENYOOM,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "1.0.0",
-        summary: "Sets the string value of a key, optionally with an expiration and only if a condition holds.",
-        run: on_both!(set::set),
-    },
-    Spec {
-        name: "setex",
-        arity: 4,
-        flags: flag::WRITE | flag::DENYOOM,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "2.0.0",
-        summary: "Sets the string value of a key that expires after a number of seconds.",
-        run: on_both!(set::setex),
-    },
-    Spec {
-        name: "setnx",
-        arity: 3,
-        flags: flag::WRITE | flag::DENYOOM | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "1.0.0",
-        summary: "Sets the string value of a key only if the key does not exist.",
-        run: on_both!(set::setnx),
-    },
-    Spec {
-        name: "setrange",
-        arity: 4,
-        flags: flag::WRITE | flag::DENYOOM,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "2.2.0",
-        summary: "Overwrites a part of a string; a gap is filled with zero bytes.",
-        run: Run::slab(|ctx, args| settle(ctx, args, edit::setrange)),
-    },
-    Spec {
-        name: "strlen",
-        arity: 2,
-        flags: flag::READONLY | flag::FAST,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "2.2.0",
-        summary: "Returns the length of a string.",
-        run: on_both!(get::strlen),
-    },
-    Spec {
-        name: "substr",
-        arity: 4,
-        flags: flag::READONLY,
-        keys: Keys::Range(1, 1, 1),
-        group: "string",
-        since: "1.0.0",
-        summary: "Returns a range of a string. Older name of GETRANGE.",
-        run: Run::slab(|ctx, args| settle(ctx, args, get::getrange)),
-    },
-];
+pub const TABLE: &[Spec] = commands! {
+    in "string":
+    "append" 3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "2.0.0", on_both!(edit::append),
+        "Appends to a string; a missing key counts as empty.";
+    "decr" 2, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(number::decr),
+        "Subtracts one from an integer; a missing key counts as 0.";
+    "decrby" 3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(number::decrby),
+        "Subtracts a number from an integer; a missing key counts as 0.";
+    "delex" -2, WRITE | FAST, Keys::Range(1, 1, 1), "8.4.0", on_slab!(condition::delex),
+        "Deletes a key only if its value meets a condition.";
+    "digest" 2, READONLY | FAST, Keys::Range(1, 1, 1), "8.4.0", on_slab!(condition::digest),
+        "Returns the XXH3 digest of a string as 16 hexadecimal digits.";
+    "get" 2, READONLY | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(get::get),
+        "Returns the string value of a key.";
+    "getdel" 2, WRITE | FAST, Keys::Range(1, 1, 1), "6.2.0", on_both!(get::getdel),
+        "Returns the string value of a key and deletes the key.";
+    "getex" -2, WRITE | FAST, Keys::Range(1, 1, 1), "6.2.0", on_both!(get::getex),
+        "Returns the string value of a key and sets or removes its expiration.";
+    "getrange" 4, READONLY, Keys::Range(1, 1, 1), "2.4.0", on_slab!(get::getrange),
+        "Returns a range of a string.";
+    "getset" 3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(set::getset),
+        "Replaces the string value of a key and returns the old value.";
+    "incr" 2, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(number::incr),
+        "Adds one to an integer; a missing key counts as 0.";
+    "incrby" 3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(number::incrby),
+        "Adds a number to an integer; a missing key counts as 0.";
+    "incrbyfloat" 3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "2.6.0", on_slab!(number::incrbyfloat),
+        "Adds a floating-point number to a number; a missing key counts as 0.";
+    "increx" -2, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "8.8.0", on_slab!(increx::increx),
+        "Adds to a number within bounds and sets or removes the key's expiration.";
+    "lcs" -3, READONLY, Keys::Range(1, 2, 1), "7.0.0", on_slab!(lcs::lcs),
+        "Returns the longest common subsequence of two strings.";
+    "mget" -2, READONLY | FAST, Keys::Range(1, -1, 1), "1.0.0", on_both!(get::mget),
+        "Returns the string values of several keys.";
+    "mset" -3, WRITE | DENYOOM, Keys::Range(1, -1, 2), "1.0.1", on_both!(multi::mset),
+        "Sets the string values of several keys.";
+    "msetex" -4, WRITE | DENYOOM | MOVABLE_KEYS, Keys::CountedStep(1, 2), "8.4.0", on_slab!(multi::msetex),
+        "Sets the string values of several keys with one expiration, optionally only if a condition holds.";
+    "msetnx" -3, WRITE | DENYOOM, Keys::Range(1, -1, 2), "1.0.1", on_slab!(multi::msetnx),
+        "Sets the string values of several keys only if none of the keys exists.";
+    "psetex" 4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.6.0", on_both!(set::psetex),
+        "Sets the string value of a key that expires after a number of milliseconds.";
+    "set" -3, WRITE | DENYOOM, Keys::Range(1, 1, 1), "1.0.0", on_both!(set::set),
+        "Sets the string value of a key, optionally with an expiration and only if a condition holds.";
+    "setex" 4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.0.0", on_both!(set::setex),
+        "Sets the string value of a key that expires after a number of seconds.";
+    "setnx" 3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(set::setnx),
+        "Sets the string value of a key only if the key does not exist.";
+    "setrange" 4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.2.0", on_slab!(edit::setrange),
+        "Overwrites a part of a string; a gap is filled with zero bytes.";
+    "strlen" 2, READONLY | FAST, Keys::Range(1, 1, 1), "2.2.0", on_both!(get::strlen),
+        "Returns the length of a string.";
+    "substr" 4, READONLY, Keys::Range(1, 1, 1), "1.0.0", on_slab!(get::getrange),
+        "Returns a range of a string. Older name of GETRANGE.";
+};

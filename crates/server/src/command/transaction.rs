@@ -5,6 +5,7 @@
 //! take the keyspace's locks themselves (INFO, CONFIG SET, CLIENT UNBLOCK) release them in between;
 //! see `Ctx::unlocked`.
 
+use super::table::commands;
 use crate::clients;
 use crate::command::refusal::OUT_OF_MEMORY;
 use crate::config::Id;
@@ -12,6 +13,7 @@ use crate::context::{Ctx, Run, Spec};
 use crate::engine::slab::Slab;
 use crate::queue::Transaction;
 use crate::session::Session;
+use crate::spec::flag::{FAST, LOADING, MAY_WRITE, NO_QUEUE, NOSCRIPT, SKIP_SLOWLOG, STALE};
 use crate::spec::{Keys, SpecIndex, flag};
 use crate::state::Server;
 use crate::timing;
@@ -21,63 +23,21 @@ use std::time::Instant;
 use wire::{Args, Reply};
 
 /// Table of this family's commands.
-pub const TABLE: &[Spec] = &[
-    Spec {
-        name: "multi",
-        arity: 1,
-        flags: flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_QUEUE,
-        keys: Keys::None,
-        group: "transactions",
-        since: "1.2.0",
-        summary: "Starts a transaction.",
-        run: Run::slab(multi),
-    },
-    Spec {
-        name: "exec",
-        arity: 1,
-        flags: flag::NOSCRIPT
-            | flag::LOADING
-            | flag::STALE
-            | flag::SKIP_SLOWLOG
-            | flag::NO_QUEUE
-            | flag::MAY_WRITE,
-        keys: Keys::Queued,
-        group: "transactions",
-        since: "1.2.0",
-        summary: "Executes all commands of the transaction.",
-        run: Run::slab(exec),
-    },
-    Spec {
-        name: "discard",
-        arity: 1,
-        flags: flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_QUEUE,
-        keys: Keys::Watched,
-        group: "transactions",
-        since: "2.0.0",
-        summary: "Discards the transaction.",
-        run: Run::slab(discard),
-    },
-    Spec {
-        name: "watch",
-        arity: -2,
-        flags: flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_QUEUE,
-        keys: Keys::Range(1, -1, 1),
-        group: "transactions",
-        since: "2.2.0",
-        summary: "Makes the next transaction fail if one of the given keys changes before it.",
-        run: Run::slab(watch),
-    },
-    Spec {
-        name: "unwatch",
-        arity: 1,
-        flags: flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST,
-        keys: Keys::Watched,
-        group: "transactions",
-        since: "2.2.0",
-        summary: "Stops watching all keys.",
-        run: Run::slab(unwatch),
-    },
-];
+pub const TABLE: &[Spec] = commands! {
+    in "transactions":
+    "multi" 1, NOSCRIPT | LOADING | STALE | FAST | NO_QUEUE, Keys::None, "1.2.0", Run::slab(multi),
+        "Starts a transaction.";
+    "exec" 1, NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG | NO_QUEUE | MAY_WRITE, Keys::Queued, "1.2.0",
+        Run::slab(exec),
+        "Executes all commands of the transaction.";
+    "discard" 1, NOSCRIPT | LOADING | STALE | FAST | NO_QUEUE, Keys::Watched, "2.0.0", Run::slab(discard),
+        "Discards the transaction.";
+    "watch" -2, NOSCRIPT | LOADING | STALE | FAST | NO_QUEUE, Keys::Range(1, -1, 1), "2.2.0",
+        Run::slab(watch),
+        "Makes the next transaction fail if one of the given keys changes before it.";
+    "unwatch" 1, NOSCRIPT | LOADING | STALE | FAST, Keys::Watched, "2.2.0", Run::slab(unwatch),
+        "Stops watching all keys.";
+};
 
 /// Queues a command after MULTI.
 pub fn queue(
