@@ -272,14 +272,14 @@ def test_sim_advise(desk):
     statements = told["statements"]
     assert view.items() == [statement["text"] for statement in statements] + told["left_out"]
     assert not view.close()
-    figures = next(table for table in tables if table.header[0] == "about")
+    figures = next(table for table in tables if table.header[0] == "topic")
     behind = [(statement["topic"], figure) for statement in statements for figure in statement["figures"]]
-    assert [cell.text for cell in figures.column("about")] == [topic for topic, _ in behind]
-    assert [cell.text for cell in figures.column("figure")] == [figure["name"] for _, figure in behind]
+    assert [cell.text for cell in figures.column("topic")] == [topic for topic, _ in behind]
+    assert [cell.text for cell in figures.column("number")] == [figure["name"] for _, figure in behind]
     check_numbers(figures, "value", [figure["value"] for _, figure in behind])
     found = told["recommendation"]
     wanted = {found["policy"]: found["miss_ratio"], "lru": found["lru"]["miss_ratio"]}
-    shown = dict(text.split(" (")[0].rsplit(": ", 1) for text in titled(plots, "What is recommended").texts())
+    shown = dict(text.split(" (")[0].rsplit(": ", 1) for text in titled(plots, "The recommended policy").texts())
     assert shown.keys() == wanted.keys() and all(is_near(number(shown[name]), wanted[name]) for name in wanted), f"{shown} for {wanted}"
     rows = [(named, point) for named in told["curves"] for point in named["curve"]["points"]]
     points = next(table for table in tables if "cache size" in table.header)

@@ -11,7 +11,7 @@ use crate::pages::Pages;
 use ::sim::report::{self, Row};
 use ::sim::segments::{self, SegmentsSpec};
 use ::sim::{
-    Columns, Configuration, Contestant, Found, Interner, Interning, Rules, Size, Spec, Unit,
+    Columns, Configuration, Contestant, Interner, Interning, ReplayResult, Rules, Size, Spec, Unit,
     replay_count, scaled, sweep,
 };
 use anyhow::{Context, Result};
@@ -368,7 +368,7 @@ fn rows_of(
     names: &[&str],
     unit: Unit,
     sizes: &[(String, u64)],
-    found: Vec<Found>,
+    found: Vec<ReplayResult>,
 ) -> Vec<Row> {
     let given = names
         .iter()

@@ -52,10 +52,10 @@ struct Cut {
     #[command(flatten)]
     output: Output,
     /// Range of request numbers, counted from 0, the end excluded: 1000..2000, ..1m, 5k..
-    #[arg(long, value_name = "FIRST..END", value_parser = arguments::range(arguments::count))]
+    #[arg(long, value_name = "FIRST..END", value_parser = arguments::range(units::count))]
     requests: Option<Span>,
     /// Range of time since the first request, the end excluded: 10m..1h, ..30s, 1.5s..
-    #[arg(long, value_name = "FROM..TO", value_parser = arguments::range(arguments::span_ms))]
+    #[arg(long, value_name = "FROM..TO", value_parser = arguments::range(units::span_ms))]
     time: Option<Span>,
 }
 
@@ -69,7 +69,7 @@ struct Sampling {
     #[arg(long, required_unless_present = "objects", conflicts_with = "objects")]
     share: Option<f64>,
     /// Number of objects to keep; reads the trace twice
-    #[arg(long, value_name = "COUNT", value_parser = arguments::count)]
+    #[arg(long, value_name = "COUNT", value_parser = units::count)]
     objects: Option<u64>,
     /// Random seed that selects the objects
     #[arg(long, default_value_t = 1)]

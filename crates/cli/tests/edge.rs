@@ -94,7 +94,7 @@ fn a_made_up_trace_is_told_as_text_json_and_a_page() {
     ));
     let json: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
     assert_eq!(json["sweep"][0]["scheme"], "c2dn:4:2");
-    assert_eq!(json["sweep"][0]["told"], "nothing, leads alone");
+    assert_eq!(json["sweep"][0]["coordination"], "none, no peer probe");
     assert_eq!(
         json["sweep"][0]["written_bytes"].as_array().map(Vec::len),
         Some(10)

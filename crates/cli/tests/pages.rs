@@ -52,7 +52,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
         &["sim", "curve", "--compare-ttl"],
         "With and without lifetimes",
     ),
-    (&["sim", "advise"], "What is recommended"),
+    (&["sim", "advise"], "The recommended policy"),
     (
         &["sim", "advise", "--sample-only", "--memory", "20%"],
         "Advice",

@@ -1,79 +1,80 @@
-//! Advice on a workload: which policy, how much memory, what lifetimes do, and how sure all that is.
+//! Advice on a workload: which policy, how much memory, what TTLs cost, and how certain that is.
 //!
-//! [`Gatherer`] reads a trace once, into a sample, an analysis and, where the memory does, the whole trace.
-//! [`advise`] compares policies over sizes on the sample, and replays in full what it then recommends.
-//! Where only the sample is there, each ratio comes with its bounds, and [`Advice::is_settled`] says
-//! whether they are narrow enough or a larger sample should be taken.
+//! [`Collector`] reads a trace once, into a sample, an analysis and, if memory suffices, the whole trace.
+//! [`advise`] compares policies over sizes on the sample, and replays its recommendation in full. If only
+//! the sample is available, each ratio has bounds, and [`Advice::is_precise`] returns whether they are
+//! narrow enough or a larger sample should be taken.
 //!
-//! Deliberately absent: what entries cost a particular server beyond a stated average; prices.
+//! Deliberately absent: the memory overhead of a particular server beyond a stated average; prices.
 
 mod gather;
 mod page;
 mod search;
+mod statements;
 mod text;
 mod ttl;
-mod words;
 
-pub use gather::{Gatherer, Material};
-pub use words::server_overhead;
+pub use gather::{Collector, Inputs};
+pub use statements::server_overhead;
 
 use crate::curve::{Named, Point};
 use crate::{Contestant, Error, Rules, Unit};
 use policy::any::PolicySpec;
-use search::{Chosen, Judge};
+use search::{Choice, Evaluator};
 use serde::Serialize;
 use std::sync::atomic::AtomicU64;
 
-/// Bounds on a recommended ratio that are wider than this ask for a larger sample.
+/// Width of the bounds on a recommended ratio above which a larger sample is taken.
 pub const BOUND_MAX: f64 = 0.02;
-/// No sample grows beyond so many objects.
+/// Maximum number of objects of a sample.
 const SAMPLE_MAX: usize = 1 << 24;
-/// By how much a sample grows that is too coarse.
+/// Factor by which a sample grows that is too small.
 const GROWTH: usize = 4;
-/// Without a target, memory is recommended that brings this share of the hits of an unlimited cache.
+/// Without a target, the recommended size achieves this share of the hits of an unlimited cache.
 const HITS_ENOUGH: f64 = 0.95;
 
-/// What is asked. With neither, the memory is told that brings most of the hits that can be had.
+/// Constraints of the advice. Without any, a size is recommended that achieves most of the possible
+/// hits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Question {
-    /// The memory that there is, in the unit of the rules.
+pub struct Constraints {
+    /// Available memory, in the unit of the rules.
     pub memory: Option<u64>,
-    /// The miss ratio that is wanted.
+    /// Miss ratio to reach.
     pub target: Option<f64>,
 }
 
-/// A figure behind a sentence.
+/// A number behind a statement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// What it is, with its unit.
+    /// Name with its unit.
     pub name: &'static str,
-    /// Its value.
+    /// Value.
     pub value: f64,
 }
 
-/// One sentence, what it rests on, and how sure it is.
+/// One statement of the advice, with its certainty and the numbers behind it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Statement {
-    /// What it is about, in one word.
+    /// Topic in one word.
     pub topic: &'static str,
-    /// The sentence.
+    /// The statement as text.
     pub text: String,
-    /// How sure it is.
+    /// Certainty of the statement.
     pub certainty: String,
-    /// The figures behind it.
+    /// Numbers behind the statement.
     pub figures: Vec<Figure>,
 }
 
-/// A ratio with its bounds; equal where it comes from a full simulation.
+/// A miss ratio with bounds, which are equal to it if it comes from a full simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratio {
-    /// The share of requests that miss.
+    /// Share of requests that miss.
     pub miss_ratio: f64,
-    /// It is not lower, with a probability of 95 %.
+    /// Lower bound, with a probability of 95 %.
     pub low: f64,
-    /// Nor higher.
+    /// Upper bound, with a probability of 95 %.
     pub high: f64,
-    /// Whether enough objects of the sample fit into the cache for all this to mean something.
+    /// Whether enough objects of the sample fit into the cache for the ratio to be meaningful.
     pub is_trusted: bool,
 }
 
@@ -88,60 +89,60 @@ impl Ratio {
     }
 }
 
-/// What is recommended.
+/// Recommended policy and size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recommendation {
-    /// The policy, as given.
+    /// Name of the policy as given.
     pub policy: String,
-    /// The size of the cache in its unit.
+    /// Size of the cache in its unit.
     pub cache_size: u64,
-    /// What it will miss.
+    /// Expected miss ratio.
     #[serde(flatten)]
     pub ratio: Ratio,
-    /// The same by bytes, where these are counted.
+    /// Expected byte miss ratio, if bytes are counted.
     pub byte_miss_ratio: Option<f64>,
     /// Whether the ratio comes from a full simulation.
     pub is_exact: bool,
-    /// What the sample said of the same cache, where the full simulation came after it.
+    /// Estimate of the sample, if the ratio comes from a full simulation.
     pub estimate: Option<Ratio>,
-    /// Whether the wanted ratio is reached; `None` where none was wanted.
+    /// Whether the target is reached; `None` without a target.
     pub reaches_target: Option<bool>,
-    /// What LRU misses in a cache of the same size.
+    /// Miss ratio of LRU at the same size.
     pub lru: Ratio,
-    /// The memory that LRU needs to miss as little; `None` where no size does.
+    /// Size at which LRU misses no more; `None` if no size does.
     pub lru_cache_size: Option<u64>,
 }
 
-/// All that is said of one trace.
+/// Advice on one trace.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
-    /// The trace's name.
+    /// Name of the trace.
     pub trace: String,
-    /// What a cache counts: objects or bytes.
+    /// Unit of sizes: objects or bytes.
     pub unit: &'static str,
-    /// Requests of the trace.
+    /// Number of requests of the trace.
     pub requests: u64,
-    /// All objects, or their bytes together.
+    /// Number of all objects, or their total bytes.
     pub footprint: u64,
-    /// The memory given.
+    /// Available memory, if given.
     pub memory: Option<u64>,
-    /// The miss ratio wanted.
+    /// Miss ratio to reach, if given.
     pub target_miss: Option<f64>,
-    /// The policy and the size to take.
+    /// Recommended policy and size.
     pub recommendation: Recommendation,
-    /// Sentences, the most important first.
+    /// Statements, the most important first.
     pub statements: Vec<Statement>,
-    /// What cannot be said of this trace, and why.
+    /// Statements that the trace does not allow, with the reasons.
     pub left_out: Vec<String>,
-    /// Miss ratios over sizes, from the sample: of each policy, and without lifetimes of two.
+    /// Miss ratios over sizes from the sample: of each policy, and of two policies without TTLs.
     pub curves: Vec<Named>,
     #[serde(skip)]
     counts: Option<Unit>,
 }
 
 impl Advice {
-    /// Whether the recommended ratio is known as closely as is promised.
-    pub fn is_settled(&self) -> bool {
+    /// Whether the recommended ratio is known within [`BOUND_MAX`].
+    pub fn is_precise(&self) -> bool {
         let ratio = self.recommendation.ratio;
         let error = (ratio.high - ratio.miss_ratio).max(ratio.miss_ratio - ratio.low);
         error <= BOUND_MAX
@@ -152,16 +153,16 @@ impl Advice {
     }
 }
 
-/// Advice on a trace. `policies` are compared with LRU, which joins them if it is missing; each has the
-/// name that it was given by. `done` counts replayed requests.
+/// Computes advice on a trace. `policies` are compared with LRU, which is added if it is missing; each
+/// has its name as given. `done` counts replayed requests.
 ///
 /// # Errors
-/// A policy that knows the future, memory that does not do for one replay.
+/// A policy that needs future requests; too little memory for one replay.
 pub fn advise(
-    material: &Material,
+    inputs: &Inputs,
     rules: &Rules,
     policies: &[(String, impl Into<Contestant> + Clone)],
-    question: Question,
+    constraints: Constraints,
     jobs: usize,
     done: &AtomicU64,
 ) -> Result<Advice, Error> {
@@ -172,40 +173,41 @@ pub fn advise(
     if !policies.iter().any(|(_, one)| *one == lru) {
         policies.push(("lru".into(), lru));
     }
-    let judge = Judge {
-        material,
+    let evaluator = Evaluator {
+        inputs,
         rules,
         policies: &policies,
         jobs,
         done,
     };
-    let survey = judge.survey(question.memory)?;
-    let target = question.target;
+    let survey = evaluator.survey(constraints.memory)?;
+    let target = constraints.target;
     let wanted = target.unwrap_or_else(|| survey.enough(HITS_ENOUGH));
-    let chosen = match question.memory {
-        Some(memory) => judge.within(&survey, memory, target)?,
-        None => judge.reaching(&survey, wanted)?,
+    let chosen = match constraints.memory {
+        Some(memory) => evaluator.within(&survey, memory, target)?,
+        None => evaluator.reaching(&survey, wanted)?,
     };
-    let recommendation = recommendation(&judge, &survey, &chosen, target)?;
-    let mut curves = survey.named(&judge);
-    let mut statements = words::of_choice(&judge, &survey, &chosen, &recommendation, question)?;
-    let mut left_out = words::left_out(&material.analysis);
-    statements.extend(words::of_other_sizes(&judge, &recommendation)?);
-    statements.extend(words::of_costs(&judge, &recommendation));
-    ttl::tell(
-        &judge,
+    let recommendation = recommendation(&evaluator, &survey, &chosen, target)?;
+    let mut curves = survey.named(&evaluator);
+    let mut statements =
+        statements::of_choice(&evaluator, &survey, &chosen, &recommendation, constraints)?;
+    let mut left_out = statements::left_out(&inputs.analysis);
+    statements.extend(statements::of_other_sizes(&evaluator, &recommendation)?);
+    statements.extend(statements::of_costs(&evaluator, &recommendation));
+    ttl::add(
+        &evaluator,
         &recommendation,
         &mut statements,
         &mut left_out,
         &mut curves,
     )?;
     Ok(Advice {
-        trace: material.sample.columns().name().into(),
+        trace: inputs.sample.columns().name().into(),
         unit: rules.unit.name(),
-        requests: material.sample.requests(),
-        footprint: judge.footprint(),
-        memory: question.memory,
-        target_miss: question.target,
+        requests: inputs.sample.requests(),
+        footprint: evaluator.footprint(),
+        memory: constraints.memory,
+        target_miss: constraints.target,
         recommendation,
         statements,
         left_out,
@@ -214,19 +216,19 @@ pub fn advise(
     })
 }
 
-/// Advice from samples of at least so many objects, which grow until the recommended ratio is known closely
-/// enough or they are the whole trace.
+/// Computes advice from samples that start with `objects` objects and grow until the recommended ratio
+/// is precise enough or the sample is the whole trace.
 ///
 /// # Errors
-/// The first of `from`, which gives advice on a sample of a number of objects.
-pub fn settle<E>(
+/// The first error of `from`, which computes advice from a sample of a number of objects.
+pub fn refine<E>(
     objects: usize,
     mut from: impl FnMut(usize) -> Result<Advice, E>,
 ) -> Result<Advice, E> {
     let mut objects = objects;
     loop {
         let advice = from(objects)?;
-        if advice.is_settled() || advice.recommendation.is_exact || objects >= SAMPLE_MAX {
+        if advice.is_precise() || advice.recommendation.is_exact || objects >= SAMPLE_MAX {
             return Ok(advice);
         }
         objects *= GROWTH;
@@ -234,29 +236,29 @@ pub fn settle<E>(
 }
 
 fn recommendation(
-    judge: &Judge<'_>,
+    evaluator: &Evaluator<'_>,
     survey: &search::Survey,
-    chosen: &Chosen,
+    chosen: &Choice,
     target: Option<f64>,
 ) -> Result<Recommendation, Error> {
-    let lru = judge.lru();
+    let lru = evaluator.lru();
     let size = chosen.point.capacity;
     let lru_here = match chosen.policy == lru {
         true => chosen.point,
-        false => judge.at(lru, size)?,
+        false => evaluator.at(lru, size)?,
     };
     let lru_size = match chosen.policy == lru {
         true => Some(size),
-        false => judge
+        false => evaluator
             .least(survey, lru, chosen.point.miss_ratio)?
             .map(|point| point.capacity),
     };
-    let estimate = match chosen.is_exact && !judge.material.sample.is_whole() {
-        true => Some(Ratio::of(&judge.estimated(chosen.policy, size)?)),
+    let estimate = match chosen.is_exact && !evaluator.inputs.sample.is_whole() {
+        true => Some(Ratio::of(&evaluator.estimated(chosen.policy, size)?)),
         false => None,
     };
     Ok(Recommendation {
-        policy: judge.policies[chosen.policy].0.clone(),
+        policy: evaluator.policies[chosen.policy].0.clone(),
         cache_size: size,
         ratio: Ratio::of(&chosen.point),
         byte_miss_ratio: chosen.point.byte_miss_ratio,

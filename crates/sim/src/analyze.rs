@@ -1,9 +1,9 @@
-//! What a workload is like: one pass over a trace of any length, in bounded memory.
+//! Workload analysis: one pass over a trace of any length in bounded memory.
 //!
 //! The measures are those of the Twitter study (Yang, "Designing Efficient and Scalable Key-value Cache
-//! Management Systems", CMU 2024, chapter 3 and section 8.2). Sums over requests are exact. What needs
-//! memory per object is exact as long as all objects fit the bound, and told of a uniform sample of the
-//! keys after that; [`Analysis::sampling`] says which, and how far off it may be.
+//! Management Systems", CMU 2024, chapter 3 and section 8.2). Sums over requests are exact. Results that
+//! need memory per object are exact as long as all objects fit the bound. After that they come from a
+//! uniform sample of the keys; [`Analysis::sampling`] reports which, and the error.
 //!
 //! Start with [`Analyzer`].
 
@@ -26,7 +26,7 @@ pub use one_hit::{OneHitPoint, OneHitWonders};
 pub use patterns::Patterns;
 pub use popularity::{Popularity, TopObject, ZipfFit};
 pub use relations::{Correlation, Relations};
-pub use windows::{OverTime, Spike, State, WindowRow};
+pub use windows::{OverTime, Spike, WindowRow, WorkingSet};
 
 use clock::{Clock, Moment};
 use distribution::Distribution;
@@ -34,111 +34,111 @@ use lifetimes::Lifetimes;
 use objects::{Objects, hash_of};
 use one_hit::OneHit;
 use patterns::PatternFinder;
-use popularity::Hot;
+use popularity::HeavyHitters;
 use serde::Serialize;
 use trace::{Op, Request};
 use windows::Windows;
 
-/// Objects that are followed by default: about 250 MiB.
+/// Default number of objects to track, which take about 250 MiB.
 pub const OBJECTS_DEFAULT: usize = 1_800_000;
-/// Requests that may come before the first one with a time: by then the trace has none.
+/// Requests without a timestamp after which the trace is taken to have none.
 const UNTIMED: usize = 1 << 17;
 /// Requests whose objects are looked up together.
 const BATCH: usize = 64;
-/// A trace with more writes than this is write-heavy, as the study has it.
+/// Share of writes above which the study calls a trace write-heavy.
 const WRITE_HEAVY: f64 = 0.3;
 
-/// One operation's part of the trace.
+/// Requests of one operation.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct OpShare {
-    /// Its name.
+    /// Name of the operation.
     pub op: &'static str,
-    /// Its requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Its share of all requests.
+    /// Share of all requests.
     pub share: f64,
 }
 
-/// Reads and writes.
+/// Reads and writes of a trace.
 #[derive(Clone, Debug, Serialize)]
 pub struct Operations {
-    /// The operations that occur, the most frequent first.
+    /// Operations that occur, the most frequent first.
     pub shares: Vec<OpShare>,
-    /// The share of writes: set, add, replace, cas, append, prepend, incr, decr.
+    /// Share of writes: set, add, replace, cas, append, prepend, incr, decr.
     pub write_ratio: f64,
-    /// Whether it is above 0.3, which the study calls write-heavy.
+    /// Whether the share of writes is above 0.3, which the study calls write-heavy.
     pub is_write_heavy: bool,
 }
 
-/// Sizes, in bytes.
+/// Distributions of sizes in bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sizes {
-    /// Of the object asked for, by request.
+    /// Size of the requested object, by request.
     pub by_request: Option<Quantiles>,
-    /// Of objects, each once, with its last size.
+    /// Last size of each object.
     pub by_object: Option<Quantiles>,
-    /// Of keys, by request; where the trace tells.
+    /// Size of keys, by request; `None` if the trace does not record it.
     pub keys: Option<Quantiles>,
-    /// Of values, by request; where the trace tells them apart from keys.
+    /// Size of values, by request; `None` if the trace does not record keys separately.
     pub values: Option<Quantiles>,
-    /// Mean value size over mean key size.
+    /// Mean value size divided by mean key size.
     pub value_to_key: Option<f64>,
-    /// The share of objects whose size changes.
+    /// Share of objects whose size changes.
     pub changing_share: f64,
 }
 
-/// When objects are asked for again.
+/// Distances between requests for the same object.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reuse {
-    /// Requests between two for the same object.
+    /// Requests between two requests for the same object.
     pub gap_requests: Option<Quantiles>,
-    /// Milliseconds since the request before for the same object (reuse age).
+    /// Milliseconds since the previous request for the same object (reuse age).
     pub age_ms: Option<Quantiles>,
-    /// Milliseconds since the object's first request, at each later one (access age).
+    /// Milliseconds since the object's first request, at each later request (access age).
     pub access_age_ms: Option<Quantiles>,
 }
 
-/// How far the results may be trusted.
+/// Sampling of objects, which limits the accuracy of results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sampling {
-    /// One in so many keys was followed.
+    /// One in this many keys was tracked.
     pub one_in: u64,
-    /// Keys followed.
+    /// Number of tracked keys.
     pub followed: usize,
-    /// The standard error of counts of objects, relative.
+    /// Relative standard error of counts of objects.
     pub error: f64,
 }
 
-/// All that one pass finds.
+/// Result of an analysis.
 #[derive(Clone, Debug, Serialize)]
 pub struct Analysis {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Distinct objects; exact when every object was followed.
+    /// Number of distinct objects; exact if every object was tracked.
     pub objects: f64,
-    /// Bytes of all distinct objects.
+    /// Total bytes of all distinct objects.
     pub footprint_bytes: f64,
-    /// From the first request to the last, milliseconds; `None` where the trace has no time.
+    /// Milliseconds from the first request to the last; `None` if the trace has no timestamps.
     pub span_ms: Option<u64>,
-    /// What the trace does not tell, and what is therefore left out.
+    /// What the trace does not record, and which results are therefore missing.
     pub missing: Vec<String>,
-    /// What was odd about its time.
+    /// Irregularities of the timestamps.
     pub time_faults: TimeFaults,
-    /// How far the results may be trusted.
+    /// Sampling of objects.
     pub sampling: Sampling,
-    /// Reads and writes; `None` where the trace has reads only.
+    /// Reads and writes; `None` if the trace has reads only.
     pub operations: Option<Operations>,
     /// Rates, working sets and sizes over time.
     pub over_time: OverTime,
-    /// TTLs and lives.
+    /// TTLs and lifetimes.
     pub ttls: Option<Ttls>,
-    /// How requests spread over objects.
+    /// Distribution of requests over objects.
     pub popularity: Popularity,
-    /// Sizes; `None` where the trace has none.
+    /// Sizes; `None` if the trace has none.
     pub sizes: Option<Sizes>,
-    /// How size, popularity and TTL go together.
+    /// Correlations of size, popularity and TTL.
     pub relations: Relations,
-    /// When objects are asked for again.
+    /// Distances between requests for the same object.
     pub reuse: Reuse,
     /// One-hit wonders.
     pub one_hit_wonders: OneHitWonders,
@@ -146,9 +146,9 @@ pub struct Analysis {
     pub patterns: Patterns,
 }
 
-/// Takes requests one by one.
+/// Analyzes requests one by one.
 pub struct Analyzer {
-    /// Requests that wait for their batch to be full, or for the first that has a time.
+    /// Requests that wait for a full batch, or for the first request with a timestamp.
     waiting: Vec<Request>,
     windows: Option<Windows>,
     clock: Clock,
@@ -163,7 +163,7 @@ pub struct Analyzer {
     access_ages: Distribution,
     objects: Objects,
     sample_bytes: f64,
-    hot: Hot,
+    hot: HeavyHitters,
     lifetimes: Lifetimes,
     one_hit: OneHit,
     patterns: PatternFinder,
@@ -176,7 +176,8 @@ impl Default for Analyzer {
 }
 
 impl Analyzer {
-    /// Follows at most `objects` objects, some 140 bytes each; a sample of the keys when there are more.
+    /// Tracks at most `objects` objects, at about 140 bytes each; a sample of the keys if there are
+    /// more.
     pub fn new(objects: usize) -> Self {
         Analyzer {
             waiting: Vec::new(),
@@ -193,14 +194,14 @@ impl Analyzer {
             access_ages: Distribution::default(),
             objects: Objects::new(objects),
             sample_bytes: 0.0,
-            hot: Hot::default(),
+            hot: HeavyHitters::default(),
             lifetimes: Lifetimes::default(),
             one_hit: OneHit::default(),
             patterns: PatternFinder::default(),
         }
     }
 
-    /// Tells of the next request.
+    /// Adds the next request.
     pub fn push(&mut self, request: &Request) {
         self.waiting.push(*request);
         if self.windows.is_some() {
@@ -208,19 +209,19 @@ impl Analyzer {
                 self.take_waiting();
             }
         } else if request.time_ms > 0 || self.waiting.len() == UNTIMED {
-            self.settle(request.time_ms > 0);
+            self.decide_time(request.time_ms > 0);
         }
     }
 
-    /// It is clear whether the trace has time.
-    fn settle(&mut self, has_time: bool) {
+    /// Decides whether the trace has timestamps, and processes the pending requests.
+    fn decide_time(&mut self, has_time: bool) {
         self.windows = Some(Windows::new(has_time));
         self.take_waiting();
     }
 
-    /// Takes all requests that wait, a batch at a time: first all look-ups, then all that hangs on
-    /// them. What a look-up costs is waiting for memory, and the processor waits for many at once when
-    /// nothing depends on the one before.
+    /// Processes the pending requests in batches: first all look-ups of a batch, then the work that
+    /// depends on them. A look-up mostly waits for memory, and independent look-ups wait in
+    /// parallel.
     fn take_waiting(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         for batch in waiting.chunks(BATCH) {
@@ -271,7 +272,7 @@ impl Analyzer {
         windows.record(hash, request.size, is_write(request.op));
     }
 
-    /// What is told of single objects.
+    /// Updates the measures of single objects.
     fn follow(&mut self, request: &Request, now: Moment, hash: u64) {
         let weight = self.objects.weight();
         let visit = self.objects.visit(request.key, hash);
@@ -311,11 +312,11 @@ impl Analyzer {
         self.patterns.last_object = None;
     }
 
-    /// The result; `None` for a trace without requests.
+    /// Returns the result; `None` for a trace without requests.
     pub fn finish(mut self) -> Option<Analysis> {
         match self.windows.is_some() {
             true => self.take_waiting(),
-            false => self.settle(false),
+            false => self.decide_time(false),
         }
         let windows = self.windows.take()?;
         if self.requests == 0 {
@@ -393,16 +394,16 @@ impl Analyzer {
     }
 }
 
-/// Whether the study counts it as a write.
+/// Whether the study counts the operation as a write.
 fn is_write(op: Op) -> bool {
     !op.is_read() && op != Op::Delete
 }
 
-/// How much there is, over all objects.
-fn state(objects: &Objects, bytes: f64, lifetimes: &Lifetimes, now_ms: u64) -> State {
+/// Number and bytes of all objects and of the unexpired ones.
+fn state(objects: &Objects, bytes: f64, lifetimes: &Lifetimes, now_ms: u64) -> WorkingSet {
     let weight = objects.weight() as f64;
     let (live_objects, live_bytes) = lifetimes.live_at(now_ms);
-    State {
+    WorkingSet {
         total_objects: objects.list.len() as f64 * weight,
         total_bytes: bytes * weight,
         live_objects: live_objects * weight,
@@ -410,21 +411,21 @@ fn state(objects: &Objects, bytes: f64, lifetimes: &Lifetimes, now_ms: u64) -> S
     }
 }
 
-/// What was learnt of sizes; `told` are those of requests, keys and values.
-fn sizes_of(told: (&Distribution, &Distribution, &Distribution), objects: &Objects) -> Sizes {
+/// Summarizes sizes. `requests` are the distributions of objects, keys and values by request.
+fn sizes_of(requests: (&Distribution, &Distribution, &Distribution), objects: &Objects) -> Sizes {
     let mut by_object = Distribution::default();
     let mut changing = 0;
     for object in &objects.list {
         by_object.record(u64::from(object.size), 1);
         changing += usize::from(object.changed_size);
     }
-    let (keys, values) = (told.1.summary(), told.2.summary());
+    let (keys, values) = (requests.1.summary(), requests.2.summary());
     let value_to_key = keys
         .as_ref()
         .zip(values.as_ref())
         .map(|(k, v)| v.mean / k.mean.max(1.0));
     Sizes {
-        by_request: told.0.summary(),
+        by_request: requests.0.summary(),
         by_object: by_object.summary(),
         keys,
         values,
@@ -433,21 +434,23 @@ fn sizes_of(told: (&Distribution, &Distribution, &Distribution), objects: &Objec
     }
 }
 
-/// What the trace does not tell.
+/// Describes what the trace does not record.
 fn missing(has_time: bool, sizes: Option<&Sizes>, has_ttls: bool, has_ops: bool) -> Vec<String> {
     let mut missing = Vec::new();
     if !has_time {
-        missing.push("time: no rates, ages or spans; windows are counted in requests".into());
+        missing.push(
+            "timestamps: no rates, ages or durations; windows are counted in requests".into(),
+        );
     }
     match sizes {
         None => missing.push("sizes: bytes count as objects".into()),
         Some(sizes) if sizes.keys.is_none() => {
-            missing.push("key sizes: only whole objects are told".into());
+            missing.push("key sizes: only sizes of whole objects are reported".into());
         }
         Some(_) => {}
     }
     if !has_ttls {
-        missing.push("TTLs: nothing expires, the effective working set is the whole".into());
+        missing.push("TTLs: nothing expires, so the working set includes all objects".into());
     }
     if !has_ops {
         missing.push("operations: every request counts as a read".into());

@@ -1,18 +1,21 @@
-//! Clusters of edge caches: copies, chunks, and what becomes of them when servers differ or go.
+//! Clusters of edge caches that keep whole copies or coded chunks of objects.
 //!
-//! A trace is replayed through servers of which each has a disk under any policy (the shard that serves,
-//! by bytes) and a memory tier before it. Where parts of an object lie is [`edge::Map`]'s affair,
-//! the same as in a cluster that serves. Compared are whole copies, popularity, and erasure codes with
-//! and without parity placed by load; what they leave unprotected, what a failure costs, what crosses the
-//! wide area and the cluster's own network, how evenly disks are written.
+//! A trace is replayed through servers. Each has a disk under any eviction policy (the cache shard
+//! that also serves, sized in bytes) and a memory cache in front of it. [`edge::Map`] decides where
+//! the parts of an object are stored, as in a cluster that serves. The redundancy schemes compared
+//! are whole copies, second copies of popular objects, and erasure codes whose parity is placed by
+//! load or on the ring. A run measures misses, unprotected objects, the effect of failures, traffic
+//! to the origin and between servers, and how evenly disks are written.
 //!
 //! Source: C2DN, chapter 5 of J. Yang, *Designing efficient and scalable key-value cache management
-//! systems*, Carnegie Mellon University 2024; docs/edge.md tells what was chosen where it tells nothing.
+//! systems*, Carnegie Mellon University 2024. docs/lab/edge.md lists the choices made where the
+//! thesis leaves something open.
 //!
-//! Left out: lifetimes, deletions, changes of size; queues; what a disk's own garbage collection writes.
+//! Not modelled: TTLs, deletions and changes of size; queueing; writes of a disk's own garbage
+//! collection.
 //!
-//! Start with [`run`], the walk of a request is `servers.rs`; [`Study`] is what `mayfly edge simulate`
-//! makes of many runs.
+//! Start with [`run`]; `servers.rs` follows one request. [`Study`] makes the runs behind `mayfly
+//! edge simulate`.
 
 mod claims;
 mod coordination;
@@ -33,10 +36,10 @@ mod text;
 mod tier;
 mod watch;
 
-pub use coordination::{Coordination, Order, Telling};
-pub use findings::{Claim, Failure, Findings, Row};
-pub use found::{Found, LATENCY_SHARES, Latencies, Window, imbalance};
+pub use coordination::{Coordination, EvictionOrder, Notifications};
+pub use findings::{Claim, Failure, Findings, RunRow};
+pub use found::{LATENCY_SHARES, Latencies, RunResult, Window, imbalance};
 pub use places::bucket_of;
-pub use run::{Rules, SERVERS_MAX, Setup, check, check_sizes, run};
+pub use run::{ClusterRules, SERVERS_MAX, Setup, check, check_sizes, run};
 pub use scheme::{BadScheme, PARTS_MAX, POPULAR_AT, Scheme};
 pub use study::Study;

@@ -1,30 +1,31 @@
-//! A trace in memory: one column for each thing that replays ask about, keys interned to dense ids.
+//! A trace in memory, as columns, with keys interned to dense ids.
 //!
 //! ```text
-//! by request   id 4 · gap to the request before 4* · operation 1* · TTL 4* · size 4* · next 4*
+//! by request   id 4 · gap to the request before 4* · operation 1* · TTL 4* · size 4* · next access 4*
 //! by object    size 4 · TTL 4* · requests 4*
 //! ```
-//! A column marked * reaches only as far as the last value that is not its default: reads, requests of
-//! an object at its first size, and the like cost nothing. `next` is computed when a policy asks for
-//! the future, `requests` when a replay is to be explained.
+//!
+//! A column marked * ends at its last value that differs from the default, so that reads, unchanged
+//! sizes and the like take no memory. The next access is computed when a policy needs future
+//! requests, the number of requests when a replay is explained.
 
 use crate::{Error, Rules, Unit};
 use std::sync::OnceLock;
 use trace::Op;
 
-/// The most requests of one trace: their numbers fit 32 bits, and one number is left to say "never".
+/// Maximum number of requests of a trace: request numbers fit 32 bits, and one value means "never".
 pub const REQUESTS_MAX: usize = u32::MAX as usize - 1;
 /// Requests interned between two checks of the memory in use.
 pub(crate) const ROWS_BETWEEN_CHECKS: usize = 1 << 12;
 
-/// A column that reaches only as far as its last value that is not the default.
+/// A column that ends at its last value that differs from the default.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Late<T> {
+pub(crate) struct SparseColumn<T> {
     values: Vec<T>,
 }
 
-impl<T: Copy + Default + PartialEq> Late<T> {
-    /// Sets the value of a row that has none yet, or another.
+impl<T: Copy + Default + PartialEq> SparseColumn<T> {
+    /// Sets the value of a row, which may be beyond the end.
     pub(crate) fn set(&mut self, row: usize, value: T) {
         if row < self.values.len() {
             self.values[row] = value;
@@ -51,13 +52,14 @@ impl<T: Copy + Default + PartialEq> Late<T> {
         self.values.shrink_to_fit();
     }
 
-    /// Bytes that the next push may allocate beside the old ones.
+    /// Maximum bytes that the next pushes may allocate in addition to the current buffer.
     pub(crate) fn growth_bytes(&self) -> usize {
         growth_bytes(&self.values)
     }
 }
 
-/// Bytes that a vector may allocate within the next few pushes, while it still holds the old ones.
+/// Maximum bytes that a vector may allocate for the next pushes while it still holds its current
+/// buffer.
 pub(crate) fn growth_bytes<T>(values: &Vec<T>) -> usize {
     let is_near = values.capacity() - values.len() < ROWS_BETWEEN_CHECKS;
     if is_near {
@@ -67,8 +69,8 @@ pub(crate) fn growth_bytes<T>(values: &Vec<T>) -> usize {
     }
 }
 
-/// A span of time in 32 bits: milliseconds below 2^31 (24 days), above that seconds, rounded up.
-/// 0 says that there is none.
+/// A duration in 32 bits: milliseconds below 2^31 (24 days), seconds rounded up above. 0 means
+/// none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ShortTtl(u32);
 
@@ -93,67 +95,68 @@ impl ShortTtl {
     }
 }
 
-/// A gap that does not fit its column says this there and stands in `long_gaps`.
+/// Marks a gap that does not fit its column and is in `long_gaps` instead.
 pub(crate) const LONG_GAP: u32 = u32::MAX;
 
-/// A whole trace, interned. Made by [`crate::Interner`].
+/// A whole interned trace, made by [`crate::Interner`].
 #[derive(Debug, Default)]
 pub struct Columns {
     pub(crate) name: String,
     pub(crate) ids: Vec<u32>,
-    pub(crate) gaps: Late<u32>,
+    pub(crate) gaps: SparseColumn<u32>,
     pub(crate) long_gaps: Vec<(u32, u64)>,
-    pub(crate) ops: Late<u8>,
-    /// By request; the last that was told for the object.
-    pub(crate) ttls: Late<ShortTtl>,
-    /// By object, from a mix; instead of `ttls`.
-    pub(crate) object_ttls: Late<ShortTtl>,
-    /// By object, at its first request; at least 1.
+    pub(crate) ops: SparseColumn<u8>,
+    /// By request: the last TTL given for its object.
+    pub(crate) ttls: SparseColumn<ShortTtl>,
+    /// By object: TTLs of a mix, which replace `ttls`.
+    pub(crate) object_ttls: SparseColumn<ShortTtl>,
+    /// By object: size at its first request, at least 1.
     pub(crate) sizes: Vec<u32>,
-    /// By request; 0: as at the object's first request.
-    pub(crate) new_sizes: Late<u32>,
+    /// By request: size, or 0 for the size at the object's first request.
+    pub(crate) new_sizes: SparseColumn<u32>,
     pub(crate) footprint_bytes: u64,
-    /// Whether the trace tells of a future that is not its own: it is a part of another.
+    /// Whether the trace is a part of another one, so that its annotations of future requests do
+    /// not match.
     pub(crate) is_part: bool,
     pub(crate) has_deletes: bool,
-    /// The share of all objects that was looked at.
+    /// Share of the objects that was sampled.
     pub(crate) share: f64,
     pub(crate) next: OnceLock<Vec<u32>>,
     pub(crate) counts: OnceLock<Vec<u32>>,
 }
 
 impl Columns {
-    /// What the trace is called in reports.
+    /// Name of the trace in reports.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many requests there are.
+    /// Number of requests.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there is none.
+    /// Whether the trace has no requests.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// How many objects are asked for.
+    /// Number of distinct objects.
     pub fn objects(&self) -> usize {
         self.sizes.len()
     }
 
-    /// What all objects weigh at their first request, in bytes.
+    /// Total size of all objects at their first request, in bytes.
     pub fn footprint_bytes(&self) -> u64 {
         self.footprint_bytes
     }
 
-    /// The share of all objects that was looked at: below 1 in a sample.
+    /// Share of all objects that was interned, below 1 in a sample.
     pub fn share(&self) -> f64 {
         self.share
     }
 
-    /// What all objects of the trace weigh together; estimated where these are a sample.
+    /// Total weight of all objects of the trace, estimated if these are a sample.
     pub fn footprint(&self, unit: Unit) -> u64 {
         let held = match unit {
             Unit::Objects => self.objects() as u64,
@@ -165,22 +168,23 @@ impl Columns {
         }
     }
 
-    /// Whether some object weighs more than one byte.
+    /// Whether some object is larger than one byte.
     pub fn has_sizes(&self) -> bool {
         self.footprint_bytes > self.objects() as u64
     }
 
-    /// Whether some object has another size later than at first.
+    /// Whether the size of some object changes.
     pub fn has_size_changes(&self) -> bool {
         !self.new_sizes.is_empty()
     }
 
-    /// Whether the trace tells when requests came.
+    /// Whether the trace has timestamps.
     pub fn has_time(&self) -> bool {
         !self.gaps.is_empty()
     }
 
-    /// From the first request to the last in milliseconds, under a gap of its own between any two or as told.
+    /// Milliseconds from the first request to the last, by a fixed gap between requests or by the
+    /// trace's timestamps.
     pub fn span_ms(&self, gap_ms: Option<f64>) -> u64 {
         match gap_ms {
             Some(gap_ms) => (self.len() as f64 * gap_ms) as u64,
@@ -188,7 +192,7 @@ impl Columns {
         }
     }
 
-    /// Whether some object lives for a limited time.
+    /// Whether some object has a TTL.
     pub fn has_ttls(&self) -> bool {
         !self.ttls.is_empty() || !self.object_ttls.is_empty()
     }
@@ -198,8 +202,8 @@ impl Columns {
         !self.ops.is_empty()
     }
 
-    /// Whether ids tell all that matters under these rules: nothing expires, is deleted, changes
-    /// its weight or is kept out by a filter, and nobody looks on.
+    /// Whether a replay under these rules depends on ids only: nothing expires, is deleted, changes
+    /// weight or is rejected by a filter, and nothing is observed.
     pub(crate) fn is_plain(&self, rules: &Rules) -> bool {
         let keeps_weight = rules.unit == Unit::Objects || !self.has_size_changes();
         let is_read_only = !self.has_writes() || rules.counts_writes && !self.has_deletes();
@@ -209,12 +213,12 @@ impl Columns {
         keeps_weight && is_read_only && is_bare && is_object_alone && !expires
     }
 
-    /// Whether some request removes its object.
+    /// Whether some request deletes its object.
     pub fn has_deletes(&self) -> bool {
         self.has_deletes
     }
 
-    /// Bytes in memory.
+    /// Bytes of memory in use.
     pub fn heap_bytes(&self) -> u64 {
         let lazy = [&self.next, &self.counts].map(|column| column.get().map_or(0, Vec::capacity));
         let bytes = self.ids.capacity() * 4
@@ -229,7 +233,7 @@ impl Columns {
         bytes as u64
     }
 
-    /// Bytes asked for from request `first` on.
+    /// Bytes requested from request `first` on.
     pub fn bytes_from(&self, first: usize) -> u64 {
         let requests = self.ids.iter().enumerate().skip(first);
         requests
@@ -237,7 +241,7 @@ impl Columns {
             .sum()
     }
 
-    /// The size of the object of request `index`, as that request has it.
+    /// Size of the object as of request `index`.
     #[inline]
     pub(crate) fn size(&self, index: usize, id: u32) -> u32 {
         match self.new_sizes.get(index) {
@@ -251,7 +255,8 @@ impl Columns {
         Op::ALL[usize::from(self.ops.get(index))]
     }
 
-    /// How long the object of request `index` lives when written by it; `None` when for ever.
+    /// TTL that the object of request `index` gets if the request writes it; `None` if it does not
+    /// expire.
     #[inline]
     pub(crate) fn ttl_ms(&self, index: usize, id: u32) -> Option<u64> {
         let ttl = if self.object_ttls.is_empty() {
@@ -276,14 +281,15 @@ impl Columns {
         let found = self
             .long_gaps
             .binary_search_by_key(&(index as u32), |&(row, _)| row);
-        let at = found.expect("a gap that says so stands in the list of long ones");
+        let at = found.expect("every long gap is in the list");
         self.long_gaps[at].1
     }
 
-    /// For each request, the number of the next one for the same object; `u32::MAX`: never.
+    /// For each request, the number of the next request for the same object; `u32::MAX` if there is
+    /// none.
     ///
     /// # Errors
-    /// The trace is a part of another: its objects' future lies outside.
+    /// The trace is a part of another, so that the future requests of its objects are unknown.
     pub fn future(&self) -> Result<&[u32], Error> {
         if self.is_part {
             return Err(Error::NoFuture {
@@ -293,7 +299,7 @@ impl Columns {
         Ok(self.next_accesses())
     }
 
-    /// The same within what is here, whether it is the whole trace or not.
+    /// Next accesses within this trace, even if it is a part of another.
     pub(crate) fn next_accesses(&self) -> &[u32] {
         self.next.get_or_init(|| {
             let mut next = vec![u32::MAX; self.ids.len()];
@@ -305,7 +311,7 @@ impl Columns {
         })
     }
 
-    /// By object, how often it is asked for.
+    /// Number of requests by object.
     pub(crate) fn request_counts(&self) -> &[u32] {
         self.counts.get_or_init(|| {
             let mut counts = vec![0; self.objects()];

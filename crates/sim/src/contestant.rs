@@ -1,4 +1,4 @@
-//! Who is compared: a policy in the shard, or the segment engine.
+//! What a replay simulates: a policy in the shard, or the segment engine.
 
 use crate::segments::SegmentsSpec;
 use learn::any::Spec;
@@ -7,12 +7,12 @@ use policy::knobs::SpecError;
 use std::fmt;
 use std::str::FromStr;
 
-/// What a cache is made of.
+/// A policy or the segment engine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Contestant {
-    /// A policy, whose size is that of its objects.
+    /// A policy. Its size counts its objects.
     Policy(Spec),
-    /// The segment engine, whose size is all that it takes.
+    /// The segment engine. Its size counts all memory that it takes.
     Segments(SegmentsSpec),
 }
 
@@ -34,7 +34,7 @@ impl From<SegmentsSpec> for Contestant {
     }
 }
 
-/// Why a name was not understood.
+/// Error for a name that is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadContestant(String);
 
@@ -81,7 +81,7 @@ impl Contestant {
     }
 }
 
-/// Policies and engines apart from each other, in their order.
+/// Splits a list into policies and engines, each in the order given.
 pub(crate) fn apart(contestants: &[Contestant]) -> (Vec<Spec>, Vec<SegmentsSpec>) {
     let (mut policies, mut engines) = (Vec::new(), Vec::new());
     for contestant in contestants {
@@ -93,7 +93,7 @@ pub(crate) fn apart(contestants: &[Contestant]) -> (Vec<Spec>, Vec<SegmentsSpec>
     (policies, engines)
 }
 
-/// What was found of both, in the order in which they were given.
+/// Merges the results of policies and engines in the order in which they were given.
 pub(crate) fn joined<T>(
     contestants: &[Contestant],
     of_policies: Vec<T>,

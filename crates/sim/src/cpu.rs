@@ -1,9 +1,9 @@
-//! The clock of speeds: what a thread has used of a processor, so that neighbours do not count.
+//! CPU time of the current thread, which is unaffected by other processes.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// The CPU time that this thread has taken so far.
+/// Returns the CPU time that this thread has used so far.
 pub(crate) fn thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

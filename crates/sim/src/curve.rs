@@ -1,10 +1,11 @@
-//! Miss-ratio curves: how a policy does at many sizes.
+//! Miss ratio curves: the miss ratio of a policy over cache sizes.
 //!
-//! Exact ([`exact`]): LRU at every size from stack distances in one pass, other policies by replaying the
-//! whole trace for each size. Estimated ([`Sample::curves`]): policies replay a spatial sample of the
-//! trace in a cache scaled down as much (Waldspurger, Park, Garthwaite, Ahmad, "Efficient MRC construction
-//! with SHARDS", FAST 2015; Waldspurger, Saemundsson, Ahmad, Park, "Cache modeling and optimization using
-//! miniature simulations", ATC 2017), and each point says how far off it may be.
+//! Exact curves ([`exact`]): LRU at every size from stack distances in one pass, other policies by
+//! replaying the whole trace for each size. Estimated curves ([`Sample::curves`]): policies replay a
+//! spatial sample of the trace in a cache that is scaled down accordingly (Waldspurger, Park, Garthwaite,
+//! Ahmad, "Efficient MRC construction with SHARDS", FAST 2015; Waldspurger, Saemundsson, Ahmad, Park,
+//! "Cache modeling and optimization using miniature simulations", ATC 2017). Each point has error
+//! bounds.
 
 mod estimate;
 mod page;
@@ -18,38 +19,39 @@ pub use sample::{Sample, Sampler, Sampling};
 use crate::contestant::{apart, joined};
 use crate::segments::{self, SegmentsSpec};
 use crate::sweep::sweep;
-use crate::{Columns, Configuration, Contestant, Error, Found, Rules, Unit};
+use crate::{Columns, Configuration, Contestant, Error, ReplayResult, Rules, Unit};
 use learn::any::Spec;
 use serde::Serialize;
 use std::sync::atomic::AtomicU64;
 
-/// A point of a curve.
+/// Point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// The cache's size in its unit.
+    /// Size of the cache in its unit.
     pub capacity: u64,
-    /// The share of requests that miss.
+    /// Share of requests that miss.
     pub miss_ratio: f64,
-    /// The miss ratio is within these bounds with a probability of 95 %; equal to it where exact.
+    /// Lower bound of the miss ratio. The ratio is within the bounds with a probability of 95 %;
+    /// they are equal to it if it is exact.
     pub low: f64,
-    /// See `low`.
+    /// Upper bound of the miss ratio.
     pub high: f64,
-    /// The share of requested bytes that miss; `None` where objects are counted.
+    /// Share of requested bytes that miss; `None` if objects are counted.
     pub byte_miss_ratio: Option<f64>,
-    /// False where the scaled cache held so few objects that neither value nor bounds mean much.
+    /// False if the scaled cache held too few objects for value and bounds to be meaningful.
     pub is_trusted: bool,
 }
 
-/// One policy's miss ratios over sizes.
+/// Miss ratios of a policy over cache sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Curve {
     /// Points by ascending size.
     pub points: Vec<Point>,
-    /// Whether they come from the whole trace.
+    /// Whether the points come from the whole trace.
     pub is_exact: bool,
 }
 
-/// `count` sizes, evenly spaced in the logarithm, from a share of a footprint to the whole.
+/// Returns `count` sizes, evenly spaced in the logarithm, from a share of a footprint to the whole.
 pub fn spread(footprint: u64, smallest_share: f64, count: usize) -> Vec<u64> {
     let whole = footprint.max(1) as f64;
     let last = count.max(2) - 1;
@@ -62,12 +64,12 @@ pub fn spread(footprint: u64, smallest_share: f64, count: usize) -> Vec<u64> {
     sizes
 }
 
-/// The curves of some contestants over the whole trace, at sizes that ascend. `done` counts requests. In
-/// less memory than an engine starts with, everything misses.
+/// Computes curves over the whole trace, at ascending sizes. `done` counts requests. At a size below the
+/// minimum of an engine, everything misses.
 ///
 /// # Errors
-/// A policy that needs a future which the trace does not have; memory that does not do; an engine where
-/// objects are counted.
+/// A policy that needs future requests which the trace does not have; too little memory; an engine
+/// where objects are counted.
 pub fn exact(
     columns: &Columns,
     rules: &Rules,
@@ -112,7 +114,7 @@ fn exact_engines(
     Ok(engines.iter().map(curve).collect())
 }
 
-/// Every engine at every size that it can be had in.
+/// Every engine at every size that is large enough for it.
 fn configurations_that_fit(
     engines: &[SegmentsSpec],
     capacities: &[u64],
@@ -130,8 +132,8 @@ fn configurations_that_fit(
     all
 }
 
-/// Misses, requests and the same by weight.
-fn counts(found: &Found) -> (u64, u64, u64, u64) {
+/// Misses, requests, and both by weight.
+fn counts(found: &ReplayResult) -> (u64, u64, u64, u64) {
     let c = found.counts;
     (c.misses, c.requests, c.missed_weight, c.requested_weight)
 }
@@ -146,7 +148,7 @@ fn exact_policies(
 ) -> Result<Vec<Curve>, Error> {
     assert!(capacities.is_sorted());
     let weight = heaviest(columns, rules);
-    // A cache that is smaller than an object refuses it, which the stack does not know.
+    // A cache smaller than an object rejects it, which stack distances do not model.
     let refused = capacities.partition_point(|capacity| *capacity < weight);
     let by_stack = |policy: &Spec| {
         policy.to_string() == "lru"
@@ -201,7 +203,7 @@ fn exact_point(capacity: u64, counts: (u64, u64, u64, u64), unit: Unit) -> Point
     }
 }
 
-/// Misses, requests and the same by weight, of LRU.
+/// Misses, requests, and both by weight, of LRU.
 fn stack_counts(columns: &Columns, rules: &Rules, capacities: &[u64]) -> Vec<(u64, u64, u64, u64)> {
     let requests = columns.len().saturating_sub(rules.warm_up) as u64;
     let (requested_weight, misses) = match rules.unit {
@@ -221,7 +223,7 @@ fn stack_counts(columns: &Columns, rules: &Rules, capacities: &[u64]) -> Vec<(u6
         .collect()
 }
 
-/// The weight of the heaviest object.
+/// Weight of the largest object.
 fn heaviest(columns: &Columns, rules: &Rules) -> u64 {
     match rules.unit {
         Unit::Objects => 1,

@@ -1,12 +1,13 @@
-//! Entries whose slots are the objects' ids: no keys, no values, no table.
+//! Entries whose slots are object ids: no keys, no values, no table.
 //!
 //! ```text
-//! by object    live 1 bit · policy's bits size_of Meta · next access 4*
+//! by object    live 1 bit · policy bits size_of Meta · next access 4*
 //! sampling     8 bytes, from the first sample on
-//! with TTLs    weight 4 · deadline 6 and link 2, or a link of 8 of its own
+//! with TTLs    weight 4 · deadline 6 and link 2, or a separate link of 8
 //! ```
-//! A column marked * is kept where the policy asks for it. Weights that never change are the trace's
-//! own, and shared by all replays.
+//!
+//! A column marked * exists only if the policy needs it. Weights that never change are those of the
+//! trace, shared by all replays.
 
 use cache::prefetch::prefetch;
 use cache::{Entries, Owner};
@@ -14,38 +15,39 @@ use policy::parts::chance::scramble;
 use policy::{Cells, Facts, Meta, Slot, Tick};
 use std::cell::OnceCell;
 
-/// The one policy of a replay.
+/// Owner id of the only policy of a replay.
 pub(crate) const OWNER: Owner = 1;
-/// Looks at entries without a deadline before a sample of those with one is given up.
+/// Maximum number of entries inspected for a sample of an entry with a deadline.
 const LOOKS_MAX: u64 = 32;
 
-/// What an entry has beside the policy's bits: its weight, its deadline.
+/// Weights, deadlines and index links of entries.
 pub(crate) trait Traits {
-    /// Whether no entry ever has a deadline or another weight: hosts leave out what is for these.
+    /// Whether no entry ever has a deadline or changes weight, so that hosts can leave out code for
+    /// these.
     const IS_FIXED: bool;
-    /// The expiry index's bits.
+    /// Bits of the expiry index in each entry.
     type Link: Meta;
     fn weight(&self, slot: Slot) -> u32;
     fn deadline(&self, slot: Slot) -> Option<Tick>;
     fn link(&self, slot: Slot) -> Self::Link;
     fn set_link(&mut self, slot: Slot, link: Self::Link);
-    /// The entry has left.
+    /// Clears the deadline of a removed entry.
     fn clear(&mut self, slot: Slot);
-    /// How many live entries have a deadline.
+    /// Number of live entries with a deadline.
     fn deadline_count(&self) -> usize;
     fn heap_bytes(&self) -> usize;
 }
 
-/// Weights that the trace tells, and no deadlines.
+/// Weights of the trace, without deadlines.
 #[derive(Debug)]
 pub(crate) struct Fixed<'t> {
     weights: &'t [u32],
-    /// All ones; or 0, where one weight stands for all.
+    /// All ones, or 0 if one weight is used for all objects.
     mask: u32,
 }
 
 impl<'t> Fixed<'t> {
-    /// Every entry weighs 1.
+    /// Weight 1 for every entry.
     pub(crate) fn ones() -> Self {
         Fixed {
             weights: &[1],
@@ -84,13 +86,13 @@ impl Traits for Fixed<'_> {
     }
 }
 
-/// Weights and deadlines that each entry has of its own.
+/// Weights and deadlines of each entry.
 #[derive(Debug)]
 pub(crate) struct Varying {
     weights: Vec<u32>,
-    /// `deadline 48 | link 16`; a deadline of 0: none.
+    /// `deadline 48 | link 16`; deadline 0 means none.
     deadlines: Vec<u64>,
-    /// For an index whose link does not fit there.
+    /// Links of an index that needs more than 16 bits.
     wide_links: Vec<u64>,
     deadline_count: usize,
 }
@@ -111,7 +113,7 @@ impl Varying {
         }
     }
 
-    /// Bytes by object.
+    /// Bytes per object.
     pub(crate) fn bytes_per_object(link_bits: u32) -> u64 {
         if link_bits > LINK_BITS { 20 } else { 12 }
     }
@@ -120,7 +122,8 @@ impl Varying {
         self.weights[slot.0 as usize] = weight;
     }
 
-    /// Sets or takes the deadline. A new one comes with an empty link, a changed one keeps its link.
+    /// Sets or removes the deadline. A new deadline starts with an empty link, a changed one keeps
+    /// its link.
     pub(crate) fn set_deadline(&mut self, slot: Slot, deadline: Option<Tick>) {
         let at = slot.0 as usize;
         let had = self.deadlines[at] >> LINK_BITS != 0;
@@ -182,21 +185,21 @@ impl Traits for Varying {
     }
 }
 
-/// The live slots in no order, and where each is: for uniform samples.
+/// Live slots in arbitrary order with the position of each, for uniform samples.
 #[derive(Debug)]
-struct Roster {
+struct LiveList {
     members: Vec<u32>,
     places: Vec<u32>,
 }
 
-impl Roster {
+impl LiveList {
     fn of(live: &Bits, objects: usize) -> Self {
-        let mut roster = Roster {
+        let mut live_list = LiveList {
             members: Vec::new(),
             places: vec![0; objects],
         };
-        live.ones().for_each(|slot| roster.add(slot));
-        roster
+        live.ones().for_each(|slot| live_list.add(slot));
+        live_list
     }
 
     fn add(&mut self, slot: u32) {
@@ -219,7 +222,7 @@ impl Roster {
     }
 }
 
-/// One bit by object: for a million of them they stay in the second cache.
+/// One bit per object. For a million objects they fit the L2 cache.
 #[derive(Debug)]
 struct Bits {
     words: Vec<u64>,
@@ -248,24 +251,24 @@ impl Bits {
     }
 }
 
-/// See the module text.
+/// Entries of a replay.
 #[derive(Debug)]
 pub(crate) struct Dense<M, T> {
     metas: Vec<M>,
     live: Bits,
     len: usize,
     pub(crate) traits: T,
-    roster: OnceCell<Roster>,
-    /// By object, the number of its next request; empty where nobody asks.
+    live_list: OnceCell<LiveList>,
+    /// Number of each object's next request; empty unless the policy needs it.
     upcoming: Vec<u32>,
     now: Tick,
     requests: u64,
 }
 
-/// The most that the arrays of a [`Dense`] take by object, its traits apart.
+/// Maximum bytes per object of the arrays of a [`Dense`], without its traits.
 pub(crate) fn bytes_per_object<M>() -> u64 {
-    let (live, upcoming, roster) = (1, 4, 8);
-    size_of::<M>() as u64 + live + upcoming + roster
+    let (live, upcoming, live_list) = (1, 4, 8);
+    size_of::<M>() as u64 + live + upcoming + live_list
 }
 
 impl<M: Copy + Default, T: Traits> Dense<M, T> {
@@ -277,7 +280,7 @@ impl<M: Copy + Default, T: Traits> Dense<M, T> {
             },
             len: 0,
             traits,
-            roster: OnceCell::new(),
+            live_list: OnceCell::new(),
             upcoming: if knows_future {
                 vec![u32::MAX; objects]
             } else {
@@ -290,17 +293,17 @@ impl<M: Copy + Default, T: Traits> Dense<M, T> {
 
     /// Bytes of the arrays.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let roster = self.roster.get().map_or(0, |roster| {
-            (roster.members.capacity() + roster.places.capacity()) * 4
+        let live_list = self.live_list.get().map_or(0, |live_list| {
+            (live_list.members.capacity() + live_list.places.capacity()) * 4
         });
         self.metas.capacity() * size_of::<M>()
             + self.live.words.len() * 8
             + self.traits.heap_bytes()
             + self.upcoming.capacity() * 4
-            + roster
+            + live_list
     }
 
-    /// Asks the processor for what a request for this object will touch first.
+    /// Prefetches the cache lines that a request for this object accesses first.
     #[inline(always)]
     pub(crate) fn prefetch(&self, slot: Slot) {
         prefetch(&self.live.words[slot.0 as usize / 64]);
@@ -308,52 +311,52 @@ impl<M: Copy + Default, T: Traits> Dense<M, T> {
     }
 
     #[inline(always)]
-    pub(crate) fn lives(&self, slot: Slot) -> bool {
+    pub(crate) fn contains(&self, slot: Slot) -> bool {
         self.live.has(slot)
     }
 
-    /// The object of this request is asked for again by the request of number `next`.
+    /// Sets the number of the next request for this object.
     #[inline(always)]
     pub(crate) fn set_upcoming(&mut self, slot: Slot, next: u32) {
         self.upcoming[slot.0 as usize] = next;
     }
 
-    /// Makes an entry live; its weight and deadline are set already.
+    /// Makes an entry live. Its weight and deadline must be set before.
     #[inline]
     pub(crate) fn add(&mut self, slot: Slot) {
         debug_assert!(!self.live.has(slot));
         self.metas[slot.0 as usize] = M::default();
         self.live.set(slot);
         self.len += 1;
-        if let Some(roster) = self.roster.get_mut() {
-            roster.add(slot.0);
+        if let Some(live_list) = self.live_list.get_mut() {
+            live_list.add(slot.0);
         }
     }
 
-    /// Removes an entry that the algorithms have forgotten.
+    /// Removes an entry that the algorithms no longer track.
     #[inline]
     pub(crate) fn take(&mut self, slot: Slot) {
         debug_assert!(self.live.has(slot));
         self.live.clear(slot);
         self.traits.clear(slot);
         self.len -= 1;
-        if let Some(roster) = self.roster.get_mut() {
-            roster.take(slot.0);
+        if let Some(live_list) = self.live_list.get_mut() {
+            live_list.take(slot.0);
         }
     }
 
-    /// Time passes between requests.
+    /// Sets the time between requests.
     pub(crate) fn set_now(&mut self, now: Tick) {
         self.now = now;
     }
 
-    /// The live slots.
+    /// Iterates over the live slots.
     pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
         self.live.ones().map(Slot)
     }
 }
 
-/// A hash of an object's id.
+/// Hash of an object's id.
 #[inline(always)]
 pub(crate) fn hash_of(slot: Slot) -> u64 {
     scramble(u64::from(slot.0) + 1)
@@ -391,7 +394,7 @@ macro_rules! facts {
             }
         }
         fn next_access(&self, slot: Slot) -> Option<u64> {
-            // Requests are counted from 1, as `requests` does.
+            // Counted from 1, as in `requests`.
             match self.entries().upcoming.get(slot.0 as usize) {
                 Some(&u32::MAX) => Some(u64::MAX),
                 Some(&next) => Some(u64::from(next) + 1),
@@ -407,9 +410,9 @@ impl<M: Copy + Default, T: Traits> Dense<M, T> {
         self
     }
 
-    fn roster(&self) -> &Roster {
-        self.roster
-            .get_or_init(|| Roster::of(&self.live, self.metas.len()))
+    fn live_list(&self) -> &LiveList {
+        self.live_list
+            .get_or_init(|| LiveList::of(&self.live, self.metas.len()))
     }
 }
 
@@ -419,11 +422,11 @@ impl<M: Copy + Default, T: Traits> Facts for Dense<M, T> {
         self.len
     }
     fn sample(&self, random: u64) -> Option<Slot> {
-        self.roster().sample(random)
+        self.live_list().sample(random)
     }
 }
 
-/// The entries as the policy sees them; to any other owner there are none.
+/// Entries as seen by the policy; other owners have none.
 pub(crate) struct PolicyCells<'a, M, T>(&'a mut Dense<M, T>, Owner);
 
 impl<M: Copy + Default, T: Traits> PolicyCells<'_, M, T> {
@@ -440,7 +443,7 @@ impl<M: Copy + Default, T: Traits> Facts for PolicyCells<'_, M, T> {
         if self.1 == OWNER { self.0.len } else { 0 }
     }
     fn sample(&self, random: u64) -> Option<Slot> {
-        self.0.roster().sample(random)
+        self.0.live_list().sample(random)
     }
 }
 
@@ -455,7 +458,7 @@ impl<M: Copy + Default, T: Traits> Cells<M> for PolicyCells<'_, M, T> {
     }
 }
 
-/// The entries as the expiry index sees them.
+/// Entries as seen by the expiry index.
 pub(crate) struct LinkCells<'a, M, T>(&'a mut Dense<M, T>);
 
 impl<M: Copy + Default, T: Traits> LinkCells<'_, M, T> {
@@ -474,11 +477,11 @@ impl<M: Copy + Default, T: Traits> Facts for LinkCells<'_, M, T> {
         if self.len() == 0 {
             return None;
         }
-        let roster = self.0.roster();
+        let live_list = self.0.live_list();
         let looks = (0..LOOKS_MAX).map(|look| scramble(random.wrapping_add(look)));
         let mut slots = std::iter::once(random)
             .chain(looks)
-            .filter_map(|random| roster.sample(random));
+            .filter_map(|random| live_list.sample(random));
         slots.find(|&slot| self.0.traits.deadline(slot).is_some())
     }
 }

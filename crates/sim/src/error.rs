@@ -1,64 +1,64 @@
-//! What can stop a simulation.
+//! Errors of simulations.
 
 use std::fmt;
 
-/// Why a trace could not be simulated.
+/// Reason why a trace could not be simulated.
 #[derive(Debug)]
 pub enum Error {
     /// The trace cannot be read.
     Trace(trace::Error),
-    /// The trace has no request.
+    /// The trace has no requests.
     Empty {
-        /// Its name.
+        /// Name of the trace.
         trace: String,
     },
-    /// More of something than ids can name.
+    /// The trace has more requests or objects than ids can number.
     TooMany {
-        /// The trace's name.
+        /// Name of the trace.
         trace: String,
-        /// Of what.
+        /// What there is too much of: `requests` or `objects`.
         what: &'static str,
-        /// How many there may be.
+        /// Maximum number.
         limit: usize,
     },
-    /// The memory allowed does not do.
+    /// The trace needs more memory than allowed.
     TooLarge {
-        /// The trace's name.
+        /// Name of the trace.
         trace: String,
         /// Requests read so far.
         requests: u64,
-        /// Objects met so far.
+        /// Objects seen so far.
         objects: u64,
         /// Bytes that would be needed next.
         needed: u64,
         /// Bytes allowed.
         limit: u64,
     },
-    /// Deadlines would not fit into a tick.
+    /// The trace is too long for deadlines to fit into a tick.
     TooLong {
-        /// The trace's name.
+        /// Name of the trace.
         trace: String,
     },
-    /// A policy that must know the future, and a trace that does not have it.
+    /// A policy needs future requests, and the trace is a part of another.
     NoFuture {
-        /// The trace's name.
+        /// Name of the trace.
         trace: String,
     },
-    /// The segment engine cannot be had so.
+    /// The segment engine does not support the configuration.
     Segments {
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
-    /// A cluster that cannot be simulated.
+    /// The cluster cannot be simulated.
     Cluster {
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
-    /// A size that is none.
+    /// The cache size is not valid for the trace.
     BadSize {
-        /// As given.
+        /// Size as given.
         given: String,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
 }
@@ -67,7 +67,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Trace(error) => error.fmt(f),
-            Error::Empty { trace } => write!(f, "{trace}: there is no request in it"),
+            Error::Empty { trace } => write!(f, "{trace}: the trace has no requests"),
             Error::TooMany { trace, what, limit } => {
                 write!(
                     f,
@@ -82,22 +82,22 @@ impl fmt::Display for Error {
                 limit,
             } => write!(
                 f,
-                "{trace}: {requests} requests for {objects} objects need more than the {} MiB of \
-                 memory that may be used ({} MiB): cut or sample the trace, simulate fewer \
+                "{trace}: {requests} requests for {objects} objects need {} MiB of \
+                 memory, but {} MiB are allowed: cut or sample the trace, simulate fewer \
                  configurations at once (--jobs), or raise --memory-limit",
-                limit >> 20,
-                needed.div_ceil(1 << 20)
+                needed.div_ceil(1 << 20),
+                limit >> 20
             ),
             Error::TooLong { trace } => write!(
                 f,
-                "{trace}: it spans more than 4,400 years: is its time in another unit than the \
-                 format says? give --request-rate or --ignore-ttl"
+                "{trace}: it spans more than 4,400 years: if its timestamps are in another unit than the \
+                 format's, give --request-rate or --ignore-ttl"
             ),
             Error::NoFuture { trace } => write!(
                 f,
-                "{trace}: this is a part of another trace (cut or sampled: what it tells of later \
-                 requests does not fit its own, or --sample was given), and a policy that knows \
-                 the future would be wrong: leave it out, or give the whole trace"
+                "{trace}: this is a part of another trace (its annotations of future requests do not \
+                 match, or --sample was given), so a policy that needs future requests cannot \
+                 be used: leave it out, or use the whole trace"
             ),
             Error::Segments { problem } => write!(f, "segcache: {problem}"),
             Error::Cluster { problem } => f.write_str(problem),
@@ -109,7 +109,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            // Its text is this error's own.
+            // The message is that of the inner error, so the source is, too.
             Error::Trace(error) => error.source(),
             _ => None,
         }

@@ -1,43 +1,45 @@
-//! What explains a miss ratio: how fast and how rightly newcomers are demoted, how often evicted
-//! entries had been asked for, on whom space is spent, and the ratio over time.
+//! Statistics that explain a miss ratio: how fast and how precisely new entries are demoted, how
+//! often evicted entries had been accessed, how much space unpopular objects take, and the ratio
+//! over time.
 //!
-//! After J. Yang, *Design and Implementation of Efficient and Scalable Key-Value Caches*, dissertation,
-//! chapters 7.4 (resources), 8.2 (frequency at eviction), 8.5.1 (demotion) and 9.4 (over time). Age is
-//! counted in requests.
+//! Source: J. Yang, *Design and Implementation of Efficient and Scalable Key-Value Caches*,
+//! dissertation, chapters 7.4 (resources), 8.2 (frequency at eviction), 8.5.1 (demotion) and 9.4
+//! (over time). Age is measured in requests.
 //!
-//! Departure: the source watches the small queue of each algorithm. A host sees no queues, and many
-//! algorithms have none; here a *demotion* is the eviction of an entry that was not asked for again
-//! since it was inserted, whatever structure it left.
+//! Departure: the source observes the small queue of each algorithm. A host does not see queues,
+//! and many algorithms have none. Here a *demotion* is the eviction of an entry that was not
+//! accessed since its insertion, whichever structure it was in.
 
 use crate::columns::Columns;
 use crate::rules::Unit;
 use policy::Slot;
 use std::collections::BTreeMap;
 
-/// Classes of counts, by powers of two: 0, 1, 2–3, 4–7, and so on; the last takes the rest.
+/// Number of classes of access counts, by powers of two: 0, 1, 2–3, 4–7, and so on; the last class
+/// is open.
 pub const CLASSES: usize = 8;
-/// Into how many parts the requests that count are cut.
+/// Number of equal parts that the counted requests are divided into.
 pub const PARTS: usize = 20;
 
-/// What was seen of a replay. Means of nothing are `None`.
+/// Statistics of one replay. Means without samples are `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
-    /// Requests that a demoted entry spent in the cache, the mean.
+    /// Mean number of requests that a demoted entry spent in the cache.
     pub demotion_age: Option<f64>,
-    /// The age at which LRU evicts at this size, by how long a demoted entry stayed: the speed of
-    /// demotion, 1 for LRU.
+    /// Age at which LRU evicts at this size divided by the demotion age: the speed of demotion, 1
+    /// for LRU.
     pub demotion_speed: Option<f64>,
-    /// The share of demotions that were right: the object is asked for again later than a cache of this
-    /// size turns over (size / miss ratio), or never.
+    /// Share of demotions that were right: the object is not requested again, or only after a cache
+    /// of this size has turned over (size / miss ratio).
     pub demotion_precision: Option<f64>,
-    /// Requests between the last hit and the eviction, the mean.
+    /// Mean number of requests between the last hit and the eviction.
     pub idle_age: Option<f64>,
-    /// Evictions by hits since the insertion, in [`CLASSES`].
+    /// Evictions by number of hits since insertion, in [`CLASSES`].
     pub evictions_by_hits: [u64; CLASSES],
-    /// The share of space and time spent on objects that would not be in a cache of this size filled
-    /// with those asked for most often in the whole trace.
+    /// Share of space × time spent on unpopular objects. An object is unpopular if it would not be
+    /// in a cache of this size filled with the most requested objects of the whole trace.
     pub unpopular_resources: Option<f64>,
-    /// The miss ratio of each of [`PARTS`] parts of the requests that count.
+    /// Miss ratio of each of [`PARTS`] parts of the counted requests.
     pub over_time: Vec<f64>,
 }
 
@@ -58,7 +60,7 @@ impl Mean {
     }
 }
 
-/// What the observer keeps of an entry, by object.
+/// State of one object's stay in the cache.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stay {
     inserted: u32,
@@ -66,23 +68,24 @@ struct Stay {
     hits: u32,
 }
 
-/// Looks on while a trace is replayed.
+/// Collects the statistics during a replay.
 #[derive(Debug)]
 pub(crate) struct Observer<'a> {
     columns: &'a Columns,
     next: &'a [u32],
     unit: Unit,
     stays: Vec<Stay>,
-    /// Objects asked for less often are unpopular.
+    /// Objects with fewer requests are unpopular.
     popular_from: u32,
     counts: &'a [u32],
     warm_up: usize,
     demotions: Mean,
     idle: Mean,
-    /// Of each demotion, how many requests later the object is asked for; `u32::MAX`: never.
-    returns: Vec<u32>,
+    /// Number of requests between each demotion and the object's next request; `u32::MAX` if there
+    /// is none.
+    reuse_distances: Vec<u32>,
     evictions_by_hits: [u64; CLASSES],
-    /// Weight times requests: on all objects, on unpopular ones.
+    /// Weight × requests of all objects and of unpopular ones.
     resources: [u128; 2],
     misses: [u64; PARTS],
     requests: [u64; PARTS],
@@ -101,7 +104,7 @@ impl<'a> Observer<'a> {
             warm_up,
             demotions: Mean::default(),
             idle: Mean::default(),
-            returns: Vec::new(),
+            reuse_distances: Vec::new(),
             evictions_by_hits: [0; CLASSES],
             resources: [0; 2],
             misses: [0; PARTS],
@@ -118,7 +121,7 @@ impl<'a> Observer<'a> {
         };
     }
 
-    /// A request, whether it counts or not.
+    /// Records a request, counted or not.
     pub(crate) fn requested(&mut self, index: usize, slot: Slot, is_miss: bool, counts: bool) {
         if !is_miss {
             let stay = &mut self.stays[slot.0 as usize];
@@ -132,9 +135,9 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// An entry is evicted by the request of this number.
+    /// Records an eviction during the request of this number.
     pub(crate) fn evicted(&mut self, index: usize, slot: Slot, weight: u32) {
-        self.left(index, slot, weight);
+        self.removed(index, slot, weight);
         if index < self.warm_up {
             return;
         }
@@ -143,16 +146,18 @@ impl<'a> Observer<'a> {
         self.evictions_by_hits[class(stay.hits)] += 1;
         if stay.hits == 0 {
             self.demotions.add(index as u32 - stay.inserted);
-            // It was not asked for since: the request after its insertion is the next one.
-            self.returns.push(match self.next[stay.last as usize] {
-                u32::MAX => u32::MAX,
-                next => next - index as u32,
-            });
+            // The entry had no hits, so the next request of its object is the one after its
+            // insertion.
+            self.reuse_distances
+                .push(match self.next[stay.last as usize] {
+                    u32::MAX => u32::MAX,
+                    next => next - index as u32,
+                });
         }
     }
 
-    /// An entry left, for whatever reason, or the trace ended.
-    pub(crate) fn left(&mut self, index: usize, slot: Slot, weight: u32) {
+    /// Records that an entry was removed for any reason, or that the trace ended.
+    pub(crate) fn removed(&mut self, index: usize, slot: Slot, weight: u32) {
         let from = (self.stays[slot.0 as usize].inserted as usize).max(self.warm_up);
         let spent = u128::from(weight) * index.saturating_sub(from) as u128;
         let is_unpopular = self.counts[slot.0 as usize] < self.popular_from;
@@ -161,10 +166,10 @@ impl<'a> Observer<'a> {
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.stays.capacity() * size_of::<Stay>() + self.returns.capacity() * 4
+        self.stays.capacity() * size_of::<Stay>() + self.reuse_distances.capacity() * 4
     }
 
-    /// What it saw, in a cache that turns over in so many requests.
+    /// Computes the statistics for a cache of this capacity and miss ratio.
     pub(crate) fn explained(&self, capacity: u64, miss_ratio: f64) -> Explained {
         let held = match self.unit {
             Unit::Objects => capacity as f64,
@@ -175,7 +180,7 @@ impl<'a> Observer<'a> {
         };
         let turnover = held / miss_ratio;
         let right = self
-            .returns
+            .reuse_distances
             .iter()
             .filter(|&&later| later == u32::MAX || f64::from(later) > turnover);
         let share = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
@@ -183,7 +188,7 @@ impl<'a> Observer<'a> {
         Explained {
             demotion_age: self.demotions.value(),
             demotion_speed: None,
-            demotion_precision: share(right.count() as f64, self.returns.len() as f64),
+            demotion_precision: share(right.count() as f64, self.reuse_distances.len() as f64),
             idle_age: self.idle.value(),
             evictions_by_hits: self.evictions_by_hits,
             unpopular_resources: share(self.resources[1] as f64, self.resources[0] as f64),
@@ -199,7 +204,7 @@ fn class(count: u32) -> usize {
     (bits as usize).min(CLASSES - 1)
 }
 
-/// The lowest count whose objects, with all those asked for more often, fit the cache.
+/// Smallest request count whose objects fit the cache together with all objects of larger counts.
 fn popular_from(columns: &Columns, counts: &[u32], unit: Unit, capacity: u64) -> u32 {
     let mut weights: BTreeMap<u32, u64> = BTreeMap::new();
     for (&count, &size) in counts.iter().zip(&columns.sizes) {

@@ -1,14 +1,15 @@
-//! A small cache in DRAM before a large one on flash: who is worth a write?
+//! A small DRAM cache in front of a large flash cache: which objects are worth a write to flash?
 //!
 //! ```text
-//! miss ──> DRAM (FIFO or LRU) ──leaves──> filter ──yes──> flash (FIFO)
-//!   └─ its ghost is known: S3-FIFO ─────────────────────────^
+//! miss ──> DRAM (FIFO or LRU) ──evicted──> filter ──yes──> flash (FIFO)
+//!   └─ found in the ghost queue: S3-FIFO ────────────────────^
 //! ```
-//! Every object is in one of the two or in none; flash is written once for each admission, and never
-//! for a hit. The filters are those of J. Yang, *Designing efficient and scalable key-value cache
-//! management systems*, Carnegie Mellon University 2024, section 8.4.4. Both tiers are the shard that
-//! serves, over dense ids. Left out: lifetimes, deletions, changes of size; blocks and erasures of
-//! the device, and what its garbage collection writes.
+//!
+//! An object is in at most one of the two. Flash is written once for each admission and never for a
+//! hit. The filters are those of J. Yang, *Designing efficient and scalable key-value cache
+//! management systems*, Carnegie Mellon University 2024, section 8.4.4. Both tiers are cache shards
+//! over dense ids. Not modelled: TTLs, deletions and changes of size; blocks and erasures of the
+//! device, and writes of its garbage collection.
 //!
 //! Start with [`replay`].
 
@@ -18,113 +19,117 @@ use crate::columns::Columns;
 use crate::cpu::thread_cpu_time;
 use crate::dense::{Dense, Fixed, OWNER, hash_of};
 use crate::never::Never;
-use crate::{Counts, Found, Unit};
+use crate::{Counts, ReplayResult, Unit};
 use cache::{Shape, Shard};
-use learner::{Learner, Seen};
+use learner::{DramAccesses, Learner};
 use policy::evict::fifo::Fifo;
 use policy::evict::lru::Lru;
 use policy::parts::chance::Chance;
 use policy::parts::ghost::Ghost;
 use policy::{Budget, Eviction, Facts, Policy, Slot};
 
-/// Steps that one call of a policy may take; it is called again until it is done.
+/// Maximum steps of one call of a policy, which is called again until it is done.
 const STEPS: u32 = 1000;
-/// How often a coin lets an object pass.
+/// Probability of admission under [`FlashAdmission::Probability`].
 const PASS: f64 = 0.2;
 
-/// Who is written to flash.
+/// Admission policies of the flash cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
-    /// Everything, at its miss; there is no DRAM.
+pub enum FlashAdmission {
+    /// Every object, at its miss; there is no DRAM cache.
     All,
-    /// One in five of those that leave an LRU in DRAM.
+    /// One in five objects evicted from an LRU in DRAM.
     Probability,
-    /// Those that leave an LRU in DRAM and of which a model expects another request, after Flashield.
+    /// Objects evicted from an LRU in DRAM for which a model predicts another request, after
+    /// Flashield.
     Learned,
-    /// Those that were asked for again while in a FIFO in DRAM, or shortly after: S3-FIFO.
+    /// Objects accessed again while in a FIFO in DRAM, or shortly after: S3-FIFO.
     SmallFifo,
 }
 
-impl Scheme {
-    /// All of them.
-    pub const EVERY: [Scheme; 4] = [
-        Scheme::All,
-        Scheme::Probability,
-        Scheme::Learned,
-        Scheme::SmallFifo,
+impl FlashAdmission {
+    /// Every admission policy.
+    pub const EVERY: [FlashAdmission; 4] = [
+        FlashAdmission::All,
+        FlashAdmission::Probability,
+        FlashAdmission::Learned,
+        FlashAdmission::SmallFifo,
     ];
 
-    /// Its name in reports.
+    /// Name in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Scheme::All => "flash-all",
-            Scheme::Probability => "flash-probability",
-            Scheme::Learned => "flash-learned",
-            Scheme::SmallFifo => "flash-s3fifo",
+            FlashAdmission::All => "flash-all",
+            FlashAdmission::Probability => "flash-probability",
+            FlashAdmission::Learned => "flash-learned",
+            FlashAdmission::SmallFifo => "flash-s3fifo",
         }
     }
 }
 
-/// A scheme and its room.
+/// An admission policy and the sizes of the two tiers.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Who is written.
-    pub scheme: Scheme,
-    /// The room of both together, in units.
+    /// Admission policy of the flash tier.
+    pub admission: FlashAdmission,
+    /// Total capacity of both tiers, in units.
     pub capacity: u64,
-    /// How much of it is DRAM; nothing for [`Scheme::All`].
+    /// Capacity of the DRAM tier, ignored for [`FlashAdmission::All`].
     pub dram: u64,
 }
 
-/// One of the two.
-struct Tier<'t, P: Policy> {
+/// One of the two tiers.
+struct ShardTier<'t, P: Policy> {
     shard: Shard<Dense<P::Meta, Fixed<'t>>, P, Never>,
     capacity: u64,
     held: u64,
-    /// Units that came in.
-    taken_in: u64,
-    /// Units that went out.
-    given_up: u64,
+    /// Total weight inserted.
+    inserted_weight: u64,
+    /// Total weight evicted.
+    evicted_weight: u64,
     evictions: u64,
 }
 
-impl<'t, P: Policy> Tier<'t, P> {
+impl<'t, P: Policy> ShardTier<'t, P> {
     fn new(objects: usize, weights: Fixed<'t>, capacity: u64, config: &P::Config) -> Self {
         let entries = Dense::new(objects, weights, false);
-        Tier {
+        ShardTier {
             shard: Shard::with_policy(entries, P::new(capacity, config, 1), Never),
             capacity,
             held: 0,
-            taken_in: 0,
-            given_up: 0,
+            inserted_weight: 0,
+            evicted_weight: 0,
             evictions: 0,
         }
     }
 
     fn holds(&self, slot: Slot) -> bool {
-        self.shard.entries.lives(slot)
+        self.shard.entries.contains(slot)
     }
 
-    /// Inserts an absent object that fits the tier; those that leave for it are handed to `left`.
-    fn insert(&mut self, slot: Slot, mut left: impl FnMut(Slot)) {
+    /// Inserts an absent object that fits the tier, and passes evicted objects to `evicted`.
+    fn insert(&mut self, slot: Slot, mut evicted: impl FnMut(Slot)) {
         let weight = u64::from(self.shard.entries.weight(slot));
-        assert!(weight <= self.capacity, "what does not fit is turned away");
+        assert!(
+            weight <= self.capacity,
+            "the caller rejects objects that do not fit"
+        );
         while self.held + weight > self.capacity {
             match self.shard.evict(&mut Budget(STEPS)) {
                 Eviction::Victim(victim) => {
                     let freed = u64::from(self.shard.entries.weight(victim));
                     self.held -= freed;
-                    self.given_up += freed;
+                    self.evicted_weight += freed;
                     self.evictions += 1;
                     self.shard.entries.take(victim);
-                    left(victim);
+                    evicted(victim);
                 }
                 Eviction::Again => {}
-                Eviction::Empty => panic!("the tier is full, and its policy knows of no entry"),
+                Eviction::Empty => panic!("the tier is full, but its policy returns no victim"),
             }
         }
         self.held += weight;
-        self.taken_in += weight;
+        self.inserted_weight += weight;
         self.shard.entries.add(slot);
         let shape = Shape {
             deadline: None,
@@ -134,12 +139,12 @@ impl<'t, P: Policy> Tier<'t, P> {
     }
 
     fn check(&self) {
-        assert_eq!(self.taken_in, self.given_up + self.held);
+        assert_eq!(self.inserted_weight, self.evicted_weight + self.held);
         assert!(self.held <= self.capacity);
     }
 }
 
-/// What decides about an object that leaves DRAM.
+/// Filter of objects that leave DRAM.
 enum Filter {
     Open,
     Coin(Chance),
@@ -147,19 +152,19 @@ enum Filter {
     Ghost(Ghost),
 }
 
-struct Host<'t, P: Policy> {
-    dram: Tier<'t, P>,
-    flash: Tier<'t, Fifo>,
+struct TwoTiers<'t, P: Policy> {
+    dram: ShardTier<'t, P>,
+    flash: ShardTier<'t, Fifo>,
     filter: Filter,
-    /// By object: what happened to it in DRAM.
-    seen: Vec<Seen>,
-    /// Who has just left DRAM, until it is decided about.
+    /// What happened to each object in DRAM.
+    seen: Vec<DramAccesses>,
+    /// Objects evicted from DRAM that wait for the filter's decision.
     leaving: Vec<Slot>,
     now: u32,
 }
 
-impl<P: Policy> Host<'_, P> {
-    /// A request; true for a hit.
+impl<P: Policy> TwoTiers<'_, P> {
+    /// Serves a request. Returns true for a hit.
     fn request(&mut self, slot: Slot) -> bool {
         self.now += 1;
         if let Filter::Learner(learner) = &mut self.filter {
@@ -171,7 +176,7 @@ impl<P: Policy> Host<'_, P> {
         }
         if self.dram.holds(slot) {
             self.dram.shard.hit(slot);
-            self.seen[slot.0 as usize].again(self.now);
+            self.seen[slot.0 as usize].record(self.now);
             return true;
         }
         let weight = self.flash.shard.entries.weight(slot);
@@ -181,7 +186,7 @@ impl<P: Policy> Host<'_, P> {
             self.write(slot);
             return false;
         }
-        self.seen[slot.0 as usize] = Seen::at(self.now);
+        self.seen[slot.0 as usize] = DramAccesses::at(self.now);
         if u64::from(weight) > self.dram.capacity {
             self.decide(slot);
             return false;
@@ -194,7 +199,7 @@ impl<P: Policy> Host<'_, P> {
         false
     }
 
-    /// An object has left DRAM, or never fitted it.
+    /// Decides whether an object that left DRAM, or did not fit it, is written to flash.
     fn decide(&mut self, slot: Slot) {
         let seen = self.seen[slot.0 as usize];
         let weight = self.flash.shard.entries.weight(slot);
@@ -224,30 +229,33 @@ impl<P: Policy> Host<'_, P> {
 }
 
 /// Replays the trace through DRAM and flash.
-pub fn replay(columns: &Columns, unit: Unit, layout: Layout, seed: u64) -> Found {
-    assert!(layout.dram < layout.capacity, "there is room on flash");
+pub fn replay(columns: &Columns, unit: Unit, layout: Layout, seed: u64) -> ReplayResult {
+    assert!(
+        layout.dram < layout.capacity,
+        "the DRAM tier leaves space for flash"
+    );
     let flash = layout.capacity - layout.dram;
-    match layout.scheme {
-        Scheme::All => {
+    match layout.admission {
+        FlashAdmission::All => {
             let layout = Layout { dram: 0, ..layout };
             run::<Fifo>(columns, unit, layout, Filter::Open)
         }
-        Scheme::Probability => {
+        FlashAdmission::Probability => {
             let coin = Filter::Coin(Chance::new(seed));
             run::<Lru>(columns, unit, layout, coin)
         }
-        Scheme::Learned => {
+        FlashAdmission::Learned => {
             let learner = Learner::new(columns.objects(), flash);
             run::<Lru>(columns, unit, layout, Filter::Learner(Box::new(learner)))
         }
-        Scheme::SmallFifo => {
+        FlashAdmission::SmallFifo => {
             let ghost = Filter::Ghost(Ghost::new(flash));
             run::<Fifo>(columns, unit, layout, ghost)
         }
     }
 }
 
-fn run<P: Policy>(columns: &Columns, unit: Unit, layout: Layout, filter: Filter) -> Found
+fn run<P: Policy>(columns: &Columns, unit: Unit, layout: Layout, filter: Filter) -> ReplayResult
 where
     P::Config: Default,
 {
@@ -258,11 +266,11 @@ where
         Unit::Bytes => Fixed::by_object(&columns.sizes),
     };
     let config = P::Config::default();
-    let mut host = Host {
-        dram: Tier::<P>::new(objects, weights(), layout.dram, &config),
-        flash: Tier::<Fifo>::new(objects, weights(), layout.capacity - layout.dram, &()),
+    let mut host = TwoTiers {
+        dram: ShardTier::<P>::new(objects, weights(), layout.dram, &config),
+        flash: ShardTier::<Fifo>::new(objects, weights(), layout.capacity - layout.dram, &()),
         filter,
-        seen: vec![Seen::default(); objects],
+        seen: vec![DramAccesses::default(); objects],
         leaving: Vec::new(),
         now: 0,
     };
@@ -289,8 +297,8 @@ where
     };
     let metadata_bytes = dram_bytes + flash_bytes + filter_bytes as u64;
     let entries = host.dram.shard.entries.heap_bytes() + host.flash.shard.entries.heap_bytes();
-    let seen_bytes = host.seen.capacity() * size_of::<Seen>();
-    Found {
+    let seen_bytes = host.seen.capacity() * size_of::<DramAccesses>();
+    ReplayResult {
         counts,
         promotions: 0,
         metadata_bytes,
@@ -299,7 +307,7 @@ where
         expired_held: 0.0,
         replayed: columns.len() as u64,
         cpu_time: thread_cpu_time().saturating_sub(before),
-        flash_written: Some(host.flash.taken_in),
+        flash_written: Some(host.flash.inserted_weight),
         explained: None,
         learned: None,
     }

@@ -1,13 +1,13 @@
-//! What the papers claim about policies, held against a sweep of ours.
+//! Claims of papers about policies, checked against a sweep.
 //!
-//! A [`Measured`] is one result of the sweep. From all of them come the tables: each policy's reduction
-//! of FIFO's miss ratio, trace by trace, with what so few traces allow to say about their spread; the
-//! best policies of each trace; and one verdict for each claim and cache size.
+//! A [`Measured`] is one result of the sweep. The tables made from all of them show each policy's
+//! reduction of FIFO's miss ratio by trace, with the spread over traces; the best policies of each
+//! trace; and a verdict for each claim and cache size.
 //!
-//! A reduction is `(from - to) / from`, and where `to` is worse, `-(to - from) / to`: it stays between
-//! -1 and 1, so that one trace cannot carry the mean (J. Yang, *Designing efficient and scalable
-//! key-value cache management systems*, Carnegie Mellon University 2024, section 8.4.1). Why a claim
-//! holds or not is for people to find out: nothing here explains.
+//! A reduction is `(from - to) / from`, or `-(to - from) / to` if `to` is worse. It stays between -1
+//! and 1, so that no single trace dominates the mean (J. Yang, *Designing efficient and scalable
+//! key-value cache management systems*, Carnegie Mellon University 2024, section 8.4.1). The reasons why
+//! a claim holds or not are not analyzed.
 //!
 //! Start with [`Headlines::of`].
 
@@ -25,25 +25,25 @@ use report::{Axis, Boxed, Cloud, Page, Plot};
 use sheet::{Entry, percent};
 use std::cmp::Ordering;
 
-/// Caches of fewer objects tell about the trace's first requests and nothing else: a percentage that is
-/// less is left out. (The papers leave out what is below 1,000, with traces a hundred times as long.)
+/// Minimum number of objects of a cache. A smaller cache measures only the first requests of the
+/// trace and is left out. (The papers use 1,000, with traces a hundred times as long.)
 pub const OBJECTS_MIN: u64 = 100;
-/// Ratios that differ by less are equal, relative.
+/// Relative difference below which ratios count as equal.
 const TIE: f64 = 0.0005;
-/// How many of the best are named.
+/// Number of best policies that are named.
 const BEST: usize = 3;
 
-/// What a trace was recorded from. Claims speak of the two apart.
+/// Source of a trace. Some claims are about one kind only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Blocks of a disk, pages of a file or database.
+    /// Blocks of a disk, or pages of a file or database.
     Block,
-    /// Objects of a key-value cache, a web cache, a CDN.
+    /// Objects of a key-value cache, web cache or CDN.
     Web,
 }
 
 impl Kind {
-    /// Its name in tables.
+    /// Name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Block => "block",
@@ -55,18 +55,19 @@ impl Kind {
 /// One result of the sweep.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// What was replayed, and what came out; traces are put side by side by their sizes as given.
+    /// The replay and its result. Results of different traces are compared at the same size as
+    /// given.
     pub row: Row,
-    /// What the trace was recorded from.
+    /// Source of the trace.
     pub kind: Kind,
 }
 
-/// Which ratio is looked at.
+/// Ratio that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
-    /// Misses of all requests, in a cache of so many objects or bytes.
+    /// Missed requests of all requests, with sizes in this unit.
     Requests(Unit),
-    /// Bytes missed of all bytes asked for, in a cache of bytes.
+    /// Missed bytes of all requested bytes, with sizes in bytes.
     Bytes,
 }
 
@@ -90,17 +91,17 @@ impl Measure {
     }
 }
 
-/// All traces at one size, by one measure.
+/// Results of all traces at one size, by one measure.
 struct Group<'a> {
     name: String,
     measure: Measure,
     traces: Vec<(&'a str, Kind)>,
     policies: Vec<&'a str>,
-    /// Miss ratios, policy by policy, trace by trace.
+    /// Miss ratios by policy and trace.
     ratios: Vec<Vec<Option<f64>>>,
 }
 
-/// The share of `from` that is saved by `to`; negative where `to` is worse.
+/// Relative reduction from `from` to `to`; negative if `to` is larger.
 fn reduction(from: f64, to: f64) -> f64 {
     match from.partial_cmp(&to) {
         Some(Ordering::Greater) => (from - to) / from,
@@ -113,7 +114,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// The smallest, the quartiles between (interpolated), and the largest of some values.
+/// Minimum, quartiles (interpolated) and maximum.
 fn five_numbers(values: &[f64]) -> Option<[f64; 5]> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -159,7 +160,7 @@ impl<'a> Group<'a> {
         Some(&self.ratios[at])
     }
 
-    /// By trace: what `policy` saves of the misses of `over`.
+    /// Reduction of the misses of `over` by `policy`, by trace.
     fn reductions(&self, policy: &str, over: &str) -> Vec<Option<f64>> {
         let (Some(to), Some(from)) = (self.ratios_of(policy), self.ratios_of(over)) else {
             return vec![None; self.traces.len()];
@@ -170,7 +171,7 @@ impl<'a> Group<'a> {
             .collect()
     }
 
-    /// Policies but FIFO with what they save of its misses, the largest mean first.
+    /// Policies other than FIFO with their reductions of FIFO's misses, the largest mean first.
     fn ranked(&self) -> Vec<(&'a str, Vec<Option<f64>>)> {
         let others = self.policies.iter().filter(|&&name| name != "fifo");
         let mut ranked: Vec<_> = others
@@ -210,7 +211,7 @@ impl<'a> Group<'a> {
         sheet
     }
 
-    /// Policies that could be run, as the trace has them, the fewest misses first.
+    /// Policies with a result for the trace, the fewest misses first.
     fn order(&self, at_trace: usize) -> Vec<(&'a str, f64)> {
         let possible = self.policies.iter().zip(&self.ratios);
         let possible = possible.filter(|(policy, _)| !knows_the_future(policy));
@@ -288,7 +289,7 @@ impl<'a> Group<'a> {
         sheet
     }
 
-    /// The claim's rows of the table of verdicts: none where a policy or a trace is missing.
+    /// Rows of the table of verdicts for a claim; `None` if a policy or a trace is missing.
     fn verdict(&self, claim: &Claim) -> Option<Vec<Entry>> {
         let reductions = self.reductions(claim.subject, claim.over);
         let traces = self.traces.iter().zip(reductions);
@@ -324,7 +325,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// What is told, without the gaps.
+/// The values that are present.
 fn told(values: &[Option<f64>]) -> Vec<f64> {
     values.iter().flatten().copied().collect()
 }
@@ -333,7 +334,7 @@ fn knows_the_future(policy: &str) -> bool {
     policy.parse().is_ok_and(|spec: Spec| spec.needs_future())
 }
 
-/// Where `wanted` stands in the list; at its end from now on, if it did not.
+/// Position of `wanted` in the list, to which it is added if missing.
 fn position<T: PartialEq>(list: &mut Vec<T>, wanted: T) -> usize {
     let found = list.iter().position(|item| *item == wanted);
     found.unwrap_or_else(|| {
@@ -342,19 +343,19 @@ fn position<T: PartialEq>(list: &mut Vec<T>, wanted: T) -> usize {
     })
 }
 
-/// All that a sweep says about the claims.
+/// Results of a sweep about the claims.
 pub struct Headlines<'a> {
     groups: Vec<Group<'a>>,
 }
 
 impl<'a> Headlines<'a> {
-    /// Puts the results in order.
+    /// Groups the results.
     pub fn of(measured: &'a [Measured]) -> Self {
         let mut sizes: Vec<&str> = Vec::new();
         for m in measured {
             position(&mut sizes, &m.row.size);
         }
-        // Not as they came: a small trace may lack the smallest.
+        // Sorted, because a small trace may lack the smallest size.
         let share = |size: &&str| size.trim_end_matches('%').parse().unwrap_or(f64::MAX);
         sizes.sort_by(|a, b| share(a).total_cmp(&share(b)));
         let mut groups = Vec::new();

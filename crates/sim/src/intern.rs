@@ -1,24 +1,26 @@
-//! From a stream of requests to [`Columns`], in one pass.
+//! Interning: converts a stream of requests to [`Columns`] in one pass.
 
 use crate::Error;
 use crate::columns::{
-    Columns, LONG_GAP, Late, REQUESTS_MAX, ROWS_BETWEEN_CHECKS, ShortTtl, growth_bytes,
+    Columns, LONG_GAP, REQUESTS_MAX, ROWS_BETWEEN_CHECKS, ShortTtl, SparseColumn, growth_bytes,
 };
 use policy::parts::chance::scramble;
 use policy::{Slot, Tick};
 use trace::{NextAccess, Op, Request, Sample, TtlMix};
 
-/// The table is doubled when more than this share of it is full, in eighths.
+/// The table is doubled when more than this many eighths of it are full.
 const FULL_EIGHTHS: usize = 5;
 const VACANT: u32 = u32::MAX;
-/// The longest trace with TTLs: as much of a tick is left for these.
+/// Maximum duration of a trace with TTLs. The other half of the range of a tick is left for the
+/// TTLs.
 const SPAN_MS_MAX: u64 = Tick::MAX.0 / 2;
 
-/// Keys to ids in order of first appearance: open addressing over ids, keys beside.
+/// Assigns ids to keys in the order of first appearance: open addressing over ids, with the keys in
+/// a vector.
 #[derive(Debug)]
 struct Ids {
     keys: Vec<u64>,
-    /// A power of two of ids, [`VACANT`] where there is none.
+    /// Ids, or [`VACANT`]; the length is a power of two.
     table: Vec<u32>,
 }
 
@@ -30,7 +32,7 @@ impl Ids {
         }
     }
 
-    /// The place of a key: where it is, or where it would be.
+    /// Returns the table position of a key, or the vacant position where it would be inserted.
     #[inline]
     fn place(&self, key: u64) -> usize {
         let mask = self.table.len() - 1;
@@ -44,7 +46,7 @@ impl Ids {
         }
     }
 
-    /// The id of a key, and whether it is a new one.
+    /// Returns the id of a key and whether the key is new.
     #[inline]
     fn id(&mut self, key: u64) -> (u32, bool) {
         let at = self.place(key);
@@ -79,18 +81,19 @@ impl Ids {
     }
 }
 
-/// What to make of a trace.
+/// Options of interning.
 #[derive(Clone, Debug)]
 pub struct Interning {
-    /// Lifetimes by key, and their seed, instead of what the trace tells.
+    /// TTLs drawn by key from a mix with this seed, instead of the trace's own.
     pub ttl_mix: Option<(TtlMix, u64)>,
-    /// Whether nothing shall expire.
+    /// Whether TTLs are ignored, so that nothing expires.
     pub ignores_ttls: bool,
-    /// Whether the replay has times of its own ([`Rules::gap_ms`](crate::Rules::gap_ms)).
+    /// Whether the replay uses its own timing ([`Rules::gap_ms`](crate::Rules::gap_ms)).
     pub ignores_time: bool,
-    /// The objects to look at, all others are left out. A policy that knows the future is refused then.
+    /// Sample of the objects to intern; other objects are skipped. Policies that need future
+    /// requests are refused then.
     pub sample: Option<Sample>,
-    /// Bytes that may be used.
+    /// Maximum bytes of memory in use.
     pub memory_limit: u64,
 }
 
@@ -106,40 +109,40 @@ impl Default for Interning {
     }
 }
 
-/// What a trace that annotates its requests says of their future, against what came: equal as sets
-/// of request numbers when the sums of their scrambled numbers are.
+/// Comparison of the trace's annotations of next accesses with the requests that follow. The sets
+/// of request numbers are taken as equal if the sums of their hashes are.
 #[derive(Clone, Copy, Debug, Default)]
 struct Annotations {
-    told: u64,
-    came: u64,
+    announced: u64,
+    observed: u64,
     never_count: usize,
     is_any: bool,
 }
 
-/// Takes requests one by one.
+/// Interns requests one by one.
 #[derive(Debug)]
 pub struct Interner {
-    how: Interning,
+    options: Interning,
     columns: Columns,
     ids: Ids,
-    /// By object, the TTL that was told last.
-    told_ttls: Late<ShortTtl>,
+    /// By object: the last TTL given.
+    last_ttls: SparseColumn<ShortTtl>,
     first_ms: u64,
     latest_ms: u64,
     annotations: Annotations,
 }
 
 impl Interner {
-    /// For the trace of this name.
+    /// Creates an interner for the trace of this name.
     pub fn new(name: &str, how: Interning) -> Self {
         Interner {
-            how,
+            options: how,
             columns: Columns {
                 name: name.into(),
                 ..Columns::default()
             },
             ids: Ids::new(),
-            told_ttls: Late::default(),
+            last_ttls: SparseColumn::default(),
             first_ms: 0,
             latest_ms: 0,
             annotations: Annotations::default(),
@@ -162,13 +165,13 @@ impl Interner {
         interner.finish()
     }
 
-    /// Takes the next request. Time that goes backwards stands still instead.
+    /// Interns the next request. A timestamp before the previous one counts as equal to it.
     ///
     /// # Errors
     /// Too many requests or objects, or more memory than allowed.
     pub fn push(&mut self, request: &Request) -> Result<(), Error> {
         if self
-            .how
+            .options
             .sample
             .is_some_and(|sample| !sample.has(request.key))
         {
@@ -192,7 +195,7 @@ impl Interner {
         if is_new {
             columns.sizes.push(size);
             columns.footprint_bytes += u64::from(size);
-            if let Some((mix, seed)) = &self.how.ttl_mix {
+            if let Some((mix, seed)) = &self.options.ttl_mix {
                 let ttl = ShortTtl::of_ms(mix.ttl_ms(request.key, *seed));
                 columns.object_ttls.set(id as usize, ttl);
             }
@@ -212,19 +215,19 @@ impl Interner {
         columns.gaps.set(row, gap);
         columns.ops.set(row, request.op as u8);
         columns.has_deletes |= request.op == Op::Delete;
-        if !self.how.ignores_ttls && self.how.ttl_mix.is_none() {
-            self.take_ttl(row, id, request);
+        if !self.options.ignores_ttls && self.options.ttl_mix.is_none() {
+            self.record_ttl(row, id, request);
         }
         Ok(())
     }
 
-    /// A read need not tell how long its object lives: what a write said last holds.
-    fn take_ttl(&mut self, row: usize, id: u32, request: &Request) {
-        let told = ShortTtl::of_ms(request.ttl_ms);
+    /// Records the TTL of a request. A read without a TTL keeps the one that the last write gave.
+    fn record_ttl(&mut self, row: usize, id: u32, request: &Request) {
+        let ttl = ShortTtl::of_ms(request.ttl_ms);
         if request.ttl_ms > 0 || !request.op.is_read() && request.op != Op::Delete {
-            self.told_ttls.set(id as usize, told);
+            self.last_ttls.set(id as usize, ttl);
         }
-        self.columns.ttls.set(row, self.told_ttls.get(id as usize));
+        self.columns.ttls.set(row, self.last_ttls.get(id as usize));
     }
 
     fn annotate(&mut self, row: usize, next: NextAccess, is_new: bool) {
@@ -236,18 +239,18 @@ impl Interner {
                 annotations.is_any = true;
             }
             NextAccess::At(number) => {
-                annotations.told = annotations.told.wrapping_add(scramble(number));
+                annotations.announced = annotations.announced.wrapping_add(scramble(number));
                 annotations.is_any = true;
             }
         }
         if !is_new {
-            annotations.came = annotations.came.wrapping_add(scramble(row as u64));
+            annotations.observed = annotations.observed.wrapping_add(scramble(row as u64));
         }
     }
 
-    /// Bytes in use.
+    /// Bytes of memory in use.
     pub fn heap_bytes(&self) -> u64 {
-        self.columns.heap_bytes() + (self.ids.heap_bytes() + self.told_ttls.heap_bytes()) as u64
+        self.columns.heap_bytes() + (self.ids.heap_bytes() + self.last_ttls.heap_bytes()) as u64
     }
 
     fn too_many(&self, what: &'static str, limit: usize) -> Error {
@@ -268,7 +271,7 @@ impl Interner {
             + columns.new_sizes.growth_bytes()
             + self.ids.growth_bytes();
         let needed = self.heap_bytes() + growth as u64;
-        if needed <= self.how.memory_limit {
+        if needed <= self.options.memory_limit {
             return Ok(());
         }
         Err(Error::TooLarge {
@@ -276,14 +279,14 @@ impl Interner {
             requests: columns.len() as u64,
             objects: columns.objects() as u64,
             needed,
-            limit: self.how.memory_limit,
+            limit: self.options.memory_limit,
         })
     }
 
-    /// The trace.
+    /// Returns the interned trace.
     ///
     /// # Errors
-    /// A trace without a request, or one with TTLs that is too long for deadlines.
+    /// A trace without requests, or one with TTLs that is too long for deadlines.
     pub fn finish(self) -> Result<Columns, Error> {
         let mut columns = self.columns;
         if columns.is_empty() {
@@ -292,16 +295,16 @@ impl Interner {
             });
         }
         let span_ms = self.latest_ms - self.first_ms;
-        if columns.has_ttls() && !self.how.ignores_time && span_ms > SPAN_MS_MAX {
+        if columns.has_ttls() && !self.options.ignores_time && span_ms > SPAN_MS_MAX {
             return Err(Error::TooLong {
                 trace: columns.name,
             });
         }
         let annotations = self.annotations;
-        let is_own =
-            annotations.told == annotations.came && annotations.never_count == columns.objects();
-        columns.is_part = annotations.is_any && !is_own || self.how.sample.is_some();
-        columns.share = self.how.sample.map_or(1.0, |sample| sample.share());
+        let is_own = annotations.announced == annotations.observed
+            && annotations.never_count == columns.objects();
+        columns.is_part = annotations.is_any && !is_own || self.options.sample.is_some();
+        columns.share = self.options.sample.map_or(1.0, |sample| sample.share());
         columns.ids.shrink_to_fit();
         columns.sizes.shrink_to_fit();
         columns.gaps.shrink();

@@ -1,4 +1,4 @@
-//! What a policy learned in a replay, what that took, and how well it predicted.
+//! What a policy learned in a replay, the CPU time that it took, and how well it predicted.
 
 use crate::cpu::thread_cpu_time;
 use learn::{Boosted, Boosting, HeldOut, Maker, PARTS, Regressor, Rows, Untrained};
@@ -8,68 +8,73 @@ use std::cell::{Cell, RefCell};
 use std::thread::LocalKey;
 use std::time::Duration;
 
-/// Trainings below which a result does not tell of what was learned.
+/// Minimum number of trainings; a result with fewer does not depend on learning.
 const TRAININGS_MIN: u64 = 3;
 
-/// What a policy learned, the warm-up included.
+/// Statistics of learning, the warm-up included.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Learned {
-    /// Counts, which are the same for each replay.
+    /// Counters, which are deterministic.
     pub lessons: Lessons,
-    /// CPU time that training took, a part of the replay's.
+    /// CPU time of training, part of the replay's.
     pub training_time: Duration,
-    /// CPU time that predictions took, a part of the replay's.
+    /// CPU time of predictions, part of the replay's.
     pub inference_time: Duration,
-    /// Before each training but the first: what the model had to say about the rows to come, which it had not
-    /// seen, beside what is learned of them now.
+    /// Before each training but the first: predictions of the current model for the new rows, which
+    /// it has not been trained on, compared with their targets.
     pub held_out: Vec<HeldOut>,
-    /// Requests since the last model was learned, at the end.
+    /// Requests between the last training and the end.
     pub model_age: Option<u64>,
-    /// Bytes for each entry held at the end that are there to learn and to predict.
+    /// Bytes of the model and its training data per entry held at the end.
     pub bytes_per_entry: f64,
 }
 
 impl Learned {
-    /// Whether it trained often enough that its result is one of learning.
+    /// Whether the policy trained often enough for the result to depend on learning.
     pub fn is_trained(&self) -> bool {
         self.lessons.trainings >= TRAININGS_MIN
     }
 
-    /// The mean rank correlation of what was predicted and what came, each training's as heavy as its rows.
+    /// Mean rank correlation of predictions and targets, weighted by the rows of each training.
     pub fn correlation(&self) -> Option<f64> {
-        let told = self
+        let known = self
             .held_out
             .iter()
             .filter_map(|held_out| Some((held_out.correlation?, held_out.rows as f64)));
-        let (sum, rows) = told.fold((0.0, 0.0), |(sum, all), (correlation, rows)| {
+        let (sum, rows) = known.fold((0.0, 0.0), |(sum, all), (correlation, rows)| {
             (sum + correlation * rows, all + rows)
         });
         (rows > 0.0).then(|| sum / rows)
     }
 
-    /// What was predicted and what came of it in each fifth of the rows, the one with the lowest predictions
-    /// first, over all trainings and as multiples of the mean of what came.
+    /// Mean prediction and mean target of each fifth of the rows, ordered by prediction, over all
+    /// trainings, as multiples of the mean target.
     pub fn fifths(&self) -> Option<[(f64, f64); PARTS]> {
-        let rows: f64 = self.held_out.iter().map(|told| told.rows as f64).sum();
+        let rows: f64 = self
+            .held_out
+            .iter()
+            .map(|held_out| held_out.rows as f64)
+            .sum();
         let mean = |of: &dyn Fn(&HeldOut) -> f64| {
             let sum: f64 = self
                 .held_out
                 .iter()
-                .map(|told| of(told) * told.rows as f64)
+                .map(|held_out| of(held_out) * held_out.rows as f64)
                 .sum();
             sum / rows
         };
-        let all = mean(&|told| told.realised.iter().sum::<f64>() / PARTS as f64);
+        let all = mean(&|held_out| held_out.realised.iter().sum::<f64>() / PARTS as f64);
         let of = |part: usize| {
             (
-                mean(&|told| told.predicted[part]) / all,
-                mean(&|told| told.realised[part]) / all,
+                mean(&|held_out| held_out.predicted[part]) / all,
+                mean(&|held_out| held_out.realised[part]) / all,
             )
         };
         (all.is_normal()).then(|| std::array::from_fn(of))
     }
 
-    /// What was learned by a replay of so many requests that this thread has just made, and began with [`begin`].
+    /// Collects the statistics of the replay that this thread has just finished and that started
+    /// with [`begin`].
     pub(crate) fn of(lessons: Lessons, requests: u64, held: u64) -> Learned {
         let age = |trained_at: u64| requests.saturating_sub(trained_at);
         Learned {
@@ -84,19 +89,19 @@ impl Learned {
 }
 
 thread_local! {
-    /// What the replay under way in this thread has taken. A replay never changes its thread.
+    /// CPU times of the replay that runs in this thread. A replay never changes threads.
     static TRAINING: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     static INFERENCE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-    /// What it took to compare predictions with what came, which no cache needs.
+    /// CPU time of comparing predictions with targets, which a cache would not need.
     static COMPARING: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-    /// Whether the cache has its model: models made later are of its miniatures.
+    /// Whether the cache's own model was created. Models created later belong to miniature caches.
     static IS_MADE: Cell<bool> = const { Cell::new(false) };
     static HELD_OUT: RefCell<Vec<HeldOut>> = const { RefCell::new(Vec::new()) };
-    /// The features that its models do not see, by their places in a row.
+    /// Positions of the features hidden from the models.
     static HIDDEN: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A replay begins in this thread, whose models do not see the features at these places.
+/// Starts the statistics of a replay in this thread, with these features hidden.
 pub(crate) fn begin(hidden: &[usize]) {
     TRAINING.set(Duration::ZERO);
     INFERENCE.set(Duration::ZERO);
@@ -106,12 +111,12 @@ pub(crate) fn begin(hidden: &[usize]) {
     HIDDEN.set(hidden.to_vec());
 }
 
-/// What the replay under way has taken in this thread that is not the cache's own.
+/// CPU time of the current replay that is not the cache's own.
 pub(crate) fn comparing_time() -> Duration {
     COMPARING.get()
 }
 
-/// Makes regressors that tell this module what they took.
+/// Creates regressors that record their CPU times in this module.
 pub(crate) fn maker() -> Maker {
     Maker(|boosting: &Boosting| {
         Box::new(Timed {
@@ -122,16 +127,17 @@ pub(crate) fn maker() -> Maker {
     })
 }
 
-/// The policies have no clock: this stands where they ask for one's regressor.
+/// Regressor that records CPU times, because policies have no clock.
 struct Timed {
     model: Boosted,
     hidden: Vec<usize>,
-    /// Whether what it predicts is told: it is the cache's own model.
+    /// Whether its predictions are compared: it is the cache's own model.
     is_own: bool,
 }
 
 impl Timed {
-    /// The rows as the model sees them: what is hidden is zero in all of them, and so tells nothing.
+    /// Rows as the model sees them: hidden features are zero in all rows and so carry no
+    /// information.
     fn seen<'a>(&self, rows: &'a Rows) -> Cow<'a, Rows> {
         if self.hidden.is_empty() {
             return Cow::Borrowed(rows);
@@ -147,7 +153,7 @@ impl Timed {
         Cow::Owned(seen)
     }
 
-    /// Holds what the model says about rows that it has not seen against what came.
+    /// Compares predictions for rows that the model was not trained on with their targets.
     fn compare(&self, rows: &Rows, targets: &[f32]) {
         if !self.is_own || !self.model.is_trained() {
             return;
@@ -159,7 +165,7 @@ impl Timed {
     }
 }
 
-/// Adds what the work took to one of this thread's times.
+/// Adds the CPU time of the work to one of this thread's times.
 fn timed<R>(time: &'static LocalKey<Cell<Duration>>, work: impl FnOnce() -> R) -> R {
     let before = thread_cpu_time();
     let result = work();

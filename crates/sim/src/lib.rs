@@ -1,9 +1,10 @@
-//! The simulator: eviction policies and expiry indexes over traces, in the host that serves.
+//! The simulator: replays traces through eviction policies and expiry indexes, in the host that
+//! serves.
 //!
-//! [`Interner`] reads a trace once and makes [`Columns`] of it, in which a key is a dense id. From
+//! [`Interner`] reads a trace once and makes [`Columns`] of it, in which each key is a dense id. From
 //! then on an id is a slot: [`sweep`] replays the trace for each policy and size through
-//! [`cache::Shard`] over arrays, without hashing a key again. What a hit, a miss, an eviction, an
-//! expiry does is the shard's code, the same as in the server.
+//! [`cache::Shard`] over arrays, without hashing a key again. Hits, misses, evictions and expirations
+//! run the same shard code as in the server.
 //!
 //! Deliberately absent: files, formats, arguments, printing; opinions about policies. Start reading
 //! with `replay.rs`, then `dense.rs`.
@@ -41,7 +42,7 @@ pub use intern::{Interner, Interning};
 pub use learn::any::Spec;
 pub use learn::evict::gl_cache::feature_names;
 pub use learned::Learned;
-pub use result::{Counts, Found};
+pub use result::{Counts, ReplayResult};
 pub use rules::{Rules, Unit};
 pub use size::{BadSize, Size, scaled};
 pub use sweep::{Configuration, replay_count, sweep};

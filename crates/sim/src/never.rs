@@ -1,8 +1,8 @@
-//! The index of a replay in which nothing expires: it is told of nothing and costs nothing.
+//! Expiry index for replays in which nothing expires. It costs nothing.
 
 use policy::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 
-/// Holds no deadline, ever.
+/// Index without deadlines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Never;
 

@@ -1,8 +1,9 @@
-//! One policy over one trace: the shard that serves, driven by ids.
+//! Replay of one trace with one policy through the shard that serves, addressed by ids.
 //!
-//! Two loops. The plain one reads nothing but ids: for traces in which nothing expires, is deleted or
-//! changes its size. The full one does all of it. Both follow one convention: a miss inserts; entries
-//! are evicted while the new one does not fit; what is larger than the cache is not inserted.
+//! There are two loops. The plain one reads only ids, for traces in which nothing expires, is
+//! deleted or changes size. The full one handles all of these. Both follow one convention: a miss
+//! inserts; entries are evicted while the new one does not fit; an object larger than the cache is
+//! not inserted.
 
 use crate::columns::Columns;
 use crate::cpu::thread_cpu_time;
@@ -10,7 +11,7 @@ use crate::dense::{self, Dense, Fixed, OWNER, Traits, Varying, hash_of};
 use crate::explain::Observer;
 use crate::learned::{self, Learned};
 use crate::never::Never;
-use crate::result::{Counts, Found};
+use crate::result::{Counts, ReplayResult};
 use crate::rules::{Rules, Unit};
 use cache::{Entries, Shape, Shard};
 use policy::admit::any::AnyAdmission;
@@ -22,31 +23,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use trace::Op;
 
-/// How many requests ahead the entries are asked for.
+/// Number of requests ahead of which entries are prefetched.
 const AHEAD: usize = 16;
-/// Requests between two reports of progress.
+/// Requests between two updates of the progress counter.
 const STRIDE: usize = 1 << 16;
-/// Steps that one call of an algorithm may take; it is called again until it is done.
+/// Maximum steps of one call of an algorithm, which is called again until it is done.
 const STEPS: u32 = 1000;
-/// How often the index may ask to run between two requests before it must take the rest at once.
+/// Maximum runs of the index between two requests. After that it expires the rest at once.
 const RUNS_BETWEEN_REQUESTS: u32 = 10_000;
 
-/// One replay, for [`policy::any::PolicySpec::visit`].
-pub(crate) struct Work<'a> {
+/// Parameters of one replay, as a visitor for [`policy::any::PolicySpec::visit`].
+pub(crate) struct Job<'a> {
     pub(crate) columns: &'a Columns,
     pub(crate) rules: &'a Rules,
     pub(crate) capacity: u64,
-    /// For each request, the number of the next one for its object, for a policy that asks.
+    /// For each request, the number of its object's next request; empty unless the policy needs it.
     pub(crate) future: &'a [u32],
-    /// What the requests after the warm-up weigh.
+    /// Total weight of the requests after the warm-up.
     pub(crate) requested_weight: u64,
-    /// Counts requests done.
+    /// Counts finished requests.
     pub(crate) done: &'a AtomicU64,
-    /// Whether each object's misses are counted.
+    /// Whether the misses of each object are counted.
     pub(crate) counts_objects: bool,
 }
 
-/// The bytes by object that a replay takes at most, but for the policy's own heap.
+/// Maximum bytes per object of a replay, without the policy's own heap.
 pub(crate) struct BytesPerObject<'a>(pub(crate) &'a Rules);
 
 impl Visitor for BytesPerObject<'_> {
@@ -57,8 +58,8 @@ impl Visitor for BytesPerObject<'_> {
     }
 }
 
-impl Work<'_> {
-    /// The most that an object may weigh to be inserted.
+impl Job<'_> {
+    /// Maximum weight of an object that is inserted.
     fn largest(&self) -> u64 {
         match self.rules.largest_share {
             1.0 => self.capacity,
@@ -74,9 +75,9 @@ impl Work<'_> {
     }
 }
 
-impl Visitor for Work<'_> {
-    /// What was found, and each object's misses after the warm-up where they are counted.
-    type Output = (Found, Vec<u32>);
+impl Visitor for Job<'_> {
+    /// Result, and each object's misses after the warm-up if they are counted.
+    type Output = (ReplayResult, Vec<u32>);
 
     fn visit<P: Policy + 'static>(self, config: &P::Config) -> Self::Output {
         let policy = P::new(self.capacity, config, self.rules.seed);
@@ -97,26 +98,26 @@ impl Visitor for Work<'_> {
     }
 }
 
-/// A shard on its way through a trace.
+/// State of a replay.
 struct Replay<'a, P: Policy, T: Traits, X> {
-    work: &'a Work<'a>,
+    job: &'a Job<'a>,
     shard: Shard<Dense<P::Meta, T>, P, X>,
     occupied: u64,
     now: Tick,
     counts: Counts,
-    /// When counting began.
+    /// Time at the end of the warm-up.
     start: Tick,
-    /// Weight times milliseconds, held by the dead.
-    dead_weight_ms: u128,
-    /// When the index ran last.
+    /// Weight × milliseconds held by expired entries.
+    expired_weight_ms: u128,
+    /// Time of the last run of the index.
     ran_at: Tick,
     filter: Option<AnyAdmission>,
-    /// Whether the filter is to be told of hits and evictions.
+    /// Whether the filter needs to be notified of hits and evictions.
     filter_listens: bool,
-    /// Misses by object, or none at all.
+    /// Misses by object; empty if they are not counted.
     object_misses: Vec<u32>,
     observer: Option<Observer<'a>>,
-    /// The number of the request.
+    /// Number of the current request.
     index: usize,
 }
 
@@ -126,50 +127,50 @@ where
     T: Traits,
     X: ExpiryIndex<Link = T::Link>,
 {
-    fn new(work: &'a Work<'a>, shard: Shard<Dense<P::Meta, T>, P, X>) -> Self {
-        let rules = work.rules;
+    fn new(job: &'a Job<'a>, shard: Shard<Dense<P::Meta, T>, P, X>) -> Self {
+        let rules = job.rules;
         let filter = rules.admission.as_ref();
-        let filter = filter.map(|spec| AnyAdmission::new(work.capacity, spec, rules.seed));
+        let filter = filter.map(|spec| AnyAdmission::new(job.capacity, spec, rules.seed));
         Replay {
-            work,
+            job,
             shard,
             occupied: 0,
             now: Tick(0),
             counts: Counts::default(),
             start: Tick(0),
-            dead_weight_ms: 0,
+            expired_weight_ms: 0,
             ran_at: Tick(0),
             filter_listens: filter.as_ref().is_some_and(AnyAdmission::listens),
             filter,
-            object_misses: match work.counts_objects {
-                true => vec![0; work.columns.objects()],
+            object_misses: match job.counts_objects {
+                true => vec![0; job.columns.objects()],
                 false => Vec::new(),
             },
             observer: rules
                 .explains
-                .then(|| Observer::new(work.columns, rules.unit, work.capacity, rules.warm_up)),
+                .then(|| Observer::new(job.columns, rules.unit, job.capacity, rules.warm_up)),
             index: 0,
         }
     }
 
-    /// Goes through the whole trace, `stretch` by stretch.
-    fn run(mut self, stretch: impl Fn(&mut Self, usize, usize)) -> (Found, Vec<u32>) {
+    /// Replays the whole trace in stretches of requests.
+    fn run(mut self, stretch: impl Fn(&mut Self, usize, usize)) -> (ReplayResult, Vec<u32>) {
         let before = thread_cpu_time();
-        let len = self.work.columns.len();
-        let warm_up = self.work.rules.warm_up.min(len);
+        let len = self.job.columns.len();
+        let warm_up = self.job.rules.warm_up.min(len);
         let mut at_start = Counts::default();
         let mut from = 0;
         while from < len {
             let end = if from < warm_up { warm_up } else { len };
             let to = end.min(from + STRIDE);
             stretch(&mut self, from, to);
-            self.work
+            self.job
                 .done
                 .fetch_add((to - from) as u64, Ordering::Relaxed);
             if to == warm_up {
                 at_start = self.counts;
                 self.start = self.now;
-                self.dead_weight_ms = 0;
+                self.expired_weight_ms = 0;
                 self.object_misses.fill(0);
             }
             from = to;
@@ -179,14 +180,14 @@ where
         (self.found(at_start, cpu_time), object_misses)
     }
 
-    fn found(mut self, at_start: Counts, cpu_time: Duration) -> Found {
+    fn found(mut self, at_start: Counts, cpu_time: Duration) -> ReplayResult {
         if cfg!(debug_assertions) {
             self.shard.check_algorithms();
         }
-        self.index = self.work.columns.len();
+        self.index = self.job.columns.len();
         let rest: Vec<Slot> = self.shard.entries.slots().collect();
         rest.into_iter()
-            .for_each(|slot| self.watch_leave(slot, self.now));
+            .for_each(|slot| self.record_removal(slot, self.now));
         let span_ms = self.now.0 - self.start.0;
         let counts = self.counts.since(&at_start);
         let hits = match P::ON_HIT {
@@ -197,43 +198,45 @@ where
         policy_bytes += self.filter.as_ref().map_or(0, Admission::heap_bytes) as u64;
         let explained = self.observer.as_ref().map(|observer| {
             let miss_ratio = counts.misses as f64 / counts.requests.max(1) as f64;
-            Box::new(observer.explained(self.work.capacity, miss_ratio))
+            Box::new(observer.explained(self.job.capacity, miss_ratio))
         });
-        let watching = self.observer.as_ref().map_or(0, Observer::heap_bytes);
+        let observer_bytes = self.observer.as_ref().map_or(0, Observer::heap_bytes);
         let lessons = (self.shard.policy().0).and_then(|policy| learn::any::lessons_of(policy));
         let entries = &self.shard.entries;
         let meta_bytes = entries.len() * size_of::<P::Meta>() + entries.traits.deadline_count() * 8;
-        Found {
+        ReplayResult {
             counts,
             promotions: hits + counts.kept,
             metadata_bytes: policy_bytes + index_bytes + meta_bytes as u64,
             held: entries.len() as u64,
-            replay_bytes: policy_bytes + index_bytes + (entries.heap_bytes() + watching) as u64,
-            expired_held: self.dead_weight_ms as f64 / span_ms.max(1) as f64,
-            replayed: self.work.columns.len() as u64,
+            replay_bytes: policy_bytes
+                + index_bytes
+                + (entries.heap_bytes() + observer_bytes) as u64,
+            expired_held: self.expired_weight_ms as f64 / span_ms.max(1) as f64,
+            replayed: self.job.columns.len() as u64,
             flash_written: None,
             cpu_time,
             explained,
             learned: lessons.map(|lessons| {
-                let requests = self.work.columns.len() as u64;
+                let requests = self.job.columns.len() as u64;
                 Box::new(Learned::of(lessons, requests, entries.len() as u64))
             }),
         }
     }
 
-    /// Time passes until the request of this number.
+    /// Advances the time to that of the request.
     #[inline(always)]
     fn tick(&mut self, index: usize) {
-        match self.work.rules.gap_ms {
+        match self.job.rules.gap_ms {
             Some(gap_ms) => self.now = Tick((index as f64 * gap_ms) as u64),
-            None => self.now.0 += self.work.columns.gap_ms(index),
+            None => self.now.0 += self.job.columns.gap_ms(index),
         }
     }
 
-    /// Requests `from` to `to`, where ids tell all.
+    /// Replays requests `from` to `to` when only ids matter.
     fn plain(&mut self, from: usize, to: usize) {
-        let columns = self.work.columns;
-        let largest = self.work.largest();
+        let columns = self.job.columns;
+        let largest = self.job.largest();
         for index in from..to {
             if let Some(&ahead) = columns.ids.get(index + AHEAD) {
                 self.shard.entries.prefetch(Slot(ahead));
@@ -244,9 +247,9 @@ where
             if P::NEEDS_FUTURE {
                 self.shard
                     .entries
-                    .set_upcoming(slot, self.work.future[index]);
+                    .set_upcoming(slot, self.job.future[index]);
             }
-            if self.shard.entries.lives(slot) {
+            if self.shard.entries.contains(slot) {
                 self.shard.hit(slot);
                 continue;
             }
@@ -279,7 +282,7 @@ where
             let newcomer = Newcomer {
                 key_hash: hash_of(slot),
                 weight,
-                has_room: self.occupied + u64::from(weight) <= self.work.capacity,
+                has_room: self.occupied + u64::from(weight) <= self.job.capacity,
             };
             if filter.admit(&self.shard.entries, newcomer) == Admit::No {
                 return false;
@@ -290,22 +293,22 @@ where
 
     #[inline]
     fn make_room(&mut self, weight: u64) {
-        while self.occupied + weight > self.work.capacity {
+        while self.occupied + weight > self.job.capacity {
             let mut budget = Budget(STEPS);
             let eviction = self.shard.evict(&mut budget);
             self.counts.kept += u64::from(STEPS - budget.0);
             match eviction {
                 Eviction::Victim(victim) => {
-                    // The step that found it kept nothing.
+                    // The step that returned the victim kept nothing.
                     self.counts.kept = self.counts.kept.saturating_sub(1);
                     self.counts.evictions += 1;
                     if !T::IS_FIXED {
-                        self.watch_eviction(victim);
+                        self.record_eviction(victim);
                     }
                     self.take(victim);
                 }
                 Eviction::Again => {}
-                Eviction::Empty => panic!("the cache is full, and the policy knows of no entry"),
+                Eviction::Empty => panic!("the cache is full, but the policy returns no victim"),
             }
         }
     }
@@ -321,15 +324,15 @@ where
         self.shard.inserted(slot, shape);
     }
 
-    /// Removes an entry that the algorithms have forgotten.
+    /// Removes an entry that the algorithms no longer track.
     #[inline]
     fn take(&mut self, slot: Slot) {
         self.occupied -= u64::from(self.shard.entries.weight(slot));
         self.shard.entries.take(slot);
     }
 
-    /// A victim is about to leave.
-    fn watch_eviction(&mut self, victim: Slot) {
+    /// Notifies filter, observer and index that a victim is evicted.
+    fn record_eviction(&mut self, victim: Slot) {
         if self.filter_listens
             && let Some(filter) = &mut self.filter
         {
@@ -340,36 +343,36 @@ where
             observer.evicted(self.index, victim, weight);
         }
         if self.shard.entries.deadline(victim).is_some() {
-            self.count_dead(victim, self.now);
+            self.count_expired_time(victim, self.now);
             self.shard.deadline_lost(victim);
         }
     }
 
-    /// An entry is about to leave for another reason than eviction, or the trace ends.
-    fn watch_leave(&mut self, slot: Slot, at: Tick) {
+    /// Records that an entry is removed for another reason than eviction, or that the trace ends.
+    fn record_removal(&mut self, slot: Slot, at: Tick) {
         let weight = self.shard.entries.weight(slot);
         if let Some(observer) = &mut self.observer {
-            observer.left(self.index, slot, weight);
+            observer.removed(self.index, slot, weight);
         }
-        self.count_dead(slot, at);
+        self.count_expired_time(slot, at);
     }
 
-    /// An entry leaves at `at`, or the trace ends: for how long has it been dead?
-    fn count_dead(&mut self, slot: Slot, at: Tick) {
+    /// Adds the time for which an entry removed at `at` had been expired.
+    fn count_expired_time(&mut self, slot: Slot, at: Tick) {
         if let Some(deadline) = self.shard.entries.deadline(slot)
             && deadline < at
         {
             let weight = u128::from(self.shard.entries.weight(slot));
-            self.dead_weight_ms += weight * u128::from(at.0 - deadline.max(self.start).0);
+            self.expired_weight_ms += weight * u128::from(at.0 - deadline.max(self.start).0);
         }
     }
 }
 
 impl<P: Policy + 'static> Replay<'_, P, Varying, AnyExpiry> {
-    /// Requests `from` to `to`, whatever they are.
+    /// Replays requests `from` to `to` with expiry, deletions and changes of size.
     fn full(&mut self, from: usize, to: usize) {
         for index in from..to {
-            let columns = self.work.columns;
+            let columns = self.job.columns;
             if let Some(&ahead) = columns.ids.get(index + AHEAD) {
                 self.shard.entries.prefetch(Slot(ahead));
             }
@@ -381,39 +384,39 @@ impl<P: Policy + 'static> Replay<'_, P, Varying, AnyExpiry> {
             if P::NEEDS_FUTURE {
                 self.shard
                     .entries
-                    .set_upcoming(slot, self.work.future[index]);
+                    .set_upcoming(slot, self.job.future[index]);
             }
             self.request(index, slot, columns.op(index));
         }
     }
 
     fn request(&mut self, index: usize, slot: Slot, op: Op) {
-        let columns = self.work.columns;
-        let is_live = self.shard.entries.lives(slot);
+        let columns = self.job.columns;
+        let is_live = self.shard.entries.contains(slot);
         let deadline = self.shard.entries.deadline(slot);
-        let is_dead = deadline.is_some_and(|deadline| deadline < self.now);
-        if is_dead {
+        let is_expired = deadline.is_some_and(|deadline| deadline < self.now);
+        if is_expired {
             self.remove(slot, self.now);
             self.counts.expirations += 1;
         }
         if op == Op::Delete {
-            if is_live && !is_dead {
+            if is_live && !is_expired {
                 self.remove(slot, self.now);
             }
             return;
         }
         let size = columns.size(index, slot.0);
-        let counted = u64::from(op.is_read() || self.work.rules.counts_writes);
+        let counted = u64::from(op.is_read() || self.job.rules.counts_writes);
         self.counts.requests += counted;
         let weight = self.weight_of(size);
         self.counts.requested_weight += counted * u64::from(weight);
-        let ttl_ms = match self.work.rules.ignores_ttls {
+        let ttl_ms = match self.job.rules.ignores_ttls {
             true => None,
             false => columns.ttl_ms(index, slot.0),
         };
         let next_deadline =
             ttl_ms.map(|ttl_ms| Tick(self.now.0.saturating_add(ttl_ms).min(Tick::MAX.0)));
-        let is_miss = !is_live || is_dead;
+        let is_miss = !is_live || is_expired;
         if let Some(observer) = &mut self.observer {
             observer.requested(index, slot, is_miss, counted > 0);
         }
@@ -427,14 +430,14 @@ impl<P: Policy + 'static> Replay<'_, P, Varying, AnyExpiry> {
             if !op.is_read() {
                 self.change_deadline(slot, deadline, next_deadline);
             }
-            if self.work.rules.follows_sizes {
+            if self.job.rules.follows_sizes {
                 self.change_weight(slot, size);
             }
             return;
         }
         self.missed(slot, weight, counted);
         let weight = self.held_weight_of(size);
-        if u64::from(weight) > self.work.largest() || !self.is_admitted(slot, weight, next_deadline)
+        if u64::from(weight) > self.job.largest() || !self.is_admitted(slot, weight, next_deadline)
         {
             self.counts.refusals += 1;
             return;
@@ -449,17 +452,17 @@ impl<P: Policy + 'static> Replay<'_, P, Varying, AnyExpiry> {
     }
 
     fn weight_of(&self, size: u32) -> u32 {
-        match self.work.rules.unit {
+        match self.job.rules.unit {
             Unit::Objects => 1,
             Unit::Bytes => size,
         }
     }
 
-    /// The same with what the entry takes beside its object.
+    /// Weight of an entry, its overhead included.
     fn held_weight_of(&self, size: u32) -> u32 {
-        match self.work.rules.unit {
+        match self.job.rules.unit {
             Unit::Objects => 1,
-            Unit::Bytes => size.saturating_add(self.work.rules.overhead),
+            Unit::Bytes => size.saturating_add(self.job.rules.overhead),
         }
     }
 
@@ -481,7 +484,7 @@ impl<P: Policy + 'static> Replay<'_, P, Varying, AnyExpiry> {
         if old == new {
             return;
         }
-        if u64::from(new) > self.work.capacity {
+        if u64::from(new) > self.job.capacity {
             self.remove(slot, self.now);
             return;
         }
@@ -491,9 +494,9 @@ impl<P: Policy + 'static> Replay<'_, P, Varying, AnyExpiry> {
         self.make_room(0);
     }
 
-    /// Removes a live entry that somebody deleted or found dead.
+    /// Removes an entry that was deleted or found expired.
     fn remove(&mut self, slot: Slot, at: Tick) {
-        self.watch_leave(slot, at);
+        self.record_removal(slot, at);
         self.shard.remove_from_policy(slot);
         if self.shard.entries.deadline(slot).is_some() {
             self.shard.deadline_lost(slot);
@@ -501,8 +504,8 @@ impl<P: Policy + 'static> Replay<'_, P, Varying, AnyExpiry> {
         self.take(slot);
     }
 
-    /// The index runs whenever it asked to since the request before, as it does in a server that has
-    /// nothing else to do.
+    /// Runs the index at each time that it requested since the last request, as an otherwise idle
+    /// server would.
     fn expire(&mut self) {
         let mut runs = RUNS_BETWEEN_REQUESTS;
         while let Some(due) = self.shard.expiry().next_due()
@@ -527,7 +530,7 @@ impl<P: Policy + 'static> Replay<'_, P, Varying, AnyExpiry> {
         loop {
             match self.shard.pop_expired(at, &mut Budget(STEPS)) {
                 Due::Slot(slot) => {
-                    self.watch_leave(slot, at);
+                    self.record_removal(slot, at);
                     self.counts.expirations += 1;
                     self.shard.remove_from_policy(slot);
                     self.take(slot);

@@ -1,10 +1,11 @@
-//! Results as rows: a table for people, CSV, JSON and Parquet for programs, a page with plots. One list of columns serves all.
+//! Results as rows: a table for people, CSV, JSON and Parquet for programs, a page with plots. One
+//! list of columns serves all.
 
 mod learned;
 mod page;
 mod parquet_file;
 
-use crate::{Explained, Found, Learned, Unit};
+use crate::{Explained, Learned, ReplayResult, Unit};
 use Kind::{Count, Real, Reals, Text};
 pub use page::page;
 pub(crate) use page::size_axis;
@@ -27,7 +28,7 @@ pub struct Row {
     /// The size as it was asked for: 10%, say, which is another number of each trace.
     pub size: String,
     /// What the replay found.
-    pub found: Found,
+    pub found: ReplayResult,
 }
 
 /// What stands in one cell.

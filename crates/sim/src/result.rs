@@ -4,22 +4,22 @@ use crate::explain::Explained;
 use crate::learned::Learned;
 use std::time::Duration;
 
-/// What happened.
+/// Counters of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests that count.
+    /// Counted requests.
     pub requests: u64,
-    /// What the objects of these weigh, in the cache's unit.
+    /// Total weight of the requested objects, in the unit of the cache.
     pub requested_weight: u64,
-    /// Requests that found nothing, or something dead.
+    /// Requests that found no entry or an expired one.
     pub misses: u64,
-    /// What the objects of these weigh, in the cache's unit.
+    /// Total weight of the missed objects, in the unit of the cache.
     pub missed_weight: u64,
     /// Entries evicted.
     pub evictions: u64,
-    /// Entries that eviction looked at and kept.
+    /// Entries that an eviction inspected and kept.
     pub kept: u64,
-    /// Entries removed because their time was over.
+    /// Entries removed because their TTL had passed.
     pub expirations: u64,
     /// Misses whose object was not inserted.
     pub refusals: u64,
@@ -40,29 +40,30 @@ impl Counts {
     }
 }
 
-/// What a replay found.
+/// Result of one replay.
 #[derive(Clone, Debug)]
-pub struct Found {
-    /// After the warm-up.
+pub struct ReplayResult {
+    /// Counters after the warm-up.
     pub counts: Counts,
-    /// Hits that changed the policy's structure, and entries that eviction looked at and kept.
+    /// Hits that changed the policy's structure, plus entries that an eviction inspected and kept.
     pub promotions: u64,
-    /// What policy, filter and index take in a server: their heaps, and their bits in each entry held.
+    /// Bytes that policy, filter and index would take in a server: their heaps, and their bits in
+    /// each held entry.
     pub metadata_bytes: u64,
-    /// Entries held at the end; of the segment engine the live ones.
+    /// Entries held at the end; for the segment engine, the unexpired ones.
     pub held: u64,
-    /// What the replay took besides the trace.
+    /// Bytes of memory that the replay took in addition to the trace.
     pub replay_bytes: u64,
-    /// Bytes (or objects) held by entries that were dead already, the mean over time.
+    /// Weight of expired entries that were still held, as a mean over time.
     pub expired_held: f64,
-    /// Requests of the whole trace.
+    /// Requests replayed, the warm-up included.
     pub replayed: u64,
-    /// What they took, the warm-up too.
+    /// CPU time of the whole replay, the warm-up included.
     pub cpu_time: Duration,
-    /// What was written to flash, in the cache's unit; where there is flash.
+    /// Weight written to flash; `None` if there is no flash tier.
     pub flash_written: Option<u64>,
-    /// Where the rules ask for it.
+    /// What explains the miss ratio, if the rules request it.
     pub explained: Option<Box<Explained>>,
-    /// Where the policy learns.
+    /// What the policy learned, if it learns.
     pub learned: Option<Box<Learned>>,
 }

@@ -1,21 +1,21 @@
-//! How a trace is replayed, and what comes of it.
+//! Rules of a replay.
 
 use policy::admit::any::AdmitSpec;
 use policy::expire::any::ExpirySpec;
 use serde::Serialize;
 
-/// What a cache counts.
+/// Unit of cache sizes and weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
-    /// Each object is 1.
+    /// Each object weighs 1.
     Objects,
-    /// Objects weigh what the trace says.
+    /// Each object weighs its size in bytes.
     Bytes,
 }
 
 impl Unit {
-    /// Its name in reports.
+    /// Name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Unit::Objects => "objects",
@@ -24,37 +24,40 @@ impl Unit {
     }
 }
 
-/// How a trace is replayed, whatever the policy and the size.
+/// Rules of a replay, independent of policy and size.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// What a cache counts.
+    /// Unit of the cache size.
     pub unit: Unit,
-    /// How many requests at the start count for nothing.
+    /// Number of requests at the start that are not counted.
     pub warm_up: usize,
-    /// The index that finds what has expired.
+    /// Index that finds expired entries.
     pub expiry: ExpirySpec,
-    /// The filter that a miss must pass before the policy hears of it.
+    /// Filter that a missed object must pass before the policy is called.
     pub admission: Option<AdmitSpec>,
-    /// Whether writes count as requests that hit or miss; they insert in any case.
+    /// Whether writes count as requests that hit or miss. They insert in any case.
     pub counts_writes: bool,
-    /// Whether an entry takes the size that a later request tells; else the one it came with.
+    /// Whether an entry takes the size of a later request. Otherwise it keeps its size at
+    /// insertion.
     pub follows_sizes: bool,
-    /// The share of the cache that an object may take; a larger one is not inserted.
+    /// Largest share of the cache that an object may take; a larger object is not inserted.
     pub largest_share: f64,
-    /// Bytes that each entry of a policy takes beside its object, and that count against the size. The segment
-    /// engine counts its own.
+    /// Bytes that each entry of a policy takes in addition to its object, counted against the cache
+    /// size. The segment engine counts its own overhead.
     pub overhead: u32,
-    /// Whether nothing expires, whatever the trace tells.
+    /// Whether TTLs are ignored, so that nothing expires.
     pub ignores_ttls: bool,
-    /// Milliseconds from one request to the next, instead of what the trace tells.
+    /// Milliseconds between two requests, instead of the trace's timestamps.
     pub gap_ms: Option<f64>,
-    /// Whether to tell what explains the miss ratio.
+    /// Whether to compute what explains the miss ratio.
     pub explains: bool,
-    /// Features that models do not see, by their places among those of the policy: what is it worth to have them?
+    /// Features hidden from learned models, by their positions in the policy's feature rows, to
+    /// measure what they contribute.
     pub hidden_features: Vec<usize>,
-    /// Determines every decision by chance.
+    /// Seed of all random decisions.
     pub seed: u64,
-    /// Bytes that trace and replays may use: fewer run at once where they would need more.
+    /// Maximum bytes of memory of the trace and the replays. Fewer replays run in parallel if they
+    /// would need more.
     pub memory_limit: u64,
 }
 

@@ -1,16 +1,17 @@
-//! The segment engine over a trace: the code that serves, over a heap of sizes.
+//! SegmentReplay through the segment engine: the code that serves, over a heap that stores sizes
+//! only.
 //!
-//! Its capacity is all the memory that it takes: segments with their tails and what is dead in them, the
-//! table, headers, directories. What a policy's capacity counts is the objects alone, unless
-//! [`Rules::overhead`] says what each takes beside; so a size that both are given is kinder to the policy.
+//! Its capacity is all memory that it takes: segments with their unused tails and expired objects,
+//! the table, headers and directories. The capacity of a policy counts objects only, unless
+//! [`Rules::overhead`] adds bytes per entry. At equal capacity a policy therefore holds more.
 
+use crate::Error;
 use crate::columns::Columns;
 use crate::cpu::thread_cpu_time;
 use crate::learned::{self, Learned};
-use crate::result::{Counts, Found};
+use crate::result::{Counts, ReplayResult};
 use crate::rules::{Rules, Unit};
-use crate::sweep::in_turn;
-use crate::{Error, size};
+use crate::sweep::run_parallel;
 use learn::{Heard, Tutor, Tutoring};
 use policy::{Budget, Tick};
 use segment::{
@@ -21,31 +22,31 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use trace::Op;
 
-/// Requests between two reports of progress.
+/// Requests between two updates of the progress counter.
 const STRIDE: usize = 1 << 16;
-/// Segments that a heap is cut into when their size is not given, as long as they have room for objects.
+/// Number of segments that a heap is divided into by default.
 const SEGMENTS_AIMED: u64 = 256;
-/// Bytes of metadata that each object has in a segment.
+/// Bytes of metadata of each object in a segment.
 const METADATA: u32 = 5;
-/// Requests ahead of which the table's lines are asked for.
+/// Number of requests ahead of which table lines are prefetched.
 const AHEAD: usize = 8;
 
-/// What may be chosen of the engine: `segcache`, and behind colons `merged=4`, `eviction=rent`,
-/// `segment=1mb`, `metadata=5`, `expiry=proactive`.
+/// Specification of the engine: `segcache` and parameters after colons, such as `merged=4`,
+/// `eviction=rent`, `segment=1mb`, `metadata=5`, `expiry=proactive`.
 ///
-/// `metadata` and `expiry=lazy` are there to tell what the engine's own are worth: with the latter all objects
-/// share one chain, dead ones take room until they are evicted, and are a miss all the same.
+/// `metadata` and `expiry=lazy` measure what the engine's own choices contribute. With lazy expiry
+/// all objects share one chain, and expired ones take space until they are evicted, but are misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentsSpec {
     eviction: Eviction,
     merged: u8,
-    /// None: by the size of the cache.
+    /// Bytes of a segment; `None` derives it from the cache size.
     segment_bytes: Option<usize>,
     metadata: u32,
     is_lazy: bool,
 }
 
-/// Why a specification was not understood.
+/// Error for a text that is not a specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadSegments(String);
 
@@ -58,19 +59,19 @@ impl fmt::Display for BadSegments {
 impl std::error::Error for BadSegments {}
 
 impl SegmentsSpec {
-    /// The name in `--policy`.
+    /// Name in `--policy`.
     pub const NAME: &'static str = "segcache";
 
-    /// Whether a text names the engine, with or without knobs.
+    /// Whether a text names the engine, with or without parameters.
     pub fn is_named_by(text: &str) -> bool {
         policy::names::is_same(text.split(':').next().unwrap_or_default(), Self::NAME)
     }
 
-    fn set(&mut self, knob: &str) -> Result<(), String> {
-        let (name, value) = knob.split_once('=').ok_or_else(|| {
-            format!("'{knob}': expected eviction=, merged=, segment=, metadata= or expiry=")
+    fn set(&mut self, parameter: &str) -> Result<(), String> {
+        let (name, value) = parameter.split_once('=').ok_or_else(|| {
+            format!("'{parameter}': expected eviction=, merged=, segment=, metadata= or expiry=")
         })?;
-        let whole = || format!("'{value}' is no number that {name} can be");
+        let whole = || format!("{name}: '{value}' is not a valid number");
         match name {
             "eviction" => self.eviction = value.parse().map_err(|e| format!("'{value}': {e}"))?,
             "merged" => self.merged = value.parse().map_err(|_| whole())?,
@@ -79,19 +80,19 @@ impl SegmentsSpec {
                 self.is_lazy = match value {
                     "proactive" => false,
                     "lazy" => true,
-                    _ => return Err(format!("'{value}': expiry is proactive or lazy")),
+                    _ => return Err(format!("expiry '{value}': expected proactive or lazy")),
                 }
             }
             "segment" => {
-                let bytes = size::bytes(value).ok_or_else(whole)?;
+                let bytes = units::bytes(value).map_err(|error| error.to_string())?;
                 self.segment_bytes = Some(usize::try_from(bytes).map_err(|_| whole())?);
             }
-            _ => return Err(format!("{} has no knob '{name}'", Self::NAME)),
+            _ => return Err(format!("{} has no parameter '{name}'", Self::NAME)),
         }
         Ok(())
     }
 
-    /// Whether such an engine can be had in so much memory.
+    /// Whether the engine can be created with this capacity.
     pub fn fits(&self, capacity: u64) -> bool {
         Segcache::<Sizes>::new(&self.config(capacity, 0)).is_ok()
     }
@@ -133,44 +134,44 @@ impl FromStr for SegmentsSpec {
             return Err(BadSegments(format!("expected {}", Self::NAME)));
         }
         parts
-            .try_for_each(|knob| spec.set(knob))
+            .try_for_each(|parameter| spec.set(parameter))
             .map_err(BadSegments)?;
         Ok(spec)
     }
 }
 
-/// Replays the trace for each of these, `jobs` at a time; `done` counts requests.
+/// Replays the trace for each specification and size, `jobs` at a time; `done` counts requests.
 ///
 /// # Errors
-/// A cache that counts objects, and one too small for its segments.
+/// A unit of objects instead of bytes, and a size too small for the segments.
 pub fn sweep(
     columns: &Columns,
     rules: &Rules,
     configurations: &[(SegmentsSpec, u64)],
     jobs: usize,
     done: &AtomicU64,
-) -> Result<Vec<Found>, Error> {
+) -> Result<Vec<ReplayResult>, Error> {
     let found = sweep_objects(columns, rules, configurations, jobs, done)?;
     Ok(found.into_iter().map(|(found, _)| found).collect())
 }
 
-/// The same, with each object's misses after the warm-up.
+/// As [`sweep`], with each object's misses after the warm-up.
 pub(crate) fn sweep_objects(
     columns: &Columns,
     rules: &Rules,
     configurations: &[(SegmentsSpec, u64)],
     jobs: usize,
     done: &AtomicU64,
-) -> Result<Vec<(Found, Vec<u32>)>, Error> {
+) -> Result<Vec<(ReplayResult, Vec<u32>)>, Error> {
     let refused = |problem: String| Error::Segments { problem };
     if rules.unit == Unit::Objects {
         return Err(refused(
-            "it is a heap of bytes, and here objects are counted".into(),
+            "its size is in bytes, but objects are counted: use a trace with sizes".into(),
         ));
     }
     if rules.admission.is_some() || rules.explains {
         return Err(refused(
-            "it takes no admission filter and explains nothing".into(),
+            "it supports neither an admission filter nor --explain".into(),
         ));
     }
     let mut engines = Vec::new();
@@ -180,39 +181,39 @@ pub(crate) fn sweep_objects(
         drop(engine.map_err(|error| refused(format!("a cache of {capacity} bytes: {error}")))?);
         engines.push((config, *spec));
     }
-    Ok(in_turn(engines.len(), jobs, |index| {
+    Ok(run_parallel(engines.len(), jobs, |index| {
         let (config, spec) = &engines[index];
-        Replay::new(columns, rules, config, spec).run(done)
+        SegmentReplay::new(columns, rules, config, spec).run(done)
     }))
 }
 
-/// An engine on its way through a trace.
-struct Replay<'a> {
+/// State of a replay.
+struct SegmentReplay<'a> {
     columns: &'a Columns,
     rules: &'a Rules,
     cache: Segcache<Sizes>,
     writer: Writer,
-    /// Bytes of metadata that each object has beyond its own.
+    /// Difference between the specified and the engine's own bytes of metadata per object.
     extra: i64,
-    /// By object, where the engine does not know.
+    /// Deadlines by object, for lazy expiry, of which the engine itself has none.
     deadlines: Option<Vec<Tick>>,
     now: Tick,
     counts: Counts,
-    /// By object.
+    /// Misses by object.
     misses: Vec<u32>,
-    /// Learns in the replay's own time, where the eviction heeds it: when a segment was begun, and when a ranking was
-    /// used up, so that equal traces teach the same.
+    /// Trains the ranking for evictions that learn. It runs when a segment was started or a ranking
+    /// was used up, so that equal traces give equal results.
     tutor: Option<Tutor>,
-    /// Segments begun when it last did.
+    /// Number of segments started at its last run.
     begun: u64,
-    /// All of them, those that are not counted included.
-    asked: u64,
+    /// All requests, uncounted ones included.
+    requests: u64,
     missed: u64,
 }
 
-impl<'a> Replay<'a> {
+impl<'a> SegmentReplay<'a> {
     fn new(columns: &'a Columns, rules: &'a Rules, config: &Config, spec: &SegmentsSpec) -> Self {
-        let cache = Segcache::new(config).expect("it was tried before");
+        let cache = Segcache::new(config).expect("the configuration was checked");
         learned::begin(&rules.hidden_features);
         let tutoring = Tutoring {
             seed: config.seed,
@@ -220,8 +221,8 @@ impl<'a> Replay<'a> {
             ..Tutoring::default()
         };
         let learns = config.eviction.learns();
-        let writer = cache.writer().expect("the first");
-        Replay {
+        let writer = cache.writer().expect("the engine allows one writer");
+        SegmentReplay {
             columns,
             rules,
             cache,
@@ -233,12 +234,12 @@ impl<'a> Replay<'a> {
             misses: vec![0; columns.objects()],
             tutor: learns.then(|| Tutor::new(&tutoring)),
             begun: 0,
-            asked: 0,
+            requests: 0,
             missed: 0,
         }
     }
 
-    fn run(mut self, done: &AtomicU64) -> (Found, Vec<u32>) {
+    fn run(mut self, done: &AtomicU64) -> (ReplayResult, Vec<u32>) {
         let before = thread_cpu_time();
         let len = self.columns.len();
         let warm_up = self.rules.warm_up.min(len);
@@ -265,7 +266,11 @@ impl<'a> Replay<'a> {
         (self.found(at_start, cpu_time), misses)
     }
 
-    fn found(self, (counts, before): (Counts, Stats), cpu_time: std::time::Duration) -> Found {
+    fn found(
+        self,
+        (counts, before): (Counts, Stats),
+        cpu_time: std::time::Duration,
+    ) -> ReplayResult {
         let stats = self.cache.stats();
         let mut counts = self.counts.since(&counts);
         counts.evictions = stats.evicted + stats.crowded_out - before.evicted - before.crowded_out;
@@ -273,7 +278,7 @@ impl<'a> Replay<'a> {
         counts.expirations = stats.expired - before.expired;
         let metadata = stats.items as i64 * (i64::from(METADATA) + self.extra);
         let payload = stats.live_bytes as i64 - metadata;
-        Found {
+        ReplayResult {
             counts,
             promotions: counts.kept,
             metadata_bytes: stats.overhead_bytes(payload.max(0) as u64),
@@ -281,7 +286,7 @@ impl<'a> Replay<'a> {
             replay_bytes: self.cache.content_bytes()
                 + stats.segments_table * stats.segment_bytes
                 + stats.directory_bytes,
-            // A life is rounded down: what is over has left before it was.
+            // TTLs are rounded down, so an entry is removed before its deadline.
             expired_held: 0.0,
             replayed: self.columns.len() as u64,
             cpu_time,
@@ -291,7 +296,7 @@ impl<'a> Replay<'a> {
                 let mut lessons = tutor.lessons();
                 lessons.groups_evicted = stats.segments_ranked;
                 lessons.learning_bytes += self.cache.learning_bytes();
-                Box::new(Learned::of(lessons, self.asked, stats.items))
+                Box::new(Learned::of(lessons, self.requests, stats.items))
             }),
         }
     }
@@ -323,10 +328,10 @@ impl<'a> Replay<'a> {
         let counted = u64::from(op.is_read() || rules.counts_writes);
         self.counts.requests += counted;
         self.counts.requested_weight += counted * u64::from(size);
-        let is_dead = |deadlines: &Vec<Tick>| deadlines[id as usize] < self.now;
-        let is_known_dead = self.deadlines.as_ref().is_some_and(is_dead);
-        let is_hit = self.cache.contains(&key, self.now) && !is_known_dead;
-        self.asked += 1;
+        let is_expired = |deadlines: &Vec<Tick>| deadlines[id as usize] < self.now;
+        let is_past_deadline = self.deadlines.as_ref().is_some_and(is_expired);
+        let is_hit = self.cache.contains(&key, self.now) && !is_past_deadline;
+        self.requests += 1;
         self.missed += u64::from(!is_hit);
         if is_hit && op.is_read() {
             return;
@@ -336,7 +341,7 @@ impl<'a> Replay<'a> {
             self.counts.missed_weight += counted * u64::from(size);
             self.misses[id as usize] += counted as u32;
         }
-        // What is written over is appended anew, as it is in a server.
+        // An overwrite appends the object again, as in a server.
         let bytes = u32::try_from((i64::from(size) + self.extra).max(0)).unwrap_or(u32::MAX);
         let largest = rules.largest_share * self.cache.memory_limit() as f64;
         let is_small = rules.largest_share == 1.0 || f64::from(size) <= largest;
@@ -368,7 +373,7 @@ impl<'a> Replay<'a> {
             self.begun = begun;
             let heard = Heard {
                 now: self.now,
-                requests: self.asked,
+                requests: self.requests,
                 misses: self.missed,
             };
             tutor.turn(&self.cache, &heard);

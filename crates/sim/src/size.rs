@@ -1,15 +1,13 @@
-//! Sizes of caches as people write them.
+//! Cache sizes as given on a command line.
 
 use crate::{Columns, Error, Unit};
 use std::fmt;
 use std::str::FromStr;
 
-/// The largest share of the footprint that is taken for one and not for a slip.
+/// Largest share of the footprint; a larger one is taken for a mistake.
 const PERCENT_MAX: f64 = 1000.0;
-/// The largest size in units of its own.
-const UNITS_MAX: f64 = (1u64 << 62) as f64;
 
-/// The size of a cache, as given: `1000`, `10%`, `64mb`.
+/// Cache size as given: `1000`, `10%`, `64mb`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Size {
     given: String,
@@ -24,7 +22,7 @@ enum Amount {
     Percent(f64),
 }
 
-/// Why a size was not understood.
+/// Error for a text that is not a size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadSize(String);
 
@@ -36,8 +34,8 @@ impl fmt::Display for BadSize {
 
 impl std::error::Error for BadSize {}
 
-const EXPECTED: &str = "expected objects or bytes (1000), bytes with a unit (64mb: kb, mb, gb, tb of \
-                        1024, 1024², …), or a share of all objects or bytes of the trace (10%)";
+const EXPECTED: &str = "expected a number of objects or bytes (1000), bytes with a unit (64mb), or a \
+                        share of all objects or bytes of the trace (10%)";
 
 impl FromStr for Size {
     type Err = BadSize;
@@ -49,40 +47,30 @@ impl FromStr for Size {
     /// assert!("1e30gb".parse::<sim::Size>().is_err());
     /// ```
     fn from_str(text: &str) -> Result<Self, BadSize> {
-        let unit_at = text
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(text.len());
-        let (number, unit) = text.split_at(unit_at);
-        let misunderstood = || BadSize(format!("'{text}' is no size: {EXPECTED}"));
-        let number: f64 = number.parse().map_err(|_| misunderstood())?;
-        let factor = match unit.to_ascii_lowercase().as_str() {
-            "" | "%" | "b" => 1.0,
-            "kb" | "k" => 1024.0,
-            "mb" | "m" => 1024.0 * 1024.0,
-            "gb" | "g" => 1024.0 * 1024.0 * 1024.0,
-            "tb" | "t" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
-            _ => return Err(misunderstood()),
+        let bad = |problem: &str| BadSize(format!("size '{text}': {problem}"));
+        let amount = match text.strip_suffix('%') {
+            // Not from the fraction: 29 % of 100 would lose a unit by rounding.
+            Some(percent) => {
+                units::fraction(text).map_err(|_| bad(EXPECTED))?;
+                Amount::Percent(percent.parse().map_err(|_| bad(EXPECTED))?)
+            }
+            None => {
+                let amount = units::bytes(text).map_err(|_| bad(EXPECTED))?;
+                match text.ends_with(|c: char| c.is_ascii_digit()) {
+                    true => Amount::Units(amount),
+                    false => Amount::Bytes(amount),
+                }
+            }
         };
-        let amount = number * factor;
-        let is_whole = amount.fract() == 0.0 || factor > 1.0;
-        let amount = match unit {
-            _ if amount <= 0.0 => {
-                return Err(BadSize(format!(
-                    "'{text}': a cache of no size holds nothing"
-                )));
+        match amount {
+            Amount::Percent(percent) if percent > PERCENT_MAX => {
+                return Err(bad(&format!("expected at most {PERCENT_MAX} %")));
             }
-            "%" if amount <= PERCENT_MAX => Amount::Percent(amount),
-            "%" => {
-                let text = format!("'{text}': more than {PERCENT_MAX} % of all objects");
-                return Err(BadSize(text));
+            Amount::Percent(0.0) | Amount::Units(0) | Amount::Bytes(0) => {
+                return Err(bad("expected more than 0"));
             }
-            _ if amount > UNITS_MAX => {
-                return Err(BadSize(format!("'{text}': more than 2^62 bytes")));
-            }
-            _ if !is_whole => return Err(misunderstood()),
-            "" => Amount::Units(amount as u64),
-            _ => Amount::Bytes(amount as u64),
-        };
+            _ => {}
+        }
         Ok(Size {
             given: text.into(),
             amount,
@@ -97,8 +85,8 @@ impl fmt::Display for Size {
 }
 
 impl Size {
-    /// The size for the trace called `name`, all of whose objects together weigh `footprint`: a share of
-    /// that is rounded down.
+    /// Resolves the size for a trace called `name` whose objects together weigh `footprint`. A
+    /// share of the footprint is rounded down.
     ///
     /// # Errors
     /// Bytes where objects are counted, and a share of less than one unit.
@@ -109,12 +97,13 @@ impl Size {
         };
         match (self.amount, unit) {
             (Amount::Bytes(_), Unit::Objects) => Err(bad(
-                "bytes, where objects are counted: give a number of objects or a share in %".into(),
+                "in bytes, but objects are counted: expected a number of objects or a share in %"
+                    .into(),
             )),
             (Amount::Units(size) | Amount::Bytes(size), _) => Ok(size),
             (Amount::Percent(percent), _) => match (percent * footprint as f64 / 100.0) as u64 {
                 0 => Err(bad(format!(
-                    "of all {footprint} {} of {name}, that is less than one",
+                    "less than one of the {footprint} {} of {name}",
                     unit.name()
                 ))),
                 size => Ok(size),
@@ -123,15 +112,7 @@ impl Size {
     }
 }
 
-/// Bytes as people write them: `65536`, `64kb`; no share of anything.
-pub(crate) fn bytes(text: &str) -> Option<u64> {
-    match text.parse::<Size>().ok()?.amount {
-        Amount::Units(bytes) | Amount::Bytes(bytes) => Some(bytes),
-        Amount::Percent(_) => None,
-    }
-}
-
-/// How large the cache is that stands for one of `size` when a share of the objects is looked at.
+/// Scales a size to the sampled share of the objects.
 pub fn scaled(size: u64, columns: &Columns) -> u64 {
     match columns.share() {
         1.0 => size,
@@ -143,9 +124,9 @@ pub fn scaled(size: u64, columns: &Columns) -> u64 {
 mod tests {
     use super::*;
 
-    /// 0.29 is no binary fraction: a hundredth taken first lost a unit of 29 % of 100.
+    /// 0.29 is not a binary fraction: dividing by 100 first lost a unit of 29 % of 100.
     #[test]
-    fn a_share_of_a_hundred_is_its_percent() {
+    fn a_share_of_one_hundred_objects_is_exact() {
         for percent in 1..=1_000 {
             let size: Size = format!("{percent}%").parse().expect("it is well formed");
             let resolved = size.resolve(100, "trace", Unit::Objects);

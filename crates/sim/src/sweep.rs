@@ -1,8 +1,8 @@
-//! Many replays of one trace, some at a time.
+//! Replays of one trace under many configurations, several in parallel.
 
 use crate::learned;
-use crate::replay::{BytesPerObject, Work};
-use crate::result::Found;
+use crate::replay::{BytesPerObject, Job};
+use crate::result::ReplayResult;
 use crate::rules::Rules;
 use crate::{Columns, Error, Unit};
 use learn::any::Spec;
@@ -12,16 +12,17 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
-/// A policy and the size of its cache.
+/// A policy and its cache size.
 #[derive(Clone, Debug)]
 pub struct Configuration {
     /// The policy.
     pub policy: Spec,
-    /// In the unit of the rules.
+    /// Size in the unit of the rules.
     pub capacity: u64,
 }
 
-/// Replays that explain the others: LRU at each size, whose age at eviction theirs are compared with.
+/// LRU replays at the sizes that have none, whose age at eviction the other replays are compared
+/// with.
 fn baselines(rules: &Rules, configurations: &[Configuration]) -> Vec<Configuration> {
     if !rules.explains {
         return Vec::new();
@@ -40,16 +41,16 @@ fn baselines(rules: &Rules, configurations: &[Configuration]) -> Vec<Configurati
     missing.collect()
 }
 
-/// How many replays a sweep will make: those asked for, and those that explain them.
+/// Number of replays that a sweep makes, with the LRU replays that explain the others.
 pub fn replay_count(rules: &Rules, configurations: &[Configuration]) -> usize {
     configurations.len() + baselines(rules, configurations).len()
 }
 
-/// Replays the trace for each configuration, `jobs` at a time; `done` counts requests. What comes back
-/// is in the order of the configurations, and the same whatever `jobs` is, but for CPU times.
+/// Replays the trace for each configuration, `jobs` at a time; `done` counts requests. Results are
+/// in the order of the configurations and do not depend on `jobs`, except for CPU times.
 ///
 /// # Errors
-/// A policy that needs a future which the trace does not have, and memory that does not do for one
+/// A policy that needs future requests which the trace does not have, and too little memory for one
 /// replay.
 pub fn sweep(
     columns: &Columns,
@@ -57,11 +58,11 @@ pub fn sweep(
     configurations: &[Configuration],
     jobs: usize,
     done: &AtomicU64,
-) -> Result<Vec<Found>, Error> {
+) -> Result<Vec<ReplayResult>, Error> {
     let mut all = configurations.to_vec();
     all.extend(baselines(rules, configurations));
     let found = run(columns, rules, &all, jobs, done, false)?;
-    let mut found: Vec<Found> = found.into_iter().map(|(found, _)| found).collect();
+    let mut found: Vec<ReplayResult> = found.into_iter().map(|(found, _)| found).collect();
     let ages: BTreeMap<u64, f64> = all
         .iter()
         .zip(&found)
@@ -83,14 +84,14 @@ pub fn sweep(
     Ok(found)
 }
 
-/// The same, with each object's misses after the warm-up; nothing is explained.
+/// As [`sweep`], with each object's misses after the warm-up and without explanations.
 pub(crate) fn sweep_objects(
     columns: &Columns,
     rules: &Rules,
     configurations: &[Configuration],
     jobs: usize,
     done: &AtomicU64,
-) -> Result<Vec<(Found, Vec<u32>)>, Error> {
+) -> Result<Vec<(ReplayResult, Vec<u32>)>, Error> {
     run(columns, rules, configurations, jobs, done, true)
 }
 
@@ -101,9 +102,9 @@ fn run(
     jobs: usize,
     done: &AtomicU64,
     counts_objects: bool,
-) -> Result<Vec<(Found, Vec<u32>)>, Error> {
-    let asks = |configuration: &Configuration| configuration.policy.needs_future();
-    let future: &[u32] = if configurations.iter().any(asks) {
+) -> Result<Vec<(ReplayResult, Vec<u32>)>, Error> {
+    let needs_future = |configuration: &Configuration| configuration.policy.needs_future();
+    let future: &[u32] = if configurations.iter().any(needs_future) {
         columns.future()?
     } else {
         &[]
@@ -113,11 +114,11 @@ fn run(
         Unit::Objects => columns.len().saturating_sub(rules.warm_up) as u64,
         Unit::Bytes => columns.bytes_from(rules.warm_up),
     };
-    Ok(in_turn(configurations.len(), jobs, |index| {
+    Ok(run_parallel(configurations.len(), jobs, |index| {
         let configuration = &configurations[index];
         learned::begin(&rules.hidden_features);
         let policy = configuration.policy.with_maker(learned::maker());
-        policy.visit(Work {
+        policy.visit(Job {
             columns,
             rules,
             capacity: configuration.capacity,
@@ -129,8 +130,8 @@ fn run(
     }))
 }
 
-/// The results of `count` pieces of work, in their order, `jobs` at a time.
-pub(crate) fn in_turn<T: Send>(
+/// Runs `count` pieces of work, `jobs` in parallel, and returns their results in order.
+pub(crate) fn run_parallel<T: Send>(
     count: usize,
     jobs: usize,
     work: impl Fn(usize) -> T + Sync,
@@ -138,32 +139,33 @@ pub(crate) fn in_turn<T: Send>(
     let next = AtomicUsize::new(0);
     let empty: Vec<Option<T>> = (0..count).map(|_| None).collect();
     let found = Mutex::new(empty);
-    let work_off = || {
+    let worker = || {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             if index >= count {
                 return;
             }
             let result = work(index);
-            let mut found = found.lock().expect("nobody panics while he holds the lock");
+            let mut found = found.lock().expect("no code panics while the lock is held");
             found[index] = Some(result);
         }
     };
     thread::scope(|scope| {
         for _ in 1..jobs.min(count) {
-            scope.spawn(work_off);
+            scope.spawn(worker);
         }
-        work_off();
+        worker();
     });
-    let found = found.into_inner().expect("every replay has ended well");
+    let found = found.into_inner().expect("no replay panicked");
     let found: Option<Vec<_>> = found.into_iter().collect();
-    found.expect("every piece was taken by somebody")
+    found.expect("every piece was run")
 }
 
-/// Bytes by object that a policy's queues and ghosts take at most, as a rule.
+/// Estimated maximum bytes per object of a policy's queues and ghosts.
 const POLICY_BYTES_PER_OBJECT: u64 = 32;
 
-/// As many jobs as are wanted, of use, and within the memory allowed.
+/// Number of parallel jobs, limited by the request, the number of configurations and the memory
+/// allowed.
 fn affordable_jobs(
     columns: &Columns,
     rules: &Rules,

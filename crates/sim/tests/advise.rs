@@ -1,7 +1,7 @@
 //! Advice on made traces: against full simulation, and on odd ones.
 
 use sim::Spec;
-use sim::advise::{Advice, Gatherer, Material, Question, Statement, advise, settle};
+use sim::advise::{Advice, Collector, Constraints, Inputs, Statement, advise, refine};
 use sim::curve::Sampling;
 use sim::{Columns, Configuration, Contestant, Error, Interner, Interning, Rules, Unit, sweep};
 use std::sync::atomic::AtomicU64;
@@ -13,30 +13,30 @@ fn policies() -> Vec<(String, Spec)> {
     named.into()
 }
 
-fn gathered(requests: &[Request], keeps_whole: bool, objects: usize) -> Result<Material, Error> {
+fn gathered(requests: &[Request], keeps_whole: bool, objects: usize) -> Result<Inputs, Error> {
     let sampling = Sampling {
         objects,
         ..Sampling::default()
     };
-    let mut gatherer = Gatherer::new("made", Interning::default(), sampling, keeps_whole, None);
+    let mut gatherer = Collector::new("made", Interning::default(), sampling, keeps_whole, None);
     for request in requests {
         gatherer.push(request)?;
     }
     gatherer.finish()
 }
 
-fn asked(material: &Material, unit: Unit, question: Question) -> Result<Advice, Error> {
+fn asked(inputs: &Inputs, unit: Unit, question: Constraints) -> Result<Advice, Error> {
     let rules = Rules {
         unit,
         ..Rules::default()
     };
     let done = AtomicU64::new(0);
-    advise(material, &rules, &policies(), question, 1, &done)
+    advise(inputs, &rules, &policies(), question, 1, &done)
 }
 
-fn advised(requests: &[Request], unit: Unit, question: Question) -> Advice {
-    let material = gathered(requests, true, 8192).expect("there is memory");
-    asked(&material, unit, question).expect("it runs")
+fn advised(requests: &[Request], unit: Unit, question: Constraints) -> Advice {
+    let inputs = gathered(requests, true, 8192).expect("there is memory");
+    asked(&inputs, unit, question).expect("it runs")
 }
 
 /// A Zipf of reads with a scan of new keys between; sizes follow from the key.
@@ -79,16 +79,16 @@ fn value(advice: &Advice, topic: &str, name: &str) -> f64 {
         .value
 }
 
-const QUESTIONS: [Question; 3] = [
-    Question {
+const QUESTIONS: [Constraints; 3] = [
+    Constraints {
         memory: Some(3000),
         target: None,
     },
-    Question {
+    Constraints {
         memory: None,
         target: Some(0.5),
     },
-    Question {
+    Constraints {
         memory: None,
         target: None,
     },
@@ -99,7 +99,7 @@ fn what_is_recommended_misses_as_a_full_simulation_says() {
     let requests = workload(120_000, 20_000);
     for unit in [Unit::Objects, Unit::Bytes] {
         for question in QUESTIONS {
-            let question = Question {
+            let question = Constraints {
                 memory: question.memory.map(|size| match unit {
                     Unit::Objects => size,
                     Unit::Bytes => size * 250,
@@ -135,10 +135,10 @@ fn a_sample_grows_until_its_bounds_are_narrow_and_they_hold() {
     let requests = workload(200_000, 30_000);
     for question in QUESTIONS {
         let mut sizes = Vec::new();
-        let advice = settle(500, |objects| {
+        let advice = refine(500, |objects| {
             sizes.push(objects);
-            let material = gathered(&requests, false, objects)?;
-            let mut advice = asked(&material, Unit::Objects, question)?;
+            let inputs = gathered(&requests, false, objects)?;
+            let mut advice = asked(&inputs, Unit::Objects, question)?;
             if sizes.len() == 1 {
                 advice.recommendation.ratio.high += 0.05;
             }
@@ -146,7 +146,7 @@ fn a_sample_grows_until_its_bounds_are_narrow_and_they_hold() {
         });
         let advice = advice.expect("it runs");
         let found = &advice.recommendation;
-        assert!(advice.is_settled());
+        assert!(advice.is_precise());
         assert!(
             sizes.starts_with(&[500, 2000]),
             "the first was too coarse: {sizes:?}"
@@ -164,7 +164,7 @@ fn a_sample_grows_until_its_bounds_are_narrow_and_they_hold() {
 #[test]
 fn memory_that_is_more_than_the_target_takes_is_not_all_recommended() {
     let requests = workload(60_000, 10_000);
-    let question = Question {
+    let question = Constraints {
         memory: Some(9000),
         target: Some(0.6),
     };
@@ -176,7 +176,7 @@ fn memory_that_is_more_than_the_target_takes_is_not_all_recommended() {
 #[test]
 fn a_ratio_that_no_cache_reaches_is_said_to_be_out_of_reach() {
     let requests = workload(60_000, 10_000);
-    let question = Question {
+    let question = Constraints {
         memory: None,
         target: Some(0.01),
     };
@@ -186,11 +186,11 @@ fn a_ratio_that_no_cache_reaches_is_said_to_be_out_of_reach() {
     let first = value(&advice, "first-requests", "first requests");
     assert!((least - first).abs() < 1e-9, "{least} {first}");
     let text = &statement(&advice, "shortfall")
-        .expect("it was just there")
+        .expect("the statement exists")
         .text;
-    assert!(text.starts_with("No cache of any size"), "{text}");
-    // With too little memory for what can be had, what it takes is told.
-    let question = Question {
+    assert!(text.starts_with("No cache size reaches"), "{text}");
+    // With too little memory, the memory that the target needs is reported.
+    let question = Constraints {
         memory: Some(50),
         target: Some(0.6),
     };
@@ -203,7 +203,7 @@ fn an_unreachable_ratio_is_no_matter_of_rounding() {
     // Some of these least ratios change when they are subtracted from one, twice.
     for keys in 500..520 {
         let requests: Vec<Request> = (0..1777).map(|n| Request::new(0, n % keys, 1)).collect();
-        let question = Question {
+        let question = Constraints {
             memory: None,
             target: Some(0.05),
         };
@@ -216,15 +216,15 @@ fn an_unreachable_ratio_is_no_matter_of_rounding() {
 #[test]
 fn a_ratio_that_only_the_sample_misses_is_reached() {
     let requests = workload(60_000, 10_000);
-    let everything = Question {
+    let everything = Constraints {
         memory: Some(20_000),
         target: None,
     };
     for objects in (500..1500).step_by(100) {
-        let material = gathered(&requests, true, objects).expect("there is memory");
-        let advised = |question| asked(&material, Unit::Objects, question).expect("it runs");
+        let inputs = gathered(&requests, true, objects).expect("there is memory");
+        let advised = |question| asked(&inputs, Unit::Objects, question).expect("it runs");
         let least = advised(everything).recommendation.ratio.miss_ratio;
-        let question = Question {
+        let question = Constraints {
             memory: None,
             target: Some(least),
         };
@@ -237,7 +237,7 @@ fn a_ratio_that_only_the_sample_misses_is_reached() {
 fn policies_that_the_survey_cannot_tell_apart_are_all_looked_at() {
     // At all objects, the first size of the survey that does, these miss the same.
     let requests: Vec<Request> = (0..40_000).map(|n| Request::new(n, n % 1000, 1)).collect();
-    let material = gathered(&requests, true, 8192).expect("there is memory");
+    let inputs = gathered(&requests, true, 8192).expect("there is memory");
     let names = ["lru", "fifo", "clock", "lirs"];
     let policies = names.map(|name| {
         (
@@ -245,13 +245,13 @@ fn policies_that_the_survey_cannot_tell_apart_are_all_looked_at() {
             name.parse::<Spec>().expect("a policy's name"),
         )
     });
-    let question = Question {
+    let question = Constraints {
         memory: None,
         target: Some(0.2),
     };
     let rules = Rules::default();
     let done = AtomicU64::new(0);
-    let advice = advise(&material, &rules, &policies, question, 1, &done).expect("it runs");
+    let advice = advise(&inputs, &rules, &policies, question, 1, &done).expect("it runs");
     let found = &advice.recommendation;
     assert_eq!(found.policy, "lirs");
     assert!(found.cache_size < 900, "{found:?}");
@@ -260,37 +260,46 @@ fn policies_that_the_survey_cannot_tell_apart_are_all_looked_at() {
 
 #[test]
 fn a_cache_that_holds_next_to_nothing_of_the_sample_is_guessed_at() {
-    let material = gathered(&workload(60_000, 10_000), false, 500).expect("there is memory");
+    let inputs = gathered(&workload(60_000, 10_000), false, 500).expect("there is memory");
     let told = |memory| {
-        let question = Question {
+        let question = Constraints {
             memory: Some(memory),
             target: None,
         };
-        let advice = asked(&material, Unit::Objects, question).expect("it runs");
-        let choice = statement(&advice, "choice").expect("it is told");
-        choice.certainty.starts_with("a guess")
+        let advice = asked(&inputs, Unit::Objects, question).expect("it runs");
+        let choice = statement(&advice, "choice").expect("the statement exists");
+        choice.certainty.starts_with("not reliable")
     };
     assert!(told(50));
     assert!(!told(5000));
 }
 
 #[test]
-fn what_is_said_of_no_hits_and_of_all_memory_makes_sense() {
+fn advice_without_hits_and_with_more_memory_than_objects_is_sound() {
     let distinct: Vec<Request> = (0..3000).map(|n| Request::new(n, n, 10)).collect();
-    let advice = advised(&distinct, Unit::Bytes, Question::default());
-    let text = &statement(&advice, "choice").expect("it is told").text;
-    assert!(text.starts_with("No cache of any size has a hit"), "{text}");
-    let question = Question {
+    let advice = advised(&distinct, Unit::Bytes, Constraints::default());
+    let text = &statement(&advice, "choice")
+        .expect("the statement exists")
+        .text;
+    assert!(
+        text.starts_with("A cache of any size misses every request"),
+        "{text}"
+    );
+    let question = Constraints {
         memory: Some(1 << 40),
         target: None,
     };
     let advice = advised(&distinct, Unit::Bytes, question);
-    let text = &statement(&advice, "choice").expect("it is told").text;
-    assert!(text.contains("no more than 29.3 KiB"), "{text}");
+    let text = &statement(&advice, "choice")
+        .expect("the statement exists")
+        .text;
+    assert!(text.contains("at most 29.3 KiB"), "{text}");
     assert_eq!(value(&advice, "server", "entries"), 3000.0);
     let looped: Vec<Request> = (0..3000).map(|n| Request::new(n, n % 40, 10)).collect();
-    let advice = advised(&looped, Unit::Objects, Question::default());
-    let text = &statement(&advice, "choice").expect("it is told").text;
+    let advice = advised(&looped, Unit::Objects, Constraints::default());
+    let text = &statement(&advice, "choice")
+        .expect("the statement exists")
+        .text;
     assert!(text.contains("it has "), "{text}");
 }
 
@@ -319,21 +328,24 @@ fn written(herd: bool) -> Vec<Request> {
 
 #[test]
 fn what_lifetimes_do_is_told() {
-    let advice = advised(&written(false), Unit::Objects, Question::default());
-    let unread = value(&advice, "ttl-unread", "unread of those that expired");
+    let advice = advised(&written(false), Unit::Objects, Constraints::default());
+    let unread = value(&advice, "ttl-unread", "expired without a read");
     assert!((unread - 0.5).abs() < 0.01, "{unread}");
-    assert!(value(&advice, "ttl-idle", "memory × time behind the last read") > 0.99);
+    assert!(value(&advice, "ttl-idle", "memory × time after the last read") > 0.99);
     // Objects are written again after 50 minutes, which is the longest; read after a second.
-    assert_eq!(value(&advice, "ttl-long", "TTLs longer than that"), 0.0);
-    assert!(value(&advice, "ttl-cost", "miss ratio with lifetimes") > 0.0);
+    assert_eq!(
+        value(&advice, "ttl-long", "TTLs longer than the longest reuse"),
+        0.0
+    );
+    assert!(value(&advice, "ttl-cost", "miss ratio with TTLs") > 0.0);
     assert!(
         !statement(&advice, "jitter")
-            .expect("it is told")
+            .expect("the statement exists")
             .text
             .contains("would help")
     );
-    let herd = advised(&written(true), Unit::Objects, Question::default());
-    let jitter = statement(&herd, "jitter").expect("it is told");
+    let herd = advised(&written(true), Unit::Objects, Constraints::default());
+    let jitter = statement(&herd, "jitter").expect("the statement exists");
     assert!(
         jitter.text.starts_with("Jitter would help: 10,0"),
         "{}",
@@ -347,7 +359,7 @@ fn what_lifetimes_do_is_told() {
 #[test]
 fn what_cannot_be_said_is_named() {
     let bare: Vec<Request> = (0..5000).map(|n| Request::new(0, n % 700, 1)).collect();
-    let advice = advised(&bare, Unit::Objects, Question::default());
+    let advice = advised(&bare, Unit::Objects, Constraints::default());
     for word in ["Bytes:", "Writes:", "Lifetimes:"] {
         let is_named = advice
             .left_out
@@ -362,7 +374,7 @@ fn what_cannot_be_said_is_named() {
             .iter()
             .all(|s| !s.topic.starts_with("ttl") && s.topic != "jitter")
     );
-    let told = advised(&written(false), Unit::Bytes, Question::default());
+    let told = advised(&written(false), Unit::Bytes, Constraints::default());
     assert!(told.left_out.is_empty(), "{:?}", told.left_out);
     // Lifetimes without time.
     let timeless: Vec<Request> = written(false)
@@ -372,7 +384,7 @@ fn what_cannot_be_said_is_named() {
             ..request
         })
         .collect();
-    let advice = advised(&timeless, Unit::Bytes, Question::default());
+    let advice = advised(&timeless, Unit::Bytes, Constraints::default());
     let is_named = advice
         .left_out
         .iter()
@@ -397,12 +409,12 @@ fn odd_traces_get_advice() {
     for requests in [one, distinct, sizes, years] {
         for unit in [Unit::Objects, Unit::Bytes] {
             for question in [
-                Question::default(),
-                Question {
+                Constraints::default(),
+                Constraints {
                     memory: Some(3),
                     target: Some(0.05),
                 },
-                Question {
+                Constraints {
                     memory: None,
                     target: Some(0.999),
                 },
@@ -434,7 +446,7 @@ fn the_engine_is_advised_where_it_needs_least() {
     for request in &mut requests {
         request.size = 10 + request.size % 20;
     }
-    let material = gathered(&requests, true, 8192).expect("there is memory");
+    let inputs = gathered(&requests, true, 8192).expect("there is memory");
     let names = ["lru", "segcache"];
     let contestant = |name: &str| name.parse::<Contestant>().expect("a name");
     let policies = names.map(|name| (name.to_owned(), contestant(name)));
@@ -444,20 +456,20 @@ fn the_engine_is_advised_where_it_needs_least() {
         ..Rules::default()
     };
     let done = AtomicU64::new(0);
-    let question = Question {
+    let question = Constraints {
         memory: Some(400_000),
         target: None,
     };
-    let advice = advise(&material, &rules, &policies, question, 1, &done).expect("it runs");
+    let advice = advise(&inputs, &rules, &policies, question, 1, &done).expect("it runs");
     assert_eq!(advice.recommendation.policy, "segcache");
     assert!(advice.recommendation.ratio.miss_ratio < advice.recommendation.lru.miss_ratio);
     let server = advice.statements.iter().find(|s| s.topic == "server");
     let text = &server.expect("it is said what to give a server").text;
     assert!(text.contains("--engine segment"), "{text}");
-    let target = Question {
+    let target = Constraints {
         memory: None,
         target: Some(0.4),
     };
-    let advice = advise(&material, &rules, &policies, target, 1, &done).expect("it runs");
+    let advice = advise(&inputs, &rules, &policies, target, 1, &done).expect("it runs");
     assert_eq!(advice.recommendation.reaches_target, Some(true));
 }

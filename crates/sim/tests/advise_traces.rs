@@ -5,7 +5,7 @@
 //! chooses others (`./test --full` runs all, in release mode).
 
 use sim::Spec;
-use sim::advise::{Advice, BOUND_MAX, Gatherer, Material, Question, advise, settle};
+use sim::advise::{Advice, BOUND_MAX, Collector, Constraints, Inputs, advise, refine};
 use sim::curve::Sampling;
 use sim::{Columns, Configuration, Error, Interner, Interning, Rules, Unit, sweep};
 use std::fs::File;
@@ -60,22 +60,22 @@ fn requests(path: &Path) -> impl Iterator<Item = Result<trace::Request, trace::E
     trace::read(name, file).expect("the format is known")
 }
 
-fn gathered(path: &Path, keeps_whole: bool, objects: usize) -> Result<Material, Error> {
+fn gathered(path: &Path, keeps_whole: bool, objects: usize) -> Result<Inputs, Error> {
     let sampling = Sampling {
         objects,
         ..Sampling::default()
     };
-    let mut gatherer = Gatherer::new("trace", Interning::default(), sampling, keeps_whole, None);
+    let mut gatherer = Collector::new("trace", Interning::default(), sampling, keeps_whole, None);
     for request in requests(path) {
         gatherer.push(&request?)?;
     }
     gatherer.finish()
 }
 
-fn asked(material: &Material, rules: &Rules, question: Question) -> Result<Advice, Error> {
+fn asked(inputs: &Inputs, rules: &Rules, question: Constraints) -> Result<Advice, Error> {
     let policy = |name: &str| name.parse::<Spec>().expect("it is one");
     let policies = POLICIES.map(|name| (name.to_owned(), policy(name)));
-    advise(material, rules, &policies, question, 2, &AtomicU64::new(0))
+    advise(inputs, rules, &policies, question, 2, &AtomicU64::new(0))
 }
 
 fn simulated(whole: &Columns, rules: &Rules, advice: &Advice) -> f64 {
@@ -114,12 +114,12 @@ fn predictions_hold_in_full_simulation() {
                 unit,
                 ..Rules::default()
             };
-            let memory = Question {
+            let memory = Constraints {
                 memory: Some(whole.footprint(unit) / 10),
                 target: None,
             };
-            for question in [memory, Question::default()] {
-                let sampled = settle(OBJECTS, |objects| {
+            for question in [memory, Constraints::default()] {
+                let sampled = refine(OBJECTS, |objects| {
                     asked(&gathered(&path, false, objects)?, &rules, question)
                 });
                 let replayed = asked(
@@ -146,7 +146,7 @@ fn predictions_hold_in_full_simulation() {
                     count += 1;
                     // Sums of whole numbers, divided.
                     let is_inside = (ratio.low - 1e-9..=ratio.high + 1e-9).contains(&truth);
-                    if !is_inside || error.abs() > BOUND_MAX || !advice.is_settled() {
+                    if !is_inside || error.abs() > BOUND_MAX || !advice.is_precise() {
                         far.push(text);
                     }
                 }

@@ -3,7 +3,9 @@
 use edge::placement::Placement;
 use edge::{BucketId, BucketWrites, Change, Map, ServerId};
 use policy::any::PolicySpec;
-use sim::cluster::{Coordination, Found, Rules, Scheme, Setup, Study, Telling, check, run};
+use sim::cluster::{
+    ClusterRules, Coordination, Notifications, RunResult, Scheme, Setup, Study, check, run,
+};
 use sim::{Columns, Configuration, Interner, Interning, Unit};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -37,7 +39,7 @@ fn setup(scheme: &str, servers: usize, capacity: u64) -> Setup {
     }
 }
 
-fn go(columns: &Columns, rules: &Rules, setup: &Setup) -> Found {
+fn go(columns: &Columns, rules: &ClusterRules, setup: &Setup) -> RunResult {
     run(columns, rules, setup, &AtomicU64::new(0)).expect("it can be run")
 }
 
@@ -72,7 +74,7 @@ struct Plain<'a> {
 const CODED_FROM: u64 = 128 << 10;
 
 impl<'a> Plain<'a> {
-    fn new(setup: &'a Setup, rules: &Rules) -> Plain<'a> {
+    fn new(setup: &'a Setup, rules: &ClusterRules) -> Plain<'a> {
         let count = setup.weights.len();
         let (scheme, placement) = match setup.scheme {
             Scheme::Coded {
@@ -192,7 +194,7 @@ impl<'a> Plain<'a> {
         let all: Vec<ServerId> = (self.maps.iter())
             .flat_map(|map| map.replicas(bucket))
             .collect();
-        let asked = match self.setup.coordination.lead_alone {
+        let asked = match self.setup.coordination.no_peer_probe {
             true => 1,
             false => all.len(),
         };
@@ -220,7 +222,7 @@ impl<'a> Plain<'a> {
         let mut found: Vec<usize> = Vec::new();
         let lead = self.maps[0].lead(bucket).expect("somebody is up");
         let is_asked_for =
-            !self.setup.coordination.lead_alone || self.chunk(lead, object).is_some();
+            !self.setup.coordination.no_peer_probe || self.chunk(lead, object).is_some();
         for server in self
             .maps
             .iter()
@@ -267,7 +269,13 @@ impl<'a> Plain<'a> {
 }
 
 /// Servers go and come while a made-up trace is replayed, at moments that the seed decides.
-fn against_the_plainest(scheme: &str, servers: usize, percent: u64, lead_alone: bool, seed: u64) {
+fn against_the_plainest(
+    scheme: &str,
+    servers: usize,
+    percent: u64,
+    no_peer_probe: bool,
+    seed: u64,
+) {
     let columns = made(Content::Video, 6_000, seed);
     let span_ms = columns.span_ms(None);
     let mut chance = trace::Random::new(seed);
@@ -281,16 +289,16 @@ fn against_the_plainest(scheme: &str, servers: usize, percent: u64, lead_alone: 
             }
         })
         .collect();
-    let rules = Rules {
+    let rules = ClusterRules {
         buckets: 40,
         warm_up: 0,
         seed,
-        ..Rules::default()
+        ..ClusterRules::default()
     };
     let setup = Setup {
         outages: outages.clone().into(),
         coordination: Coordination {
-            lead_alone,
+            no_peer_probe,
             ..Coordination::default()
         },
         ..setup(scheme, servers, share(&columns, percent))
@@ -381,7 +389,7 @@ fn one_server_without_copies_is_a_cache() {
             policy: policy.clone(),
             ..setup("none", 1, capacity)
         };
-        let found = go(&columns, &Rules::default(), &own);
+        let found = go(&columns, &ClusterRules::default(), &own);
         let rules = sim::Rules {
             unit: Unit::Bytes,
             ..sim::Rules::default()
@@ -407,26 +415,26 @@ fn told_of_evictions_chunks_leave_together() {
         };
         let together = Setup {
             coordination: Coordination {
-                telling: Telling::Evictions,
+                notifications: Notifications::Evictions,
                 ..Coordination::default()
             },
             ..apart.clone()
         };
-        let rules = Rules::default();
+        let rules = ClusterRules::default();
         let (apart, together) = (
             go(&columns, &rules, &apart),
             go(&columns, &rules, &together),
         );
         assert!(
-            apart.together < Some(0.99),
+            apart.co_residency < Some(0.99),
             "{policy}: {:?}",
-            apart.together
+            apart.co_residency
         );
         // A chunk that its disk does not take is missing all the same.
         assert!(
-            together.together > Some(0.999),
+            together.co_residency > Some(0.999),
             "{policy}: {:?}",
-            together.together
+            together.co_residency
         );
         assert_eq!(together.total.partial_hits, 0);
         assert!(together.messages > 0);
@@ -438,9 +446,9 @@ fn parity_placed_by_load_evens_out_what_is_written() {
     let trace = Cdn::new(Content::Video, 100_000, 20_000_000, 1).expect("it is large enough");
     let columns = Interner::all("made", Interning::default(), trace.map(Ok));
     let columns = columns.expect("it is well-formed");
-    let rules = Rules {
+    let rules = ClusterRules {
         warm_up: columns.len() / 3,
-        ..Rules::default()
+        ..ClusterRules::default()
     };
     let uneven = |scheme: &str, weights: &[u32]| {
         let setup = Setup {
@@ -489,7 +497,7 @@ fn while_every_server_is_down_nothing_is_served() {
             memory_share: 0.1,
             ..setup(scheme, 5, 10_000_000)
         };
-        let found = go(&columns, &Rules::default(), &setup);
+        let found = go(&columns, &ClusterRules::default(), &setup);
         // The first request misses, two find nobody, and the last finds what was left.
         assert_eq!(found.unserved, 2, "{scheme}");
         assert_eq!(found.total.misses, 3, "{scheme}");
@@ -508,7 +516,7 @@ fn fewer_servers_than_data_chunks_keep_no_large_object_and_serve_on() {
         outages: (0..2).map(down).collect(),
         ..setup("c2dn:3:1", 4, 10_000_000)
     };
-    let found = go(&columns, &Rules::default(), &setup);
+    let found = go(&columns, &ClusterRules::default(), &setup);
     // Two misses while two servers are up, the third fills the cluster, the small object hits.
     assert_eq!((found.total.misses, found.unserved), (4, 0));
 }
@@ -517,11 +525,19 @@ fn fewer_servers_than_data_chunks_keep_no_large_object_and_serve_on() {
 fn empty_and_huge_objects_are_served() {
     let columns = of_sizes(&[(1, 0), (1, 0), (2, u32::MAX), (2, u32::MAX), (3, 1), (3, 1)]);
     for scheme in ["replicas:2", "c2dn:3:1"] {
-        let found = go(&columns, &Rules::default(), &setup(scheme, 4, 1 << 30));
+        let found = go(
+            &columns,
+            &ClusterRules::default(),
+            &setup(scheme, 4, 1 << 30),
+        );
         // The huge one fits no disk, and misses twice.
         assert_eq!(found.total.misses, 4, "{scheme}");
         assert!(found.refused > 0, "{scheme}");
-        let found = go(&columns, &Rules::default(), &setup(scheme, 4, 1 << 40));
+        let found = go(
+            &columns,
+            &ClusterRules::default(),
+            &setup(scheme, 4, 1 << 40),
+        );
         assert_eq!((found.total.misses, found.refused), (3, 0), "{scheme}");
     }
 }
@@ -540,7 +556,7 @@ fn popular_objects_get_a_second_copy() {
             outages: [Outage { server, ..down }].into(),
             ..setup("popular", 3, 1 << 20)
         };
-        let found = go(&columns, &Rules::default(), &setup);
+        let found = go(&columns, &ClusterRules::default(), &setup);
         assert_eq!(found.total.misses, 1, "server {server} goes");
         assert_eq!(
             found
@@ -555,10 +571,10 @@ fn popular_objects_get_a_second_copy() {
 
 fn study(columns: &Columns) -> Study {
     Study {
-        rules: Rules {
+        rules: ClusterRules {
             warm_up: columns.len() / 3,
             window_ms: 6 * 3_600_000,
-            ..Rules::default()
+            ..ClusterRules::default()
         },
         schemes: ["replicas:2", "norebal:3:1", "c2dn:3:1"]
             .map(|s| s.parse().expect("known"))
@@ -594,7 +610,7 @@ fn a_study_is_the_same_on_any_number_of_threads_and_counts_its_requests() {
         for part in [
             "after servers went",
             "Under the outages given",
-            "by hash, one hand",
+            "hash order, shared hand",
         ] {
             assert!(text.contains(part), "{part}");
         }
@@ -612,11 +628,11 @@ fn what_cannot_be_is_told_before_anything_is_run() {
     let columns = made(Content::Web, 2_000, 1);
     let unsized_trace = of_sizes(&[(1, 1), (2, 1)]);
     let good = setup("c2dn:3:1", 10, 1 << 30);
-    let told = |columns: &Columns, rules: &Rules, setup: Setup| {
+    let told = |columns: &Columns, rules: &ClusterRules, setup: Setup| {
         let error = check(columns, rules, &setup).expect_err("it cannot be");
         error.to_string()
     };
-    let rules = Rules::default();
+    let rules = ClusterRules::default();
     assert!(check(&columns, &rules, &good).is_ok());
     assert!(told(&unsized_trace, &rules, good.clone()).contains("tells no sizes"));
     let few = setup("c2dn:3:1", 3, 1 << 30);
@@ -631,14 +647,14 @@ fn what_cannot_be_is_told_before_anything_is_run() {
         ..good.clone()
     };
     assert!(told(&columns, &rules, clairvoyant).contains("must know the future"));
-    let no_bucket = Rules {
+    let no_bucket = ClusterRules {
         buckets: 0,
-        ..Rules::default()
+        ..ClusterRules::default()
     };
     assert!(told(&columns, &no_bucket, good.clone()).contains("0 buckets"));
-    let no_memory = Rules {
+    let no_memory = ClusterRules {
         memory_limit: 1000,
-        ..Rules::default()
+        ..ClusterRules::default()
     };
     assert!(told(&columns, &no_memory, good).contains("--memory-limit"));
 }

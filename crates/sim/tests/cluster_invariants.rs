@@ -2,7 +2,9 @@
 
 use edge::OLDER_MAPS_MAX;
 use policy::any::PolicySpec;
-use sim::cluster::{Coordination, Found, Order, Rules, Setup, Telling, check, run};
+use sim::cluster::{
+    ClusterRules, Coordination, EvictionOrder, Notifications, RunResult, Setup, check, run,
+};
 use sim::{Columns, Interner, Interning};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -58,17 +60,17 @@ fn setup(scheme: &str, servers: usize, capacity: u64, outages: &[Outage]) -> Set
     }
 }
 
-fn go(columns: &Columns, rules: &Rules, setup: &Setup) -> Found {
+fn go(columns: &Columns, rules: &ClusterRules, setup: &Setup) -> RunResult {
     run(columns, rules, setup, &AtomicU64::new(0)).expect("it can be run")
 }
 
-fn rules(warm_up: usize, seed: u64) -> Rules {
-    Rules {
+fn rules(warm_up: usize, seed: u64) -> ClusterRules {
+    ClusterRules {
         buckets: 40,
         warm_up,
         seed,
         window_ms: 60_000,
-        ..Rules::default()
+        ..ClusterRules::default()
     }
 }
 
@@ -114,23 +116,29 @@ fn however_servers_work_together_what_all_have_room_for_is_found() {
     let columns = of_sizes(&rounds(objects, 5));
     let (warm_up, span_ms) = (objects as usize, objects * 5_000);
     let outages = in_turn(3, 1, objects * 1_000, span_ms, 1);
-    for order in [Order::Policy, Order::Hash, Order::SharedHash] {
-        for (telling, reads_in_turn) in [(Telling::Both, false), (Telling::Nothing, true)] {
+    for order in [
+        EvictionOrder::Policy,
+        EvictionOrder::Hash,
+        EvictionOrder::SharedHash,
+    ] {
+        for (notifications, rotates_reads) in
+            [(Notifications::Both, false), (Notifications::None, true)]
+        {
             let own = Setup {
                 coordination: Coordination {
-                    telling,
-                    reads_in_turn,
+                    notifications,
+                    rotates_reads,
                     order,
-                    lead_alone: false,
+                    no_peer_probe: false,
                 },
                 ..setup("c2dn:3:1", SERVERS, 1 << 40, &outages)
             };
             let found = go(&columns, &rules(warm_up, 1), &own);
             assert_eq!(found.total.misses, 0, "{:?}", own.coordination);
-            assert!(found.decoded_hits > 0 && found.mended_bytes > 0);
+            assert!(found.decoded_hits > 0 && found.repaired_bytes > 0);
             // In turn, every chunk is read of, and every fourth read does without one of the data.
             let decoded = found.decoded_hits as f64 / found.total.requests as f64;
-            assert_eq!(reads_in_turn, decoded > 0.25, "{decoded}");
+            assert_eq!(rotates_reads, decoded > 0.25, "{decoded}");
         }
     }
 }
@@ -151,20 +159,24 @@ fn however_servers_work_together_what_is_counted_is_what_is_there() {
     let outages = in_turn(6, 2, 500_000, 4_000_000, 1);
     for scheme in ["c2dn:3:1", "norebal:2:2", "replicas:2"] {
         let mut misses = [0; 2];
-        for order in [Order::Policy, Order::Hash, Order::SharedHash] {
-            for (telling, reads_in_turn) in [
-                (Telling::Nothing, false),
-                (Telling::Nothing, true),
-                (Telling::Hits, false),
-                (Telling::Both, false),
+        for order in [
+            EvictionOrder::Policy,
+            EvictionOrder::Hash,
+            EvictionOrder::SharedHash,
+        ] {
+            for (notifications, rotates_reads) in [
+                (Notifications::None, false),
+                (Notifications::None, true),
+                (Notifications::Hits, false),
+                (Notifications::Both, false),
             ] {
-                let [alone, together] = [true, false].map(|lead_alone| {
+                let [alone, together] = [true, false].map(|no_peer_probe| {
                     let own = Setup {
                         coordination: Coordination {
-                            telling,
-                            reads_in_turn,
+                            notifications,
+                            rotates_reads,
                             order,
-                            lead_alone,
+                            no_peer_probe,
                         },
                         ..setup(
                             scheme,
@@ -175,7 +187,8 @@ fn however_servers_work_together_what_is_counted_is_what_is_there() {
                     };
                     go(&columns, &rules(500, 1), &own)
                 });
-                let about = format!("{scheme}, {order:?}, {telling:?}, in turn: {reads_in_turn}");
+                let about =
+                    format!("{scheme}, {order:?}, {notifications:?}, in turn: {rotates_reads}");
                 for found in [&alone, &together] {
                     assert!(found.filled > 0.3 && found.filled <= 1.0, "{about}");
                     assert!(found.total.misses < found.total.requests, "{about}");
@@ -209,10 +222,10 @@ fn a_lead_alone_does_not_ask_who_else_has_it() {
             until_ms: 2_000,
             server,
         };
-        for (lead_alone, misses) in [(true, &mut alone), (false, &mut together)] {
+        for (no_peer_probe, misses) in [(true, &mut alone), (false, &mut together)] {
             let own = Setup {
                 coordination: Coordination {
-                    lead_alone,
+                    no_peer_probe,
                     ..Coordination::default()
                 },
                 ..setup("norebal:3:1", SERVERS, 1 << 30, &[down])
@@ -321,10 +334,10 @@ fn of_what_always_comes_alike_all_servers_write_as_much() {
     for requests in [plain, with_huge] {
         let columns = of_sizes(&requests);
         let warm_up = requests.len() / 3;
-        let rules = Rules {
+        let rules = ClusterRules {
             warm_up,
             window_ms: 600_000,
-            ..Rules::default()
+            ..ClusterRules::default()
         };
         let own = setup("c2dn:3:1", 10, 600_000_000, &[]);
         let found = go(&columns, &rules, &own);
@@ -346,13 +359,13 @@ fn what_memory_answers_becomes_popular_and_a_server_that_goes_loses_its_memory()
             memory_share: 0.5,
             ..setup("popular", 3, 1 << 20, &[down])
         };
-        let found = go(&columns, &Rules::default(), &popular);
+        let found = go(&columns, &ClusterRules::default(), &popular);
         assert_eq!(found.total.misses, 1, "server {server} goes");
         let alone = Setup {
             scheme: "none".parse().expect("it is a scheme"),
             ..popular
         };
-        let found = go(&columns, &Rules::default(), &alone);
+        let found = go(&columns, &ClusterRules::default(), &alone);
         // The server of the object: another takes over, and it finds it on its disk when it is back.
         let went = u64::from(found.total.misses == 2);
         assert_eq!(found.memory_hits, 9 - 2 * went, "server {server} goes");
@@ -370,9 +383,9 @@ fn a_failure_between_two_requests_is_in_the_window_of_its_time() {
         until_ms: 45_000,
         server: 1,
     };
-    let rules = Rules {
+    let rules = ClusterRules {
         window_ms: 10_000,
-        ..Rules::default()
+        ..ClusterRules::default()
     };
     let found = go(&columns, &rules, &setup("none", 3, 1 << 20, &[down]));
     let down: Vec<u32> = found.windows.iter().map(|window| window.down).collect();
@@ -385,14 +398,14 @@ fn times_that_cannot_be_are_refused() {
     let columns = Interner::all("far", Interning::default(), requests);
     let columns = columns.expect("it is well-formed");
     let own = setup("none", 3, 1 << 20, &[]);
-    let told = |rules: &Rules| match check(&columns, rules, &own) {
+    let told = |rules: &ClusterRules| match check(&columns, rules, &own) {
         Err(error) => error.to_string(),
         Ok(()) => String::new(),
     };
-    assert!(told(&Rules::default()).contains("100 are the most"));
-    let slow = Rules {
+    assert!(told(&ClusterRules::default()).contains("100 are the most"));
+    let slow = ClusterRules {
         gap_ms: Some(1e303),
-        ..Rules::default()
+        ..ClusterRules::default()
     };
     assert!(told(&slow).contains("100 are the most"));
 }

@@ -1,8 +1,8 @@
 //! DRAM before flash, against the plainest model there is, and golden counts.
 
 use proptest::prelude::*;
-use sim::flash::{Layout, Scheme, replay};
-use sim::{Columns, Found, Interner, Interning, Unit};
+use sim::flash::{FlashAdmission, Layout, replay};
+use sim::{Columns, Interner, Interning, ReplayResult, Unit};
 use std::collections::HashMap;
 use trace::Request;
 
@@ -13,9 +13,9 @@ fn intern(rows: &[(u64, u32)]) -> Columns {
     Interner::all("generated", Interning::default(), requests).expect("a trace in memory")
 }
 
-fn run(columns: &Columns, scheme: Scheme, capacity: u64, dram: u64) -> Found {
+fn run(columns: &Columns, admission: FlashAdmission, capacity: u64, dram: u64) -> ReplayResult {
     let layout = Layout {
-        scheme,
+        admission,
         capacity,
         dram,
     };
@@ -72,7 +72,7 @@ proptest! {
         rows in proptest::collection::vec((0u64..40, 1u32..12), 1..300),
         capacity in 12u64..120,
     ) {
-        let found = run(&intern(&rows), Scheme::All, capacity, 0);
+        let found = run(&intern(&rows), FlashAdmission::All, capacity, 0);
         let (misses, written) = model(&rows, capacity, 0);
         prop_assert_eq!((found.counts.misses, found.flash_written), (misses, Some(written)));
         prop_assert_eq!(found.counts.missed_weight, written);
@@ -90,7 +90,7 @@ proptest! {
             rows.extend(std::iter::repeat_n((key as u64, size), reads));
         }
         let capacity = dram + 100;
-        let found = run(&intern(&rows), Scheme::SmallFifo, capacity, dram);
+        let found = run(&intern(&rows), FlashAdmission::SmallFifo, capacity, dram);
         let (misses, written) = model(&rows, capacity, dram);
         prop_assert_eq!((found.counts.misses, found.flash_written), (misses, Some(written)));
     }
@@ -103,10 +103,10 @@ proptest! {
         dram in 1u64..11,
     ) {
         let columns = intern(&rows);
-        for scheme in Scheme::EVERY {
-            let found = run(&columns, scheme, capacity, dram);
+        for admission in FlashAdmission::EVERY {
+            let found = run(&columns, admission, capacity, dram);
             let written = found.flash_written.expect("there is flash");
-            prop_assert!(written <= found.counts.missed_weight, "{:?}", scheme);
+            prop_assert!(written <= found.counts.missed_weight, "{:?}", admission);
             prop_assert!(found.counts.misses <= rows.len() as u64);
         }
     }
@@ -131,27 +131,31 @@ fn popular_and_once() -> Vec<(u64, u32)> {
 #[test]
 fn filters_write_less_than_none() {
     let columns = intern(&popular_and_once());
-    let all = run(&columns, Scheme::All, 50_000, 0);
-    let written = |found: &Found| found.flash_written.expect("there is flash");
-    for scheme in [Scheme::Probability, Scheme::Learned, Scheme::SmallFifo] {
-        let found = run(&columns, scheme, 50_000, 5_000);
-        assert!(written(&found) * 2 < written(&all), "{scheme:?}");
+    let all = run(&columns, FlashAdmission::All, 50_000, 0);
+    let written = |found: &ReplayResult| found.flash_written.expect("there is flash");
+    for admission in [
+        FlashAdmission::Probability,
+        FlashAdmission::Learned,
+        FlashAdmission::SmallFifo,
+    ] {
+        let found = run(&columns, admission, 50_000, 5_000);
+        assert!(written(&found) * 2 < written(&all), "{admission:?}");
     }
-    let small_fifo = run(&columns, Scheme::SmallFifo, 50_000, 5_000);
+    let small_fifo = run(&columns, FlashAdmission::SmallFifo, 50_000, 5_000);
     assert!(small_fifo.counts.misses < all.counts.misses);
 }
 
 #[test]
 fn counts_are_what_they_were() {
     let columns = intern(&popular_and_once());
-    let golden = Scheme::EVERY.map(|scheme| {
-        let found = run(&columns, scheme, 50_000, 5_000);
+    let golden = FlashAdmission::EVERY.map(|admission| {
+        let found = run(&columns, admission, 50_000, 5_000);
         (found.counts.misses, found.flash_written)
     });
     assert_eq!(golden, GOLDEN);
 }
 
-/// Misses and bytes written, by scheme.
+/// Misses and bytes written, by admission.
 const GOLDEN: [(u64, Option<u64>); 4] = [
     (81_277, Some(2_062_320)),
     (81_631, Some(414_925)),

@@ -2,7 +2,7 @@
 
 use policy::parts::chance::scramble;
 use sim::report::{self, Row};
-use sim::{Columns, Configuration, Found, Interner, Interning, Rules, Unit, sweep};
+use sim::{Columns, Configuration, Interner, Interning, ReplayResult, Rules, Unit, sweep};
 use std::sync::atomic::AtomicU64;
 use trace::Request;
 
@@ -21,7 +21,13 @@ fn columns(requests: u64, time_ms: impl Fn(u64) -> u64) -> Columns {
     Interner::all("made up", Interning::default(), requests).expect("a trace in memory")
 }
 
-fn run(columns: &Columns, unit: Unit, capacity: u64, names: &[&str], jobs: usize) -> Vec<Found> {
+fn run(
+    columns: &Columns,
+    unit: Unit,
+    capacity: u64,
+    names: &[&str],
+    jobs: usize,
+) -> Vec<ReplayResult> {
     let of_name = |name: &&str| Configuration {
         policy: name.parse().expect("a policy of the list"),
         capacity,

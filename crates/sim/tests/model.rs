@@ -3,7 +3,7 @@
 use policy::any::POLICIES;
 use proptest::prelude::*;
 use sim::Spec;
-use sim::{Columns, Configuration, Found, Interner, Interning, Rules, Unit, sweep};
+use sim::{Columns, Configuration, Interner, Interning, ReplayResult, Rules, Unit, sweep};
 use std::sync::atomic::AtomicU64;
 use trace::{Op, Request};
 
@@ -12,7 +12,7 @@ fn intern(requests: &[Request]) -> Columns {
     Interner::all("generated", Interning::default(), requests).expect("a trace in memory")
 }
 
-fn replay(columns: &Columns, rules: &Rules, policy: &str, capacity: u64) -> Found {
+fn replay(columns: &Columns, rules: &Rules, policy: &str, capacity: u64) -> ReplayResult {
     let policy: Spec = policy.parse().expect("a policy of the list");
     let configuration = Configuration { policy, capacity };
     let found = sweep(columns, rules, &[configuration], 1, &AtomicU64::new(0));
@@ -38,7 +38,7 @@ struct Told {
 }
 
 impl Told {
-    fn of(found: &Found) -> Told {
+    fn of(found: &ReplayResult) -> Told {
         let counts = &found.counts;
         Told {
             requests: counts.requests,

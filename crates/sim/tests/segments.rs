@@ -1,7 +1,7 @@
 //! The segment engine over traces: what it counts, and that it is the same each time.
 
 use sim::segments::{SegmentsSpec, sweep};
-use sim::{Columns, Error, Found, Interner, Interning, Rules, Unit};
+use sim::{Columns, Error, Interner, Interning, ReplayResult, Rules, Unit};
 use std::sync::atomic::AtomicU64;
 use trace::Request;
 
@@ -29,7 +29,7 @@ fn columns(requests: &[Request]) -> Columns {
     interner.finish().expect("it is not empty")
 }
 
-fn replay(columns: &Columns, text: &str, capacity: u64) -> Found {
+fn replay(columns: &Columns, text: &str, capacity: u64) -> ReplayResult {
     let rules = Rules {
         unit: Unit::Bytes,
         ..Rules::default()

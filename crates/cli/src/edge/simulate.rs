@@ -1,12 +1,10 @@
 //! `mayfly edge simulate`: builds a study from the arguments and prints its findings.
 
 use crate::pages::Pages;
-use crate::sim::replaying::{
-    RATE_DEFAULT, behind_bar, memory_share, read_bytes, read_share, stem, style,
-};
-use crate::trace::arguments::{count, span_ms};
+use crate::sim::replaying::{RATE_DEFAULT, behind_bar, memory_share, read_share, stem, style};
 use ::sim::cluster::{
-    Coordination, Order, Rules, SERVERS_MAX, Scheme, Study, Telling, check_sizes,
+    ClusterRules, Coordination, EvictionOrder, Notifications, SERVERS_MAX, Scheme, Study,
+    check_sizes,
 };
 use ::sim::{Columns, Interner, Interning, Size, Unit};
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -19,6 +17,7 @@ use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use trace::{Cdn, Content, Outage, Request, WINDOW_MS, draw_outages, read_outages};
+use units::{count, span_ms};
 
 /// Requests between two updates of the progress bar while a trace is read.
 const READ_STRIDE: u64 = 1 << 16;
@@ -49,7 +48,7 @@ pub struct Arguments {
     requests: u64,
     /// Largest object of a generated trace. With few requests the footprint is small, and objects
     /// of gigabytes are a larger share of it than in a real cluster
-    #[arg(long, value_name = "BYTES", default_value = "4000000000", value_parser = read_bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "4000000000", value_parser = units::bytes)]
     max_object_size: u64,
     /// Requests per second, instead of the trace's timestamps [default for a trace without
     /// timestamps: 1000]
@@ -130,7 +129,7 @@ pub struct Arguments {
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     buckets: u32,
     /// Objects of at least this size are coded; smaller ones are kept as whole copies
-    #[arg(long, value_name = "BYTES", default_value = "128kb", value_parser = read_bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "128kb", value_parser = units::bytes)]
     min_coded_size: u64,
     /// Share of the requests at the start of the trace that are replayed but not counted
     #[arg(long, value_name = "SHARE", default_value = "40%", value_parser = read_share)]
@@ -153,7 +152,7 @@ pub struct Arguments {
     #[arg(long, short, value_name = "COUNT")]
     jobs: Option<NonZeroUsize>,
     /// Maximum memory of the trace and one run, such as 8gb [default: 80 % of the available memory]
-    #[arg(long, value_name = "BYTES", value_parser = read_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     memory_limit: Option<u64>,
     /// Print JSON
     #[arg(long)]
@@ -270,7 +269,7 @@ impl Arguments {
         });
         let servers = clusters[0].len() as u32;
         Ok(Study {
-            rules: Rules {
+            rules: ClusterRules {
                 buckets: self.buckets,
                 coded_from,
                 warm_up: (columns.len() as f64 * self.warmup_share) as usize,
@@ -298,16 +297,16 @@ impl Arguments {
     }
 
     fn coordination(&self) -> Coordination {
-        let lead_alone = self.no_peer_probe;
+        let no_peer_probe = self.no_peer_probe;
         match self.coordinated_eviction {
             true => Coordination {
-                telling: Telling::Hits,
-                order: Order::SharedHash,
-                lead_alone,
+                notifications: Notifications::Hits,
+                order: EvictionOrder::SharedHash,
+                no_peer_probe,
                 ..Coordination::default()
             },
             false => Coordination {
-                lead_alone,
+                no_peer_probe,
                 ..Coordination::default()
             },
         }

@@ -2,14 +2,14 @@
 
 use super::replaying::{Replaying, read_share_above_0, stem};
 use crate::pages::Pages;
-use crate::trace::arguments::count;
 use crate::trace::input::Input;
-use ::sim::advise::{Advice, Gatherer, Material, Question, advise, settle};
+use ::sim::advise::{Advice, Collector, Constraints, Inputs, advise, refine};
 use ::sim::curve::Sampling;
 use ::sim::{Contestant, Rules, Size, Unit};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use std::io::Write;
+use units::count;
 
 /// Approximate number of sizes at which every policy is replayed on the sample. Scales the progress
 /// bar.
@@ -75,7 +75,7 @@ impl Arguments {
         let advice = match self.input.is_stream() {
             // A stream cannot be read twice, so the first sample has to suffice.
             true => self.advise(&policies, objects)?,
-            false => settle(objects, |objects| self.advise(&policies, objects))?,
+            false => refine(objects, |objects| self.advise(&policies, objects))?,
         };
         self.pages.write(|| advice.to_page())?;
         let text = match self.json {
@@ -87,9 +87,9 @@ impl Arguments {
     }
 
     fn advise(&self, policies: &[(String, Contestant)], objects: usize) -> Result<Advice> {
-        let material = self.gather(objects)?;
-        let columns = material.sample.columns();
-        let mut rules = match &material.whole {
+        let inputs = self.collect(objects)?;
+        let columns = inputs.sample.columns();
+        let mut rules = match &inputs.whole {
             Some(whole) => self.replaying.rules(whole)?,
             None => self.replaying.rules(columns)?,
         };
@@ -97,14 +97,14 @@ impl Arguments {
             // The engine's size includes its overhead, so the sizes of policies beside it do, too.
             rules = self.replaying.beside_engine(columns, rules);
         }
-        let question = self.question(&material, &rules)?;
+        let constraints = self.constraints(&inputs, &rules)?;
         let requests = (columns.len() * SURVEYED * policies.len()) as u64;
         self.replaying.run(columns.name(), requests, |jobs, done| {
-            advise(&material, &rules, policies, question, jobs, done)
+            advise(&inputs, &rules, policies, constraints, jobs, done)
         })
     }
 
-    fn gather(&self, objects: usize) -> Result<Material> {
+    fn collect(&self, objects: usize) -> Result<Inputs> {
         let sampling = Sampling {
             rate: self.sample,
             objects,
@@ -113,29 +113,29 @@ impl Arguments {
         let name = self.input.name();
         let how = self.replaying.interning();
         let gap_ms = self.replaying.gap_ms();
-        let mut gatherer = Gatherer::new(stem(&name), how, sampling, !self.sample_only, gap_ms);
+        let mut collector = Collector::new(stem(&name), how, sampling, !self.sample_only, gap_ms);
         let mut opened = self.input.open()?;
         for request in opened.requests() {
-            gatherer.push(&request?)?;
+            collector.push(&request?)?;
         }
         opened.finish();
-        let material = gatherer.finish()?;
-        if material.whole.is_none() && !self.sample_only {
+        let inputs = collector.finish()?;
+        if inputs.whole.is_none() && !self.sample_only {
             eprintln!(
                 "mayfly: {name} does not fit in memory: the results are estimated from a sample"
             );
         }
-        Ok(material)
+        Ok(inputs)
     }
 
-    fn question(&self, material: &Material, rules: &Rules) -> Result<Question> {
+    fn constraints(&self, inputs: &Inputs, rules: &Rules) -> Result<Constraints> {
         let unit: Unit = rules.unit;
-        let footprint = material.sample.footprint(unit);
+        let footprint = inputs.sample.footprint(unit);
         let resolve = |size: &Size| {
-            let name = material.sample.columns().name();
+            let name = inputs.sample.columns().name();
             size.resolve(footprint, name, unit).context("--memory")
         };
-        Ok(Question {
+        Ok(Constraints {
             memory: self.memory.as_ref().map(resolve).transpose()?,
             target: self.target_miss_ratio,
         })

@@ -2,7 +2,6 @@
 
 use super::replaying::{Replaying, read_share_above_0, stem};
 use crate::pages::Pages;
-use crate::trace::arguments::count;
 use crate::trace::input::Input;
 use ::sim::curve::{Curve, Named, Point, Sample, Sampler, Sampling, exact, page, spread};
 use ::sim::{Columns, Contestant, Interner, Rules, Size, Unit};
@@ -12,6 +11,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::sync::atomic::AtomicU64;
+use units::count;
 
 /// Smallest size of a curve, as a share of the footprint.
 const SMALLEST_SHARE: f64 = 0.001;

@@ -2,11 +2,12 @@
 
 use super::{Arguments, resolve};
 use ::sim::Columns;
-use ::sim::flash::{Layout, Scheme, replay as replay_flash};
+use ::sim::flash::{FlashAdmission, Layout, replay as replay_flash};
 use ::sim::report::Row;
 use anyhow::{Result, ensure};
 
-/// Replays every scheme at every size and DRAM share. The scheme without DRAM runs once a size.
+/// Replays every admission at every size and DRAM share. The admission without DRAM runs once a
+/// size.
 pub(super) fn replay(arguments: &Arguments, columns: &Columns) -> Result<Vec<Row>> {
     ensure!(
         columns.share() == 1.0,
@@ -22,25 +23,25 @@ pub(super) fn replay(arguments: &Arguments, columns: &Columns) -> Result<Vec<Row
     let mut rows = Vec::new();
     for size in &arguments.size {
         let capacity = resolve(size, columns, unit)?;
-        let schemes = Scheme::EVERY.into_iter().flat_map(|scheme| {
-            let shares = match scheme {
-                Scheme::All => &[0.0],
+        let admissions = FlashAdmission::EVERY.into_iter().flat_map(|admission| {
+            let shares = match admission {
+                FlashAdmission::All => &[0.0],
                 _ => arguments.flash_dram_shares.as_slice(),
             };
-            shares.iter().map(move |&share| (scheme, share))
+            shares.iter().map(move |&share| (admission, share))
         });
-        for (scheme, share) in schemes {
+        for (admission, share) in admissions {
             let dram = (capacity as f64 * share) as u64;
             let layout = Layout {
-                scheme,
+                admission,
                 capacity,
                 dram,
             };
             rows.push(Row {
                 trace: columns.name().into(),
-                policy: match scheme {
-                    Scheme::All => scheme.name().into(),
-                    _ => format!("{}:dram={}%", scheme.name(), share * 100.0),
+                policy: match admission {
+                    FlashAdmission::All => admission.name().into(),
+                    _ => format!("{}:dram={}%", admission.name(), share * 100.0),
                 },
                 unit,
                 cache_size: capacity,

@@ -61,7 +61,7 @@ pub struct Replaying {
     #[arg(long, short, value_name = "COUNT")]
     jobs: Option<NonZeroUsize>,
     /// Maximum memory of traces and replays, such as 8gb [default: 80 % of the available memory]
-    #[arg(long, value_name = "BYTES", value_parser = read_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     memory_limit: Option<u64>,
 }
 
@@ -90,12 +90,6 @@ pub fn read_share_above_0(text: &str) -> Result<f64, String> {
         share if share > 0.0 => Ok(share),
         _ => Err("expected a share above 0% and below 100%".into()),
     }
-}
-
-/// Parses a number of bytes with a unit: `8gb`.
-pub fn read_bytes(text: &str) -> Result<u64, String> {
-    let bytes = server::config::value::bytes(text).and_then(|bytes| u64::try_from(bytes).ok());
-    bytes.ok_or_else(|| "expected bytes such as 8gb".into())
 }
 
 impl Replaying {

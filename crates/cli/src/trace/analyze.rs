@@ -22,7 +22,7 @@ pub struct Arguments {
     seed: u64,
     /// Maximum number of objects to track, at about 140 bytes each; with more objects, a sample of
     /// the keys is tracked
-    #[arg(long, value_name = "COUNT", value_parser = arguments::count, default_value_t = OBJECTS_DEFAULT as u64)]
+    #[arg(long, value_name = "COUNT", value_parser = units::count, default_value_t = OBJECTS_DEFAULT as u64)]
     objects: u64,
     /// Print JSON
     #[arg(long)]

@@ -1,6 +1,5 @@
 //! `mayfly trace generate`.
 
-use super::arguments;
 use super::output::Output;
 use ::trace::{Generator, GeneratorOptions, OBJECTS_DEFAULT, PatternMix, Sizes, TtlMix};
 use anyhow::{Context, Result, anyhow, bail};
@@ -23,10 +22,10 @@ pub struct Arguments {
     #[command(flatten)]
     output: Output,
     /// Number of requests
-    #[arg(long, default_value = "1m", value_parser = arguments::count)]
+    #[arg(long, default_value = "1m", value_parser = units::count)]
     requests: u64,
     /// Number of objects of each pattern that does not give one
-    #[arg(long, value_name = "COUNT", default_value_t = OBJECTS_DEFAULT, value_parser = arguments::count)]
+    #[arg(long, value_name = "COUNT", default_value_t = OBJECTS_DEFAULT, value_parser = units::count)]
     objects: u64,
     /// Patterns joined by +, each with @WEIGHT, its share of the requests; or days
     #[arg(long, value_name = "MIX", default_value = "zipf:1")]

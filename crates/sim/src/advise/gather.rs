@@ -1,36 +1,36 @@
-//! One pass over a trace for all that advice rests on.
+//! One pass over a trace that collects the inputs of the advice.
 
 use crate::analyze::{Analysis, Analyzer};
 use crate::curve::{Sample, Sampler, Sampling};
 use crate::{Columns, Error, Interner, Interning};
 use trace::Request;
 
-/// What one pass leaves.
+/// Inputs of the advice.
 #[derive(Debug)]
-pub struct Material {
+pub struct Inputs {
     /// Requests of a sample of the objects.
     pub sample: Sample,
-    /// What the workload is like.
+    /// Analysis of the workload.
     pub analysis: Analysis,
-    /// The whole trace, where it was wanted and the memory does.
+    /// The whole trace, if it was requested and memory suffices.
     pub whole: Option<Columns>,
 }
 
-/// Takes requests one by one.
-pub struct Gatherer {
+/// Collects requests one by one.
+pub struct Collector {
     name: String,
     how: Interning,
     sampler: Sampler,
     analyzer: Analyzer,
     interner: Option<Interner>,
-    /// Milliseconds from one request to the next, instead of the trace's times.
+    /// Milliseconds between two requests, instead of the trace's timestamps.
     gap_ms: Option<f64>,
     count: u64,
 }
 
-impl Gatherer {
-    /// Takes nothing yet. `keeps_whole` says whether the whole trace is wanted; `gap_ms` is that of the
-    /// rules ([`crate::Rules::gap_ms`]) where it was asked for.
+impl Collector {
+    /// Creates an empty collector. `keeps_whole` requests the whole trace; `gap_ms` is that of the
+    /// rules ([`crate::Rules::gap_ms`]), if given.
     pub fn new(
         name: &str,
         how: Interning,
@@ -38,7 +38,7 @@ impl Gatherer {
         keeps_whole: bool,
         gap_ms: Option<f64>,
     ) -> Self {
-        Gatherer {
+        Collector {
             name: name.into(),
             sampler: Sampler::new(name, how.clone(), sampling),
             analyzer: Analyzer::default(),
@@ -49,10 +49,10 @@ impl Gatherer {
         }
     }
 
-    /// Takes the next request. The whole trace is given up where it does not fit the memory.
+    /// Adds the next request. The whole trace is dropped if it does not fit in memory.
     ///
     /// # Errors
-    /// The sample does not fit the memory.
+    /// The sample does not fit in memory.
     pub fn push(&mut self, request: &Request) -> Result<(), Error> {
         self.sampler.push(request)?;
         if let Some(interner) = &mut self.interner {
@@ -66,7 +66,7 @@ impl Gatherer {
         Ok(())
     }
 
-    /// The request with the time and the lifetime that replays give it.
+    /// The request with the time and the TTL that replays use.
     fn as_analyzed(&self, request: &Request) -> Request {
         let mut request = *request;
         if let Some(gap_ms) = self.gap_ms {
@@ -80,16 +80,16 @@ impl Gatherer {
         request
     }
 
-    /// All of it.
+    /// Returns the inputs.
     ///
     /// # Errors
     /// A trace without requests, or one with TTLs that is too long for deadlines.
-    pub fn finish(self) -> Result<Material, Error> {
+    pub fn finish(self) -> Result<Inputs, Error> {
         let empty = Error::Empty { trace: self.name };
         let Some(analysis) = self.analyzer.finish() else {
             return Err(empty);
         };
-        Ok(Material {
+        Ok(Inputs {
             sample: self.sampler.finish()?,
             analysis,
             whole: self.interner.map(Interner::finish).transpose()?,

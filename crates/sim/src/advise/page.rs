@@ -1,12 +1,12 @@
 //! Advice as a page.
 
-use super::{Advice, Recommendation, words};
+use super::{Advice, Recommendation, statements};
 use crate::analyze::findings::percent;
 use crate::curve;
 use ::report::{Axis, Bars, Cell, Page, Plot, Table};
 
 impl Advice {
-    /// Sentences with their figures, the policies beside each other, the curves.
+    /// Page with the statements, the numbers behind them, the policies side by side and the curves.
     pub fn to_page(&self) -> Page {
         let mut page = Page::new(&format!("Advice: {}", self.trace));
         let unit = self.unit();
@@ -14,12 +14,12 @@ impl Advice {
             "requests",
             &crate::analyze::findings::count(self.requests as f64),
         );
-        page.fact("all objects", &words::size(unit, self.footprint));
+        page.fact("footprint", &statements::size(unit, self.footprint));
         if let Some(memory) = self.memory {
-            page.fact("memory given", &words::size(unit, memory));
+            page.fact("available memory", &statements::size(unit, memory));
         }
         if let Some(target) = self.target_miss {
-            page.fact("miss ratio wanted", &percent(target));
+            page.fact("target miss ratio", &percent(target));
         }
         let section = page.section("Advice");
         let sentences = self.statements.iter().map(|s| s.text.clone());
@@ -27,16 +27,15 @@ impl Advice {
         section.plot(self.policies_at_size());
         section.plot(comparison(&self.recommendation));
         if !self.left_out.is_empty() {
-            page.section("What cannot be said")
-                .list(self.left_out.clone());
+            page.section("Not available").list(self.left_out.clone());
         }
-        page.section("The figures, and how sure they are")
+        page.section("Numbers and their certainty")
             .table(self.figures());
         curve::add_sections(&mut page, unit, &self.curves);
         page
     }
 
-    /// Every policy at the size of the survey that is nearest to the one recommended.
+    /// Miss ratios of all policies at the surveyed size that is nearest to the recommended one.
     fn policies_at_size(&self) -> Plot {
         let wanted = self.recommendation.cache_size as f64;
         let own = self
@@ -66,12 +65,12 @@ impl Advice {
         let names = found.iter().map(|(name, _)| name.clone()).collect();
         let is_exact = self.curves.iter().all(|named| named.curve.is_exact);
         let by = if is_exact { "" } else { ", from the sample" };
-        let title = format!("The policies with {}{by}", words::size(self.unit(), size));
+        let title = format!("Policies with {}{by}", statements::size(self.unit(), size));
         Plot::bars(&title, Axis::linear("miss ratio"), names, vec![bars])
     }
 
     fn figures(&self) -> Table {
-        let mut table = Table::new(&["about", "figure", "value", "how sure"]);
+        let mut table = Table::new(&["topic", "number", "value", "certainty"]);
         for statement in &self.statements {
             for figure in &statement.figures {
                 table.row(vec![
@@ -86,7 +85,7 @@ impl Advice {
     }
 }
 
-/// The recommended policy beside LRU.
+/// Miss ratios of the recommended policy and of LRU.
 fn comparison(found: &Recommendation) -> Plot {
     let mut rows = vec![(found.policy.clone(), found.ratio)];
     if found.policy != "lru" {
@@ -101,6 +100,6 @@ fn comparison(found: &Recommendation) -> Plot {
         .map(|(_, ratio)| (ratio.low < ratio.high).then_some((ratio.low, ratio.high)));
     let bars = Bars::new("", values).with_ranges(ranges.collect());
     let names = rows.iter().map(|(name, _)| name.clone()).collect();
-    let title = "What is recommended, and LRU of the same size";
+    let title = "The recommended policy and LRU at the same size";
     Plot::bars(title, Axis::linear("miss ratio"), names, vec![bars])
 }

@@ -1,79 +1,82 @@
-//! Which policy, and which size: on the sample first, then by full simulation.
+//! Search for the best policy and size: on the sample first, then by full simulation.
 
-use super::Material;
+use super::Inputs;
 use crate::curve::{Curve, Named, Point, exact, spread};
 use crate::{Contestant, Error, Rules, Unit};
 use policy::any::PolicySpec;
 use std::sync::atomic::AtomicU64;
 
-/// Sizes of the survey, from this share of the footprint to all of it.
+/// Number of sizes of the survey, from this share of the footprint to all of it.
 const POINTS: usize = 24;
 const SMALLEST_SHARE: f64 = 0.001;
-/// How many of the policies that are best on the sample are looked at closely.
+/// Number of policies, the best on the sample, that are simulated in full.
 const CANDIDATES: usize = 3;
-/// Sizes of one step of the search for the smallest that does; each step narrows it to a fifth.
+/// Number of sizes of one step of the search for the smallest size. Each step narrows the range to
+/// a fifth.
 const STEP: usize = 6;
-/// Steps at most: the sample may have pointed to a wrong place.
+/// Maximum number of steps, because the sample may have started the search at a wrong size.
 const STEPS_MAX: usize = 16;
-/// A size is found when the next smaller one tried is within this of it.
+/// The search ends when the next smaller size tried is within this factor.
 const NEAR: f64 = 1.02;
-/// What the segment engine takes beside an object: 5 of metadata, 12 of table, rounding.
+/// Overhead of the segment engine per object: 5 bytes of metadata, 12 of table, and rounding.
 const ENGINE_BYTES: u32 = 22;
-/// And beside all, as a part of them: tails of segments, and a segment that is kept free.
+/// Reciprocal of the engine's overhead as a share of all: unused tails of segments, and one free
+/// segment.
 const ENGINE_RESERVE: u64 = 16;
 
-/// Bounds of a recommendation are so many times as wide as those of a point of a curve, three standard errors
-/// instead of two: of many policies and sizes the one is chosen that looks best, which chance has a part in.
+/// Factor by which bounds of a recommendation are wider than those of a point of a curve: three
+/// standard errors instead of two. The best of many policies and sizes is chosen, which favours
+/// random errors.
 const CHOSEN_WIDER: f64 = 1.5;
 
-/// What judges policies and sizes.
-pub(super) struct Judge<'a> {
-    pub material: &'a Material,
+/// Evaluates policies and sizes.
+pub(super) struct Evaluator<'a> {
+    pub inputs: &'a Inputs,
     pub rules: &'a Rules,
     pub policies: &'a [(String, Contestant)],
     pub jobs: usize,
     pub done: &'a AtomicU64,
 }
 
-/// Every policy over many sizes, on the sample.
+/// Miss ratios of every policy over many sizes, on the sample.
 pub(super) struct Survey {
     sizes: Vec<u64>,
     curves: Vec<Curve>,
 }
 
-/// A policy, by its number, at a size.
+/// A policy, by its index, at a size.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Chosen {
+pub(super) struct Choice {
     pub policy: usize,
     pub point: Point,
     pub is_exact: bool,
 }
 
 impl Survey {
-    /// The miss ratio at which a cache of the best policy has this share of an unlimited one's hits.
+    /// Miss ratio at which a cache of the best policy has this share of an unlimited cache's hits.
     pub fn enough(&self, share: f64) -> f64 {
         1.0 - share * (1.0 - self.lowest())
     }
 
-    /// The least miss ratio of all points.
+    /// Lowest miss ratio of all points.
     fn lowest(&self) -> f64 {
         let points = self.curves.iter().flat_map(|curve| &curve.points);
         points.map(|point| point.miss_ratio).fold(1.0, f64::min)
     }
 
-    /// The place of the first size at which a policy misses no more than this.
+    /// Index of the first size at which a policy misses no more than `target`.
     fn first(&self, policy: usize, target: f64) -> Option<usize> {
         let points = &self.curves[policy].points;
         points.iter().position(|point| point.miss_ratio <= target)
     }
 
-    /// A policy's point at a size of the survey.
+    /// Point of a policy at a size of the survey.
     pub fn at(&self, policy: usize, size: u64) -> Option<&Point> {
         let place = self.sizes.iter().position(|other| *other == size)?;
         self.curves[policy].points.get(place)
     }
 
-    /// The size of the survey that is nearest to this one.
+    /// Size of the survey that is nearest to this one.
     pub fn nearest(&self, size: u64) -> u64 {
         let distance = |other: u64| (other.max(1) as f64 / size.max(1) as f64).ln().abs();
         let by_distance = |a: &u64, b: &u64| distance(*a).total_cmp(&distance(*b));
@@ -81,9 +84,9 @@ impl Survey {
         nearest.expect("a survey has sizes")
     }
 
-    pub fn named(&self, judge: &Judge<'_>) -> Vec<Named> {
-        let named = judge.policies.iter().zip(&self.curves);
-        let has_ttls = judge.has_ttls();
+    pub fn named(&self, evaluator: &Evaluator<'_>) -> Vec<Named> {
+        let named = evaluator.policies.iter().zip(&self.curves);
+        let has_ttls = evaluator.has_ttls();
         named
             .map(|((policy, _), curve)| Named {
                 policy: policy.clone(),
@@ -94,10 +97,10 @@ impl Survey {
     }
 }
 
-impl Judge<'_> {
-    /// What holds everything: all objects, and what is taken beside them where sizes hold that too.
+impl Evaluator<'_> {
+    /// Size that holds all objects, with the overheads that count against sizes.
     pub fn footprint(&self) -> u64 {
-        let sample = &self.material.sample;
+        let sample = &self.inputs.sample;
         let alone = sample.footprint(self.rules.unit);
         if self.rules.unit == Unit::Objects {
             return alone;
@@ -118,7 +121,7 @@ impl Judge<'_> {
     }
 
     pub fn has_ttls(&self) -> bool {
-        self.material.sample.columns().has_ttls() && !self.rules.ignores_ttls
+        self.inputs.sample.columns().has_ttls() && !self.rules.ignores_ttls
     }
 
     pub fn lru(&self) -> usize {
@@ -129,7 +132,7 @@ impl Judge<'_> {
 
     /// Whether ratios come from full simulations.
     pub fn is_exact(&self) -> bool {
-        self.material.whole.is_some() || self.material.sample.is_whole()
+        self.inputs.whole.is_some() || self.inputs.sample.is_whole()
     }
 
     pub fn survey(&self, memory: Option<u64>) -> Result<Survey, Error> {
@@ -150,7 +153,7 @@ impl Judge<'_> {
         sizes: &[u64],
     ) -> Result<Vec<Curve>, Error> {
         let specs = self.specs(policies);
-        let sample = &self.material.sample;
+        let sample = &self.inputs.sample;
         sample.curves(rules, &specs, sizes, self.jobs, self.done)
     }
 
@@ -161,14 +164,14 @@ impl Judge<'_> {
             .collect()
     }
 
-    /// Curves as close to the truth as can be had: of the whole trace, where it is there.
+    /// Curves from the whole trace if it is available, else from the sample.
     pub fn curves(
         &self,
         rules: &Rules,
         policies: &[usize],
         sizes: &[u64],
     ) -> Result<Vec<Curve>, Error> {
-        match &self.material.whole {
+        match &self.inputs.whole {
             Some(whole) => {
                 let specs = self.specs(policies);
                 exact(whole, rules, &specs, sizes, self.jobs, self.done)
@@ -177,7 +180,7 @@ impl Judge<'_> {
         }
     }
 
-    /// One policy at one size. A sample's bounds take the curve around it into account.
+    /// One policy at one size. With a sample, its bounds use the curve around the size.
     pub fn at(&self, policy: usize, size: u64) -> Result<Point, Error> {
         match self.is_exact() {
             true => Ok(self.curves(self.rules, &[policy], &[size])?[0].points[0]),
@@ -185,7 +188,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The same from the sample.
+    /// One policy at one size, estimated from the sample.
     pub fn estimated(&self, policy: usize, size: u64) -> Result<Point, Error> {
         let around = around(size);
         let curves = self.sampled(self.rules, &[policy], &around)?;
@@ -200,14 +203,14 @@ impl Judge<'_> {
         })
     }
 
-    /// The best policy in a cache of this size. Where a ratio is wanted that it reaches, the smallest
-    /// size that does.
+    /// Best policy in a cache of this size. If it reaches the target, the smallest size that
+    /// reaches it.
     pub fn within(
         &self,
         survey: &Survey,
         memory: u64,
         target: Option<f64>,
-    ) -> Result<Chosen, Error> {
+    ) -> Result<Choice, Error> {
         let all = 0..self.policies.len();
         let mut ranked: Vec<(usize, f64)> = all
             .filter_map(|policy| Some((policy, survey.at(policy, memory)?.miss_ratio)))
@@ -216,7 +219,7 @@ impl Judge<'_> {
         if !self.is_exact() {
             ranked.truncate(CANDIDATES);
         }
-        let mut best: Option<Chosen> = None;
+        let mut best: Option<Choice> = None;
         for (policy, _) in ranked {
             let point = self.at(policy, memory)?;
             if best.is_none_or(|best| point.miss_ratio < best.point.miss_ratio) {
@@ -234,28 +237,29 @@ impl Judge<'_> {
         }
     }
 
-    fn chosen(&self, policy: usize, point: Point) -> Chosen {
-        Chosen {
+    fn chosen(&self, policy: usize, point: Point) -> Choice {
+        Choice {
             policy,
             point,
             is_exact: self.is_exact(),
         }
     }
 
-    /// The policy that misses no more than this in the smallest cache. Where none does, the one that
-    /// misses least, in the smallest cache in which it does.
-    pub fn reaching(&self, survey: &Survey, target: f64) -> Result<Chosen, Error> {
+    /// Policy that reaches the target in the smallest cache. If none does, the policy with the
+    /// fewest misses, in the smallest cache that has so few.
+    pub fn reaching(&self, survey: &Survey, target: f64) -> Result<Choice, Error> {
         let mut ranked: Vec<(usize, f64)> = (0..self.policies.len())
             .filter_map(|policy| Some((policy, self.crossing(survey, policy, target)?)))
             .collect();
         ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
         let left = ranked.split_off(ranked.len().min(CANDIDATES));
-        let mut best: Option<Chosen> = None;
+        let mut best: Option<Choice> = None;
         for (policy, _) in ranked {
             best = self.better(survey, policy, target, best)?;
         }
         if self.is_exact() {
-            // What the sample hid shows at that size: whoever misses no more there may need less.
+            // The sample may have underestimated the other policies: those that reach the target at
+            // the size found may need less.
             for (policy, _) in left {
                 let here = best.map(|best| self.at(policy, best.point.capacity));
                 if here
@@ -272,8 +276,9 @@ impl Judge<'_> {
         }
     }
 
-    /// Where a policy's curve on the sample comes down to this ratio, between two sizes of the survey; last
-    /// of all where it does not, but the whole trace might.
+    /// Size at which a policy's curve on the sample crosses the target, interpolated between two
+    /// sizes of the survey. If it does not, the policy comes last, because the whole trace may
+    /// differ.
     fn crossing(&self, survey: &Survey, policy: usize, target: f64) -> Option<f64> {
         let Some(at) = survey.first(policy, target) else {
             return self.is_exact().then_some(f64::INFINITY);
@@ -290,18 +295,19 @@ impl Judge<'_> {
         Some(from * (to / from).powf(share))
     }
 
-    /// The better of what was found and of the smallest cache in which this policy does.
+    /// Better of the best choice so far and the smallest cache in which this policy reaches the
+    /// target.
     fn better(
         &self,
         survey: &Survey,
         policy: usize,
         target: f64,
-        best: Option<Chosen>,
-    ) -> Result<Option<Chosen>, Error> {
+        best: Option<Choice>,
+    ) -> Result<Option<Choice>, Error> {
         let Some(point) = self.least(survey, policy, target)? else {
             return Ok(best);
         };
-        let is_better = |best: Chosen| {
+        let is_better = |best: Choice| {
             let sizes = (point.capacity, best.point.capacity);
             sizes.0 < sizes.1 || sizes.0 == sizes.1 && point.miss_ratio < best.point.miss_ratio
         };
@@ -311,9 +317,8 @@ impl Judge<'_> {
         }
     }
 
-    /// What comes nearest to a cache without a bound: the least misses, with no more memory than these
-    /// take.
-    fn unlimited(&self, survey: &Survey) -> Result<Chosen, Error> {
+    /// Closest to an unlimited cache: the fewest misses, with the least memory that achieves them.
+    fn unlimited(&self, survey: &Survey) -> Result<Choice, Error> {
         let lowest = survey.lowest();
         let all = 0..self.policies.len();
         let firsts = all.filter_map(|policy| Some((survey.first(policy, lowest)?, policy)));
@@ -324,8 +329,8 @@ impl Judge<'_> {
         Ok(self.chosen(policy, point))
     }
 
-    /// The smallest size at which a policy misses no more than this; `None` where not even a cache
-    /// for everything does.
+    /// Smallest size at which a policy misses no more than `target`; `None` if even a cache for all
+    /// objects misses more.
     pub fn least(
         &self,
         survey: &Survey,
@@ -351,7 +356,7 @@ impl Judge<'_> {
             let curves = self.curves(self.rules, &[policy], &sizes)?;
             let points = &curves[0].points;
             match points.iter().position(|point| point.miss_ratio <= target) {
-                // What was found before stands just above.
+                // The size found before is just above.
                 None if best.is_some() => break,
                 None if high >= footprint => break,
                 None => (low, high) = (high, high.saturating_mul(2).min(footprint)),
@@ -374,7 +379,7 @@ impl Judge<'_> {
         Ok(best)
     }
 
-    /// One step closer than the survey: a sample tells no more.
+    /// One step finer than the survey, because a sample is not more precise.
     fn least_on_sample(
         &self,
         survey: &Survey,
@@ -392,7 +397,7 @@ impl Judge<'_> {
     }
 }
 
-/// Sizes around one, so far apart as those of the survey: the slope of the curve is told by these.
+/// Sizes around one, as far apart as those of the survey, which give the slope of the curve.
 fn around(size: u64) -> Vec<u64> {
     let near = |factor: f64| ((size as f64 * factor).round() as u64).max(1);
     let mut sizes = vec![near(0.75), size, near(1.33)];
@@ -401,7 +406,7 @@ fn around(size: u64) -> Vec<u64> {
     sizes
 }
 
-/// Some sizes from one to another, evenly spaced in the logarithm.
+/// Sizes between two, evenly spaced in the logarithm.
 fn between(low: u64, high: u64) -> Vec<u64> {
     let (from, to) = (low.max(1) as f64, high.max(1) as f64);
     let size = |n: usize| match n {

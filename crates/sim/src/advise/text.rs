@@ -1,32 +1,32 @@
 //! Advice as text for a terminal.
 
-use super::{Advice, words};
+use super::{Advice, statements};
 use crate::analyze::findings::{count, percent};
 use std::fmt::Write;
 
-/// Columns of a line.
+/// Maximum columns of a line.
 const WIDTH: usize = 96;
 
 impl Advice {
-    /// The sentences, each with how sure it is.
+    /// The statements, each with its certainty.
     pub fn to_text(&self) -> String {
         let unit = self.unit();
         let mut text = format!(
-            "{}: {} requests, {} in all\n",
+            "{}: {} requests, footprint {}\n",
             self.trace,
             count(self.requests as f64),
-            words::size(unit, self.footprint)
+            statements::size(unit, self.footprint)
         );
         let memory = self
             .memory
-            .map(|size| format!("memory {}", words::size(unit, size)));
+            .map(|size| format!("memory {}", statements::size(unit, size)));
         let target = self
             .target_miss
-            .map(|ratio| format!("at most {} misses", percent(ratio)));
-        let asked: Vec<String> = memory.into_iter().chain(target).collect();
-        if !asked.is_empty() {
-            // Writing to a string cannot fail, here and below.
-            let _ = writeln!(text, "asked: {}", asked.join(", "));
+            .map(|ratio| format!("miss ratio of at most {}", percent(ratio)));
+        let given: Vec<String> = memory.into_iter().chain(target).collect();
+        if !given.is_empty() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "constraints: {}", given.join(", "));
         }
         for statement in &self.statements {
             text.push('\n');
@@ -34,7 +34,7 @@ impl Advice {
             wrap(&mut text, &format!("({})", statement.certainty), "    ");
         }
         if !self.left_out.is_empty() {
-            text += "\nNot said:\n";
+            text += "\nNot available:\n";
             for reason in &self.left_out {
                 wrap(&mut text, reason, "  ");
             }
@@ -43,7 +43,7 @@ impl Advice {
     }
 }
 
-/// Breaks a sentence between words.
+/// Appends a sentence, wrapped between statements.
 fn wrap(text: &mut String, sentence: &str, indent: &str) {
     let mut line = indent.to_owned();
     for word in sentence.split(' ') {

@@ -1,33 +1,34 @@
-//! A trace's time, made monotone and free of long pauses.
+//! Time of a trace, made monotonic and free of long pauses.
 
 use serde::Serialize;
 
-/// A pause shorter than this is part of the workload.
+/// Minimum length of a pause that is not part of the workload.
 const PAUSE_MS_MIN: u64 = 24 * 3600 * 1000;
-/// A pause counts as a jump when it is this many times as long as all that came before.
+/// A pause is a jump if it is this many times as long as all time before it.
 const PAUSE_FACTOR: u64 = 10;
 
-/// What was odd about the trace's time.
+/// Irregularities of a trace's timestamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TimeFaults {
-    /// Requests that were earlier than one before them; they count as simultaneous with it.
+    /// Requests with a timestamp before that of an earlier request; they count as simultaneous with
+    /// it.
     pub backwards: u64,
-    /// Pauses of more than a day and ten times as long as all before: left out of the windows.
+    /// Pauses of more than a day that are ten times as long as all time before. Windows skip them.
     pub jumps: u64,
-    /// How long these pauses were together.
+    /// Total milliseconds of these pauses.
     pub skipped_ms: u64,
 }
 
-/// An instant of the trace.
+/// A point in time of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moment {
-    /// Milliseconds since the first request; never goes back.
+    /// Milliseconds since the first request, never decreasing.
     pub ms: u64,
-    /// The same without the jumps.
+    /// Milliseconds since the first request without jumps.
     pub active_ms: u64,
 }
 
-/// Follows the time of requests.
+/// Clock that follows the timestamps of requests.
 #[derive(Default)]
 pub(crate) struct Clock {
     first_ms: Option<u64>,
@@ -36,7 +37,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// The moment of a request whose trace says `time_ms`.
+    /// Advances to the timestamp of a request.
     #[inline]
     pub fn advance(&mut self, time_ms: u64) -> Moment {
         let first = *self.first_ms.get_or_insert(time_ms);
@@ -57,7 +58,7 @@ impl Clock {
         self.last
     }
 
-    /// The last moment.
+    /// Time of the last request.
     pub fn now(&self) -> Moment {
         self.last
     }
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_time_are_taken() {
+    fn the_largest_timestamp_is_accepted() {
         let mut clock = Clock::default();
         clock.advance(0);
         assert_eq!(clock.advance(u64::MAX).ms, u64::MAX);

@@ -3,18 +3,18 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Significant decimal digits that are kept: values are told within 1 %.
+/// Significant decimal digits: values are accurate within 1 %.
 const DIGITS: u8 = 2;
-/// Values from here on count as this one: 2^50 ms are 35,000 years.
+/// Values above this bound count as the bound: 2^50 ms are 35,000 years.
 const VALUE_MAX: u64 = 1 << 50;
-/// Points of a cumulative curve.
+/// Maximum number of points of a cumulative curve.
 const CURVE_POINTS: usize = 120;
 
-/// A distribution that is being filled.
+/// Histogram of values.
 pub(crate) struct Distribution {
     histogram: Histogram<u64>,
     sum: f64,
-    /// The histogram knows its ends only within its buckets.
+    /// Tracked separately, because the histogram rounds values to its buckets.
     min: u64,
     max: u64,
 }
@@ -43,13 +43,13 @@ impl Distribution {
             .expect("an auto-resizing histogram takes values up to the bound");
     }
 
-    /// What there is to tell; `None` when nothing was counted.
+    /// Returns mean, quantiles and curve; `None` if nothing was counted.
     pub fn summary(&self) -> Option<Quantiles> {
         let h = &self.histogram;
         if h.is_empty() {
             return None;
         }
-        // A quantile is the upper end of its bucket; the ends are known better.
+        // A quantile is the upper end of its bucket, so it is limited to the exact extremes.
         let at = |q: f64| h.value_at_quantile(q).clamp(self.min, self.max);
         Some(Quantiles {
             count: h.len(),
@@ -67,7 +67,7 @@ impl Distribution {
         })
     }
 
-    /// Value and share of what is at most that, in steps of equal value ratios or shares.
+    /// Cumulative curve: values, and the share of values up to each.
     fn curve(&self) -> Vec<(u64, f64)> {
         let total = self.histogram.len() as f64;
         let mut seen = 0;
@@ -89,32 +89,32 @@ impl Distribution {
     }
 }
 
-/// What a distribution tells, within 1 % of each value.
+/// Summary of a distribution. Values are accurate within 1 %.
 #[derive(Clone, Debug, Serialize)]
 pub struct Quantiles {
-    /// How many values there were.
+    /// Number of values.
     pub count: u64,
-    /// Their mean.
+    /// Mean.
     pub mean: f64,
-    /// The smallest.
+    /// Smallest value.
     pub min: u64,
-    /// A tenth is at most this.
+    /// 10th percentile.
     pub p10: u64,
-    /// A quarter is at most this.
+    /// 25th percentile.
     pub p25: u64,
-    /// The median.
+    /// Median.
     pub p50: u64,
-    /// Three quarters are at most this.
+    /// 75th percentile.
     pub p75: u64,
-    /// Nine tenths are at most this.
+    /// 90th percentile.
     pub p90: u64,
-    /// 99 % are at most this.
+    /// 99th percentile.
     pub p99: u64,
-    /// 99.9 % are at most this.
+    /// 99.9th percentile.
     pub p999: u64,
-    /// The largest.
+    /// Largest value.
     pub max: u64,
-    /// The cumulative distribution: values, and the share of what is at most that.
+    /// Cumulative distribution: values, and the share of values up to each.
     pub curve: Vec<(u64, f64)>,
 }
 
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_distribution_tells_nothing() {
+    fn an_empty_distribution_has_no_summary() {
         assert!(Distribution::default().summary().is_none());
     }
 
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_values_are_counted_at_the_bound() {
+    fn values_above_the_bound_count_as_the_bound() {
         let mut d = Distribution::default();
         d.record(u64::MAX, 1);
         d.record(0, 1);

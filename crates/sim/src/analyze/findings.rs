@@ -401,13 +401,13 @@ fn popularity(popularity: &Popularity) -> Findings {
 
 fn sizes(sizes: &Sizes) -> Findings {
     let mut part = Findings::new("Sizes");
-    let told = [
+    let all = [
         ("by request", &sizes.by_request),
         ("by object", &sizes.by_object),
         ("keys", &sizes.keys),
         ("values", &sizes.values),
     ];
-    for (name, quantiles_of) in told {
+    for (name, quantiles_of) in all {
         if let Some(q) = quantiles_of {
             part.add(name, quantiles(q, bytes));
         }

@@ -1,78 +1,79 @@
-//! TTLs: what is given, what lives, and how much of each life is of use.
+//! TTLs: how they are distributed, which objects are unexpired, and how long objects are of use.
 //!
-//! An object lives from the request that writes it (a write, or in a trace of look-ups the first read
-//! that names a TTL while it is not live) until its deadline, the next write or a delete.
+//! A lifetime starts with the request that writes the object: a write, or, in a trace of look-ups, the
+//! first read with a TTL while the object is not live. It ends at the deadline, the next write or a
+//! delete.
 
 use super::distribution::{Distribution, Quantiles};
-use super::objects::{Life, Object};
+use super::objects::{Lifetime, Object};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use trace::{Op, Request};
 
-/// Distinct TTLs that are counted one by one.
+/// Maximum number of distinct TTLs that are counted one by one.
 const DISTINCT_MAX: usize = 1 << 16;
-/// TTLs that are listed.
+/// Maximum number of TTLs in the list of the most frequent ones.
 const LISTED: usize = 20;
-/// Seconds whose deadlines are counted one by one.
+/// Maximum number of seconds whose deadlines are counted one by one.
 const SECONDS_MAX: usize = 1 << 20;
-/// Parts of a TTL in which the last read is told.
+/// Number of equal parts of a TTL by which the last read is counted.
 const PARTS: usize = 20;
-/// Above this many times the mean, one second's deadlines are a herd.
+/// Number of times the mean above which one second's deadlines are a burst.
 const HERD: f64 = 10.0;
 
-/// One TTL of the list.
+/// A TTL and its frequency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TtlShare {
-    /// The TTL in milliseconds.
+    /// TTL in milliseconds.
     pub ttl_ms: u64,
-    /// The share of the writes that give it.
+    /// Share of the writes with this TTL.
     pub share: f64,
 }
 
-/// What a trace tells about TTLs.
+/// Results about TTLs and lifetimes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ttls {
-    /// The share of writes (and filling reads) that give a TTL.
+    /// Share of writes (and filling reads) with a TTL.
     pub with_ttl: f64,
-    /// The TTLs, milliseconds, by write.
+    /// TTLs of writes in milliseconds.
     pub ttl_ms: Quantiles,
-    /// Distinct TTLs; a lower bound when it is 65,536.
+    /// Number of distinct TTLs, a lower bound if it is 65,536.
     pub distinct: usize,
-    /// Largest TTL over smallest.
+    /// Largest TTL divided by the smallest.
     pub range: f64,
-    /// The most frequent ones.
+    /// Most frequent TTLs.
     pub common: Vec<TtlShare>,
-    /// Lives that ended by their deadline, over all lives that ended.
+    /// Share of the ended lifetimes that ended at their deadline.
     pub expired_share: f64,
-    /// Of the lives that ended by their deadline: those that were never read.
+    /// Share of the expired lifetimes without a read.
     pub unread_share: f64,
-    /// Of all lives that ended: those that were overwritten or deleted unread.
+    /// Share of the ended lifetimes that were overwritten or deleted without a read.
     pub overwritten_unread_share: f64,
-    /// Of the lives that were read and ended by their deadline: when the last read came, as the share of
-    /// lives whose last read came before each twentieth of the TTL.
+    /// For expired lifetimes with reads: share whose last read came before each twentieth of the
+    /// TTL.
     pub last_read_curve: Vec<f64>,
-    /// Of the bytes × time that lives with a TTL would take if each ended exactly at its deadline: what
-    /// lies behind the last read.
+    /// Share of bytes × time of expired lifetimes that comes after the last read, if each ended
+    /// exactly at its deadline.
     pub idle_share: f64,
-    /// Deadlines in the second that has most of them.
+    /// Deadlines in the second that has the most.
     pub herd_peak: u64,
-    /// Deadlines in a second that has any, on average.
+    /// Mean number of deadlines of the seconds that have any.
     pub herd_mean: f64,
-    /// When that second is, from the beginning.
+    /// Time of that second in milliseconds from the start.
     pub herd_at_ms: u64,
-    /// Whether spreading the TTLs a little would help: one second has more than ten times the mean
-    /// of deadlines, and more than a thousandth of all.
+    /// Whether adding jitter to the TTLs would help: one second has more than ten times the mean
+    /// and more than a thousandth of all deadlines.
     pub jitter_would_help: bool,
 }
 
-/// Why a life ended.
+/// Reason why a lifetime ended.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     Expired,
     Replaced,
 }
 
-/// Follows TTLs and lives.
+/// Collects TTLs and lifetimes.
 pub(crate) struct Lifetimes {
     writes: u64,
     with_ttl: u64,
@@ -82,7 +83,7 @@ pub(crate) struct Lifetimes {
     expired_unread: u64,
     replaced: u64,
     replaced_unread: u64,
-    /// Of expired lives that were read, by the part of the TTL in which the last read came.
+    /// Expired lifetimes with reads, by the part of the TTL in which the last read came.
     last_reads: [u64; PARTS],
     byte_ms: f64,
     idle_byte_ms: f64,
@@ -92,17 +93,17 @@ pub(crate) struct Lifetimes {
     live: Live,
 }
 
-/// Objects and bytes of the sample that live, and when they will not.
+/// Unexpired objects and bytes of the sample, with their deadlines.
 #[derive(Default)]
 struct Live {
     objects: i64,
     bytes: i64,
-    /// By the deadline in units of 2^shift ms.
+    /// Objects and bytes by deadline, in units of 2^shift ms.
     due: BTreeMap<u64, (i64, i64)>,
     shift: u32,
 }
 
-/// Deadlines at more distinct moments than this are kept more coarsely.
+/// Maximum number of distinct deadlines; above it the unit is doubled.
 const DUE_MAX: usize = 8192;
 
 impl Live {
@@ -110,8 +111,8 @@ impl Live {
         let bytes = sign * i64::from(object.size);
         self.objects += sign;
         self.bytes += bytes;
-        if object.life.deadline_ms > 0 {
-            let due = self.due.entry(object.life.deadline_ms >> self.shift);
+        if object.lifetime.deadline_ms > 0 {
+            let due = self.due.entry(object.lifetime.deadline_ms >> self.shift);
             let due = due.or_default();
             due.0 += sign;
             due.1 += bytes;
@@ -130,8 +131,9 @@ impl Live {
         }
     }
 
-    /// What lives at `now`. Nothing is taken out: a life that is over stays counted in `due` until its
-    /// object is asked for again, and the sum of those before now is what has died meanwhile.
+    /// Returns the objects and bytes that are unexpired at `now`. Entries of `due` are not removed
+    /// when they expire: they stay until the next request for their object, and the sum of those
+    /// before now is what has expired meanwhile.
     fn at(&self, now_ms: u64) -> (f64, f64) {
         let (mut objects, mut bytes) = (self.objects, self.bytes);
         for (_, due) in self.due.range(..now_ms >> self.shift) {
@@ -164,48 +166,48 @@ impl Default for Lifetimes {
 }
 
 impl Lifetimes {
-    /// Tells of a request for an object of the sample, whose size is still the old one, and sets its
-    /// size.
+    /// Adds a request for a sampled object, whose size is still that before the request, and sets
+    /// its size.
     #[inline]
     pub fn push(&mut self, object: &mut Object, request: &Request, now_ms: u64, weight: u64) {
-        let life = object.life;
-        let is_over = life.is_live && life.deadline_ms > 0 && now_ms > life.deadline_ms;
+        let lifetime = object.lifetime;
+        let is_over = lifetime.is_live && lifetime.deadline_ms > 0 && now_ms > lifetime.deadline_ms;
         if is_over {
             self.live.change(object, -1);
             self.end(object, End::Expired, weight);
-            object.life.is_live = false;
+            object.lifetime.is_live = false;
         }
-        let lives = object.life.is_live;
+        let is_live = object.lifetime.is_live;
         if request.op == Op::Delete {
-            if lives {
+            if is_live {
                 self.live.change(object, -1);
                 self.end(object, End::Replaced, weight);
-                object.life.is_live = false;
+                object.lifetime.is_live = false;
             }
             return;
         }
-        if request.op.is_read() && lives {
-            object.life.last_read_ms = now_ms;
-            object.life.reads = object.life.reads.saturating_add(1);
+        if request.op.is_read() && is_live {
+            object.lifetime.last_read_ms = now_ms;
+            object.lifetime.reads = object.lifetime.reads.saturating_add(1);
             if request.size != object.size {
                 self.resize(object, request.size);
             }
             return;
         }
-        if lives {
+        if is_live {
             self.live.change(object, -1);
             self.end(object, End::Replaced, weight);
         }
         object.size = request.size;
         object.ttl_ms = request.ttl_ms;
-        object.life = Life {
+        object.lifetime = Lifetime {
             written_ms: now_ms,
             deadline_ms: match request.ttl_ms {
                 0 => 0,
                 ttl => now_ms.saturating_add(ttl),
             },
             is_live: true,
-            ..Life::default()
+            ..Lifetime::default()
         };
         self.live.change(object, 1);
         self.written(object, weight);
@@ -232,7 +234,7 @@ impl Lifetimes {
             }
             None => {}
         }
-        let second = object.life.deadline_ms / 1000;
+        let second = object.lifetime.deadline_ms / 1000;
         let is_room = self.seconds.len() < SECONDS_MAX;
         match self.seconds.get_mut(&second) {
             Some(count) => *count += weight,
@@ -244,10 +246,10 @@ impl Lifetimes {
         self.deadlines += weight;
     }
 
-    /// A life ended.
+    /// Counts the end of a lifetime.
     fn end(&mut self, object: &Object, why: End, weight: u64) {
-        let life = object.life;
-        let is_unread = life.reads == 0;
+        let lifetime = object.lifetime;
+        let is_unread = lifetime.reads == 0;
         match why {
             End::Expired => {
                 self.expired += weight;
@@ -258,13 +260,16 @@ impl Lifetimes {
                 self.replaced_unread += weight * u64::from(is_unread);
             }
         }
-        if life.deadline_ms == 0 {
+        if lifetime.deadline_ms == 0 {
             return;
         }
-        let ttl = (life.deadline_ms - life.written_ms).max(1);
+        let ttl = (lifetime.deadline_ms - lifetime.written_ms).max(1);
         let used = match is_unread {
             true => 0,
-            false => life.last_read_ms.saturating_sub(life.written_ms).min(ttl),
+            false => lifetime
+                .last_read_ms
+                .saturating_sub(lifetime.written_ms)
+                .min(ttl),
         };
         if why == End::Expired {
             let weight_bytes = f64::from(object.size) * weight as f64;
@@ -277,24 +282,24 @@ impl Lifetimes {
         }
     }
 
-    /// What lives at `now`, in objects and bytes of the sample.
+    /// Unexpired objects and bytes of the sample at a time.
     pub fn live_at(&self, now_ms: u64) -> (f64, f64) {
         self.live.at(now_ms)
     }
 
-    /// An object leaves the sample.
+    /// Removes an object that is no longer in the sample.
     pub fn forget(&mut self, object: &Object) {
-        if object.life.is_live {
+        if object.lifetime.is_live {
             self.live.change(object, -1);
         }
     }
 
-    /// The result; `None` where no request gave a TTL. Lives whose deadline passed before the end have
-    /// ended.
+    /// Returns the result; `None` if no request had a TTL. Lifetimes whose deadline passed before
+    /// the end of the trace have ended.
     pub fn finish(mut self, objects: &[Object], now_ms: u64, weight: u64) -> Option<Ttls> {
         for object in objects {
-            let life = object.life;
-            if life.is_live && life.deadline_ms > 0 && now_ms > life.deadline_ms {
+            let lifetime = object.lifetime;
+            if lifetime.is_live && lifetime.deadline_ms > 0 && now_ms > lifetime.deadline_ms {
                 self.end(object, End::Expired, weight);
             }
         }
@@ -381,7 +386,8 @@ mod tests {
             .finish(&[object], 1000, 1)
             .expect("there are TTLs");
         assert_eq!(ttls.expired_share, 1.0);
-        // The life of 0 was read half-way; those of 101 (a filling read) and 500 never.
+        // The lifetime that starts at 0 is read in its middle; those from 101 (a filling read) and
+        // 500 are not read.
         assert_eq!(ttls.unread_share, 2.0 / 3.0);
         assert_eq!(ttls.last_read_curve[9], 0.0);
         assert_eq!(ttls.last_read_curve[10], 1.0);

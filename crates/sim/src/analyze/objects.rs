@@ -1,27 +1,26 @@
-//! What is remembered of single objects: all of them while they are few, a uniform sample of the
-//! keys when they are many.
+//! Per-object state: of all objects while they are few, of a uniform sample of the keys if they are many.
 //!
-//! An object is in the sample when some bits of its key's hash are zero; each time the table fills
-//! up, one more bit must be. So the sample is of keys, not of requests, an object is followed from its
-//! first request on or not at all, and everything counted of the sample stands for 2^bits times as
-//! much (spatial sampling as in Waldspurger, Park, Garthwaite, Ahmad, "Efficient MRC Construction with
-//! SHARDS", FAST 2015).
+//! An object is in the sample if certain bits of its key's hash are zero. Each time the table is full,
+//! one more bit is required. Keys are sampled, not requests: an object is tracked from its first
+//! request on or not at all, and each count of the sample represents 2^bits times as many (spatial
+//! sampling as in Waldspurger, Park, Garthwaite, Ahmad, "Efficient MRC Construction with SHARDS", FAST
+//! 2015).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Where the bits lie that decide about the sample: neither the lowest nor the highest, which the
-/// map below uses.
+/// Position of the hash bits that select the sample: neither the lowest nor the highest bits, which
+/// the hash map uses.
 const SAMPLE_SHIFT: u32 = 24;
-/// The rarest sample: one in a million.
+/// Smallest sample: one in a million objects.
 const BITS_MAX: u32 = 20;
-/// The index is at most half full, and has at most 2^32 places.
+/// The index is at most half full and has at most 2^32 places.
 const OBJECTS_MAX: usize = 1 << 31;
-/// Places of an empty index, as a power of two.
+/// Size of an empty index, as a power of two.
 const FIRST_ORDER: u32 = 10;
 
-/// A hash of a number in which every bit depends on every bit, and which has an inverse: equal hashes
-/// mean equal keys. (The finisher of MurmurHash3, Austin Appleby, public domain.)
+/// A hash in which every bit depends on every bit of the number. It is invertible, so that equal
+/// hashes mean equal keys. (The finisher of MurmurHash3, Austin Appleby, public domain.)
 #[inline]
 pub(crate) fn hash_of(key: u64) -> u64 {
     let mut bits = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -30,37 +29,37 @@ pub(crate) fn hash_of(key: u64) -> u64 {
     bits ^ (bits >> 33)
 }
 
-/// Passes hashes through.
+/// Hasher that returns the hash it is given.
 #[derive(Default)]
-pub(crate) struct Plain(u64);
+pub(crate) struct IdentityHasher(u64);
 
-impl Hasher for Plain {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
     fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("only hashes are keys here");
+        unreachable!("keys are hashes");
     }
     fn write_u64(&mut self, hash: u64) {
         self.0 = hash;
     }
 }
 
-/// A map from [`hash_of`] a key.
-pub(crate) type HashMapOf<T> = HashMap<u64, T, BuildHasherDefault<Plain>>;
+/// Map keyed by [`hash_of`] a key.
+pub(crate) type HashMapOf<T> = HashMap<u64, T, BuildHasherDefault<IdentityHasher>>;
 
-/// The life that an object lives since it was last written.
+/// Current lifetime of an object, since it was last written.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Life {
+pub(crate) struct Lifetime {
     pub written_ms: u64,
-    /// 0: it has no deadline.
+    /// Deadline in milliseconds; 0 for none.
     pub deadline_ms: u64,
     pub last_read_ms: u64,
     pub reads: u32,
     pub is_live: bool,
 }
 
-/// One object of the sample: two cache lines, never three.
+/// A sampled object, in two cache lines.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 pub(crate) struct Object {
@@ -68,32 +67,31 @@ pub(crate) struct Object {
     pub key: u64,
     pub first_ms: u64,
     pub last_ms: u64,
-    /// The number of its last request.
+    /// Number of its last request.
     pub last_number: u64,
-    pub life: Life,
-    /// The last TTL that it was given; 0: none.
+    pub lifetime: Lifetime,
+    /// Last TTL given; 0 for none.
     pub ttl_ms: u64,
     pub requests: u32,
     pub size: u32,
-    /// Some bits of the hash of the key that was asked for after it.
+    /// Bits of the hash of the key that was requested after it.
     pub successor: u32,
     pub has_successor: bool,
     pub changed_size: bool,
 }
 
-/// Where objects lie, by hash: places tried one after the other, at most half of them taken. A place takes
-/// four bytes, so that a look-up waits for one cache line here, and can begin before the one before
-/// it is done.
+/// Hash index of the objects with linear probing, at most half full. A place takes four bytes, so that
+/// a look-up waits for one cache line of the index and can start before the previous one has finished.
 ///
 /// ```text
 /// place    tag, 32 − order bits | number of the object + 1, order bits; 0 for none
 /// ```
 ///
-/// Tag and place come from the same 32 bits of the hash: a wrong object is looked at once in 2^(32 − order)
-/// taken places.
+/// Tag and place come from the same 32 bits of the hash. Only one in 2^(32 − order) occupied places
+/// has the tag of another object and needs a comparison with it.
 struct Index {
     places: Vec<u32>,
-    /// There are 2^order places.
+    /// The index has 2^order places.
     order: u32,
 }
 
@@ -106,23 +104,24 @@ impl Index {
         }
     }
 
-    /// Where the search for a hash begins, and the tag of its objects.
+    /// First place of the search for a hash, and the tag of its objects.
     #[inline]
     fn start(&self, hash: u64) -> (usize, u32) {
         let mixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let place = mixed >> (32 - self.order);
-        // What is shifted out at the top is the place.
+        // The bits shifted out at the top select the place.
         (place as usize, (mixed << self.order) as u32)
     }
 
-    /// The number of the object that a place may stand for.
+    /// Number of the object that a place may refer to.
     #[inline]
     fn number(&self, place: u32) -> u32 {
         let mask = (1u64 << self.order) - 1;
         (place & mask as u32).wrapping_sub(1)
     }
 
-    /// The number of the object for which `is_it`, or the free place where it would go.
+    /// Returns the number of the object that matches `is_it`, or the free place where it would be
+    /// inserted.
     #[inline]
     fn search(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Result<u32, usize> {
         let (mut at, tag) = self.start(hash);
@@ -139,14 +138,14 @@ impl Index {
         }
     }
 
-    /// Enters an object where a search ended.
+    /// Inserts an object at the place where a search ended.
     #[inline]
     fn enter(&mut self, at: usize, hash: u64, number: u32) {
         debug_assert!(self.places[at] == 0);
         self.places[at] = self.start(hash).1 | (number + 1);
     }
 
-    /// An index of these objects, of which no two are equal.
+    /// Builds an index of distinct objects.
     fn of(list: &[Object], order: u32) -> Self {
         let mut index = Index::new(order);
         for (number, object) in list.iter().enumerate() {
@@ -158,7 +157,7 @@ impl Index {
     }
 }
 
-/// The sample.
+/// Sample of objects.
 pub(crate) struct Objects {
     index: Index,
     pub list: Vec<Object>,
@@ -168,7 +167,7 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// Room for `limit` objects.
+    /// Creates a sample of at most `limit` objects.
     pub fn new(limit: usize) -> Self {
         assert!(limit > 0);
         Objects {
@@ -179,13 +178,13 @@ impl Objects {
         }
     }
 
-    /// How many objects each one stands for.
+    /// Number of objects that each sampled object represents.
     #[inline]
     pub fn weight(&self) -> u64 {
         1 << self.bits
     }
 
-    /// Whether every object is followed.
+    /// Whether every object is in the sample.
     pub fn is_exact(&self) -> bool {
         self.bits == 0
     }
@@ -195,8 +194,8 @@ impl Objects {
         hash >> SAMPLE_SHIFT & (self.weight() - 1) == 0
     }
 
-    /// Brings what the look-ups of these hashes will need into the processor's caches. Nothing here
-    /// depends on the look-up before, so that many wait for memory at once.
+    /// Prefetches the memory that look-ups of these hashes need. The accesses do not depend on each
+    /// other, so that they wait for memory in parallel.
     pub fn touch(&self, hashes: &[u64]) {
         let start = |hash: &u64| match self.is_sampled(*hash) {
             true => self.index.start(*hash).0,
@@ -209,8 +208,8 @@ impl Objects {
         std::hint::black_box(objects.map(|o| o.hash ^ u64::from(o.size)).max());
     }
 
-    /// The index of an object of the sample, and whether it is new; `None` when it is not in the
-    /// sample. A new one is blank but for key and hash.
+    /// Returns the index of a sampled object and whether it is new; `None` if it is not in the
+    /// sample. In a new object only key and hash are set.
     #[inline]
     pub fn visit(&mut self, key: u64, hash: u64) -> Option<(usize, bool)> {
         if !self.is_sampled(hash) {
@@ -236,13 +235,13 @@ impl Objects {
         Some((number, true))
     }
 
-    /// Whether the sample must be thinned before the next object comes.
+    /// Whether the sample must be thinned before the next object.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.list.len() >= self.limit && self.bits < BITS_MAX
     }
 
-    /// Halves the sample; told of each object that leaves it.
+    /// Halves the sample, and calls `removed` for each object that is removed.
     pub fn thin(&mut self, mut leaves: impl FnMut(&Object)) {
         self.bits += 1;
         let mut list = std::mem::take(&mut self.list);
@@ -297,7 +296,7 @@ mod tests {
                 Some((key as usize, false))
             );
         }
-        // Of every order, also the largest, which leaves no room for a tag.
+        // Every order, including the largest, which leaves no bits for a tag.
         for order in [13, 20, 32] {
             let (place, tag) = Index {
                 places: Vec::new(),

@@ -1,70 +1,71 @@
-//! One-hit wonders of sub-sequences: of the objects that a piece of the trace asks for, how many it
-//! asks for only once. A cache sees a piece, not the whole, so this is what it has to filter.
+//! One-hit wonders of pieces of a trace: the share of the objects of a piece that the piece requests
+//! only once. A cache sees a piece at a time, so this is what it has to filter.
 //!
 //! The length of a piece is its number of distinct objects (Yang, "Designing Efficient and Scalable
-//! Key-value Cache Management Systems", CMU 2024, section 8.2). How many the whole trace has is not known
-//! until its end, so pieces of every power of two are measured as the trace goes by, one after the
-//! other; the shares asked for are read off that curve. Long pieces are measured on a sample of the
-//! keys, which holds about [`SAMPLE`] objects per piece.
+//! Key-value Cache Management Systems", CMU 2024, section 8.2). The number of objects of the whole trace
+//! is known only at its end. So pieces of every power of two are measured during the pass, one after
+//! the other, and the requested shares are interpolated on that curve. Long pieces are measured on a
+//! sample of the keys, with about [`SAMPLE`] objects per piece.
 
 use super::objects::HashMapOf;
 use serde::Serialize;
 
-/// Objects of a piece that are followed.
+/// Sampled objects of a piece.
 const SAMPLE: u64 = 1024;
-/// The shortest piece, in objects.
+/// Shortest piece, in objects.
 const SHORTEST: u64 = 64;
-/// Powers of two above it: the longest piece has 2^37 objects.
+/// Number of piece lengths, each twice the previous one: the longest has 2^37 objects.
 const LEVELS: usize = 32;
-/// Each length that is measured costs a look-up per request. So the more pieces of a length there were, the
-/// more is left out between two: a length of a piece for each [`DENSE`] of them, up to this many.
+/// Maximum number of piece lengths skipped between two pieces. Each measured length costs a look-up
+/// per request, so one more length is skipped for each [`DENSE`] pieces measured.
 const REST_MAX: u64 = 15;
-/// See [`REST_MAX`].
+/// Measured pieces per skipped piece length.
 const DENSE: u64 = 4;
 
 struct Level {
     objects: u64,
-    /// Keys whose hash, reversed, is at most this are followed.
+    /// Keys whose rotated hash is at most this are sampled.
     threshold: u64,
     counts: HashMapOf<u32>,
     once: u64,
-    /// Requests since the piece began, or left to skip.
+    /// Requests since the piece began.
     requests: u64,
     to_skip: u64,
     pieces: u64,
-    /// A piece weighs as much as it stands for: itself and what is left out behind it.
+    /// Sums weighted by the length that a piece represents: itself and the skipped requests after
+    /// it.
     ratio_sum: f64,
     weight_sum: f64,
 }
 
-/// Measures all lengths at once.
+/// Measures all piece lengths at once.
 pub(crate) struct OneHit {
     levels: Vec<Level>,
 }
 
-/// One point of the curve.
+/// Point of the curve over piece lengths.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct OneHitPoint {
     /// Distinct objects of a piece.
     pub objects: f64,
-    /// The mean share of them that the piece asks for once.
+    /// Mean share of the objects that a piece requests once.
     pub ratio: f64,
-    /// Pieces measured.
+    /// Number of pieces measured.
     pub pieces: u64,
 }
 
-/// One-hit wonders of the whole and of pieces.
+/// One-hit wonders of the whole trace and of pieces.
 #[derive(Clone, Debug, Serialize)]
 pub struct OneHitWonders {
-    /// Of the whole trace.
+    /// Share of one-hit wonders of the whole trace.
     pub whole: f64,
-    /// Of pieces with 50, 10 and 1 % of its objects; `None` where these are too few to measure.
+    /// Share in pieces with 50 % of the objects; `None` if these are too few to measure.
     pub half: Option<f64>,
-    /// See `half`.
+    /// Share in pieces with 10 % of the objects.
     pub tenth: Option<f64>,
-    /// See `half`.
+    /// Share in pieces with 1 % of the objects.
     pub hundredth: Option<f64>,
-    /// The curve that they were read off, short pieces first; the whole is its last point.
+    /// Curve over piece lengths, short pieces first; the last point is the whole trace.
     pub curve: Vec<OneHitPoint>,
 }
 
@@ -123,10 +124,10 @@ impl Default for OneHit {
 }
 
 impl OneHit {
-    /// Tells of a request by [`super::objects::hash_of`] its key.
+    /// Adds a request by [`super::objects::hash_of`] its key.
     #[inline]
     pub fn push(&mut self, hash: u64) {
-        // Other bits decide here than in the sample of objects and in the map of counts.
+        // Uses other bits than the sample of objects and the map of counts.
         let rank = hash.rotate_left(29).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for level in &mut self.levels {
             if rank > level.threshold {
@@ -136,7 +137,7 @@ impl OneHit {
         }
     }
 
-    /// The result, given the whole's objects and share.
+    /// Returns the result, given the number of objects and the share of the whole trace.
     pub fn finish(&self, objects: f64, whole: f64) -> OneHitWonders {
         let complete = |l: &&Level| l.pieces > 0 && (l.objects as f64) < objects;
         let mut curve: Vec<OneHitPoint> = self
@@ -164,7 +165,7 @@ impl OneHit {
     }
 }
 
-/// The ratio at a length, between the two nearest points, evenly in the logarithm of the length.
+/// Interpolates the share at a length, linearly in the logarithm of the length.
 fn read_off(curve: &[OneHitPoint], objects: f64) -> Option<f64> {
     let after = curve.iter().position(|p| p.objects >= objects)?;
     let high = curve[after];
@@ -183,7 +184,7 @@ mod tests {
     use std::collections::HashMap;
     use trace::{Random, Zipf};
 
-    /// The same by the definition: pieces from random starts, every key counted.
+    /// Reference by definition: pieces from random starts, with every key counted.
     fn naive(keys: &[u64], objects: usize, seed: u64) -> f64 {
         let mut random = Random::new(seed);
         let (mut sum, mut pieces) = (0.0, 0);
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_object_is_no_wonder() {
+    fn a_single_object_is_not_a_one_hit_wonder() {
         let mut one_hit = OneHit::default();
         (0..100).for_each(|_| one_hit.push(hash_of(1)));
         let result = one_hit.finish(1.0, 0.0);
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_are_distinct_all_are_wonders() {
+    fn a_trace_of_distinct_objects_has_one_hit_wonders_only() {
         let mut one_hit = OneHit::default();
         (0..200_000).for_each(|key| one_hit.push(hash_of(key)));
         let result = one_hit.finish(200_000.0, 1.0);

@@ -136,13 +136,13 @@ impl Analysis {
         let Some(sizes) = &self.sizes else {
             return Vec::new();
         };
-        let told = [
+        let all = [
             ("by request", &sizes.by_request),
             ("by object", &sizes.by_object),
             ("keys", &sizes.keys),
             ("values", &sizes.values),
         ];
-        let known: Vec<(&str, &Quantiles)> = told
+        let known: Vec<(&str, &Quantiles)> = all
             .iter()
             .filter_map(|(name, q)| q.as_ref().map(|q| (*name, q)))
             .collect();
@@ -205,7 +205,7 @@ fn time_axis(over_time: &OverTime) -> Axis {
 }
 
 /// Cumulative distributions, in the values' unit divided by `unit`.
-fn cumulative(title: &str, label: &str, told: &[(&str, &Quantiles)], unit: f64) -> Plot {
+fn cumulative(title: &str, label: &str, all: &[(&str, &Quantiles)], unit: f64) -> Plot {
     let line = |(name, q): &(&str, &Quantiles)| {
         let points = q.curve.iter();
         Line::new(
@@ -215,7 +215,7 @@ fn cumulative(title: &str, label: &str, told: &[(&str, &Quantiles)], unit: f64) 
                 .collect(),
         )
     };
-    let lines = told.iter().map(line).collect();
+    let lines = all.iter().map(line).collect();
     let share = Axis::linear("share up to that").from_zero();
     Plot::lines(title, Axis::log(label), share, lines)
 }

@@ -1,21 +1,20 @@
 //! Scans and loops.
 //!
-//! A *scan* asks for many objects one after the other that were never asked for before, or whose
-//! numbers follow each other. A *loop* asks for the same objects in the same order again: what
-//! followed an object last time follows it now.
+//! A *scan* requests many objects in a row that are new or whose keys are consecutive numbers. A *loop*
+//! requests the same objects in the same order again: each object has the same successor as last time.
 
 use super::objects::Object;
 use serde::Serialize;
 
-/// The shortest run of first requests, or of consecutive numbers, that counts as a scan.
+/// Minimum length of a run of first requests or consecutive keys that counts as a scan.
 const RUN: u64 = 32;
-/// Above this share of the requests a pattern is worth a sentence.
+/// Share of the requests above which a scan is reported.
 const NOTABLE: f64 = 0.1;
-/// Above this share of repeated successors the trace loops; a random order has nearly none, and a few
-/// hot objects that take turns have some.
+/// Share of repeated successors above which the trace is a loop. A random order has nearly none,
+/// and a few hot objects that alternate have some.
 const LOOPING: f64 = 0.5;
 
-/// Runs of requests that have something in common.
+/// Runs of consecutive requests with a common property.
 #[derive(Default)]
 struct Runs {
     current: u64,
@@ -43,30 +42,28 @@ impl Runs {
     }
 }
 
-/// What was found of scans and loops.
+/// Results about scans and loops.
 #[derive(Clone, Debug, Serialize)]
 pub struct Patterns {
-    /// The share of requests in runs of 32 or more whose keys are consecutive numbers.
+    /// Share of requests in runs of 32 or more with consecutive keys.
     pub sequential_share: f64,
-    /// The longest such run, requests.
+    /// Requests of the longest such run.
     pub sequential_longest: u64,
-    /// The share of requests in runs of 32 or more that ask for objects never asked for before; `None`
-    /// where objects are sampled.
+    /// Share of requests in runs of 32 or more for new objects; `None` if objects are sampled.
     pub first_run_share: Option<f64>,
-    /// The longest such run, requests.
+    /// Requests of the longest such run; `None` if objects are sampled.
     pub first_run_longest: Option<u64>,
-    /// Of the requests for objects seen before, the share that is followed by the same object as last
-    /// time.
+    /// Share of the requests for known objects that are followed by the same object as last time.
     pub successor_share: f64,
-    /// What follows from these, in words.
+    /// Summary sentence.
     pub verdict: String,
 }
 
-/// Looks for patterns as requests go by.
+/// Detects patterns.
 #[derive(Default)]
 pub(crate) struct PatternFinder {
     last_key: Option<u64>,
-    /// The index of the object asked for last, where it is in the sample.
+    /// Index of the last requested object, if it is in the sample.
     pub last_object: Option<usize>,
     sequential: Runs,
     firsts: Runs,
@@ -76,7 +73,7 @@ pub(crate) struct PatternFinder {
 }
 
 impl PatternFinder {
-    /// Tells of a request, before its object becomes `last_object`.
+    /// Adds a request, before its object becomes `last_object`.
     #[inline]
     pub fn push(
         &mut self,
@@ -103,7 +100,7 @@ impl PatternFinder {
         last.has_successor = true;
     }
 
-    /// The result.
+    /// Returns the result.
     pub fn finish(mut self, is_exact: bool) -> Patterns {
         self.sequential.end();
         self.firsts.end();
@@ -114,9 +111,9 @@ impl PatternFinder {
         let is_scan = sequential_share.max(first_run_share.unwrap_or(0.0)) > NOTABLE;
         let is_loop = successor_share > LOOPING;
         let verdict = match (is_scan, is_loop) {
-            (true, true) => "scans, and the same orders come again: loops",
-            (true, false) => "scans: long runs of objects that are new or neighbours",
-            (false, true) => "loops: what followed an object mostly follows it again",
+            (true, true) => "scans, and loops that repeat the same order",
+            (true, false) => "scans: long runs of new objects or consecutive keys",
+            (false, true) => "loops: most objects have the same successor as before",
             (false, false) => "no notable scans or loops",
         };
         Patterns {

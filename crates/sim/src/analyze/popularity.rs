@@ -1,65 +1,66 @@
-//! How requests spread over objects: ranks, Zipf's exponent, and where the trace leaves that law.
+//! Distribution of requests over objects: ranks, the Zipf exponent, and deviations from Zipf's law.
 
 use super::objects::Objects;
 use datasketches::frequencies::{ErrorType, FrequentItemsSketch};
 use serde::Serialize;
 
-/// Points of the curve of ranks per decade.
+/// Points per decade of the curve of ranks.
 const PER_DECADE: f64 = 12.0;
-/// Counters for the most popular of a sampled trace: each count is off by at most 1/3,000 of all requests.
+/// Counters of the sketch for the most popular keys of a sampled trace: each count is within
+/// 1/3,000 of all requests.
 const COUNTERS: usize = 4096;
-/// The most popular objects that are listed.
+/// Number of most popular objects that are listed.
 const LISTED: usize = 20;
-/// A count differs from the law when it is this many times as large or as small as the law says.
+/// Factor above which a count deviates from the law.
 const DEVIATES: f64 = 2.0;
 
-/// A straight line through the logarithms of rank and count.
+/// Straight line through the logarithms of rank and count.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ZipfFit {
-    /// The exponent: the count falls with rank^−α.
+    /// Exponent α: the count is proportional to rank^−α.
     pub alpha: f64,
-    /// The coefficient of determination of the line.
+    /// Coefficient of determination of the line.
     pub r_squared: f64,
-    /// What the line says of rank 1.
+    /// Count of rank 1 according to the line.
     pub first_count: f64,
 }
 
-/// One object of the list.
+/// One of the most popular objects.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct TopObject {
-    /// Its key, or the hash of its text.
+    /// Key, or hash of its text.
     pub key: u64,
-    /// Its requests; where objects are sampled, at least and at most.
+    /// Lower bound of its requests; exact unless objects are sampled.
     pub requests_min: u64,
-    /// See `requests_min`.
+    /// Upper bound of its requests.
     pub requests_max: u64,
 }
 
-/// How requests spread over objects.
+/// Results about popularity.
 #[derive(Clone, Debug, Serialize)]
 pub struct Popularity {
-    /// The mean requests of an object.
+    /// Mean number of requests of an object.
     pub mean_requests: f64,
-    /// The line; `None` for fewer than three distinct ranks.
+    /// Fitted line; `None` for fewer than three distinct ranks.
     pub fit: Option<ZipfFit>,
-    /// Where and how the trace leaves the line, in words.
+    /// Description of the deviations from the line.
     pub deviation: String,
-    /// Ranks and counts, from the most popular down.
+    /// Ranks and counts, the most popular first.
     pub curve: Vec<(f64, f64)>,
-    /// The share of requests that the most popular 0.1, 1, 10 and 20 % of the objects get.
+    /// Share of the requests for the most popular 0.1, 1, 10 and 20 % of the objects.
     pub top_shares: [f64; 4],
-    /// The most popular objects.
+    /// Most popular objects.
     pub top: Vec<TopObject>,
 }
 
-/// Follows the most popular keys once not every object is followed any more.
+/// Tracks the most popular keys once objects are sampled.
 #[derive(Default)]
-pub(crate) struct Hot {
+pub(crate) struct HeavyHitters {
     sketch: Option<FrequentItemsSketch<u64>>,
 }
 
-impl Hot {
-    /// The objects begin to be sampled: counts so far are exact.
+impl HeavyHitters {
+    /// Starts the sketch when sampling of objects begins. Counts until then are exact.
     pub fn begin(&mut self, objects: &Objects) {
         if self.sketch.is_some() {
             return;
@@ -71,7 +72,7 @@ impl Hot {
         self.sketch = Some(sketch);
     }
 
-    /// Tells of a request.
+    /// Adds a request.
     #[inline]
     pub fn push(&mut self, key: u64) {
         if let Some(sketch) = &mut self.sketch {
@@ -79,7 +80,7 @@ impl Hot {
         }
     }
 
-    /// Those that are surely among the most popular.
+    /// Keys that are certainly among the most popular.
     fn rows(&self) -> Vec<TopObject> {
         let Some(sketch) = &self.sketch else {
             return Vec::new();
@@ -98,8 +99,8 @@ impl Hot {
     }
 }
 
-/// Computes all of it from the sample and the hot keys.
-pub(crate) fn popularity(objects: &Objects, hot: &Hot, requests: u64) -> Popularity {
+/// Computes the results from the sampled objects and the most popular keys.
+pub(crate) fn popularity(objects: &Objects, hot: &HeavyHitters, requests: u64) -> Popularity {
     let mut ranked: Vec<(u32, u64)> = objects.list.iter().map(|o| (o.requests, o.key)).collect();
     ranked.sort_unstable_by(|a, b| b.cmp(a));
     let weight = objects.weight() as f64;
@@ -146,7 +147,7 @@ fn curve(counts: &[u32], head: &[TopObject], weight: f64) -> Vec<(f64, f64)> {
             continue;
         }
         let in_head = head.get(rank as usize - 1);
-        // The n-th of the sample stands for `weight` ranks; its own is the middle of them.
+        // The n-th sampled object represents `weight` ranks; its own rank is in the middle of them.
         let in_sample = ((rank - 0.5) / weight) as usize;
         let count = match in_head {
             Some(row) => (row.requests_min + row.requests_max) as f64 / 2.0,
@@ -157,8 +158,9 @@ fn curve(counts: &[u32], head: &[TopObject], weight: f64) -> Vec<(f64, f64)> {
     points
 }
 
-/// Least squares through the logarithms, as the Twitter study does it (Yang 2024, section 3.3.5): it is
-/// not the statistician's way to an exponent, but the one that its figures can be compared with.
+/// Fits a line by least squares through the logarithms, as the Twitter study does (Yang 2024,
+/// section 3.3.5). It is not the statistically best estimate of the exponent, but comparable with
+/// the study.
 fn fit(curve: &[(f64, f64)]) -> Option<ZipfFit> {
     if curve.len() < 3 {
         return None;
@@ -179,34 +181,34 @@ fn fit(curve: &[(f64, f64)]) -> Option<ZipfFit> {
     })
 }
 
-/// Where the counts leave the line.
+/// Describes where the counts deviate from the line.
 fn deviation(curve: &[(f64, f64)], fit: ZipfFit) -> String {
     let ratio = |(rank, count): &(f64, f64)| count / (fit.first_count * rank.powf(-fit.alpha));
     let mean = |points: &[(f64, f64)]| {
         let logs: f64 = points.iter().map(|p| ratio(p).ln()).sum();
         (logs / points.len().max(1) as f64).exp()
     };
-    // The first and the last decade of ranks.
+    // First and last decade of ranks.
     let last = curve.last().map_or(1.0, |p| p.0);
     let head_end = curve.partition_point(|p| p.0 <= 10.0);
     let tail_start = curve.partition_point(|p| p.0 < last / 10.0);
-    let said = |name: &str, ratio: f64| {
+    let describe = |name: &str, ratio: f64| {
         if ratio > DEVIATES {
             Some(format!(
-                "the {name} popular get {ratio:.1} times what the law says"
+                "the {name} popular objects have {ratio:.1} times the requests that the law predicts"
             ))
         } else if ratio < 1.0 / DEVIATES {
             let times = 1.0 / ratio;
             Some(format!(
-                "the {name} popular get {times:.1} times less than the law says"
+                "the {name} popular objects have {times:.1} times fewer requests than the law predicts"
             ))
         } else {
             None
         }
     };
     let parts: Vec<String> = [
-        said("ten most", mean(&curve[..head_end])),
-        said("least", mean(&curve[tail_start..])),
+        describe("ten most", mean(&curve[..head_end])),
+        describe("least", mean(&curve[tail_start..])),
     ]
     .into_iter()
     .flatten()
@@ -217,8 +219,7 @@ fn deviation(curve: &[(f64, f64)], fit: ZipfFit) -> String {
     }
 }
 
-/// The share of requests that go to the most popular `share` of the objects; of the sample, where there
-/// is one.
+/// Share of requests for the most popular `share` of the objects, sampled or not.
 fn top_share(counts: &[u32], share: f64) -> f64 {
     let total: u64 = counts.iter().map(|c| u64::from(*c)).sum();
     let top = (counts.len() as f64 * share).ceil() as usize;
@@ -239,7 +240,7 @@ mod tests {
             objects.list[at].requests = count_of(key);
             requests += u64::from(count_of(key));
         }
-        popularity(&objects, &Hot::default(), requests)
+        popularity(&objects, &HeavyHitters::default(), requests)
     }
 
     #[test]
@@ -255,19 +256,19 @@ mod tests {
     }
 
     #[test]
-    fn a_flat_head_is_told() {
+    fn a_flat_head_is_described() {
         let count = |key: u64| (1e7 * ((key + 1).max(200) as f64).powf(-1.2)).ceil() as u32;
         let result = filled(count, 20_000);
         assert!(
-            result.deviation.contains("ten most popular get"),
+            result.deviation.contains("ten most popular objects have"),
             "{}",
             result.deviation
         );
-        assert!(result.deviation.contains("less"), "{}", result.deviation);
+        assert!(result.deviation.contains("fewer"), "{}", result.deviation);
     }
 
     #[test]
-    fn shares_of_the_top() {
+    fn top_shares_are_of_all_requests() {
         let result = filled(|key| if key < 10 { 991 } else { 1 }, 1000);
         assert!((result.top_shares[1] - 9910.0 / 10_900.0).abs() < 1e-9);
         assert_eq!(result.top.len(), LISTED);
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn one_object_alone_has_no_exponent() {
+    fn a_single_object_has_no_exponent() {
         let result = filled(|_| 5, 1);
         assert!(result.fit.is_none());
         assert_eq!(result.top_shares, [1.0; 4]);

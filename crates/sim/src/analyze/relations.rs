@@ -1,34 +1,34 @@
-//! How an object's size, popularity and TTL go together.
+//! Correlations between size, popularity and TTL of objects.
 
 use super::objects::Object;
 use serde::Serialize;
 
-/// Objects that are compared; more would change the third digit.
+/// Maximum number of objects compared; more would change the third digit only.
 const COMPARED: usize = 200_000;
 
-/// Two coefficients of the same pair, from −1 to 1.
+/// Two correlation coefficients of a pair, from −1 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Correlation {
-    /// Pearson's, of the logarithms: the study takes logarithms because of the wide ranges.
+    /// Pearson's coefficient of the logarithms, which the study uses because of the wide ranges.
     pub pearson: f64,
-    /// Spearman's, of the ranks: it does not mind how a relation bends.
+    /// Spearman's coefficient of the ranks, which is 1 for any increasing relation.
     pub spearman: f64,
 }
 
-/// Correlations over objects; `None` where one side is unknown or never changes.
+/// Correlations over objects; `None` if one side is unknown or constant.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Relations {
-    /// Size with number of requests.
+    /// Size and number of requests.
     pub size_popularity: Option<Correlation>,
-    /// Size with TTL.
+    /// Size and TTL.
     pub size_ttl: Option<Correlation>,
-    /// Number of requests with TTL.
+    /// Number of requests and TTL.
     pub popularity_ttl: Option<Correlation>,
 }
 
-/// Correlates over the objects followed.
+/// Computes the correlations over the sampled objects.
 pub(crate) fn relations(objects: &[Object], has_sizes: bool) -> Relations {
-    // The list is in the order of first requests: a stride keeps it a fair sample.
+    // The list is in the order of first requests, so that a stride is a fair sample.
     let stride = objects.len().div_ceil(COMPARED).max(1);
     let sample = || objects.iter().step_by(stride);
     let size = |o: &Object| f64::from(o.size);
@@ -55,7 +55,7 @@ fn correlate(a: &[f64], b: &[f64]) -> Option<Correlation> {
     })
 }
 
-/// `None` when one side does not vary.
+/// Pearson's coefficient; `None` if one side is constant.
 fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
     let n = a.len() as f64;
     let (mean_a, mean_b) = (a.iter().sum::<f64>() / n, b.iter().sum::<f64>() / n);
@@ -68,7 +68,7 @@ fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
     (aa > 0.0 && bb > 0.0).then(|| (ab / (aa * bb).sqrt()).clamp(-1.0, 1.0))
 }
 
-/// The rank of each value; equal values share the mean of theirs.
+/// Rank of each value; equal values share the mean of their ranks.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_unstable_by(|a, b| values[*a].total_cmp(&values[*b]));
@@ -99,18 +99,18 @@ mod tests {
     }
 
     #[test]
-    fn a_bent_relation_is_perfect_by_rank_alone() {
+    fn an_increasing_relation_is_perfect_by_rank_only() {
         let a: Vec<f64> = (1..100).map(f64::from).collect();
         let bent: Vec<f64> = a.iter().map(|v| (v / 10.0).exp()).collect();
-        let told = correlate(&a, &bent).expect("both vary");
-        assert!((told.spearman - 1.0).abs() < 1e-12);
-        assert!(told.pearson > 0.8 && told.pearson < 0.999);
+        let known = correlate(&a, &bent).expect("both vary");
+        assert!((known.spearman - 1.0).abs() < 1e-12);
+        assert!(known.pearson > 0.8 && known.pearson < 0.999);
         let down: Vec<f64> = a.iter().map(|v| 1.0 / v).collect();
         assert!((correlate(&a, &down).expect("both vary").spearman + 1.0).abs() < 1e-12);
     }
 
     #[test]
-    fn what_never_changes_correlates_with_nothing() {
+    fn a_constant_side_has_no_correlation() {
         assert_eq!(correlate(&[1.0, 2.0], &[5.0, 5.0]), None);
         assert_eq!(correlate(&[], &[]), None);
         assert_eq!(correlate(&[1.0], &[1.0]), None);

@@ -1,24 +1,25 @@
-//! The trace cut into windows of equal length, whose number stays bounded: when there are too many,
-//! neighbours are merged and the length doubles.
+//! Windows of equal length over a trace. Their number is bounded: above the bound, neighbours are
+//! merged and the length doubles.
 
 use datasketches::hll::{HllSketch, HllType, HllUnion};
 use serde::Serialize;
 
-/// Never more windows than this.
+/// Maximum number of windows.
 const WINDOWS_MAX: usize = 512;
-/// The first length where the trace has time, milliseconds.
+/// Initial length in milliseconds for a trace with timestamps.
 const FIRST_MS: u64 = 1000;
-/// The first length where it has none, requests.
+/// Initial length in requests for a trace without timestamps.
 const FIRST_REQUESTS: u64 = 256;
-/// 2^11 registers: distinct keys of a window within 2.3 % (standard error).
+/// Logarithm of the registers: with 2^11, the number of distinct keys has a standard error of 2.3
+/// %.
 const LG_REGISTERS: u8 = 11;
-/// Bins of sizes: the n-th holds sizes from 2^(n/2) on.
+/// Number of size bins; bin n starts at 2^(n/2).
 pub(crate) const SIZE_BINS: usize = 65;
-/// Neighbours on each side that make a window's usual rate.
+/// Neighbours on each side of a window that define its usual rate.
 const NEIGHBOURS: usize = 10;
-/// A rate this many times the usual one is a spike.
+/// Factor over the usual rate that makes a spike.
 const SPIKE: f64 = 1.5;
-/// A spike with fewer than this many times the usual objects is due to hot keys.
+/// Factor over the usual number of objects below which a spike is due to hot keys.
 const SPREAD: f64 = 1.2;
 
 struct Window {
@@ -27,90 +28,91 @@ struct Window {
     bytes: u64,
     keys: HllSketch,
     sizes: Box<[u32; SIZE_BINS]>,
-    /// At its end.
-    state: State,
+    /// Working set at the end of the window.
+    state: WorkingSet,
 }
 
-/// How much there is at an instant, estimated over all objects.
+/// Working set at a point in time, estimated over all objects.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct State {
-    /// Objects asked for so far.
+pub struct WorkingSet {
+    /// Distinct objects requested so far.
     pub total_objects: f64,
-    /// Their bytes.
+    /// Bytes of these objects.
     pub total_bytes: f64,
-    /// Of these, the ones whose TTL has not passed.
+    /// Objects that are not expired.
     pub live_objects: f64,
-    /// Their bytes.
+    /// Bytes of the objects that are not expired.
     pub live_bytes: f64,
 }
 
-/// One window of the result.
+/// Result of one window.
 #[derive(Clone, Debug, Serialize)]
 pub struct WindowRow {
-    /// Where it begins: milliseconds, or a request's number.
+    /// Start of the window: milliseconds or a request number.
     pub start: u64,
-    /// Requests in it.
+    /// Number of requests.
     pub requests: u64,
-    /// Of these, writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Bytes of the objects asked for.
+    /// Bytes of the requested objects.
     pub bytes: u64,
-    /// Distinct objects asked for, within 2.3 %.
+    /// Distinct objects requested, within 2.3 %.
     pub objects: f64,
-    /// At its end.
-    pub state: State,
+    /// Working set at the end of the window.
+    pub state: WorkingSet,
 }
 
-/// A window that had far more requests than its neighbours.
+/// A window with far more requests than its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spike {
-    /// Where it begins: milliseconds, or a request's number.
+    /// Start of the window: milliseconds or a request number.
     pub start: u64,
-    /// Its requests over those of its neighbours (their median).
+    /// Its requests divided by the median of its neighbours.
     pub requests_ratio: f64,
-    /// The same for distinct objects.
+    /// Its distinct objects divided by the median of its neighbours.
     pub objects_ratio: f64,
-    /// Whether few objects got the additional requests; else the requests spread over more objects.
+    /// Whether few objects received the additional requests. Otherwise the requests spread over
+    /// more objects.
     pub is_of_hot_keys: bool,
 }
 
-/// The trace over time.
+/// Results over time.
 #[derive(Clone, Debug, Serialize)]
 pub struct OverTime {
-    /// `ms` or `requests`: the unit of `width` and of each window's `start`.
+    /// `ms` or `requests`: unit of `width` and of each window's `start`.
     pub unit: &'static str,
-    /// The length of a window.
+    /// Length of a window.
     pub width: u64,
-    /// The windows, the last one possibly cut short.
+    /// Windows; the last one may be incomplete.
     pub windows: Vec<WindowRow>,
     /// Windows with far more requests than their neighbours.
     pub spikes: Vec<Spike>,
-    /// The lower end of each bin of sizes, bytes.
+    /// Lower bound of each size bin in bytes.
     pub size_bins: Vec<u64>,
-    /// Per window, the share of its requests in each bin of sizes; empty where sizes are unknown.
+    /// Per window, the share of its requests in each size bin; empty if sizes are unknown.
     pub size_shares: Vec<Vec<f32>>,
 }
 
-/// The windows while they are filled.
+/// Collects the windows.
 pub(crate) struct Windows {
     list: Vec<Window>,
     width: u64,
     is_of_time: bool,
 }
 
-/// The bin of a size.
+/// Bin of a size.
 #[inline]
 fn bin_of(size: u32) -> usize {
     if size == 0 {
         return 0;
     }
     let log = size.ilog2();
-    // Above the square root of two times the power?
+    // Whether the size is at least √2 times the power of two.
     let is_upper = u64::from(size) * u64::from(size) >= 1u64 << (2 * log + 1);
     (2 * log) as usize + usize::from(is_upper) + 1
 }
 
-/// Where a bin begins.
+/// Lower bound of a bin.
 fn start_of_bin(bin: usize) -> u64 {
     match bin {
         0 => 0,
@@ -126,7 +128,7 @@ impl Window {
             bytes: 0,
             keys: HllSketch::new(LG_REGISTERS, HllType::Hll8).expect("11 is within its range"),
             sizes: Box::new([0; SIZE_BINS]),
-            state: State::default(),
+            state: WorkingSet::default(),
         }
     }
 
@@ -146,7 +148,7 @@ impl Window {
 }
 
 impl Windows {
-    /// Windows of time, or of requests where the trace has no time.
+    /// Creates windows of time, or of requests for a trace without timestamps.
     pub fn new(is_of_time: bool) -> Self {
         Windows {
             list: vec![Window::new()],
@@ -155,26 +157,26 @@ impl Windows {
         }
     }
 
-    /// Whether they are windows of time.
+    /// Whether windows are of time.
     pub fn is_of_time(&self) -> bool {
         self.is_of_time
     }
 
-    /// Where a request lies, in the windows' unit.
+    /// Position of a request in the unit of the windows.
     #[inline]
     pub fn position(&self, ms: u64, number: u64) -> u64 {
         if self.is_of_time { ms } else { number }
     }
 
-    /// Whether a request at `position` begins another window: then the caller says how things stand
-    /// with [`Windows::open`] first.
+    /// Whether a request at `position` starts a new window; the caller then calls [`Windows::open`]
+    /// first.
     #[inline]
     pub fn is_beyond(&self, position: u64) -> bool {
         position / self.width >= self.list.len() as u64
     }
 
-    /// Ends windows until `position` lies in the last one; `state` is how things stood.
-    pub fn open(&mut self, position: u64, state: State) {
+    /// Ends windows until `position` is in the last one. `state` is the working set at that time.
+    pub fn open(&mut self, position: u64, state: WorkingSet) {
         while position / self.width >= WINDOWS_MAX as u64 {
             self.halve();
         }
@@ -209,8 +211,8 @@ impl Windows {
         *bin = bin.saturating_add(1);
     }
 
-    /// The result; `state` is how things stand at the end.
-    pub fn finish(mut self, state: State, has_sizes: bool) -> OverTime {
+    /// Returns the result; `state` is the working set at the end.
+    pub fn finish(mut self, state: WorkingSet, has_sizes: bool) -> OverTime {
         self.list.last_mut().expect("there is always one").state = state;
         let rows: Vec<WindowRow> = self
             .list
@@ -250,7 +252,7 @@ impl Windows {
     }
 }
 
-/// Windows with far more requests than their neighbours, of those that are complete.
+/// Finds complete windows with far more requests than their neighbours.
 fn spikes(rows: &[WindowRow]) -> Vec<Spike> {
     let complete = rows.len().saturating_sub(1);
     let median = |index: usize, value: &dyn Fn(&WindowRow) -> f64| -> f64 {
@@ -266,7 +268,7 @@ fn spikes(rows: &[WindowRow]) -> Vec<Spike> {
     let mut spikes = Vec::new();
     for (index, row) in rows[..complete].iter().enumerate() {
         let usual = median(index, &|r| r.requests as f64);
-        // Chance alone makes a difference of this size rarer than one in a million windows.
+        // Random variation alone exceeds this bound in less than one of a million windows.
         let noise = 5.0 * usual.sqrt();
         if usual == 0.0 || (row.requests as f64) < (usual * SPIKE).max(usual + noise) {
             continue;
@@ -308,11 +310,11 @@ mod tests {
         for n in 0..requests {
             let at = n * 40;
             if windows.is_beyond(at) {
-                windows.open(at, State::default());
+                windows.open(at, WorkingSet::default());
             }
             windows.record(hash_of(n % 5000), 100, n % 4 == 0);
         }
-        let result = windows.finish(State::default(), true);
+        let result = windows.finish(WorkingSet::default(), true);
         assert!(result.windows.len() <= WINDOWS_MAX);
         assert_eq!(result.width % FIRST_MS, 0);
         assert_eq!(
@@ -335,11 +337,11 @@ mod tests {
     }
 
     #[test]
-    fn a_spike_is_told_by_its_cause() {
+    fn a_spike_is_classified_by_its_cause() {
         let mut windows = Windows::new(true);
         let mut fill = |second: u64, requests: u64, keys: u64| {
             let at = second * 1000;
-            windows.open(at, State::default());
+            windows.open(at, WorkingSet::default());
             for n in 0..requests {
                 windows.record(hash_of(second * 7 + n % keys), 1, false);
             }
@@ -351,8 +353,8 @@ mod tests {
                 _ => fill(second, 1000, 500),
             }
         }
-        let spikes = windows.finish(State::default(), false).spikes;
-        let told: Vec<_> = spikes.iter().map(|s| (s.start, s.is_of_hot_keys)).collect();
-        assert_eq!(told, [(20_000, true), (40_000, false)]);
+        let spikes = windows.finish(WorkingSet::default(), false).spikes;
+        let known: Vec<_> = spikes.iter().map(|s| (s.start, s.is_of_hot_keys)).collect();
+        assert_eq!(known, [(20_000, true), (40_000, false)]);
     }
 }

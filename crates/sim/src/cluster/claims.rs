@@ -1,19 +1,19 @@
-//! What the thesis claims of C2DN, held against a study's findings.
+//! Claims of the thesis about C2DN, checked against the findings of a study.
 
 use super::findings::{Claim, Findings};
-use super::found::Found;
+use super::found::RunResult;
 use super::scheme::Scheme;
 use edge::placement::Placement;
 
-/// What C2DN saves of the bytes that two copies miss, at least (the thesis: 11 %). Against NoRebal it
-/// tells no figure, but that there is something.
+/// Smallest share of the bytes missed by two copies that C2DN saves. The thesis reports 11 %;
+/// against NoRebal it reports only that there is a saving.
 const SAVED: f64 = 0.08;
-/// How unevenly C2DN writes, at most.
+/// Largest write imbalance of C2DN.
 const UNEVEN: f64 = 0.005;
-/// How much more C2DN misses in the first window after a failure, at most, and two copies at least.
+/// Increase of misses in the first window after a failure: largest of C2DN, smallest of two copies.
 const RISE_CODED: f64 = 0.02;
 const RISE_COPIES: f64 = 0.10;
-/// The share of unprotected objects: C2DN's at most, the others' at least.
+/// Share of unprotected objects: largest of C2DN, smallest of the others.
 const UNPROTECTED_CODED: f64 = 0.02;
 const UNPROTECTED_OTHERS: f64 = 0.15;
 
@@ -21,15 +21,15 @@ const COPIES: Scheme = Scheme::Replicas(2);
 const CODED: Scheme = Scheme::coded(3, 1, Placement::Greedy);
 const UNBALANCED: Scheme = Scheme::coded(3, 1, Placement::Ring);
 
-/// The run of a scheme at the base size, if it has something to tell.
-fn telling(findings: &Findings, servers: usize, scheme: Scheme) -> Option<&Found> {
+/// Result of a scheme at the base size, unless the run held nothing.
+fn base_result(findings: &Findings, servers: usize, scheme: Scheme) -> Option<&RunResult> {
     let rows = findings.sweep.iter();
     let mut own = rows.filter(|row| row.servers == servers && row.size == findings.base);
     let row = own.find(|row| row.found.scheme == scheme)?;
-    Some(&row.found).filter(|found| found.is_telling())
+    Some(&row.found).filter(|found| found.has_requests_and_objects())
 }
 
-/// A claim that something is at least, or at most, a share; none where nothing was found.
+/// A claim that a value is at least or at most `limit`. `None` without a value.
 fn claim(about: String, found: Option<f64>, limit: f64, is_least: bool) -> Option<Claim> {
     let found = found?;
     let word = if is_least { "at least" } else { "at most" };
@@ -41,7 +41,7 @@ fn claim(about: String, found: Option<f64>, limit: f64, is_least: bool) -> Optio
     })
 }
 
-/// The claims about schemes that are among the findings, at the base size.
+/// Checks the claims about the schemes of the study at the base size.
 pub(super) fn claims(findings: &Findings, servers: usize) -> Vec<Claim> {
     let mut claims = undisturbed(findings, servers);
     claims.extend(after_a_failure(findings));
@@ -50,22 +50,22 @@ pub(super) fn claims(findings: &Findings, servers: usize) -> Vec<Claim> {
         (UNBALANCED, UNPROTECTED_OTHERS, true),
         (CODED, UNPROTECTED_CODED, false),
     ] {
-        let about = format!("{scheme}: objects that could not lose a server");
-        let share = telling(findings, servers, scheme).map(|found| found.unprotected);
+        let about = format!("{scheme}: objects that would not survive the loss of a server");
+        let share = base_result(findings, servers, scheme).map(|found| found.unprotected);
         claims.extend(claim(about, share, limit, is_least));
     }
     claims
 }
 
-/// What is missed and written while all servers are up.
+/// Claims about misses and writes while all servers are up.
 fn undisturbed(findings: &Findings, servers: usize) -> Vec<Claim> {
-    let at_base = |scheme| telling(findings, servers, scheme);
+    let at_base = |scheme| base_result(findings, servers, scheme);
     let (copies, coded, unbalanced) = (at_base(COPIES), at_base(CODED), at_base(UNBALANCED));
-    let saved_of = |of: Option<&Found>, ratio: fn(&Found) -> f64| {
+    let saved_of = |of: Option<&RunResult>, ratio: fn(&RunResult) -> f64| {
         let (of, coded) = of.zip(coded)?;
         saved(ratio(coded), ratio(of))
     };
-    let (bytes, requests) = (Found::byte_miss_ratio, Found::miss_ratio);
+    let (bytes, requests) = (RunResult::byte_miss_ratio, RunResult::miss_ratio);
     let (fewer_bytes, fewer) = ("misses fewer bytes than", "misses less often than");
     let against = |what: &str, scheme: Scheme| format!("{CODED} {what} {scheme}, by");
     let claims = [
@@ -89,7 +89,7 @@ fn undisturbed(findings: &Findings, servers: usize) -> Vec<Claim> {
         ),
         claim(
             format!("{CODED}: write imbalance (max − min) / min"),
-            coded.and_then(Found::write_imbalance),
+            coded.and_then(RunResult::write_imbalance),
             UNEVEN,
             false,
         ),
@@ -97,20 +97,25 @@ fn undisturbed(findings: &Findings, servers: usize) -> Vec<Claim> {
     claims.into_iter().flatten().collect()
 }
 
-/// What the first window without a server costs: all requests, which section 5.5.3 seems to count, and those for
-/// objects of which it kept a part, as section 5.2.3 speaks of a bucket's.
+/// Claims about the first window without a server: over all requests, which section 5.5.3 seems to
+/// count, and over requests for objects of which the server kept a part, as section 5.2.3 has it.
 fn after_a_failure(findings: &Findings) -> Vec<Claim> {
     let failure = |scheme: Scheme| {
         let mut failures = findings.failures.iter();
         failures.find(|one| one.down == 1 && one.scheme == scheme.to_string())
     };
     let rise = |scheme| failure(scheme)?.rises.first().copied().flatten();
-    let rise_of_own = |scheme| failure(scheme)?.first_of_own;
-    let first = "misses more in the first window after a server went, by";
-    let own = "the same, of requests for objects of which it kept a part, by";
+    let rise_of_own = |scheme| failure(scheme)?.first_affected_rise;
+    let first = "increase of misses in the first window after a server failure";
+    let own = "the same for objects of which the server kept a part";
     let claims = [
-        claim(format!("{CODED} {first}"), rise(CODED), RISE_CODED, false),
-        claim(format!("{COPIES} {first}"), rise(COPIES), RISE_COPIES, true),
+        claim(format!("{CODED}: {first}"), rise(CODED), RISE_CODED, false),
+        claim(
+            format!("{COPIES}: {first}"),
+            rise(COPIES),
+            RISE_COPIES,
+            true,
+        ),
         claim(
             format!("{CODED}: {own}"),
             rise_of_own(CODED),
@@ -127,12 +132,12 @@ fn after_a_failure(findings: &Findings) -> Vec<Claim> {
     claims.into_iter().flatten().collect()
 }
 
-/// What is missed less, of what the other misses; none where that is nothing.
+/// Relative reduction; `None` if there is nothing to reduce.
 pub(super) fn saved(less: f64, more: f64) -> Option<f64> {
     (more > 0.0).then(|| 1.0 - less / more)
 }
 
-/// A share in percent, with three digits that matter.
+/// Formats a share in percent with three significant digits.
 pub(super) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let places = match percent.abs() {
@@ -153,13 +158,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_nothing_nothing_is_saved() {
+    fn nothing_is_saved_of_zero_misses() {
         assert_eq!(saved(0.0, 0.0), None);
         assert_eq!(saved(0.25, 0.5), Some(0.5));
     }
 
     #[test]
-    fn shares_are_told_in_percent() {
+    fn shares_are_formatted_in_percent() {
         assert_eq!(percent(0.08), "8");
         assert_eq!(percent(0.005), "0.5");
         assert_eq!(percent(0.12345), "12.3");

@@ -1,74 +1,74 @@
-//! What servers do so that the parts of an object leave together.
+//! Messages by which servers keep or evict the parts of an object together.
 
-/// What servers tell each other beyond the data.
+/// Notifications that servers send each other in addition to the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Telling {
-    /// Each decides by what it has seen itself.
+pub enum Notifications {
+    /// None: each server decides by its own requests.
     #[default]
-    Nothing,
-    /// Servers that keep a part which a hit did not need are told of the hit, if it changed anything
-    /// for the policy of one that was read: SIEVE hears of the first hit, S3-FIFO of the first three.
+    None,
+    /// A hit that changed the policy state of a server that was read is sent to the servers of the
+    /// unread parts. SIEVE changes state at the first hit of an object, S3-FIFO at the first three.
     Hits,
-    /// A server that gives up a chunk or a copy tells the others, which give up theirs.
+    /// A server that evicts a chunk or a copy notifies the others, which evict theirs.
     Evictions,
-    /// Both.
+    /// Both hits and evictions.
     Both,
 }
 
-impl Telling {
-    pub(super) fn has_hits(self) -> bool {
-        matches!(self, Telling::Hits | Telling::Both)
+impl Notifications {
+    pub(super) fn include_hits(self) -> bool {
+        matches!(self, Notifications::Hits | Notifications::Both)
     }
 
-    pub(super) fn has_evictions(self) -> bool {
-        matches!(self, Telling::Evictions | Telling::Both)
+    pub(super) fn include_evictions(self) -> bool {
+        matches!(self, Notifications::Evictions | Notifications::Both)
     }
 }
 
-/// In what order a server looks for what it can give up.
+/// EvictionOrder in which a server looks for victims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Order {
-    /// That of its policy.
+pub enum EvictionOrder {
+    /// EvictionOrder of the eviction policy.
     #[default]
     Policy,
-    /// That of a hash of the object, which its chunks share: see `ring.rs`.
+    /// EvictionOrder of a hash of the object, which its chunks share: see `ring.rs`.
     Hash,
-    /// The same, and servers that read or write at each other tell how far the furthest hand has come that they
-    /// know of.
+    /// Hash order, with servers that exchange the position of the furthest hand with every read and
+    /// write.
     SharedHash,
 }
 
-/// How servers work together.
+/// How servers coordinate reads and evictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Coordination {
-    /// What is told.
-    pub telling: Telling,
-    /// A coded read begins at any chunk instead of at the first, so that parity is read, too: its servers
-    /// see of an object's hits as many as the others.
-    pub reads_in_turn: bool,
-    /// Who is given up.
-    pub order: Order,
-    /// A lead that has nothing of an object asks the origin at once, as section 5.4 of the thesis has it,
-    /// instead of the object's other servers.
-    pub lead_alone: bool,
+    /// Notifications that are sent.
+    pub notifications: Notifications,
+    /// Whether coded reads start at a random chunk instead of the first. Parity is then read as
+    /// often as data, so that its servers see the same share of an object's hits.
+    pub rotates_reads: bool,
+    /// EvictionOrder of eviction.
+    pub order: EvictionOrder,
+    /// Whether a lead that has no part of an object fetches it from the origin without probing its
+    /// other servers, as in section 5.4 of the thesis.
+    pub no_peer_probe: bool,
 }
 
 impl Coordination {
-    /// In words.
+    /// Name in reports.
     pub fn name(self) -> &'static str {
-        match (self.telling, self.reads_in_turn, self.lead_alone) {
-            (Telling::Nothing, false, false) => "nothing",
-            (Telling::Nothing, false, true) => "nothing, leads alone",
-            (Telling::Nothing, true, false) => "nothing, reads in turn",
-            (Telling::Nothing, true, true) => "nothing, reads in turn, leads alone",
-            (Telling::Hits, false, false) => "hits",
-            (Telling::Hits, false, true) => "hits, leads alone",
-            (Telling::Hits, true, false) => "hits, reads in turn",
-            (Telling::Hits, true, true) => "hits, reads in turn, leads alone",
-            (Telling::Evictions, _, false) => "evictions",
-            (Telling::Evictions, _, true) => "evictions, leads alone",
-            (Telling::Both, _, false) => "both",
-            (Telling::Both, _, true) => "both, leads alone",
+        match (self.notifications, self.rotates_reads, self.no_peer_probe) {
+            (Notifications::None, false, false) => "none",
+            (Notifications::None, false, true) => "none, no peer probe",
+            (Notifications::None, true, false) => "none, rotated reads",
+            (Notifications::None, true, true) => "none, rotated reads, no peer probe",
+            (Notifications::Hits, false, false) => "hits",
+            (Notifications::Hits, false, true) => "hits, no peer probe",
+            (Notifications::Hits, true, false) => "hits, rotated reads",
+            (Notifications::Hits, true, true) => "hits, rotated reads, no peer probe",
+            (Notifications::Evictions, _, false) => "evictions",
+            (Notifications::Evictions, _, true) => "evictions, no peer probe",
+            (Notifications::Both, _, false) => "both",
+            (Notifications::Both, _, true) => "both, no peer probe",
         }
     }
 }

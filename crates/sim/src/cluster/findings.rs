@@ -1,92 +1,92 @@
-//! Results of a study: one row a run, one a failure, and the claims checked against them.
+//! Results of a study: one row per run, one per failure, and the claims checked against them.
 
-use super::found::Found;
+use super::found::RunResult;
 use serde::Serialize;
 
-/// A run and what it found.
+/// Result of one run of a study.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    /// How many servers.
+pub struct RunRow {
+    /// Number of servers.
     pub servers: usize,
-    /// The size as given.
+    /// Total disk size as given.
     pub size: String,
-    /// The same in bytes.
+    /// Total disk size in bytes.
     pub capacity: u64,
-    /// Each disk's policy, or in what order it gives up instead.
+    /// Eviction policy of each disk, or the order that replaces it.
     pub policy: String,
-    /// What servers tell each other.
-    pub told: &'static str,
-    /// What came of it.
+    /// Coordination of the servers.
+    pub coordination: &'static str,
+    /// Measurements of the run.
     #[serde(flatten)]
-    pub found: Found,
+    pub found: RunResult,
 }
 
-/// What happened when servers went, against the same run in which none did.
+/// Effect of a failure, compared with the same run without it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
-    /// How objects were kept.
+    /// Redundancy scheme.
     pub scheme: String,
-    /// How many servers went at once.
+    /// Number of servers that failed at once.
     pub down: usize,
-    /// By window from the failure on: how much more was missed, of what was missed without it; the mean
-    /// over runs in which different servers went. None where nothing is missed without; empty where the
-    /// trace ends before.
+    /// Relative increase of misses in each window after the failure, as a mean over runs in which
+    /// different servers fail. `None` where nothing is missed without the failure. Empty if the
+    /// trace ends before the failure.
     pub rises: Vec<Option<f64>>,
-    /// The least and the most of the first window.
+    /// Smallest and largest increase in the first window.
     pub first_range: Option<(f64, f64)>,
-    /// How many requests are missed in the first window without the failure.
+    /// Misses in the first window without the failure.
     pub first_missed: u64,
-    /// The rise in the first window of the requests alone for objects of which the servers that went kept a
-    /// part; of all runs together.
-    pub first_of_own: Option<f64>,
-    /// How many of these are missed without the failure; all runs together.
-    pub own_missed: u64,
-    /// In how many runs servers went, different ones in each.
+    /// Relative increase of misses in the first window, counting only objects of which the failed
+    /// servers kept a part. Over all runs.
+    pub first_affected_rise: Option<f64>,
+    /// Misses of these objects without the failure. Over all runs.
+    pub affected_misses: u64,
+    /// Number of runs, each with other failed servers.
     pub runs: usize,
 }
 
-/// What a study found.
+/// Results of a study.
 #[derive(Clone, Debug, Serialize)]
 pub struct Findings {
-    /// The trace.
+    /// Name of the trace.
     pub trace: String,
-    /// Its requests and objects, and the bytes of these.
+    /// Number of requests.
     pub requests: u64,
-    /// See above.
+    /// Number of objects.
     pub objects: u64,
-    /// See above.
+    /// Bytes of all objects.
     pub footprint_bytes: u64,
-    /// The largest object.
+    /// Bytes of the largest object.
     pub largest_bytes: u64,
-    /// The size of the runs that have one only.
+    /// Total disk size of the runs at one size only.
     pub base: String,
-    /// How long a window is.
+    /// Length of a window in milliseconds.
     pub window_ms: u64,
-    /// By scheme, size and number of servers.
-    pub sweep: Vec<Row>,
-    /// By scheme and number of failures.
+    /// Runs by scheme, size and number of servers.
+    pub sweep: Vec<RunRow>,
+    /// Failures by scheme and number of failed servers.
     pub failures: Vec<Failure>,
-    /// By scheme, under the outages given.
-    pub outages: Vec<Row>,
-    /// By policy, size and placement: hits are told to all chunks, as the theorem has it.
-    pub together: Vec<Row>,
-    /// By policy and coordination.
-    pub coordination: Vec<Row>,
-    /// Whether what the thesis claims holds here.
+    /// Runs by scheme, under the given outages.
+    pub outages: Vec<RunRow>,
+    /// Runs by policy, size and placement, with hits sent to all chunks as the theorem assumes.
+    pub co_residency: Vec<RunRow>,
+    /// Runs by policy and coordination.
+    pub coordination: Vec<RunRow>,
+    /// Claims of the thesis, checked.
     pub claims: Vec<Claim>,
-    /// Requests a second of processor time, all runs together.
+    /// Requests per second of CPU time, over all runs.
     pub requests_per_second: f64,
 }
 
 /// A claim and whether it holds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
-    /// What is claimed, in words.
+    /// The claim as a sentence.
     pub claim: String,
-    /// What was found.
+    /// The value found.
     pub found: f64,
-    /// The same in words.
+    /// The value found, as text.
     pub shown: String,
-    /// Whether it holds.
+    /// Whether the value is within the limit of the claim.
     pub holds: bool,
 }

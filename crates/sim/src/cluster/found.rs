@@ -1,58 +1,59 @@
-//! What a run of a cluster found.
+//! Measurements of one run of a cluster.
 
 use super::scheme::Scheme;
 use serde::Serialize;
 use std::time::Duration;
 
-/// The shares of requests for which [`Latencies`] tell a time.
+/// Shares of the requests at which [`Latencies`] has a time.
 pub const LATENCY_SHARES: [f64; 12] = [
     0.01, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0,
 ];
 
-/// Milliseconds that each of [`LATENCY_SHARES`] of the requests stay within; empty where there are no
-/// requests of the kind. Small is what is below the size from which objects are coded.
+/// Milliseconds within which each of [`LATENCY_SHARES`] of the requests is answered; empty without
+/// requests of the kind. Objects below the coding size are small.
 #[derive(Clone, Debug, Serialize)]
 pub struct Latencies {
-    /// Until the first byte of a small object.
+    /// First byte of a small object.
     pub small_first_ms: Vec<f64>,
-    /// Until the last byte of a small object.
+    /// Last byte of a small object.
     pub small_full_ms: Vec<f64>,
-    /// Until the first byte of a large object.
+    /// First byte of a large object.
     pub large_first_ms: Vec<f64>,
-    /// Until the last byte of a large object.
+    /// Last byte of a large object.
     pub large_full_ms: Vec<f64>,
-    /// Bytes of parity asked for in the place of late chunks, per byte that clients asked for: as many of each stripe as of
-    /// the first. Figures of bytes between servers and of bytes read do not count them.
+    /// Bytes of parity requested in place of late chunks, relative to the bytes requested by
+    /// clients. Each stripe counts as much as the first. Bytes between servers and bytes read do
+    /// not include them.
     pub hedged: f64,
-    /// Of the requests answered by chunks, the share that asked for parity in the place of late ones.
+    /// Share of the reads of chunks that requested parity in place of late ones.
     pub hedged_reads: f64,
-    /// Of the same, the share that was decoded, since data was gone or late.
+    /// Share of the reads of chunks that were decoded, because data was missing or late.
     pub decoded_reads: f64,
 }
 
-/// What happened in one stretch of time.
+/// Counters of one window of time.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Window {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
     /// Requests that needed the origin.
     pub misses: u64,
-    /// Of these, those that found some chunks, but too few.
+    /// Misses that found some chunks, but too few.
     pub partial_hits: u64,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub bytes: u64,
-    /// Bytes that came from the origin.
+    /// Bytes sent by the origin.
     pub origin_bytes: u64,
-    /// Objects of which a part was held at the end.
+    /// Objects of which a part was held at the end of the window.
     pub held: u64,
-    /// Of these, those that could not lose a server.
+    /// Held objects that would not survive the loss of a server.
     pub unprotected: u64,
-    /// Servers down at the end.
+    /// Servers that were down at the end of the window.
     pub down: u32,
 }
 
 impl Window {
-    /// Several that follow each other, as one: servers that are down are those at the end.
+    /// Sums consecutive windows. The number of servers down is that of the last one.
     pub(super) fn sum(windows: &[Window]) -> Window {
         windows.iter().fold(Window::default(), |sum, one| Window {
             requests: sum.requests + one.requests,
@@ -66,84 +67,85 @@ impl Window {
         })
     }
 
-    /// The share of requests that needed the origin.
+    /// Share of the requests that needed the origin.
     pub fn miss_ratio(&self) -> f64 {
         ratio(self.misses, self.requests)
     }
 
-    /// The share of bytes that came from the origin.
+    /// Share of the bytes that the origin sent.
     pub fn byte_miss_ratio(&self) -> f64 {
         ratio(self.origin_bytes, self.bytes)
     }
 
-    /// The share of requests that found some chunks, but too few.
+    /// Share of the requests that found some chunks, but too few.
     pub fn partial_hit_ratio(&self) -> f64 {
         ratio(self.partial_hits, self.requests)
     }
 }
 
-/// A quotient, 0 where there is nothing to divide by.
+/// Quotient, 0 if the divisor is 0.
 pub(super) fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// After the warm-up.
+/// Result of a run, counted after the warm-up.
 #[derive(Clone, Debug, Serialize)]
-pub struct Found {
-    /// How objects were kept.
+pub struct RunResult {
+    /// Redundancy scheme.
     #[serde(serialize_with = "shown")]
     pub scheme: Scheme,
-    /// How large servers are, in proportion to each other.
+    /// Relative disk sizes of the servers.
     pub weights: Vec<u32>,
-    /// All windows together; the last two fields as at the end.
+    /// Sum of all windows; counts of held objects and servers as at the end.
     pub total: Window,
-    /// Requests answered from memory, by another server's disk, and by chunks of which some were gone, whatever late ones
-    /// had to be decoded besides: of these tell [`Latencies`].
+    /// Requests answered from memory.
     pub memory_hits: u64,
-    /// See above.
+    /// Requests answered from another server's disk.
     pub peer_hits: u64,
-    /// See above.
+    /// Requests answered from chunks of which data chunks were missing. Decoding because of late
+    /// chunks is counted in [`Latencies`].
     pub decoded_hits: u64,
-    /// Requests that came when every server was down.
+    /// Requests that came while every server was down.
     pub unserved: u64,
-    /// Objects that the disks did not take: larger than one of them, or refused by its policy.
+    /// Objects that a disk did not take, because they were larger than the disk or refused by its
+    /// policy.
     pub refused: u64,
-    /// Bytes between servers.
+    /// Bytes sent between servers.
     pub between_bytes: u64,
-    /// Of the bytes written to disks, those of parts that were missing from what was a hit all the same.
-    pub mended_bytes: u64,
-    /// Bytes of objects that needed the origin, which partial hits found in the cluster.
-    pub salvaged_bytes: u64,
-    /// Misses in the time watched: servers, and the misses of objects of which just these kept a part when it
-    /// began.
+    /// Bytes written to disks that repair parts missing from a hit.
+    pub repaired_bytes: u64,
+    /// Bytes of partial hits that were found in the cluster.
+    pub partial_hit_bytes: u64,
+    /// Misses in the watched interval, by the servers that kept a part of the object when it began.
     #[serde(skip)]
     pub missed_by_row: Vec<(Vec<u16>, u64)>,
-    /// Messages that coordination took.
+    /// Messages sent for coordination.
     pub messages: u64,
     /// Bytes read from each server's disk.
     pub read_bytes: Vec<u64>,
     /// Bytes written to each server's disk.
     pub written_bytes: Vec<u64>,
-    /// In the order of time, each [`Found::window_ms`] long.
+    /// Windows in the order of time, each [`RunResult::window_ms`] long.
     pub windows: Vec<Window>,
-    /// How long a window is.
+    /// Length of a window in milliseconds.
     pub window_ms: u64,
-    /// The mean over the windows of the share of held objects that could not lose a server.
+    /// Mean over the windows of the share of held objects that would not survive the loss of a
+    /// server.
     pub unprotected: f64,
-    /// The mean over the windows of the share of all disks together that is taken.
+    /// Mean over the windows of the share of disk space in use.
     pub filled: f64,
-    /// The chance that a chunk is held if another of its object is, over all windows; where objects
-    /// are coded.
-    pub together: Option<f64>,
-    /// Times, where they were asked for.
+    /// Probability that a chunk is held if another chunk of its object is, over all windows; `None`
+    /// without a code.
+    pub co_residency: Option<f64>,
+    /// Latencies, if they were drawn.
     pub latencies: Option<Latencies>,
-    /// Changes of the map, and parity buckets that moved with them.
+    /// Number of changes of the map.
     pub maps: u64,
-    /// See above.
+    /// Number of parity buckets that a change of the map moved.
     pub moved: u64,
-    /// Requests of the run, the warm-up too.
+    /// Requests replayed, the warm-up included.
     pub replayed: u64,
-    /// What they took.
+    /// CPU time of the run.
     #[serde(skip)]
     pub cpu_time: Duration,
 }
@@ -152,80 +154,82 @@ fn shown<S: serde::Serializer>(scheme: &Scheme, serializer: S) -> Result<S::Ok, 
     serializer.collect_str(scheme)
 }
 
-impl Found {
-    /// The share of requests that needed the origin.
+impl RunResult {
+    /// Share of the requests that needed the origin.
     pub fn miss_ratio(&self) -> f64 {
         self.total.miss_ratio()
     }
 
-    /// The share of bytes that came from the origin. Under the name that it is paid by, midgress: bytes between the
-    /// cluster and the origin, by byte asked for.
+    /// Share of the bytes that the origin sent. CDNs call this traffic between cluster and origin
+    /// midgress.
     pub fn byte_miss_ratio(&self) -> f64 {
         self.total.byte_miss_ratio()
     }
 
-    /// The byte miss ratio if a partial hit fetched all of its object.
+    /// Byte miss ratio if partial hits fetched the whole object.
     pub fn byte_miss_ratio_whole(&self) -> f64 {
         ratio(
-            self.total.origin_bytes + self.salvaged_bytes,
+            self.total.origin_bytes + self.partial_hit_bytes,
             self.total.bytes,
         )
     }
 
-    /// The share of the bytes written to disks that the origin did not have to send.
-    pub fn mended(&self) -> f64 {
-        ratio(self.mended_bytes, self.written_bytes.iter().sum())
+    /// Share of the bytes written to disks that were repairs.
+    pub fn repaired(&self) -> f64 {
+        ratio(self.repaired_bytes, self.written_bytes.iter().sum())
     }
 
-    /// Bytes between servers of the cluster, by byte asked for.
+    /// Bytes between servers relative to the bytes requested.
     pub fn between(&self) -> f64 {
         ratio(self.between_bytes, self.total.bytes)
     }
 
-    /// Bytes of parity between servers in the place of late chunks, which [`Found::between`] does not count, by
-    /// byte asked for; where requests were timed.
+    /// Bytes of parity requested in place of late chunks relative to the bytes requested, which
+    /// [`RunResult::between`] does not include; `None` without latencies.
     pub fn hedged(&self) -> Option<f64> {
         self.latencies.as_ref().map(|latencies| latencies.hedged)
     }
 
-    /// Misses in the time watched of objects of which one of these servers kept a part when it began.
+    /// Misses in the watched interval of objects of which one of these servers kept a part when it
+    /// began.
     pub fn missed_of(&self, servers: &[u16]) -> u64 {
         let own = self.missed_by_row.iter();
         let own = own.filter(|(row, _)| row.iter().any(|server| servers.contains(server)));
         own.map(|(_, missed)| missed).sum()
     }
 
-    /// See [`Latencies::hedged_reads`]; where objects are coded and requests timed.
+    /// [`Latencies::hedged_reads`]; `None` without a code or latencies.
     pub fn hedged_reads(&self) -> Option<f64> {
         let latencies = self.scheme.code().and(self.latencies.as_ref());
         latencies.map(|latencies| latencies.hedged_reads)
     }
 
-    /// See [`Latencies::decoded_reads`]; where objects are coded and requests timed.
+    /// [`Latencies::decoded_reads`]; `None` without a code or latencies.
     pub fn decoded_reads(&self) -> Option<f64> {
         let latencies = self.scheme.code().and(self.latencies.as_ref());
         latencies.map(|latencies| latencies.decoded_reads)
     }
 
-    /// Whether anything was asked for and kept: what ratios tell of a run in which nothing was, is no
-    /// finding.
-    pub(super) fn is_telling(&self) -> bool {
+    /// Whether anything was requested and held. Ratios of a run without requests or objects mean
+    /// nothing.
+    pub(super) fn has_requests_and_objects(&self) -> bool {
         self.total.requests > 0 && self.windows.iter().any(|window| window.held > 0)
     }
 
-    /// How unevenly servers are written to: see [`imbalance`].
+    /// Write imbalance of the servers: see [`imbalance`].
     pub fn write_imbalance(&self) -> Option<f64> {
         imbalance(&self.written_bytes, &self.weights)
     }
 
-    /// How unevenly servers are read from.
+    /// Read imbalance of the servers.
     pub fn read_imbalance(&self) -> Option<f64> {
         imbalance(&self.read_bytes, &self.weights)
     }
 }
 
-/// What the most loaded server has more than the least loaded, of the latter's load, each by its weight:
-/// a server of twice the size shall have twice the load. None where the least is nothing.
+/// Difference between the largest and the smallest load relative to the smallest, with loads
+/// divided by the servers' weights: a server of twice the size should have twice the load. `None`
+/// if the smallest load is 0.
 pub fn imbalance(loads: &[u64], weights: &[u32]) -> Option<f64> {
     let by_weight = loads.iter().zip(weights);
     let by_weight = by_weight.map(|(load, weight)| *load as f64 / f64::from(*weight));
@@ -240,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn imbalance_is_told_of_the_least_loaded() {
+    fn imbalance_is_relative_to_the_least_loaded_server() {
         assert_eq!(imbalance(&[20, 10, 15], &[1; 3]), Some(1.0));
         assert_eq!(imbalance(&[5, 5], &[1; 2]), Some(0.0));
         assert_eq!(imbalance(&[0, 5], &[1; 2]), None);
@@ -248,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_add_up_and_end_as_the_last_does() {
+    fn a_sum_of_windows_ends_as_the_last_window() {
         let one = Window {
             requests: 10,
             misses: 4,

@@ -1,62 +1,68 @@
-//! How long a request takes: a model of few constants, to compare schemes under, not to predict.
+//! Latency of a request, from a model with few constants that compares schemes and predicts
+//! nothing.
 //!
 //! ```text
 //! memory   fixed + size / bus
-//! disk     exponential around a mean, now and then a pause of garbage collection, + size / disk
+//! disk     exponential around a mean, sometimes a garbage collection pause, + size / disk
 //! peer     a round trip inside the cluster before it, + size / link
 //! origin   a round trip over the wide area, half fixed, half exponential, + size / wide area
-//! coded    K reads at once; what is missing 20 % after the first has come, and after what 95 of 100 peers
-//!          take, is made up for by parity
+//! coded    K reads in parallel, and parity in place of late ones (hedging)
 //! ```
-//! As many parity chunks are asked for as data chunks are late, and no more than are there. There are no queues:
-//! load does not lengthen anything. The first byte of a coded object goes out when K first sub-chunks are there; what
-//! follows streams. Of its stripes the first alone is drawn: the others ask for as much parity, and hold nothing up. A
-//! partial hit waits for the origin, and for no more bytes of it than were missing. All that chance decides hangs from the
-//! seed and the number of the request, so the same request meets the same origin under every scheme.
+//!
+//! Hedging: a chunk is late if it has not arrived after 1.2 × the time to the first chunk, but
+//! never before the p95 latency of a peer. One parity chunk is requested for each late chunk, as
+//! far as there are any. Only the first stripe of an object is drawn; the other stripes request as
+//! much parity and add no delay.
+//!
+//! There are no queues, so load adds no latency. The first byte of a coded object is sent when K
+//! first sub-chunks have arrived; the rest is streamed. A partial hit waits for the origin, which
+//! sends only the missing bytes. All random draws depend on the seed and the request number, so
+//! that a request meets the same origin latency under every scheme.
 
 use super::found::{Latencies, ratio};
 use hdrhistogram::Histogram;
 use trace::Random;
 
-/// Milliseconds of a look into memory, and what every answer takes besides.
+/// Milliseconds of a memory access, and of overhead in every answer.
 const MEMORY_MS: f64 = 0.05;
-/// The mean of a disk's read before its first byte.
+/// Mean milliseconds of a disk read until its first byte.
 const DISK_MS: f64 = 0.2;
-/// How often a read meets a pause of the disk, and the pause's mean.
+/// Probability that a read meets a pause of the disk, and the mean pause in milliseconds.
 const PAUSE_SHARE: f64 = 0.01;
 const PAUSE_MS: f64 = 20.0;
-/// A round trip between two servers of the cluster, and over the wide area to the origin.
+/// Milliseconds of a round trip between two servers of the cluster, and over the wide area to the
+/// origin.
 const PEER_MS: f64 = 0.3;
 const ORIGIN_MS: f64 = 80.0;
-/// Bytes a millisecond: from memory to a client, from a disk, between servers, from the origin, and
-/// through the decoder.
+/// Bytes per millisecond: from memory to a client, from a disk, between servers, from the origin,
+/// and through the decoder.
 const CLIENT_SPEED: f64 = 1.25e6;
 const DISK_SPEED: f64 = 2e6;
 const PEER_SPEED: f64 = 1.25e6;
 const ORIGIN_SPEED: f64 = 25e3;
 const DECODE_SPEED: f64 = 10e6;
-/// Bytes of a sub-chunk: what must be there before the first byte of a coded object goes out.
+/// Bytes of a sub-chunk, the unit that must arrive before the first byte of a coded object is sent.
 const SUB_CHUNK_BYTES: f64 = 65_536.0;
-/// Parity is asked for when so much of the time until the first chunk has passed, but not before nearly all disks have
-/// answered: of an exponential distribution, 95 % lie within so many means.
-const PATIENCE: f64 = 1.2;
-const MOST_MEANS: f64 = 2.995_732;
+/// Parity is requested after `HEDGE_FACTOR` × the time to the first chunk, but not before the p95
+/// disk latency, which is `P95_MEANS` means of an exponential distribution.
+const HEDGE_FACTOR: f64 = 1.2;
+const P95_MEANS: f64 = 2.995_732;
 
-/// Every n-th request is timed.
+/// One in this many requests is timed.
 pub(super) const TIMED_EVERY: u64 = 8;
-/// Histograms count microseconds, up to an hour, within 1 %.
+/// Upper bound of the histograms in microseconds: one hour. Values are accurate within 1 %.
 const MICROS_MAX: u64 = 3_600_000_000;
 
 /// Where an answer came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Memory,
-    /// The first server's own disk.
+    /// Disk of the server that received the request.
     Local,
-    /// Another server's disk.
+    /// Disk of another server.
     Peer,
-    /// Chunks, of which so many parity chunks can be asked for in the place of late ones, and which
-    /// have to be decoded at once or not.
+    /// Chunks. `spare` is the number of parity chunks that can replace late ones, `is_decoded`
+    /// whether data chunks were missing.
     Chunks {
         spare: usize,
         is_decoded: bool,
@@ -69,9 +75,9 @@ pub(super) enum Source {
 pub(super) struct Timing {
     pub(super) first_ms: f64,
     pub(super) full_ms: f64,
-    /// Bytes of parity that were asked for in the place of late chunks, over all stripes.
+    /// Bytes of parity requested in place of late chunks, over all stripes.
     pub(super) hedged_bytes: f64,
-    /// Whether the first stripe had to be decoded, for whatever reason.
+    /// Whether the first stripe was decoded, because data chunks were missing or late.
     pub(super) is_decoded: bool,
 }
 
@@ -87,8 +93,8 @@ fn disk_ms(random: &mut Random) -> f64 {
     }
 }
 
-/// How long this request takes, of which the origin sends so many bytes; `data` is the number of chunks that give the
-/// object.
+/// Draws the latency of a request of which the origin sends `origin_bytes`. `data` is the number of
+/// chunks that restore the object.
 fn timing(
     source: Source,
     size: u32,
@@ -106,14 +112,14 @@ fn timing(
         Source::Chunks { spare, is_decoded } => {
             let sub_chunk = SUB_CHUNK_BYTES.min(size / data as f64);
             let (ready_ms, hedged, has_late) = chunks_ms(data, spare, sub_chunk, random);
-            // A chunk's share of each stripe.
+            // One chunk's part of every stripe.
             hedged_bytes = hedged as f64 * size / data as f64;
             is_to_decode = is_decoded || has_late;
             let decoding_ms = match is_to_decode {
                 true => sub_chunk * data as f64 / DECODE_SPEED,
                 false => 0.0,
             };
-            // Chunks come from several disks at once; the link to the client is what remains.
+            // Chunks arrive from several disks in parallel, so the client's link is the bottleneck.
             (ready_ms + decoding_ms, size / CLIENT_SPEED)
         }
         Source::Origin => {
@@ -130,8 +136,9 @@ fn timing(
     }
 }
 
-/// When the first sub-chunks of any `data` chunks are there, how many were asked for in the place of late ones, and
-/// whether one of these was sooner.
+/// Draws when the first sub-chunks of any `data` chunks have arrived. Returns that time, the number
+/// of parity chunks requested in place of late ones, and whether a parity chunk arrived before a
+/// late one.
 fn chunks_ms(data: usize, spare: usize, sub_chunk: f64, random: &mut Random) -> (f64, usize, bool) {
     let peer_ms = PEER_MS + sub_chunk / PEER_SPEED;
     let mut arrival = |index: usize| {
@@ -141,48 +148,51 @@ fn chunks_ms(data: usize, spare: usize, sub_chunk: f64, random: &mut Random) -> 
     let mut arrivals: Vec<f64> = (0..data).map(&mut arrival).collect();
     arrivals.sort_by(f64::total_cmp);
     let (first, last) = (arrivals[0], arrivals[data - 1]);
-    // The first is mostly the lead's own: alone, it would make each of its peers late.
-    let most_ms = peer_ms + sub_chunk / DISK_SPEED + MOST_MEANS * DISK_MS;
-    let asked = (first * PATIENCE).max(most_ms);
-    if last <= asked || spare == 0 {
+    // The first chunk usually comes from the lead's own disk. Without this bound every peer would
+    // be late in comparison.
+    let most_ms = peer_ms + sub_chunk / DISK_SPEED + P95_MEANS * DISK_MS;
+    let hedge_at = (first * HEDGE_FACTOR).max(most_ms);
+    if last <= hedge_at || spare == 0 {
         return (last, 0, false);
     }
-    let late = arrivals.iter().filter(|at| **at > asked).count();
+    let late = arrivals.iter().filter(|at| **at > hedge_at).count();
     let hedged = late.min(spare);
-    arrivals.extend((0..hedged).map(|_| asked + arrival(1)));
+    arrivals.extend((0..hedged).map(|_| hedge_at + arrival(1)));
     arrivals.sort_by(f64::total_cmp);
     let ready = arrivals[data - 1];
     (ready, hedged, ready < last)
 }
 
-/// Distributions of first and last bytes, of objects below and from the size of coding on.
-pub(super) struct Stopwatch {
-    /// Small first, small full, large first, large full.
+/// Latency histograms of first and last bytes, for small objects and for objects large enough to be
+/// coded.
+pub(super) struct LatencyRecorder {
+    /// Small first byte, small last byte, large first byte, large last byte.
     histograms: [Histogram<u32>; 4],
-    /// Bytes of parity asked for in the place of late chunks, and bytes that clients asked for.
+    /// Bytes of parity requested in place of late chunks, and bytes requested by clients.
     hedged: (f64, f64),
-    /// Requests answered by chunks; of these, those that asked for parity in the place of late ones, and those decoded.
+    /// Requests answered by chunks; those of them that requested parity in place of late chunks;
+    /// and those that were decoded.
     coded: (u64, u64, u64),
     seed: u64,
 }
 
-/// A request as its time hangs from it.
+/// Properties of a request that its latency depends on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Timed {
+pub(super) struct TimedRequest {
     pub(super) source: Source,
     pub(super) size: u32,
-    /// Of these, what the origin sent.
+    /// Bytes that the origin sent.
     pub(super) origin_bytes: u64,
     pub(super) is_large: bool,
-    /// Chunks that give the object.
+    /// Number of chunks that restore the object.
     pub(super) data: usize,
 }
 
-impl Stopwatch {
-    pub(super) fn new(seed: u64) -> Stopwatch {
+impl LatencyRecorder {
+    pub(super) fn new(seed: u64) -> LatencyRecorder {
         let histogram = || Histogram::new_with_bounds(1, MICROS_MAX, 2);
         let made = || histogram().expect("the bounds are well-formed");
-        Stopwatch {
+        LatencyRecorder {
             histograms: [made(), made(), made(), made()],
             hedged: (0.0, 0.0),
             coded: (0, 0, 0),
@@ -191,11 +201,11 @@ impl Stopwatch {
     }
 
     /// Whether the request of this number is timed.
-    pub(super) fn wants(&self, number: u64) -> bool {
+    pub(super) fn is_timed(&self, number: u64) -> bool {
         number.is_multiple_of(TIMED_EVERY)
     }
 
-    pub(super) fn time(&mut self, number: u64, of: Timed) {
+    pub(super) fn time(&mut self, number: u64, of: TimedRequest) {
         let mut random = Random::of_key(self.seed, number);
         let timing = timing(of.source, of.size, of.origin_bytes, of.data, &mut random);
         self.hedged.0 += timing.hedged_bytes;
@@ -253,29 +263,30 @@ mod tests {
         }
     }
 
-    /// The lead's own disk was the measure of its peers' time: 97 % of reads asked for parity, 33 % decoded.
+    /// The lead's own disk was the reference for the time of its peers, so that 97 % of reads
+    /// requested parity and 33 % were decoded.
     #[test]
-    fn few_reads_ask_for_parity_and_fewer_decode_it() {
-        let mut stopwatch = Stopwatch::new(1);
+    fn few_reads_request_parity_and_fewer_decode_it() {
+        let mut recorder = LatencyRecorder::new(1);
         for number in 0..20_000 {
-            let of = Timed {
+            let of = TimedRequest {
                 source: whole(1),
                 size: 1_000_000,
                 origin_bytes: 0,
                 is_large: true,
                 data: 3,
             };
-            stopwatch.time(number, of);
+            recorder.time(number, of);
         }
-        let found = stopwatch.found();
+        let found = recorder.found();
         let (hedged, decoded) = (found.hedged_reads, found.decoded_reads);
         assert!(0.02 < hedged && hedged < 0.2, "{hedged}");
         assert!(0.01 < decoded && decoded < 0.07, "{decoded}");
     }
 
-    /// One sub-chunk was counted, however many stripes there were.
+    /// Parity of one sub-chunk was counted, regardless of the number of stripes.
     #[test]
-    fn each_stripe_asks_for_parity_by_itself() {
+    fn each_stripe_requests_parity_by_itself() {
         let most = |size: u32| {
             let mut random = Random::new(1);
             let timings = (0..2_000).map(|_| timing(whole(1), size, 0, 3, &mut random));
@@ -295,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn nearer_is_faster_and_parity_shortens_the_wait_for_stragglers() {
+    fn nearer_sources_are_faster_and_parity_shortens_the_wait_for_late_chunks() {
         let memory = mean_first_ms(Source::Memory);
         let local = mean_first_ms(Source::Local);
         let (alone, spared) = (mean_first_ms(whole(0)), mean_first_ms(whole(1)));
@@ -304,13 +315,13 @@ mod tests {
     }
 
     #[test]
-    fn no_more_parity_is_asked_for_than_chunks_are_late() {
+    fn no_more_parity_is_requested_than_chunks_are_late() {
         let mut random = Random::new(1);
         let hedged = (0..20_000).map(|_| timing(whole(9), 300_000, 0, 3, &mut random).hedged_bytes);
         let (most, sum) = hedged.fold((0.0f64, 0.0), |(most, sum), bytes| {
             (most.max(bytes), sum + bytes)
         });
-        // One of three is the first, and is not late.
+        // One of three chunks is the first and therefore not late.
         assert_eq!(most, 2e5);
         assert!(sum > 0.0);
     }

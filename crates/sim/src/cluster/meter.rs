@@ -1,19 +1,19 @@
-//! What is counted of a run, by windows of time.
+//! Counters of a run by windows of time.
 
 use super::found::{Window, ratio};
-use super::latency::{Source, Stopwatch, Timed};
+use super::latency::{LatencyRecorder, Source, TimedRequest};
 use super::scheme::Scheme;
-use super::servers::{Answer, Work};
+use super::servers::{Answer, Counters};
 use crate::Error;
 use trace::Outage;
 
-/// Windows of a run.
+/// Maximum number of windows of a run.
 const WINDOWS_MAX: u64 = 20_000;
 
-/// Whether a trace of this length has few enough windows to be told by.
+/// Checks that a trace of this duration has few enough windows.
 ///
 /// # Errors
-/// It has not.
+/// There are more than [`WINDOWS_MAX`].
 pub(super) fn check_windows(span_ms: u64, window_ms: u64) -> Result<(), Error> {
     let windows = span_ms / window_ms.max(1);
     match windows <= WINDOWS_MAX {
@@ -26,10 +26,10 @@ pub(super) fn check_windows(span_ms: u64, window_ms: u64) -> Result<(), Error> {
     }
 }
 
-/// Counts what follows the warm-up.
+/// Counts the requests after the warm-up.
 pub(super) struct Meter {
     pub(super) window: Window,
-    /// None: the window is as long as it gets.
+    /// End of the current window; `None` if it has no end.
     pub(super) window_ends_ms: Option<u64>,
     pub(super) windows: Vec<Window>,
     pub(super) total: Window,
@@ -37,20 +37,19 @@ pub(super) struct Meter {
     pub(super) peer_hits: u64,
     pub(super) decoded_hits: u64,
     pub(super) unserved: u64,
-    /// See [`Found`](super::found::Found).
-    pub(super) salvaged_bytes: u64,
-    /// Over the windows that held anything: how many, and sums of what [`Found`] has the means of.
+    pub(super) partial_hit_bytes: u64,
+    /// Number of windows in which objects were held, and the sum of their unprotected shares.
     pub(super) shares: (u64, f64),
     pub(super) pairs: (f64, f64),
-    /// The sum over all windows of the share of the disks that is taken.
+    /// Sum over all windows of the share of disk space in use.
     pub(super) filled: f64,
-    /// What had been done when counting began.
-    pub(super) start: Option<Work>,
-    pub(super) stopwatch: Option<Stopwatch>,
+    /// Counters of the servers at the end of the warm-up.
+    pub(super) start: Option<Counters>,
+    pub(super) recorder: Option<LatencyRecorder>,
 }
 
 impl Meter {
-    pub(super) fn new(stopwatch: Option<Stopwatch>) -> Meter {
+    pub(super) fn new(recorder: Option<LatencyRecorder>) -> Meter {
         Meter {
             window: Window::default(),
             window_ends_ms: None,
@@ -60,12 +59,12 @@ impl Meter {
             peer_hits: 0,
             decoded_hits: 0,
             unserved: 0,
-            salvaged_bytes: 0,
+            partial_hit_bytes: 0,
             shares: (0, 0.0),
             pairs: (0.0, 0.0),
             filled: 0.0,
             start: None,
-            stopwatch,
+            recorder,
         }
     }
 
@@ -86,7 +85,7 @@ impl Meter {
         }
         self.unserved += u64::from(answer.is_unserved);
         if answer.is_partial {
-            self.salvaged_bytes += u64::from(size).saturating_sub(answer.origin_bytes);
+            self.partial_hit_bytes += u64::from(size).saturating_sub(answer.origin_bytes);
         }
         match answer.source {
             Source::Memory => self.memory_hits += 1,
@@ -96,28 +95,28 @@ impl Meter {
             } => self.decoded_hits += 1,
             Source::Chunks { .. } | Source::Local | Source::Origin => {}
         }
-        if let Some(stopwatch) = &mut self.stopwatch
-            && stopwatch.wants(number)
+        if let Some(recorder) = &mut self.recorder
+            && recorder.is_timed(number)
         {
             let data = scheme.code().map_or(1, |(data, _)| data);
-            let of = Timed {
+            let of = TimedRequest {
                 source: answer.source,
                 size,
                 origin_bytes: answer.origin_bytes,
                 is_large: size >= large_from,
                 data,
             };
-            stopwatch.time(number, of);
+            recorder.time(number, of);
         }
     }
 
     /// Whether the request of this number is timed.
     pub(super) fn is_timed(&self, number: u64) -> bool {
-        let stopwatch = self.stopwatch.as_ref();
-        stopwatch.is_some_and(|stopwatch| stopwatch.wants(number))
+        let recorder = self.recorder.as_ref();
+        recorder.is_some_and(|recorder| recorder.is_timed(number))
     }
 
-    /// The next window ends so long after the last.
+    /// Sets the end of the next window.
     pub(super) fn open_window(&mut self, window_ms: u64) {
         let end = self.window_ends_ms;
         self.window_ends_ms = end.and_then(|end| end.checked_add(window_ms));
@@ -136,8 +135,8 @@ impl Meter {
     }
 }
 
-/// Outages as what happens, in the order of time; of servers below `servers`. Where one of them begins
-/// within another of the same server, the two are one.
+/// Converts outages to events in the order of time: when a server fails and when it recovers.
+/// Outages of servers from `servers` on are ignored. Overlapping outages of a server are merged.
 pub(super) fn events(outages: &[Outage], servers: usize) -> Vec<(u64, u32, bool)> {
     let mut events = Vec::new();
     for server in 0..servers as u32 {

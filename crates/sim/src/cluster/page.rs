@@ -1,8 +1,8 @@
 //! A study's findings as a page: the tables and figures of chapter 5, and what lies beyond it.
 
 use super::claims::{percent, saved};
-use super::findings::{Findings, Row};
-use super::found::{Found, LATENCY_SHARES, Window, ratio};
+use super::findings::{Findings, RunRow};
+use super::found::{LATENCY_SHARES, RunResult, Window, ratio};
 use super::scheme::Scheme;
 use super::text::messages;
 use crate::Unit;
@@ -40,7 +40,7 @@ impl Findings {
         if !self.outages.is_empty() {
             self.outage_section(page.section("Under the outages given"));
         }
-        if !self.together.is_empty() {
+        if !self.co_residency.is_empty() {
             self.together_section(page.section("Do chunks leave together?"));
             self.coordination_section(page.section("What telling each other gains"));
         }
@@ -54,13 +54,13 @@ impl Findings {
     }
 
     /// The sweep's rows of the first number of servers.
-    fn rows(&self) -> impl Iterator<Item = &Row> {
+    fn rows(&self) -> impl Iterator<Item = &RunRow> {
         self.sweep
             .iter()
             .filter(|row| row.servers == self.servers())
     }
 
-    fn base_rows(&self) -> impl Iterator<Item = &Row> {
+    fn base_rows(&self) -> impl Iterator<Item = &RunRow> {
         self.rows().filter(|row| row.size == self.base)
     }
 
@@ -69,7 +69,7 @@ impl Findings {
     }
 
     /// A line by scheme over sizes.
-    fn over_sizes(&self, title: &str, y: Axis, value: impl Fn(&Found) -> Option<f64>) -> Plot {
+    fn over_sizes(&self, title: &str, y: Axis, value: impl Fn(&RunResult) -> Option<f64>) -> Plot {
         let (label, scale) = size_axis(Unit::Bytes);
         let line = |scheme: Scheme| {
             let own = self.rows().filter(|row| row.found.scheme == scheme);
@@ -128,14 +128,14 @@ impl Findings {
              place of late chunks, as of the first stripe, so of each; reads of disks do not count it.",
         );
         section.table(table.with_caption(&format!("Table 5.2, at {}", self.base)));
-        let over_sizes = |title: &str, value: fn(&Found) -> f64| {
+        let over_sizes = |title: &str, value: fn(&RunResult) -> f64| {
             self.over_sizes(title, Axis::linear("ratio"), |found| Some(value(found)))
         };
         section.plot(over_sizes(
             "Byte miss ratio (figure 5.8)",
-            Found::byte_miss_ratio,
+            RunResult::byte_miss_ratio,
         ));
-        section.plot(over_sizes("Object miss ratio", Found::miss_ratio));
+        section.plot(over_sizes("Object miss ratio", RunResult::miss_ratio));
         section.plot(
             self.over_sizes("Between servers", Axis::linear("% of bytes"), |found| {
                 Some(found.between() * 100.0)
@@ -168,7 +168,7 @@ impl Findings {
             in_hours(2.0 * hours),
             in_hours(hours)
         ));
-        if let Some(reason) = self.failures_untold() {
+        if let Some(reason) = self.failures_note() {
             section.text(&reason);
         }
         let first = |rise: Option<f64>| rise.map_or(Cell::Empty, in_percent);
@@ -201,8 +201,8 @@ impl Findings {
                     first(failure.rises.first().copied().flatten()),
                     first(failure.first_range.map(|(least, _)| least)),
                     first(failure.first_range.map(|(_, most)| most)),
-                    (failure.own_missed as f64).into(),
-                    first(failure.first_of_own),
+                    (failure.affected_misses as f64).into(),
+                    first(failure.first_affected_rise),
                 ]);
             }
             let (x, y) = (Axis::linear("hours since"), Axis::linear("more misses, %"));
@@ -217,7 +217,7 @@ impl Findings {
              one copy is left, or no more than K chunks. The mean over time.",
         );
         let plot = |title: &str, is_coded: bool| {
-            let value = |found: &Found| {
+            let value = |found: &RunResult| {
                 (found.scheme.code().is_some() == is_coded).then_some(found.unprotected * 100.0)
             };
             self.over_sizes(title, Axis::linear("% of objects").from_zero(), value)
@@ -262,9 +262,9 @@ impl Findings {
         for (title, value) in [
             (
                 "Write imbalance (figure 5.10b)",
-                Found::write_imbalance as fn(&Found) -> Option<f64>,
+                RunResult::write_imbalance as fn(&RunResult) -> Option<f64>,
             ),
-            ("Read imbalance", Found::read_imbalance),
+            ("Read imbalance", RunResult::read_imbalance),
         ] {
             let axis = Axis::log("(most − least) / least, %");
             section.plot(self.over_sizes(title, axis, |found| Some(value(found)? * 100.0)));
@@ -277,7 +277,7 @@ impl Findings {
              cluster would measure. Shares of requests answered within a time; disks pause now and \
              then, and parity is asked for when 1.2 times the first chunk's time has passed, and that in which 95 \
              of 100 peers answer. The table tells of reads of chunks, by their first stripe: the share that asked for \
-             parity, and the share that was decoded, since a data chunk was gone or late.",
+             parity, and the share that was decoded, since a data chunk was evicted or late.",
         );
         let mut table = Table::new(&["scheme", "asked for parity, %", "decoded, %"]);
         for row in self.base_rows() {
@@ -309,7 +309,7 @@ impl Findings {
             }),
         ];
         for (title, curve) in curves {
-            let line = |row: &Row| {
+            let line = |row: &RunRow| {
                 let latencies = row.found.latencies.as_ref()?;
                 let points = curve(latencies).iter().copied().zip(LATENCY_SHARES);
                 Some(Line::new(&row.found.scheme.to_string(), points.collect()))
@@ -330,7 +330,7 @@ impl Findings {
             in_hours(hours)
         ));
         let plot = |title: &str, label: &str, value: fn(&Window) -> f64| {
-            let line = |row: &Row| {
+            let line = |row: &RunRow| {
                 let stretches = row.found.windows.chunks(each).map(Window::sum).enumerate();
                 let points = stretches.map(|(at, sum)| (at as f64 * hours, value(&sum)));
                 Line::new(&row.found.scheme.to_string(), points.collect())
@@ -391,7 +391,7 @@ impl Findings {
             ("Parity next on the ring", false),
         ] {
             let own = || {
-                let rows = self.together.iter();
+                let rows = self.co_residency.iter();
                 rows.filter(|row| row.found.scheme.is_balanced() == is_balanced)
             };
             let mut policies: Vec<&str> = own().map(|row| row.policy.as_str()).collect();
@@ -400,7 +400,7 @@ impl Findings {
             let line = |policy: &&str| {
                 let points = own().filter(|row| row.policy == *policy);
                 let points = points
-                    .filter_map(|row| Some((row.capacity as f64 / scale, row.found.together?)));
+                    .filter_map(|row| Some((row.capacity as f64 / scale, row.found.co_residency?)));
                 Line::new(policy, in_order(points.collect()))
             };
             let lines = policies.iter().map(line).collect();
@@ -432,11 +432,11 @@ impl Findings {
             let found = &row.found;
             table.row(vec![
                 row.policy.as_str().into(),
-                row.told.into(),
+                row.coordination.into(),
                 share(found.miss_ratio()),
                 share(found.byte_miss_ratio()),
                 in_percent(ratio(found.total.partial_hits, found.total.requests)),
-                found.together.map_or(Cell::Empty, share),
+                found.co_residency.map_or(Cell::Empty, share),
                 in_percent(found.unprotected),
                 Cell::Shown(messages(found), format!("{:.3}", messages(found))),
             ]);
@@ -450,14 +450,14 @@ impl Findings {
         policies.dedup();
         let mut names: Vec<&str> = Vec::new();
         for row in &self.coordination {
-            if !names.contains(&row.told) {
-                names.push(row.told);
+            if !names.contains(&row.coordination) {
+                names.push(row.coordination);
             }
         }
         let bars = |name: &&str| {
             let value = |policy: &String| {
                 let mut rows = self.coordination.iter();
-                let row = rows.find(|row| row.policy == *policy && row.told == *name)?;
+                let row = rows.find(|row| row.policy == *policy && row.coordination == *name)?;
                 Some(row.found.unprotected * 100.0)
             };
             Bars::new(name, policies.iter().map(value).collect())
@@ -481,7 +481,7 @@ impl Findings {
             "byte miss ratio",
             "partial hits, %",
             "byte miss ratio, whole",
-            "data gone, %",
+            "data evicted, %",
             "mended, %",
             "from memory, %",
             "unprotected, %",
@@ -503,7 +503,7 @@ impl Findings {
                 of_requests(found.total.partial_hits),
                 share(found.byte_miss_ratio_whole()),
                 of_requests(found.decoded_hits),
-                in_percent(found.mended()),
+                in_percent(found.repaired()),
                 of_requests(found.memory_hits),
                 in_percent(found.unprotected),
                 uneven(found.write_imbalance()),

@@ -1,4 +1,4 @@
-//! A version of the cluster's map, flattened: for each bucket the servers of its copies and its chunks.
+//! A version of the cluster map, flattened: the servers of each bucket's copies and chunks.
 
 use super::scheme::Scheme;
 use crate::dense::hash_of;
@@ -6,32 +6,32 @@ use edge::{BucketId, Map, ServerId};
 use policy::Slot;
 use std::sync::Arc;
 
-/// Nobody: too few servers are up.
+/// No server, because too few are up.
 pub(super) const NONE: u16 = u16::MAX;
 
-/// The servers of a bucket, in the order of chunks or of copies.
-pub(super) type Row<'a> = &'a [u16];
+/// Servers of a bucket, in the order of chunks or of copies.
+pub(super) type ServerList<'a> = &'a [u16];
 
-/// See the module text.
+/// Servers of all buckets in one version of the map.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     count: u32,
-    /// By object.
+    /// Bucket of each object.
     buckets: Arc<[u32]>,
     copies: Vec<u16>,
-    /// Copies of a bucket; fewer while servers are few.
+    /// Copies of a bucket; fewer than the scheme's while few servers are up.
     copies_each: usize,
     chunks: Vec<u16>,
     chunks_each: usize,
 }
 
-/// The bucket of an object among so many: by a hash of its id in [`crate::Columns`], as a router's by one
-/// of its name.
+/// Bucket of an object, by a hash of its id in [`crate::Columns`]. A router hashes the object's
+/// name instead.
 pub fn bucket_of(object: u32, buckets: u32) -> u32 {
     BucketId::of(hash_of(Slot(object)), buckets).0
 }
 
-/// The bucket of each object.
+/// Bucket of each object.
 pub(super) fn buckets_of(objects: usize, buckets: u32) -> Arc<[u32]> {
     let objects = 0..objects as u32;
     objects.map(|object| bucket_of(object, buckets)).collect()
@@ -62,7 +62,7 @@ impl Places {
         places
     }
 
-    /// How many there are.
+    /// Number of buckets.
     pub(super) fn buckets(&self) -> u32 {
         self.count
     }
@@ -71,21 +71,21 @@ impl Places {
         self.buckets[object as usize]
     }
 
-    /// Who is asked first; none if all are down.
+    /// Server that receives the requests of a bucket; `None` if all are down.
     pub(super) fn lead(&self, bucket: u32) -> Option<u16> {
         self.copies(bucket).first().copied()
     }
 
-    pub(super) fn copies(&self, bucket: u32) -> Row<'_> {
+    pub(super) fn copies(&self, bucket: u32) -> ServerList<'_> {
         &self.copies[bucket as usize * self.copies_each..][..self.copies_each]
     }
 
-    /// Data chunks first.
-    pub(super) fn chunks(&self, bucket: u32) -> Row<'_> {
+    /// Servers of the chunks, data chunks first.
+    pub(super) fn chunks(&self, bucket: u32) -> ServerList<'_> {
         &self.chunks[bucket as usize * self.chunks_each..][..self.chunks_each]
     }
 
-    /// How many parity chunks of buckets lie elsewhere than before.
+    /// Number of parity chunks that a bucket keeps on another server than in `before`.
     pub(super) fn moved(&self, before: &Places, data: usize) -> u64 {
         let rows = |places: &Places| -> Vec<Vec<u16>> {
             let rows = places.chunks.chunks(places.chunks_each.max(1));
@@ -100,7 +100,7 @@ impl Places {
     }
 }
 
-/// The map's configuration for a scheme.
+/// Map configuration of a scheme.
 pub(super) fn config(scheme: Scheme, buckets: u32, coded_from: u32, seed: u64) -> edge::Config {
     let code = match scheme {
         Scheme::Coded { data, parity, .. } => edge::Scheme {

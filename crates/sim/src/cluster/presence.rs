@@ -1,14 +1,15 @@
-//! How many parts of each object available servers hold, and how many objects have how many.
+//! Number of parts of each object on available servers, and number of objects by number of parts.
 
 use super::scheme::PARTS_MAX;
 
-/// A histogram reaches so far; an object with more copies, after its servers changed, counts there.
+/// Last class of a histogram. An object may have more copies than [`PARTS_MAX`] after a change of
+/// its servers, and is counted here.
 const PARTS_COUNTED: usize = PARTS_MAX + 1;
 
-/// Objects by the number of their parts: `[0]` is not kept.
+/// Objects by the number of their parts; `[0]` is not maintained.
 pub(super) type Histogram = [u64; PARTS_COUNTED + 1];
 
-/// Servers that hold something of an object, and the numbers of its chunks that they hold.
+/// Servers that hold a part of an object, and a mask of the chunk numbers that they hold.
 #[derive(Clone, Copy, Default)]
 struct Held {
     servers: u16,
@@ -24,13 +25,14 @@ impl Held {
     }
 }
 
-/// See the module text. Copies count by server, chunks by number: two servers that hold the same chunk, as
-/// after an outage, count as one. Who tells of a part tells of those alone that would be found.
+/// Counts of the parts of all objects. Copies are counted by server. Chunks are counted by number,
+/// so that two servers with the same chunk, as after an outage, count as one. Callers report only
+/// parts that a request would find.
 pub(super) struct Presence {
     by_object: Vec<Held>,
-    /// Of objects that are kept whole.
+    /// Objects that are kept whole.
     pub(super) whole: Histogram,
-    /// Of objects that are coded.
+    /// Objects that are coded.
     pub(super) coded: Histogram,
 }
 
@@ -58,8 +60,8 @@ impl Presence {
         }
     }
 
-    /// One more server holds a copy, or the chunk of this number.
-    pub(super) fn came(&mut self, object: u32, is_coded: bool, number: u8) {
+    /// Counts one more server that holds a copy, or the chunk of this number.
+    pub(super) fn add(&mut self, object: u32, is_coded: bool, number: u8) {
         let mut held = self.by_object[object as usize];
         held.servers += 1;
         held.numbers |= 1 << number;
@@ -72,11 +74,12 @@ impl Presence {
         u32::from(held.servers) > held.numbers.count_ones()
     }
 
-    /// A server holds it no more; another may hold the chunk of the same number.
-    pub(super) fn went(&mut self, object: u32, is_coded: bool, number: u8, has_twin: bool) {
+    /// Removes a server's part. `has_twin` is whether another server holds the chunk of the same
+    /// number.
+    pub(super) fn remove(&mut self, object: u32, is_coded: bool, number: u8, has_twin: bool) {
         let mut held = self.by_object[object as usize];
         let servers = held.servers.checked_sub(1);
-        held.servers = servers.expect("what goes was there");
+        held.servers = servers.expect("the removed part was counted");
         if !has_twin {
             held.numbers &= !(1 << number);
         }
@@ -95,14 +98,14 @@ mod tests {
     #[test]
     fn objects_are_counted_by_their_parts() {
         let mut presence = Presence::new(3);
-        (0..3).for_each(|number| presence.came(0, true, number));
-        presence.came(1, false, 0);
-        presence.went(0, true, 2, false);
+        (0..3).for_each(|number| presence.add(0, true, number));
+        presence.add(1, false, 0);
+        presence.remove(0, true, 2, false);
         assert_eq!(presence.coded[..4], [0, 0, 1, 0]);
         assert_eq!(presence.whole[..2], [0, 1]);
-        (0..40).for_each(|_| presence.came(2, false, 0));
+        (0..40).for_each(|_| presence.add(2, false, 0));
         assert_eq!(presence.whole[PARTS_COUNTED], 1);
-        (0..40).for_each(|_| presence.went(2, false, 0, false));
+        (0..40).for_each(|_| presence.remove(2, false, 0, false));
         assert_eq!(presence.parts(2, false), 0);
         assert_eq!(presence.whole.iter().sum::<u64>(), 1);
     }
@@ -110,15 +113,15 @@ mod tests {
     #[test]
     fn a_chunk_on_two_servers_counts_once() {
         let mut presence = Presence::new(1);
-        presence.came(0, true, 0);
-        presence.came(0, true, 1);
+        presence.add(0, true, 0);
+        presence.add(0, true, 1);
         assert!(!presence.has_twins(0));
-        presence.came(0, true, 1);
+        presence.add(0, true, 1);
         assert!(presence.has_twins(0));
         assert_eq!(presence.parts(0, true), 2);
-        presence.went(0, true, 1, true);
+        presence.remove(0, true, 1, true);
         assert_eq!(presence.parts(0, true), 2);
-        presence.went(0, true, 1, false);
+        presence.remove(0, true, 1, false);
         assert_eq!(presence.parts(0, true), 1);
     }
 }

@@ -1,13 +1,15 @@
-//! A disk that gives up in the order of a hash of the object, which its chunks on all servers share.
+//! A disk cache that evicts in the order of a hash that all chunks of an object share.
 //!
-//! A CLOCK whose hand goes round the hashes instead of the order of arrival: it takes the mark off an object that
-//! was asked for since it last passed, and gives up one that was not. An object comes with a mark, as the hand may be
-//! just before its hash. Where servers are written to evenly their hands go round at one speed, and reach the
-//! chunks of an object at one time.
+//! It is a CLOCK whose hand moves through objects in hash order instead of arrival order. The hand
+//! clears the mark of an object that was accessed since its last pass, and evicts an object without
+//! a mark. A new object starts with a mark, because the hand may be just before its place. If
+//! servers receive equal write loads, their hands advance at equal speed and reach the chunks of an
+//! object at about the same time.
 //!
-//! Hands may also be told of the furthest: a server that is behind then first does what the others have
-//! done, even if that leaves room empty. What is told is a number, which rides on every read and write between two
-//! servers, either way: who talks to nobody knows of no hand but its own.
+//! Optionally servers share the position of the furthest hand. A server that is behind first
+//! catches up and evicts what the others have evicted, even if that leaves space unused. The
+//! position is one number, sent with every read and write between two servers in both directions.
+//! Servers that exchange no data do not learn each other's positions.
 
 use super::tier::Tier;
 use crate::dense::hash_of;
@@ -18,14 +20,15 @@ use std::rc::Rc;
 /// All objects in the order of a hash.
 pub(super) struct HashOrder {
     objects: Vec<u32>,
-    /// By object, its place.
+    /// Position of each object in the order.
     places: Vec<u32>,
 }
 
 impl HashOrder {
     pub(super) fn new(count: usize) -> Self {
         let mut objects: Vec<u32> = (0..count as u32).collect();
-        // Not by the hash that buckets are chosen by, or a hand would meet one bucket after the other.
+        // Hashed once more, because buckets are chosen by the model hash and the hand would pass
+        // one bucket after another.
         objects.sort_unstable_by_key(|&object| (scramble(hash_of(Slot(object))), object));
         let mut places = vec![0; count];
         for (place, &object) in objects.iter().enumerate() {
@@ -35,22 +38,22 @@ impl HashOrder {
     }
 }
 
-/// See the module text.
+/// Disk cache with a CLOCK hand in hash order.
 pub(super) struct Ring<'t> {
     order: Rc<HashOrder>,
     weights: &'t [u32],
     capacity: u64,
     held_bytes: u64,
-    /// By place, a bit each: whether the object there is held, and marked.
+    /// One bit per position: whether the object there is held, and whether it is marked.
     held: Vec<u64>,
     marked: Vec<u64>,
-    /// HashOrder passed since the beginning.
+    /// Positions that the hand has advanced since the start.
     hand: u64,
-    /// How far the furthest hand has come that it knows of, its own included; none where nothing is told.
+    /// Furthest hand known, this cache's own included; `None` if servers do not share positions.
     furthest: Option<u64>,
 }
 
-/// Whether the bit was set.
+/// Sets or clears a bit. Returns whether it was set.
 fn set(bits: &mut [u64], place: usize, to: bool) -> bool {
     let (word, bit) = (&mut bits[place / 64], 1 << (place % 64));
     let was_set = *word & bit != 0;
@@ -58,7 +61,7 @@ fn set(bits: &mut [u64], place: usize, to: bool) -> bool {
     was_set
 }
 
-/// The first bit set from this place on.
+/// Returns the first bit set at or after a position.
 fn next_set(bits: &[u64], from: usize) -> Option<usize> {
     let first = bits.get(from / 64)? & u64::MAX << (from % 64);
     let mut words = std::iter::once(first).chain(bits[from / 64 + 1..].iter().copied());
@@ -67,12 +70,13 @@ fn next_set(bits: &[u64], from: usize) -> Option<usize> {
 }
 
 impl<'t> Ring<'t> {
-    /// For objects of these weights; whether its hand is told of others.
+    /// Creates a cache for objects of these weights. `shares_hand` selects whether it follows the
+    /// furthest hand.
     pub(super) fn new(
         order: Rc<HashOrder>,
         weights: &'t [u32],
         capacity: u64,
-        is_told: bool,
+        shares_hand: bool,
     ) -> Self {
         assert_eq!(order.objects.len(), weights.len());
         let words = weights.len().div_ceil(64);
@@ -84,11 +88,11 @@ impl<'t> Ring<'t> {
             held: vec![0; words],
             marked: vec![0; words],
             hand: 0,
-            furthest: is_told.then_some(0),
+            furthest: shares_hand.then_some(0),
         }
     }
 
-    /// Bytes by object, at most.
+    /// Maximum bytes of memory per object.
     pub(super) const OBJECT_BYTES: u64 = 1;
 
     fn weight(&self, slot: Slot) -> u64 {
@@ -99,7 +103,7 @@ impl<'t> Ring<'t> {
         self.order.places[slot.0 as usize] as usize
     }
 
-    /// How many places the hand has passed when it meets the next object; none if there is no object.
+    /// Returns the hand position of the next held object, or `None` if the cache is empty.
     fn next(&self) -> Option<u64> {
         let count = self.weights.len() as u64;
         let at = self.hand % count;
@@ -110,15 +114,16 @@ impl<'t> Ring<'t> {
         Some(self.hand - at + count + place as u64)
     }
 
-    /// Moves the hand past the object that it meets next.
-    fn pass(&mut self, next: u64, gone: &mut Vec<Slot>) {
-        assert!(next >= self.hand, "the hand goes forward");
+    /// Moves the hand past the held object at position `next`, and evicts the object if it has no
+    /// mark.
+    fn pass(&mut self, next: u64, evicted: &mut Vec<Slot>) {
+        assert!(next >= self.hand, "the hand moves forward");
         self.hand = next + 1;
         let place = (next % self.weights.len() as u64) as usize;
         if !set(&mut self.marked, place, false) {
             let slot = Slot(self.order.objects[place]);
             self.remove(slot);
-            gone.push(slot);
+            evicted.push(slot);
         }
     }
 }
@@ -135,7 +140,7 @@ impl Tier for Ring<'_> {
         !set(&mut self.marked, place, true)
     }
 
-    fn insert(&mut self, slot: Slot, _: Tick, gone: &mut Vec<Slot>) -> bool {
+    fn insert(&mut self, slot: Slot, _: Tick, evicted: &mut Vec<Slot>) -> bool {
         debug_assert!(!self.holds(slot));
         let weight = self.weight(slot);
         if weight > self.capacity {
@@ -143,12 +148,12 @@ impl Tier for Ring<'_> {
         }
         let furthest = self.furthest.unwrap_or(0);
         while let Some(next) = self.next().filter(|next| *next < furthest) {
-            self.pass(next, gone);
+            self.pass(next, evicted);
         }
         self.hand = self.hand.max(furthest);
         while self.held_bytes + weight > self.capacity {
-            let next = self.next().expect("what is full holds something");
-            self.pass(next, gone);
+            let next = self.next().expect("a full cache holds an object");
+            self.pass(next, evicted);
         }
         self.furthest = self.furthest.map(|_| self.hand);
         self.held_bytes += weight;
@@ -174,7 +179,7 @@ impl Tier for Ring<'_> {
         self.furthest
     }
 
-    fn told_of_hand(&mut self, hand: u64) {
+    fn receive_hand(&mut self, hand: u64) {
         self.furthest = self.furthest.map(|furthest| furthest.max(hand));
     }
 
@@ -214,14 +219,14 @@ mod tests {
     }
 
     fn insert(ring: &mut Ring<'_>, object: u32) -> Vec<u32> {
-        let mut gone = Vec::new();
-        assert!(ring.insert(Slot(object), Tick(0), &mut gone));
+        let mut evicted = Vec::new();
+        assert!(ring.insert(Slot(object), Tick(0), &mut evicted));
         ring.check();
-        gone.into_iter().map(|slot| slot.0).collect()
+        evicted.into_iter().map(|slot| slot.0).collect()
     }
 
     #[test]
-    fn who_was_asked_for_stays_and_others_go_by_their_hash() {
+    fn an_accessed_object_stays_and_others_are_evicted_in_hash_order() {
         let weights = [1; 9];
         let mut ring = Ring::new(order(&weights), &weights, 4, false);
         let mut objects: Vec<u32> = (0..4).collect();
@@ -229,23 +234,24 @@ mod tests {
             .iter()
             .for_each(|&object| assert!(insert(&mut ring, object).is_empty()));
         objects.sort_by_key(|&object| place(object));
-        // The first turn takes the marks off, the second gives up the first without one.
+        // The first turn clears all marks, the second evicts the first object in hash order.
         assert_eq!(insert(&mut ring, 4), [objects[0]]);
         assert!(ring.hit(Slot(objects[1]), Tick(0)));
         assert!(!ring.hit(Slot(objects[1]), Tick(0)));
-        let gone = insert(&mut ring, 5);
-        assert_eq!(gone.len(), 1);
-        assert_ne!(gone[0], objects[1]);
+        let evicted = insert(&mut ring, 5);
+        assert_eq!(evicted.len(), 1);
+        assert_ne!(evicted[0], objects[1]);
     }
 
-    /// A ring as plain as can be: objects in the order of their places with their marks, every step a search.
+    /// Reference model: objects sorted by position with their marks, searched linearly in every
+    /// step.
     #[derive(Default)]
-    struct Plain {
+    struct Model {
         held: Vec<(u64, u32, bool)>,
         hand: Hand,
     }
 
-    impl Plain {
+    impl Model {
         fn used(&self, weights: &[u32]) -> u32 {
             let objects = self.held.iter().map(|one| weights[one.1 as usize]);
             objects.sum()
@@ -258,7 +264,7 @@ mod tests {
             capacity: u32,
             furthest: Option<Hand>,
         ) -> Vec<u32> {
-            let mut gone = vec![];
+            let mut evicted = vec![];
             loop {
                 let place = |one: &(u64, u32, bool)| (one.0, one.1);
                 let (turn, at) = (self.hand.0, (self.hand.1, self.hand.2));
@@ -275,55 +281,58 @@ mod tests {
                 self.hand = next;
                 match std::mem::take(&mut self.held[index].2) {
                     true => {}
-                    false => gone.push(self.held.remove(index).1),
+                    false => evicted.push(self.held.remove(index).1),
                 }
             }
             self.hand = self.hand.max(furthest.unwrap_or_default());
             let (hash, _) = place(object);
             self.held.push((hash, object, true));
             self.held.sort_unstable();
-            gone
+            evicted
         }
     }
 
     #[test]
-    fn any_operations_do_what_the_plainest_does() {
+    fn random_operations_match_the_model() {
         for seed in 1..=20 {
             let mut chance = trace::Random::new(seed);
             let weights: Vec<u32> = (0..60).map(|_| 1 + chance.below(9) as u32).collect();
-            let is_told = seed % 2 == 0;
+            let shares_hand = seed % 2 == 0;
             let mut pairs = [70, 90].map(|capacity| {
-                let ring = Ring::new(order(&weights), &weights, capacity, is_told);
-                (ring, Plain::default(), capacity as u32)
+                let ring = Ring::new(order(&weights), &weights, capacity, shares_hand);
+                (ring, Model::default(), capacity as u32)
             });
-            let mut plain_furthest = [Hand::default(); 2];
+            let mut model_furthest = [Hand::default(); 2];
             for _ in 0..2_000 {
                 let at = chance.below(2) as usize;
-                if is_told && chance.below(3) == 0 {
-                    // One hears of the other.
-                    let hand = pairs[1 - at].0.furthest_hand().expect("it is told");
-                    pairs[at].0.told_of_hand(hand);
-                    plain_furthest[at] = plain_furthest[0].max(plain_furthest[1]);
+                if shares_hand && chance.below(3) == 0 {
+                    // The hand of one cache is sent to the other.
+                    let hand = pairs[1 - at]
+                        .0
+                        .furthest_hand()
+                        .expect("the caches share hands");
+                    pairs[at].0.receive_hand(hand);
+                    model_furthest[at] = model_furthest[0].max(model_furthest[1]);
                 }
-                let plain_furthest = &mut plain_furthest[at];
-                let (ring, plain, capacity) = &mut pairs[at];
+                let model_furthest = &mut model_furthest[at];
+                let (ring, model, capacity) = &mut pairs[at];
                 let object = chance.below(60) as u32;
-                let at = plain.held.iter().position(|one| one.1 == object);
+                let at = model.held.iter().position(|one| one.1 == object);
                 assert_eq!(ring.holds(Slot(object)), at.is_some());
                 match at {
                     Some(at) if chance.below(4) == 0 => {
                         ring.remove(Slot(object));
-                        plain.held.remove(at);
+                        model.held.remove(at);
                     }
                     Some(at) => {
-                        let was_marked = std::mem::replace(&mut plain.held[at].2, true);
+                        let was_marked = std::mem::replace(&mut model.held[at].2, true);
                         assert_eq!(ring.hit(Slot(object), Tick(0)), !was_marked);
                     }
                     None => {
-                        let told = is_told.then_some(*plain_furthest);
-                        let gone = plain.insert(object, &weights, *capacity, told);
-                        *plain_furthest = plain.hand;
-                        assert_eq!(insert(ring, object), gone, "seed {seed}");
+                        let shared = shares_hand.then_some(*model_furthest);
+                        let evicted = model.insert(object, &weights, *capacity, shared);
+                        *model_furthest = model.hand;
+                        assert_eq!(insert(ring, object), evicted, "seed {seed}");
                     }
                 }
             }
@@ -331,28 +340,28 @@ mod tests {
     }
 
     #[test]
-    fn a_hand_that_is_told_of_another_gives_up_what_that_one_passed() {
+    fn a_hand_that_receives_another_position_evicts_what_that_one_passed() {
         let weights = [1; 200];
-        for are_in_touch in [true, false] {
+        for exchange_hands in [true, false] {
             let [mut large, mut small] =
                 [100, 50].map(|size| Ring::new(order(&weights), &weights, size, true));
             for object in 0..200 {
                 insert(&mut large, object);
                 insert(&mut small, object);
-                if are_in_touch {
-                    large.told_of_hand(small.hand);
+                if exchange_hands {
+                    large.receive_hand(small.hand);
                 }
             }
-            // The smaller one decides, and the larger one has room that it does not use.
+            // The smaller cache sets the pace, and the larger one leaves space unused.
             let [large, small]: [HashSet<Slot>; 2] =
                 [large, small].map(|ring| HashSet::from_iter(ring.slots()));
-            assert_eq!(large.len() < 60, are_in_touch);
-            assert!(!are_in_touch || large.intersection(&small).count() > 40);
+            assert_eq!(large.len() < 60, exchange_hands);
+            assert!(!exchange_hands || large.intersection(&small).count() > 40);
         }
     }
 
     #[test]
-    fn what_is_larger_than_the_disk_is_refused_and_empties_nothing() {
+    fn an_object_larger_than_the_disk_is_refused_and_evicts_nothing() {
         let weights = [1, 1, 5];
         let mut ring = Ring::new(order(&weights), &weights, 4, false);
         insert(&mut ring, 0);

@@ -1,16 +1,16 @@
-//! One run: a trace through a cluster under one scheme, one policy, one size.
+//! One run: a trace replayed through a cluster under one scheme, policy and size.
 
-use super::coordination::{Coordination, Order};
-use super::found::Found;
+use super::coordination::{Coordination, EvictionOrder};
+use super::found::RunResult;
 use super::history::History;
-use super::latency::Stopwatch;
+use super::latency::LatencyRecorder;
 use super::meter::{Meter, check_windows, events};
 use super::places::{self, Places, buckets_of};
 use super::ring::{HashOrder, Ring};
 use super::scheme::Scheme;
-use super::servers::{Asked, Objects, Servers, Work};
+use super::servers::{ClusterRequest, Counters, Objects, Servers};
 use super::tier::{Tier, tier};
-use super::watch::Watch;
+use super::watch::MissTracker;
 use crate::Error;
 use crate::columns::Columns;
 use crate::cpu::thread_cpu_time;
@@ -24,39 +24,41 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use trace::Outage;
 
-/// The most servers of a cluster: as many as a trace of outages can name.
+/// Maximum number of servers, as many as a trace of outages can name.
 pub const SERVERS_MAX: usize = trace::SERVER_MAX as usize + 1;
-/// The longest trace, a hundred years: above it, times are a mistake.
+/// Maximum duration of a trace, a hundred years. A longer duration is taken for a mistake in its
+/// times.
 const SPAN_MAX_MS: u64 = 100 * 366 * 24 * 3_600_000;
-/// Requests between two reports of progress.
+/// Requests between two updates of the progress counter.
 const STRIDE: usize = 1 << 16;
-/// Bytes by object: queues and ghosts of all disks together, weight, bucket, parts.
+/// Estimated bytes per object that servers share: queues and ghosts of all disks, weight, bucket,
+/// parts.
 const OBJECT_BYTES: u64 = 64;
 
-/// What holds for all runs of a study.
+/// Parameters of all runs of a study.
 #[derive(Clone, Debug)]
-pub struct Rules {
-    /// Buckets of the cluster.
+pub struct ClusterRules {
+    /// Number of buckets of the cluster.
     pub buckets: u32,
-    /// Objects of at least so many bytes are coded.
+    /// Objects of at least this many bytes are coded.
     pub coded_from: u32,
-    /// Requests at the start that count for nothing. Parity is placed by load when they are over.
+    /// Requests at the start that are not counted. Parity is first placed by load when they end.
     pub warm_up: usize,
-    /// How long a window of the results is.
+    /// Length of a result window in milliseconds.
     pub window_ms: u64,
-    /// Milliseconds from one request to the next, instead of what the trace tells.
+    /// Milliseconds between two requests, instead of the trace's timestamps.
     pub gap_ms: Option<f64>,
-    /// Parity is placed anew so often, also where no server comes or goes.
+    /// Interval at which parity is placed again even if no server fails or recovers.
     pub rebalance_ms: Option<u64>,
-    /// Determines what chance decides.
+    /// Random seed.
     pub seed: u64,
-    /// Bytes that a run may use.
+    /// Maximum bytes of memory of a run.
     pub memory_limit: u64,
 }
 
-impl Default for Rules {
+impl Default for ClusterRules {
     fn default() -> Self {
-        Rules {
+        ClusterRules {
             buckets: 200,
             coded_from: edge::CODED_FROM_BYTES as u32,
             warm_up: 0,
@@ -69,32 +71,32 @@ impl Default for Rules {
     }
 }
 
-/// What distinguishes a run from the others of a study.
+/// Parameters of one run of a study.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// How objects are kept.
+    /// Redundancy scheme.
     pub scheme: Scheme,
-    /// Each disk's policy.
+    /// Eviction policy of each disk.
     pub policy: PolicySpec,
-    /// How large servers are, in proportion to each other.
+    /// Relative disk sizes of the servers.
     pub weights: Vec<u32>,
-    /// Bytes of all disks together.
+    /// Total bytes of all disks.
     pub capacity: u64,
-    /// The share of its disk that each server has as memory besides.
+    /// Memory of each server as a share of its disk.
     pub memory_share: f64,
-    /// How servers work together.
+    /// Coordination between servers.
     pub coordination: Coordination,
-    /// The milliseconds of which is told whose objects were missed.
+    /// Interval in which misses are counted by the servers that keep the object, in milliseconds.
     pub watched: Range<u64>,
-    /// When servers are down; of servers that the cluster does not have, nothing.
+    /// Outages; those of servers that the cluster does not have are ignored.
     pub outages: Arc<[Outage]>,
-    /// The number of requests that are replayed.
+    /// Number of requests to replay.
     pub until: usize,
-    /// Whether requests are timed.
+    /// Whether latencies are drawn.
     pub is_timed: bool,
 }
 
-/// When each request comes.
+/// Time of each request.
 pub(super) struct Clock<'a> {
     columns: &'a Columns,
     gap_ms: Option<f64>,
@@ -102,7 +104,7 @@ pub(super) struct Clock<'a> {
 }
 
 impl<'a> Clock<'a> {
-    pub(super) fn new(columns: &'a Columns, rules: &Rules) -> Self {
+    pub(super) fn new(columns: &'a Columns, rules: &ClusterRules) -> Self {
         Clock {
             columns,
             gap_ms: rules.gap_ms,
@@ -110,7 +112,7 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// The time of this request; they must be asked for in order.
+    /// Returns the time of a request. Requests must be passed in order.
     pub(super) fn at(&mut self, index: usize) -> u64 {
         match self.gap_ms {
             Some(gap_ms) => self.now_ms = (index as f64 * gap_ms) as u64,
@@ -120,32 +122,32 @@ impl<'a> Clock<'a> {
     }
 }
 
-/// Arcs of a max-flow, which takes minutes and gigabytes beyond.
+/// Maximum number of buckets × servers for a max-flow; beyond it, one takes minutes and gigabytes.
 const FLOW_PAIRS_MAX: u64 = 1 << 20;
 
-/// Whether the trace tells sizes.
+/// Checks that the trace has object sizes.
 ///
 /// # Errors
-/// It does not.
+/// The trace has none.
 pub fn check_sizes(columns: &Columns) -> Result<(), Error> {
     match columns.has_sizes() {
         true => Ok(()),
         false => Err(Error::Cluster {
             problem: format!(
-                "{} tells no sizes of objects, or none above a byte, and a cluster's load is counted in bytes: \
-                 give a trace with sizes",
+                "{} has no object sizes above one byte, but a cluster's load is counted in bytes: use a \
+                 trace with sizes",
                 columns.name()
             ),
         }),
     }
 }
 
-/// Whether this run can be, before any work is done.
+/// Checks that a run is possible, before any work is done.
 ///
 /// # Errors
-/// What is wrong, in words: a trace without sizes, too few servers, one without size, no bucket, a
-/// policy that must know the future, more memory than may be used.
-pub fn check(columns: &Columns, rules: &Rules, setup: &Setup) -> Result<(), Error> {
+/// A trace without sizes, too few servers, a server without capacity, no bucket, a policy that
+/// needs the future, or more memory than allowed.
+pub fn check(columns: &Columns, rules: &ClusterRules, setup: &Setup) -> Result<(), Error> {
     let bad = |problem: String| Err(Error::Cluster { problem });
     let servers = setup.weights.len();
     let parts = setup.scheme.parts();
@@ -154,40 +156,40 @@ pub fn check(columns: &Columns, rules: &Rules, setup: &Setup) -> Result<(), Erro
         return bad(format!("{servers} servers: expected 1 to {SERVERS_MAX}"));
     }
     if setup.weights.contains(&0) {
-        return bad("a server of weight 0 keeps nothing: leave it out".into());
+        return bad("server weight 0: expected at least 1".into());
     }
     if parts > servers {
         return bad(format!(
-            "{} spreads an object over {parts} servers, and there are {servers}",
+            "{} spreads an object over {parts} servers, but the cluster has {servers}",
             setup.scheme
         ));
     }
     let pairs = servers as u64 * u64::from(rules.buckets);
     if setup.scheme.is_flow() && pairs > FLOW_PAIRS_MAX {
         return bad(format!(
-            "{} of {} buckets over {servers} servers: buckets times servers are at most {FLOW_PAIRS_MAX} for a \
+            "{} of {} buckets over {servers} servers: expected at most {FLOW_PAIRS_MAX} buckets × servers for a \
              max-flow",
             setup.scheme, rules.buckets
         ));
     }
     if setup.policy.needs_future() {
         return bad(format!(
-            "{} must know the future, and what a server is asked for depends on the others",
+            "{} must know the future, and what a server is request for depends on the others",
             setup.policy
         ));
     }
     let smallest = capacities(setup).into_iter().min().unwrap_or(0);
     if smallest == 0 {
         return bad(format!(
-            "{} bytes for {servers} servers leave one with nothing",
+            "{} bytes for {servers} servers: expected at least one byte a server",
             setup.capacity
         ));
     }
     let span_ms = columns.span_ms(rules.gap_ms);
     if span_ms > SPAN_MAX_MS {
         return bad(format!(
-            "{} takes {} years from the first request to the last, and 100 are the most: its times are no \
-             milliseconds, or the rate is too low",
+            "{} spans {} years: expected at most 100; its times are not in \
+             milliseconds, or the request rate is too low",
             columns.name(),
             span_ms / (SPAN_MAX_MS / 100)
         ));
@@ -197,7 +199,7 @@ pub fn check(columns: &Columns, rules: &Rules, setup: &Setup) -> Result<(), Erro
     let needed = bytes_needed(columns, setup);
     if needed > rules.memory_limit {
         return bad(format!(
-            "{servers} servers and {} objects need {} MiB, and {} may be used: cut or sample the \
+            "{servers} servers and {} objects need {} MiB, but {} MiB are allowed: cut or sample the \
              trace, simulate fewer servers, or raise --memory-limit",
             columns.objects(),
             needed >> 20,
@@ -207,8 +209,8 @@ pub fn check(columns: &Columns, rules: &Rules, setup: &Setup) -> Result<(), Erro
     Ok(())
 }
 
-/// The most bytes that a run takes, as a rule: by server and object what the policies keep, which chunk
-/// there is, and by object what is kept once.
+/// Estimated maximum bytes of a run: by server and object for policies and chunk numbers, and by
+/// object for what servers share.
 pub(super) fn bytes_needed(columns: &Columns, setup: &Setup) -> u64 {
     let by_policy = |policy: &PolicySpec| policy.visit(BytesPerObject(&crate::Rules::default()));
     let memory = match setup.memory_share > 0.0 {
@@ -216,14 +218,14 @@ pub(super) fn bytes_needed(columns: &Columns, setup: &Setup) -> u64 {
         false => 0,
     };
     let disk = match setup.coordination.order {
-        Order::Policy => by_policy(&setup.policy),
-        Order::Hash | Order::SharedHash => Ring::OBJECT_BYTES,
+        EvictionOrder::Policy => by_policy(&setup.policy),
+        EvictionOrder::Hash | EvictionOrder::SharedHash => Ring::OBJECT_BYTES,
     };
     let each = disk + memory + 1;
     (setup.weights.len() as u64 * each + OBJECT_BYTES) * columns.objects() as u64
 }
 
-fn new_map(rules: &Rules, setup: &Setup) -> Result<Map, Error> {
+fn new_map(rules: &ClusterRules, setup: &Setup) -> Result<Map, Error> {
     let config = places::config(setup.scheme, rules.buckets, rules.coded_from, rules.seed);
     let weights = setup.weights.iter().enumerate();
     let members: Vec<_> = weights
@@ -234,7 +236,7 @@ fn new_map(rules: &Rules, setup: &Setup) -> Result<Map, Error> {
     })
 }
 
-/// Each server's disk in bytes.
+/// Disk capacity of each server in bytes.
 fn capacities(setup: &Setup) -> Vec<u64> {
     let total: u64 = setup.weights.iter().map(|weight| u64::from(*weight)).sum();
     let share =
@@ -246,16 +248,16 @@ fn capacities(setup: &Setup) -> Vec<u64> {
         .collect()
 }
 
-/// The servers' disks, in the order of their numbers.
+/// Disks of the servers, in the order of their numbers.
 fn disks<'t>(setup: &Setup, weights: &'t [u32], seed: u64) -> Vec<Box<dyn Tier + 't>> {
     let capacities = capacities(setup).into_iter();
-    if setup.coordination.order == Order::Policy {
+    if setup.coordination.order == EvictionOrder::Policy {
         let disk = |(at, capacity)| tier(&setup.policy, weights, capacity, seed ^ at as u64);
         return capacities.enumerate().map(disk).collect();
     }
     let order = Rc::new(HashOrder::new(weights.len()));
-    let is_told = setup.coordination.order == Order::SharedHash;
-    let disk = |capacity| Ring::new(Rc::clone(&order), weights, capacity, is_told);
+    let shares_hand = setup.coordination.order == EvictionOrder::SharedHash;
+    let disk = |capacity| Ring::new(Rc::clone(&order), weights, capacity, shares_hand);
     capacities
         .map(|capacity| Box::new(disk(capacity)) as Box<dyn Tier + 't>)
         .collect()
@@ -267,10 +269,10 @@ fn disks<'t>(setup: &Setup, weights: &'t [u32], seed: u64) -> Vec<Box<dyn Tier +
 /// Those of [`check`].
 pub fn run(
     columns: &Columns,
-    rules: &Rules,
+    rules: &ClusterRules,
     setup: &Setup,
     done: &AtomicU64,
-) -> Result<Found, Error> {
+) -> Result<RunResult, Error> {
     check(columns, rules, setup)?;
     let coded_from = match setup.scheme.code() {
         Some(_) => u64::from(rules.coded_from.max(1)),
@@ -303,28 +305,28 @@ pub fn run(
     if cfg!(debug_assertions) {
         run.servers.check(&run.history);
     }
-    Ok(Found {
+    Ok(RunResult {
         cpu_time,
         ..run.found()
     })
 }
 
-/// A cluster on its way through a trace.
+/// State of a run.
 struct Run<'a> {
     columns: &'a Columns,
-    rules: &'a Rules,
+    rules: &'a ClusterRules,
     setup: &'a Setup,
     servers: Servers<'a>,
     map: Map,
     buckets: Arc<[u32]>,
     history: History,
-    /// Time, server, whether it comes; in the order of time.
+    /// Time, server and whether it comes up, in the order of time.
     events: Vec<(u64, u32, bool)>,
     next_event: usize,
     rebalance_at: u64,
     meter: Meter,
-    /// From the first request on that is watched.
-    watch: Option<Watch>,
+    /// Set at the first request of the watched interval.
+    watch: Option<MissTracker>,
     maps: u64,
     moved: u64,
 }
@@ -332,7 +334,7 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(
         columns: &'a Columns,
-        rules: &'a Rules,
+        rules: &'a ClusterRules,
         setup: &'a Setup,
         objects: Objects<'a>,
     ) -> Result<Self, Error> {
@@ -366,7 +368,7 @@ impl<'a> Run<'a> {
             events: events(&setup.outages, setup.weights.len()),
             next_event: 0,
             rebalance_at: u64::MAX,
-            meter: Meter::new(setup.is_timed.then(|| Stopwatch::new(rules.seed))),
+            meter: Meter::new(setup.is_timed.then(|| LatencyRecorder::new(rules.seed))),
             watch: None,
             maps: 0,
             moved: 0,
@@ -383,23 +385,23 @@ impl<'a> Run<'a> {
             }
             let is_watched = self.setup.watched.contains(&now_ms);
             if is_watched && self.watch.is_none() {
-                self.watch = Some(Watch::new(self.history.now().clone()));
+                self.watch = Some(MissTracker::new(self.history.now().clone()));
             }
-            self.pass_time(now_ms);
+            self.advance_time(now_ms);
             let object = self.columns.ids[index];
-            let asked = Asked {
+            let request = ClusterRequest {
                 object,
                 bucket: self.history.now().bucket_of(object),
                 now: Tick(now_ms),
                 is_timed: self.meter.is_timed(index as u64),
             };
-            let answer = self.servers.serve(asked, &self.history);
+            let answer = self.servers.serve(request, &self.history);
             if let Some(watch) = self
                 .watch
                 .as_mut()
                 .filter(|_| is_watched && answer.is_miss())
             {
-                watch.count(asked.bucket, self.servers.objects.is_coded(object));
+                watch.count(request.bucket, self.servers.objects.is_coded(object));
             }
             if index >= self.rules.warm_up {
                 let size = self.columns.sizes[object as usize];
@@ -421,27 +423,28 @@ impl<'a> Run<'a> {
 
     fn start_counting(&mut self, now_ms: u64) {
         self.change_map(&[]);
-        self.meter.start = Some(self.servers.work.clone());
+        self.meter.start = Some(self.servers.counters.clone());
         self.meter.window_ends_ms = now_ms.checked_add(self.rules.window_ms);
         if let Some(rebalance_ms) = self.rules.rebalance_ms {
             self.rebalance_at = now_ms.saturating_add(rebalance_ms);
         }
     }
 
-    /// Windows end and servers come and go, in the order of time; then parity is placed anew.
-    fn pass_time(&mut self, now_ms: u64) {
+    /// Closes windows and applies failures and recoveries in the order of time, then places parity
+    /// again if that is due.
+    fn advance_time(&mut self, now_ms: u64) {
         let maps = self.maps;
         loop {
             let window_ends = self.meter.window_ends_ms.filter(|at| *at <= now_ms);
             let event = self.events.get(self.next_event);
             let event_at = event.map(|event| event.0).filter(|at| *at <= now_ms);
             match (window_ends, event_at) {
-                // What happens at the end of a window belongs to the next.
+                // An event at the end of a window belongs to the next window.
                 (Some(end), at) if at.is_none_or(|at| end <= at) => {
                     self.close_window();
                     self.meter.open_window(self.rules.window_ms);
                 }
-                (_, Some(at)) => self.come_and_go(at),
+                (_, Some(at)) => self.apply_events(at),
                 (_, None) => break,
             }
         }
@@ -452,8 +455,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// All that happens at one moment makes one map.
-    fn come_and_go(&mut self, now_ms: u64) {
+    /// Applies all failures and recoveries of one moment with one change of the map.
+    fn apply_events(&mut self, now_ms: u64) {
         let mut changes = Vec::new();
         while let Some(&(at_ms, server, is_up)) = self.events.get(self.next_event)
             && at_ms <= now_ms
@@ -480,7 +483,7 @@ impl<'a> Run<'a> {
         self.moved += places.moved(self.history.now(), data);
         self.maps += 1;
         let reach = self.history.push(places);
-        self.servers.reach(&reach, &self.history);
+        self.servers.update_reach(&reach, &self.history);
         self.servers.halve_loads();
     }
 
@@ -505,14 +508,14 @@ impl<'a> Run<'a> {
         self.meter.close_window(filled);
     }
 
-    fn found(&mut self) -> Found {
+    fn found(&mut self) -> RunResult {
         let meter = &self.meter;
-        let work = &self.servers.work;
-        let zero = Work {
-            read_bytes: vec![0; work.read_bytes.len()],
-            written_bytes: vec![0; work.read_bytes.len()],
+        let counters = &self.servers.counters;
+        let zero = Counters {
+            read_bytes: vec![0; counters.read_bytes.len()],
+            written_bytes: vec![0; counters.read_bytes.len()],
             between_bytes: 0,
-            mended_bytes: 0,
+            repaired_bytes: 0,
             messages: 0,
             refused: 0,
         };
@@ -520,7 +523,7 @@ impl<'a> Run<'a> {
         let since = |now: &[u64], then: &[u64]| -> Vec<u64> {
             now.iter().zip(then).map(|(now, then)| now - then).collect()
         };
-        Found {
+        RunResult {
             scheme: self.setup.scheme,
             weights: self.setup.weights.clone(),
             total: meter.total,
@@ -528,20 +531,20 @@ impl<'a> Run<'a> {
             peer_hits: meter.peer_hits,
             decoded_hits: meter.decoded_hits,
             unserved: meter.unserved,
-            refused: work.refused - start.refused,
-            between_bytes: work.between_bytes - start.between_bytes,
-            mended_bytes: work.mended_bytes - start.mended_bytes,
-            salvaged_bytes: meter.salvaged_bytes,
-            missed_by_row: self.watch.as_ref().map_or(Vec::new(), Watch::found),
-            messages: work.messages - start.messages,
-            read_bytes: since(&work.read_bytes, &start.read_bytes),
-            written_bytes: since(&work.written_bytes, &start.written_bytes),
+            refused: counters.refused - start.refused,
+            between_bytes: counters.between_bytes - start.between_bytes,
+            repaired_bytes: counters.repaired_bytes - start.repaired_bytes,
+            partial_hit_bytes: meter.partial_hit_bytes,
+            missed_by_row: self.watch.as_ref().map_or(Vec::new(), MissTracker::found),
+            messages: counters.messages - start.messages,
+            read_bytes: since(&counters.read_bytes, &start.read_bytes),
+            written_bytes: since(&counters.written_bytes, &start.written_bytes),
             windows: meter.windows.clone(),
             window_ms: self.rules.window_ms,
             unprotected: meter.shares.1 / meter.shares.0.max(1) as f64,
             filled: meter.filled / meter.windows.len().max(1) as f64,
-            together: (meter.pairs.1 > 0.0).then(|| meter.pairs.0 / meter.pairs.1),
-            latencies: meter.stopwatch.as_ref().map(Stopwatch::found),
+            co_residency: (meter.pairs.1 > 0.0).then(|| meter.pairs.0 / meter.pairs.1),
+            latencies: meter.recorder.as_ref().map(LatencyRecorder::found),
             maps: self.maps,
             moved: self.moved,
             replayed: self.setup.until.min(self.columns.len()) as u64,

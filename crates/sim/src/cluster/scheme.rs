@@ -1,34 +1,34 @@
-//! How a cluster keeps its objects: copies, or chunks of which some may be missing.
+//! Redundancy schemes: whole copies, or chunks of which some may be missing.
 
 use edge::placement::Placement;
 use std::fmt;
 use std::str::FromStr;
 
-/// The most chunks or copies of an object.
+/// Maximum number of chunks or copies of an object.
 pub const PARTS_MAX: usize = 16;
-/// Requests for an object on its first server, after which a popular object gets its second copy.
+/// Hits after which an object gets a second copy under [`Scheme::Popular`].
 pub const POPULAR_AT: u8 = 3;
 
-/// Who keeps what of an object.
+/// How the parts of an object are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// So many whole copies, on servers that follow each other on the ring.
+    /// This many whole copies, on consecutive servers of the ring.
     Replicas(usize),
-    /// A copy, and a second one of what was asked for [`POPULAR_AT`] times since it came.
+    /// One copy, and a second copy after [`POPULAR_AT`] hits.
     Popular,
-    /// Large objects as K data and P parity chunks, small ones as P + 1 copies.
+    /// Large objects as K data and P parity chunks, small objects as P + 1 copies.
     Coded {
-        /// Data chunks.
+        /// Number of data chunks, K.
         data: usize,
-        /// Parity chunks.
+        /// Number of parity chunks, P.
         parity: usize,
-        /// Who keeps parity: servers chosen so that all are written to evenly, one way or another,
-        /// or the next on the ring.
+        /// Placement of parity: on servers chosen so that all are written to evenly, or on the next
+        /// servers of the ring.
         placement: Placement,
     },
 }
 
-/// Why a scheme was not understood.
+/// Error for a text that names no scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadScheme(String);
 
@@ -41,7 +41,7 @@ impl fmt::Display for BadScheme {
 impl std::error::Error for BadScheme {}
 
 impl Scheme {
-    /// The systems that the thesis compares.
+    /// Schemes that the thesis compares.
     pub const COMPARED: [Scheme; 8] = [
         Scheme::Replicas(1),
         Scheme::Replicas(2),
@@ -72,7 +72,7 @@ impl Scheme {
         )
     }
 
-    /// The servers that an object is spread over at most.
+    /// Maximum number of servers that an object is spread over.
     pub fn parts(self) -> usize {
         match self {
             Scheme::Replicas(count) => count,
@@ -81,7 +81,7 @@ impl Scheme {
         }
     }
 
-    /// Copies of an object that is not coded.
+    /// Number of copies of an object that is not coded.
     pub(super) fn copies(self) -> usize {
         match self {
             Scheme::Replicas(count) => count,
@@ -90,7 +90,7 @@ impl Scheme {
         }
     }
 
-    /// The chunks of which any give the object, and all of them; where there are any.
+    /// Number of chunks that restore an object and number of all its chunks; `None` without a code.
     pub(super) fn code(self) -> Option<(usize, usize)> {
         match self {
             Scheme::Coded { data, parity, .. } => Some((data, data + parity)),
@@ -98,7 +98,7 @@ impl Scheme {
         }
     }
 
-    /// Who keeps parity; nothing is coded where it does not matter.
+    /// Placement of parity. Without a code it has no effect.
     pub(super) fn placement(self) -> Placement {
         match self {
             Scheme::Coded { placement, .. } => placement,
@@ -111,7 +111,7 @@ impl Scheme {
         self.placement() != Placement::Ring
     }
 
-    /// The unavailable servers at once that it is made for.
+    /// Number of unavailable servers that the scheme tolerates.
     pub fn tolerance(self) -> usize {
         match self {
             Scheme::Replicas(count) => count - 1,
@@ -154,11 +154,11 @@ impl FromStr for Scheme {
     /// assert!("c2dn:3:0".parse::<Scheme>().is_err());
     /// ```
     fn from_str(text: &str) -> Result<Self, BadScheme> {
-        let bad = |why: &str| BadScheme(format!("'{text}' is no scheme: {why}"));
+        let bad = |why: &str| BadScheme(format!("'{text}' is not a scheme: {why}"));
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();
         let numbers: Result<Vec<usize>, _> = parts.map(str::parse).collect();
-        let numbers = numbers.map_err(|_| bad("behind the name stand numbers"))?;
+        let numbers = numbers.map_err(|_| bad("expected numbers after the name"))?;
         let scheme = match (name, numbers.as_slice()) {
             ("none", []) => Scheme::Replicas(1),
             ("replicas", [0]) => return Err(bad("an object has at least one copy")),
@@ -191,7 +191,7 @@ impl FromStr for Scheme {
                 ));
             }
         };
-        // K and P may be any numbers: their sum may not be one.
+        // Checked one by one first, because the sum of K and P may overflow.
         let is_small = numbers.iter().all(|number| *number <= PARTS_MAX);
         if !is_small || scheme.parts() > PARTS_MAX {
             return Err(bad(&format!(
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemes_are_read_as_they_are_shown() {
+    fn a_printed_scheme_is_parsed_back() {
         let flow = Scheme::coded(3, 1, Placement::MaxFlow);
         for scheme in Scheme::COMPARED.into_iter().chain([flow]) {
             assert_eq!(scheme.to_string().parse(), Ok(scheme));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_scheme_is_refused() {
+    fn invalid_schemes_are_refused() {
         for text in [
             "",
             "c2dn",

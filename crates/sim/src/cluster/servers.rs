@@ -1,23 +1,26 @@
-//! The servers of a cluster at work: where a request looks, what is read, written and given up.
+//! Servers of a cluster: where a request looks, what is read, written and evicted.
 //!
 //! ```text
-//! lead's memory ── lead's disk ── other servers of the map ── those of older maps ── origin
-//!                    └ a copy, or K chunks: the data chunks first, parity for what is missing
+//! lead's memory ── lead's disk ── other servers of the map ── servers of older maps ── origin
+//!                    └ a copy, or K chunks: the data chunks first, parity for missing ones
 //! ```
-//! - Who found too little at a server that should have had it writes there what was missing. A server that
-//!   was not asked is not mended: parity is looked at only where data is missing.
-//! - Of an object of which too few chunks are left, only those missing come from the origin.
-//! - What memory answers, disks do not hear of. A server that goes loses its memory and keeps its disk.
-//! - Parity is placed by the bytes that were written, not by those that were asked for. Each change of the map
-//!   halves what was recorded until then: of two changes in a row, the second would know nothing if it
-//!   counted from the first, as the thesis has it.
-//! - An object has the size of its first request, an empty one weighs a byte. A large object is not kept
+//!
+//! - A part that a server should have and lacks is written there when a request looks for it
+//!   (repair). A server that is not probed is not repaired: parity is probed only if data is
+//!   missing.
+//! - If too few chunks are left, only the missing ones are fetched from the origin.
+//! - Disks are not notified of hits in memory. A server that fails loses its memory and keeps its
+//!   disk.
+//! - Parity is placed by bytes written, not by bytes requested. Each change of the map halves the
+//!   recorded loads. The thesis restarts the count at each change; the second of two changes in a
+//!   row would then have no loads to place by.
+//! - An object has the size of its first request, and at least one byte. A large object is not kept
 //!   while fewer than K servers are up.
 
 use super::coordination::Coordination;
-use super::history::{History, Reach};
+use super::history::{History, ReachChange};
 use super::latency::Source;
-use super::places::{NONE, Row};
+use super::places::{NONE, ServerList};
 use super::presence::Presence;
 use super::scheme::{PARTS_MAX, POPULAR_AT, Scheme};
 use super::tier::Tier;
@@ -26,21 +29,21 @@ use edge::BucketWrites;
 use policy::{Slot, Tick};
 use std::collections::HashSet;
 
-/// A request, interned.
+/// A request with its interned object.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct ClusterRequest {
     pub(super) object: u32,
     pub(super) bucket: u32,
     pub(super) now: Tick,
-    /// Whether it is asked how long it takes.
+    /// Whether the latency of the request is drawn.
     pub(super) is_timed: bool,
 }
 
-/// What came of a request.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) source: Source,
-    /// Whether some chunks were there, but too few.
+    /// Whether some chunks were found, but fewer than needed.
     pub(super) is_partial: bool,
     pub(super) origin_bytes: u64,
     pub(super) is_unserved: bool,
@@ -68,26 +71,26 @@ impl Answer {
     }
 }
 
-/// What servers did since the beginning.
+/// Counters since the start of the run.
 #[derive(Clone, Debug)]
-pub(super) struct Work {
+pub(super) struct Counters {
     pub(super) read_bytes: Vec<u64>,
     pub(super) written_bytes: Vec<u64>,
     pub(super) between_bytes: u64,
-    /// Of the bytes written, those that the origin did not have to send: parts missing from what was a hit.
-    pub(super) mended_bytes: u64,
+    /// Bytes of `written_bytes` that the origin did not send, because they repair parts of a hit.
+    pub(super) repaired_bytes: u64,
     pub(super) messages: u64,
     pub(super) refused: u64,
 }
 
-/// Objects, as all servers see them.
+/// Sizes of the objects, the same for all servers.
 #[derive(Clone, Copy)]
 pub(super) struct Objects<'t> {
-    /// What an object weighs on a disk: itself, or one of its chunks.
+    /// Weight of each object on a disk: its size, or the size of one of its chunks.
     pub(super) weights: &'t [u32],
-    /// What it weighs in memory, which is what a client gets.
+    /// Size of each object, which is its weight in memory.
     pub(super) sizes: &'t [u32],
-    /// From this size on, objects are coded; above all sizes where nothing is.
+    /// Objects of at least this size are coded; `u64::MAX` if the scheme does not code.
     pub(super) coded_from: u64,
 }
 
@@ -97,7 +100,7 @@ impl Objects<'_> {
     }
 }
 
-/// Chunks of one object that were found, each number once.
+/// Chunks of one object that were found, each chunk number once.
 #[derive(Clone, Default)]
 struct Chunks {
     mask: u32,
@@ -120,26 +123,26 @@ impl Chunks {
     }
 }
 
-/// See the module text.
+/// State of all servers.
 pub(super) struct Servers<'t> {
     pub(super) objects: Objects<'t>,
     scheme: Scheme,
     coordination: Coordination,
     pub(super) disks: Vec<Box<dyn Tier + 't>>,
-    /// None where there is no memory tier.
+    /// Memory caches; empty if there is no memory tier.
     memories: Vec<Box<dyn Tier + 't>>,
-    /// By server and object, which chunk it holds; empty where nothing is coded.
+    /// Chunk number by server and object; empty if the scheme does not code.
     numbers: Vec<Vec<u8>>,
     pub(super) is_up: Vec<bool>,
     pub(super) presence: Presence,
-    /// Requests by object since it came, for [`Scheme::Popular`].
-    asked: Vec<u8>,
-    /// By bucket, bytes written to all disks together: of whole objects, and of chunks.
+    /// Requests of each object since its insertion, for [`Scheme::Popular`].
+    request_counts: Vec<u8>,
+    /// Bytes written to all disks by bucket: those of whole objects, and those of chunks.
     written: Vec<[u64; 2]>,
-    pub(super) work: Work,
-    /// Reads of coded objects, for who is left out in turn.
+    pub(super) counters: Counters,
+    /// Number of coded reads, which determines the first chunk of rotated reads.
     reads: u32,
-    gone: Vec<Slot>,
+    evicted: Vec<Slot>,
 }
 
 impl<'t> Servers<'t> {
@@ -165,22 +168,22 @@ impl<'t> Servers<'t> {
             numbers,
             is_up: vec![true; count],
             presence: Presence::new(object_count),
-            asked: vec![0; by_object(scheme == Scheme::Popular)],
+            request_counts: vec![0; by_object(scheme == Scheme::Popular)],
             written: vec![[0; 2]; buckets],
-            work: Work {
+            counters: Counters {
                 read_bytes: vec![0; count],
                 written_bytes: vec![0; count],
                 between_bytes: 0,
-                mended_bytes: 0,
+                repaired_bytes: 0,
                 messages: 0,
                 refused: 0,
             },
             reads: 0,
-            gone: Vec::new(),
+            evicted: Vec::new(),
         }
     }
 
-    /// A server goes or comes back, with what its disk held.
+    /// Marks a server as up or down. Its disk keeps its content, its memory does not.
     pub(super) fn set_up(&mut self, server: u16, is_up: bool, history: &History) {
         let at = usize::from(server);
         if std::mem::replace(&mut self.is_up[at], is_up) == is_up {
@@ -188,8 +191,8 @@ impl<'t> Servers<'t> {
         }
         for slot in self.disks[at].slots() {
             match is_up {
-                true => self.came(slot.0, server, history),
-                false => self.went(slot.0, server, history),
+                true => self.added(slot.0, server, history),
+                false => self.removed(slot.0, server, history),
             }
         }
         if let Some(memory) = self.memories.get_mut(at) {
@@ -200,8 +203,8 @@ impl<'t> Servers<'t> {
         }
     }
 
-    /// The map has changed, and these servers count otherwise than before.
-    pub(super) fn reach(&mut self, changes: &[Reach], history: &History) {
+    /// Updates the counted parts after a change of the map.
+    pub(super) fn update_reach(&mut self, changes: &[ReachChange], history: &History) {
         for own in changes.chunk_by(|one, other| one.server == other.server) {
             let server = own[0].server;
             if !self.is_up[usize::from(server)] {
@@ -212,15 +215,15 @@ impl<'t> Servers<'t> {
                 let key = (is_coded, history.now().bucket_of(slot.0));
                 let at = own.binary_search_by_key(&key, |one| (one.is_coded, one.bucket));
                 match at.map(|at| own[at].is_reached) {
-                    Ok(true) => self.came(slot.0, server, history),
-                    Ok(false) => self.forget(slot.0, server, history),
+                    Ok(true) => self.added(slot.0, server, history),
+                    Ok(false) => self.uncount(slot.0, server, history),
                     Err(_) => {}
                 }
             }
         }
     }
 
-    /// What was written of each bucket lately; none where that is nothing.
+    /// Recent write loads by bucket; empty if nothing was written.
     pub(super) fn loads(&self) -> Vec<BucketWrites> {
         if self.written.iter().all(|written| *written == [0; 2]) {
             return Vec::new();
@@ -234,7 +237,7 @@ impl<'t> Servers<'t> {
         self.written.iter().map(load).collect()
     }
 
-    /// What was written until now counts half from now on.
+    /// Halves the recorded write loads.
     pub(super) fn halve_loads(&mut self) {
         self.written
             .iter_mut()
@@ -249,28 +252,28 @@ impl<'t> Servers<'t> {
 
     fn is_counted(&self, object: u32, server: u16, history: &History) -> bool {
         let bucket = history.now().bucket_of(object);
-        let mut servers = history.lasting(self.objects.is_coded(object), bucket);
+        let mut servers = history.remaining(self.objects.is_coded(object), bucket);
         servers.any(|one| one == server)
     }
 
-    /// A server holds it from now on.
-    fn came(&mut self, object: u32, server: u16, history: &History) {
+    /// Counts the part of an object that a server has begun to hold.
+    fn added(&mut self, object: u32, server: u16, history: &History) {
         if self.is_counted(object, server, history) {
             let number = self.number(server, object);
             let is_coded = self.objects.is_coded(object);
-            self.presence.came(object, is_coded, number);
+            self.presence.add(object, is_coded, number);
         }
     }
 
-    /// A server holds it no more.
-    pub(super) fn went(&mut self, object: u32, server: u16, history: &History) {
+    /// Removes the part of an object that a server no longer holds from the counts.
+    pub(super) fn removed(&mut self, object: u32, server: u16, history: &History) {
         if self.is_counted(object, server, history) {
-            self.forget(object, server, history);
+            self.uncount(object, server, history);
         }
     }
 
-    /// A server's part, which was counted, is not any more.
-    fn forget(&mut self, object: u32, server: u16, history: &History) {
+    /// Removes a counted part from the counts.
+    fn uncount(&mut self, object: u32, server: u16, history: &History) {
         let is_coded = self.objects.is_coded(object);
         let number = self.number(server, object);
         let bucket = history.now().bucket_of(object);
@@ -278,15 +281,15 @@ impl<'t> Servers<'t> {
             other != server && self.holds(other, object) && self.number(other, object) == number
         };
         let has_twin =
-            self.presence.has_twins(object) && history.lasting(is_coded, bucket).any(is_twin);
-        self.presence.went(object, is_coded, number, has_twin);
+            self.presence.has_twins(object) && history.remaining(is_coded, bucket).any(is_twin);
+        self.presence.remove(object, is_coded, number, has_twin);
     }
 
-    /// Answers a request.
-    pub(super) fn serve(&mut self, asked: Asked, history: &History) -> Answer {
-        let slot = Slot(asked.object);
-        let size = u64::from(self.objects.sizes[asked.object as usize]);
-        let Some(lead) = history.now().lead(asked.bucket) else {
+    /// Serves a request.
+    pub(super) fn serve(&mut self, request: ClusterRequest, history: &History) -> Answer {
+        let slot = Slot(request.object);
+        let size = u64::from(self.objects.sizes[request.object as usize]);
+        let Some(lead) = history.now().lead(request.bucket) else {
             return Answer {
                 is_unserved: true,
                 ..Answer::origin(size)
@@ -295,19 +298,19 @@ impl<'t> Servers<'t> {
         if let Some(memory) = self.memories.get_mut(usize::from(lead))
             && memory.holds(slot)
         {
-            memory.hit(slot, asked.now);
-            self.spread_popular(asked, lead, history);
+            memory.hit(slot, request.now);
+            self.count_popular(request, lead, history);
             return Answer::of(Source::Memory);
         }
         let answer = match self.scheme.code() {
-            Some(code) if self.objects.is_coded(asked.object) => {
-                self.serve_chunks(asked, code, lead, history)
+            Some(code) if self.objects.is_coded(request.object) => {
+                self.serve_chunks(request, code, lead, history)
             }
-            _ => self.serve_copy(asked, lead, history),
+            _ => self.serve_copy(request, lead, history),
         };
         if let Some(memory) = self.memories.get_mut(usize::from(lead)) {
-            memory.insert(slot, asked.now, &mut self.gone);
-            self.gone.clear();
+            memory.insert(slot, request.now, &mut self.evicted);
+            self.evicted.clear();
         }
         answer
     }
@@ -318,102 +321,102 @@ impl<'t> Servers<'t> {
             && self.disks[usize::from(server)].holds(Slot(object))
     }
 
-    /// An object that is kept whole.
-    fn serve_copy(&mut self, asked: Asked, lead: u16, history: &History) -> Answer {
-        let object = asked.object as usize;
+    /// Serves an object that is kept as whole copies.
+    fn serve_copy(&mut self, request: ClusterRequest, lead: u16, history: &History) -> Answer {
+        let object = request.object as usize;
         let size = u64::from(self.objects.sizes[object]);
-        let row = history.row(false, asked.bucket);
-        let older = history.elsewhere(false, asked.bucket);
-        let asked_first = match self.coordination.lead_alone {
+        let row = history.row(false, request.bucket);
+        let older = history.older_servers(false, request.bucket);
+        let probed = match self.coordination.no_peer_probe {
             true => 1,
             false => usize::MAX,
         };
-        let mut places = row.iter().chain(older).copied().take(asked_first);
-        let found = places.find(|&server| self.holds(server, asked.object));
+        let mut places = row.iter().chain(older).copied().take(probed);
+        let found = places.find(|&server| self.holds(server, request.object));
         let Some(server) = found else {
             let is_popular = self.scheme == Scheme::Popular;
             if is_popular {
-                self.asked[object] = 0;
+                self.request_counts[object] = 0;
             }
             let copies = if is_popular { 1 } else { row.len() };
             for &server in &row[..copies] {
-                self.write(asked, server, 0, lead, history);
+                self.write(request, server, 0, lead, history);
             }
             return Answer::origin(size);
         };
-        if self.read(asked, server, lead) && self.coordination.telling.has_hits() {
-            self.tell_hit(asked, row, &[server]);
+        if self.read(request, server, lead) && self.coordination.notifications.include_hits() {
+            self.notify_hit(request, row, &[server]);
         }
         if server != lead {
-            self.work.mended_bytes += self.write(asked, lead, 0, lead, history);
+            self.counters.repaired_bytes += self.write(request, lead, 0, lead, history);
         }
-        self.spread_popular(asked, lead, history);
+        self.count_popular(request, lead, history);
         Answer::of(match server == lead {
             true => Source::Local,
             false => Source::Peer,
         })
     }
 
-    /// Counts a hit, and writes the second copy of what has become popular by it.
-    fn spread_popular(&mut self, asked: Asked, lead: u16, history: &History) {
-        let Some(times) = self.asked.get_mut(asked.object as usize) else {
+    /// Counts a hit, and writes the second copy if the object has become popular by it.
+    fn count_popular(&mut self, request: ClusterRequest, lead: u16, history: &History) {
+        let Some(times) = self.request_counts.get_mut(request.object as usize) else {
             return;
         };
         *times = times.saturating_add(1);
         if *times == POPULAR_AT
-            && let Some(&second) = history.row(false, asked.bucket).get(1)
+            && let Some(&second) = history.row(false, request.bucket).get(1)
         {
-            self.write(asked, second, 0, lead, history);
+            self.write(request, second, 0, lead, history);
         }
     }
 
-    /// An object that is coded.
+    /// Serves a coded object.
     fn serve_chunks(
         &mut self,
-        asked: Asked,
+        request: ClusterRequest,
         (data, all): (usize, usize),
         lead: u16,
         history: &History,
     ) -> Answer {
-        let size = u64::from(self.objects.sizes[asked.object as usize]);
-        let row = history.row(true, asked.bucket);
+        let size = u64::from(self.objects.sizes[request.object as usize]);
+        let row = history.row(true, request.bucket);
         if row.iter().filter(|&&server| server != NONE).count() < data {
             return Answer::origin(size);
         }
         let mut found = Chunks::default();
         let mut lacking = 0;
-        if !self.coordination.lead_alone || self.holds(lead, asked.object) {
-            let (first, mendable) = self.turn(data, all);
+        if !self.coordination.no_peer_probe || self.holds(lead, request.object) {
+            let (first, repairable) = self.turn(data, all);
             for seat in (0..all).map(|at| (first + at) % all) {
                 if found.count == data {
                     break;
                 }
                 let server = row[seat];
-                match self.holds(server, asked.object) {
-                    true => found.add(self.number(server, asked.object), server),
-                    false => lacking |= 1 << seat & mendable,
+                match self.holds(server, request.object) {
+                    true => found.add(self.number(server, request.object), server),
+                    false => lacking |= 1 << seat & repairable,
                 }
             }
-            let older = history.elsewhere(true, asked.bucket);
-            self.look(asked.object, older, data, &mut found);
+            let older = history.older_servers(true, request.bucket);
+            self.look(request.object, older, data, &mut found);
         }
         let mut is_changed = false;
         for &server in found.servers() {
-            is_changed |= self.read(asked, server, lead);
+            is_changed |= self.read(request, server, lead);
         }
         if found.count == data {
-            if is_changed && self.coordination.telling.has_hits() {
-                self.tell_hit(asked, row, found.servers());
+            if is_changed && self.coordination.notifications.include_hits() {
+                self.notify_hit(request, row, found.servers());
             }
-            let spare = self.spare(asked, row, &found);
+            let spare = self.spare(request, row, &found);
             if lacking != 0 {
-                self.work.mended_bytes += self.mend(asked, lacking, row, lead, history);
+                self.counters.repaired_bytes += self.repair(request, lacking, row, lead, history);
             }
             let is_decoded = found.mask != (1 << data) - 1;
             return Answer::of(Source::Chunks { spare, is_decoded });
         }
-        let weight = u64::from(self.objects.weights[asked.object as usize]);
-        self.mend(asked, u32::MAX, row, lead, history);
+        let weight = u64::from(self.objects.weights[request.object as usize]);
+        self.repair(request, u32::MAX, row, lead, history);
         let missing = (data - found.count) as u64 * weight;
         Answer {
             is_partial: found.count > 0,
@@ -421,9 +424,10 @@ impl<'t> Servers<'t> {
         }
     }
 
-    /// The seat that is asked first, and those that are mended if they are asked for nothing.
+    /// Returns the position that is probed first, and a mask of the positions that are repaired if
+    /// they lack their chunk.
     fn turn(&mut self, data: usize, all: usize) -> (usize, u32) {
-        if !self.coordination.reads_in_turn {
+        if !self.coordination.rotates_reads {
             return (0, (1 << data) - 1);
         }
         self.reads = self.reads.wrapping_add(1);
@@ -431,18 +435,18 @@ impl<'t> Servers<'t> {
         (first as usize, u32::MAX)
     }
 
-    /// Chunks on the servers of the row that a late one of those found can be made up for with. Looked for
-    /// only where somebody asks for the time.
-    fn spare(&self, asked: Asked, row: Row<'_>, found: &Chunks) -> usize {
-        if !asked.is_timed {
+    /// Number of chunks on the servers of the row, beyond those found, that could replace a late
+    /// one. Computed only for timed requests.
+    fn spare(&self, request: ClusterRequest, row: ServerList<'_>, found: &Chunks) -> usize {
+        if !request.is_timed {
             return 0;
         }
         let mut all = found.clone();
-        self.look(asked.object, row, usize::MAX, &mut all);
+        self.look(request.object, row, usize::MAX, &mut all);
         all.count - found.count
     }
 
-    /// Collects chunks on these servers until there are enough.
+    /// Collects chunks on these servers until `enough` are found.
     fn look(&self, object: u32, servers: &[u16], enough: usize, found: &mut Chunks) {
         for &server in servers {
             if found.count == enough {
@@ -454,22 +458,23 @@ impl<'t> Servers<'t> {
         }
     }
 
-    /// Writes the chunks that these seats of a row lack, a bit each, and tells how many bytes that were. A seat
-    /// gets the chunk of its number unless that is elsewhere in the row; then one that is nowhere.
-    fn mend(
+    /// Writes the chunks that the masked positions of a row lack and returns the bytes written. A
+    /// position gets the chunk of its own number, unless another server of the row holds that one;
+    /// then it gets a chunk that none of them holds.
+    fn repair(
         &mut self,
-        asked: Asked,
+        request: ClusterRequest,
         seats: u32,
-        row: Row<'_>,
+        row: ServerList<'_>,
         lead: u16,
         history: &History,
     ) -> u64 {
         let mut kept = Chunks::default();
-        self.look(asked.object, row, usize::MAX, &mut kept);
+        self.look(request.object, row, usize::MAX, &mut kept);
         let mut written = 0;
         for (number, &server) in row.iter().enumerate() {
             let is_meant = seats >> number & 1 != 0;
-            if !is_meant || server == NONE || self.holds(server, asked.object) {
+            if !is_meant || server == NONE || self.holds(server, request.object) {
                 continue;
             }
             let mut number = number as u8;
@@ -480,42 +485,43 @@ impl<'t> Servers<'t> {
                 }
             }
             kept.mask |= 1 << number;
-            written += self.write(asked, server, number, lead, history);
+            written += self.write(request, server, number, lead, history);
         }
         written
     }
 
-    /// True if the server's policy keeps something of it.
-    fn read(&mut self, asked: Asked, server: u16, lead: u16) -> bool {
-        let weight = u64::from(self.objects.weights[asked.object as usize]);
-        let is_changed = self.disks[usize::from(server)].hit(Slot(asked.object), asked.now);
-        self.work.read_bytes[usize::from(server)] += weight;
+    /// Reads a part from a server's disk. Returns whether the hit changed the state of its policy.
+    fn read(&mut self, request: ClusterRequest, server: u16, lead: u16) -> bool {
+        let weight = u64::from(self.objects.weights[request.object as usize]);
+        let is_changed = self.disks[usize::from(server)].hit(Slot(request.object), request.now);
+        self.counters.read_bytes[usize::from(server)] += weight;
         if server != lead {
-            self.work.between_bytes += weight;
-            self.tell_hand(lead, server);
-            self.tell_hand(server, lead);
+            self.counters.between_bytes += weight;
+            self.send_hand(lead, server);
+            self.send_hand(server, lead);
         }
         is_changed
     }
 
-    /// The bytes that the server took.
+    /// Writes a part to a server's disk. Returns the bytes written, 0 if the disk holds or refuses
+    /// it.
     fn write(
         &mut self,
-        asked: Asked,
+        request: ClusterRequest,
         server: u16,
         number: u8,
         lead: u16,
         history: &History,
     ) -> u64 {
         let at = usize::from(server);
-        let object = asked.object;
+        let object = request.object;
         if self.holds(server, object) {
             return 0;
         }
         let mut written = 0;
-        self.tell_hand(lead, server);
-        let mut gone = std::mem::take(&mut self.gone);
-        let is_kept = self.disks[at].insert(Slot(object), asked.now, &mut gone);
+        self.send_hand(lead, server);
+        let mut evicted = std::mem::take(&mut self.evicted);
+        let is_kept = self.disks[at].insert(Slot(object), request.now, &mut evicted);
         if is_kept {
             let weight = u64::from(self.objects.weights[object as usize]);
             written = weight;
@@ -523,63 +529,63 @@ impl<'t> Servers<'t> {
             if is_coded {
                 self.numbers[at][object as usize] = number;
             }
-            self.came(object, server, history);
-            self.written[asked.bucket as usize][usize::from(is_coded)] += weight;
-            self.work.written_bytes[at] += weight;
+            self.added(object, server, history);
+            self.written[request.bucket as usize][usize::from(is_coded)] += weight;
+            self.counters.written_bytes[at] += weight;
             if server != lead {
-                self.work.between_bytes += weight;
+                self.counters.between_bytes += weight;
             }
         } else {
-            self.work.refused += 1;
+            self.counters.refused += 1;
         }
-        self.tell_hand(server, lead);
-        for victim in gone.drain(..) {
-            self.went(victim.0, server, history);
-            if self.coordination.telling.has_evictions() {
-                self.tell_eviction(victim, history);
+        self.send_hand(server, lead);
+        for victim in evicted.drain(..) {
+            self.removed(victim.0, server, history);
+            if self.coordination.notifications.include_evictions() {
+                self.notify_eviction(victim, history);
             }
         }
-        self.gone = gone;
+        self.evicted = evicted;
         written
     }
 
-    /// What goes from one server to another carries how far the sender knows a hand to be.
-    fn tell_hand(&mut self, from: u16, to: u16) {
+    /// Sends the furthest hand that one server knows of with the data that it sends to another.
+    fn send_hand(&mut self, from: u16, to: u16) {
         if let Some(hand) = self.disks[usize::from(from)].furthest_hand() {
-            self.disks[usize::from(to)].told_of_hand(hand);
+            self.disks[usize::from(to)].receive_hand(hand);
         }
     }
 
-    /// Servers of the row that keep a part and were not read hear of the hit.
-    fn tell_hit(&mut self, asked: Asked, row: Row<'_>, known: &[u16]) {
+    /// Notifies the servers of the row that hold a part and were not read of the hit.
+    fn notify_hit(&mut self, request: ClusterRequest, row: ServerList<'_>, known: &[u16]) {
         for &server in row {
-            if !known.contains(&server) && self.holds(server, asked.object) {
-                self.disks[usize::from(server)].hit(Slot(asked.object), asked.now);
-                self.work.messages += 1;
+            if !known.contains(&server) && self.holds(server, request.object) {
+                self.disks[usize::from(server)].hit(Slot(request.object), request.now);
+                self.counters.messages += 1;
             }
         }
     }
 
-    /// The other servers of an object that one has given up give it up, too.
-    fn tell_eviction(&mut self, victim: Slot, history: &History) {
+    /// Removes an evicted object from the other servers that hold a part of it.
+    fn notify_eviction(&mut self, victim: Slot, history: &History) {
         let is_coded = self.objects.is_coded(victim.0);
         let bucket = history.now().bucket_of(victim.0);
-        let older = history.elsewhere(is_coded, bucket);
+        let older = history.older_servers(is_coded, bucket);
         for &server in history.row(is_coded, bucket).iter().chain(older) {
             if self.holds(server, victim.0) {
                 self.disks[usize::from(server)].remove(victim);
-                self.went(victim.0, server, history);
-                self.work.messages += 1;
+                self.removed(victim.0, server, history);
+                self.counters.messages += 1;
             }
         }
     }
 
-    /// Panics where the parts counted are not those that would be found. Walks everything.
+    /// Panics if the counted parts differ from those that requests would find. Checks every object.
     pub(super) fn check(&mut self, history: &History) {
         self.disks.iter_mut().for_each(|disk| disk.check());
         for object in 0..self.objects.sizes.len() as u32 {
             let is_coded = self.objects.is_coded(object);
-            let servers = history.lasting(is_coded, history.now().bucket_of(object));
+            let servers = history.remaining(is_coded, history.now().bucket_of(object));
             let servers: Vec<u16> = servers.filter(|&one| self.holds(one, object)).collect();
             let numbers: HashSet<u8> = servers
                 .iter()

@@ -1,73 +1,75 @@
-//! Many runs that belong together: everything that chapter 5 shows, and what lies beyond it.
+//! Studies: many runs that together reproduce chapter 5 of the thesis and go beyond it.
 //!
-//! | runs | over | show |
+//! | runs | over | shown in |
 //! |---|---|---|
 //! | sweep | schemes × sizes × numbers of servers | tables 5.2 and 5.3, figures 5.8, 5.9b, 5.10, 5.12 |
-//! | failures | schemes × one or two servers that go | figures 5.9a and 5.11 |
-//! | outages | schemes, under the outages given | miss ratios over time |
-//! | together | policies × sizes × parity placed by load or not | theorem 1 |
-//! | coordination | policies × what servers tell each other | whether chunks leave together, and its price |
+//! | failures | schemes × one or two failed servers | figures 5.9a and 5.11 |
+//! | outages | schemes, under the given outages | miss ratios over time |
+//! | co-residency | policies × sizes × parity placed by load or on the ring | theorem 1 |
+//! | coordination | policies × notifications between servers | co-residency of chunks, and its price |
 //!
-//! All but the sweep are of the first number of servers and of one size, the base.
+//! All runs but the sweep use the first number of servers, and all but the sweep and the
+//! co-residency runs use one size, the base.
 
 use super::claims::claims;
-use super::coordination::{Coordination, Order, Telling};
-use super::findings::{Failure, Findings, Row};
-use super::found::{Found, Window, ratio};
-use super::run::{Clock, Rules, Setup, bytes_needed, check, run};
+use super::coordination::{Coordination, EvictionOrder, Notifications};
+use super::findings::{Failure, Findings, RunRow};
+use super::found::{RunResult, Window, ratio};
+use super::run::{Clock, ClusterRules, Setup, bytes_needed, check, run};
 use super::scheme::Scheme;
 use crate::Error;
 use crate::columns::Columns;
-use crate::sweep::in_turn;
+use crate::sweep::run_parallel;
 use edge::placement::Placement;
 use policy::any::PolicySpec;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use trace::Outage;
 
-/// A failure comes so many windows after the warm-up, and is watched for so many.
+/// Windows between the end of the warm-up and the failure, and windows measured after the failure.
 const FAILS_AFTER: u64 = 2;
 const WATCHED: u64 = 24;
-/// In how many runs servers fail, at most: up to so many, each server fails in one of them, as who fails matters.
+/// Maximum number of runs per failure. Up to this number, each server fails in one run, because
+/// results differ between servers.
 const TRIALS_MAX: usize = 20;
 
-/// What is to be run.
+/// Parameters of a study.
 #[derive(Clone, Debug)]
 pub struct Study {
-    /// What holds for all runs.
-    pub rules: Rules,
-    /// The schemes of sweep, failures and outages.
+    /// Parameters of all runs.
+    pub rules: ClusterRules,
+    /// Schemes of the sweep, failures and outages.
     pub schemes: Vec<Scheme>,
-    /// By number of servers: how large they are, in proportion to each other.
+    /// Relative disk sizes of the servers, one list per number of servers.
     pub clusters: Vec<Vec<u32>>,
-    /// Bytes of all disks of a cluster together, and what they are called.
+    /// Total disk sizes: names and bytes.
     pub sizes: Vec<(String, u64)>,
-    /// The index of the size of failures, outages and coordination.
+    /// Index of the base size, used for failures, outages and coordination.
     pub base: usize,
-    /// Each disk's policy, in sweep, failures and outages.
+    /// Eviction policy of the sweep, failures and outages.
     pub policy: PolicySpec,
-    /// The share of its disk that a server has as memory, there.
+    /// Memory of a server as a share of its disk, in the same runs.
     pub memory_share: f64,
-    /// The policies of the other runs; none: these are left out.
+    /// Eviction policies of the co-residency and coordination runs; empty to leave these out.
     pub policies: Vec<PolicySpec>,
-    /// The code of these.
+    /// Data and parity chunks of the co-residency and coordination runs.
     pub code: (usize, usize),
-    /// Whether servers fail.
+    /// Whether failures are simulated.
     pub has_failures: bool,
-    /// How servers work together in sweep, failures and outages.
+    /// Coordination of the sweep, failures and outages.
     pub coordination: Coordination,
-    /// Outages under which schemes are run, counted from the end of the warm-up.
+    /// Outages, with times counted from the end of the warm-up.
     pub outages: Vec<Outage>,
 }
 
-/// A part of a study, and the failing servers of the runs that have any.
+/// Part of a study; failures with the number of failed servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Sweep,
     Undisturbed,
     Failure(usize),
     Outages,
-    Together,
+    CoResidency,
     Coordination,
 }
 
@@ -78,11 +80,11 @@ struct Planned {
 }
 
 impl Study {
-    /// Runs all of it, `jobs` at a time; `done` counts requests. The same whatever `jobs` is, but for
-    /// the speed.
+    /// Makes all runs, `jobs` at a time; `done` counts requests. The results do not depend on
+    /// `jobs`, except for the speed.
     ///
     /// # Errors
-    /// A run that cannot be: see [`check`].
+    /// A run that is not possible: see [`check`].
     pub fn run(&self, columns: &Columns, jobs: usize, done: &AtomicU64) -> Result<Findings, Error> {
         let planned = self.plan(columns);
         for run in &planned {
@@ -94,13 +96,13 @@ impl Study {
             .max();
         let affordable = self.rules.memory_limit / most.unwrap_or(1).max(1);
         let jobs = jobs.clamp(1, usize::try_from(affordable).unwrap_or(usize::MAX).max(1));
-        let results = in_turn(planned.len(), jobs, |index| {
+        let results = run_parallel(planned.len(), jobs, |index| {
             run(columns, &self.rules, &planned[index].setup, done)
         });
-        let found: Vec<Found> = results.into_iter().collect::<Result<_, Error>>()?;
+        let found: Vec<RunResult> = results.into_iter().collect::<Result<_, Error>>()?;
         let cpu: f64 = found.iter().map(|found| found.cpu_time.as_secs_f64()).sum();
         let replayed: u64 = found.iter().map(|found| found.replayed).sum();
-        let rows = |part: Part| -> Vec<Row> {
+        let rows = |part: Part| -> Vec<RunRow> {
             let both = planned.iter().zip(&found);
             both.filter(|(run, _)| run.part == part)
                 .map(|(run, found)| self.row(run, found))
@@ -117,7 +119,7 @@ impl Study {
             sweep: rows(Part::Sweep),
             failures: self.failures(&planned, &found),
             outages: rows(Part::Outages),
-            together: rows(Part::Together),
+            co_residency: rows(Part::CoResidency),
             coordination: rows(Part::Coordination),
             claims: Vec::new(),
             requests_per_second: replayed as f64 / cpu.max(1e-9),
@@ -126,7 +128,7 @@ impl Study {
         Ok(findings)
     }
 
-    /// The requests that all runs together replay.
+    /// Number of requests that all runs replay.
     pub fn request_count(&self, columns: &Columns) -> u64 {
         let planned = self.plan(columns);
         let until = planned
@@ -135,22 +137,22 @@ impl Study {
         until.sum()
     }
 
-    fn row(&self, run: &Planned, found: &Found) -> Row {
-        Row {
+    fn row(&self, run: &Planned, found: &RunResult) -> RunRow {
+        RunRow {
             servers: run.setup.weights.len(),
             size: self.sizes[run.size].0.clone(),
             capacity: run.setup.capacity,
             policy: match run.setup.coordination.order {
-                Order::SharedHash
+                EvictionOrder::SharedHash
                     if run.part == Part::Coordination && !run.setup.scheme.is_balanced() =>
                 {
-                    "by hash, one hand, parity on the ring".into()
+                    "hash order, shared hand, parity on the ring".into()
                 }
-                Order::Policy => run.setup.policy.to_string(),
-                Order::Hash => "by hash".into(),
-                Order::SharedHash => "by hash, one hand".into(),
+                EvictionOrder::Policy => run.setup.policy.to_string(),
+                EvictionOrder::Hash => "hash order".into(),
+                EvictionOrder::SharedHash => "hash order, shared hand".into(),
             },
-            told: run.setup.coordination.name(),
+            coordination: run.setup.coordination.name(),
             found: found.clone(),
         }
     }
@@ -202,8 +204,8 @@ impl Study {
         }
     }
 
-    /// For each scheme a run in which nobody fails, those in which one server does, and those in which two do;
-    /// none longer than it is watched.
+    /// Plans for each scheme a run without failures, runs with one failed server, and runs with
+    /// two. None is longer than the measured windows.
     fn plan_failures(&self, columns: &Columns, add: &mut impl FnMut(Part, usize, Setup)) {
         let (from_ms, until) = self.failure(columns);
         let servers = self.clusters[0].len();
@@ -231,7 +233,7 @@ impl Study {
         }
     }
 
-    /// The outages given, by the trace's clock: what comes within the warm-up would count for nothing.
+    /// Outages shifted to the trace's clock, so that none falls into the warm-up.
     fn counted_outages(&self, columns: &Columns) -> Arc<[Outage]> {
         let start_ms = self.counted_from(columns);
         let moved = self.outages.iter().map(|outage| Outage {
@@ -242,14 +244,14 @@ impl Study {
         moved.collect()
     }
 
-    /// When the warm-up ends; never, where all of the trace is warm-up.
+    /// Time at which the warm-up ends; `u64::MAX` if it takes the whole trace.
     fn counted_from(&self, columns: &Columns) -> u64 {
         let mut clock = Clock::new(columns, &self.rules);
         let mut times = (0..columns.len()).map(|index| clock.at(index));
         times.nth(self.rules.warm_up).unwrap_or(u64::MAX)
     }
 
-    /// When servers fail, and how many requests have come when nobody looks any more.
+    /// Time of the failure, and the number of requests until the measured windows end.
     fn failure(&self, columns: &Columns) -> (u64, usize) {
         let mut clock = Clock::new(columns, &self.rules);
         let mut from_ms = u64::MAX;
@@ -265,7 +267,7 @@ impl Study {
         (from_ms, columns.len())
     }
 
-    fn failures(&self, planned: &[Planned], found: &[Found]) -> Vec<Failure> {
+    fn failures(&self, planned: &[Planned], found: &[RunResult]) -> Vec<Failure> {
         let runs = |part: Part, scheme: Scheme| {
             let both = planned.iter().zip(found);
             both.filter(move |(run, _)| run.part == part && run.setup.scheme == scheme)
@@ -280,15 +282,15 @@ impl Study {
                 let own = runs(Part::Failure(down), scheme);
                 let own: Vec<&[Window]> = own.map(|(_, found)| watched(&found.windows)).collect();
                 let of_own = runs(Part::Failure(down), scheme).map(|(run, found)| {
-                    let gone = run.setup.outages.iter();
-                    let gone: Vec<u16> = gone.map(|outage| outage.server as u16).collect();
-                    (found.missed_of(&gone), undisturbed.missed_of(&gone))
+                    let evicted = run.setup.outages.iter();
+                    let evicted: Vec<u16> = evicted.map(|outage| outage.server as u16).collect();
+                    (found.missed_of(&evicted), undisturbed.missed_of(&evicted))
                 });
                 let (with, without) =
                     of_own.fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
                 failures.push(Failure {
-                    first_of_own: (without > 0).then(|| ratio(with, without) - 1.0),
-                    own_missed: without,
+                    first_affected_rise: (without > 0).then(|| ratio(with, without) - 1.0),
+                    affected_misses: without,
                     ..failure_of(scheme, down, &own, base)
                 });
             }
@@ -296,7 +298,8 @@ impl Study {
         failures
     }
 
-    /// Without memory before the disks: what it answers, they would not hear of.
+    /// These runs have no memory in front of the disks, because hits in memory do not reach the
+    /// policies of the disks.
     fn plan_policies(&self, add: &mut impl FnMut(Part, usize, Setup)) {
         let (data, parity) = self.code;
         let setup = |policy: &PolicySpec, placement, size, coordination| Setup {
@@ -306,13 +309,17 @@ impl Study {
             ..self.setup(Scheme::coded(data, parity, placement), size)
         };
         let hits = Coordination {
-            telling: Telling::Hits,
+            notifications: Notifications::Hits,
             ..Coordination::default()
         };
         for policy in &self.policies {
             for size in 0..self.sizes.len() {
                 for placement in [Placement::Greedy, Placement::Ring] {
-                    add(Part::Together, size, setup(policy, placement, size, hits));
+                    add(
+                        Part::CoResidency,
+                        size,
+                        setup(policy, placement, size, hits),
+                    );
                 }
             }
         }
@@ -320,38 +327,42 @@ impl Study {
             let setup = setup(policy, Placement::Greedy, self.base, coordination);
             add(Part::Coordination, self.base, setup);
         }
-        // What one hand leaves empty where servers are not written to evenly.
-        let one_hand = Coordination {
-            order: Order::SharedHash,
+        // Shows the space that a shared hand leaves unused if servers are not written to evenly.
+        let shared_hand = Coordination {
+            order: EvictionOrder::SharedHash,
             ..hits
         };
         for policy in self.policies.iter().take(1) {
-            let setup = setup(policy, Placement::Ring, self.base, one_hand);
+            let setup = setup(policy, Placement::Ring, self.base, shared_hand);
             add(Part::Coordination, self.base, setup);
         }
     }
 
-    /// Each policy under all that can be told; then, whatever the policy, the order of a hash.
+    /// Each policy with each kind of notification; then hash order, which replaces the policy.
     fn coordinations(&self) -> Vec<(&PolicySpec, Coordination)> {
-        let told = |telling| Coordination {
-            telling,
+        let notifying = |notifications| Coordination {
+            notifications,
             ..Coordination::default()
         };
-        let in_turn = Coordination {
-            reads_in_turn: true,
+        let rotating = Coordination {
+            rotates_reads: true,
             ..Coordination::default()
         };
         let all = [
-            told(Telling::Nothing),
-            told(Telling::Hits),
-            told(Telling::Evictions),
-            told(Telling::Both),
-            in_turn,
+            notifying(Notifications::None),
+            notifying(Notifications::Hits),
+            notifying(Notifications::Evictions),
+            notifying(Notifications::Both),
+            rotating,
         ];
         let own = |policy| all.map(|coordination| (policy, coordination));
         let mut runs: Vec<_> = self.policies.iter().flat_map(own).collect();
-        for order in [Order::Hash, Order::SharedHash] {
-            for coordination in [told(Telling::Nothing), told(Telling::Hits), in_turn] {
+        for order in [EvictionOrder::Hash, EvictionOrder::SharedHash] {
+            for coordination in [
+                notifying(Notifications::None),
+                notifying(Notifications::Hits),
+                rotating,
+            ] {
                 let first = self.policies.first();
                 runs.extend(first.map(|policy| {
                     (
@@ -368,12 +379,13 @@ impl Study {
     }
 }
 
-/// The windows from the failure on.
+/// Windows from the failure on.
 fn watched(windows: &[Window]) -> &[Window] {
     windows.get(FAILS_AFTER as usize..).unwrap_or_default()
 }
 
-/// Servers that fail together, so many in each run; no neighbours by number.
+/// Groups of servers that fail together, one group per run. Members are spread over the numbers, so
+/// that neighbours do not fail together.
 fn groups(servers: usize, down: usize) -> Vec<Vec<u32>> {
     let all = servers.div_ceil(down);
     let runs = all.min(TRIALS_MAX);
@@ -384,7 +396,7 @@ fn groups(servers: usize, down: usize) -> Vec<Vec<u32>> {
     (0..runs).map(group).collect()
 }
 
-/// What runs in which `down` servers went tell against one in which none did, from the failure on.
+/// Compares runs in which `down` servers failed with a run without failures.
 fn failure_of(scheme: Scheme, down: usize, runs: &[&[Window]], base: &[Window]) -> Failure {
     let rise = |run: &[Window], at: usize| -> Option<f64> {
         let base = base[at].misses;
@@ -409,8 +421,8 @@ fn failure_of(scheme: Scheme, down: usize, runs: &[&[Window]], base: &[Window]) 
         rises: (0..base.len()).map(mean).collect(),
         first_range,
         first_missed: base.first().map_or(0, |window| window.misses),
-        first_of_own: None,
-        own_missed: 0,
+        first_affected_rise: None,
+        affected_misses: 0,
         runs: runs.len(),
     }
 }
@@ -428,17 +440,19 @@ mod tests {
     }
 
     #[test]
-    fn a_rise_is_told_of_what_was_missed_without_the_failure() {
+    fn a_rise_is_relative_to_the_misses_without_the_failure() {
         let (one, other) = (missed(&[12, 7, 0]), missed(&[18, 7, 0]));
         let base = missed(&[10, 0, 5]);
         let failure = failure_of(Scheme::Popular, 1, &[&one, &other], &base);
         assert_eq!(failure.rises, [Some(0.5), None, Some(-1.0)]);
-        let (least, most) = failure.first_range.expect("something was missed");
+        let (least, most) = failure
+            .first_range
+            .expect("the run without a failure has misses");
         assert!((least - 0.2).abs() < 1e-9 && (most - 0.8).abs() < 1e-9);
     }
 
     #[test]
-    fn every_server_fails_and_of_many_some_that_lie_apart() {
+    fn every_server_fails_and_of_many_servers_some_with_distant_numbers() {
         assert_eq!(groups(3, 1), [[0], [1], [2]]);
         assert_eq!(groups(4, 2), [[0, 2], [1, 3]]);
         assert_eq!(groups(5, 2), [[0, 3], [1, 4], [2, 0]]);
@@ -448,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_beyond_the_trace_tells_nothing() {
+    fn a_failure_after_the_end_of_the_trace_has_no_rises() {
         let before = missed(&[9, 9]);
         assert!(watched(&before).is_empty() && watched(&[]).is_empty());
         let failure = failure_of(Scheme::Popular, 2, &[watched(&before)], watched(&before));

@@ -1,8 +1,8 @@
 //! A study's findings as text for a terminal.
 
 use super::claims::percent;
-use super::findings::{Failure, Findings, Row};
-use super::found::Found;
+use super::findings::{Failure, Findings, RunRow};
+use super::found::RunResult;
 use std::fmt::Write;
 
 impl Findings {
@@ -38,7 +38,7 @@ impl Findings {
             let rows: Vec<_> = self.outages.iter().map(outage).collect();
             table(&mut out, &OUTAGES, &rows);
         }
-        if !self.together.is_empty() {
+        if !self.co_residency.is_empty() {
             let _ = writeln!(
                 out,
                 "\nThe chance in % that a chunk is held if another of its object is, by size:"
@@ -58,10 +58,14 @@ impl Findings {
                 } else {
                     "does not hold"
                 };
-                let _ = writeln!(out, "  {}. Found: {}; {verdict}.", claim.claim, claim.shown);
+                let _ = writeln!(
+                    out,
+                    "  {}. RunResult: {}; {verdict}.",
+                    claim.claim, claim.shown
+                );
             }
         }
-        if let Some(reason) = self.failures_untold() {
+        if let Some(reason) = self.failures_note() {
             let _ = writeln!(out, "\n{reason}");
         }
         let speed = self.requests_per_second / 1e6;
@@ -76,7 +80,7 @@ impl Findings {
     fn together_table(&self, out: &mut String) {
         let mut header = vec!["policy", "parity"];
         let mut rows: Vec<Vec<String>> = Vec::new();
-        for row in &self.together {
+        for row in &self.co_residency {
             let parity = match row.found.scheme.is_balanced() {
                 true => "by load",
                 false => "on the ring",
@@ -88,7 +92,7 @@ impl Findings {
                 rows.push(vec![row.policy.clone(), parity.into()]);
                 rows.len() - 1
             });
-            rows[own].push(row.found.together.map_or("-".into(), percent));
+            rows[own].push(row.found.co_residency.map_or("-".into(), percent));
             if !header.contains(&row.size.as_str()) {
                 header.push(&row.size);
             }
@@ -97,9 +101,9 @@ impl Findings {
     }
 
     /// Why nothing is told of failures that were asked for.
-    pub(super) fn failures_untold(&self) -> Option<String> {
-        let is_told = self.failures.iter().any(|one| one.first_range.is_some());
-        if self.failures.is_empty() || is_told {
+    pub(super) fn failures_note(&self) -> Option<String> {
+        let shares_hand = self.failures.iter().any(|one| one.first_range.is_some());
+        if self.failures.is_empty() || shares_hand {
             return None;
         }
         let is_beyond = self.failures.iter().all(|one| one.rises.is_empty());
@@ -131,7 +135,7 @@ const HEADER: [&str; 12] = [
     "unprotected %",
 ];
 
-fn cells(row: &Row) -> Vec<String> {
+fn cells(row: &RunRow) -> Vec<String> {
     let found = &row.found;
     let uneven = |share: Option<f64>| share.map_or("-".into(), percent);
     vec![
@@ -172,8 +176,8 @@ fn failure(one: &Failure) -> Vec<String> {
         told(one.rises.first().copied().flatten()),
         told(one.first_range.map(|range| range.0)),
         told(one.first_range.map(|range| range.1)),
-        one.own_missed.to_string(),
-        told(one.first_of_own),
+        one.affected_misses.to_string(),
+        told(one.first_affected_rise),
     ]
 }
 
@@ -188,7 +192,7 @@ const OUTAGES: [&str; 8] = [
     "parity moved",
 ];
 
-fn outage(row: &Row) -> Vec<String> {
+fn outage(row: &RunRow) -> Vec<String> {
     let found = &row.found;
     vec![
         found.scheme.to_string(),
@@ -215,18 +219,18 @@ const COORDINATION: [&str; 9] = [
 ];
 
 /// Messages of coordination for each request that counts.
-pub(super) fn messages(found: &Found) -> f64 {
+pub(super) fn messages(found: &RunResult) -> f64 {
     super::found::ratio(found.messages, found.total.requests)
 }
 
-fn coordination(row: &Row) -> Vec<String> {
+fn coordination(row: &RunRow) -> Vec<String> {
     vec![
         row.policy.clone(),
-        row.told.into(),
+        row.coordination.into(),
         percent(row.found.miss_ratio()),
         percent(row.found.byte_miss_ratio()),
         percent(row.found.total.partial_hit_ratio()),
-        row.found.together.map_or("-".into(), percent),
+        row.found.co_residency.map_or("-".into(), percent),
         percent(row.found.unprotected),
         format!("{:.3}", messages(&row.found)),
         percent(row.found.filled),

@@ -1,6 +1,6 @@
-//! One server's disk or memory: a shard under any policy, by bytes.
+//! One server's disk or memory: a cache shard under any policy, sized in bytes.
 //!
-//! Behind a trait object, so that the cluster is compiled once and not once a policy.
+//! It is used through a trait object, so that the cluster is compiled once and not once per policy.
 
 use crate::dense::{Dense, Fixed, OWNER, hash_of};
 use crate::never::Never;
@@ -8,41 +8,41 @@ use cache::{Entries, Shape, Shard};
 use policy::any::{PolicySpec, Visitor};
 use policy::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot, Tick};
 
-/// Steps that one call of a policy may take; it is called again until it is done.
+/// Maximum steps of one call of a policy, which is called again until it is done.
 const STEPS: u32 = 1000;
 
-/// What a cluster does with a server's cache.
+/// Operations of a server's cache.
 pub(super) trait Tier {
-    /// Whether it holds the object.
+    /// Whether the object is held.
     fn holds(&self, slot: Slot) -> bool;
-    /// An object that it holds is read; false where the policy keeps nothing of that.
+    /// Reads a held object. Returns false if the policy keeps no state of the hit.
     fn hit(&mut self, slot: Slot, now: Tick) -> bool;
-    /// Takes an object that it does not hold; `gone` receives who leaves for it. False where the policy
-    /// refuses the object, or it is larger than the cache.
-    fn insert(&mut self, slot: Slot, now: Tick, gone: &mut Vec<Slot>) -> bool;
-    /// Removes an object that it holds.
+    /// Inserts an object that is not held. Evicted objects are added to `evicted`. Returns false if
+    /// the policy refuses the object or it is larger than the cache.
+    fn insert(&mut self, slot: Slot, now: Tick, evicted: &mut Vec<Slot>) -> bool;
+    /// Removes a held object.
     fn remove(&mut self, slot: Slot);
-    /// The objects that it holds.
+    /// The held objects.
     fn slots(&self) -> Vec<Slot>;
-    /// What these weigh.
+    /// Total weight of the held objects.
     fn held_bytes(&self) -> u64;
-    /// How far the furthest hand has come that it knows of, where one tells another of it: see `ring.rs`.
+    /// Furthest hand known, if servers share positions: see `ring.rs`.
     fn furthest_hand(&self) -> Option<u64> {
         None
     }
-    /// Another's comes to its ears.
-    fn told_of_hand(&mut self, _: u64) {}
-    /// Panics where it contradicts itself. Walks everything.
+    /// Receives the furthest hand that another server knows.
+    fn receive_hand(&mut self, _: u64) {}
+    /// Panics if the state is inconsistent. Checks every object.
     fn check(&mut self);
 }
 
-struct Node<'t, P: Policy> {
+struct ShardTier<'t, P: Policy> {
     shard: Shard<Dense<P::Meta, Fixed<'t>>, P, Never>,
     capacity: u64,
     held: u64,
 }
 
-/// A tier for objects of these weights.
+/// Creates a cache for objects of these weights.
 pub(super) fn tier<'t>(
     policy: &PolicySpec,
     weights: &'t [u32],
@@ -69,7 +69,7 @@ impl<'t> Visitor for Build<'t> {
         let weights = Fixed::by_object(self.weights);
         let entries = Dense::new(self.weights.len(), weights, false);
         let policy = P::new(self.capacity, config, self.seed);
-        Box::new(Node {
+        Box::new(ShardTier {
             shard: Shard::with_policy(entries, policy, Never),
             capacity: self.capacity,
             held: 0,
@@ -77,9 +77,9 @@ impl<'t> Visitor for Build<'t> {
     }
 }
 
-impl<P: Policy> Tier for Node<'_, P> {
+impl<P: Policy> Tier for ShardTier<'_, P> {
     fn holds(&self, slot: Slot) -> bool {
-        self.shard.entries.lives(slot)
+        self.shard.entries.contains(slot)
     }
 
     fn hit(&mut self, slot: Slot, now: Tick) -> bool {
@@ -98,7 +98,7 @@ impl<P: Policy> Tier for Node<'_, P> {
         is_changed
     }
 
-    fn insert(&mut self, slot: Slot, now: Tick, gone: &mut Vec<Slot>) -> bool {
+    fn insert(&mut self, slot: Slot, now: Tick, evicted: &mut Vec<Slot>) -> bool {
         debug_assert!(!self.holds(slot));
         self.shard.entries.begin(now);
         let weight = self.shard.entries.weight(slot);
@@ -113,10 +113,10 @@ impl<P: Policy> Tier for Node<'_, P> {
                 Eviction::Victim(victim) => {
                     self.held -= u64::from(self.shard.entries.weight(victim));
                     self.shard.entries.take(victim);
-                    gone.push(victim);
+                    evicted.push(victim);
                 }
                 Eviction::Again => {}
-                Eviction::Empty => panic!("the tier is full, and its policy knows of no entry"),
+                Eviction::Empty => panic!("the cache is full, but its policy returns no victim"),
             }
         }
         self.held += weight;

@@ -1,29 +1,30 @@
-//! Whose objects are missed for a while: counted by the servers that keep parts of them when the watch begins.
+//! Misses in an interval, by the servers that kept parts of the missed objects when it began.
 //!
-//! A server that goes is missed by all objects of which it kept a part, whoever is asked for them first: of a code
-//! with K + P chunks that is a larger share of the requests than of two copies.
+//! A failed server affects all objects of which it kept a part, whichever server receives their
+//! requests. With K + P chunks per object these are a larger share of the requests than with two
+//! copies.
 
 use super::history::row_of;
 use super::places::{NONE, Places};
 
-/// See the module text.
-pub(super) struct Watch {
+/// Misses by bucket during the watched interval.
+pub(super) struct MissTracker {
     places: Places,
-    /// Misses, by bucket; of objects kept whole, and of coded ones.
+    /// Misses by bucket: of objects kept whole, and of coded ones.
     missed: [Vec<u64>; 2],
 }
 
-impl Watch {
-    pub(super) fn new(places: Places) -> Watch {
+impl MissTracker {
+    pub(super) fn new(places: Places) -> MissTracker {
         let missed = [(); 2].map(|()| vec![0; places.buckets() as usize]);
-        Watch { places, missed }
+        MissTracker { places, missed }
     }
 
     pub(super) fn count(&mut self, bucket: u32, is_coded: bool) {
         self.missed[usize::from(is_coded)][bucket as usize] += 1;
     }
 
-    /// Servers, and the misses of what they keep together; only where there are any.
+    /// Servers and the misses of the objects that they keep together, without zeros.
     pub(super) fn found(&self) -> Vec<(Vec<u16>, u64)> {
         let mut found = Vec::new();
         for is_coded in [false, true] {

@@ -1,28 +1,29 @@
-//! From misses of a sample to the miss ratio of the whole.
+//! Estimates the miss ratio of a whole trace from the misses of a sample.
 //!
-//! A uniform sample of the objects has, by chance, too many or too few of the popular ones, and these
-//! have most of the requests: taken as it is, its miss ratio is far off. SHARDS corrects the sum of
-//! requests. Here the correction is made for each class of popularity by itself (post-stratification: Holt,
-//! Smith, "Post stratification", J. R. Stat. Soc. A 142(1), 1979): how often objects of n requests miss
-//! comes from the sample, how many such requests there are from counting all of them. On the open traces
-//! that divides the error by two to four, by up to ten where few objects have most of the requests.
+//! By chance, a uniform sample of the objects has too many or too few of the popular ones, which
+//! receive most of the requests. Its own miss ratio is therefore far off. SHARDS corrects the total
+//! number of requests. Here each class of popularity is corrected separately (post-stratification: Holt,
+//! Smith, "Post stratification", J. R. Stat. Soc. A 142(1), 1979): the sample gives the miss ratio of
+//! objects with n requests, and a count over all objects gives the number of such requests. On the open
+//! traces this divides the error by two to four, and by up to ten where few objects receive most of the
+//! requests.
 
 use crate::Columns;
 use trace::Random;
 
-/// Two classes for each power of two of requests.
+/// Number of popularity classes, two for each power of two of requests.
 const CLASSES: usize = 64;
-/// Resamples behind a standard error.
+/// Number of resamples behind a standard error.
 const RESAMPLES: usize = 64;
 
-/// Requests and bytes of the whole trace by how popular their object is.
+/// Requests and bytes of the whole trace by popularity class.
 #[derive(Clone, Debug)]
 pub(crate) struct Strata {
     requests: [f64; CLASSES],
     bytes: [f64; CLASSES],
 }
 
-/// The class of an object with so many requests.
+/// Class of an object with this many requests.
 #[inline]
 fn class_of(requests: u32) -> usize {
     if requests < 2 {
@@ -34,7 +35,7 @@ fn class_of(requests: u32) -> usize {
 }
 
 impl Strata {
-    /// From the requests and the size of objects that are a `share` of all.
+    /// Computes the classes from requests and sizes of objects that are a `share` of all.
     pub fn new(objects: impl Iterator<Item = (u32, u32)>, share: f64) -> Self {
         let mut strata = Strata {
             requests: [0.0; CLASSES],
@@ -49,27 +50,27 @@ impl Strata {
     }
 }
 
-/// What one replay of the sample says of the whole.
+/// Estimate for the whole trace from one replay of the sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ratios {
     pub miss_ratio: f64,
     pub byte_miss_ratio: f64,
-    /// The standard error of the miss ratio, from resampling the objects.
+    /// Standard error of the miss ratio, from resampling the objects.
     pub error: f64,
 }
 
-/// A sample that policies replayed.
+/// A sample and its resamples.
 pub(crate) struct Replayed<'a> {
     columns: &'a Columns,
     strata: &'a Strata,
-    /// By object.
+    /// Number of requests by object.
     requests: Vec<u32>,
     classes: Vec<u8>,
     /// How often each resample draws each object, by object.
     draws: Vec<[u8; RESAMPLES]>,
 }
 
-/// Requests and misses of the sample's objects of one class.
+/// Requests and misses of the sampled objects of one class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     requests: f64,
@@ -77,7 +78,7 @@ struct Sums {
 }
 
 impl<'a> Replayed<'a> {
-    /// The sample of these columns; `seed` determines the resamples.
+    /// Prepares the sample of these columns; `seed` determines the resamples.
     pub fn new(columns: &'a Columns, strata: &'a Strata, seed: u64) -> Self {
         let mut requests = vec![0u32; columns.objects()];
         for id in &columns.ids {
@@ -96,7 +97,7 @@ impl<'a> Replayed<'a> {
         }
     }
 
-    /// What the whole misses where the sample's objects missed so often.
+    /// Estimates the miss ratio of the whole trace from each sampled object's misses.
     pub fn ratios(&self, misses: &[u32]) -> Ratios {
         let mut sums = [Sums::default(); CLASSES];
         let mut byte_sums = [Sums::default(); CLASSES];
@@ -130,8 +131,8 @@ impl<'a> Replayed<'a> {
     }
 }
 
-/// The share of the whole that misses, if each class misses as its objects of the sample do. A class without
-/// any counts with the next less popular one.
+/// Miss ratio of the whole trace if each class misses like its sampled objects. A class without
+/// sampled objects is counted with the next less popular one.
 fn ratio(whole: &[f64; CLASSES], sums: &[Sums; CLASSES]) -> f64 {
     let total: f64 = whole.iter().sum();
     let mut missed = 0.0;
@@ -148,8 +149,8 @@ fn ratio(whole: &[f64; CLASSES], sums: &[Sums; CLASSES]) -> f64 {
     ((missed + waiting * last) / total.max(1.0)).clamp(0.0, 1.0)
 }
 
-/// A draw from the Poisson distribution of mean 1: how often an object is drawn when as many are drawn as
-/// there are, with replacement.
+/// Draws from the Poisson distribution of mean 1: how often an object is drawn when as many objects
+/// are drawn with replacement as there are.
 fn poisson(random: &mut Random) -> u8 {
     let mut rest = random.fraction();
     let mut chance = (-1f64).exp();

@@ -24,8 +24,8 @@ impl Named {
     }
 }
 
-/// The page of some policies' curves over one trace. Where both kinds of lifetimes are there, they are
-/// shown beside each other.
+/// The page of some policies' curves over one trace. Where both kinds of lifetimes are there, they
+/// are shown beside each other.
 pub fn page(trace: &str, unit: Unit, curves: &[Named]) -> Page {
     let mut page = Page::new(&format!("Miss-ratio curves: {trace}"));
     add_sections(&mut page, unit, curves);

@@ -1,11 +1,12 @@
-//! A spatial sample of a trace, taken in one pass, with what the estimate needs to know of the whole.
+//! A spatial sample of a trace, taken in one pass, with the counts of the whole trace that estimates
+//! need.
 //!
-//! Departure from SHARDS, which lets a hash of the key decide: objects are dealt out in the order of their
-//! first requests, and the chance of [`place`] takes a fair share of every stretch of them. Objects that
-//! are asked for together mostly come first together, a loop or a scan above all. So the sample has of
-//! each its share and not by luck a tenth more, and a curve falls where that of the whole does. Objects
-//! after the first million are chosen by their hash: whether one of them is new could not be told without
-//! remembering all.
+//! Departure from SHARDS, which samples by a hash of the key: objects are sampled in the order of their
+//! first requests, by their [`place`] in a shuffled order that takes an equal share of every stretch.
+//! Objects that are requested together mostly have their first requests together, above all in a loop
+//! or a scan. The sample thus has the same share of each loop, where a hash could take a tenth more by
+//! chance, and the curve drops at the same size as that of the whole trace. Objects after the first
+//! million are sampled by hash, because recognizing new ones would need memory for all.
 
 use super::estimate::{Ratios, Replayed, Strata};
 use super::{Curve, Point, configurations_that_fit};
@@ -18,29 +19,30 @@ use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use trace::{Random, Request, SampledMap};
 
-/// Objects whose requests are counted one by one; a sample of the keys beyond that.
+/// Maximum number of objects whose requests are counted one by one; above it a sample of the keys
+/// is counted.
 const COUNTED: usize = 1 << 21;
-/// Objects that are dealt out in the order in which they come.
-const DEALT: usize = 1 << 20;
-/// A place has so many bits, and as many as [`DIGIT_BITS`] are shuffled together.
+/// Number of objects that are sampled in the order of their first requests.
+const ORDERED: usize = 1 << 20;
+/// Bits of a place; [`DIGIT_BITS`] of them are shuffled together.
 const PLACE_BITS: u32 = 32;
-/// See [`PLACE_BITS`].
+/// Bits of a digit of a place.
 const DIGIT_BITS: u32 = 4;
-/// Below this many objects in the scaled cache neither its misses nor their spread mean much.
+/// Minimum number of objects in the scaled cache for its misses and their spread to be meaningful.
 const TRUSTED_OBJECTS: f64 = 32.0;
-/// The scaled cache must be this many times as large as the largest object.
+/// Minimum size of the scaled cache as a multiple of the largest object.
 const TRUSTED_LARGEST: u64 = 4;
-/// An engine scaled down to less than this has too few segments to behave as a large one does.
+/// Minimum size of a scaled engine; below it there are too few segments to behave like a large one.
 const ENGINE_TRUSTED: u64 = 64 * segment::SEGMENT_BYTES_MIN as u64;
 
-/// How much of a trace is replayed.
+/// Parameters of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// At least this share of the objects.
+    /// Minimum share of the objects.
     pub rate: f64,
-    /// And at least this many of them, or all.
+    /// Minimum number of objects, or all if there are fewer.
     pub objects: usize,
-    /// Determines which.
+    /// Random seed.
     pub seed: u64,
 }
 
@@ -54,7 +56,7 @@ impl Default for Sampling {
     }
 }
 
-/// What is known of one object beyond the sample.
+/// Requests and size of a counted object.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     requests: u32,
@@ -62,13 +64,14 @@ struct Count {
     place: u32,
 }
 
-/// Where an object stands in a shuffled order of all, as a fraction of 2^32, given how many came first before
-/// it: any 2^n objects that follow each other from a multiple of that on are spread evenly, one in each
-/// 2^−n of the whole. So whatever share of the order is taken has that share of every stretch, and
-/// yet each object is as likely as any other, whatever periods there are.
+/// Position of an object in a shuffled order of all objects, as a fraction of 2^32, given the number of
+/// objects with earlier first requests. Any 2^n consecutive objects from a multiple of 2^n on are spread
+/// evenly, one in each 2^−n of the whole. A share of the order therefore takes that share of every
+/// stretch, and each object is equally likely, even in periodic traces.
 ///
-/// The number's bits are reversed (van der Corput's sequence), and every digit is shuffled by a chance that
-/// hangs on the digits above it (Owen, "Randomly permuted (t,m,s)-nets and (t,s)-sequences", MCQMC 1994).
+/// The number's bits are reversed (van der Corput's sequence), and every digit is shuffled randomly
+/// depending on the digits above it (Owen, "Randomly permuted (t,m,s)-nets and (t,s)-sequences", MCQMC
+/// 1994).
 fn place(number: u32, seed: u64) -> u32 {
     let mask = (1u32 << DIGIT_BITS) - 1;
     let mut place = 0;
@@ -83,52 +86,52 @@ fn place(number: u32, seed: u64) -> u32 {
     place
 }
 
-/// The place of an object that is not dealt out.
+/// Position of an object that is sampled by hash.
 #[inline]
 fn place_of_key(key: u64, seed: u64) -> u32 {
-    // Another seed than that by which objects are counted: what is sampled must not hang on it.
+    // Uses another seed than the counted sample of objects, so that the two are independent.
     (Random::of_key(!seed, key).bits() >> u32::BITS) as u32
 }
 
-/// Whether a place is in a share of all.
+/// Whether a position is within a share of all.
 #[inline]
 fn is_below(place: u32, share: f64) -> bool {
     f64::from(place) < share * 2f64.powi(PLACE_BITS as i32)
 }
 
-/// Takes requests and keeps those of the sample.
+/// Takes a sample of requests.
 pub struct Sampler {
     sampling: Sampling,
     share: f64,
     keys: HashSet<u64>,
     requests: Vec<Request>,
     counts: SampledMap<Count>,
-    /// The places of those that are dealt out, when there are others.
-    dealt: Option<SampledMap<u32>>,
+    /// Positions of the objects sampled in order, once others are sampled by hash.
+    ordered: Option<SampledMap<u32>>,
     total: u64,
-    how: Interning,
+    options: Interning,
     name: String,
 }
 
-/// A sample and what it is a sample of.
+/// A sample and counts of the whole trace.
 #[derive(Debug)]
 pub struct Sample {
-    /// The requests of the sample.
+    /// Requests of the sample.
     columns: Columns,
     strata: Strata,
-    /// Requests of the whole trace.
+    /// Number of requests of the whole trace.
     requests: u64,
-    /// Distinct objects of the whole trace, estimated where they are more than two million.
+    /// Number of distinct objects of the whole trace, estimated above two million.
     objects: f64,
     footprint_bytes: f64,
-    /// The share of the objects that the sample holds.
+    /// Share of the objects in the sample.
     share: f64,
     seed: u64,
 }
 
 impl Sampler {
-    /// Takes nothing yet; `name` is the trace's.
-    pub fn new(name: &str, how: Interning, sampling: Sampling) -> Self {
+    /// Creates an empty sample of the trace called `name`.
+    pub fn new(name: &str, options: Interning, sampling: Sampling) -> Self {
         assert!(sampling.rate > 0.0 && sampling.rate <= 1.0);
         assert!(sampling.objects > 0);
         Sampler {
@@ -137,17 +140,17 @@ impl Sampler {
             keys: HashSet::new(),
             requests: Vec::new(),
             counts: SampledMap::new(COUNTED, 0, sampling.seed),
-            dealt: None,
+            ordered: None,
             total: 0,
-            how,
+            options,
             name: name.into(),
         }
     }
 
-    /// Takes the next request.
+    /// Adds the next request.
     ///
     /// # Errors
-    /// The sample would need more memory than is allowed.
+    /// The sample would need more memory than allowed.
     pub fn push(&mut self, request: &Request) -> Result<(), Error> {
         self.total += 1;
         let place = self.count(request);
@@ -156,7 +159,7 @@ impl Sampler {
                 self.check_memory()?;
             }
             self.requests.push(*request);
-            // A key that comes again is mostly in the set, and the set is small.
+            // A known key is usually in the set of sampled keys, which is small.
             self.keys.insert(request.key);
             if self.keys.len() > 2 * self.sampling.objects && self.share > self.sampling.rate {
                 self.keep((self.share / 2.0).max(self.sampling.rate));
@@ -165,11 +168,11 @@ impl Sampler {
         Ok(())
     }
 
-    /// Counts a request; returns its object's place.
+    /// Counts a request and returns the position of its object.
     fn count(&mut self, request: &Request) -> u32 {
         let (number, seed) = (self.counts.len(), self.sampling.seed);
         let count = self.counts.entry(request.key, || Count {
-            place: match number < DEALT {
+            place: match number < ORDERED {
                 true => place(number as u32, seed),
                 false => place_of_key(request.key, seed),
             },
@@ -181,27 +184,27 @@ impl Sampler {
             count.size = request.size.max(1);
             counted = Some(count.place);
         }
-        // Long before the first of them is no longer counted.
-        if self.dealt.is_none() && self.counts.len() > DEALT {
-            let dealt = self.counts.map(|count| count.place);
-            self.dealt = Some(dealt);
+        // Long before objects are no longer counted one by one.
+        if self.ordered.is_none() && self.counts.len() > ORDERED {
+            let ordered = self.counts.map(|count| count.place);
+            self.ordered = Some(ordered);
         }
         counted.unwrap_or_else(|| self.place_of(request.key))
     }
 
-    /// The place of an object that was counted once.
+    /// Position of a counted object.
     fn place_of(&self, key: u64) -> u32 {
-        let dealt = match &self.dealt {
-            Some(dealt) => dealt.get(key).copied(),
+        let ordered = match &self.ordered {
+            Some(ordered) => ordered.get(key).copied(),
             None => self.counts.get(key).map(|count| count.place),
         };
-        dealt.unwrap_or_else(|| place_of_key(key, self.sampling.seed))
+        ordered.unwrap_or_else(|| place_of_key(key, self.sampling.seed))
     }
 
-    /// Whether the requests of the sample may take twice as much.
+    /// Checks that the sample may take twice its memory.
     fn check_memory(&self) -> Result<(), Error> {
         let needed = (2 * self.requests.len() * size_of::<Request>()) as u64;
-        if needed <= self.how.memory_limit {
+        if needed <= self.options.memory_limit {
             return Ok(());
         }
         Err(Error::TooLarge {
@@ -209,7 +212,7 @@ impl Sampler {
             requests: self.total,
             objects: (self.keys.len() as f64 / self.share) as u64,
             needed,
-            limit: self.how.memory_limit,
+            limit: self.options.memory_limit,
         })
     }
 
@@ -221,10 +224,10 @@ impl Sampler {
         self.keys = keys;
     }
 
-    /// The sample.
+    /// Returns the sample.
     ///
     /// # Errors
-    /// As of [`Interner`]; a trace without requests.
+    /// Those of [`Interner`]; a trace without requests.
     pub fn finish(mut self) -> Result<Sample, Error> {
         let wanted = self.sampling.objects as f64 / self.keys.len().max(1) as f64;
         if wanted < 1.0 && self.share > self.sampling.rate {
@@ -238,13 +241,14 @@ impl Sampler {
             self.counts.values().map(|c| (c.requests, c.size)),
             self.counts.share(),
         );
-        let mut interner = Interner::new(&self.name, self.how);
+        let mut interner = Interner::new(&self.name, self.options);
         for request in &self.requests {
             interner.push(request)?;
         }
         let columns = interner.finish()?;
         Ok(Sample {
-            // What came into the sample, not the rate asked for: it decides whether a loop fits the cache.
+            // The actual share, not the requested rate, because it decides whether a loop fits the
+            // scaled cache.
             share: (columns.objects() as f64 / objects).min(1.0),
             columns,
             strata,
@@ -257,28 +261,27 @@ impl Sampler {
 }
 
 impl Sample {
-    /// The requests of the sample.
+    /// Requests of the sample.
     pub fn columns(&self) -> &Columns {
         &self.columns
     }
 
-    /// Requests of the whole trace.
+    /// Number of requests of the whole trace.
     pub fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Whether it is the whole trace.
+    /// Whether the sample is the whole trace.
     pub fn is_whole(&self) -> bool {
         self.columns.len() as u64 == self.requests
     }
 
-    /// The share of the objects that it holds.
+    /// Share of the objects in the sample.
     pub fn share(&self) -> f64 {
         self.share
     }
 
-    /// What all objects of the whole trace weigh together, estimated where there are more than two
-    /// million.
+    /// Total weight of all objects of the whole trace, estimated above two million objects.
     pub fn footprint(&self, unit: Unit) -> u64 {
         match unit {
             Unit::Objects => self.objects.round() as u64,
@@ -286,11 +289,10 @@ impl Sample {
         }
     }
 
-    /// The curves of some contestants, at sizes of the whole trace that ascend. `done` counts requests of
-    /// the sample.
+    /// Computes curves at ascending sizes of the whole trace. `done` counts requests of the sample.
     ///
     /// # Errors
-    /// A policy that knows the future; memory that does not do; an engine where objects are counted.
+    /// A policy that needs future requests; too little memory; an engine where objects are counted.
     pub fn curves(
         &self,
         rules: &Rules,
@@ -321,7 +323,7 @@ impl Sample {
         Ok(joined(&contestants, of_policies, of_engines.collect()))
     }
 
-    /// By policy and then by size, each object's misses.
+    /// Misses of each object, by policy and then by size.
     fn of_policies(
         &self,
         rules: &Rules,
@@ -346,7 +348,7 @@ impl Sample {
         Ok(found.into_iter().map(|(_, misses)| misses).collect())
     }
 
-    /// By engine, and by size where such an engine can be had for the sample, each object's misses.
+    /// Misses of each object, by engine and then by size; `None` at sizes too small for the engine.
     fn of_engines(
         &self,
         rules: &Rules,
@@ -375,14 +377,12 @@ impl Sample {
         ((capacity as f64 * self.share).round() as u64).max(1)
     }
 
-    /// Puts bounds around estimates.
+    /// Adds bounds to estimates from two independent errors. First, which objects were sampled: measured by
+    /// resampling. Second, the effective size of the scaled cache: if it holds c objects, the number of
+    /// distinct sampled objects between two accesses has a standard deviation of √c. This shifts the ratio
+    /// by the slope of the curve times 1/√c of the size.
     ///
-    /// Two things go wrong, independently. *Whose* misses are seen: resampling the objects tells. *How large*
-    /// the scaled cache is to a request: between two uses of an object come c distinct ones of the sample on
-    /// average where the cache holds c, but one standard deviation is √c; where the curve is steep, that
-    /// moves the ratio by the slope times 1/√c of the size.
-    ///
-    /// Where the sample is too small for an engine (`None`) everything misses, and nothing is trusted.
+    /// If the sample is too small for an engine (`None`), everything misses and the point is not trusted.
     fn curve(
         &self,
         rules: &Rules,
@@ -459,8 +459,8 @@ mod tests {
                 for stretch in places.chunks_exact(length) {
                     let kept = stretch.iter().filter(|p| is_below(**p, 0.05)).count() as f64;
                     let wanted = length as f64 * 0.05;
-                    // At most one off in each power of two that the stretch consists of; chance alone would
-                    // be 15 off in 5,000 in one of three.
+                    // At most one off in each power of two of the stretch. Random sampling would be
+                    // 15 off in 5,000 in one of three cases.
                     assert!((kept - wanted).abs() < 8.0, "{kept} of {length}");
                 }
             }
@@ -472,7 +472,7 @@ mod tests {
         for number in [0, 1, 2, 63, 64, 4096, u32::MAX] {
             let chosen = (0..4000).filter(|seed| is_below(place(number, *seed), 0.25));
             let chosen = chosen.count() as f64;
-            // Five standard deviations of a binomial.
+            // Five standard deviations of a binomial distribution.
             assert!((chosen - 1000.0).abs() < 137.0, "{number}: {chosen}");
         }
     }

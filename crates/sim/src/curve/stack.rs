@@ -1,21 +1,23 @@
 //! Exact miss counts of LRU for every size in one pass: the stack algorithm.
 //!
-//! Under LRU a cache holds what lies on top of a stack of all objects, ordered by last use, as far down
-//! as it has room. So a request hits in every cache that is at least as large as the *stack distance*:
-//! the weight of the distinct objects asked for since its object's last use, and its own (Mattson, Gecsei,
-//! Slutz, Traiger, "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970).
-//! The weights are summed in a Fenwick tree over the instants of last use (Fenwick, "A new data structure
-//! for cumulative frequency tables", Software: Practice and Experience 24(3), 1994).
+//! LRU keeps objects on a stack ordered by last access, and a cache holds the top of the stack as far as
+//! it has room. A request therefore hits in every cache that is at least as large as the *stack
+//! distance*: the weight of the distinct objects requested since the object's last request, plus its
+//! own (Mattson, Gecsei, Slutz, Traiger, "Evaluation techniques for storage hierarchies", IBM Systems
+//! Journal 9(2), 1970). The weights are summed in a Fenwick tree over the times of last access (Fenwick,
+//! "A new data structure for cumulative frequency tables", Software: Practice and Experience 24(3),
+//! 1994).
 //!
-//! That a larger cache holds whatever a smaller one does ends where entries expire or are deleted, and at
-//! sizes below the largest object, which such a cache refuses: the caller simulates these one by one.
+//! The property that a larger cache holds all objects of a smaller one does not hold if entries expire
+//! or are deleted, or below the size of the largest object, which such a cache rejects. The caller
+//! simulates these sizes one by one.
 
 use crate::Columns;
 
-/// No instant: the object was not asked for yet.
+/// No time: the object was not requested before.
 const NEVER: u32 = u32::MAX;
 
-/// Sums of weights over instants.
+/// Sums of weights over times.
 struct Fenwick {
     sums: Vec<u64>,
 }
@@ -27,7 +29,7 @@ impl Fenwick {
         }
     }
 
-    /// Adds to the weight at an instant; takes away where `weight` wraps around.
+    /// Adds to the weight at a time, wrapping around for a subtraction.
     #[inline]
     fn add(&mut self, at: u32, weight: u64) {
         let mut node = at as usize + 1;
@@ -37,7 +39,7 @@ impl Fenwick {
         }
     }
 
-    /// The weight of all instants before this one.
+    /// Total weight at all times before this one.
     #[inline]
     fn before(&self, at: u32) -> u64 {
         let mut node = at as usize;
@@ -50,17 +52,17 @@ impl Fenwick {
     }
 }
 
-/// What LRU misses at one size.
+/// Misses of LRU at one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Misses {
-    /// Requests.
+    /// Number of missed requests.
     pub requests: u64,
-    /// What their objects weigh.
+    /// Total weight of the missed objects.
     pub weight: u64,
 }
 
-/// What LRU misses at each of `capacities`, which ascend, after the first `warm_up` requests. An object
-/// weighs what `weights` says of its id; none may be heavier than the smallest capacity.
+/// Computes the misses of LRU at ascending `capacities` after the first `warm_up` requests.
+/// `weights` has the weight of each object, none larger than the smallest capacity.
 pub(crate) fn lru_misses(
     columns: &Columns,
     weights: impl Fn(u32) -> u64,
@@ -69,14 +71,15 @@ pub(crate) fn lru_misses(
 ) -> Vec<Misses> {
     assert!(capacities.is_sorted());
     let objects = columns.objects();
-    // With twice as many instants as objects, all are numbered anew at most once for each object.
+    // With twice as many times as objects, renumbering is needed at most once per that many
+    // requests.
     let instants = (2 * objects).max(1 << 10);
     let mut tree = Fenwick::new(instants);
     let mut last_use = vec![NEVER; objects];
     let mut object_at = vec![NEVER; instants];
     let mut now = 0u32;
     let mut total = 0u64;
-    // By the first capacity in which the request hits.
+    // Hits by the first capacity that is large enough.
     let mut hits = vec![Misses::default(); capacities.len() + 1];
     for (row, &id) in columns.ids.iter().enumerate() {
         if now as usize == instants {
@@ -105,7 +108,7 @@ pub(crate) fn lru_misses(
     misses_of(&hits)
 }
 
-/// Misses at each capacity: whatever hits at none so small.
+/// Misses at each capacity: requests that do not hit at it or a smaller one.
 fn misses_of(hits: &[Misses]) -> Vec<Misses> {
     let mut misses = Vec::new();
     let mut beyond = Misses::default();
@@ -118,7 +121,7 @@ fn misses_of(hits: &[Misses]) -> Vec<Misses> {
     misses
 }
 
-/// Numbers the instants in use from 0 on, in their order; returns the next one.
+/// Renumbers the times in use from 0 on in their order, and returns the next one.
 fn renumber(
     tree: &mut Fenwick,
     last_use: &mut [u32],
@@ -138,7 +141,7 @@ fn renumber(
     for at in 0..next {
         tree.sums[at as usize + 1] = weights(object_at[at as usize]);
     }
-    // Each node passes its sum on to the node above it.
+    // Each node adds its sum to its parent.
     for node in 1..tree.sums.len() {
         let above = node + (node & node.wrapping_neg());
         if above < tree.sums.len() {

@@ -1,54 +1,56 @@
-//! A model that learns which objects are worth a write to flash, from what happened to them in DRAM.
+//! A model that learns which objects are worth a write to flash, from their accesses in DRAM.
 //!
 //! # Idea
-//! A linear support vector machine over a few features of an object's stay in DRAM says whether it will
-//! be asked for again while flash would have kept it. Each object that leaves DRAM, written or not, is
-//! a lesson: whether it was asked for again is known when as much as flash holds has left after it.
+//! A linear support vector machine over a few features of an object's stay in DRAM predicts whether
+//! it will be requested again while flash would still hold it. Each object that leaves DRAM,
+//! written or not, becomes a training example. Its label is known when as much as flash holds has
+//! left DRAM after it.
 //!
 //! # Source
-//! A. Eisenman et al., *Flashield: a hybrid key-value cache that controls flash write amplification*,
-//! NSDI 2019, <https://www.usenix.org/conference/nsdi19/presentation/eisenman>; its part in the
-//! comparison of J. Yang's thesis, section 8.4.4.
+//! A. Eisenman et al., *Flashield: a hybrid key-value cache that controls flash write
+//! amplification*, NSDI 2019, <https://www.usenix.org/conference/nsdi19/presentation/eisenman>; its
+//! part in the comparison of J. Yang's thesis, section 8.4.4.
 //!
 //! # State
-//! 40 bytes for each object that left DRAM lately, and 4 for each object of the trace.
+//! 40 bytes for each object that left DRAM recently, and 4 for each object of the trace.
 //!
 //! # Departures
-//! Learning goes on with each lesson (stochastic gradient descent on the hinge loss) instead of once an
-//! hour. One request again is enough, where Flashield asks for several. Until the first thousand lessons
-//! everything is written. No part of the source's log-structured storage is modelled.
+//! The model is trained with each example (stochastic gradient descent on the hinge loss) instead
+//! of once an hour. One more request is enough for a positive label, where Flashield requires
+//! several. Everything is written until the first thousand examples are labelled. The source's
+//! log-structured storage is not modelled.
 
 use policy::Slot;
 use std::collections::VecDeque;
 
 const FEATURES: usize = 5;
-/// Lessons before the model is asked.
-const LESSONS_MIN: u64 = 1000;
-/// The length of a step of the descent, and the pull towards zero.
+/// Examples before the model is used.
+const EXAMPLES_MIN: u64 = 1000;
+/// Step size of the descent, and weight decay.
 const STEP: f64 = 0.01;
 const DECAY: f64 = 1e-4;
 
-/// What happened to an object in DRAM.
+/// Accesses of an object in DRAM.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
-    /// When it came.
+pub(super) struct DramAccesses {
+    /// Time of insertion.
     since: u32,
-    /// When it was last asked for.
+    /// Time of the last access.
     last: u32,
-    /// Requests after the one with which it came.
+    /// Accesses after the first.
     pub(super) reads: u32,
 }
 
-impl Seen {
-    pub(super) fn at(now: u32) -> Seen {
-        Seen {
+impl DramAccesses {
+    pub(super) fn at(now: u32) -> DramAccesses {
+        DramAccesses {
             since: now,
             last: now,
             reads: 0,
         }
     }
 
-    pub(super) fn again(&mut self, now: u32) {
+    pub(super) fn record(&mut self, now: u32) {
         self.last = now;
         self.reads += 1;
     }
@@ -66,25 +68,25 @@ impl Seen {
     }
 }
 
-/// An object that left DRAM, until it is known what became of it.
-struct Lesson {
+/// An object that left DRAM, until its label is known.
+struct Example {
     slot: Slot,
     left: u32,
-    /// Units that had left DRAM by then.
+    /// Total weight that had left DRAM by then.
     clock: u64,
     features: [f32; FEATURES],
 }
 
-/// The model and its lessons.
+/// The model and its pending examples.
 pub(super) struct Learner {
     weights: [f64; FEATURES],
-    lessons: VecDeque<Lesson>,
+    examples: VecDeque<Example>,
     learned: u64,
-    /// By object, the number of its last request.
-    asked: Vec<u32>,
-    /// Units that have left DRAM.
+    /// Number of the last request of each object.
+    last_requests: Vec<u32>,
+    /// Total weight that has left DRAM.
     clock: u64,
-    /// Units that flash holds.
+    /// Capacity of flash, in units.
     horizon: u64,
 }
 
@@ -92,30 +94,36 @@ impl Learner {
     pub(super) fn new(objects: usize, horizon: u64) -> Self {
         Learner {
             weights: [0.0; FEATURES],
-            lessons: VecDeque::new(),
+            examples: VecDeque::new(),
             learned: 0,
-            asked: vec![0; objects],
+            last_requests: vec![0; objects],
             clock: 0,
             horizon,
         }
     }
 
     pub(super) fn requested(&mut self, slot: Slot, now: u32) {
-        self.asked[slot.0 as usize] = now;
+        self.last_requests[slot.0 as usize] = now;
     }
 
-    /// An object leaves DRAM: is it worth a write?
-    pub(super) fn is_wanted(&mut self, slot: Slot, weight: u32, seen: Seen, now: u32) -> bool {
+    /// Predicts whether an object that leaves DRAM is worth a write, and adds it as an example.
+    pub(super) fn is_wanted(
+        &mut self,
+        slot: Slot,
+        weight: u32,
+        seen: DramAccesses,
+        now: u32,
+    ) -> bool {
         self.clock += u64::from(weight);
         self.learn();
         let features = seen.features(weight, now);
-        self.lessons.push_back(Lesson {
+        self.examples.push_back(Example {
             slot,
             left: now,
             clock: self.clock,
             features: features.map(|feature| feature as f32),
         });
-        self.learned < LESSONS_MIN || self.score(&features) > 0.0
+        self.learned < EXAMPLES_MIN || self.score(&features) > 0.0
     }
 
     fn score(&self, features: &[f64; FEATURES]) -> f64 {
@@ -123,16 +131,16 @@ impl Learner {
         terms.map(|(weight, feature)| weight * feature).sum()
     }
 
-    /// Takes the lessons whose time has come.
+    /// Trains with the examples whose labels are known.
     fn learn(&mut self) {
         let horizon = self.horizon;
-        while let Some(lesson) = self.lessons.front()
-            && self.clock - lesson.clock > horizon
+        while let Some(example) = self.examples.front()
+            && self.clock - example.clock > horizon
         {
-            let was_asked = self.asked[lesson.slot.0 as usize] > lesson.left;
-            let truth = if was_asked { 1.0 } else { -1.0 };
-            let features = lesson.features.map(f64::from);
-            self.lessons.pop_front();
+            let was_requested = self.last_requests[example.slot.0 as usize] > example.left;
+            let truth = if was_requested { 1.0 } else { -1.0 };
+            let features = example.features.map(f64::from);
+            self.examples.pop_front();
             self.learned += 1;
             let is_clear = truth * self.score(&features) >= 1.0;
             for (weight, feature) in self.weights.iter_mut().zip(features) {
@@ -145,7 +153,7 @@ impl Learner {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        self.lessons.capacity() * size_of::<Lesson>() + self.asked.capacity() * 4
+        self.examples.capacity() * size_of::<Example>() + self.last_requests.capacity() * 4
     }
 }
 
@@ -153,18 +161,18 @@ impl Learner {
 mod tests {
     use super::*;
 
-    /// Objects read twice in DRAM come back, others do not.
+    /// Objects that are read twice in DRAM are requested again, others are not.
     #[test]
-    fn what_is_read_in_dram_is_found_to_be_worth_a_write() {
+    fn objects_read_in_dram_are_predicted_to_be_worth_a_write() {
         let mut learner = Learner::new(20_000, 50);
         let mut right = 0;
         for id in 0..20_000u32 {
             let now = 10 * id + 10;
             let is_read = id % 3 == 0;
-            let mut seen = Seen::at(now - 5);
+            let mut seen = DramAccesses::at(now - 5);
             if is_read {
-                seen.again(now - 4);
-                seen.again(now - 3);
+                seen.record(now - 4);
+                seen.record(now - 3);
             }
             let is_wanted = learner.is_wanted(Slot(id), 1, seen, now);
             right += u32::from(id >= 15_000 && is_wanted == is_read);
@@ -176,12 +184,12 @@ mod tests {
     }
 
     #[test]
-    fn lessons_are_kept_no_longer_than_flash_holds() {
+    fn examples_are_kept_no_longer_than_flash_holds_objects() {
         let mut learner = Learner::new(1000, 50);
         for id in 0..1000 {
-            learner.is_wanted(Slot(id), 1, Seen::at(id), id + 1);
+            learner.is_wanted(Slot(id), 1, DramAccesses::at(id), id + 1);
         }
-        assert!(learner.lessons.len() <= 51, "{}", learner.lessons.len());
-        assert_eq!(learner.learned as usize + learner.lessons.len(), 1000);
+        assert!(learner.examples.len() <= 51, "{}", learner.examples.len());
+        assert_eq!(learner.learned as usize + learner.examples.len(), 1000);
     }
 }

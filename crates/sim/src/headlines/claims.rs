@@ -1,22 +1,22 @@
-//! The claims: which policy is said to miss less than which, by how much, and where it is said.
+//! The claims: which policy misses less than which other, by how much, and where a paper says so.
 
 use super::Kind;
 use policy::any::POLICIES;
 
-/// `subject` misses less than `over`.
+/// Claim that `subject` misses less than `over`.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
-    /// The policy of which something is said.
+    /// Policy that the claim is about.
     pub subject: &'static str,
-    /// The policy that it is compared with.
+    /// Policy that it is compared with.
     pub over: &'static str,
-    /// The traces of which it is said; `None`: all.
+    /// Kind of traces that the claim is about; `None` for all.
     pub kind: Option<Kind>,
-    /// Whether the byte miss ratio is meant.
+    /// Whether the claim is about the byte miss ratio.
     pub is_of_bytes: bool,
     /// Section or figure of the thesis.
     pub source: &'static str,
-    /// The figures there.
+    /// Figures given there.
     pub says: &'static str,
 }
 
@@ -50,7 +50,7 @@ const fn of_bytes(claim: Claim) -> Claim {
     }
 }
 
-/// What the thesis says, in the order of its sections.
+/// Claims of the thesis, in the order of its sections.
 pub(super) const CLAIMS: &[Claim] = &[
     of(
         Kind::Web,
@@ -214,7 +214,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     ),
 ];
 
-/// The policies that figure 8.6 compares.
+/// Policies compared in figure 8.6.
 pub(super) const FIELD: &[&str] = &[
     "s3fifo",
     "w-tinylfu",
@@ -231,7 +231,7 @@ pub(super) const FIELD: &[&str] = &[
     "lru",
 ];
 
-/// All policies that the claims and figure 8.6 name, FIFO and the bound, as far as there are such.
+/// All implemented policies that the claims and figure 8.6 name, with FIFO and the optimal bound.
 pub fn policies() -> Vec<&'static str> {
     let named = CLAIMS.iter().flat_map(|claim| [claim.subject, claim.over]);
     let mut policies = vec!["fifo", "belady"];

@@ -1,4 +1,5 @@
-//! Results of replays as a page: bars by policy, curves over sizes, boxes over traces, every column.
+//! Results of replays as a page: bars by policy, curves over sizes, boxes over traces, every
+//! column.
 
 use super::{COLUMNS, Kind, LINES_MAX, Row, Value, distinct, learned};
 use crate::{CLASSES, Unit};
