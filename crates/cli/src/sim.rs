@@ -174,9 +174,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     arguments.pages.write(|| report::page(&rows))?;
     let text = match (arguments.csv, arguments.json) {
-        (true, _) => report::csv(&rows),
-        (_, true) => report::json(&rows),
-        _ => report::table(&rows),
+        (true, _) => report::table(&rows).to_csv(),
+        (_, true) => serde_json::to_string_pretty(&report::table(&rows))? + "\n",
+        _ => report::table(&rows).without_idle_columns().to_text(),
     };
     io::stdout().write_all(text.as_bytes())?;
     result
@@ -195,7 +195,7 @@ fn write_table(rows: &[Row], file: File) -> Result<()> {
     if file.metadata()?.is_file() {
         file.set_len(0)?;
     }
-    Ok(report::parquet(rows, file)?)
+    Ok(report::parquet(&report::table(rows), file)?)
 }
 
 impl Arguments {

@@ -1,9 +1,9 @@
 //! Advice on a workload: which policy, how much memory, what TTLs cost, and how certain that is.
 //!
-//! [`Collector`] reads a trace once, into a sample, an analysis and, if memory suffices, the whole trace.
-//! [`advise`] compares policies over sizes on the sample, and replays its recommendation in full. If only
-//! the sample is available, each ratio has bounds, and [`Advice::is_precise`] returns whether they are
-//! narrow enough or a larger sample should be taken.
+//! [`Collector`] reads a trace once, into a sample, an analysis and, if memory suffices, the whole
+//! trace. [`advise`] compares policies over sizes on the sample, and replays its recommendation in
+//! full. If only the sample is available, each ratio has bounds, and [`Advice::is_precise`] returns
+//! whether they are narrow enough or a larger sample should be taken.
 //!
 //! Deliberately absent: the memory overhead of a particular server beyond a stated average; prices.
 
@@ -153,8 +153,8 @@ impl Advice {
     }
 }
 
-/// Computes advice on a trace. `policies` are compared with LRU, which is added if it is missing; each
-/// has its name as given. `done` counts replayed requests.
+/// Computes advice on a trace. `policies` are compared with LRU, which is added if it is missing;
+/// each has its name as given. `done` counts replayed requests.
 ///
 /// # Errors
 /// A policy that needs future requests; too little memory for one replay.
@@ -216,8 +216,8 @@ pub fn advise(
     })
 }
 
-/// Computes advice from samples that start with `objects` objects and grow until the recommended ratio
-/// is precise enough or the sample is the whole trace.
+/// Computes advice from samples that start with `objects` objects and grow until the recommended
+/// ratio is precise enough or the sample is the whole trace.
 ///
 /// # Errors
 /// The first error of `from`, which computes advice from a sample of a number of objects.

@@ -1,9 +1,10 @@
 //! Workload analysis: one pass over a trace of any length in bounded memory.
 //!
-//! The measures are those of the Twitter study (Yang, "Designing Efficient and Scalable Key-value Cache
-//! Management Systems", CMU 2024, chapter 3 and section 8.2). Sums over requests are exact. Results that
-//! need memory per object are exact as long as all objects fit the bound. After that they come from a
-//! uniform sample of the keys; [`Analysis::sampling`] reports which, and the error.
+//! The measures are those of the Twitter study (Yang, "Designing Efficient and Scalable Key-value
+//! Cache Management Systems", CMU 2024, chapter 3 and section 8.2). Sums over requests are exact.
+//! Results that need memory per object are exact as long as all objects fit the bound. After that
+//! they come from a uniform sample of the keys; [`Analysis::sampling`] reports which, and the
+//! error.
 //!
 //! Start with [`Analyzer`].
 

@@ -32,6 +32,7 @@ mod run;
 mod scheme;
 mod servers;
 mod study;
+mod tables;
 mod text;
 mod tier;
 mod watch;

@@ -1,7 +1,7 @@
 //! A trace in memory, as columns, with keys interned to dense ids.
 //!
 //! ```text
-//! by request   id 4 · gap to the request before 4* · operation 1* · TTL 4* · size 4* · next access 4*
+//! by request   id 4 · gap to the previous one 4* · operation 1* · TTL 4* · size 4* · next 4*
 //! by object    size 4 · TTL 4* · requests 4*
 //! ```
 //!

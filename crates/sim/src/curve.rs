@@ -1,11 +1,11 @@
 //! Miss ratio curves: the miss ratio of a policy over cache sizes.
 //!
 //! Exact curves ([`exact`]): LRU at every size from stack distances in one pass, other policies by
-//! replaying the whole trace for each size. Estimated curves ([`Sample::curves`]): policies replay a
-//! spatial sample of the trace in a cache that is scaled down accordingly (Waldspurger, Park, Garthwaite,
-//! Ahmad, "Efficient MRC construction with SHARDS", FAST 2015; Waldspurger, Saemundsson, Ahmad, Park,
-//! "Cache modeling and optimization using miniature simulations", ATC 2017). Each point has error
-//! bounds.
+//! replaying the whole trace for each size. Estimated curves ([`Sample::curves`]): policies replay
+//! a spatial sample of the trace in a cache that is scaled down accordingly (Waldspurger, Park,
+//! Garthwaite, Ahmad, "Efficient MRC construction with SHARDS", FAST 2015; Waldspurger,
+//! Saemundsson, Ahmad, Park, "Cache modeling and optimization using miniature simulations", ATC
+//! 2017). Each point has error bounds.
 
 mod estimate;
 mod page;
@@ -13,7 +13,7 @@ mod sample;
 mod stack;
 
 pub(crate) use page::add_sections;
-pub use page::{Named, page};
+pub use page::{Named, page, table, text};
 pub use sample::{Sample, Sampler, Sampling};
 
 use crate::contestant::{apart, joined};
@@ -64,8 +64,8 @@ pub fn spread(footprint: u64, smallest_share: f64, count: usize) -> Vec<u64> {
     sizes
 }
 
-/// Computes curves over the whole trace, at ascending sizes. `done` counts requests. At a size below the
-/// minimum of an engine, everything misses.
+/// Computes curves over the whole trace, at ascending sizes. `done` counts requests. At a size
+/// below the minimum of an engine, everything misses.
 ///
 /// # Errors
 /// A policy that needs future requests which the trace does not have; too little memory; an engine

@@ -4,25 +4,23 @@
 //! reduction of FIFO's miss ratio by trace, with the spread over traces; the best policies of each
 //! trace; and a verdict for each claim and cache size.
 //!
-//! A reduction is `(from - to) / from`, or `-(to - from) / to` if `to` is worse. It stays between -1
-//! and 1, so that no single trace dominates the mean (J. Yang, *Designing efficient and scalable
-//! key-value cache management systems*, Carnegie Mellon University 2024, section 8.4.1). The reasons why
-//! a claim holds or not are not analyzed.
+//! A reduction is `(from - to) / from`, or `-(to - from) / to` if `to` is worse. It stays between
+//! -1 and 1, so that no single trace dominates the mean (J. Yang, *Designing efficient and scalable
+//! key-value cache management systems*, Carnegie Mellon University 2024, section 8.4.1). The
+//! reasons why a claim holds or not are not analyzed.
 //!
 //! Start with [`Headlines::of`].
 
 mod claims;
-mod sheet;
 
 pub use claims::{Claim, policies};
-pub use sheet::Sheet;
 
 use crate::Unit;
 use crate::report::Row;
 use claims::{CLAIMS, FIELD};
 use learn::any::Spec;
-use report::{Axis, Boxed, Cloud, Page, Plot};
-use sheet::{Entry, percent};
+use report::{Axis, Boxed, Cell, Cloud, Column, Page, Plot, Table};
+use serde::Serialize;
 use std::cmp::Ordering;
 
 /// Minimum number of objects of a cache. A smaller cache measures only the first requests of the
@@ -35,19 +33,19 @@ const BEST: usize = 3;
 
 /// Source of a trace. Some claims are about one kind only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TraceKind {
     /// Blocks of a disk, or pages of a file or database.
     Block,
     /// Objects of a key-value cache, web cache or CDN.
     Web,
 }
 
-impl Kind {
+impl TraceKind {
     /// Name in tables.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Block => "block",
-            Kind::Web => "web",
+            TraceKind::Block => "block",
+            TraceKind::Web => "web",
         }
     }
 }
@@ -59,7 +57,7 @@ pub struct Measured {
     /// given.
     pub row: Row,
     /// Source of the trace.
-    pub kind: Kind,
+    pub kind: TraceKind,
 }
 
 /// Ratio that is compared.
@@ -95,7 +93,7 @@ impl Measure {
 struct Group<'a> {
     name: String,
     measure: Measure,
-    traces: Vec<(&'a str, Kind)>,
+    traces: Vec<(&'a str, TraceKind)>,
     policies: Vec<&'a str>,
     /// Miss ratios by policy and trace.
     ratios: Vec<Vec<Option<f64>>>,
@@ -129,7 +127,7 @@ fn five_numbers(values: &[f64]) -> Option<[f64; 5]> {
 
 impl<'a> Group<'a> {
     fn new(measured: &'a [Measured], measure: Measure, name: &str, size: &str) -> Option<Self> {
-        let told = measured
+        let results = measured
             .iter()
             .filter(|m| m.row.size == size)
             .filter_map(|m| Some((m, measure.of(&m.row)?)));
@@ -140,7 +138,7 @@ impl<'a> Group<'a> {
             policies: Vec::new(),
             ratios: Vec::new(),
         };
-        for (m, ratio) in told {
+        for (m, ratio) in results {
             let trace = (m.row.trace.as_str(), m.kind);
             let at_trace = position(&mut group.traces, trace);
             let at_policy = position(&mut group.policies, m.row.policy.as_str());
@@ -177,38 +175,44 @@ impl<'a> Group<'a> {
         let mut ranked: Vec<_> = others
             .map(|&name| (name, self.reductions(name, "fifo")))
             .collect();
-        let mean_of = |values: &[Option<f64>]| mean(&told(values));
+        let mean_of = |values: &[Option<f64>]| mean(&known(values));
         ranked.sort_by(|a, b| mean_of(&b.1).total_cmp(&mean_of(&a.1)));
         ranked
     }
 
-    /// Every trace as a cell, and their spread.
-    fn grid(&self) -> Sheet {
-        let mut header = vec!["policy".to_owned()];
-        let name = |&(trace, kind): &(&str, Kind)| format!("{trace} ({})", kind.name());
-        header.extend(self.traces.iter().map(name));
-        let spread = ["mean", "least", "quartile", "median", "quartile", "most"];
-        header.extend(spread.map(str::to_owned));
-        let mut sheet = Sheet::new(
-            &format!("Less misses than FIFO, in percent: {}", self.name),
-            header,
-        );
+    /// Reductions by trace, with their spread.
+    fn grid(&self) -> Table {
+        let name = |&(trace, kind): &(&str, TraceKind)| format!("{trace} ({})", kind.name());
+        let traces = self.traces.iter().map(name);
+        let spread = [
+            "mean",
+            "min",
+            "lower quartile",
+            "median",
+            "upper quartile",
+            "max",
+        ];
+        let names = traces.chain(spread.map(str::to_owned));
+        let mut columns = vec![Column::text("policy")];
+        columns.extend(names.map(|name| Column::percent(&name)));
+        let caption = format!("Fewer misses than FIFO: {}", self.name);
+        let mut table = Table::with_columns(columns).with_caption(&caption);
         if let Some(ratios) = self.ratios_of("fifo") {
-            let mut row = vec![Entry::text("*fifo misses*")];
-            row.extend(ratios.iter().map(|ratio| percent(*ratio)));
-            row.resize(row.len() + spread.len(), Entry::Nothing);
-            sheet.rows.push(row);
+            let mut row = vec!["fifo's miss ratio".into()];
+            row.extend(ratios.iter().map(|ratio| Cell::from(*ratio)));
+            row.resize(row.len() + spread.len(), Cell::Empty);
+            table.row(row);
         }
         for (policy, reductions) in self.ranked() {
-            let mut row = vec![Entry::text(policy)];
-            row.extend(reductions.iter().map(|value| percent(*value)));
-            let values = told(&reductions);
+            let mut row = vec![policy.into()];
+            row.extend(reductions.iter().map(|value| Cell::from(*value)));
+            let values = known(&reductions);
             let five = five_numbers(&values);
-            row.push(percent(five.map(|_| mean(&values))));
-            row.extend([0, 1, 2, 3, 4].map(|at| percent(five.map(|five| five[at]))));
-            sheet.rows.push(row);
+            row.push(five.map(|_| mean(&values)).into());
+            row.extend([0, 1, 2, 3, 4].map(|at| Cell::from(five.map(|five| five[at]))));
+            table.row(row);
         }
-        sheet
+        table
     }
 
     /// Policies with a result for the trace, the fewest misses first.
@@ -222,46 +226,35 @@ impl<'a> Group<'a> {
         order
     }
 
-    /// The best policies of each trace.
-    fn best(&self) -> Sheet {
-        let header = ["trace", "best", "second", "third"];
-        let header = header.map(str::to_owned).into_iter();
-        let header = header.chain(["best of figure 8.6".into(), "belady".into()]);
-        let mut sheet = Sheet::new(
-            &format!("Miss ratios of the best: {}", self.name),
-            header.collect(),
-        );
-        for (at, (trace, kind)) in self.traces.iter().enumerate() {
-            let order = self.order(at);
-            let mut row = vec![Entry::Text(format!("{trace} ({})", kind.name()))];
-            let show = |place: Option<&(&str, f64)>| match place {
-                Some((policy, ratio)) => Entry::Text(format!("{policy} {:.2} %", ratio * 100.0)),
-                None => Entry::Nothing,
-            };
-            row.extend((0..BEST).map(|place| show(order.get(place))));
-            row.push(show(
-                order.iter().find(|(policy, _)| FIELD.contains(policy)),
-            ));
-            let bound = self.ratios_of("belady").and_then(|ratios| ratios[at]);
-            row.push(percent(bound));
-            sheet.rows.push(row);
+    /// Best policies of each trace.
+    fn best(&self) -> Table {
+        let show = |place: Option<&(&str, f64)>| {
+            place.map(|(policy, ratio)| format!("{policy} {:.2} %", ratio * 100.0))
+        };
+        let traces: Vec<_> = (0..self.traces.len())
+            .map(|at| (at, self.order(at)))
+            .collect();
+        let mut table = Table::of(&traces).column(Column::text("trace"), |(at, _)| {
+            let (trace, kind) = self.traces[*at];
+            format!("{trace} ({})", kind.name())
+        });
+        for (place, name) in ["best", "second", "third"].into_iter().enumerate() {
+            table = table.column(Column::text(name), |(_, order)| show(order.get(place)));
         }
-        sheet
+        let table = table
+            .column(Column::text("best of figure 8.6"), |(_, order)| {
+                show(order.iter().find(|(policy, _)| FIELD.contains(policy)))
+            })
+            .column(Column::percent("belady"), |(at, _)| {
+                self.ratios_of("belady").and_then(|ratios| ratios[*at])
+            });
+        let caption = format!("Miss ratios of the best policies: {}", self.name);
+        table.finish().with_caption(&caption)
     }
 
-    /// How often a policy of figure 8.6 is among the best of them, and how often worse than FIFO.
-    fn standing(&self) -> Sheet {
-        let header = [
-            "policy",
-            "best",
-            "among the best three",
-            "worse than fifo",
-            "traces",
-        ];
-        let mut sheet = Sheet::new(
-            &format!("Standing among those of figure 8.6: {}", self.name),
-            header.map(str::to_owned).into(),
-        );
+    /// How often each policy of figure 8.6 is among the best of them, and how often worse than
+    /// FIFO.
+    fn standing(&self) -> Table {
         let mut rows: Vec<(&str, [usize; 4])> = Vec::new();
         for &policy in self.policies.iter().filter(|name| FIELD.contains(name)) {
             let mut counts = [0; 4];
@@ -276,21 +269,32 @@ impl<'a> Group<'a> {
                 counts[1] += usize::from(better < BEST);
                 counts[3] += 1;
             }
-            let reductions = told(&self.reductions(policy, "fifo"));
+            let reductions = known(&self.reductions(policy, "fifo"));
             counts[2] = reductions.iter().filter(|&&value| value < -TIE).count();
             rows.push((policy, counts));
         }
         rows.sort_by_key(|(_, counts)| std::cmp::Reverse((counts[0], counts[1])));
-        for (policy, counts) in rows {
-            let counts = counts.map(|count| Entry::Count(count as u64));
-            let cells = std::iter::once(Entry::text(policy)).chain(counts);
-            sheet.rows.push(cells.collect());
-        }
-        sheet
+        let caption = format!("Ranks among the policies of figure 8.6: {}", self.name);
+        Table::of(&rows)
+            .column(Column::text("policy"), |row| row.0)
+            .column(Column::count("best"), |row| row.1[0])
+            .column(Column::count("among the best three"), |row| row.1[1])
+            .column(Column::count("worse than fifo"), |row| row.1[2])
+            .column(Column::count("traces"), |row| row.1[3])
+            .finish()
+            .with_caption(&caption)
     }
 
-    /// Rows of the table of verdicts for a claim; `None` if a policy or a trace is missing.
-    fn verdict(&self, claim: &Claim) -> Option<Vec<Entry>> {
+    fn tables(&self) -> Vec<Table> {
+        let mut tables = vec![self.grid(), self.best()];
+        if self.measure == Measure::Requests(Unit::Objects) {
+            tables.push(self.standing());
+        }
+        tables
+    }
+
+    /// Row of the table of verdicts for a claim; `None` if a policy or a trace is missing.
+    fn verdict(&self, claim: &Claim) -> Option<Vec<Cell>> {
         let reductions = self.reductions(claim.subject, claim.over);
         let traces = self.traces.iter().zip(reductions);
         let of_kind = traces.filter(|((_, kind), _)| claim.kind.is_none_or(|own| own == *kind));
@@ -309,24 +313,24 @@ impl<'a> Group<'a> {
             _ => "undecided",
         };
         let end =
-            |(trace, value): &(&str, f64)| Entry::Text(format!("{:+.1} {trace}", value * 1e2));
+            |(trace, value): &(&str, f64)| Cell::Text(format!("{:+.1} % {trace}", value * 1e2));
         Some(vec![
-            Entry::Text(format!("{} over {}", claim.subject, claim.over)),
-            Entry::text(claim.source),
-            Entry::text(claim.says),
-            Entry::text(&self.name),
-            Entry::text(claim.kind.map_or("all", Kind::name)),
-            Entry::Text(format!("{better} : {worse} of {}", values.len())),
-            percent(Some(mean)),
+            Cell::Text(format!("{} over {}", claim.subject, claim.over)),
+            claim.source.into(),
+            claim.says.into(),
+            (&self.name).into(),
+            claim.kind.map_or("all", TraceKind::name).into(),
+            Cell::Text(format!("{better} : {worse} of {}", values.len())),
+            mean.into(),
             end(least),
             end(most),
-            Entry::text(verdict),
+            verdict.into(),
         ])
     }
 }
 
 /// The values that are present.
-fn told(values: &[Option<f64>]) -> Vec<f64> {
+fn known(values: &[Option<f64>]) -> Vec<f64> {
     values.iter().flatten().copied().collect()
 }
 
@@ -341,6 +345,15 @@ fn position<T: PartialEq>(list: &mut Vec<T>, wanted: T) -> usize {
         list.push(wanted);
         list.len() - 1
     })
+}
+
+/// A table with its title, for JSON.
+#[derive(Debug, Serialize)]
+pub struct TitledTable {
+    /// Title of the table.
+    pub title: String,
+    /// The table, as an array of its rows.
+    pub rows: Table,
 }
 
 /// Results of a sweep about the claims.
@@ -366,69 +379,62 @@ impl<'a> Headlines<'a> {
         Headlines { groups }
     }
 
-    /// The tables: verdicts first, then what they come from.
-    pub fn sheets(&self) -> Vec<Sheet> {
-        let mut sheets = vec![self.verdicts()];
-        for group in &self.groups {
-            sheets.push(group.grid());
-            sheets.push(group.best());
-            if group.measure == Measure::Requests(Unit::Objects) {
-                sheets.push(group.standing());
-            }
-        }
-        sheets
+    /// The tables: verdicts first, then the tables that they are computed from.
+    pub fn tables(&self) -> Vec<Table> {
+        let mut tables = vec![self.verdicts()];
+        tables.extend(self.groups.iter().flat_map(Group::tables));
+        tables
     }
 
-    fn verdicts(&self) -> Sheet {
-        let header = [
-            "less misses",
-            "source",
-            "what it says",
-            "at",
-            "traces",
-            "better : worse",
-            "mean, %",
-            "least, %",
-            "most, %",
-            "verdict",
-        ];
-        let mut sheet = Sheet::new("Claims and verdicts", header.map(str::to_owned).into());
+    fn verdicts(&self) -> Table {
+        let mut columns: Vec<Column> = ["fewer misses", "source", "claim", "at", "traces"]
+            .map(Column::text)
+            .into();
+        columns.push(Column::text("better : worse"));
+        columns.push(Column::percent("mean"));
+        columns.extend(["min", "max", "verdict"].map(Column::text));
+        let mut table = Table::with_columns(columns).with_caption("Claims and verdicts");
         for claim in CLAIMS {
             let about = self.groups.iter().filter(|group| match claim.is_of_bytes {
                 true => group.measure == Measure::Bytes,
                 false => group.measure == Measure::Requests(Unit::Objects),
             });
-            sheet.rows.extend(about.filter_map(|g| g.verdict(claim)));
+            about
+                .filter_map(|group| group.verdict(claim))
+                .for_each(|row| table.row(row));
         }
-        sheet
+        table
     }
 
-    /// The tables as text, in Markdown.
+    /// The tables in Markdown, each below its title.
     pub fn markdown(&self) -> String {
-        let sheets = self.sheets();
-        let sheets: Vec<String> = sheets.iter().map(Sheet::markdown).collect();
-        sheets.join("\n")
+        let tables = self.tables();
+        let texts = tables
+            .iter()
+            .map(|table| format!("## {}\n\n{}", table.caption(), table.to_markdown()));
+        texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// The tables as JSON: an array of objects with a title, a header and rows.
-    pub fn json(&self) -> String {
-        let sheets = self.sheets();
-        let sheets: Vec<String> = sheets.iter().map(Sheet::json).collect();
-        format!("[{}]\n", sheets.join(",\n "))
+    /// The tables with their titles, for JSON.
+    pub fn titled(&self) -> Vec<TitledTable> {
+        let tables = self.tables().into_iter();
+        tables
+            .map(|rows| TitledTable {
+                title: rows.caption().into(),
+                rows,
+            })
+            .collect()
     }
 
     /// Tables and plots as a page.
     pub fn page(&self) -> Page {
-        let mut page = Page::new("The papers' claims on these traces");
-        let verdicts = self.verdicts().table();
-        page.section("Claims and verdicts").table(verdicts);
+        let mut page = Page::new("Claims of papers on these traces");
+        page.section("Claims and verdicts").table(self.verdicts());
         for group in &self.groups {
             let section = page.section(&group.name);
             section.plot(boxes(group)).plot(points(group));
-            section.table(group.grid().table());
-            section.table(group.best().table());
-            if group.measure == Measure::Requests(Unit::Objects) {
-                section.table(group.standing().table());
+            for table in group.tables() {
+                section.table(table);
             }
         }
         page
@@ -438,14 +444,14 @@ impl<'a> Headlines<'a> {
 fn boxes(group: &Group<'_>) -> Plot {
     let ranked = group.ranked();
     let boxes = ranked.iter().filter_map(|(policy, values)| {
-        let values: Vec<f64> = told(values).iter().map(|value| value * 100.0).collect();
+        let values: Vec<f64> = known(values).iter().map(|value| value * 100.0).collect();
         Some(Boxed::of_five(policy, five_numbers(&values)?))
     });
     let title = format!("Reduction of FIFO's misses over the traces, {}", group.name);
     Plot::boxes(&title, Axis::linear("%"), boxes.collect())
 }
 
-/// Every trace as a point: across FIFO's miss ratio, upwards what the policy saves of it.
+/// Plot with a point for each trace: the policy's reduction over FIFO's miss ratio.
 fn points(group: &Group<'_>) -> Plot {
     let shown = ["lru", "clock", "arc", "sieve", "s3fifo", "w-tinylfu"];
     let fifo = group.ratios_of("fifo").unwrap_or_default();

@@ -360,7 +360,7 @@ fn what_lifetimes_do_is_told() {
 fn what_cannot_be_said_is_named() {
     let bare: Vec<Request> = (0..5000).map(|n| Request::new(0, n % 700, 1)).collect();
     let advice = advised(&bare, Unit::Objects, Constraints::default());
-    for word in ["Bytes:", "Writes:", "Lifetimes:"] {
+    for word in ["Bytes:", "Writes:", "TTLs:"] {
         let is_named = advice
             .left_out
             .iter()

@@ -605,11 +605,11 @@ fn a_study_is_the_same_on_any_number_of_threads_and_counts_its_requests() {
         assert_eq!(done.into_inner(), study.request_count(&columns));
         findings.requests_per_second = 0.0;
         let html = findings.page().to_html();
-        assert!(html.contains("Do chunks leave together?"));
+        assert!(html.contains("Are chunks evicted together?"));
         let text = findings.text();
         for part in [
-            "after servers went",
-            "Under the outages given",
+            "after servers failed",
+            "Under the given outages",
             "hash order, shared hand",
         ] {
             assert!(text.contains(part), "{part}");

@@ -1,14 +1,14 @@
 //! The headlines over a tiny sweep, whose ratios are counted by hand.
 
 use sim::Spec;
-use sim::headlines::{Headlines, Kind, Measured};
+use sim::headlines::{Headlines, Measured, TraceKind};
 use sim::report::Row;
 use sim::{Configuration, Interner, Interning, Rules, Unit, sweep};
 use std::sync::atomic::AtomicU64;
 use trace::Request;
 
 /// LRU keeps the key that comes back and FIFO does not, or nothing is kept by either.
-fn measured(trace: &str, kind: Kind, keys: &[u64]) -> Vec<Measured> {
+fn measured(trace: &str, kind: TraceKind, keys: &[u64]) -> Vec<Measured> {
     let requests = keys.iter().map(|&key| Ok(Request::new(0, key, 1)));
     let columns = Interner::all(trace, Interning::default(), requests).expect("a trace in memory");
     let names = ["fifo", "lru", "clock", "belady"];
@@ -36,14 +36,14 @@ fn measured(trace: &str, kind: Kind, keys: &[u64]) -> Vec<Measured> {
 
 fn sweep_of_two() -> Vec<Measured> {
     // FIFO: 1 2 . 3 1 4: five misses of six. LRU: 1 2 . 3 . 4: four.
-    let mut all = measured("there", Kind::Web, &[1, 2, 1, 3, 1, 4]);
+    let mut all = measured("there", TraceKind::Web, &[1, 2, 1, 3, 1, 4]);
     // A loop larger than the cache: six misses of six by both.
-    all.extend(measured("here", Kind::Block, &[1, 2, 3, 1, 2, 3]));
+    all.extend(measured("here", TraceKind::Block, &[1, 2, 3, 1, 2, 3]));
     all
 }
 
 #[test]
-fn reductions_stand_by_trace_with_their_mean() {
+fn reductions_are_listed_by_trace_with_their_mean() {
     let measured = sweep_of_two();
     let text = Headlines::of(&measured).markdown();
     let line = |start: &str| {
@@ -51,16 +51,16 @@ fn reductions_stand_by_trace_with_their_mean() {
         line.unwrap_or_else(|| panic!("no line starts with {start}:\n{text}"))
     };
     assert_eq!(
-        line("| *fifo misses*"),
-        "| *fifo misses* | 83.3 | 100.0 |  |  |  |  |  |  |"
+        line("| fifo's miss ratio"),
+        "| fifo's miss ratio | 83.3 % | 100.0 % | – | – | – | – | – | – |"
     );
     assert_eq!(
         line("| lru |"),
-        "| lru | 20.0 | 0.0 | 10.0 | 0.0 | 5.0 | 10.0 | 15.0 | 20.0 |"
+        "| lru | 20.0 % | 0.00 % | 10.0 % | 0.00 % | 5.00 % | 10.0 % | 15.0 % | 20.0 % |"
     );
-    // Of those that can be run: the bound is told apart.
+    // The optimal bound is in a column of its own.
     assert!(line("| there (web) |").contains("| lru 66.67 % |"));
-    assert!(line("| there (web) |").ends_with("| 66.7 |"));
+    assert!(line("| there (web) |").ends_with("| 66.7 % |"));
 }
 
 #[test]
@@ -74,16 +74,18 @@ fn verdicts_follow_the_traces_of_the_claim() {
         let found = text.lines().find(line);
         found.unwrap_or_else(|| panic!("no verdict on {kind}:\n{text}"))
     };
-    // CLOCK gives the returning key its second chance as LRU does.
-    assert!(about("web").ends_with("| 0 : 0 of 1 | 0.0 | +0.0 there | +0.0 there | undecided |"));
+    // CLOCK keeps the accessed key, as LRU does.
+    assert!(
+        about("web").ends_with("| 0 : 0 of 1 | 0.00 % | +0.0 % there | +0.0 % there | undecided |")
+    );
     assert!(about("block").contains("| 0 : 0 of 1 |"));
-    // Of policies that were not run nothing is said.
+    // There is no verdict on policies that were not replayed.
     assert!(!text.contains("qd-arc over arc"));
 }
 
 #[test]
 fn a_better_policy_is_confirmed_and_a_worse_one_refuted() {
-    let mut measured = measured("there", Kind::Web, &[1, 2, 1, 3, 1, 4]);
+    let mut measured = measured("there", TraceKind::Web, &[1, 2, 1, 3, 1, 4]);
     let rename = |measured: &mut Vec<Measured>, from: &str, to: &str| {
         let named = measured.iter_mut().filter(|m| m.row.policy == from);
         named.for_each(|m| m.row.policy = to.into());
@@ -93,13 +95,13 @@ fn a_better_policy_is_confirmed_and_a_worse_one_refuted() {
     let verdict = text
         .lines()
         .find(|line| line.starts_with("| s3fifo over fifo "));
-    assert!(verdict.is_some_and(|line| line.ends_with("| +20.0 there | reproduced |")));
+    assert!(verdict.is_some_and(|line| line.ends_with("| +20.0 % there | reproduced |")));
     rename(&mut measured, "fifo", "s3-sieve");
     let text = Headlines::of(&measured).markdown();
     let verdict = text
         .lines()
         .find(|line| line.starts_with("| s3-sieve over s3fifo "));
-    assert!(verdict.is_some_and(|line| line.contains("| 0 : 1 of 1 | -20.0 |")));
+    assert!(verdict.is_some_and(|line| line.contains("| 0 : 1 of 1 | -20.0 % |")));
     assert!(verdict.is_some_and(|line| line.ends_with("| refuted |")));
 }
 
@@ -107,10 +109,11 @@ fn a_better_policy_is_confirmed_and_a_worse_one_refuted() {
 fn the_page_and_the_json_hold_the_same_tables() {
     let measured = sweep_of_two();
     let headlines = Headlines::of(&measured);
-    let json: serde_json::Value = serde_json::from_str(&headlines.json()).expect("it is JSON");
-    let sheets = headlines.sheets();
-    assert_eq!(json.as_array().map(Vec::len), Some(sheets.len()));
+    let json: serde_json::Value =
+        serde_json::to_value(headlines.titled()).expect("tables are data");
+    let tables = headlines.tables();
+    assert_eq!(json.as_array().map(Vec::len), Some(tables.len()));
     let html = headlines.page().to_html();
-    assert_eq!(html.matches("<table>").count(), sheets.len());
+    assert_eq!(html.matches("<table>").count(), tables.len());
     assert!(html.contains("Each trace as a point, 50%, by objects"));
 }

@@ -114,7 +114,7 @@ fn rows_say_how_often_and_whether_that_is_enough() {
         row(&short, "gl-cache", 500),
         row(&short, "lru", 500),
     ];
-    let json = report::json(&rows);
+    let json = serde_json::to_string(&report::table(&rows)).expect("a table is data");
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json[0]["is_trained"], "yes");
     assert!(json[0]["trainings"].as_u64() > Some(2));
@@ -133,11 +133,11 @@ fn rows_say_how_often_and_whether_that_is_enough() {
     assert!(json[1]["held_out_correlation"].is_null());
     assert!(json[1]["trainings"].as_u64() < Some(3));
     assert!(json[2]["trainings"].is_null());
-    assert!(report::table(&rows).contains("trained"));
-    assert!(!report::table(&rows[2..]).contains("trained"));
+    assert!(report::table(&rows).to_text().contains("trained"));
+    assert!(!report::table(&rows[2..]).to_text().contains("trained"));
     let page = report::page(&rows).to_html();
     for title in [
-        "How much each feature counts",
+        "Importance of each feature",
         "by fifths of what was predicted",
         "Rank correlation",
     ] {

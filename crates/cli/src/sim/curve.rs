@@ -3,12 +3,13 @@
 use super::replaying::{Replaying, read_share_above_0, stem};
 use crate::pages::Pages;
 use crate::trace::input::Input;
-use ::sim::curve::{Curve, Named, Point, Sample, Sampler, Sampling, exact, page, spread};
+use ::sim::curve::{
+    Curve, Named, Point, Sample, Sampler, Sampling, exact, page, spread, table, text,
+};
 use ::sim::{Columns, Contestant, Interner, Rules, Size, Unit};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Serialize;
-use std::fmt::Write as _;
 use std::io::Write;
 use std::sync::atomic::AtomicU64;
 use units::count;
@@ -110,12 +111,12 @@ impl Arguments {
         };
         let page = || page(&curves.trace, curves.unit, &curves.list);
         self.pages.write(page)?;
-        let text = match (self.csv, self.json) {
-            (true, _) => curves.csv(),
+        let output = match (self.csv, self.json) {
+            (true, _) => table(&curves.trace, curves.unit, &curves.list).to_csv(),
             (_, true) => serde_json::to_string_pretty(&curves.rows())? + "\n",
-            _ => curves.table(),
+            _ => text(&curves.trace, curves.unit, &curves.list),
         };
-        std::io::stdout().write_all(text.as_bytes())?;
+        std::io::stdout().write_all(output.as_bytes())?;
         Ok(())
     }
 
@@ -258,93 +259,4 @@ impl Curves {
         };
         self.points().map(row).collect()
     }
-
-    fn csv(&self) -> String {
-        let mut text = String::from(
-            "trace,policy,unit,cache_size,miss_ratio,low,high,byte_miss_ratio,is_exact,is_trusted,\
-             has_ttls\n",
-        );
-        for row in self.rows() {
-            let bytes = row.byte_miss_ratio.map(|ratio| format!("{ratio:.6}"));
-            let _ = writeln!(
-                text,
-                "{},{},{},{},{:.6},{:.6},{:.6},{},{},{},{}",
-                ::sim::report::quoted_for_csv(row.trace),
-                ::sim::report::quoted_for_csv(row.policy),
-                row.unit,
-                row.cache_size,
-                row.miss_ratio,
-                row.low,
-                row.high,
-                bytes.unwrap_or_default(),
-                row.is_exact,
-                row.is_trusted,
-                row.has_ttls,
-            );
-        }
-        text
-    }
-
-    /// Text table with a row for each size and a column for each policy; one table with and one
-    /// without TTLs.
-    fn table(&self) -> String {
-        let mut text = String::new();
-        for kind in self.list.chunk_by(|a, b| a.has_ttls == b.has_ttls) {
-            let note = match kind.len() < self.list.len() && !kind[0].has_ttls {
-                true => ", nothing expires",
-                false => "",
-            };
-            let unit = self.unit.name();
-            let gap = if text.is_empty() { "" } else { "\n" };
-            let _ = write!(
-                text,
-                "{gap}{}, miss ratios of caches in {unit}{note}\n\n",
-                self.trace
-            );
-            write_table(&mut text, kind);
-        }
-        if self.list.iter().any(|named| !named.curve.is_exact) {
-            text += "\n±: within this with a probability of 95 %.";
-            if self.points().any(|(_, point)| !point.is_trusted) {
-                text +=
-                    " *: too few objects of the sample fit; raise --sample-objects, or --exact.";
-            }
-            text.push('\n');
-        }
-        text
-    }
-}
-
-fn write_table(text: &mut String, list: &[Named]) {
-    let columns: Vec<(usize, Vec<String>)> = list
-        .iter()
-        .map(|named| {
-            let points = named.curve.points.iter();
-            let cells: Vec<String> = points.map(|point| cell(&named.curve, point)).collect();
-            let widest = cells.iter().map(|cell| cell.chars().count()).max();
-            (widest.unwrap_or(0).max(named.policy.len()), cells)
-        })
-        .collect();
-    let _ = write!(text, "{:>14}", "cache size");
-    for (named, (width, _)) in list.iter().zip(&columns) {
-        let _ = write!(text, "  {:>width$}", named.policy);
-    }
-    text.push('\n');
-    let points = list.first().map_or(&[][..], |named| &named.curve.points);
-    for (row, point) in points.iter().enumerate() {
-        let _ = write!(text, "{:>14}", point.capacity);
-        for (width, cells) in &columns {
-            let _ = write!(text, "  {:>width$}", cells[row]);
-        }
-        text.push('\n');
-    }
-}
-
-fn cell(curve: &Curve, point: &Point) -> String {
-    if curve.is_exact {
-        return format!("{:.4}", point.miss_ratio);
-    }
-    let error = (point.high - point.low) / 2.0;
-    let mark = if point.is_trusted { ' ' } else { '*' };
-    format!("{:.4} ±{error:.4}{mark}", point.miss_ratio)
 }

@@ -1,7 +1,7 @@
 //! `mayfly sim --headlines`: checks claims of papers on these traces.
 
 use super::{Arguments, resolve};
-use ::sim::headlines::{self, Headlines, Kind, Measured, OBJECTS_MIN};
+use ::sim::headlines::{self, Headlines, Measured, OBJECTS_MIN, TraceKind};
 use ::sim::{Columns, Spec, Unit};
 use anyhow::{Context, Result};
 use std::io::Write;
@@ -28,7 +28,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let headlines = Headlines::of(&measured);
     arguments.pages.write(|| headlines.page())?;
     let text = match arguments.json {
-        true => headlines.json(),
+        true => serde_json::to_string_pretty(&headlines.titled())? + "\n",
         false => headlines.markdown(),
     };
     std::io::stdout().write_all(text.as_bytes())?;
@@ -50,13 +50,13 @@ fn policies(arguments: &Arguments) -> Result<Vec<(String, Spec)>> {
 }
 
 /// Kind of a trace. The formats of block traces are used for nothing else.
-fn kind(name: &str, format: Option<Format>) -> Kind {
+fn kind(name: &str, format: Option<Format>) -> TraceKind {
     match format
         .or_else(|| Format::of_name(name).ok())
         .map(Format::workload)
     {
-        Some(Workload::Block) => Kind::Block,
-        Some(Workload::Web) | None => Kind::Web,
+        Some(Workload::Block) => TraceKind::Block,
+        Some(Workload::Web) | None => TraceKind::Web,
     }
 }
 
@@ -65,7 +65,7 @@ fn measure(
     columns: &Columns,
     policies: &[(String, Spec)],
     unit: Unit,
-    kind: Kind,
+    kind: TraceKind,
 ) -> Result<Vec<Measured>> {
     let smallest = match unit {
         Unit::Objects => OBJECTS_MIN,

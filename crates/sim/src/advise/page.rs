@@ -1,19 +1,16 @@
 //! Advice as a page.
 
 use super::{Advice, Recommendation, statements};
-use crate::analyze::findings::percent;
 use crate::curve;
 use ::report::{Axis, Bars, Cell, Page, Plot, Table};
+use units::show::{count, percent};
 
 impl Advice {
     /// Page with the statements, the numbers behind them, the policies side by side and the curves.
     pub fn to_page(&self) -> Page {
         let mut page = Page::new(&format!("Advice: {}", self.trace));
         let unit = self.unit();
-        page.fact(
-            "requests",
-            &crate::analyze::findings::count(self.requests as f64),
-        );
+        page.fact("requests", &count(self.requests as f64));
         page.fact("footprint", &statements::size(unit, self.footprint));
         if let Some(memory) = self.memory {
             page.fact("available memory", &statements::size(unit, memory));
@@ -31,7 +28,7 @@ impl Advice {
         }
         page.section("Numbers and their certainty")
             .table(self.figures());
-        curve::add_sections(&mut page, unit, &self.curves);
+        curve::add_sections(&mut page, (&self.trace, unit), &self.curves);
         page
     }
 

@@ -3,9 +3,9 @@
 use super::search::{Choice, Evaluator, Survey};
 use super::{Constraints, Figure, Ratio, Recommendation, Statement};
 use crate::analyze::Analysis;
-use crate::analyze::findings::{bytes, count, percent};
 use crate::{Contestant, Error, Spec, Unit};
 use policy::any::PolicySpec;
+use units::show::{bytes, count, percent};
 
 /// Savings below this share of LRU's misses are not mentioned.
 const WORTH_IT: f64 = 0.005;

@@ -1,8 +1,8 @@
 //! Advice as text for a terminal.
 
 use super::{Advice, statements};
-use crate::analyze::findings::{count, percent};
 use std::fmt::Write;
+use units::show::{count, percent};
 
 /// Maximum columns of a line.
 const WIDTH: usize = 96;

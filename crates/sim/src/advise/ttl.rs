@@ -4,10 +4,10 @@
 use super::search::Evaluator;
 use super::statements::{certainty, figure, size};
 use super::{Ratio, Recommendation, Statement};
-use crate::analyze::findings::{count, percent, span};
 use crate::analyze::{Analysis, Quantiles, Ttls};
 use crate::curve::{Curve, Named, Point, spread};
 use crate::{Error, Rules};
+use units::show::{count, percent, span};
 
 /// Sizes of the curves without TTLs.
 const POINTS: usize = 24;

@@ -1,28 +1,29 @@
-//! An analysis in words: headings with names and values, for the terminal and for the page.
+//! An analysis as headings with names and values, for the terminal and the page.
 
 use super::{Analysis, Operations, OverTime, Popularity, Quantiles, Sizes, Ttls};
 use std::fmt::Write;
+use units::show::{bytes, count, percent, span};
 
-/// The spikes that are told one by one.
-const SPIKES_TOLD: usize = 5;
-/// The TTLs that are told one by one.
-const TTLS_TOLD: usize = 5;
+/// Maximum number of spikes that are listed.
+const SPIKES_LISTED: usize = 5;
+/// Maximum number of TTLs that are listed.
+const TTLS_LISTED: usize = 5;
 
-/// One thing that was found.
+/// A result with its name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// What.
+    /// Name of the result.
     pub name: String,
-    /// How much, with its unit.
+    /// Value with its unit.
     pub value: String,
 }
 
-/// Findings under one heading.
+/// Results under one heading.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Findings {
-    /// The heading.
+    /// Heading.
     pub heading: &'static str,
-    /// In reading order.
+    /// Results in reading order.
     pub list: Vec<Finding>,
 }
 
@@ -43,68 +44,11 @@ impl Findings {
     }
 }
 
-/// A whole number with its thousands apart.
-pub fn count(number: f64) -> String {
-    let digits = format!("{:.0}", number.abs());
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if number <= -0.5 {
-        format!("-{text}")
-    } else {
-        text
-    }
-}
-
-/// A number that may be small.
+/// Formats a rate, with decimals if it is small.
 fn rate(number: f64) -> String {
     match number {
         n if n < 10.0 => format!("{n:.2}"),
         n => count(n),
-    }
-}
-
-/// A share in percent, with as many digits as tell something.
-pub fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    match percent.abs() {
-        p if p >= 10.0 => format!("{percent:.1} %"),
-        p if p >= 0.1 || p == 0.0 => format!("{percent:.2} %"),
-        _ => format!("{percent:.4} %"),
-    }
-}
-
-/// Bytes in the largest unit that leaves a whole part.
-pub fn bytes(number: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut value = number;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    match unit {
-        0 => format!("{value:.0} B"),
-        _ => format!("{value:.1} {}", units[unit]),
-    }
-}
-
-/// A span of time in the largest unit that leaves a whole part.
-pub fn span(ms: f64) -> String {
-    let units = [
-        (365.25 * 86_400_000.0, "years"),
-        (86_400_000.0, "days"),
-        (3_600_000.0, "h"),
-        (60_000.0, "min"),
-        (1000.0, "s"),
-    ];
-    match units.iter().find(|(unit, _)| ms >= *unit) {
-        Some((unit, name)) => format!("{:.1} {name}", ms / unit),
-        None => format!("{ms:.0} ms"),
     }
 }
 
@@ -117,7 +61,7 @@ fn quantiles(q: &Quantiles, show: fn(f64) -> String) -> String {
 }
 
 impl Analysis {
-    /// All of it, in words.
+    /// All results with their names.
     pub fn findings(&self) -> Vec<Findings> {
         let mut all = vec![self.whole()];
         all.extend(self.operations.as_ref().map(operations));
@@ -131,7 +75,7 @@ impl Analysis {
         all
     }
 
-    /// The findings as lines for a terminal.
+    /// Results as lines for a terminal.
     pub fn to_text(&self) -> String {
         let findings = self.findings();
         let names = findings
@@ -164,32 +108,32 @@ impl Analysis {
             );
         }
         if let Some(ms) = self.span_ms {
-            part.add("span", span(ms as f64));
+            part.add("duration", span(ms as f64));
         }
         if self.sampling.one_in > 1 {
             let (one_in, followed) = (self.sampling.one_in, count(self.sampling.followed as f64));
             part.add(
                 "sampled",
-                format!("what hangs on objects is told of one key in {one_in} ({followed} keys)"),
+                format!("results per object are of one key in {one_in} ({followed} keys)"),
             );
         }
         let faults = self.time_faults;
         if faults.backwards > 0 {
             let backwards = count(faults.backwards as f64);
             part.add(
-                "time goes back",
-                format!("{backwards} times; counted as simultaneous"),
+                "timestamps going back",
+                format!("{backwards} requests; counted as simultaneous with the one before"),
             );
         }
         if faults.jumps > 0 {
             let skipped = span(faults.skipped_ms as f64);
             part.add(
-                "time jumps",
-                format!("{} times, {skipped} left out of the windows", faults.jumps),
+                "jumps in time",
+                format!("{}, with {skipped} left out of the windows", faults.jumps),
             );
         }
         for missing in &self.missing {
-            part.add("not told", missing.as_str());
+            part.add("not in the trace", missing.as_str());
         }
         part
     }
@@ -202,7 +146,7 @@ impl Analysis {
             .add("smallest", span(q.min as f64))
             .add("distinct TTLs", count(ttls.distinct as f64))
             .add("largest over smallest", format!("{:.1}", ttls.range));
-        let common = ttls.common.iter().take(TTLS_TOLD);
+        let common = ttls.common.iter().take(TTLS_LISTED);
         let common: Vec<String> = common
             .map(|t| format!("{} ({})", span(t.ttl_ms as f64), percent(t.share)))
             .collect();
@@ -212,26 +156,26 @@ impl Analysis {
             part.add(
                 "working set at the end",
                 format!(
-                    "{} objects alive of {} ever seen ({})",
+                    "{} unexpired objects of {} requested so far ({})",
                     count(state.live_objects),
                     count(state.total_objects),
                     percent(state.live_objects / state.total_objects.max(1.0)),
                 ),
             );
         }
-        part.add("lives that end by their TTL", percent(ttls.expired_share))
-            .add("of these, never read", percent(ttls.unread_share))
+        part.add("lifetimes ended by expiry", percent(ttls.expired_share))
+            .add("of these, without a read", percent(ttls.unread_share))
             .add(
-                "lives overwritten unread",
+                "lifetimes overwritten without a read",
                 percent(ttls.overwritten_unread_share),
             )
             .add(
-                "memory × time behind the last read",
+                "memory × time after the last read",
                 percent(ttls.idle_share),
             );
         let jitter = match ttls.jitter_would_help {
-            true => "a herd: jitter would help",
-            false => "no herd",
+            true => "a burst; jitter would help",
+            false => "no burst",
         };
         part.add(
             "deadlines in one second",
@@ -262,8 +206,8 @@ impl Analysis {
     fn reuse_findings(&self) -> Findings {
         let mut part = Findings::new("Reuse");
         match &self.reuse.gap_requests {
-            Some(gaps) => part.add("requests between two", quantiles(gaps, count)),
-            None => part.add("requests between two", "no object is asked for twice"),
+            Some(gaps) => part.add("requests between reuses", quantiles(gaps, count)),
+            None => part.add("requests between reuses", "no object is requested twice"),
         };
         if let Some(ages) = &self.reuse.age_ms {
             part.add("time since the last request", quantiles(ages, span));
@@ -274,9 +218,12 @@ impl Analysis {
         let patterns = &self.patterns;
         part.add("consecutive keys", percent(patterns.sequential_share));
         if let Some(share) = patterns.first_run_share {
-            part.add("in runs of new objects", percent(share));
+            part.add("requests in runs of new objects", percent(share));
         }
-        part.add("followed as last time", percent(patterns.successor_share));
+        part.add(
+            "same successor as last time",
+            percent(patterns.successor_share),
+        );
         part.add("patterns", patterns.verdict.as_str());
         part
     }
@@ -286,14 +233,14 @@ impl Analysis {
         let one_hit = &self.one_hit_wonders;
         part.add("of the whole trace", percent(one_hit.whole));
         let pieces = [
-            ("of pieces with 50 % of the objects", one_hit.half),
-            ("of pieces with 10 %", one_hit.tenth),
-            ("of pieces with 1 %", one_hit.hundredth),
+            ("of parts with 50 % of the objects", one_hit.half),
+            ("of parts with 10 %", one_hit.tenth),
+            ("of parts with 1 %", one_hit.hundredth),
         ];
         for (name, ratio) in pieces {
             part.add(
                 name,
-                ratio.map_or_else(|| "too few objects to tell".into(), percent),
+                ratio.map_or_else(|| "too few objects".into(), percent),
             );
         }
         part
@@ -326,7 +273,7 @@ fn operations(operations: &Operations) -> Findings {
 fn over_time(over_time: &OverTime, has_time: bool) -> Findings {
     let mut part = Findings::new("Over time");
     let windows = &over_time.windows;
-    // The last one is cut short.
+    // The last window is incomplete.
     let complete = match windows.as_slice() {
         [all @ .., _] if !all.is_empty() => all,
         all => all,
@@ -356,9 +303,9 @@ fn over_time(over_time: &OverTime, has_time: bool) -> Findings {
     let spread = over_time.spikes.len() - hot;
     part.add(
         "spikes",
-        format!("{hot} by hot keys, {spread} by more objects"),
+        format!("{hot} due to hot keys, {spread} due to more objects"),
     );
-    for spike in over_time.spikes.iter().take(SPIKES_TOLD) {
+    for spike in over_time.spikes.iter().take(SPIKES_LISTED) {
         let at = match has_time {
             true => span(spike.start as f64),
             false => count(spike.start as f64),
@@ -386,10 +333,10 @@ fn popularity(popularity: &Popularity) -> Findings {
                 "Zipf α",
                 format!("{:.2} (R² {:.3})", fit.alpha, fit.r_squared),
             );
-            part.add("against that law", popularity.deviation.as_str());
+            part.add("deviation", popularity.deviation.as_str());
         }
         None => {
-            part.add("Zipf α", "too few objects to tell");
+            part.add("Zipf α", "too few objects");
         }
     }
     let names = ["top 0.1 % of objects", "top 1 %", "top 10 %", "top 20 %"];
@@ -417,24 +364,4 @@ fn sizes(sizes: &Sizes) -> Findings {
     }
     part.add("objects that change size", percent(sizes.changing_share));
     part
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_read_well() {
-        assert_eq!(count(1_234_567.0), "1,234,567");
-        assert_eq!(count(999.4), "999");
-        assert_eq!(count(-1000.0), "-1,000");
-        assert_eq!(percent(0.5), "50.0 %");
-        assert_eq!(percent(0.0), "0.00 %");
-        assert_eq!(percent(0.000_012), "0.0012 %");
-        assert_eq!(bytes(0.0), "0 B");
-        assert_eq!(bytes(1536.0), "1.5 KiB");
-        assert_eq!(span(999.0), "999 ms");
-        assert_eq!(span(90_000.0), "1.5 min");
-        assert_eq!(span(1e12), "31.7 years");
-    }
 }

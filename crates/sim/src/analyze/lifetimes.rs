@@ -1,8 +1,8 @@
 //! TTLs: how they are distributed, which objects are unexpired, and how long objects are of use.
 //!
-//! A lifetime starts with the request that writes the object: a write, or, in a trace of look-ups, the
-//! first read with a TTL while the object is not live. It ends at the deadline, the next write or a
-//! delete.
+//! A lifetime starts with the request that writes the object: a write, or, in a trace of look-ups,
+//! the first read with a TTL while the object is not live. It ends at the deadline, the next write
+//! or a delete.
 
 use super::distribution::{Distribution, Quantiles};
 use super::objects::{Lifetime, Object};
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lives_is_counted_without_visiting_it() {
+    fn unexpired_objects_are_counted_without_visiting_them() {
         let mut lifetimes = Lifetimes::default();
         for n in 0..20_000u64 {
             let mut object = Object::default();
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn deletes_and_overwrites_end_lives() {
+    fn deletes_and_overwrites_end_lifetimes() {
         let steps = [
             (0, Op::Set, 100),
             (10, Op::Set, 100),

@@ -1,10 +1,11 @@
-//! Per-object state: of all objects while they are few, of a uniform sample of the keys if they are many.
+//! Per-object state: of all objects while they are few, of a uniform sample of the keys if they are
+//! many.
 //!
-//! An object is in the sample if certain bits of its key's hash are zero. Each time the table is full,
-//! one more bit is required. Keys are sampled, not requests: an object is tracked from its first
-//! request on or not at all, and each count of the sample represents 2^bits times as many (spatial
-//! sampling as in Waldspurger, Park, Garthwaite, Ahmad, "Efficient MRC Construction with SHARDS", FAST
-//! 2015).
+//! An object is in the sample if certain bits of its key's hash are zero. Each time the table is
+//! full, one more bit is required. Keys are sampled, not requests: an object is tracked from its
+//! first request on or not at all, and each count of the sample represents 2^bits times as many
+//! (spatial sampling as in Waldspurger, Park, Garthwaite, Ahmad, "Efficient MRC Construction with
+//! SHARDS", FAST 2015).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -80,8 +81,9 @@ pub(crate) struct Object {
     pub changed_size: bool,
 }
 
-/// Hash index of the objects with linear probing, at most half full. A place takes four bytes, so that
-/// a look-up waits for one cache line of the index and can start before the previous one has finished.
+/// Hash index of the objects with linear probing, at most half full. A place takes four bytes, so
+/// that a look-up waits for one cache line of the index and can start before the previous one has
+/// finished.
 ///
 /// ```text
 /// place    tag, 32 − order bits | number of the object + 1, order bits; 0 for none

@@ -1,11 +1,11 @@
-//! One-hit wonders of pieces of a trace: the share of the objects of a piece that the piece requests
-//! only once. A cache sees a piece at a time, so this is what it has to filter.
+//! One-hit wonders of pieces of a trace: the share of the objects of a piece that the piece
+//! requests only once. A cache sees a piece at a time, so this is what it has to filter.
 //!
 //! The length of a piece is its number of distinct objects (Yang, "Designing Efficient and Scalable
-//! Key-value Cache Management Systems", CMU 2024, section 8.2). The number of objects of the whole trace
-//! is known only at its end. So pieces of every power of two are measured during the pass, one after
-//! the other, and the requested shares are interpolated on that curve. Long pieces are measured on a
-//! sample of the keys, with about [`SAMPLE`] objects per piece.
+//! Key-value Cache Management Systems", CMU 2024, section 8.2). The number of objects of the whole
+//! trace is known only at its end. So pieces of every power of two are measured during the pass,
+//! one after the other, and the requested shares are interpolated on that curve. Long pieces are
+//! measured on a sample of the keys, with about [`SAMPLE`] objects per piece.
 
 use super::objects::HashMapOf;
 use serde::Serialize;

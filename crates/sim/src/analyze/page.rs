@@ -1,16 +1,17 @@
-//! An analysis as a page to look at.
+//! An analysis as a page.
 
-use super::findings::{Findings, bytes};
+use super::findings::Findings;
 use super::{Analysis, OverTime, Quantiles};
 use report::{Axis, Cell, Heat, Line, Page, Plot, Table};
+use units::show::bytes;
 
-/// Rows of the table of objects.
+/// Maximum number of rows of the table of popular objects.
 const ROWS_SHOWN: usize = 20;
-/// Columns of a heat-map: more make the page large and show no more.
+/// Maximum number of columns of a heat map; more would only make the page larger.
 const HEAT_COLUMNS: usize = 96;
 
 impl Analysis {
-    /// The page. `name` is the trace's.
+    /// Page of the analysis of the trace called `name`.
     pub fn to_page(&self, name: &str) -> Page {
         let mut page = Page::new(&format!("Workload: {name}"));
         for part in self.findings() {
@@ -21,7 +22,7 @@ impl Analysis {
 
     fn section(&self, page: &mut Page, part: &Findings) {
         let section = page.section(part.heading);
-        let mut table = Table::new(&["what", "found"]);
+        let mut table = Table::new(&["measure", "value"]);
         for finding in &part.list {
             table.row(vec![
                 finding.name.as_str().into(),
@@ -73,7 +74,7 @@ impl Analysis {
             lines,
         )];
         let sets = vec![
-            line("all seen so far", &|w| w.state.total_objects),
+            line("all requested so far", &|w| w.state.total_objects),
             line("not expired", &|w| w.state.live_objects),
         ];
         let objects = Axis::linear("objects").from_zero();
@@ -96,10 +97,10 @@ impl Analysis {
         vec![
             cumulative("TTLs given", "TTL, s", &[("writes", &ttls.ttl_ms)], 1000.0),
             Plot::lines(
-                "When the last read comes, of lives that end by their TTL",
+                "Time of the last read of expired objects",
                 Axis::linear("part of the TTL"),
-                Axis::linear("share of lives").from_zero(),
-                vec![Line::new("lives that are read", points.collect())],
+                Axis::linear("share of lifetimes").from_zero(),
+                vec![Line::new("lifetimes with reads", points.collect())],
             ),
         ]
     }
@@ -120,8 +121,8 @@ impl Analysis {
     }
 
     fn top_objects(&self) -> Table {
-        let mut table = Table::new(&["object", "requests, at least", "requests, at most"])
-            .with_caption("The most popular objects.");
+        let mut table = Table::new(&["object", "requests, min", "requests, max"])
+            .with_caption("Most popular objects.");
         for top in self.popularity.top.iter().take(ROWS_SHOWN) {
             table.row(vec![
                 top.key.to_string().as_str().into(),
@@ -156,7 +157,7 @@ impl Analysis {
         if let Some(gaps) = &self.reuse.gap_requests {
             let gaps = [("gaps", gaps)];
             plots.push(cumulative(
-                "Requests between two for an object",
+                "Requests between reuses of an object",
                 "requests",
                 &gaps,
                 1.0,
@@ -181,15 +182,15 @@ impl Analysis {
         let share = |objects: f64| objects / self.objects.max(1.0);
         let points = curve.map(|p| (share(p.objects), p.ratio)).collect();
         Plot::lines(
-            "One-hit wonders of pieces of the trace",
-            Axis::log("objects of a piece, as a share of all"),
-            Axis::linear("asked for once").from_zero(),
-            vec![Line::new("mean of the pieces", points)],
+            "One-hit wonders of parts of the trace",
+            Axis::log("objects of a part, as a share of all"),
+            Axis::linear("share requested once").from_zero(),
+            vec![Line::new("mean of the parts", points)],
         )
     }
 }
 
-/// A window's beginning as the axis shows it.
+/// Start of a window in the unit of the axis.
 fn x_of(over_time: &OverTime, start: u64) -> f64 {
     match over_time.unit {
         "ms" => start as f64 / 1000.0,
@@ -204,7 +205,7 @@ fn time_axis(over_time: &OverTime) -> Axis {
     })
 }
 
-/// Cumulative distributions, in the values' unit divided by `unit`.
+/// Plot of cumulative distributions, with values divided by `unit`.
 fn cumulative(title: &str, label: &str, all: &[(&str, &Quantiles)], unit: f64) -> Plot {
     let line = |(name, q): &(&str, &Quantiles)| {
         let points = q.curve.iter();
@@ -216,17 +217,17 @@ fn cumulative(title: &str, label: &str, all: &[(&str, &Quantiles)], unit: f64) -
         )
     };
     let lines = all.iter().map(line).collect();
-    let share = Axis::linear("share up to that").from_zero();
+    let share = Axis::linear("cumulative share").from_zero();
     Plot::lines(title, Axis::log(label), share, lines)
 }
 
-/// Sizes over time, as in the study's figure 3.11.
+/// Heat map of sizes over time, as in figure 3.11 of the study.
 fn size_heat(over_time: &OverTime) -> Option<Plot> {
     let shares = &over_time.size_shares;
     let used = |bin: &usize| shares.iter().any(|window| window[*bin] > 0.0);
     let bins: Vec<usize> = (0..over_time.size_bins.len()).filter(used).collect();
     let (first, last) = (*bins.first()?, *bins.last()?);
-    // Windows that share a column; windows are equally long, so a column's share is their mean.
+    // Windows per column. Windows have equal length, so the share of a column is their mean.
     let merged = shares.len().div_ceil(HEAT_COLUMNS).max(1);
     let starts = over_time.windows.iter().step_by(merged);
     let columns = starts.map(|w| format!("{:.0}", x_of(over_time, w.start)));

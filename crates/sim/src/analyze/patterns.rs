@@ -1,7 +1,8 @@
 //! Scans and loops.
 //!
-//! A *scan* requests many objects in a row that are new or whose keys are consecutive numbers. A *loop*
-//! requests the same objects in the same order again: each object has the same successor as last time.
+//! A *scan* requests many objects in a row that are new or whose keys are consecutive numbers. A
+//! *loop* requests the same objects in the same order again: each object has the same successor as
+//! last time.
 
 use super::objects::Object;
 use serde::Serialize;

@@ -1,20 +1,19 @@
-//! A study's findings as a page: the tables and figures of chapter 5, and what lies beyond it.
+//! Findings of a study as a page: the tables and figures of chapter 5, and more.
 
-use super::claims::{percent, saved};
+use super::claims::saved;
 use super::findings::{Findings, RunRow};
 use super::found::{LATENCY_SHARES, RunResult, Window, ratio};
 use super::scheme::Scheme;
-use super::text::messages;
 use crate::Unit;
-use crate::analyze::findings::{bytes, count};
 use crate::report::size_axis;
-use report::{Axis, Bars, Cell, Line, Page, Plot, Section, Table};
+use report::{Axis, Bars, Column, Line, Page, Plot, Section, Table};
+use units::show::{bytes, count};
 
-/// Points of a line over time, at most: what is told by the hour hides itself in its noise.
+/// Maximum number of points of a line over time; with more, noise hides the trend.
 const POINTS_MAX: usize = 80;
 
 impl Findings {
-    /// The page.
+    /// Page with the findings.
     pub fn page(&self) -> Page {
         let mut page = Page::new(&format!("A coded edge cluster: {}", self.trace));
         let of = format!(
@@ -28,32 +27,34 @@ impl Findings {
         page.fact("servers", &self.servers().to_string());
         page.fact("base size", &self.base);
         if !self.claims.is_empty() {
-            self.claims_section(page.section("What is claimed, and what was found"));
+            page.section("Claims of the thesis")
+                .table(self.claims_table());
         }
         self.miss_ratios(page.section("Miss ratios"));
         if !self.failures.is_empty() {
-            self.failure_section(page.section("When servers fail"));
+            self.failure_section(page.section("Failures of servers"));
         }
         self.protection(page.section("Unprotected objects"));
         self.load(page.section("Load of servers"));
         self.latency(page.section("Latency"));
         if !self.outages.is_empty() {
-            self.outage_section(page.section("Under the outages given"));
+            self.outage_section(page.section("Under the given outages"));
         }
         if !self.co_residency.is_empty() {
-            self.together_section(page.section("Do chunks leave together?"));
-            self.coordination_section(page.section("What telling each other gains"));
+            self.co_residency_section(page.section("Are chunks evicted together?"));
+            self.coordination_section(page.section("Effect of coordination"));
         }
-        self.everything(page.section("All runs of the sweep"));
+        page.section("All runs of the sweep")
+            .table(self.sweep_table());
         page
     }
 
-    /// The first number of servers.
+    /// First number of servers.
     fn servers(&self) -> usize {
         self.sweep.first().map_or(0, |row| row.servers)
     }
 
-    /// The sweep's rows of the first number of servers.
+    /// Rows of the sweep with the first number of servers.
     fn rows(&self) -> impl Iterator<Item = &RunRow> {
         self.sweep
             .iter()
@@ -68,7 +69,7 @@ impl Findings {
         self.base_rows().map(|row| row.found.scheme).collect()
     }
 
-    /// A line by scheme over sizes.
+    /// Plot over sizes with a line for each scheme.
     fn over_sizes(&self, title: &str, y: Axis, value: impl Fn(&RunResult) -> Option<f64>) -> Plot {
         let (label, scale) = size_axis(Unit::Bytes);
         let line = |scheme: Scheme| {
@@ -82,50 +83,36 @@ impl Findings {
         Plot::lines(title, Axis::log(label), y, lines)
     }
 
-    fn claims_section(&self, section: &mut Section) {
-        let mut table = Table::new(&["holds", "found", "claim"]);
-        for claim in &self.claims {
-            table.row(vec![
-                if claim.holds { "yes" } else { "no" }.into(),
-                Cell::Shown(claim.found, claim.shown.clone()),
-                claim.claim.as_str().into(),
-            ]);
-        }
-        section.table(table.with_caption(&format!("At {}", self.base)));
-    }
-
     fn miss_ratios(&self, section: &mut Section) {
         let copies = self
             .base_rows()
             .find(|row| row.found.scheme == Scheme::Replicas(2))
             .map(|row| &row.found);
-        let header = [
-            "scheme",
-            "object miss ratio",
-            "byte miss ratio, midgress",
-            "bytes saved against replicas:2, %",
-            "between servers, % of bytes",
-            "and hedged, % of bytes",
-        ];
-        let mut table = Table::new(&header);
-        for row in self.base_rows() {
-            let found = &row.found;
-            let saved = copies.and_then(|of| saved(found.byte_miss_ratio(), of.byte_miss_ratio()));
-            table.row(vec![
-                found.scheme.to_string().as_str().into(),
-                share(found.miss_ratio()),
-                share(found.byte_miss_ratio()),
-                saved.map_or(Cell::Empty, in_percent),
-                in_percent(found.between()),
-                found.hedged().map_or(Cell::Empty, in_percent),
-            ]);
-        }
+        let saved_of = |row: &RunRow| {
+            let of = copies?.byte_miss_ratio();
+            saved(row.found.byte_miss_ratio(), of)
+        };
+        let table = Table::of(self.base_rows())
+            .column(Column::text("scheme"), |row| row.found.scheme.to_string())
+            .column(Column::decimals("miss ratio", 4), |row| {
+                row.found.miss_ratio()
+            })
+            .column(
+                Column::decimals("byte miss ratio", 4).labelled("byte miss ratio (midgress)"),
+                |row| row.found.byte_miss_ratio(),
+            )
+            .column(Column::change("bytes saved against replicas:2"), saved_of)
+            .column(Column::percent("between servers"), |row| {
+                row.found.between()
+            })
+            .column(Column::percent("hedged"), |row| row.found.hedged())
+            .finish();
         section.text(
-            "A miss is a request that needed the origin. Where some chunks were left, only those \
-             missing were fetched, and the byte miss ratio counts what was fetched: of what clients ask for, \
-             the part that crosses the wide area between cluster and origin, which is called midgress. What \
-             servers send each other stays within the cluster. Hedged: parity that was asked for besides, in the \
-             place of late chunks, as of the first stripe, so of each; reads of disks do not count it.",
+            "A miss is a request that needed the origin. If some chunks were held, only the missing ones \
+             were fetched, and the byte miss ratio counts the fetched bytes. They are the traffic between \
+             cluster and origin, called midgress, as a share of the requested bytes. Traffic between \
+             servers stays within the cluster. Hedged is parity requested in place of late chunks, which \
+             reads of disks do not include.",
         );
         section.table(table.with_caption(&format!("Table 5.2, at {}", self.base)));
         let over_sizes = |title: &str, value: fn(&RunResult) -> f64| {
@@ -146,7 +133,7 @@ impl Findings {
         }
     }
 
-    /// A line by scheme over numbers of servers, at the base size.
+    /// Plot over numbers of servers with a line for each scheme, at the base size.
     fn over_servers(&self) -> Plot {
         let line = |scheme: Scheme| {
             let rows = self.sweep.iter().filter(|row| row.size == self.base);
@@ -162,30 +149,18 @@ impl Findings {
     fn failure_section(&self, section: &mut Section) {
         let hours = self.window_ms as f64 / 3_600_000.0;
         section.text(&format!(
-            "Servers go {} after the warm-up and stay away. How much more is missed than in the same \
-             run without a failure, by the window of {} that follows; the mean of runs in which different \
-             servers go.",
+            "Servers fail {} after the warm-up and stay down. The plots show the increase of misses over \
+             the same run without a failure, in windows of {} after the failure, as a mean of runs in which \
+             different servers fail.",
             in_hours(2.0 * hours),
             in_hours(hours)
         ));
         if let Some(reason) = self.failures_note() {
             section.text(&reason);
         }
-        let first = |rise: Option<f64>| rise.map_or(Cell::Empty, in_percent);
-        let mut table = Table::new(&[
-            "scheme",
-            "servers that go",
-            "runs",
-            "missed without, all runs",
-            "first window, %",
-            "least, %",
-            "most, %",
-            "of these for objects of who went",
-            "more of these, %",
-        ]);
         for (down, title) in [
-            (1, "One server goes (figure 5.9a)"),
-            (2, "Two servers go at once (figure 5.11)"),
+            (1, "One failed server (figure 5.9a)"),
+            (2, "Two servers failed at once (figure 5.11)"),
         ] {
             let mut lines = Vec::new();
             for failure in self.failures.iter().filter(|failure| failure.down == down) {
@@ -193,28 +168,20 @@ impl Findings {
                 let points =
                     points.filter_map(|(at, rise)| Some((at as f64 * hours, (*rise)? * 100.0)));
                 lines.push(Line::new(&failure.scheme, points.collect()));
-                table.row(vec![
-                    failure.scheme.as_str().into(),
-                    (down as f64).into(),
-                    (failure.runs as f64).into(),
-                    ((failure.first_missed * failure.runs as u64) as f64).into(),
-                    first(failure.rises.first().copied().flatten()),
-                    first(failure.first_range.map(|(least, _)| least)),
-                    first(failure.first_range.map(|(_, most)| most)),
-                    (failure.affected_misses as f64).into(),
-                    first(failure.first_affected_rise),
-                ]);
             }
-            let (x, y) = (Axis::linear("hours since"), Axis::linear("more misses, %"));
+            let (x, y) = (
+                Axis::linear("hours since the failure"),
+                Axis::linear("increase of misses, %"),
+            );
             section.plot(Plot::lines(title, x, y, lines));
         }
-        section.table(table);
+        section.table(self.failure_table());
     }
 
     fn protection(&self, section: &mut Section) {
         section.text(
-            "Of the objects of which anything is held, the share that one more failure would take: \
-             one copy is left, or no more than K chunks. The mean over time.",
+            "Share of the held objects that would not survive another failure, because one copy or at most K \
+             chunks are left. Mean over time.",
         );
         let plot = |title: &str, is_coded: bool| {
             let value = |found: &RunResult| {
@@ -227,36 +194,31 @@ impl Findings {
     }
 
     fn load(&self, section: &mut Section) {
-        let header = [
-            "scheme",
-            "most, GiB",
-            "least, GiB",
-            "mean, GiB",
-            "most / least",
-            "read: most / least",
-        ];
-        let mut table = Table::new(&header);
-        for row in self.base_rows() {
-            let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
-            let written = &row.found.written_bytes;
-            let quotient = |imbalance: Option<f64>| match imbalance {
-                Some(more) => Cell::Shown(more, format!("{:.4}", more + 1.0)),
-                None => Cell::Empty,
-            };
-            let mean = written.iter().sum::<u64>() / written.len().max(1) as u64;
-            let ends = [written.iter().max(), written.iter().min()];
-            let mut cells = vec![row.found.scheme.to_string().as_str().into()];
-            for bytes in ends.into_iter().flatten().chain([&mean]) {
-                cells.push(Cell::Shown(gib(*bytes), format!("{:.2}", gib(*bytes))));
-            }
-            cells.extend([
-                quotient(row.found.write_imbalance()),
-                quotient(row.found.read_imbalance()),
-            ]);
-            table.row(cells);
-        }
+        let gib = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64 / (1u64 << 30) as f64);
+        let quotient = |imbalance: Option<f64>| imbalance.map(|more| more + 1.0);
+        let table = Table::of(self.base_rows())
+            .column(Column::text("scheme"), |row| row.found.scheme.to_string())
+            .column(Column::decimals("max", 2).unit("GiB"), |row| {
+                gib(row.found.written_bytes.iter().max().copied())
+            })
+            .column(Column::decimals("min", 2).unit("GiB"), |row| {
+                gib(row.found.written_bytes.iter().min().copied())
+            })
+            .column(Column::decimals("mean", 2).unit("GiB"), |row| {
+                let written = &row.found.written_bytes;
+                gib(Some(
+                    written.iter().sum::<u64>() / written.len().max(1) as u64,
+                ))
+            })
+            .column(Column::decimals("max / min", 4), |row| {
+                quotient(row.found.write_imbalance())
+            })
+            .column(Column::decimals("read: max / min", 4), |row| {
+                quotient(row.found.read_imbalance())
+            })
+            .finish();
         section.table(table.with_caption(&format!(
-            "Table 5.3: bytes written by server, at {}; most / least by weight",
+            "Table 5.3: bytes written by server, at {}; max / min by weight",
             self.base
         )));
         for (title, value) in [
@@ -266,7 +228,7 @@ impl Findings {
             ),
             ("Read imbalance", RunResult::read_imbalance),
         ] {
-            let axis = Axis::log("(most − least) / least, %");
+            let axis = Axis::log("(max − min) / min, %");
             section.plot(self.over_sizes(title, axis, |found| Some(value(found)? * 100.0)));
         }
     }
@@ -279,20 +241,6 @@ impl Findings {
              of 100 peers answer. The table tells of reads of chunks, by their first stripe: the share that asked for \
              parity, and the share that was decoded, since a data chunk was evicted or late.",
         );
-        let mut table = Table::new(&["scheme", "asked for parity, %", "decoded, %"]);
-        for row in self.base_rows() {
-            if let (Some(hedged), Some(decoded)) =
-                (row.found.hedged_reads(), row.found.decoded_reads())
-            {
-                let scheme = row.found.scheme.to_string();
-                table.row(vec![
-                    scheme.as_str().into(),
-                    in_percent(hedged),
-                    in_percent(decoded),
-                ]);
-            }
-        }
-        section.table(table);
         type Curve = fn(&super::found::Latencies) -> &Vec<f64>;
         let curves: [(&str, Curve); 4] = [
             ("First byte, small objects (figure 5.12a)", |all| {
@@ -325,8 +273,8 @@ impl Findings {
         let each = windows.max().unwrap_or(0).div_ceil(POINTS_MAX).max(1);
         let hours = self.window_ms as f64 * each as f64 / 3_600_000.0;
         section.text(&format!(
-            "Outages begin with the end of the warm-up, at hour 0; when the last of those given is \
-             over, all servers are up. A point tells of {}.",
+            "Outages start at the end of the warm-up, at hour 0. After the last of them all servers are up. \
+             Each point is a mean over {}.",
             in_hours(hours)
         ));
         let plot = |title: &str, label: &str, value: fn(&Window) -> f64| {
@@ -356,35 +304,15 @@ impl Findings {
         section.plot(plot("Unprotected objects over time", "share", |window| {
             ratio(window.unprotected, window.held)
         }));
-        let mut table = Table::new(&[
-            "scheme",
-            "object miss ratio",
-            "byte miss ratio",
-            "partial hits, %",
-            "unserved",
-            "maps",
-            "parity buckets moved",
-        ]);
-        for row in &self.outages {
-            let found = &row.found;
-            table.row(vec![
-                found.scheme.to_string().as_str().into(),
-                share(found.miss_ratio()),
-                share(found.byte_miss_ratio()),
-                in_percent(ratio(found.total.partial_hits, found.total.requests)),
-                (found.unserved as f64).into(),
-                (found.maps as f64).into(),
-                (found.moved as f64).into(),
-            ]);
-        }
-        section.table(table);
+        section.table(self.outage_table());
     }
 
-    fn together_section(&self, section: &mut Section) {
+    fn co_residency_section(&self, section: &mut Section) {
         section.text(
-            "The chance that a chunk is held if another of its object is, against the size: theorem 1 \
-             says that it goes to 1 where servers are written to evenly. Hits are told to all chunks, as \
-             the theorem's requests are for all chunks at once; no memory before the disks.",
+            "Probability that a chunk is held if another chunk of its object is, over the size. Theorem 1 \
+             states that it approaches 1 if servers are written to evenly. Hits are sent to all chunks, \
+             because the theorem's requests are for all chunks at once. There is no memory in front of the \
+             disks.",
         );
         for (title, is_balanced) in [
             ("Parity placed by load", true),
@@ -411,37 +339,13 @@ impl Findings {
 
     fn coordination_section(&self, section: &mut Section) {
         section.text(
-            "Hits: servers that were not read, which keep parity, are told of a hit that changed what a \
-             policy keeps. Evictions: who gives up a chunk tells the others, and they do, too. Reads in turn: any K \
-             chunks are read, not the data alone. By hash: whatever the policy, a hand goes round the objects in the order \
-             of a hash, which chunks share, and spares those asked for since; with one hand, servers know how \
-             far the others' are.",
+            "Hits: the servers of unread parts, which keep parity, are notified of hits that changed the state \
+             of a policy. Evictions: a server that evicts a chunk notifies the others, which evict theirs. \
+             Rotated reads: any K chunks are read instead of the data chunks. Hash order: a CLOCK hand \
+             moves through the objects in the order of a hash that chunks share, whatever the policy. \
+             Shared hand: servers exchange the positions of their hands.",
         );
-        let header = [
-            "policy",
-            "told",
-            "object miss ratio",
-            "byte miss ratio",
-            "partial hits, %",
-            "together",
-            "unprotected, %",
-            "messages a request",
-        ];
-        let mut table = Table::new(&header);
-        for row in &self.coordination {
-            let found = &row.found;
-            table.row(vec![
-                row.policy.as_str().into(),
-                row.coordination.into(),
-                share(found.miss_ratio()),
-                share(found.byte_miss_ratio()),
-                in_percent(ratio(found.total.partial_hits, found.total.requests)),
-                found.co_residency.map_or(Cell::Empty, share),
-                in_percent(found.unprotected),
-                Cell::Shown(messages(found), format!("{:.3}", messages(found))),
-            ]);
-        }
-        section.table(table.with_caption(&format!("At {}", self.base)));
+        section.table(self.coordination_table());
         let mut policies: Vec<String> = self
             .coordination
             .iter()
@@ -465,57 +369,15 @@ impl Findings {
         let series = names.iter().map(bars).collect();
         let axis = Axis::linear("unprotected objects, %");
         section.plot(Plot::bars(
-            "Unprotected objects by what is told",
+            "Unprotected objects by notifications",
             axis,
             policies,
             series,
         ));
     }
-
-    fn everything(&self, section: &mut Section) {
-        let header = [
-            "scheme",
-            "servers",
-            "size",
-            "object miss ratio",
-            "byte miss ratio",
-            "partial hits, %",
-            "byte miss ratio, whole",
-            "data evicted, %",
-            "mended, %",
-            "from memory, %",
-            "unprotected, %",
-            "write imbalance, %",
-            "read imbalance, %",
-            "refused",
-        ];
-        let mut table = Table::new(&header);
-        for row in &self.sweep {
-            let found = &row.found;
-            let of_requests = |part: u64| in_percent(ratio(part, found.total.requests));
-            let uneven = |share: Option<f64>| share.map_or(Cell::Empty, in_percent);
-            table.row(vec![
-                found.scheme.to_string().as_str().into(),
-                (row.servers as f64).into(),
-                Cell::Shown(row.capacity as f64, row.size.clone()),
-                share(found.miss_ratio()),
-                share(found.byte_miss_ratio()),
-                of_requests(found.total.partial_hits),
-                share(found.byte_miss_ratio_whole()),
-                of_requests(found.decoded_hits),
-                in_percent(found.repaired()),
-                of_requests(found.memory_hits),
-                in_percent(found.unprotected),
-                uneven(found.write_imbalance()),
-                uneven(found.read_imbalance()),
-                (found.refused as f64).into(),
-            ]);
-        }
-        section.table(table);
-    }
 }
 
-/// Some hours, in words.
+/// Formats a number of hours.
 fn in_hours(hours: f64) -> String {
     let hours_shown = format!("{hours:.1}");
     match hours_shown.trim_end_matches(".0") {
@@ -524,16 +386,8 @@ fn in_hours(hours: f64) -> String {
     }
 }
 
-/// Sizes may be given in any order; lines go from left to right.
+/// Sorts points by size, because sizes may be given in any order.
 fn in_order(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     points
-}
-
-fn share(share: f64) -> Cell {
-    Cell::Shown(share, format!("{share:.4}"))
-}
-
-fn in_percent(share: f64) -> Cell {
-    Cell::Shown(share * 100.0, percent(share))
 }

@@ -2,11 +2,11 @@
 //!
 //! | runs | over | shown in |
 //! |---|---|---|
-//! | sweep | schemes × sizes × numbers of servers | tables 5.2 and 5.3, figures 5.8, 5.9b, 5.10, 5.12 |
+//! | sweep | schemes × sizes × servers | tables 5.2 and 5.3, figures 5.8, 5.9b, 5.10, 5.12 |
 //! | failures | schemes × one or two failed servers | figures 5.9a and 5.11 |
 //! | outages | schemes, under the given outages | miss ratios over time |
 //! | co-residency | policies × sizes × parity placed by load or on the ring | theorem 1 |
-//! | coordination | policies × notifications between servers | co-residency of chunks, and its price |
+//! | coordination | policies × notifications | co-residency of chunks, and its price |
 //!
 //! All runs but the sweep use the first number of servers, and all but the sweep and the
 //! co-residency runs use one size, the base.

@@ -2,11 +2,11 @@
 //!
 //! By chance, a uniform sample of the objects has too many or too few of the popular ones, which
 //! receive most of the requests. Its own miss ratio is therefore far off. SHARDS corrects the total
-//! number of requests. Here each class of popularity is corrected separately (post-stratification: Holt,
-//! Smith, "Post stratification", J. R. Stat. Soc. A 142(1), 1979): the sample gives the miss ratio of
-//! objects with n requests, and a count over all objects gives the number of such requests. On the open
-//! traces this divides the error by two to four, and by up to ten where few objects receive most of the
-//! requests.
+//! number of requests. Here each class of popularity is corrected separately (post-stratification:
+//! Holt, Smith, "Post stratification", J. R. Stat. Soc. A 142(1), 1979): the sample gives the miss
+//! ratio of objects with n requests, and a count over all objects gives the number of such
+//! requests. On the open traces this divides the error by two to four, and by up to ten where few
+//! objects receive most of the requests.
 
 use crate::Columns;
 use trace::Random;

@@ -1,20 +1,20 @@
-//! Curves as a page: lines with their bands, what is saved against LRU, every point in a table.
+//! Curves as a page: lines with error bands, savings against LRU, and a table of all points.
 
 use super::{Curve, Point};
 use crate::Unit;
-use crate::analyze::findings::{bytes, count};
 use crate::report::size_axis;
-use ::report::{Axis, Cell, Line, Page, Plot, Section, Table};
+use ::report::{Axis, Cell, Column, Line, Page, Plot, Section, Table};
 use serde::Serialize;
+use units::show::{bytes, count};
 
-/// A curve and what it is of.
+/// A curve with its policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Named {
-    /// The policy, as given.
+    /// Name of the policy as given.
     pub policy: String,
-    /// Whether what the trace tells of lifetimes held; without it nothing expires.
+    /// Whether the trace's TTLs were applied. Otherwise nothing expires.
     pub has_ttls: bool,
-    /// Its points.
+    /// The curve.
     pub curve: Curve,
 }
 
@@ -24,36 +24,35 @@ impl Named {
     }
 }
 
-/// The page of some policies' curves over one trace. Where both kinds of lifetimes are there, they
-/// are shown beside each other.
+/// Page of some policies' curves over one trace. Curves with and without TTLs are compared.
 pub fn page(trace: &str, unit: Unit, curves: &[Named]) -> Page {
-    let mut page = Page::new(&format!("Miss-ratio curves: {trace}"));
-    add_sections(&mut page, unit, curves);
+    let mut page = Page::new(&format!("Miss ratio curves: {trace}"));
+    add_sections(&mut page, (trace, unit), curves);
     page
 }
 
-/// The same as sections of a page.
-pub(crate) fn add_sections(page: &mut Page, unit: Unit, curves: &[Named]) {
+/// Adds the curves as sections of a page.
+pub(crate) fn add_sections(page: &mut Page, (trace, unit): (&str, Unit), curves: &[Named]) {
     let section = page.section("Miss ratios");
     section.text(&introduction(unit, curves));
     curve_plots(section, unit, curves);
     let both = |named: &&Named| curves.iter().any(|c| !c.has_ttls) && named.has_ttls;
     if curves.iter().any(|named| both(&named)) {
-        let section = page.section("With and without lifetimes");
+        let section = page.section("With and without TTLs");
         for with in curves.iter().filter(both) {
             let is_partner = |other: &&Named| !other.has_ttls && other.policy == with.policy;
             let Some(without) = curves.iter().find(is_partner) else {
                 continue;
             };
             let lines = vec![
-                line("with lifetimes", unit, with, miss_ratio),
+                line("with TTLs", unit, with, miss_ratio),
                 line("nothing expires", unit, without, miss_ratio),
             ];
-            let title = format!("{}, with and without lifetimes", with.policy);
+            let title = format!("{}, with and without TTLs", with.policy);
             section.plot(plot(&title, unit, "miss ratio", lines));
         }
     }
-    page.section("All points").table(table(curves));
+    page.section("All points").table(table(trace, unit, curves));
 }
 
 fn introduction(unit: Unit, curves: &[Named]) -> String {
@@ -62,8 +61,8 @@ fn introduction(unit: Unit, curves: &[Named]) -> String {
         return "Every point is a replay of the whole trace.".into();
     }
     let mut text = String::from(
-        "Estimated from a sample of the objects: a full simulation lies within the band with a \
-         probability of 95 %.",
+        "Estimated from a sample of the objects. The result of a full simulation is within the band with \
+         a probability of 95 %.",
     );
     let doubtful = points().filter(|point| !point.is_trusted);
     if let Some(largest) = doubtful.map(|point| point.capacity).max() {
@@ -72,8 +71,8 @@ fn introduction(unit: Unit, curves: &[Named]) -> String {
             Unit::Bytes => bytes(largest as f64),
         };
         text += &format!(
-            " Up to a size of {largest} too few objects of the sample fit: neither value nor band \
-             mean much there."
+            " Up to a size of {largest} too few objects of the sample fit, so that values and bands \
+             are not reliable there."
         );
     }
     text
@@ -87,7 +86,7 @@ fn byte_miss_ratio(point: &Point) -> Option<f64> {
     point.byte_miss_ratio
 }
 
-/// One plot for each kind of lifetimes and of ratio.
+/// Adds plots of miss ratios and byte miss ratios, with and without TTLs.
 fn curve_plots(section: &mut Section, unit: Unit, curves: &[Named]) {
     for has_ttls in [true, false] {
         let own: Vec<&Named> = curves.iter().filter(|c| c.has_ttls == has_ttls).collect();
@@ -97,7 +96,7 @@ fn curve_plots(section: &mut Section, unit: Unit, curves: &[Named]) {
         let is_alone = curves.iter().all(|named| named.has_ttls == has_ttls);
         let note = match (is_alone, has_ttls) {
             (true, _) => "",
-            (_, true) => ", with lifetimes",
+            (_, true) => ", with TTLs",
             (_, false) => ", nothing expires",
         };
         let all = |value: fn(&Point) -> Option<f64>| {
@@ -139,7 +138,7 @@ fn line(name: &str, unit: Unit, named: &Named, value: fn(&Point) -> Option<f64>)
     let size = |point: &Point| point.capacity as f64 / scale;
     let points = named.points().filter_map(|p| Some((size(p), value(p)?)));
     let line = Line::new(name, points.collect());
-    // The bounds are those of the miss ratio by requests.
+    // Bounds exist for the miss ratio by requests only.
     let has_band = !named.curve.is_exact && named.points().all(|p| value(p) == miss_ratio(p));
     match has_band {
         true => line.with_band(named.points().map(|p| (size(p), p.low, p.high)).collect()),
@@ -147,7 +146,7 @@ fn line(name: &str, unit: Unit, named: &Named, value: fn(&Point) -> Option<f64>)
     }
 }
 
-/// What each policy saves of LRU's misses at each size.
+/// Plot of the relative reduction of LRU's misses by each policy.
 fn savings(unit: Unit, curves: &[&Named], note: &str) -> Option<Plot> {
     let lru = curves.iter().find(|named| named.policy == "lru")?;
     let (size, scale) = size_axis(unit);
@@ -161,40 +160,80 @@ fn savings(unit: Unit, curves: &[&Named], note: &str) -> Option<Plot> {
             });
         Line::new(&named.policy, points.collect())
     };
-    // LRU as well: a policy keeps its colour through all plots.
+    // LRU is included, so that a policy has the same color in all plots.
     let lines: Vec<Line> = curves.iter().map(|named| line(&named)).collect();
     let title = format!("Misses saved against LRU{note}");
     let (x, y) = (Axis::log(size), Axis::linear("% of LRU's misses"));
     (lines.len() > 1).then(|| Plot::lines(&title, x, y, lines))
 }
 
-fn table(curves: &[Named]) -> Table {
-    let header = [
-        "policy",
-        "lifetimes",
-        "cache size",
-        "miss ratio",
-        "low",
-        "high",
-        "by bytes",
-        "trusted",
-    ];
-    let mut table = Table::new(&header);
-    let ratio = |ratio: f64| Cell::Shown(ratio, format!("{ratio:.4}"));
-    for named in curves {
-        let lifetimes = if named.has_ttls { "as told" } else { "none" };
-        for point in named.points() {
-            table.row(vec![
-                named.policy.as_str().into(),
-                lifetimes.into(),
-                Cell::Shown(point.capacity as f64, point.capacity.to_string()),
-                ratio(point.miss_ratio),
-                ratio(point.low),
-                ratio(point.high),
-                point.byte_miss_ratio.map_or(Cell::Empty, ratio),
-                if point.is_trusted { "yes" } else { "no" }.into(),
-            ]);
-        }
+/// Table with a row for each point of some policies' curves over one trace.
+pub fn table(trace: &str, unit: Unit, curves: &[Named]) -> Table {
+    let flag = |is_true: bool| if is_true { "true" } else { "false" };
+    let points: Vec<(&Named, &Point)> = curves
+        .iter()
+        .flat_map(|named| named.points().map(move |point| (named, point)))
+        .collect();
+    Table::of(points.iter().copied())
+        .column(Column::text("trace").data(), |_| trace)
+        .column(Column::text("policy"), |(named, _)| &named.policy)
+        .column(Column::text("unit").data(), |_| unit.name())
+        .column(Column::count("cache_size"), |(_, point)| point.capacity)
+        .column(Column::decimals("miss_ratio", 4), |(named, point)| {
+            Cell::Shown(point.miss_ratio, with_error(&named.curve, point))
+        })
+        .column(Column::decimals("low", 4), |(_, point)| point.low)
+        .column(Column::decimals("high", 4), |(_, point)| point.high)
+        .column(Column::decimals("byte_miss_ratio", 4), |(_, point)| {
+            point.byte_miss_ratio
+        })
+        .column(Column::text("is_exact").labelled("exact"), |(named, _)| {
+            flag(named.curve.is_exact)
+        })
+        .column(
+            Column::text("is_trusted").labelled("trusted"),
+            |(_, point)| flag(point.is_trusted),
+        )
+        .column(Column::text("has_ttls").labelled("TTLs"), |(named, _)| {
+            flag(named.has_ttls)
+        })
+        .finish()
+}
+
+/// A miss ratio with its error; an asterisk marks a ratio that is not trusted.
+fn with_error(curve: &Curve, point: &Point) -> String {
+    if curve.is_exact {
+        return format!("{:.4}", point.miss_ratio);
     }
-    table
+    let error = (point.high - point.low) / 2.0;
+    let mark = if point.is_trusted { "" } else { "*" };
+    format!("{:.4} ±{error:.4}{mark}", point.miss_ratio)
+}
+
+/// Text tables of the curves, with a row for each size and a column for each policy; one with and
+/// one without TTLs.
+pub fn text(trace: &str, unit: Unit, curves: &[Named]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for kind in curves.chunk_by(|a, b| a.has_ttls == b.has_ttls) {
+        let note = match kind.len() < curves.len() && !kind[0].has_ttls {
+            true => ", nothing expires",
+            false => "",
+        };
+        let pivot = table(trace, unit, kind).pivot(&["cache_size"], "policy", "miss_ratio");
+        parts.push(format!(
+            "{trace}, miss ratios of caches in {}{note}\n\n{}",
+            unit.name(),
+            pivot.to_text()
+        ));
+    }
+    if curves.iter().any(|named| !named.curve.is_exact) {
+        let mut note = String::from("±: error bound with a probability of 95 %.");
+        let mut points = curves.iter().flat_map(Named::points);
+        if points.any(|point| !point.is_trusted) {
+            note += " *: not trusted, because too few objects of the sample fit; raise \
+                     --sample-objects or use --exact.";
+        }
+        parts.push(note + "\n");
+    }
+    parts.join("\n")
 }

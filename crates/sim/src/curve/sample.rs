@@ -1,12 +1,13 @@
-//! A spatial sample of a trace, taken in one pass, with the counts of the whole trace that estimates
-//! need.
+//! A spatial sample of a trace, taken in one pass, with the counts of the whole trace that
+//! estimates need.
 //!
-//! Departure from SHARDS, which samples by a hash of the key: objects are sampled in the order of their
-//! first requests, by their [`place`] in a shuffled order that takes an equal share of every stretch.
-//! Objects that are requested together mostly have their first requests together, above all in a loop
-//! or a scan. The sample thus has the same share of each loop, where a hash could take a tenth more by
-//! chance, and the curve drops at the same size as that of the whole trace. Objects after the first
-//! million are sampled by hash, because recognizing new ones would need memory for all.
+//! Departure from SHARDS, which samples by a hash of the key: objects are sampled in the order of
+//! their first requests, by their [`place`] in a shuffled order that takes an equal share of every
+//! stretch. Objects that are requested together mostly have their first requests together, above
+//! all in a loop or a scan. The sample thus has the same share of each loop, where a hash could
+//! take a tenth more by chance, and the curve drops at the same size as that of the whole trace.
+//! Objects after the first million are sampled by hash, because recognizing new ones would need
+//! memory for all.
 
 use super::estimate::{Ratios, Replayed, Strata};
 use super::{Curve, Point, configurations_that_fit};
@@ -64,14 +65,14 @@ struct Count {
     place: u32,
 }
 
-/// Position of an object in a shuffled order of all objects, as a fraction of 2^32, given the number of
-/// objects with earlier first requests. Any 2^n consecutive objects from a multiple of 2^n on are spread
-/// evenly, one in each 2^−n of the whole. A share of the order therefore takes that share of every
-/// stretch, and each object is equally likely, even in periodic traces.
+/// Position of an object in a shuffled order of all objects, as a fraction of 2^32, given the
+/// number of objects with earlier first requests. Any 2^n consecutive objects from a multiple of
+/// 2^n on are spread evenly, one in each 2^−n of the whole. A share of the order therefore takes
+/// that share of every stretch, and each object is equally likely, even in periodic traces.
 ///
 /// The number's bits are reversed (van der Corput's sequence), and every digit is shuffled randomly
-/// depending on the digits above it (Owen, "Randomly permuted (t,m,s)-nets and (t,s)-sequences", MCQMC
-/// 1994).
+/// depending on the digits above it (Owen, "Randomly permuted (t,m,s)-nets and (t,s)-sequences",
+/// MCQMC 1994).
 fn place(number: u32, seed: u64) -> u32 {
     let mask = (1u32 << DIGIT_BITS) - 1;
     let mut place = 0;
@@ -377,12 +378,13 @@ impl Sample {
         ((capacity as f64 * self.share).round() as u64).max(1)
     }
 
-    /// Adds bounds to estimates from two independent errors. First, which objects were sampled: measured by
-    /// resampling. Second, the effective size of the scaled cache: if it holds c objects, the number of
-    /// distinct sampled objects between two accesses has a standard deviation of √c. This shifts the ratio
-    /// by the slope of the curve times 1/√c of the size.
+    /// Adds bounds to estimates from two independent errors. First, which objects were sampled:
+    /// measured by resampling. Second, the effective size of the scaled cache: if it holds c
+    /// objects, the number of distinct sampled objects between two accesses has a standard
+    /// deviation of √c. This shifts the ratio by the slope of the curve times 1/√c of the size.
     ///
-    /// If the sample is too small for an engine (`None`), everything misses and the point is not trusted.
+    /// If the sample is too small for an engine (`None`), everything misses and the point is not
+    /// trusted.
     fn curve(
         &self,
         rules: &Rules,

@@ -1,6 +1,6 @@
 //! The claims: which policy misses less than which other, by how much, and where a paper says so.
 
-use super::Kind;
+use super::TraceKind;
 use policy::any::POLICIES;
 
 /// Claim that `subject` misses less than `over`.
@@ -10,8 +10,8 @@ pub struct Claim {
     pub subject: &'static str,
     /// Policy that it is compared with.
     pub over: &'static str,
-    /// Kind of traces that the claim is about; `None` for all.
-    pub kind: Option<Kind>,
+    /// TraceKind of traces that the claim is about; `None` for all.
+    pub kind: Option<TraceKind>,
     /// Whether the claim is about the byte miss ratio.
     pub is_of_bytes: bool,
     /// Section or figure of the thesis.
@@ -36,7 +36,7 @@ const fn claim(
     }
 }
 
-const fn of(kind: Kind, claim: Claim) -> Claim {
+const fn of(kind: TraceKind, claim: Claim) -> Claim {
     Claim {
         kind: Some(kind),
         ..claim
@@ -53,7 +53,7 @@ const fn of_bytes(claim: Claim) -> Claim {
 /// Claims of the thesis, in the order of its sections.
 pub(super) const CLAIMS: &[Claim] = &[
     of(
-        Kind::Web,
+        TraceKind::Web,
         claim(
             "clock",
             "lru",
@@ -62,7 +62,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         ),
     ),
     of(
-        Kind::Block,
+        TraceKind::Block,
         claim(
             "clock",
             "lru",
@@ -124,7 +124,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         "better but for 2 % of traces",
     ),
     of(
-        Kind::Web,
+        TraceKind::Web,
         claim(
             "sieve",
             "fifo",
@@ -133,7 +133,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         ),
     ),
     of(
-        Kind::Web,
+        TraceKind::Web,
         claim(
             "sieve",
             "clock",
@@ -142,16 +142,19 @@ pub(super) const CLAIMS: &[Claim] = &[
         ),
     ),
     of(
-        Kind::Web,
+        TraceKind::Web,
         claim("sieve", "arc", "9.3.2", "mean 1.5 %, up to 63.2 % (CDN1)"),
     ),
     of(
-        Kind::Web,
+        TraceKind::Web,
         claim("lecar-sieve", "lecar", "9.5.2", "mean 4.5 %"),
     ),
-    of(Kind::Web, claim("twoq-sieve", "twoq", "9.5.2", "better")),
     of(
-        Kind::Web,
+        TraceKind::Web,
+        claim("twoq-sieve", "twoq", "9.5.2", "better"),
+    ),
+    of(
+        TraceKind::Web,
         claim(
             "arc-sieve",
             "arc",
@@ -160,11 +163,11 @@ pub(super) const CLAIMS: &[Claim] = &[
         ),
     ),
     of(
-        Kind::Web,
+        TraceKind::Web,
         claim("arc-sieve", "sieve", "9.5.2", "mean 2.4 %, up to 40.6 %"),
     ),
     of_bytes(of(
-        Kind::Web,
+        TraceKind::Web,
         claim(
             "sieve",
             "arc",
@@ -173,7 +176,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         ),
     )),
     of(
-        Kind::Block,
+        TraceKind::Block,
         claim(
             "s3fifo",
             "sieve",
@@ -182,7 +185,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         ),
     ),
     of(
-        Kind::Block,
+        TraceKind::Block,
         claim(
             "s3-sieve",
             "sieve",
@@ -191,11 +194,11 @@ pub(super) const CLAIMS: &[Claim] = &[
         ),
     ),
     of(
-        Kind::Block,
+        TraceKind::Block,
         claim("s3fifo", "s3-sieve", "9.6.4", "slightly better on blocks"),
     ),
     of(
-        Kind::Web,
+        TraceKind::Web,
         claim(
             "s3-sieve",
             "s3fifo",
@@ -204,7 +207,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         ),
     ),
     of(
-        Kind::Web,
+        TraceKind::Web,
         claim(
             "s3fifo",
             "sieve",

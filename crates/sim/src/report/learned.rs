@@ -1,20 +1,20 @@
-//! What policies learned, as plots: which features count, and how what was predicted came.
+//! Plots of what policies learned: importance of features, and predictions against targets.
 
-use super::{LINES_MAX, Row, distinct};
+use super::{LINES_MAX, Row};
 use crate::Learned;
-use ::report::{Axis, Bars, Line, Plot, Section};
+use ::report::{Axis, Bars, Line, Plot, Section, distinct};
 
-/// The replays that learned something, as many as a plot can tell apart, and what they are called.
+/// Replays that learned, as many as a plot can show, with their names.
 fn trained<'a>(rows: &[&'a Row]) -> Vec<(String, &'a Learned)> {
-    let told = rows.iter().filter_map(|row| {
+    let trained = rows.iter().filter_map(|row| {
         let learned = row.found.learned.as_deref()?;
         let name = format!("{} {}", row.policy, row.size);
         (learned.lessons.trainings > 0).then_some((name, learned))
     });
-    told.take(LINES_MAX).collect()
+    trained.take(LINES_MAX).collect()
 }
 
-/// What was learned of one trace, if anything was.
+/// Adds the plots of one trace, if a policy learned.
 pub(super) fn section(section: &mut Section, rows: &[&Row]) {
     let trained = trained(rows);
     if trained.is_empty() {
@@ -46,14 +46,14 @@ fn importances(trained: &[(String, &Learned)]) -> Plot {
         Bars::new(name, names.iter().map(share).collect())
     });
     Plot::bars(
-        "How much each feature counts in the last model",
+        "Importance of each feature in the last model",
         Axis::linear("share of the splits"),
         names.iter().map(|name| name.to_string()).collect(),
         series.collect(),
     )
 }
 
-/// Groups, or objects, in fifths by what was predicted of them, and what came.
+/// Mean targets of groups or objects, in fifths by prediction.
 fn fifths(trained: &[(String, &Learned)]) -> Plot {
     let lines = trained.iter().filter_map(|(name, learned)| {
         let fifths = learned.fifths()?;
@@ -62,9 +62,9 @@ fn fifths(trained: &[(String, &Learned)]) -> Plot {
         Some(Line::new(name, points.collect()))
     });
     Plot::lines(
-        "What came, by fifths of what was predicted",
-        Axis::linear("fifth, the lowest predictions first"),
-        Axis::linear("what came, ÷ mean of all").from_zero(),
+        "Targets by fifths of the predictions",
+        Axis::linear("fifth, lowest predictions first"),
+        Axis::linear("target ÷ mean target").from_zero(),
         lines.collect(),
     )
 }
@@ -72,11 +72,12 @@ fn fifths(trained: &[(String, &Learned)]) -> Plot {
 fn correlations(trained: &[(String, &Learned)]) -> Plot {
     let lines = trained.iter().map(|(name, learned)| {
         let points = learned.held_out.iter().enumerate();
-        let points = points.filter_map(|(n, told)| Some(((n + 2) as f64, told.correlation?)));
+        let points =
+            points.filter_map(|(n, held_out)| Some(((n + 2) as f64, held_out.correlation?)));
         Line::new(name, points.collect())
     });
     Plot::lines(
-        "Rank correlation of what was predicted and what came",
+        "Rank correlation of predictions and targets",
         Axis::linear("training"),
         Axis::linear("rank correlation").from_zero(),
         lines.collect(),

@@ -1,17 +1,17 @@
 //! Results of replays as a page: bars by policy, curves over sizes, boxes over traces, every
 //! column.
 
-use super::{COLUMNS, Kind, LINES_MAX, Row, Value, distinct, learned};
+use super::{LINES_MAX, Row, learned, table};
 use crate::{CLASSES, Unit};
-use ::report::{Axis, Bars, Boxed, Cell, Cloud, Heat, Line, Page, Plot, Section, Table};
+use ::report::{Axis, Cloud, Column, Heat, Line, Page, Plot, Section, Table, distinct};
 
-/// More sizes than this are lines over the size instead of bars.
+/// Maximum number of sizes that are shown as bars; more are lines over the size.
 const SIZES_AS_BARS: usize = 4;
-/// Fewer traces than this have no distribution to show.
+/// Minimum number of traces for boxes over traces.
 const TRACES_AS_BOXES: usize = 3;
-/// Replays that are explained by plots: with more, a page would take too long to open.
+/// Maximum number of replays with plots of explanations; a page with more would open slowly.
 const EXPLAINED_MAX: usize = 32;
-/// Numbers of hits at eviction, as the classes have them.
+/// Labels of the classes of hits before eviction.
 const HITS: [&str; CLASSES] = [
     "0",
     "1",
@@ -23,7 +23,7 @@ const HITS: [&str; CLASSES] = [
     "64 and more",
 ];
 
-/// The page of a run over some traces.
+/// Page of the results over some traces.
 pub fn page(rows: &[Row]) -> Page {
     let traces = distinct(rows.iter().map(|row| row.trace.as_str()));
     let title = match traces.as_slice() {
@@ -40,65 +40,45 @@ pub fn page(rows: &[Row]) -> Page {
         let section = page.section(trace);
         of_trace(section, &own, &mut explained);
     }
-    page.section("All results").table(table(rows));
+    page.section("All results")
+        .table(table(rows).without_idle_columns());
     page
 }
 
-fn miss_ratio(row: &Row) -> Option<f64> {
-    let counts = row.found.counts;
-    (counts.requests > 0).then(|| counts.misses as f64 / counts.requests as f64)
-}
-
-fn byte_miss_ratio(row: &Row) -> Option<f64> {
-    let counts = row.found.counts;
-    let has_bytes = row.unit == Unit::Bytes && counts.requested_weight > 0;
-    has_bytes.then(|| counts.missed_weight as f64 / counts.requested_weight as f64)
-}
-
-/// What is measured of a row, and how the axis calls it.
-type Measure = (&'static str, fn(&Row) -> Option<f64>);
-
-const MEASURES: [Measure; 2] = [
-    ("miss ratio", miss_ratio),
-    ("miss ratio by bytes", byte_miss_ratio),
+/// Columns of miss ratios, with their labels on axes.
+const MEASURES: [(&str, &str); 2] = [
+    ("miss ratio", "miss_ratio"),
+    ("miss ratio by bytes", "byte_miss_ratio"),
 ];
 
 fn over_traces(section: &mut Section, rows: &[Row]) {
+    let all = table(rows);
     let policies = distinct(rows.iter().map(|row| row.policy.as_str()));
     let base = ["fifo", "lru"]
         .into_iter()
         .find(|name| policies.contains(name));
-    for size in distinct(rows.iter().map(|row| row.size.as_str())) {
-        let of_size = || rows.iter().filter(|row| row.size == size);
-        let boxes = policies.iter().filter_map(|policy| {
-            let own = of_size().filter(|row| row.policy == *policy);
-            Boxed::of_sample(policy, &own.filter_map(miss_ratio).collect::<Vec<_>>())
-        });
+    for (size, of_size) in all.split(&["size"]) {
         let title = format!("Miss ratios over the traces, {size}");
-        section.plot(Plot::boxes(
-            &title,
-            Axis::linear("miss ratio"),
-            boxes.collect(),
-        ));
+        section.plot(of_size.boxes(&title, &["policy"], "miss_ratio"));
         let Some(base) = base else { continue };
+        let of_size = || rows.iter().filter(|row| row.size == size);
         let saved = |row: &Row| {
             let of_base = of_size().find(|other| other.trace == row.trace && other.policy == base);
-            Some(saving(miss_ratio(of_base?)?, miss_ratio(row)?) * 100.0)
+            Some(saving(of_base?.miss_ratio()?, row.miss_ratio()?))
         };
-        let others = policies.iter().filter(|policy| **policy != base);
-        let boxes = others.filter_map(|policy| {
-            let own = of_size().filter(|row| row.policy == *policy);
-            Boxed::of_sample(policy, &own.filter_map(saved).collect::<Vec<_>>())
-        });
-        let boxes: Vec<Boxed> = boxes.collect();
-        if !boxes.is_empty() {
+        let others = Table::of(of_size().filter(|row| row.policy != base))
+            .column(Column::text("policy"), |row| &row.policy)
+            .column(Column::change("saved"), saved)
+            .finish()
+            .with_number("saved");
+        if !others.is_empty() {
             let title = format!("Misses saved against {base}, {size}");
-            section.plot(Plot::boxes(&title, Axis::linear("%"), boxes));
+            section.plot(others.boxes(&title, &["policy"], "saved"));
         }
     }
 }
 
-/// The share of misses that is saved; negative where there are more.
+/// Relative reduction of misses; negative if there are more.
 fn saving(from: f64, to: f64) -> f64 {
     match from > 0.0 {
         true => (from - to) / from,
@@ -108,14 +88,19 @@ fn saving(from: f64, to: f64) -> f64 {
 
 fn of_trace(section: &mut Section, rows: &[&Row], explained: &mut usize) {
     let sizes = distinct(rows.iter().map(|row| (row.size.as_str(), row.cache_size)));
-    let policies = distinct(rows.iter().map(|row| row.policy.as_str()));
+    let unit = rows.first().map_or(Unit::Objects, |row| row.unit);
+    let all = table(rows.iter().copied());
     for (label, measure) in MEASURES {
-        if !rows.iter().any(|row| measure(row).is_some()) {
+        let known = all.with_number(measure);
+        if known.is_empty() {
             continue;
         }
         match sizes.len() <= SIZES_AS_BARS {
-            true => section.plot(bars(rows, &policies, &sizes, (label, measure))),
-            false => section.plot(lines(rows, &policies, (label, measure))),
+            true => {
+                let title = format!("The {label} of each policy");
+                section.plot(known.bars(&title, &["policy"], "size", measure))
+            }
+            false => section.plot(lines(rows, unit, (label, measure))),
         };
     }
     learned::section(section, rows);
@@ -130,9 +115,10 @@ fn of_trace(section: &mut Section, rows: &[&Row], explained: &mut usize) {
                 .filter(|row| row.size == size)
                 .collect();
             if *explained > 0 && *explained + of_size.len() > EXPLAINED_MAX {
-                let told = "What explains the others is in the table alone: fewer traces, sizes or policies \
-                            at a time are drawn.";
-                section.text(told);
+                section.text(
+                    "Plots of explanations are limited: those of other replays are left out. The \
+                     table has all; draw fewer traces, sizes or policies at a time.",
+                );
                 return;
             }
             *explained += of_size.len();
@@ -141,41 +127,26 @@ fn of_trace(section: &mut Section, rows: &[&Row], explained: &mut usize) {
     }
 }
 
-fn bars(rows: &[&Row], policies: &[&str], sizes: &[(&str, u64)], measure: Measure) -> Plot {
-    let (label, value) = measure;
-    let series = sizes.iter().map(|(size, units)| {
-        let of = |policy: &&str| {
-            let mut own = rows.iter();
-            let is_it = |row: &&&Row| row.policy == *policy && row.cache_size == *units;
-            own.find(is_it).and_then(|row| value(row))
-        };
-        Bars::new(size, policies.iter().map(of).collect())
-    });
-    let names = policies.iter().map(|&policy| policy.to_owned()).collect();
-    let title = format!("The {label} of each policy");
-    Plot::bars(&title, Axis::linear(label), names, series.collect())
-}
-
-fn lines(rows: &[&Row], policies: &[&str], (label, value): Measure) -> Plot {
-    let (unit, scale) = size_axis(rows.first().map_or(Unit::Objects, |row| row.unit));
-    let line = |policy: &&str| {
-        let own = rows.iter().filter(|row| row.policy == **policy);
-        let points = own.filter_map(|row| Some((row.cache_size as f64 / scale, value(row)?)));
-        let mut points: Vec<(f64, f64)> = points.collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Line::new(policy, points)
+fn lines(rows: &[&Row], unit: Unit, (label, measure): (&str, &str)) -> Plot {
+    let mut rows = rows.to_vec();
+    rows.sort_by_key(|row| row.cache_size);
+    let size = match unit {
+        Unit::Objects => Column::count("size"),
+        Unit::Bytes => Column::mebibytes("size"),
     };
-    let lines = policies.iter().map(line).collect();
+    let table = Table::of(rows)
+        .column(Column::text("policy"), |row| &row.policy)
+        .column(size, |row| row.cache_size)
+        .column(Column::number("miss_ratio"), Row::miss_ratio)
+        .column(Column::number("byte_miss_ratio"), Row::byte_miss_ratio)
+        .finish();
     let title = format!("The {label} over the size");
-    Plot::lines(
-        &title,
-        Axis::log(unit),
-        Axis::linear(label).from_zero(),
-        lines,
-    )
+    let (size, _) = size_axis(unit);
+    let (x, y) = (Axis::log(size), Axis::linear(label).from_zero());
+    Plot::lines(&title, x, y, table.lines(&["policy"], "size", measure))
 }
 
-/// How an axis of sizes is called, and what its numbers are divided by.
+/// Label of an axis of cache sizes, and the divisor of its numbers.
 pub(crate) fn size_axis(unit: Unit) -> (&'static str, f64) {
     match unit {
         Unit::Objects => ("cache size, objects", 1.0),
@@ -197,7 +168,7 @@ fn flash(rows: &[&Row]) -> Plot {
         let points = own.filter_map(|row| {
             let written = row.found.flash_written? as f64 / scale;
             Some((
-                (written, miss_ratio(row)?),
+                (written, row.miss_ratio()?),
                 format!("{} {}", row.policy, row.size),
             ))
         });
@@ -212,7 +183,7 @@ fn flash(rows: &[&Row]) -> Plot {
     )
 }
 
-/// What explains the ratios at one size.
+/// Plots of what explains the miss ratios at one size.
 fn explain(section: &mut Section, rows: &[&Row], size: &str) {
     let explained = || {
         rows.iter()
@@ -254,25 +225,4 @@ fn explain(section: &mut Section, rows: &[&Row], size: &str) {
         let title = format!("Hits of what was evicted, {size}");
         section.plot(Plot::heat(&title, "hits since insertion", "policy", heat));
     }
-}
-
-/// Every column that says something, but lists.
-fn table(rows: &[Row]) -> Table {
-    let is_told = |value: Value| !matches!(value, Value::None | Value::Real(0.0, _));
-    let columns = COLUMNS.iter().filter(|column| {
-        column.kind != Kind::Reals && rows.iter().any(|row| is_told(column.value(row)))
-    });
-    let columns: Vec<_> = columns.collect();
-    let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
-    let mut table = Table::new(&names);
-    for row in rows {
-        let cells = columns.iter().map(|column| match column.value(row) {
-            Value::Text(text) => Cell::Text(text),
-            Value::Count(count) => Cell::Shown(count as f64, count.to_string()),
-            Value::Real(real, decimals) => Cell::Shown(real, format!("{real:.*}", decimals.min(4))),
-            Value::None | Value::Reals(..) => Cell::Empty,
-        });
-        table.row(cells.collect());
-    }
-    table
 }
