@@ -98,7 +98,7 @@ fn of_trace(section: &mut Section, rows: &[&Row], explained: &mut usize) {
         match sizes.len() <= SIZES_AS_BARS {
             true => {
                 let title = format!("The {label} of each policy");
-                section.plot(known.bars(&title, &["policy"], "size", measure))
+                section.plot(known.bars(&title, &["policy"], &["size"], measure))
             }
             false => section.plot(lines(rows, unit, (label, measure))),
         };

@@ -3,8 +3,8 @@
 use super::{Extent, Options, Report, Round, Row};
 use crate::advise::server_overhead;
 use crate::{
-    Columns, Configuration, Contestant, Error, Found, Rules, Size, Unit, feature_names, segments,
-    sweep,
+    Columns, Configuration, Contestant, Error, ReplayResult, Rules, Size, Unit, feature_names,
+    segments, sweep,
 };
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -226,7 +226,7 @@ impl Plan<'_> {
         &self,
         jobs: usize,
         done: &AtomicU64,
-    ) -> Result<BTreeMap<Replay, Option<Found>>, Error> {
+    ) -> Result<BTreeMap<Replay, Option<ReplayResult>>, Error> {
         let next = AtomicUsize::new(0);
         let found = Mutex::new(Vec::new());
         let work = || {
@@ -249,7 +249,7 @@ impl Plan<'_> {
     }
 
     /// Replays once for the counts, and repeats for the median CPU time.
-    fn replay(&self, replay: &Replay, done: &AtomicU64) -> Result<Option<Found>, Error> {
+    fn replay(&self, replay: &Replay, done: &AtomicU64) -> Result<Option<ReplayResult>, Error> {
         let mut first = self.replay_once(replay, done)?;
         if let Some(found) = &mut first {
             let mut times = vec![found.cpu_time];
@@ -263,7 +263,11 @@ impl Plan<'_> {
     }
 
     /// Replays once. `None` if the cache is too small for the engine, or counts objects.
-    fn replay_once(&self, replay: &Replay, done: &AtomicU64) -> Result<Option<Found>, Error> {
+    fn replay_once(
+        &self,
+        replay: &Replay,
+        done: &AtomicU64,
+    ) -> Result<Option<ReplayResult>, Error> {
         let rules = Rules {
             unit: replay.unit,
             warm_up: replay.warm_up as usize,

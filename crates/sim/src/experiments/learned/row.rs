@@ -1,7 +1,7 @@
 //! One replay relative to FIFO, and what its policy learned.
 
 use super::plan::{Planned, Study};
-use crate::{Found, Learned, Unit};
+use crate::{Learned, ReplayResult, Unit};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -80,8 +80,8 @@ impl Row {
     pub(super) fn of(
         planned: &Planned,
         trace: &str,
-        own: Option<&Found>,
-        base: Option<&Found>,
+        own: Option<&ReplayResult>,
+        base: Option<&ReplayResult>,
     ) -> Row {
         let replay = &planned.replay;
         let hits = own.map(hit_ratio);
@@ -119,16 +119,16 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-fn hit_ratio(found: &Found) -> f64 {
+fn hit_ratio(found: &ReplayResult) -> f64 {
     1.0 - ratio(found.counts.misses, found.counts.requests).unwrap_or(1.0)
 }
 
-fn speed_of(found: &Found) -> Option<f64> {
+fn speed_of(found: &ReplayResult) -> Option<f64> {
     let seconds = found.cpu_time.as_secs_f64();
     (seconds > 0.0).then(|| found.replayed as f64 / seconds)
 }
 
-fn learning(found: &Found, learned: &Learned) -> Learning {
+fn learning(found: &ReplayResult, learned: &Learned) -> Learning {
     let lessons = &learned.lessons;
     let all = found.cpu_time.as_secs_f64();
     let share = |time: Duration| match all > 0.0 {
