@@ -1,24 +1,27 @@
-//! An arena of blocks measured in 8-byte granules, named by 4-byte slots.
+//! An arena of blocks measured in 8-byte granules. A 4-byte slot names a block.
 //!
 //! ```text
-//! slot (32 bits):  page number (17) | granule in page (15)
-//! page:            256 KiB of granules, and one bit per granule: "a live block starts here"
-//! free block:      u32 granules << 4 (its low 4 bits, an entry's kind, are 0) | u32 next | u32 previous
+//! slot (32 bits)   page number (17) | granule within the page (15)
+//! page             256 KiB of granules, and one bit per granule: "a live block starts here"
+//! free block       granules << 4 (u32) | next free block (u32) | previous free block (u32)
+//!                  its low 4 bits, which hold the kind of a live entry, are 0
 //! ```
 //!
-//! Blocks of one size are kept in one list, exact to the granule; a new block comes from its own
-//! list, else from the end of the open page, else is split off a larger free block, else opens a
-//! page. A page without live blocks goes back to the allocator. Nothing is coalesced: when free room
-//! grows past a tenth of the whole, [`Arena::close_sparsest`] names a page to empty, and the host moves
-//! its blocks elsewhere, which no general allocator could do for us.
+//! Free blocks are kept in one list per size in granules. A new block is taken from the list of its
+//! own size, else from the end of the open page, else split off a larger free block, else from a
+//! new page. A page without live blocks is returned to the allocator.
 //!
-//! Any `u32` may be asked about ([`Arena::is_live`]): stale references are dropped by that bit.
+//! Free neighbours are not merged. When more than a tenth of the arena is free,
+//! [`Arena::close_sparsest`] chooses a page, and the host moves its blocks elsewhere. A general
+//! allocator cannot do this because it cannot move what it has allocated.
+//!
+//! [`Arena::is_live`] accepts any `u32`, so that stale references can be detected by that bit.
 
 /// Bytes in a granule.
 pub const GRANULE: usize = 8;
-/// The smallest block: a free block needs 12 bytes for its own links.
+/// Size of the smallest block in granules. A free block needs 12 bytes for its list links.
 pub const BLOCK_MIN: usize = 2;
-/// The largest block in granules (2 KiB); what is larger lives outside the arena.
+/// Size of the largest block in granules (2 KiB). Larger values are stored outside the arena.
 pub const BLOCK_MAX: usize = 256;
 const PAGE_BITS: u32 = 15;
 const PAGE_GRANULES: usize = 1 << PAGE_BITS;
@@ -27,23 +30,23 @@ pub const PAGE_BYTES: usize = PAGE_GRANULES * GRANULE;
 const NONE: u32 = u32::MAX;
 
 struct Page {
-    /// `PAGE_BYTES`, or empty while the page number is vacant.
+    /// `PAGE_BYTES` long; empty while the page number is unused.
     bytes: Box<[u8]>,
     starts: Box<[u64]>,
     live_granules: u32,
-    /// Granules handed out from the front so far.
+    /// Number of granules allocated from the front of the page so far, live or free.
     opened: u32,
-    /// Being emptied: nothing is allocated here.
+    /// Whether the page is being emptied. Nothing is allocated in a closed page.
     is_closed: bool,
 }
 
-/// See the module text.
+/// Blocks of 2 to 256 granules in pages of 256 KiB, with exact accounting of live and free bytes.
 pub struct Arena {
     pages: Vec<Page>,
     vacant: Vec<u32>,
     open: Option<u32>,
     lists: Box<[u32; BLOCK_MAX + 1]>,
-    /// Bit `n`: the list of blocks of `n` granules is not empty.
+    /// Bit `n` is set if the list of blocks of `n` granules is not empty.
     non_empty: [u64; BLOCK_MAX / 64 + 1],
     live_granules: u64,
     opened_granules: u64,
@@ -72,13 +75,13 @@ fn split(slot: u32) -> (usize, usize) {
 }
 
 impl Arena {
-    /// How many granules `bytes` need.
+    /// Returns the number of granules that `bytes` need.
     #[inline]
     pub fn granules(bytes: usize) -> usize {
         bytes.div_ceil(GRANULE).max(BLOCK_MIN)
     }
 
-    /// Whether a live block starts at `slot`.
+    /// Returns whether a live block starts at `slot`. Any number may be given.
     #[inline]
     pub fn is_live(&self, slot: u32) -> bool {
         let (page, granule) = split(slot);
@@ -88,22 +91,22 @@ impl Arena {
             .is_some_and(|word| word >> (granule % 64) & 1 == 1)
     }
 
-    /// The bytes of its page from a block's start on.
+    /// Returns the bytes from the start of a block to the end of its page.
     #[inline]
     pub fn from(&self, slot: u32) -> &[u8] {
         let (page, granule) = split(slot);
         &self.pages[page].bytes[granule * GRANULE..]
     }
 
-    /// The same, to write.
+    /// Returns the bytes from the start of a block to the end of its page, for writing.
     #[inline]
     pub fn from_mut(&mut self, slot: u32) -> &mut [u8] {
         let (page, granule) = split(slot);
         &mut self.pages[page].bytes[granule * GRANULE..]
     }
 
-    /// Asks the processor for a block's first line, and for the next when a small block may reach
-    /// into it.
+    /// Prefetches the first cache line of a block, and the next one if a small block may reach into
+    /// it.
     #[inline]
     pub fn prefetch(&self, slot: u32) {
         let (page, granule) = split(slot);
@@ -118,7 +121,8 @@ impl Arena {
         }
     }
 
-    /// A live block of `granules`, its bytes not cleared. `None` when slots have run out (32 GiB).
+    /// Allocates a block of `granules`, with undefined content. Returns `None` when no slot is left
+    /// (32 GiB).
     pub fn allocate(&mut self, granules: usize) -> Option<u32> {
         assert!((BLOCK_MIN..=BLOCK_MAX).contains(&granules));
         let slot = match self.lists[granules] {
@@ -160,7 +164,7 @@ impl Arena {
             self.opened_granules += granules as u64;
             return Some(number << PAGE_BITS | at);
         }
-        // The rest is smaller than a block can be large: it becomes an ordinary free block.
+        // What is left of the page is smaller than the largest block and becomes a free block.
         page.opened = PAGE_GRANULES as u32;
         self.opened_granules += left as u64;
         self.open = None;
@@ -187,7 +191,8 @@ impl Arena {
             None => return None,
         };
         self.pages[number as usize] = Page {
-            // Zeroed memory comes untouched from the system: what is not yet used is not resident.
+            // Zeroed memory is not resident until it is written, so an unused part of a page costs
+            // nothing.
             bytes: vec![0; PAGE_BYTES].into_boxed_slice(),
             starts: vec![0; PAGE_GRANULES / 64].into_boxed_slice(),
             live_granules: 0,
@@ -274,7 +279,7 @@ impl Arena {
         }
     }
 
-    /// The smallest size ≥ `granules` whose list is not empty.
+    /// Returns the smallest size of at least `granules` whose list is not empty.
     fn list_from(&self, granules: usize) -> Option<usize> {
         if granules > BLOCK_MAX {
             return None;
@@ -290,8 +295,8 @@ impl Arena {
         }
     }
 
-    /// Takes a page's free blocks out of the lists: at most 16 Ki of them. `size_of` tells the
-    /// granules of a live block.
+    /// Removes the free blocks of a page from the lists, at most 16 Ki of them. `size_of` returns
+    /// the granules of a live block.
     fn unlist_page(&mut self, number: u32, size_of: impl Fn(&[u8]) -> usize) {
         let mut granule = 0;
         while granule < self.pages[number as usize].opened {
@@ -310,15 +315,18 @@ impl Arena {
         }
     }
 
-    /// Whether so much room is free that emptying a page may pay: more than a tenth, and two pages.
+    /// Returns whether emptying a page may pay: more than a tenth of the arena and more than two
+    /// pages are free.
     pub fn is_sparse(&self) -> bool {
         let free = self.opened_granules - self.live_granules;
         free > self.opened_granules / 10 && free > 2 * PAGE_GRANULES as u64
     }
 
-    /// The page with the fewest live granules, closed for new blocks so that the host can empty it;
-    /// `None` when even that one is so full that seven blocks would have to move for the room of one.
-    /// Looks at every page (one for 256 KiB), then walks one.
+    /// Closes the page with the fewest live granules for allocation, so that the host can empty it,
+    /// and returns its number. Returns `None` if seven eighths of that page are live, because then
+    /// moving the blocks costs more than it frees.
+    ///
+    /// The cost is one look at every page (256 KiB each) and a walk of one page.
     pub fn close_sparsest(&mut self, size_of: impl Fn(&[u8]) -> usize) -> Option<u32> {
         let candidates = self.pages.iter().enumerate();
         let (number, _) = candidates
@@ -331,21 +339,21 @@ impl Arena {
         Some(number)
     }
 
-    /// Whether a slot lies in a page that is being emptied.
+    /// Returns whether a slot lies in a page that is being emptied.
     pub fn is_closed(&self, slot: u32) -> bool {
         let (page, _) = split(slot);
         self.pages.get(page).is_some_and(|page| page.is_closed)
     }
 
-    /// Gives back up to `count` pages with all that lives there; true while there are more. Nothing may
-    /// be asked of the arena afterwards.
+    /// Frees up to `count` pages with all their blocks and returns whether pages are left. The
+    /// arena must not be used for anything else afterwards.
     pub fn dismantle(&mut self, count: usize) -> bool {
         let keep = self.pages.len().saturating_sub(count);
         self.pages.truncate(keep);
         keep > 0
     }
 
-    /// The first live block of a page at or after a slot of it; `None` at the page's end.
+    /// Returns the first live block of a page at or after `slot`; `None` at the end of the page.
     pub fn next_live(&self, slot: u32) -> Option<u32> {
         let (number, granule) = split(slot);
         let page = self.pages.get(number)?;
@@ -359,17 +367,17 @@ impl Arena {
         Some((number << PAGE_BITS | granule) as u32)
     }
 
-    /// The first slot of page `number`; `None` behind the last page.
+    /// Returns the first slot of page `number`; `None` past the last page.
     pub fn page_start(&self, number: u32) -> Option<u32> {
         ((number as usize) < self.pages.len()).then_some(number << PAGE_BITS)
     }
 
-    /// The number of the page that a slot lies in.
+    /// Returns the number of the page of a slot.
     pub fn page_of(slot: u32) -> u32 {
         slot >> PAGE_BITS
     }
 
-    /// Copies the bytes of one block over another.
+    /// Copies the bytes of one block to another.
     pub fn copy(&mut self, from: u32, to: u32, granules: usize) {
         let bytes = granules * GRANULE;
         let ((a, i), (b, j)) = (split(from), split(to));
@@ -381,22 +389,22 @@ impl Arena {
         }
     }
 
-    /// Whether seven eighths of all slots are in pages.
+    /// Returns whether seven eighths of all page numbers are in use.
     pub fn is_nearly_full(&self) -> bool {
         self.pages.len() - self.vacant.len() > 7 << (32 - PAGE_BITS - 3)
     }
 
-    /// Bytes in live blocks.
+    /// Returns the number of bytes in live blocks.
     pub fn live_bytes(&self) -> u64 {
         self.live_granules * GRANULE as u64
     }
 
-    /// Bytes once handed out in pages that are still held and not live now.
+    /// Returns the number of bytes that were allocated once, are free now and still held.
     pub fn free_bytes(&self) -> u64 {
         (self.opened_granules - self.live_granules) * GRANULE as u64
     }
 
-    /// Panics when the structure contradicts itself. Walks everything.
+    /// Panics if the lists, bits and counters disagree. Walks everything.
     pub fn check(&self, size_of: impl Fn(&[u8]) -> usize) {
         let (mut live, mut opened, mut listable) = (0, 0, [0usize; BLOCK_MAX + 1]);
         for (number, page) in self
@@ -445,7 +453,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Blocks that tell their size in their first word's upper bits, as entries do.
+    /// Writes a block that holds its size in the upper bits of its first word, as entries do.
     fn write(arena: &mut Arena, slot: u32, granules: usize, stamp: u8) {
         let bytes = arena.from_mut(slot);
         bytes[..4].copy_from_slice(&((granules as u32) << 4 | 1).to_le_bytes());
@@ -491,7 +499,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
-        fn blocks_keep_their_bytes(ops in prop::collection::vec(op(), 1..600)) {
+        fn live_blocks_keep_their_bytes(ops in prop::collection::vec(op(), 1..600)) {
             let mut arena = Arena::default();
             let mut held: Vec<(u32, usize, u8)> = Vec::new();
             for (stamp, op) in ops.into_iter().enumerate() {
@@ -523,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_may_be_asked_about() {
+    fn a_number_that_names_no_block_is_not_live() {
         let mut arena = Arena::default();
         let slot = arena.allocate(3).expect("there is room");
         assert!(arena.is_live(slot) && !arena.is_live(slot + 1) && !arena.is_live(u32::MAX));

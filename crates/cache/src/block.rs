@@ -1,45 +1,46 @@
 //! The bytes of one entry.
 //!
 //! ```text
-//! block:   header 4 │ policy word 0|4|8 │ deadline word 0|8 │ link 0|4|8 │ length 0|2 │ key │ value
+//! block  header 4 │ policy word 0|4|8 │ deadline word 0|8 │ link 0|4|8 │ length 0|2 │ key │ value
 //!
-//! header:  kind 4 │ has a deadline 1 │ owner 2 │ policy bits 8 │ key length 8 │ value length 9
-//!          kind          0 free (the arena's), 1–14 the caller's tag of an inline value, 15 outside
-//!          policy bits   a policy's state when 8 bits are enough for it; else the policy word
-//!          key length    255: the key is outside, beside the value
-//!          value length  511: a 16-bit length follows
-//! deadline word:  milliseconds since 1970 in 48 bits │ the expiry index's link in 16
+//! header kind 4 │ has a deadline 1 │ owner 2 │ policy bits 8 │ key length 8 │ value length 9
+//!          kind           0: a free block of the arena; 1–14: the caller's tag of an inline value;
+//!                         15: the value is an outside object
+//!          policy bits    the policy's state if 8 bits are enough; else it is in the policy word
+//!          key length     255: the key is outside, together with the value
+//!          value length   511: a 16-bit length follows
+//! deadline word  milliseconds since 1970 (48 bits) │ link of the expiry index (16 bits)
 //! ```
 //!
-//! A 16-byte key with a 3-byte value is 4 + 16 + 3 = 23 bytes: one block of 24, or of 32 with its
-//! deadline.
+//! Example: a 16-byte key with a 3-byte value needs 4 + 16 + 3 = 23 bytes, a block of 24 bytes.
+//! With a deadline it needs 31 bytes, a block of 32.
 
 use crate::arena::{Arena, BLOCK_MAX, GRANULE};
 use crate::entries::Owner;
 use policy::Tick;
 
-/// The kind of an entry whose value lives outside.
+/// Kind of an entry whose value is an outside object.
 pub(crate) const OUTSIDE: u32 = 15;
-/// The key length that says: the key is outside.
+/// Key length of an entry whose key is outside.
 pub(crate) const KEY_OUTSIDE: u32 = 255;
 pub(crate) const LENGTH_FOLLOWS: usize = 511;
-/// The largest tag of an inline value.
+/// Largest tag of an inline value.
 pub const TAG_MAX: u8 = 14;
-/// The longest key that a block holds.
+/// Length of the longest key that is stored in a block.
 pub const INLINE_KEY_MAX: usize = KEY_OUTSIDE as usize - 1;
-/// The largest value that is always inline, whatever the key and the words before it.
+/// Length of the largest value that is inline with any key and any words before it.
 pub const INLINE_VALUE_MAX: usize = BLOCK_MAX * GRANULE - INLINE_KEY_MAX - 4 - 8 - 16 - 2;
 
-/// When an entry dies and who decides about its eviction.
+/// Deadline and owner of an entry, which determine the layout of its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// When it dies.
+    /// Deadline under which the entry is in the expiry index.
     pub deadline: Option<Tick>,
-    /// Who decides about its eviction.
+    /// Policy that decides about the entry's eviction.
     pub owner: Owner,
 }
 
-/// Where the parts of a block lie.
+/// Offsets and lengths of the parts of a block.
 #[derive(Clone, Copy)]
 pub(crate) struct Layout {
     pub header: u32,
@@ -76,27 +77,28 @@ impl Layout {
     }
 }
 
-/// The parts of a block that is to be written.
+/// Content of a block to be written.
 pub(crate) struct Parts<'a> {
     pub kind: u32,
     pub policy_bits: u64,
     pub link: u64,
-    /// As the header tells it: `KEY_OUTSIDE`, or the length of `key`.
+    /// Key length as stored in the header: `KEY_OUTSIDE`, or the length of `key`.
     pub key_len: u32,
     pub key: &'a [u8],
     pub value: &'a [u8],
 }
 
-/// How wide the algorithms' words are in this shard: what a layout depends on beside the header.
+/// Widths of the algorithms' words in this shard. The layout of a block depends on them and the
+/// header.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Widths {
-    /// Bytes of the policy word, by owner.
+    /// Width of the policy word in bytes, by owner.
     pub policy: [u8; 3],
-    /// Bytes of the link behind the deadline word: 0 when 16 bits are enough.
+    /// Width in bytes of the link behind the deadline word; 0 when 16 bits are enough.
     pub link: u8,
 }
 
-/// Bytes of a word of `bits`, of which `free` have a place elsewhere.
+/// Returns the width in bytes of a word of `bits`, of which `free` bits are stored elsewhere.
 pub(crate) fn width(bits: u32, free: u32) -> u8 {
     match bits {
         b if b <= free => 0,
@@ -159,7 +161,7 @@ impl Widths {
         Some(Tick(read_u64(block, at) >> 16))
     }
 
-    /// Writes a block in its exact length.
+    /// Encodes a block in its exact length.
     pub fn write(&self, block: &mut Vec<u8>, parts: &Parts<'_>, shape: Shape) {
         let policy_width = self.policy[shape.owner as usize] as usize;
         let mut header = parts.kind
@@ -206,7 +208,7 @@ impl Widths {
         }
     }
 
-    /// The link of an entry that has a deadline.
+    /// Returns the expiry index's link of an entry with a deadline.
     pub fn link_bits(&self, block: &[u8]) -> u64 {
         let at = self.layout(block).deadline_at;
         match self.link {
@@ -216,7 +218,7 @@ impl Widths {
         }
     }
 
-    /// Sets the link of an entry that has a deadline.
+    /// Sets the expiry index's link of an entry with a deadline.
     pub fn set_link_bits(&self, block: &mut [u8], bits: u64) {
         let at = self.layout(block).deadline_at;
         match self.link as usize {

@@ -1,5 +1,5 @@
-//! The blocks of all entries and what they hold outside: everything but the table, so that a table
-//! at work can re-hash keys.
+//! The storage of entries without the table: blocks and outside objects. They are one struct so
+//! that the table can hash the keys again while it is borrowed mutably.
 
 use crate::arena::Arena;
 use crate::block::{Layout, Widths, read_u32};
@@ -18,8 +18,7 @@ impl<O: Outside> OutsideEntry<O> {
     }
 }
 
-/// The blocks and what they hold outside: everything but the table, so that a table at work can
-/// re-hash keys.
+/// Blocks of all entries and the objects and keys outside them.
 pub(crate) struct Blocks<O> {
     pub arena: Arena,
     pub outside: Vec<Option<OutsideEntry<O>>>,

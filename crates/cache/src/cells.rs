@@ -1,11 +1,11 @@
-//! Packed entries as the algorithms see them: the facts, and each algorithm's own bits.
+//! Views of the packed entries for the algorithms: common facts, and each algorithm's own bits.
 
 use crate::entries::{Entries, Owner};
 use crate::packed::PackedEntries;
 use crate::value::Outside;
 use policy::{Cells, Facts, Meta, Slot, Tick};
 
-/// The facts that all views of the entries share.
+/// Implements the facts that are the same in all views.
 macro_rules! shared_facts {
     ($entries:ident, $deadline:ident) => {
         #[inline]
@@ -42,7 +42,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
 }
 
 impl<O: Outside, M: Meta, L: Meta> Facts for PackedEntries<O, M, L> {
-    shared_facts!(this, filed);
+    shared_facts!(this, indexed_deadline);
     fn is_live(&self, slot: Slot) -> bool {
         self.blocks.arena.is_live(slot.0)
     }
@@ -57,7 +57,7 @@ impl<O: Outside, M: Meta, L: Meta> Facts for PackedEntries<O, M, L> {
     }
 }
 
-/// The entries as the policy of one owner sees them.
+/// View of the entries for the policy of one owner.
 pub struct PolicyCells<'a, O, M, L> {
     entries: &'a mut PackedEntries<O, M, L>,
     owner: Owner,
@@ -71,10 +71,10 @@ impl<O, M, L> PolicyCells<'_, O, M, L> {
 }
 
 impl<O: Outside, M: Meta, L: Meta> Facts for PolicyCells<'_, O, M, L> {
-    // That of the entry itself: a part's deadline is no reason to evict the whole.
+    // The entry's own deadline: the deadline of a part is no reason to evict the whole entry.
     shared_facts!(entries, own_deadline);
-    /// To a policy, only its own entries live: a reference that it left behind may now name one of
-    /// another owner, with another policy's bits in it.
+    /// Returns whether an entry is live and belongs to this owner. A stale reference of a policy
+    /// may name an entry of another owner, whose bits are another policy's.
     #[inline]
     fn is_live(&self, slot: Slot) -> bool {
         let blocks = &self.entries.blocks;
@@ -107,11 +107,11 @@ impl<O: Outside, M: Meta, L: Meta> Cells<M> for PolicyCells<'_, O, M, L> {
     }
 }
 
-/// The entries as the expiry index sees them.
+/// View of the entries for the expiry index.
 pub struct LinkCells<'a, O, M, L> {
     entries: &'a mut PackedEntries<O, M, L>,
-    /// A slot that is known to live. The bit that says so lies on a cache line of its own, which
-    /// nobody has asked for when a command changes one entry.
+    /// A slot that the caller has found live, so that its bit need not be read again. The bit lies
+    /// on another cache line than the entry, which a command that changes one entry has not loaded.
     known: Slot,
 }
 
@@ -123,7 +123,7 @@ impl<O, M, L> LinkCells<'_, O, M, L> {
 }
 
 impl<O: Outside, M: Meta, L: Meta> Facts for LinkCells<'_, O, M, L> {
-    shared_facts!(entries, filed);
+    shared_facts!(entries, indexed_deadline);
     #[inline]
     fn is_live(&self, slot: Slot) -> bool {
         slot == self.known || self.entries.blocks.arena.is_live(slot.0)

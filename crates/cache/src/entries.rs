@@ -1,34 +1,36 @@
-//! What a [`crate::Shard`] needs of the place where its entries live.
+//! The interface between a [`crate::Shard`] and the storage of its entries.
 
 use policy::{Cells, Facts, Meta, Slot, Tick};
 
-/// Who decides about an entry's eviction: nobody (0), or one of a shard's two policies (1, 2). Two,
-/// because a policy switched at run time takes over while the old one drains.
+/// Policy that decides about an entry's eviction: none (0), or one of a shard's two policies (1,
+/// 2). There are two because a policy that is replaced at run time keeps its entries until they are
+/// drained.
 pub type Owner = u8;
 
-/// Entries by slot, with room in each for a policy's bits and an expiry index's bits.
+/// Storage of entries by slot, with room in each entry for bits of a policy and of an expiry index.
 pub trait Entries: Facts {
-    /// The policy's bits.
+    /// Bits of the policy.
     type Meta: Copy + Default;
-    /// The expiry index's bits.
+    /// Bits of the expiry index.
     type Link: Meta;
-    /// The entries as the policy of one owner sees them.
+    /// View of the entries for the policy of one owner.
     type PolicyCells<'a>: Cells<Self::Meta>
     where
         Self: 'a;
-    /// The entries as the expiry index sees them.
+    /// View of the entries for the expiry index.
     type LinkCells<'a>: Cells<Self::Link>
     where
         Self: 'a;
 
-    /// Lends them to a policy.
+    /// Returns the view for the policy of `owner`.
     fn policy_cells(&mut self, owner: Owner) -> Self::PolicyCells<'_>;
-    /// Lends them to the expiry index.
+    /// Returns the view for the expiry index.
     fn link_cells(&mut self) -> Self::LinkCells<'_>;
-    /// The same, where the caller knows that `slot` lives: questions about it need no proof of that.
+    /// Returns the view for the expiry index where the caller knows that `slot` is live, which
+    /// saves a memory access.
     fn link_cells_of(&mut self, slot: Slot) -> Self::LinkCells<'_>;
-    /// Who owns a live entry.
+    /// Returns the owner of a live entry.
     fn owner(&self, slot: Slot) -> Owner;
-    /// Another request begins, at this instant.
+    /// Begins a request at the instant `now`.
     fn begin(&mut self, now: Tick);
 }

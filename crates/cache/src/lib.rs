@@ -1,12 +1,14 @@
-//! Where entries live, and the one host of eviction policies and expiry indexes.
+//! Storage of entries, and the host of eviction policies and expiry indexes.
 //!
-//! [`Shard`] joins four parts that know nothing of each other: the entries (here [`PackedEntries`]: a table
-//! of tagged slots over an arena of blocks), an eviction policy, an expiry index, and the memory they
-//! cost. Everything runs under the caller's lock and the caller's clock.
+//! [`Shard`] joins four parts that are independent of each other: entries (here [`PackedEntries`], a
+//! table of tagged slots over an arena of blocks), an eviction policy, an expiry index, and the
+//! account of their memory. All of it runs under the caller's lock and the caller's clock.
 //!
-//! Deliberately absent: locks, time, commands, data types (what is too large for a block is an
-//! [`Outside`] object that the caller defines). Start reading with `packed.rs`, where the layout of
-//! an entry is drawn, then `shard.rs`.
+//! The crate has no locks, no time, no commands and no data types. A value that is too large for a
+//! block is an [`Outside`] object of the caller's type.
+//!
+//! Start reading with `block.rs`, where the layout of an entry is drawn, then `packed.rs` and
+//! `shard.rs`.
 #![deny(unsafe_code)]
 
 pub mod arena;

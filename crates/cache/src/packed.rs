@@ -1,11 +1,11 @@
-//! Entries packed into an arena, found by a table: the server's storage.
+//! Entries packed into an arena and found by a table: the storage of the server.
 //!
-//! The bytes of an entry are drawn in `block.rs`. What does not fit a block of 2 KiB, and any key of
-//! 255 bytes or more, lives outside on the heap as an [`Outside`] object, and the block keeps its
-//! 4-byte number.
+//! The bytes of an entry are drawn in `block.rs`. Values that do not fit a block of 2 KiB, and keys
+//! of 255 bytes or more, are stored on the heap in an [`Outside`] object. The block then holds the
+//! object's 4-byte number.
 //!
-//! All changes of an entry go through [`PackedEntries::reshape`]; it tells the slot where the entry is
-//! afterwards, and the caller tells the algorithms.
+//! All changes of an entry pass through [`PackedEntries::reshape`]. It returns the slot of the
+//! entry after the change, and the caller notifies the algorithms.
 
 mod walk;
 
@@ -23,30 +23,30 @@ use siphasher::sip::SipHasher13;
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-/// Pages given back at once when all goes.
+/// Number of pages freed in one step of [`PackedEntries::dismantle`].
 const PAGES_AT_ONCE: usize = 4;
 
-/// See the module text. `M` and `L` are the types in which policy and index keep their bits.
+/// Entries by slot and by key. `M` and `L` are the types of the policy's and the index's bits.
 pub struct PackedEntries<O, M, L> {
     pub(crate) table: Table,
     pub(crate) blocks: Blocks<O>,
-    /// Bytes of a block that is being rewritten.
+    /// Buffer for the key and value of a block that is being rewritten.
     rewritten: Vec<u8>,
     pub(crate) owned: [usize; 3],
     pub(crate) deadlines: usize,
     embedded: EmbeddedCounts,
     pub(crate) now: Tick,
     pub(crate) requests: u64,
-    /// The next slot of the closed page that is being emptied.
+    /// Next slot of the closed page that is being emptied.
     emptying: Option<u32>,
     scratch: Vec<u8>,
-    /// Where the walk of `sample_where` goes on.
+    /// Slot at which the walk of `sample_where` continues.
     walked: Cell<u32>,
     types: PhantomData<fn() -> (M, L)>,
 }
 
-/// Whether two keys are the same: eight bytes at a time in place, where a call of the library's
-/// comparison costs as much as comparing a short key.
+/// Compares two keys, eight bytes at a time: for short keys a call of the library's comparison
+/// costs as much as the comparison itself.
 #[inline(always)]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     let word = |bytes: &[u8], at: usize| read_u64(bytes, at);
@@ -62,8 +62,9 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
 }
 
 impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
-    /// No entries. `stagger` as in [`Table::new`]; `hash_key` is secret, so that nobody can choose
-    /// keys that collide; `link_bits` is what the expiry index needs.
+    /// Creates storage without entries. See [`Table::new`] for `stagger`. `hash_key` is secret, so
+    /// that clients cannot choose keys that collide. `link_bits` is the number of bits that the
+    /// expiry index needs.
     pub fn new(stagger: f64, hash_key: [u64; 2], link_bits: u32) -> Self {
         PackedEntries {
             table: Table::new(stagger),
@@ -91,61 +92,62 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         }
     }
 
-    /// The policy of `owner`, which owns no entry now, needs `bits` in each.
+    /// Sets the number of bits that the policy of `owner` needs in each entry. The owner must have
+    /// no entry.
     pub fn set_policy_bits(&mut self, owner: Owner, bits: u32) {
         assert_eq!(self.owned[owner as usize], 0);
         self.blocks.widths.policy[owner as usize] = width(bits, 8);
     }
 
-    /// Entries by owner.
+    /// Returns the number of entries by owner.
     pub fn owned(&self) -> [usize; 3] {
         self.owned
     }
 
-    /// Entries that are filed under a deadline, their own or that of a part.
+    /// Returns the number of entries in the expiry index, by their own deadline or that of a part.
     pub fn deadlines(&self) -> usize {
         self.deadlines
     }
 
-    /// Entries with a deadline of their own.
+    /// Returns the number of entries with a deadline of their own.
     pub fn own_deadlines(&self) -> usize {
         self.deadlines - self.embedded.without
     }
 
-    /// Entries with parts that have deadlines.
+    /// Returns the number of entries with parts that have deadlines.
     pub fn with_part_deadlines(&self) -> usize {
         self.embedded.all
     }
 
-    /// Bytes of live blocks and of what they hold outside.
+    /// Returns the number of bytes in live blocks and in outside objects and keys.
     pub fn entry_bytes(&self) -> u64 {
         self.blocks.arena.live_bytes() + self.blocks.outside_bytes
     }
 
-    /// Bytes of the table and of the list of outside objects.
+    /// Returns the number of bytes of the table and of the list of outside objects.
     pub fn table_bytes(&self) -> u64 {
         let held = self.blocks.outside.capacity() * size_of::<Option<OutsideEntry<O>>>();
         let vacant = self.blocks.outside_vacant.capacity() * 4;
         (self.table.heap_bytes() + held + vacant) as u64
     }
 
-    /// Free bytes inside the arena.
+    /// Returns the number of free bytes inside the arena.
     pub fn free_bytes(&self) -> u64 {
         self.blocks.arena.free_bytes()
     }
 
-    /// Whether slots are about to run out: nothing may be inserted then.
+    /// Returns whether slots are nearly used up. Nothing may be inserted then.
     pub fn is_full(&self) -> bool {
         self.blocks.arena.is_nearly_full()
     }
 
-    /// A live entry's key.
+    /// Returns the key of a live entry.
     #[inline]
     pub fn key(&self, slot: Slot) -> &[u8] {
         self.blocks.key(slot)
     }
 
-    /// A live entry's value.
+    /// Returns the value of a live entry.
     #[inline]
     pub fn value(&self, slot: Slot) -> Value<'_, O> {
         let (block, layout) = self.blocks.parts(slot);
@@ -159,7 +161,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         )
     }
 
-    /// Changes a live entry's outside object in place; `None` when its value is inline.
+    /// Changes the outside object of a live entry in place. Returns `None` if its value is inline.
     pub fn edit_outside<R>(&mut self, slot: Slot, edit: impl FnOnce(&mut O) -> R) -> Option<R> {
         let (block, layout) = self.blocks.parts(slot);
         if layout.kind() != OUTSIDE {
@@ -179,19 +181,19 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         Some(result)
     }
 
-    /// The keyed hash of a key.
+    /// Returns the keyed hash of a key.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
         self.blocks.hasher.hash(key)
     }
 
-    /// Asks the processor for the bucket that a hash leads to.
+    /// Prefetches the bucket of a hash.
     #[inline]
     pub fn prefetch_bucket(&self, hash: u64) {
         self.table.prefetch(hash);
     }
 
-    /// Asks the processor for the entry itself, once its bucket is there.
+    /// Prefetches the entries whose tag is that of a hash, once their bucket is in the cache.
     #[inline]
     pub fn prefetch_entry(&self, hash: u64) {
         self.table.find(hash, |slot| {
@@ -200,15 +202,15 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         });
     }
 
-    /// The slot of a key.
+    /// Returns the slot of a key.
     #[inline]
     pub fn find(&self, hash: u64, key: &[u8]) -> Option<Slot> {
         self.table
             .find(hash, |slot| is_same(self.blocks.key(slot), key))
     }
 
-    /// Adds an entry for a key that is not there. Its bits are all zero; a key of more than
-    /// [`INLINE_KEY_MAX`] bytes comes with an outside value.
+    /// Adds an entry for an absent key, with all bits of the algorithms zero. A key longer than
+    /// [`INLINE_KEY_MAX`] requires an outside value.
     pub fn insert(&mut self, hash: u64, key: &[u8], value: NewValue<'_, O>, shape: Shape) -> Slot {
         let is_key_outside = key.len() > INLINE_KEY_MAX;
         self.embedded.count(value.embedded_deadline(), None);
@@ -244,7 +246,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         let mut block = std::mem::take(&mut self.scratch);
         self.blocks.widths.write(&mut block, &parts, shape);
         let slot = self.blocks.arena.allocate(Arena::granules(block.len()));
-        let slot = slot.expect("the host asks is_full before it inserts");
+        let slot = slot.expect("the host checks is_full before it inserts");
         self.blocks.arena.from_mut(slot)[..block.len()].copy_from_slice(&block);
         self.scratch = block;
         self.owned[shape.owner as usize] += 1;
@@ -255,19 +257,19 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         Slot(slot)
     }
 
-    /// The deadline of a live entry itself, which need not be what it is filed under.
+    /// Returns a live entry's own deadline, which may differ from the one in the expiry index.
     #[inline]
     pub fn own_deadline(&self, slot: Slot) -> Option<Tick> {
-        O::embedded_deadline(&self.value(slot)).unwrap_or_else(|| self.filed(slot))
+        O::embedded_deadline(&self.value(slot)).unwrap_or_else(|| self.indexed_deadline(slot))
     }
 
-    /// What a live entry is filed under.
+    /// Returns the deadline under which a live entry is in the expiry index.
     #[inline]
-    pub(crate) fn filed(&self, slot: Slot) -> Option<Tick> {
+    pub(crate) fn indexed_deadline(&self, slot: Slot) -> Option<Tick> {
         self.blocks.deadline(slot)
     }
 
-    /// What deadline a live entry is filed under, and its owner.
+    /// Returns the indexed deadline and the owner of a live entry.
     #[inline]
     pub fn shape(&self, slot: Slot) -> Shape {
         let (block, layout) = self.blocks.parts(slot);
@@ -280,9 +282,11 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         }
     }
 
-    /// Gives a live entry another value, deadline or owner; returns where it is now and the object
-    /// that it no longer holds. The policy's bits stay when the owner does, the link when there was a
-    /// deadline and still is; else they are zero.
+    /// Gives a live entry another value, deadline or owner. Returns its slot afterwards and the
+    /// object that it no longer holds.
+    ///
+    /// The policy's bits are kept if the owner is the same, and the link if the entry had a
+    /// deadline and still has one. Otherwise they become zero.
     pub fn reshape(
         &mut self,
         slot: Slot,
@@ -354,7 +358,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         (slot, dropped)
     }
 
-    /// The common case: an inline value of about the same length over another, nothing else new.
+    /// Handles the common case in which the block keeps its size and layout: a deadline or an
+    /// inline value changes.
     #[inline]
     fn reshape_in_place(
         &mut self,
@@ -399,7 +404,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         Some(slot)
     }
 
-    /// Stores a rewritten block: in place when it needs as many granules as before.
+    /// Stores a rewritten block, in place if it needs as many granules as before.
     fn rewrite(&mut self, slot: Slot, old_granules: usize, block: &[u8]) -> Slot {
         let granules = Arena::granules(block.len());
         if granules == old_granules {
@@ -411,14 +416,15 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             .blocks
             .arena
             .allocate(granules)
-            .expect("the host asks is_full before");
+            .expect("the host checks is_full before");
         self.blocks.arena.from_mut(new)[..block.len()].copy_from_slice(block);
         self.blocks.arena.free(slot.0, old_granules);
         self.table.replace(hash, slot, Slot(new));
         Slot(new)
     }
 
-    /// Removes a live entry; returns its outside object, to be dropped where it does not hurt.
+    /// Removes a live entry. Returns its outside object, so that the caller can drop it without a
+    /// lock.
     pub fn remove(&mut self, slot: Slot) -> Option<O> {
         let kept = O::embedded_deadline(&self.value(slot));
         self.embedded.count(None, kept);
@@ -438,8 +444,9 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         (layout.kind() == OUTSIDE).then(|| Blocks::<O>::number(block, layout))
     }
 
-    /// Drops up to `steps` outside values and a few pages of blocks; true while there is more. For
-    /// entries that nobody will ask for again, so that to drop them all at once is not one long call.
+    /// Frees up to `steps` outside objects and a few pages of blocks, and returns whether anything
+    /// is left. It is for storage that is no longer used, because freeing all of it at once may
+    /// take long.
     pub fn dismantle(&mut self, steps: u32) -> bool {
         for _ in 0..steps {
             let Some(last) = self.blocks.outside.last_mut() else {
@@ -456,12 +463,12 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         true
     }
 
-    /// Moves one live entry out of the sparsest page, when enough room is free that emptying pages
-    /// pays: (old slot, new slot). `None` when there is nothing to do.
+    /// Moves one live entry out of the sparsest page and returns its old and its new slot. Returns
+    /// `None` while too little room is free for that to pay.
     pub fn compact(&mut self) -> Option<(Slot, Slot)> {
         loop {
             if let Some(from) = self.emptying {
-                // A page that emptied itself meanwhile may be open again under the same number.
+                // If the page became empty in the meantime, its number may name a new, open page.
                 let is_closed = self.blocks.arena.is_closed(from);
                 if let Some(slot) = self.blocks.arena.next_live(from).filter(|_| is_closed) {
                     self.emptying = Some(slot);
@@ -494,7 +501,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
 }
 
 impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
-    /// Bytes of a live entry's block and of what it holds outside.
+    /// Returns the bytes of a live entry's block and of its outside object and key.
     pub fn weight_of(&self, slot: Slot) -> u32 {
         let (block, layout) = self.blocks.parts(slot);
         let inline = (layout.granules() * crate::arena::GRANULE) as u64;
@@ -510,7 +517,7 @@ mod tests {
     use super::is_same;
 
     #[test]
-    fn keys_are_the_same_when_every_byte_is() {
+    fn keys_are_equal_if_every_byte_is() {
         for len in 0..70 {
             let a: Vec<u8> = (0..len).collect();
             assert!(is_same(&a, &a.clone()));

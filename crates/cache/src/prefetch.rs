@@ -1,10 +1,11 @@
-//! The one line of unsafe code in this crate: asking the processor for a cache line early.
+//! The only unsafe code of this crate: prefetching a cache line.
 //!
-//! Plain loads in a batch do not do: each shard's lock is a locked instruction, which waits for
-//! every load before it, so the misses of a batch would be taken one after the other.
+//! An ordinary load cannot replace it. Taking the lock of a shard is a locked instruction, which
+//! waits for every load before it, so the cache misses of a batch would be served one after the
+//! other.
 #![expect(unsafe_code, reason = "the prefetch instruction has no safe form")]
 
-/// Asks for the cache line that holds `target`.
+/// Prefetches the cache line that holds `target`.
 #[inline(always)]
 pub fn prefetch<T>(target: &T) {
     #[cfg(target_arch = "x86_64")]

@@ -1,8 +1,9 @@
-//! The one host of policies and expiry indexes: who tells whom what, and in which order.
+//! The host of an eviction policy and an expiry index: it notifies each of what happens to an
+//! entry.
 //!
-//! The general part works for any [`Entries`] and is what a simulator drives; the keyed part stores
-//! [`PackedEntries`] entries and is what the server drives. Deadlines and policies meet only here: an entry
-//! that leaves for one reason is taken from the other's structure, once.
+//! The general part works with any [`Entries`] and is used by the simulator. The keyed part stores
+//! [`PackedEntries`] and is used by the server. Policies and indexes meet only here: an entry that one
+//! of them removes is removed from the other's structure exactly once.
 
 use crate::block::{INLINE_KEY_MAX, INLINE_VALUE_MAX, Shape};
 use crate::entries::{Entries, Owner};
@@ -10,28 +11,28 @@ use crate::packed::PackedEntries;
 use crate::value::{NewValue, Outside, Value};
 use policy::{Admit, Budget, Due, Eviction, ExpiryIndex, Facts, Meta, OnHit, Policy, Slot, Tick};
 
-/// Looks at entries that may have no deadline, for each deadline that is to be sampled.
+/// Number of random entries looked at per deadline wanted, because an entry may have no deadline.
 const LOOKS_PER_SAMPLE: u64 = 4;
 
-/// Which entries a policy is told of.
+/// Which entries the policy manages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Scope {
-    /// None: nothing is ever evicted.
+    /// No entry; nothing is evicted.
     #[default]
     Nothing,
-    /// All.
+    /// All entries.
     All,
-    /// Those with a deadline of their own.
+    /// Entries with a deadline of their own.
     Volatile,
 }
 
-/// Entries with the algorithms that govern them.
+/// Entries together with their policy and their expiry index.
 pub struct Shard<E, P, X> {
-    /// The entries.
+    /// The storage.
     pub entries: E,
-    /// By owner − 1.
+    /// Policies by owner − 1.
     policies: [Option<P>; 2],
-    /// The owner of new entries.
+    /// Owner of new entries.
     current: Owner,
     scope: Scope,
     expiry: X,
@@ -43,7 +44,7 @@ where
     P: Policy<Meta = E::Meta>,
     X: ExpiryIndex<Link = E::Link>,
 {
-    /// A shard that evicts nothing until it is given a policy.
+    /// Creates a shard without a policy, which evicts nothing.
     pub fn new(entries: E, expiry: X) -> Self {
         Shard {
             entries,
@@ -54,7 +55,7 @@ where
         }
     }
 
-    /// A shard of which one policy governs all entries, for good.
+    /// Creates a shard whose policy manages all entries and is never replaced.
     pub fn with_policy(entries: E, policy: P, expiry: X) -> Self {
         Shard {
             entries,
@@ -65,12 +66,12 @@ where
         }
     }
 
-    /// The expiry index.
+    /// Returns the expiry index.
     pub fn expiry(&self) -> &X {
         &self.expiry
     }
 
-    /// The policy of new entries and its scope.
+    /// Returns the policy of new entries and its scope.
     pub fn policy(&self) -> (Option<&P>, Scope) {
         (
             self.policies[self.current as usize - 1].as_ref(),
@@ -78,26 +79,28 @@ where
         )
     }
 
-    /// Bytes on the heap of policies and index.
+    /// Returns the heap bytes of the policies and of the index.
     pub fn algorithm_bytes(&self) -> (u64, u64) {
         let policies: usize = self.policies.iter().flatten().map(P::heap_bytes).sum();
         (policies as u64, self.expiry.heap_bytes() as u64)
     }
 
-    /// Bytes that the policies will grow by without a further entry.
+    /// Returns the heap bytes that the policies may still allocate without a further entry, for
+    /// ghosts.
     pub fn algorithm_bytes_ahead(&self) -> u64 {
         let ahead = self.policies.iter().flatten().map(P::heap_bytes_ahead);
         ahead.sum::<usize>() as u64
     }
 
-    /// The policy that decides about new entries was told its share of memory anew.
+    /// Notifies the policies of their capacity, a total weight of entries.
     pub fn resize(&mut self, capacity: u64) {
         for policy in self.policies.iter_mut().flatten() {
             policy.resize(capacity);
         }
     }
 
-    /// Who shall own an entry with this deadline of its own, which is asked for only where it matters.
+    /// Returns the owner of an entry whose own deadline is `own()`, which is computed only if the
+    /// scope depends on it.
     #[inline(always)]
     fn owner_for(&self, own: impl FnOnce() -> Option<Tick>) -> Owner {
         match self.scope {
@@ -107,8 +110,8 @@ where
         }
     }
 
-    /// The owner to which an entry shall belong that has `owner` now: the draining policy keeps its
-    /// own until the drain reaches them.
+    /// Returns the owner that an entry of `owner` gets when it changes. A policy that is being
+    /// drained keeps its entries until the drain reaches them.
     #[inline(always)]
     fn owner_after(&self, owner: Owner, own: impl FnOnce() -> Option<Tick>) -> Owner {
         match self.owner_for(own) {
@@ -117,7 +120,7 @@ where
         }
     }
 
-    /// A hit on a live entry.
+    /// Notifies the policy of a hit on a live entry.
     #[inline]
     pub fn hit(&mut self, slot: Slot) {
         let owner = self.entries.owner(slot);
@@ -140,7 +143,8 @@ where
         }
     }
 
-    /// A key was asked for, is absent and is about to be inserted, with this deadline of its own.
+    /// Asks the policy whether to admit an absent key that is about to be inserted with its own
+    /// deadline `own`.
     pub fn admit(&mut self, key_hash: u64, weight: u32, own: Option<Tick>) -> Admit {
         let owner = self.owner_for(|| own);
         if owner == 0 {
@@ -153,7 +157,7 @@ where
         }
     }
 
-    /// An entry became live, in its shape.
+    /// Notifies policy and index of a new entry.
     #[inline]
     pub fn inserted(&mut self, slot: Slot, shape: Shape) {
         self.insert_into_policy(slot, shape.owner);
@@ -163,7 +167,8 @@ where
         }
     }
 
-    /// A live entry has another deadline than `old`, or one for the first time.
+    /// Notifies the index that a live entry's deadline changed from `old`, or was set if that is
+    /// `None`.
     pub fn deadline_changed(&mut self, slot: Slot, old: Option<Tick>) {
         let cells = &mut self.entries.link_cells_of(slot);
         match old {
@@ -172,13 +177,13 @@ where
         }
     }
 
-    /// A live entry that has a deadline is about to lose it, or to leave.
+    /// Removes a live entry from the index, before it loses its deadline or is removed.
     pub fn deadline_lost(&mut self, slot: Slot) {
         self.expiry
             .remove(&mut self.entries.link_cells_of(slot), slot);
     }
 
-    /// A live entry's weight changed from `old` to what the entries say now.
+    /// Notifies the policy that a live entry's weight changed from `old` to its present weight.
     pub fn weight_changed(&mut self, slot: Slot, old: u32) {
         let owner = self.entries.owner(slot);
         if owner > 0
@@ -196,7 +201,7 @@ where
         }
     }
 
-    /// A live entry is about to leave its policy's care.
+    /// Removes a live entry from its policy, before it changes its owner or is removed.
     pub fn remove_from_policy(&mut self, slot: Slot) {
         let owner = self.entries.owner(slot);
         if owner > 0
@@ -206,7 +211,7 @@ where
         }
     }
 
-    /// An entry moved within its structures.
+    /// Notifies policy and index that an entry has another slot.
     fn moved(&mut self, old: Slot, new: Slot, shape: Shape) {
         if shape.owner > 0
             && let Some(policy) = &mut self.policies[shape.owner as usize - 1]
@@ -218,8 +223,9 @@ where
         }
     }
 
-    /// Takes a victim from the policies, the draining one first; the caller removes the entry with
-    /// [`Shard::remove_evicted`]. None once nothing shall be evicted any more, however far the drain is.
+    /// Takes a victim from the policies, from a draining policy first. The caller removes the entry
+    /// with [`Shard::remove_evicted`]. Returns `Empty` when the scope is [`Scope::Nothing`], even
+    /// while a drain is in progress.
     pub fn evict(&mut self, budget: &mut Budget) -> Eviction {
         if self.scope == Scope::Nothing {
             return Eviction::Empty;
@@ -236,7 +242,7 @@ where
         Eviction::Empty
     }
 
-    /// Panics when an algorithm contradicts itself or the entries. Walks everything.
+    /// Panics if an algorithm disagrees with itself or with the entries. Walks everything.
     pub fn check_algorithms(&mut self) {
         self.expiry.check(&self.entries.link_cells());
         for owner in [1, 2] {
@@ -248,12 +254,12 @@ where
         }
     }
 
-    /// Tells the index that the clock went back.
+    /// Notifies the index that the clock went back.
     pub fn clock_went_back(&mut self, now: Tick) {
         self.expiry.clock_went_back(now);
     }
 
-    /// Takes a dead entry from the index; the caller removes it with [`Shard::remove_expired`].
+    /// Takes an expired entry from the index. The caller removes it with [`Shard::remove_expired`].
     #[inline]
     pub fn pop_expired(&mut self, now: Tick, budget: &mut Budget) -> Due {
         self.expiry
@@ -269,8 +275,8 @@ where
     P: Policy<Meta = M>,
     X: ExpiryIndex<Link = L>,
 {
-    /// Changes the policy: new entries go to `policy`, the old one keeps its entries until
-    /// [`Shard::drain`] has carried them over. A drain in progress must have ended.
+    /// Replaces the policy. New entries belong to `policy`; the old one keeps its entries until
+    /// [`Shard::drain`] has moved them. The previous drain must have ended.
     pub fn set_policy(&mut self, policy: Option<(P, u32)>, scope: Scope) {
         assert!(!self.is_draining());
         let next = 3 - self.current;
@@ -289,25 +295,26 @@ where
         }
     }
 
-    /// Whether a victim stays: a draining policy of all entries also names those that shall not go any
-    /// more. Such a one is carried over as [`Shard::drain`] would.
+    /// Keeps a victim that is no longer in the policy's scope and returns true; it then has the
+    /// owner that [`Shard::drain`] would give it. A policy that is being drained may name such
+    /// victims.
     pub fn retain_if_out_of_scope(&mut self, slot: Slot) -> bool {
         let old = self.entries.shape(slot);
         let owner = self.owner_for(|| self.entries.own_deadline(slot));
         if owner != 0 {
             return false;
         }
-        // Its policy has let go of it.
+        // The policy has already removed the entry from its structures.
         self.reshape(slot, NewValue::Same, Shape { owner, ..old }, old);
         true
     }
 
-    /// Whether some entries still belong to another owner than they shall.
+    /// Returns whether a replaced policy still has entries.
     pub fn is_draining(&self) -> bool {
         self.policies[2 - self.current as usize].is_some()
     }
 
-    /// Whether [`Shard::drain`] has work.
+    /// Returns whether [`Shard::drain`] has work.
     pub fn needs_drain(&self) -> bool {
         self.is_draining() || !self.is_settled()
     }
@@ -331,8 +338,8 @@ where
         }
     }
 
-    /// Carries up to `steps` entries to the owner they shall have, from `cursor` on in the order of
-    /// the arena. Returns where to go on; `None` when all have theirs.
+    /// Moves up to `steps` entries to the owner that the scope demands, from `cursor` on in the
+    /// order of the arena. Returns where to continue; `None` when all entries have their owner.
     pub fn drain(&mut self, cursor: u32, steps: u32) -> Option<u32> {
         if self.is_settled() {
             self.finish_drain();
@@ -354,8 +361,8 @@ where
         Some(at)
     }
 
-    /// Reshapes an entry and tells the algorithms all that follows, except that a policy which loses
-    /// the entry was told before.
+    /// Changes an entry and notifies the algorithms. If the owner changes, the caller has already
+    /// removed the entry from the old policy.
     fn reshape(
         &mut self,
         slot: Slot,
@@ -366,8 +373,8 @@ where
         match (old.deadline, new.deadline) {
             (Some(_), None) => self.deadline_lost(slot),
             (Some(before), Some(after)) if before != after => {
-                // In place and on its own, so that the index never has to tell a changed deadline
-                // and a moved entry apart.
+                // The deadline is changed in place and by itself, so that the index is never
+                // notified of a new deadline and a new slot at once.
                 let shape = Shape {
                     deadline: new.deadline,
                     owner: old.owner,
@@ -400,18 +407,19 @@ where
         (at, dropped)
     }
 
-    /// The slot of a key, dead or alive.
+    /// Returns the slot of a key, whether it has expired or not.
     #[inline]
     pub fn find(&self, hash: u64, key: &[u8]) -> Option<Slot> {
         self.entries.find(hash, key)
     }
 
-    /// What a value must be to be stored under a key: whether it goes outside.
+    /// Returns whether a value must be stored in an outside object.
     pub fn must_be_outside(key: &[u8], value_len: usize) -> bool {
         key.len() > INLINE_KEY_MAX || value_len > INLINE_VALUE_MAX
     }
 
-    /// Stores a new entry, filed under a deadline. The caller has asked [`Shard::admit`] and made room.
+    /// Inserts a new entry with the deadline for the expiry index. The caller has called
+    /// [`Shard::admit`] and made room.
     pub fn insert(
         &mut self,
         hash: u64,
@@ -428,9 +436,11 @@ where
         slot
     }
 
-    /// Gives a live entry another value and files it under a deadline. After an edit of an outside
-    /// object that may have changed its deadlines, it files and owns the entry as the object now wants.
-    /// Returns where it is now, and the object that it no longer holds.
+    /// Gives a live entry another value and another deadline in the expiry index. Returns its slot
+    /// afterwards and the object that it no longer holds.
+    ///
+    /// With [`NewValue::Same`] it updates index and owner after an edit of an outside object that
+    /// may have changed the object's deadlines.
     #[inline]
     pub fn change(
         &mut self,
@@ -456,7 +466,7 @@ where
         self.reshape(slot, value, new, old)
     }
 
-    /// Changes a live entry's outside object in place; `None` when its value is inline.
+    /// Changes a live entry's outside object in place. Returns `None` if its value is inline.
     pub fn edit_outside<R>(&mut self, slot: Slot, edit: impl FnOnce(&mut O) -> R) -> Option<R> {
         let old_weight = self.entries.weight_of(slot);
         let result = self.entries.edit_outside(slot, edit)?;
@@ -466,8 +476,8 @@ where
         Some(result)
     }
 
-    /// What the policy knows of a live entry's use: milliseconds since the last, and how often; each
-    /// `None` where it does not keep that.
+    /// Returns the milliseconds since a live entry's last access and the number of its accesses,
+    /// each `None` if the policy does not record it.
     pub fn usage(&mut self, slot: Slot) -> (Option<u64>, Option<u32>) {
         let owner = self.entries.owner(slot);
         match self.policies.get((owner as usize).wrapping_sub(1)) {
@@ -476,13 +486,13 @@ where
         }
     }
 
-    /// Removes a live entry that somebody deleted.
+    /// Removes a live entry that a command deleted.
     pub fn delete(&mut self, slot: Slot) -> Option<O> {
         self.remove_from_policy(slot);
         self.remove_evicted(slot)
     }
 
-    /// Removes an entry that [`Shard::evict`] named.
+    /// Removes an entry that [`Shard::evict`] returned.
     pub fn remove_evicted(&mut self, slot: Slot) -> Option<O> {
         if self.entries.shape(slot).deadline.is_some() {
             self.deadline_lost(slot);
@@ -490,14 +500,14 @@ where
         self.entries.remove(slot)
     }
 
-    /// Removes an entry that [`Shard::pop_expired`] named.
+    /// Removes an entry that [`Shard::pop_expired`] returned.
     pub fn remove_expired(&mut self, slot: Slot) -> Option<O> {
         self.remove_from_policy(slot);
         self.entries.remove(slot)
     }
 
-    /// Files an entry that [`Shard::pop_expired`] named, and that stays, under another deadline. Its owner
-    /// is as before: [`Shard::change`] follows where that may change, too.
+    /// Puts an entry that [`Shard::pop_expired`] returned back into the index under another
+    /// deadline. The owner stays; [`Shard::change`] updates it where needed.
     pub fn reindex(&mut self, slot: Slot, deadline: Tick) {
         let shape = self.entries.shape(slot);
         assert!(shape.deadline.is_some());
@@ -512,9 +522,9 @@ where
         self.expiry.insert(cells, slot);
     }
 
-    /// Tells the own deadlines of up to `count` entries: of all when the shard has no more entries than
-    /// that, else of a uniform sample, fewer where few entries have one; at least one if there is any
-    /// to be found.
+    /// Passes own deadlines of up to `count` entries to `each`: of all entries if there are at most
+    /// `count`, else of a uniform sample. The sample is smaller if few entries have a deadline, but
+    /// has at least one deadline if one is found.
     pub fn sample_deadlines(&self, count: usize, mut each: impl FnMut(Tick)) {
         if self.entries.own_deadlines() == 0 {
             return;
@@ -528,7 +538,7 @@ where
             }
             return;
         }
-        // The increment of SplitMix64: an even sequence is chance enough for a sample.
+        // Multiples of SplitMix64's increment are spread evenly enough for a sample.
         let randoms =
             (0..count as u64 * LOOKS_PER_SAMPLE).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let own = |slot| self.entries.own_deadline(slot);
@@ -549,13 +559,13 @@ where
         }
     }
 
-    /// A live entry's value.
+    /// Returns the value of a live entry.
     #[inline]
     pub fn value(&self, slot: Slot) -> Value<'_, O> {
         self.entries.value(slot)
     }
 
-    /// Moves up to `steps` entries out of sparse pages; true while there is more to do.
+    /// Moves up to `steps` entries out of sparse pages. Returns whether there is more to do.
     pub fn compact(&mut self, steps: u32) -> bool {
         for _ in 0..steps {
             let Some((old, new)) = self.entries.compact() else {
@@ -567,7 +577,7 @@ where
         true
     }
 
-    /// Panics when the parts contradict each other. Walks everything.
+    /// Panics if entries, policy and index disagree. Walks everything.
     pub fn check(&mut self) {
         self.entries.check();
         self.check_algorithms();

@@ -1,40 +1,42 @@
-//! The table that finds a key's slot: cache-line buckets of tagged slots, in subtables that split.
+//! The hash table that finds a key's slot: buckets of one cache line, in subtables that split.
 //!
 //! ```text
-//! hash (64 bits):  subtable prefix, from the top | … | home bucket (16 bits, 16..32) | tag (8..16) | shard (0..8)
-//! bucket (64 B):   12 tags of 8 bits (0: free) | overflow count | 3 spare bytes | 12 slots of 32 bits
+//! hash (64 bits)   prefix of the subtable, from the top │ … │ home bucket 16 │ tag 8 │ shard 8
+//! bucket (64 B)    12 tags of 8 bits (0: free) │ overflow count 1 │ spare 3 │ 12 slots of 32 bits
 //! ```
 //!
-//! A key lives in its home bucket or, when that is full, in one of the next of the same subtable; each
-//! bucket counts the keys that passed it by, so a search ends at the first bucket nobody passed
-//! (the scheme of F14: Bronson and Shi, "Open-sourcing F14 for faster, more memory-efficient hash
-//! tables", 2019). A full subtable splits in two by one more bit of the prefix (extendible hashing:
-//! Fagin, Nievergelt, Pippenger and Strong, TODS 1979), so growth is one bounded step and never
-//! holds two copies of the whole.
+//! A key is stored in its home bucket or, if that is full, in one of the next buckets of the same
+//! subtable. Each bucket counts the keys that passed over it, so a search ends at the first bucket
+//! with a count of zero. The scheme is that of F14 (Bronson and Shi, "Open-sourcing F14 for faster,
+//! more memory-efficient hash tables", 2019).
 //!
-//! Keys hash evenly, so all subtables of a table fill up at about the same time and the table alone
-//! would cost between 5.9 and 11.9 bytes a key. The tables of a keyspace are therefore *staggered*:
-//! each has subtables of another size between one and two times 64 buckets, and the sum over all of
-//! them stays near the mean (8.6 bytes a key) at every number of keys.
+//! A full subtable splits in two by one more bit of the prefix (extendible hashing: Fagin,
+//! Nievergelt, Pippenger and Strong, TODS 1979). So growth is one bounded step, and there are never
+//! two copies of the whole table.
 //!
-//! The table never sees a key: the host compares and re-hashes for it.
+//! Hashes are uniform, so all subtables of a table fill at about the same time, and one table alone
+//! costs between 5.9 and 11.9 bytes per key. The tables of a keyspace are therefore *staggered*:
+//! each has subtables of another size, between 64 and 128 buckets. The sum over all tables stays
+//! near the mean of 8.6 bytes per key at every number of keys.
+//!
+//! The table does not see keys. The host compares them and hashes them again.
 
 use policy::Slot;
 
 const WAYS: usize = 12;
 const BUCKETS_MIN: usize = 64;
-/// A subtable splits when nine tenths of its ways are taken.
+/// Tenths of the ways that are used when a subtable splits.
 const FULL_TENTHS: usize = 9;
-/// Two halves of a subtable are merged when together they fill six tenths.
+/// Tenths of the ways of one subtable that two may use together when they are merged.
 const MERGE_TENTHS: usize = 6;
-/// Prefix bits a directory may use: 2^20 subtables, 700 M keys a table at least.
+/// Maximum prefix bits of a directory: 2^20 subtables, at least 700 million keys per table.
 const DEPTH_MAX: u8 = 20;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Bucket {
     tags: [u8; WAYS],
-    /// Keys whose search went through this bucket to a later one; 255 stays for good.
+    /// Number of keys that passed over this bucket. A count that has reached 255 stays there.
     overflow: u8,
     spare: [u8; 3],
     slots: [u32; WAYS],
@@ -50,7 +52,7 @@ const EMPTY: Bucket = Bucket {
 const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 
 impl Bucket {
-    /// One bit for each way whose tag is `tag`, at bit 8 × way + 7 of a 96-bit number.
+    /// Returns one bit for each way whose tag is `tag`, at bit 8 × way + 7 of a 96-bit number.
     #[inline(always)]
     fn matches(&self, tag: u8) -> u128 {
         let (low, high) = self.tags.split_at(8);
@@ -71,22 +73,22 @@ fn first_way(matches: u128) -> usize {
 struct SubTable {
     buckets: Box<[Bucket]>,
     count: u32,
-    /// How many prefix bits its keys share.
+    /// Number of prefix bits that the keys have in common.
     depth: u8,
     prefix: u32,
 }
 
-/// A position in a scan that stays right while subtables split and merge: every key before it has
-/// been told. Ordered by home bucket first, then by hash prefix.
+/// Position of a scan, which stays valid while subtables split and merge: every key before it has
+/// been returned. Positions are ordered by home bucket, then by hash prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Position {
-    /// The home bucket.
+    /// Home bucket.
     pub bucket: u16,
-    /// The first 32 bits of the hash.
+    /// First 32 bits of the hash.
     pub prefix: u32,
 }
 
-/// See the module text.
+/// Slots by hash, with 12 slots per cache line.
 pub struct Table {
     directory: Vec<u32>,
     subtables: Vec<SubTable>,
@@ -94,19 +96,19 @@ pub struct Table {
     depth: u8,
     buckets: usize,
     len: usize,
-    /// Segments by depth, so that the directory knows when to halve.
+    /// Number of subtables by depth; it shows when the directory can halve.
     by_depth: [u32; DEPTH_MAX as usize + 1],
 }
 
-/// The 8-bit tag of a hash; 0 stands for a free way.
+/// Returns the 8-bit tag of a hash. 0 marks a free way.
 #[inline(always)]
 fn tag_of(hash: u64) -> u8 {
     ((hash >> 8) as u8).max(1)
 }
 
 impl Table {
-    /// An empty table. `stagger` in [0, 1) chooses the size of its subtables between 64 and 128
-    /// buckets; tables of one keyspace take evenly spread values.
+    /// Creates an empty table. `stagger` in [0, 1) selects the size of its subtables between 64 and
+    /// 128 buckets. The tables of one keyspace use evenly spaced values.
     pub fn new(stagger: f64) -> Table {
         assert!((0.0..1.0).contains(&stagger));
         let buckets = (BUCKETS_MIN as f64 * stagger.exp2()).round() as usize;
@@ -142,7 +144,7 @@ impl Table {
 
     #[inline(always)]
     fn subtable_number(&self, hash: u64) -> u32 {
-        // Two shifts, because a shift by 64 (depth 0) is none.
+        // Two shifts, because a single shift by 64 (at depth 0) would overflow.
         self.directory[(hash >> 1 >> (63 - self.depth)) as usize]
     }
 
@@ -151,29 +153,29 @@ impl Table {
         &self.subtables[self.subtable_number(hash) as usize]
     }
 
-    /// The home bucket of a hash within its subtable.
+    /// Returns the home bucket of a hash within its subtable.
     #[inline(always)]
     pub fn home(&self, hash: u64) -> usize {
         ((hash >> 16 & 0xffff) as usize * self.buckets) >> 16
     }
 
-    /// How many slots it holds.
+    /// Returns the number of slots.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it holds none.
+    /// Returns whether the table holds no slot.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Asks the processor for the home bucket's line.
+    /// Prefetches the home bucket.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         crate::prefetch::prefetch(&self.subtable_of(hash).buckets[self.home(hash)]);
     }
 
-    /// Tells every slot whose tag is that of `hash`, until `is_it` says yes.
+    /// Returns the first slot with the tag of `hash` for which `is_it` returns true.
     #[inline]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(Slot) -> bool) -> Option<Slot> {
         let subtable = self.subtable_of(hash);
@@ -200,7 +202,7 @@ impl Table {
         None
     }
 
-    /// Adds a slot that is not there. `hash_of` re-hashes the key at a slot, for a split.
+    /// Adds an absent slot. `hash_of` returns the hash of the key at a slot, for a split.
     pub fn insert(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
         loop {
             let number = self.subtable_number(hash);
@@ -219,7 +221,7 @@ impl Table {
         self.len += 1;
     }
 
-    /// Removes a slot that is there.
+    /// Removes a slot, which must be present.
     pub fn remove(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
         let home = self.home(hash);
         let number = self.subtable_number(hash);
@@ -234,7 +236,7 @@ impl Table {
         }
     }
 
-    /// A key's slot changed from `old` to `new`.
+    /// Replaces a key's slot `old` by `new`.
     pub fn replace(&mut self, hash: u64, old: Slot, new: Slot) {
         let home = self.home(hash);
         let number = self.subtable_number(hash) as usize;
@@ -270,7 +272,7 @@ impl Table {
         }
     }
 
-    /// Joins a subtable with its other half when both are nearly empty.
+    /// Merges a subtable with its other half if both are sparse.
     fn merge(&mut self, number: u32, hash_of: impl Fn(Slot) -> u64) {
         let SubTable {
             depth,
@@ -309,7 +311,8 @@ impl Table {
         }
     }
 
-    /// A way chosen by the random bits: every slot held is equally likely, `None` for a free way.
+    /// Returns the slot in a way that the random bits select; every slot is equally likely. Returns
+    /// `None` if the way is free.
     pub fn sample(&self, random: u64) -> Option<Slot> {
         let subtable = &self.subtables[((random >> 32) as usize * self.subtables.len()) >> 32];
         let way = ((random & 0xffff_ffff) as usize * self.buckets * WAYS) >> 32;
@@ -317,9 +320,9 @@ impl Table {
         (bucket.tags[way % WAYS] != 0).then_some(Slot(bucket.slots[way % WAYS]))
     }
 
-    /// Tells a few slots from `at` on (those that may be at home in one bucket, and some of its
-    /// neighbours': the host drops whose `home` is another), and returns the next position; `None`
-    /// at the end.
+    /// Passes the slots of one home bucket to `each`, together with some of neighbouring buckets,
+    /// which the host skips by comparing their `home`. Returns the next position; `None` at the
+    /// end.
     pub fn scan(&self, at: Position, mut each: impl FnMut(Slot)) -> Option<Position> {
         let home = at.bucket as usize;
         if home >= self.buckets {
@@ -348,14 +351,14 @@ impl Table {
         }
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         (self.subtables.len() - self.vacant.len()) * self.buckets * size_of::<Bucket>()
             + self.subtables.capacity() * size_of::<SubTable>()
             + (self.directory.capacity() + self.vacant.capacity()) * 4
     }
 
-    /// Panics when the structure contradicts itself. Walks everything.
+    /// Panics if directory, subtables and counts disagree. Walks everything.
     pub fn check(&self, hash_of: impl Fn(Slot) -> u64) {
         assert_eq!(self.directory.len(), 1 << self.depth);
         let mut len = 0;
@@ -392,7 +395,7 @@ impl SubTable {
         (self.count as usize) < self.buckets.len() * WAYS
     }
 
-    /// Puts a slot into the first free way from `home` on; there is one.
+    /// Puts a slot into the first free way from `home` on. There must be one.
     fn place(&mut self, home: usize, tag: u8, slot: Slot) {
         let mut at = home;
         loop {
@@ -413,7 +416,7 @@ impl SubTable {
         }
     }
 
-    /// Where a slot that is there stands.
+    /// Returns the bucket and the way of a slot, which must be present.
     fn position_of(&self, home: usize, tag: u8, slot: Slot) -> (usize, usize) {
         let mut at = home;
         for _ in 0..self.buckets.len() {
@@ -426,17 +429,18 @@ impl SubTable {
                 }
                 matches &= matches - 1;
             }
-            assert!(bucket.overflow > 0, "the slot is in the table");
+            assert!(bucket.overflow > 0, "the slot must be in the table");
             at = if at + 1 == self.buckets.len() {
                 0
             } else {
                 at + 1
             };
         }
-        unreachable!("the slot is in the table");
+        unreachable!("the slot must be in the table");
     }
 
-    /// Takes back the counts that a key at `at` left from its home on.
+    /// Decrements the overflow counts of the buckets between the home of a key and the bucket `at`
+    /// that held it.
     fn decrement_overflow(&mut self, home: usize, at: usize) {
         let mut bucket = home;
         while bucket != at {
@@ -459,7 +463,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    /// A good mixer (the finaliser of SplitMix64: Steele, Lea and Flood, OOPSLA 2014).
+    /// Mixes the bits of a number (the finaliser of SplitMix64: Steele, Lea and Flood, OOPSLA
+    /// 2014).
     fn mix(x: u64) -> u64 {
         let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -468,27 +473,28 @@ mod tests {
     fn hash_of(slot: Slot) -> u64 {
         mix(u64::from(slot.0))
     }
-    /// Hashes that collide much: few homes, few tags, prefixes that differ only far down.
+    /// Returns hashes that often collide: few home buckets, few tags, prefixes that differ only in
+    /// low bits.
     fn hash_badly(slot: Slot) -> u64 {
         mix(u64::from(slot.0)) & 0xffff_e000_0300_0300
     }
 
     fn scan_all(table: &Table, hash_of: fn(Slot) -> u64) -> Vec<u32> {
-        let (mut told, mut at) = (vec![], Some(Position::default()));
+        let (mut found, mut at) = (vec![], Some(Position::default()));
         while let Some(position) = at {
             at = table.scan(position, |slot| {
                 if table.home(hash_of(slot)) == position.bucket as usize {
-                    told.push(slot.0);
+                    found.push(slot.0);
                 }
             });
         }
-        told
+        found
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
         #[test]
-        fn it_holds_what_the_set_holds(
+        fn a_table_holds_what_a_plain_set_holds(
             ops in prop::collection::vec((0..10u8, 0..4000u32), 1..4000),
             stagger in 0.0..0.99f64,
             bad in any::<bool>(),
@@ -510,9 +516,9 @@ mod tests {
                 prop_assert_eq!(table.len(), model.len());
             }
             table.check(hash_of);
-            let mut told = scan_all(&table, hash_of);
-            told.sort_unstable();
-            prop_assert_eq!(told, model.iter().copied().collect::<Vec<_>>());
+            let mut found = scan_all(&table, hash_of);
+            found.sort_unstable();
+            prop_assert_eq!(found, model.iter().copied().collect::<Vec<_>>());
             for key in model {
                 table.remove(hash_of(Slot(key)), Slot(key), hash_of);
             }
@@ -522,21 +528,22 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_tells_every_key_that_stays_while_the_table_grows_and_shrinks() {
+    fn a_scan_returns_every_key_that_stays_while_the_table_grows_and_shrinks() {
         for round in 0..6u32 {
             let mut table = Table::new(0.4);
             for key in 0..2000 {
                 table.insert(hash_of(Slot(key)), Slot(key), hash_of);
             }
-            let (mut told, mut at, mut step) = (BTreeSet::new(), Some(Position::default()), 0u32);
+            let (mut found, mut at, mut step) = (BTreeSet::new(), Some(Position::default()), 0u32);
             let mut others: Vec<u32> = vec![];
             while let Some(position) = at {
                 at = table.scan(position, |slot| {
                     if table.home(hash_of(slot)) == position.bucket as usize {
-                        told.insert(slot.0);
+                        found.insert(slot.0);
                     }
                 });
-                // Waves of other keys make every subtable split and merge in the middle of the scan.
+                // Inserting and removing other keys in turns makes subtables split and merge during
+                // the scan.
                 step += 1;
                 if (step / 40 + round) % 2 == 0 {
                     for key in 0..200 {
@@ -550,7 +557,7 @@ mod tests {
                     }
                 }
             }
-            assert!((0..2000).all(|key| told.contains(&key)));
+            assert!((0..2000).all(|key| found.contains(&key)));
         }
     }
 
@@ -568,7 +575,7 @@ mod tests {
             let per_key = bytes as f64 / f64::from(keys);
             assert!(
                 (7.5..9.8).contains(&per_key),
-                "{per_key} bytes a key at {keys}"
+                "{per_key} bytes per key at {keys} keys"
             );
         }
     }

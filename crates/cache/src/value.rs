@@ -1,27 +1,30 @@
-//! What an entry holds, and what the storage asks of it.
+//! Values of entries, and what the storage requires of a value that is outside its block.
 
 use policy::Tick;
 
-/// A value too large for a block, on the heap.
+/// A value on the heap, because it is too large for a block.
 pub trait Outside {
-    /// Its bytes on the heap.
+    /// Returns its bytes on the heap.
     fn heap_bytes(&self) -> usize;
-    /// The deadline of the whole that a value keeps itself. It does so when parts of it have deadlines,
-    /// for then its entry is filed under the earliest of all. `None`: no part has one, and what the
-    /// entry is filed under is the deadline of the whole.
+    /// Returns the entry's own deadline if the value stores it; the inner `None` means that the
+    /// entry has none.
+    ///
+    /// A value whose parts have deadlines stores the entry's own deadline itself, because the entry
+    /// is then in the expiry index under the earliest deadline of all. The outer `None` means that
+    /// no part has a deadline and the indexed deadline is the entry's own.
     fn embedded_deadline(_value: &Value<'_, Self>) -> Option<Option<Tick>>
     where
         Self: Sized,
     {
         None
     }
-    /// Drops about so many parts of one that nobody will ask for again; true while there are more.
+    /// Frees about `steps` parts of a value that is no longer used. Returns whether parts are left.
     fn dismantle(&mut self, _steps: u32) -> bool {
         false
     }
 }
 
-/// What an entry holds.
+/// Value of an entry.
 #[derive(Debug)]
 pub enum Value<'a, O> {
     /// Bytes in the block, with the caller's tag (1–14).
@@ -30,10 +33,10 @@ pub enum Value<'a, O> {
     Outside(&'a O),
 }
 
-/// What an entry shall hold.
+/// Value to be stored in an entry.
 #[derive(Debug)]
 pub enum NewValue<'a, O> {
-    /// What it holds already.
+    /// The value that the entry has.
     Same,
     /// Bytes, at most [`crate::INLINE_VALUE_MAX`], with the caller's tag (1–14).
     Inline(u8, &'a [u8]),
@@ -42,7 +45,7 @@ pub enum NewValue<'a, O> {
 }
 
 impl<O: Outside> NewValue<'_, O> {
-    /// Its bytes.
+    /// Returns the size of the new value in bytes; 0 for [`NewValue::Same`].
     pub fn len(&self) -> usize {
         match self {
             NewValue::Same => 0,
@@ -51,13 +54,13 @@ impl<O: Outside> NewValue<'_, O> {
         }
     }
 
-    /// Whether it has none.
+    /// Returns whether the new value has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The deadline of the whole that it keeps, as [`Outside::embedded_deadline`] has it; `None`, too, for
-    /// what is held already.
+    /// Returns the embedded deadline of the new value, see [`Outside::embedded_deadline`]; `None`
+    /// for [`NewValue::Same`].
     #[inline]
     pub fn embedded_deadline(&self) -> Option<Option<Tick>> {
         match self {
@@ -68,17 +71,17 @@ impl<O: Outside> NewValue<'_, O> {
     }
 }
 
-/// How many values keep the deadline of the whole.
+/// Counts of values that embed the entry's own deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EmbeddedCounts {
-    /// All of them.
+    /// Number of values with an embedded deadline field, set or not.
     pub all: usize,
-    /// Those of them that have none to keep.
+    /// Number of those whose entry has no deadline of its own.
     pub without: usize,
 }
 
 impl EmbeddedCounts {
-    /// One that keeps this came in the place of one that kept that.
+    /// Counts a replacement of the embedded deadline `old` by `new`.
     #[inline]
     pub fn count(&mut self, new: Option<Option<Tick>>, old: Option<Option<Tick>>) {
         self.all += usize::from(new.is_some());

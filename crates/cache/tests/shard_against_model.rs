@@ -1,6 +1,6 @@
-//! Random operations on a [`Shard`] of packed entries against a plain map, with a policy and an
-//! index that audit their host: every call must name an entry that they were told of, no call may be
-//! missing, and the bits that they left in an entry must be there.
+//! Random operations on a [`Shard`] of packed entries against a plain map. The policy and the index
+//! audit their host: every call must name an entry of which they were notified, no call may be
+//! missing, and their bits in an entry must be unchanged.
 
 use cache::{NewValue, Outside, PackedEntries, Scope, Shard, Value};
 use policy::{Admit, Budget, Cells, Due, Eviction, ExpiryIndex, Facts, OnHit, Policy, Slot, Tick};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// First in, first out by a plain list; its bits are a stamp that it compares at every turn.
+/// FIFO by a plain list. Its bits are a stamp that is compared at every call.
 struct AuditPolicy {
     order: Vec<(Slot, u8)>,
     weights: HashMap<Slot, u32>,
@@ -20,7 +20,7 @@ impl AuditPolicy {
         self.order
             .iter()
             .position(|e| e.0 == slot)
-            .expect("the host names an entry it told of")
+            .expect("the host names an entry it notified of")
     }
 }
 impl Policy for AuditPolicy {
@@ -62,7 +62,7 @@ impl Policy for AuditPolicy {
             "bits move along"
         );
         self.order[at].0 = new;
-        let weight = self.weights.remove(&old).expect("it was told of");
+        let weight = self.weights.remove(&old).expect("it was notified of");
         self.weights.insert(new, weight);
     }
     fn remove(&mut self, cells: &mut impl Cells<u64>, slot: Slot) {
@@ -95,7 +95,7 @@ impl Policy for AuditPolicy {
     }
 }
 
-/// An exact index by plain maps; its bits are a stamp.
+/// An exact index by plain maps. Its bits are a stamp.
 struct AuditIndex {
     by_slot: RefCell<HashMap<Slot, (Tick, u64)>>,
     next: u64,
@@ -119,36 +119,40 @@ impl ExpiryIndex for AuditIndex {
         assert_eq!(cells.get(slot), 0, "a newcomer's bits are zero");
         self.next += 1;
         cells.set(slot, self.next & self.mask);
-        let told = (
+        let notified = (
             cells.deadline(slot).expect("it has one"),
             self.next & self.mask,
         );
-        assert!(self.by_slot.get_mut().insert(slot, told).is_none());
+        assert!(self.by_slot.get_mut().insert(slot, notified).is_none());
     }
     fn remove(&mut self, cells: &mut impl Cells<u64>, slot: Slot) {
-        let told = self
+        let notified = self
             .by_slot
             .get_mut()
             .remove(&slot)
-            .expect("it was told of");
+            .expect("it was notified of");
         assert_eq!(
             (cells.deadline(slot), cells.get(slot)),
-            (Some(told.0), told.1)
+            (Some(notified.0), notified.1)
         );
     }
     fn update(&mut self, cells: &mut impl Cells<u64>, slot: Slot, old: Tick) {
-        let told = self
+        let notified = self
             .by_slot
             .get_mut()
             .get_mut(&slot)
-            .expect("it was told of");
-        assert_eq!((told.0, told.1), (old, cells.get(slot)));
-        told.0 = cells.deadline(slot).expect("it has one");
+            .expect("it was notified of");
+        assert_eq!((notified.0, notified.1), (old, cells.get(slot)));
+        notified.0 = cells.deadline(slot).expect("it has one");
     }
     fn moved(&mut self, cells: &mut impl Cells<u64>, old: Slot, new: Slot) {
-        let told = self.by_slot.get_mut().remove(&old).expect("it was told of");
-        assert_eq!(cells.get(new), told.1, "bits move along");
-        assert!(self.by_slot.get_mut().insert(new, told).is_none());
+        let notified = self
+            .by_slot
+            .get_mut()
+            .remove(&old)
+            .expect("it was notified of");
+        assert_eq!(cells.get(new), notified.1, "bits move along");
+        assert!(self.by_slot.get_mut().insert(new, notified).is_none());
     }
     fn pop_expired(&mut self, cells: &mut impl Cells<u64>, now: Tick, budget: &mut Budget) -> Due {
         let due = self.by_slot.get_mut().iter().map(|(s, t)| (t.0, *s)).min();
@@ -180,10 +184,10 @@ impl ExpiryIndex for AuditIndex {
         0
     }
     fn check(&self, cells: &impl Cells<u64>) {
-        for (slot, told) in self.by_slot.borrow().iter() {
+        for (slot, notified) in self.by_slot.borrow().iter() {
             assert_eq!(
                 (cells.deadline(*slot), cells.get(*slot)),
-                (Some(told.0), told.1)
+                (Some(notified.0), notified.1)
             );
         }
     }
@@ -202,7 +206,8 @@ impl Outside for Large {
     }
 }
 
-/// What a value of this length keeps: some have parts with deadlines, and some of those one of the whole.
+/// Embedded deadline of a value of this length: some have parts with deadlines, and some of those a
+/// deadline of the whole.
 fn kept(len: usize) -> Option<Option<Tick>> {
     match len % 8 {
         3 | 5 => Some(None),
@@ -211,7 +216,7 @@ fn kept(len: usize) -> Option<Option<Tick>> {
     }
 }
 
-/// What an entry with a value of this length is filed under: the parts' deadline is soon.
+/// Indexed deadline of an entry with a value of this length. The deadline of the parts comes soon.
 fn filed(len: usize, own: Option<u64>) -> Option<u64> {
     own.or(kept(len).map(|_| 2000))
 }
@@ -260,7 +265,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Some keys are longer than a block takes.
+/// Some keys are longer than a block can hold.
 fn key_bytes(key: u16) -> Vec<u8> {
     let mut bytes = format!("key:{key}").into_bytes();
     if key.is_multiple_of(11) {
@@ -393,7 +398,7 @@ impl Run {
 
     fn compare(&mut self) {
         self.shard.check();
-        // A drain ends with every entry at its owner, and no change undoes that.
+        // After a drain every entry has its owner, and no change may undo that.
         assert!(self.drain_at.is_some() || !self.shard.needs_drain());
         assert_eq!(self.shard.entries.len(), self.model.len());
         let own = |(bytes, deadline): &(Vec<u8>, Option<u64>)| {
@@ -404,12 +409,12 @@ impl Run {
         assert_eq!(self.shard.entries.own_deadlines(), owns.len());
         let parted = self.model.values().filter(|(b, _)| kept(b.len()).is_some());
         assert_eq!(self.shard.entries.with_part_deadlines(), parted.count());
-        let mut told = vec![];
+        let mut notified = vec![];
         self.shard
-            .sample_deadlines(300, |deadline| told.push(deadline));
+            .sample_deadlines(300, |deadline| notified.push(deadline));
         owns.sort_unstable();
-        told.sort_unstable();
-        assert_eq!(told, owns);
+        notified.sort_unstable();
+        assert_eq!(notified, owns);
         for (key, (bytes, deadline)) in &self.model {
             let slot = self
                 .shard
@@ -433,7 +438,7 @@ impl Run {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]
-    fn a_shard_holds_what_the_map_holds(
+    fn a_shard_holds_what_a_plain_map_holds(
         ops in prop::collection::vec(op(), 1..500),
         link_bits in prop::sample::select(vec![0u32, 16, 32, 48]),
     ) {
@@ -452,7 +457,7 @@ proptest! {
 }
 
 #[test]
-fn room_comes_back_after_values_shrink_and_half_the_keys_go() {
+fn memory_is_freed_after_values_shrink_and_half_the_keys_are_deleted() {
     let shard = Shard::new(
         PackedEntries::new(0.0, [3, 4], 16),
         AuditIndex::new(Tick(0), &0xff, 0),
@@ -505,7 +510,7 @@ fn room_comes_back_after_values_shrink_and_half_the_keys_go() {
 }
 
 #[test]
-fn a_scan_meets_every_key() {
+fn a_scan_returns_every_key() {
     let mut shard: Subject = Shard::new(
         PackedEntries::new(0.9, [5, 6], 16),
         AuditIndex::new(Tick(0), &0, 0),
@@ -518,13 +523,16 @@ fn a_scan_meets_every_key() {
     let (mut seen, mut at) = (BTreeSet::new(), Some(Default::default()));
     while let Some(position) = at {
         at = shard.entries.scan(position, 10, |slot| {
-            assert!(seen.insert(slot), "without changes every key is told once");
+            assert!(
+                seen.insert(slot),
+                "without changes every key is notified once"
+            );
         });
     }
     assert_eq!(seen.len(), 5000);
 }
 
-/// A shard without a policy that holds these keys, each with a value of `len` bytes.
+/// Creates a shard without a policy that holds these keys, each with a value of `len` bytes.
 fn filled(keys: impl Iterator<Item = u32>, len: usize) -> Subject {
     let mut shard = Shard::new(
         PackedEntries::new(0.0, [7, 8], 16),
@@ -541,9 +549,9 @@ fn put_plain(shard: &mut Subject, key: u32, len: usize, deadline: Option<Tick>) 
 }
 
 #[test]
-fn a_page_that_is_open_again_is_not_emptied() {
-    // The page that was being emptied lost its last entries by deletion, its number was used again, and
-    // what was new in it was moved on for nothing.
+fn a_page_that_was_reopened_is_not_emptied() {
+    // Regression: the page being emptied lost its last entries by deletion and its number was used
+    // again. Then the new entries of that page were moved without need.
     const PER_PAGE: u32 = 32_768 / 3;
     let mut shard = filled(0..6 * PER_PAGE, 3);
     let delete = |shard: &mut Subject, key: u32| {
@@ -569,16 +577,16 @@ fn a_page_that_is_open_again_is_not_emptied() {
 }
 
 #[test]
-fn a_sample_of_few_deadlines_among_many_entries_is_short() {
-    // Each of 256 samples was searched for among all the others.
+fn sampling_few_deadlines_among_many_entries_is_bounded() {
+    // Regression: each of 256 samples searched through all other entries.
     let mut shard = filled(0..50_000, 3);
     for key in 0..8 {
         put_plain(&mut shard, 1_000_000 + key, 3, Some(Tick(5)));
     }
-    let mut told = 0;
+    let mut notified = 0;
     shard.sample_deadlines(256, |deadline| {
         assert_eq!(deadline, Tick(5));
-        told += 1;
+        notified += 1;
     });
-    assert!((1..16).contains(&told), "{told} samples");
+    assert!((1..16).contains(&notified), "{notified} samples");
 }

@@ -1,4 +1,4 @@
-//! Entries one after the other, or by chance.
+//! Iteration over packed entries: by table position, in the order of the arena, and at random.
 
 use super::PackedEntries;
 use crate::arena::Arena;
@@ -8,22 +8,23 @@ use crate::value::{EmbeddedCounts, Outside};
 use policy::{Meta, Slot};
 
 impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
-    /// About `count` live entries from `cursor` on, told to `each`; the next cursor, `None` at the
-    /// end. Every entry that is there throughout a scan is told at least once, whatever else comes
-    /// and goes.
+    /// Passes about `count` live entries from the position `at` on to `each`. Returns the next
+    /// position; `None` at the end. An entry that is present during the whole scan is returned at
+    /// least once, whatever is inserted or removed meanwhile.
     pub fn scan(
         &self,
         mut at: Position,
         count: usize,
         mut each: impl FnMut(Slot),
     ) -> Option<Position> {
-        let (mut told, mut buckets) = (0, 0);
-        // A bucket holds twelve at most; sparse ones are passed quickly but not without end.
-        while told < count && buckets < count.saturating_mul(10) {
+        let (mut passed, mut buckets) = (0, 0);
+        // A bucket holds at most twelve slots. The bound on buckets limits the work where they are
+        // sparse.
+        while passed < count && buckets < count.saturating_mul(10) {
             let home = at.bucket as usize;
             at = self.table.scan(at, |slot| {
                 if self.table.home(self.blocks.key_hash(slot)) == home {
-                    told += 1;
+                    passed += 1;
                     each(slot);
                 }
             })?;
@@ -32,13 +33,14 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         Some(at)
     }
 
-    /// One look, at a place chosen by the random bits: the entry there, if there is one.
+    /// Returns the entry at one place of the table selected by the random bits, if there is one.
     pub(crate) fn probe(&self, random: u64) -> Option<Slot> {
         self.table.sample(random)
     }
 
-    /// A live entry that `is_wanted`, uniformly by the random bits. Where few are, 64 tries may find
-    /// none: then the next one of a walk that goes on from call to call, 512 entries at a time.
+    /// Returns a random live entry for which `is_wanted` returns true, each equally likely. If 64
+    /// tries fail because few entries are wanted, it continues a walk over all entries, 512 per
+    /// call.
     pub(crate) fn sample_where(
         &self,
         random: u64,
@@ -67,8 +69,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         None
     }
 
-    /// The first live entry at or after `from` in the order of the arena, and where to go on; `None`
-    /// at the end. For work that must meet every entry; entries that move meanwhile may be missed.
+    /// Returns the first live entry at or after slot `from` in the order of the arena; `None` at
+    /// the end. It is for work on every entry. An entry that moves meanwhile may be missed.
     pub fn walk(&self, from: u32) -> Option<Slot> {
         let mut at = from;
         loop {
@@ -79,7 +81,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         }
     }
 
-    /// Panics when the structure contradicts itself. Walks everything.
+    /// Panics if table, arena and counters disagree. Walks everything.
     pub fn check(&self) {
         self.blocks
             .arena
