@@ -157,3 +157,8 @@ impl<C: Collection> Representation for C {
         self.body().check();
     }
 }
+
+/// Returns a number below `end` from 64 random bits.
+pub(crate) fn below(random: u64, end: usize) -> usize {
+    ((u128::from(random) * end as u128) >> 64) as usize
+}

@@ -14,6 +14,7 @@
 //! deadline looks at all.
 
 use super::{DeadlineCells, TimedElements};
+use crate::collection::below;
 use crate::elements::Elements;
 use policy::expire::ranked::Ranked;
 use policy::{ExpiryIndex, Slot, Tick};
@@ -21,11 +22,6 @@ use std::collections::{BinaryHeap, HashSet};
 
 /// Choices by chance for each element that is asked for, before the rest is taken as it comes.
 const TRIES_EACH: usize = 16;
-
-/// A number below `end` from 64 random bits.
-fn below(random: u64, end: usize) -> usize {
-    ((u128::from(random) * end as u128) >> 64) as usize
-}
 
 impl TimedElements {
     fn facts(&self, now: Tick) -> DeadlineCells<&Elements> {

@@ -5,9 +5,8 @@ mod large;
 
 pub use self::large::Iter;
 
-use crate::collection::{Collection, Representation, Scene, trim_bytes};
-use crate::event::Class;
-use crate::facts::Kind;
+use super::form::{Form, PackedForm, collection};
+use crate::collection::{Representation, Scene, trim_bytes};
 use crate::tags::TAG_LIST;
 use chunk::{Chunk, ChunkLimit, Entries, element_bytes, insert_element};
 use large::Large;
@@ -44,26 +43,26 @@ const COUNT: usize = 2;
 
 impl Small {
     fn entries(&self) -> Entries<'_> {
-        Entries::new(&self.0[..self.bytes()], self.len())
+        Entries::new(&self.0[..self.bytes_len()], self.len())
     }
 
-    fn bytes(&self) -> usize {
+    fn bytes_len(&self) -> usize {
         self.0.len() - COUNT
     }
 
     fn len(&self) -> usize {
-        let at = self.bytes();
+        let at = self.bytes_len();
         u16::from_le_bytes([self.0[at], self.0[at + 1]]).into()
     }
 
     fn set_len(&mut self, len: usize) {
-        let at = self.bytes();
+        let at = self.bytes_len();
         let len = u16::try_from(len).expect("the limit is lower");
         self.0[at..].copy_from_slice(&len.to_le_bytes());
     }
 
     fn takes(&self, len: usize, limit: ChunkLimit) -> bool {
-        limit.allows(self.len() + 1, self.bytes() + element_bytes(len))
+        limit.allows(self.len() + 1, self.bytes_len() + element_bytes(len))
     }
 
     fn insert(&mut self, index: usize, value: &[u8]) {
@@ -100,29 +99,19 @@ impl Representation for Small {
     }
 }
 
-#[derive(Debug)]
-enum Form {
-    Small(Small),
-    Large(Box<Large>),
-}
+type ListForm = Form<Small, Large>;
 
 /// A list of byte strings. Indexes count from the left, from 0.
 #[derive(Debug)]
 pub struct List {
-    form: Form,
-}
-
-impl Default for List {
-    fn default() -> Self {
-        Collection::new()
-    }
+    form: ListForm,
 }
 
 impl List {
     /// How many elements.
     pub fn len(&self) -> usize {
         match &self.form {
-            Form::Small(small) => small.len(),
+            Form::Packed(small) => small.len(),
             Form::Large(large) => large.len(),
         }
     }
@@ -134,14 +123,14 @@ impl List {
 
     /// Whether it is one run of bytes.
     pub fn is_packed(&self) -> bool {
-        matches!(self.form, Form::Small(_))
+        matches!(self.form, Form::Packed(_))
     }
 
     /// The elements from one on, going away from an end.
     pub fn iter(&self, from: End, index: usize) -> Iter<'_> {
         match &self.form {
             Form::Large(large) => large.iter(from, index),
-            Form::Small(small) => {
+            Form::Packed(small) => {
                 let (entries, len) = (small.entries(), small.len());
                 let entries = match from {
                     End::Left => entries.from(index.min(len)),
@@ -165,7 +154,7 @@ impl List {
             End::Right => self.len(),
         };
         match self.form_for(value.len(), scene) {
-            (Form::Small(small), _) => small.insert(index, value),
+            (Form::Packed(small), _) => small.insert(index, value),
             (Form::Large(large), limit) => large.push(end, value, limit),
         }
     }
@@ -174,7 +163,7 @@ impl List {
     pub fn pop(&mut self, end: End, scene: &Scene<'_>, tell: impl FnOnce(&[u8])) -> bool {
         let is_done = match &mut self.form {
             Form::Large(large) => large.pop(end, tell),
-            Form::Small(small) => {
+            Form::Packed(small) => {
                 let mut entries = small.entries();
                 let (element, index) = match end {
                     End::Left => (entries.next(), 0),
@@ -199,7 +188,7 @@ impl List {
         }
         match self.form_for(value.len(), scene) {
             (Form::Large(large), limit) => large.set(index, value, limit),
-            (Form::Small(small), _) => {
+            (Form::Packed(small), _) => {
                 small.remove(index, 1);
                 small.insert(index, value);
             }
@@ -212,7 +201,7 @@ impl List {
     pub fn insert(&mut self, index: usize, value: &[u8], scene: &Scene<'_>) {
         assert!(index <= self.len());
         match self.form_for(value.len(), scene) {
-            (Form::Small(small), _) => small.insert(index, value),
+            (Form::Packed(small), _) => small.insert(index, value),
             (Form::Large(large), limit) => large.insert(index, value, limit),
         }
     }
@@ -228,7 +217,7 @@ impl List {
                 large.cut(End::Right, len - end, &mut waste);
                 large.cut(End::Left, start, &mut waste);
             }
-            Form::Small(small) => {
+            Form::Packed(small) => {
                 small.remove(end, len - end);
                 small.remove(0, start);
             }
@@ -244,7 +233,7 @@ impl List {
         let limit = limit_of(scene);
         let removed = match &mut self.form {
             Form::Large(large) => large.remove_equal(value, end, max, limit),
-            Form::Small(small) => {
+            Form::Packed(small) => {
                 let mut chunk = Chunk::of(small.entries());
                 let removed = chunk.remove_equal(value, end, max);
                 if removed > 0 {
@@ -258,9 +247,9 @@ impl List {
     }
 
     /// The form in which a value of this length more has room, and the limit.
-    fn form_for(&mut self, len: usize, scene: &Scene<'_>) -> (&mut Form, ChunkLimit) {
+    fn form_for(&mut self, len: usize, scene: &Scene<'_>) -> (&mut ListForm, ChunkLimit) {
         let limit = limit_of(scene);
-        if let Form::Small(small) = &self.form
+        if let Form::Packed(small) = &self.form
             && !small.takes(len, limit)
         {
             let large = match small.len() {
@@ -278,11 +267,11 @@ impl List {
             return;
         };
         if large.len() == 0 {
-            self.form = Form::Small(packed(Entries::new(&[], 0)));
+            self.form = Form::Packed(packed(Entries::new(&[], 0)));
         } else if let Some(chunk) = large.only()
             && limit_of(scene).half().allows(chunk.len(), chunk.bytes())
         {
-            self.form = Form::Small(packed(chunk.entries()));
+            self.form = Form::Packed(packed(chunk.entries()));
         }
     }
 }
@@ -300,57 +289,25 @@ fn packed(entries: Entries<'_>) -> Small {
     small
 }
 
-impl Collection for List {
-    const KIND: Kind = Kind::List;
-    const EXPIRED: (Class, &'static str) = (Class::List, "expired");
-
-    fn new() -> Self {
-        let form = Form::Small(Small(vec![0; COUNT]));
-        List { form }
+impl PackedForm for Small {
+    fn bytes(&self) -> &[u8] {
+        &self.0
     }
-
-    fn unpack(_tag: u8, bytes: Vec<u8>) -> Self {
-        let form = Form::Small(Small(bytes));
-        List { form }
-    }
-
-    fn inline(&self) -> Option<(u8, &[u8])> {
-        match &self.form {
-            Form::Small(small) => Some((TAG_LIST, &small.0)),
-            Form::Large(_) => None,
-        }
-    }
-
     fn into_bytes(self) -> Vec<u8> {
-        match self.form {
-            Form::Small(small) => small.0,
-            Form::Large(_) => Vec::new(),
-        }
+        self.0
     }
-
-    fn duplicate(&self, _scene: &Scene<'_>) -> Self {
-        let form = match &self.form {
-            Form::Small(small) => Form::Small(packed(small.entries())),
-            Form::Large(large) => Form::Large(Box::new(large.duplicate())),
-        };
-        List { form }
-    }
-
-    fn body(&self) -> &dyn Representation {
-        match &self.form {
-            Form::Small(small) => small,
-            Form::Large(large) => large.as_ref(),
-        }
-    }
-
-    fn body_mut(&mut self) -> &mut dyn Representation {
-        match &mut self.form {
-            Form::Small(small) => small,
-            Form::Large(large) => large.as_mut(),
-        }
+    fn duplicate(&self) -> Small {
+        packed(self.entries())
     }
 }
 
+collection!(
+    List,
+    "expired",
+    |_tag, bytes| Small(bytes),
+    |_: &Small| TAG_LIST,
+    vec![0; COUNT]
+);
+
 #[cfg(test)]
-#[path = "list/tests.rs"]
 mod tests;

@@ -3,10 +3,11 @@
 mod algebra;
 mod integers;
 
-use crate::collection::{Collection, Representation, Scene};
+use super::form::ElementForm;
+use crate::collection::{Collection, Representation, Scene, below};
 use crate::element_ttl::TimedElements;
 use crate::elements::Elements;
-use crate::elements::packed::{Element, PackedElements, Tail};
+use crate::elements::packed::{PackedElements, Tail};
 use crate::event::Class;
 use crate::facts::Kind;
 use crate::tags::{TAG_INTSET, TAG_SET, TAG_SET_TTL};
@@ -23,10 +24,8 @@ pub struct Set {
 enum Form {
     /// Integers alone, none with a deadline.
     Integers(Integers),
-    /// Few and short members, in the order of their coming.
-    Packed(PackedElements),
-    /// Many.
-    Large(Box<TimedElements>),
+    /// Any members; packed ones are in the order of insertion.
+    Strings(ElementForm<TimedElements>),
 }
 
 impl Default for Set {
@@ -35,26 +34,20 @@ impl Default for Set {
     }
 }
 
-/// A number below `end` from 64 random bits.
-fn below(random: u64, end: usize) -> usize {
-    ((u128::from(random) * end as u128) >> 64) as usize
-}
-
 impl Set {
-    /// Its pages, when it has many elements.
+    /// Returns the pages of a large set.
     pub(crate) fn pages(&self) -> Option<&Elements> {
         match &self.form {
-            Form::Large(members) => Some(members.elements()),
-            _ => None,
+            Form::Integers(_) => None,
+            Form::Strings(form) => form.pages(),
         }
     }
 
-    /// Whether it has a member.
+    /// Returns whether the set has a live member.
     pub fn contains(&self, member: &[u8], scene: &Scene<'_>) -> bool {
         match &self.form {
-            Form::Integers(integers) => integer(member).is_some_and(|n| integers.find(n).is_ok()),
-            Form::Packed(packed) => live(packed, member, scene).is_some(),
-            Form::Large(members) => members.find_live(member, scene.now).is_some(),
+            Form::Integers(integers) => integers.position(member).is_some(),
+            Form::Strings(form) => form.contains(member, scene.now),
         }
     }
 
@@ -65,138 +58,76 @@ impl Set {
             match integer(member) {
                 Some(number) if integers.find(number).is_ok() => return false,
                 Some(number) if integers.has_room(scene) => return integers.insert(number),
-                // More integers than may be packed are many.
-                Some(_) if integers.len() > 0 => {
-                    self.make_large(scene);
-                }
-                _ => self.make_packed(scene),
+                _ => {}
             }
+            // More integers than may be packed are too many for the packed form of strings, too.
+            let is_large = integer(member).is_some() && integers.len() > 0;
+            self.make_strings(is_large, scene);
         }
-        if let Form::Packed(packed) = &mut self.form {
-            match packed.find_or_count(member) {
-                Ok(element) => {
-                    let (at, is_dead) = (element.at, !element.is_live(scene.now));
-                    if is_dead {
-                        packed.set_deadline(at, None);
-                        packed.settle();
-                    }
-                    return is_dead;
-                }
-                Err(count) if is_packable(count + 1, member.len(), scene) => {
-                    packed.push(member, &[]);
-                    return true;
-                }
-                Err(_) => {}
-            }
-        }
-        let members = self.make_large(scene);
-        let Some(slot) = members.elements().find(member) else {
-            members.insert(member, &[], scene, &mut ());
-            return true;
+        let Form::Strings(form) = &mut self.form else {
+            unreachable!("the form was changed above")
         };
-        let is_dead = !members.is_live(slot, scene.now);
-        if is_dead {
-            members.set_deadline(slot, None, scene);
-        }
-        is_dead
+        let may_push = |count| is_packable(count + 1, member.len(), scene);
+        form.put((Tail::Nothing, member, &[]), scene, may_push)
     }
 
-    /// Holds integers as members like others.
-    fn make_packed(&mut self, scene: &Scene<'_>) {
+    /// Stores integers as strings, in the large form if they must be or are too many or too long.
+    fn make_strings(&mut self, is_large: bool, scene: &Scene<'_>) {
         let Form::Integers(integers) = &self.form else {
             return;
         };
-        let digits_max = integers
-            .iter()
-            .map(|n| Digits::of(n).as_bytes().len())
-            .max();
+        let digits = integers.iter().map(|n| Digits::of(n).as_bytes().len());
+        let is_packable = is_packable(integers.len(), digits.max().unwrap_or(0), scene);
         let mut packed = PackedElements::new(Tail::Nothing);
         for number in integers.iter() {
             packed.push(Digits::of(number).as_bytes(), &[]);
         }
-        let is_packable = is_packable(integers.len(), digits_max.unwrap_or(0), scene);
-        self.form = Form::Packed(packed);
-        if !is_packable {
-            self.make_large(scene);
+        let mut form = ElementForm::Packed(packed);
+        if is_large || !is_packable {
+            form.make_large(Tail::Nothing, scene);
         }
+        self.form = Form::Strings(form);
     }
 
-    /// Gives it the form for many members.
-    fn make_large(&mut self, scene: &Scene<'_>) -> &mut TimedElements {
-        let members = match &self.form {
-            Form::Large(_) => None,
-            Form::Packed(packed) => Some(TimedElements::unpack(Tail::Nothing, packed, scene)),
-            Form::Integers(integers) => {
-                let mut members = TimedElements::new(Tail::Nothing, scene);
-                for number in integers.iter() {
-                    members.insert(Digits::of(number).as_bytes(), &[], scene, &mut ());
-                }
-                Some(members)
-            }
-        };
-        if let Some(members) = members {
-            self.form = Form::Large(Box::new(members));
-        }
-        match &mut self.form {
-            Form::Large(members) => members,
-            _ => unreachable!("it was made large above"),
-        }
-    }
-
-    /// Whether it holds a member, dead or alive.
+    /// Returns whether the set holds a member, expired or not.
     #[cfg(test)]
     fn holds(&self, member: &[u8]) -> bool {
         match &self.form {
-            Form::Integers(integers) => integer(member).is_some_and(|n| integers.find(n).is_ok()),
-            Form::Packed(packed) => packed.find(member).is_some(),
-            Form::Large(members) => !members.is_void() && members.elements().find(member).is_some(),
+            Form::Integers(integers) => integers.position(member).is_some(),
+            Form::Strings(form) => {
+                !self.body().is_void() && form.names().iter().any(|name| name == member)
+            }
         }
     }
 
-    /// Removes a member; whether it was there.
+    /// Removes a live member. Returns whether there was one. An expired one stays until it is removed
+    /// as such, so that its expiry is counted and notified.
     pub fn remove(&mut self, member: &[u8], scene: &Scene<'_>) -> bool {
         match &mut self.form {
             Form::Integers(integers) => {
-                let found = integer(member).and_then(|number| integers.find(number).ok());
+                let found = integers.position(member);
                 if let Some(index) = found {
                     integers.remove(index);
                 }
                 found.is_some()
             }
-            Form::Packed(packed) => {
-                // A dead one stays for those who take the dead away and tell of it.
-                let found = live(packed, member, scene).map(|element| element.at);
-                if let Some(at) = found {
-                    packed.remove(at);
-                    packed.settle();
-                }
-                found.is_some()
-            }
-            Form::Large(members) => {
-                let found = members.find_live(member, scene.now);
-                if let Some(slot) = found {
-                    members.remove(slot, scene.now, &mut ());
-                }
-                found.is_some()
-            }
+            Form::Strings(form) => form.remove(member, scene.now),
         }
     }
 
-    /// How many members there are.
+    /// Returns the number of live members.
     pub fn len(&self, scene: &Scene<'_>) -> usize {
         match &self.form {
             Form::Integers(integers) => integers.len(),
-            Form::Packed(packed) => packed.len(scene.now),
-            Form::Large(members) => members.len(scene.now),
+            Form::Strings(form) => form.len(scene.now),
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether no member is live.
     pub fn is_empty(&self, scene: &Scene<'_>) -> bool {
         match &self.form {
             Form::Integers(integers) => integers.len() == 0,
-            Form::Packed(packed) => packed.live(scene.now).next().is_none(),
-            Form::Large(members) => members.is_empty(scene.now),
+            Form::Strings(form) => form.is_empty(scene.now),
         }
     }
 
@@ -204,12 +135,13 @@ impl Set {
     fn all(&self, scene: &Scene<'_>, mut each: impl FnMut(&[u8]) -> bool) -> bool {
         match &self.form {
             Form::Integers(integers) => integers.iter().all(|n| each(Digits::of(n).as_bytes())),
-            Form::Packed(packed) => packed.live(scene.now).all(|element| each(element.member)),
-            Form::Large(members) => {
+            Form::Strings(ElementForm::Packed(packed)) => {
+                packed.live(scene.now).all(|element| each(element.member))
+            }
+            Form::Strings(ElementForm::Large(members)) => {
                 let elements = members.elements();
-                members
-                    .live(scene.now)
-                    .all(|slot| each(elements.member(slot)))
+                let mut live = members.live(scene.now);
+                live.all(|slot| each(elements.member(slot)))
             }
         }
     }
@@ -231,16 +163,11 @@ impl Set {
         scene: &Scene<'_>,
         each: &mut dyn FnMut(&[u8]),
     ) -> u64 {
-        let Form::Large(members) = &self.form else {
+        let Form::Strings(form) = &self.form else {
             self.each(scene, each);
             return 0;
         };
-        let elements = members.elements();
-        elements.scan(cursor, count, &mut |slot| {
-            if members.is_live(slot, scene.now) {
-                each(elements.member(slot));
-            }
-        })
+        form.scan(cursor, count, scene.now, |member, _| each(member))
     }
 
     /// Tells `count` different members, or all if there are fewer; each choice is as likely as any other.
@@ -252,7 +179,7 @@ impl Set {
         random: &mut dyn FnMut() -> u64,
         each: &mut dyn FnMut(&[u8]),
     ) {
-        if let Form::Large(members) = &self.form {
+        if let Form::Strings(ElementForm::Large(members)) = &self.form {
             let tell = &mut |slot| each(members.elements().member(slot));
             return members.sample(count, scene.now, random, tell);
         }
@@ -285,15 +212,9 @@ impl Set {
                 }
             }
             Form::Integers(_) => {}
-            Form::Packed(packed) => {
-                let members: Vec<&[u8]> = packed.live(scene.now).map(|e| e.member).collect();
-                for _ in 0..if members.is_empty() { 0 } else { count } {
-                    each(members[below(random(), members.len())]);
-                }
-            }
-            Form::Large(members) => {
-                let tell = &mut |slot| each(members.elements().member(slot));
-                members.sample_with_repeats(count, scene.now, random, tell);
+            Form::Strings(form) => {
+                let each = |member: &[u8], _: &[u8]| each(member);
+                form.sample_with_repeats(count, scene.now, random, each);
             }
         }
     }
@@ -302,20 +223,15 @@ impl Set {
     pub fn deadline(&self, member: &[u8], scene: &Scene<'_>) -> Option<Option<Tick>> {
         match &self.form {
             Form::Integers(_) => self.contains(member, scene).then_some(None),
-            Form::Packed(packed) => live(packed, member, scene).map(|element| element.deadline),
-            Form::Large(members) => {
-                let slot = members.find_live(member, scene.now)?;
-                Some(members.elements().deadline(slot))
-            }
+            Form::Strings(form) => form.deadline(member, scene.now),
         }
     }
 
-    /// Whether some member may have a deadline.
+    /// Returns whether some member may have a deadline.
     pub fn has_deadlines(&self) -> bool {
         match &self.form {
             Form::Integers(_) => false,
-            Form::Packed(packed) => packed.has_deadlines(),
-            Form::Large(members) => members.deadlines().is_some(),
+            Form::Strings(form) => form.has_deadlines(),
         }
     }
 
@@ -327,19 +243,16 @@ impl Set {
         scene: &Scene<'_>,
         mut choose: impl FnMut(Option<Tick>) -> Option<Option<Tick>>,
     ) -> bool {
-        let choose = &mut |old| Some(choose(old)?.map(|deadline| deadline.min(Tick::MAX)));
+        if matches!(self.form, Form::Integers(_))
+            && self.contains(member, scene)
+            && let Some(Some(deadline)) = choose(None)
+        {
+            self.make_strings(false, scene);
+            return self.set_deadline(member, Some(deadline), scene);
+        }
         match &mut self.form {
-            Form::Packed(packed) => packed.update_deadline(member, scene.now, choose),
-            Form::Large(members) => members.update_deadline(member, scene, choose),
-            Form::Integers(integers) => {
-                let is_there = integer(member).is_some_and(|n| integers.find(n).is_ok());
-                let chosen = if is_there { choose(None) } else { None };
-                if let Some(Some(deadline)) = chosen {
-                    self.make_packed(scene);
-                    self.set_deadline(member, Some(deadline), scene);
-                }
-                is_there
-            }
+            Form::Integers(integers) => integers.position(member).is_some(),
+            Form::Strings(form) => form.update_deadline(member, scene, &mut choose),
         }
     }
 
@@ -359,13 +272,6 @@ fn is_packable(count: usize, len: usize, scene: &Scene<'_>) -> bool {
     count as i64 <= scene.limits.set_entries() && len as i64 <= scene.limits.set_value()
 }
 
-/// A member that lives.
-fn live<'a>(packed: &'a PackedElements, member: &[u8], scene: &Scene<'_>) -> Option<Element<'a>> {
-    packed
-        .find(member)
-        .filter(|element| element.is_live(scene.now))
-}
-
 impl Collection for Set {
     const KIND: Kind = Kind::Set;
     const EXPIRED: (Class, &'static str) = (Class::Set, "sexpired");
@@ -378,11 +284,11 @@ impl Collection for Set {
     fn unpack(tag: u8, bytes: Vec<u8>) -> Self {
         let form = match tag {
             TAG_INTSET => Form::Integers(Integers::from_bytes(bytes)),
-            _ => Form::Packed(PackedElements::from_bytes(
-                Tail::Nothing,
-                tag == TAG_SET_TTL,
-                bytes,
-            )),
+            _ => {
+                let has_deadlines = tag == TAG_SET_TTL;
+                let packed = PackedElements::from_bytes(Tail::Nothing, has_deadlines, bytes);
+                Form::Strings(ElementForm::Packed(packed))
+            }
         };
         Set { form }
     }
@@ -390,25 +296,29 @@ impl Collection for Set {
     fn inline(&self) -> Option<(u8, &[u8])> {
         match &self.form {
             Form::Integers(integers) => Some((TAG_INTSET, integers.bytes())),
-            Form::Packed(packed) if packed.has_deadlines() => Some((TAG_SET_TTL, packed.bytes())),
-            Form::Packed(packed) => Some((TAG_SET, packed.bytes())),
-            Form::Large(_) => None,
+            Form::Strings(form) => {
+                let packed = form.packed()?;
+                let tag = if packed.has_deadlines() {
+                    TAG_SET_TTL
+                } else {
+                    TAG_SET
+                };
+                Some((tag, packed.bytes()))
+            }
         }
     }
 
     fn into_bytes(self) -> Vec<u8> {
         match self.form {
             Form::Integers(integers) => integers.into_bytes(),
-            Form::Packed(packed) => packed.into_bytes(),
-            Form::Large(_) => Vec::new(),
+            Form::Strings(form) => form.into_bytes(),
         }
     }
 
     fn duplicate(&self, scene: &Scene<'_>) -> Self {
         let form = match &self.form {
             Form::Integers(integers) => Form::Integers(integers.clone()),
-            Form::Packed(packed) => Form::Packed(packed.clone()),
-            Form::Large(members) => Form::Large(Box::new(members.duplicate(scene))),
+            Form::Strings(form) => Form::Strings(form.duplicate(scene)),
         };
         Set { form }
     }
@@ -416,16 +326,14 @@ impl Collection for Set {
     fn body(&self) -> &dyn Representation {
         match &self.form {
             Form::Integers(integers) => integers,
-            Form::Packed(packed) => packed,
-            Form::Large(members) => members.as_ref(),
+            Form::Strings(form) => form.representation(),
         }
     }
 
     fn body_mut(&mut self) -> &mut dyn Representation {
         match &mut self.form {
             Form::Integers(integers) => integers,
-            Form::Packed(packed) => packed,
-            Form::Large(members) => members.as_mut(),
+            Form::Strings(form) => form.representation_mut(),
         }
     }
 }

@@ -5,7 +5,8 @@
 
 use super::End;
 use super::chunk::{Chunk, ChunkLimit, Entries, element_bytes};
-use crate::collection::Representation;
+use crate::collection::{Representation, Scene};
+use crate::types::form::LargeForm;
 use std::collections::VecDeque;
 
 /// The most chunks of a block.
@@ -58,19 +59,6 @@ impl Large {
     pub fn of(chunk: Chunk) -> Large {
         let mut large = Large::default();
         large.put(FIRST, chunk);
-        large
-    }
-
-    /// Another one with the same elements, and no room for more.
-    pub fn duplicate(&self) -> Large {
-        let mut large = Large::default();
-        for chunk in self.blocks.iter().flat_map(|block| &block.chunks) {
-            let last = large.at_end(End::Right);
-            large.put(
-                last.map_or(FIRST, Place::behind),
-                Chunk::of(chunk.entries()),
-            );
-        }
         large
     }
 
@@ -425,6 +413,20 @@ impl Large {
             chunk: 0,
         };
         (next.block < self.blocks.len()).then_some(next)
+    }
+}
+
+impl LargeForm for Large {
+    fn duplicate(&self, _scene: &Scene<'_>) -> Large {
+        let mut large = Large::default();
+        for chunk in self.blocks.iter().flat_map(|block| &block.chunks) {
+            let last = large.at_end(End::Right);
+            large.put(
+                last.map_or(FIRST, Place::behind),
+                Chunk::of(chunk.entries()),
+            );
+        }
+        large
     }
 }
 

@@ -1,6 +1,7 @@
 //! Random operations on a list against a plain deque.
 
 use super::*;
+use crate::collection::Collection;
 use crate::limits::Limits;
 use policy::Tick;
 use proptest::prelude::*;
@@ -155,7 +156,7 @@ fn apply(list: &mut List, plain: &mut Plain, op: Op, scene: &Scene<'_>) {
 
 fn check_limit(list: &List, scene: &Scene<'_>) {
     match &list.form {
-        Form::Small(small) => assert!(limit_of(scene).allows(small.len(), small.bytes())),
+        Form::Packed(small) => assert!(limit_of(scene).allows(small.len(), small.bytes_len())),
         Form::Large(large) => large.check_limit(limit_of(scene)),
     }
 }

@@ -121,6 +121,11 @@ impl Integers {
         Err(low)
     }
 
+    /// Returns the index of a member given as text, if it is an integer of the set.
+    pub fn position(&self, member: &[u8]) -> Option<usize> {
+        integer(member).and_then(|number| self.find(number).ok())
+    }
+
     /// Whether another one may be packed too.
     pub fn has_room(&self, scene: &Scene<'_>) -> bool {
         (self.len() as i64) < scene.limits.set_intset_entries()

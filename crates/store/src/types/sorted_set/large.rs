@@ -9,6 +9,7 @@ use crate::element_ttl::{SecondaryIndex, TimedElements};
 use crate::elements::Elements;
 use crate::elements::packed::{PackedElements, Tail};
 use crate::order::{Entry, Order};
+use crate::types::form::{LargeElements, LargeForm};
 use policy::{Budget, Slot, Tick};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -65,18 +66,6 @@ fn against<'a>(
 }
 
 impl LargeSortedSet {
-    /// The members of a packed sorted set.
-    pub fn unpack(packed: &PackedElements, scene: &Scene<'_>) -> LargeSortedSet {
-        let members = TimedElements::unpack(Tail::Score, packed, scene);
-        let mut order = Order::new();
-        for element in packed.iter() {
-            let slot = members.elements().find(element.member);
-            let slot = slot.expect("it has just been put in");
-            order.push(Entry::new(score_of(element.tail), slot));
-        }
-        LargeSortedSet { members, order }
-    }
-
     /// Gives a member a score, or adds it. Its deadline stays; that of a dead one does not.
     pub fn set(&mut self, member: &[u8], score: f64, scene: &Scene<'_>) {
         let LargeSortedSet { members, order } = self;
@@ -103,15 +92,6 @@ impl LargeSortedSet {
     pub fn score(&self, member: &[u8], now: Tick) -> Option<f64> {
         let slot = self.members.find_live(member, now)?;
         Some(score_of(self.members.elements().value(slot)))
-    }
-
-    /// Removes a live member; whether it was there.
-    pub fn remove(&mut self, member: &[u8], now: Tick) -> bool {
-        let Some(slot) = self.members.find_live(member, now) else {
-            return false;
-        };
-        self.members.remove(slot, now, &mut self.order);
-        true
     }
 
     /// How many live members stand before this one, and its score.
@@ -214,30 +194,39 @@ impl LargeSortedSet {
         }
         removed
     }
+}
 
-    /// Tells about `count` members from `cursor` on; see [`Elements::scan`].
-    pub fn scan(
-        &self,
-        cursor: u64,
-        count: usize,
-        now: Tick,
-        mut each: impl FnMut(&[u8], f64),
-    ) -> u64 {
-        let elements = self.members.elements();
-        elements.scan(cursor, count, &mut |slot| {
-            if self.members.is_live(slot, now) {
-                let (member, score) = scored(elements, slot);
-                each(member, score);
-            }
-        })
-    }
-
-    /// Another one with the same members and deadlines, but for the key's own.
-    pub fn duplicate(&self, scene: &Scene<'_>) -> LargeSortedSet {
+impl LargeForm for LargeSortedSet {
+    fn duplicate(&self, scene: &Scene<'_>) -> LargeSortedSet {
         LargeSortedSet {
             members: self.members.duplicate(scene),
             order: self.order.clone(),
         }
+    }
+}
+
+impl LargeElements for LargeSortedSet {
+    fn unpack(tail: Tail, packed: &PackedElements, scene: &Scene<'_>) -> LargeSortedSet {
+        let members = TimedElements::unpack(tail, packed, scene);
+        let mut order = Order::new();
+        for element in packed.iter() {
+            let slot = members.elements().find(element.member);
+            let slot = slot.expect("it has just been put in");
+            order.push(Entry::new(score_of(element.tail), slot));
+        }
+        LargeSortedSet { members, order }
+    }
+
+    fn members(&self) -> &TimedElements {
+        &self.members
+    }
+
+    fn members_mut(&mut self) -> &mut TimedElements {
+        &mut self.members
+    }
+
+    fn remove_slot(&mut self, slot: Slot, now: Tick) {
+        self.members.remove(slot, now, &mut self.order);
     }
 }
 
