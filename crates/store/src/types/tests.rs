@@ -273,7 +273,6 @@ impl<S: Subject> Model<S> {
             self.own = None;
         }
         if self.subject.is_void() {
-            assert!(self.live().is_empty());
             self.subject = S::new();
             self.plain.clear();
         }
@@ -295,6 +294,7 @@ impl<S: Subject> Model<S> {
         self.subject.purge(now, &mut Budget(steps), report);
         if self.subject.is_void() {
             assert_eq!(removed, self.plain.len());
+            assert!(self.live().is_empty());
             return;
         }
         let (live, before, names) = (self.live(), self.plain.len(), self.subject.names());
