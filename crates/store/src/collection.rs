@@ -1,4 +1,4 @@
-//! What all collections have in common: how one is held, emptied of its dead, and taken apart.
+//! The interface of all collections: how one is stored, rid of expired elements, and freed.
 
 use crate::event::Class;
 use crate::facts::Kind;
@@ -6,24 +6,24 @@ use crate::limits::Limits;
 use policy::expire::any::ExpirySpec;
 use policy::{Budget, Tick};
 
-/// The instant at which a command works on a collection, and the rules in force.
+/// The conditions under which a command works on a collection: instant, limits and keys of hashes.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
-    /// The instant.
+    /// Instant of the command. An element whose deadline is earlier has expired.
     pub now: Tick,
-    /// Up to where it stays packed.
+    /// Limits of the packed forms.
     pub limits: &'a Limits,
-    /// The secret key of the hash.
+    /// Secret key of the hash.
     pub(crate) hash_key: [u64; 2],
-    /// The index of the deadlines of many elements.
+    /// Index for the deadlines of a large collection's elements.
     pub(crate) expiry: &'a ExpirySpec,
-    /// For the index's choices by chance.
+    /// Seed of the index's random choices.
     pub(crate) seed: u64,
 }
 
 #[cfg(test)]
 impl<'a> Scene<'a> {
-    /// One for tests, under the default index.
+    /// Creates one for tests, with the default index.
     pub(crate) fn of(now: Tick, limits: &'a Limits) -> Scene<'a> {
         Scene {
             now,
@@ -35,18 +35,18 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// The deadlines of a collection whose elements have some.
+/// Deadlines of a collection whose elements have some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadlines {
-    /// The key's own deadline, which the collection keeps while its entry is filed under the
-    /// earliest of all.
+    /// The key's own deadline. The collection stores it because its entry is in the expiry index
+    /// under the earliest deadline of all.
     pub own: Option<Tick>,
-    /// No element is dead before this has passed, and nothing is to be done.
+    /// Lower bound of the elements' deadlines: no element expires before it.
     pub nearest: Option<Tick>,
 }
 
 impl Deadlines {
-    /// Under which deadline the entry is filed.
+    /// Returns the deadline under which the entry belongs in the expiry index.
     pub fn filed(&self) -> Option<Tick> {
         match (self.own, self.nearest) {
             (Some(own), Some(nearest)) => Some(own.min(nearest)),
@@ -55,76 +55,79 @@ impl Deadlines {
     }
 }
 
-/// Is told of elements that died at an instant: the instant, and how many.
+/// Callback for expired elements: their deadline and their number.
 pub(crate) type ReportExpired<'a> = &'a mut dyn FnMut(Tick, u32);
 
-/// Is told an element's deadline, and may choose another one or none.
+/// Callback that receives an element's deadline and returns another one or none; `None` changes
+/// nothing.
 pub(crate) type ChooseDeadline<'a> = &'a mut dyn FnMut(Option<Tick>) -> Option<Option<Tick>>;
 
-/// Gives back room for growth that is more than an eighth.
+/// Shrinks the buffer if more than an eighth of it is unused.
 pub(crate) fn trim_bytes(bytes: &mut Vec<u8>) {
     if bytes.capacity() - bytes.len() > bytes.len() / 8 {
         bytes.shrink_to_fit();
     }
 }
 
-/// What the forms of collections have in common, whatever they hold: runs of bytes, pages, pages with an
-/// order, chunks.
+/// A form of a collection: a run of bytes, pages, pages with an order, or chunks.
 pub(crate) trait Representation {
-    /// Gives back what it has to spare.
+    /// Frees spare room.
     fn trim(&mut self) {}
-    /// Whether no element is left, dead or alive.
+    /// Returns whether no element is left, expired or not.
     fn is_void(&self) -> bool;
-    /// Whether no element is alive, as far as a bounded look tells.
+    /// Returns whether no element is live. A bounded search may miss that and return false.
     fn is_dead(&self, _now: Tick) -> bool {
         self.is_void()
     }
-    /// Bytes on the heap; does not count anew.
+    /// Returns the number of bytes on the heap, in constant time.
     fn heap_bytes(&self) -> usize;
-    /// Its deadlines, when elements have some.
+    /// Returns the deadlines, if elements have some.
     fn deadlines(&self) -> Option<Deadlines> {
         None
     }
-    /// The key's own deadline, which it keeps while elements have deadlines; `None`: none has.
+    /// Returns the key's own deadline if the collection stores it, that is while elements have
+    /// deadlines.
     fn embedded_deadline(&self) -> Option<Option<Tick>> {
         None
     }
-    /// Keeps the key's own deadline; called only while elements have some.
+    /// Stores the key's own deadline. Must be called only while elements have deadlines.
     fn set_own(&mut self, _own: Option<Tick>) {}
-    /// Removes dead elements, a step of the budget each.
+    /// Removes expired elements, one step of the budget each.
     fn purge(&mut self, _now: Tick, _budget: &mut Budget, _expired: ReportExpired<'_>) {}
-    /// Drops about so many of its parts; true while there are more.
+    /// Frees about `steps` parts and returns whether parts are left.
     fn dismantle(&mut self, _steps: u32) -> bool {
         false
     }
-    /// Panics when it contradicts itself.
+    /// Panics if the structure is inconsistent.
     fn check(&self) {}
 }
 
-/// A collection of any kind as the keyspace holds it.
+/// A collection as the keyspace stores it.
 pub(crate) trait Collection: Sized {
-    /// Its type.
+    /// Type of the collection.
     const KIND: Kind;
-    /// Its class of events, and what is said when elements expired.
+    /// Class and name of the event for expired elements.
     const EXPIRED: (Class, &'static str);
 
-    /// One without elements.
+    /// Creates an empty collection.
     fn new() -> Self;
-    /// What [`Collection::inline`] told.
+    /// Restores a collection from what [`Collection::inline`] returned.
     fn unpack(tag: u8, bytes: Vec<u8>) -> Self;
-    /// Its bytes and their tag, when it is one run of bytes.
+    /// Returns the tag and the bytes if the form is one run of bytes.
     fn inline(&self) -> Option<(u8, &[u8])>;
-    /// The buffer of its bytes, to be used again; empty when it is not one run of bytes.
+    /// Returns the buffer of the bytes, for reuse; an empty one if the form is not one run of
+    /// bytes.
     fn into_bytes(self) -> Vec<u8>;
-    /// Another one with the same elements. The key's own deadline stays behind.
+    /// Returns a copy with the same elements and deadlines. The copy of a large form lacks the
+    /// key's own deadline.
     fn duplicate(&self, scene: &Scene<'_>) -> Self;
-    /// The form that it has now.
+    /// Returns the present form.
     fn body(&self) -> &dyn Representation;
-    /// The same, to be changed.
+    /// Returns the present form, for changes.
     fn body_mut(&mut self) -> &mut dyn Representation;
 }
 
-/// A collection is asked what its form is asked.
+/// Delegates to the present form.
 impl<C: Collection> Representation for C {
     fn trim(&mut self) {
         self.body_mut().trim();

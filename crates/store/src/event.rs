@@ -1,6 +1,6 @@
-//! What happened to a key: the server turns it into keyspace notifications.
+//! Events of keys, which the server turns into keyspace notifications.
 
-/// The classes of `notify-keyspace-events`.
+/// Classes of `notify-keyspace-events`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// `g`: del, expire, rename …
@@ -29,19 +29,19 @@ pub enum Class {
     New,
 }
 
-/// Events of one shard, each with its number among those of all shards, so that what one command did to
-/// keys of several shards can be told in its order.
+/// Events of one shard, each with its number among those of all shards, so that the events of a
+/// command on several shards can be put in order.
 pub(crate) type EventQueue = Vec<(u64, Event)>;
 
-/// One event.
+/// Event of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The database.
+    /// Number of the database.
     pub db: u8,
-    /// Its class.
+    /// Class that decides whether the event is notified.
     pub class: Class,
-    /// Redis's name for it.
+    /// Name of the event in Redis.
     pub name: &'static str,
-    /// The key.
+    /// Bytes of the key.
     pub key: Vec<u8>,
 }

@@ -1,4 +1,4 @@
-//! Names of `maxmemory-policy`: what serves each name, and what a wrong name is answered.
+//! Names of `maxmemory-policy`, the algorithms that serve them, and the error for a wrong name.
 
 use cache::Scope;
 use policy::any::{POLICIES, PolicySpec, find};
@@ -23,10 +23,11 @@ const fn mapped(name: &'static str, served_by: &'static str, note: &'static str)
     }
 }
 
-/// The names that are mapped. CONFIG, the log line and the page of policies are written from it.
+/// Names that are mapped to an algorithm. The log line and the page of policies are written from
+/// this table.
 ///
-/// Redis's `lru` and `lfu` are approximations, and its users expect them; the exact algorithms, which
-/// the simulator calls `lru` and `lfu`, have names of their own.
+/// Redis's `lru` and `lfu` are approximations, and its users expect that. The exact algorithms,
+/// which the simulator calls `lru` and `lfu`, have names of their own.
 const MAPPED: &[Mapped] = &[
     mapped(
         "lru",
@@ -62,7 +63,7 @@ const MAPPED: &[Mapped] = &[
     },
 ];
 
-/// `ttl`, which Redis has for keys with a deadline only.
+/// `ttl`, which Redis has only for keys with a deadline.
 const TTL: Mapped = mapped(
     "ttl",
     "sampled-ttl",
@@ -149,7 +150,7 @@ fn split_scope(name: &str) -> Option<(Scope, &'static str, &str)> {
     found.map(|(scope, prefix)| (scope, prefix, rest))
 }
 
-/// The error for a name that does not exist or that only the simulator runs.
+/// Returns the error for a name that does not exist or that only the simulator runs.
 fn unknown(given: &str) -> String {
     let all = names();
     let suggestion = did_you_mean(given, all.iter().map(String::as_str));
@@ -172,7 +173,7 @@ pub(crate) fn names() -> Vec<String> {
     for scope in ["allkeys", "volatile"] {
         let mapped = MAPPED.iter().map(|row| row.name);
         let served = POLICIES.iter().filter(|about| about.meta_bits.is_some());
-        // An algorithm that a mapped name hides has a name of its own among the mapped ones.
+        // An algorithm whose name is mapped to another one has a name of its own in the table.
         let own = served.map(|about| about.name);
         let own = own.filter(|name| !MAPPED.iter().any(|row| row.name == *name));
         names.extend(mapped.chain(own).map(|name| format!("{scope}-{name}")));

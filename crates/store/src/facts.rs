@@ -1,68 +1,68 @@
-//! What the keyspace tells of itself.
+//! Facts about the keyspace for INFO, OBJECT, MEMORY and DEBUG.
 
 use policy::Tick;
 
-/// A type of value.
+/// Type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Bytes.
+    /// Bytes, numbers included.
     String,
-    /// A list.
+    /// Sequence of byte strings.
     List,
-    /// A set.
+    /// Distinct byte strings.
     Set,
-    /// A sorted set.
+    /// Distinct byte strings in the order of their scores.
     SortedSet,
-    /// A hash.
+    /// Fields with values.
     Hash,
 }
 
-/// How a value is held.
+/// Form in which a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// A string's bytes.
+    /// Bytes of a string.
     Bytes,
-    /// Few elements, in one run of bytes.
+    /// One run of bytes with few elements.
     Packed,
-    /// A set of integers in one run of bytes.
+    /// One run of bytes with integers of a set.
     Integers,
-    /// Many elements, in a structure of their own.
+    /// A structure on the heap with many elements.
     Large,
 }
 
-/// One entry, for OBJECT, MEMORY USAGE and DEBUG.
+/// Facts about one entry.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryFacts {
-    /// Its type.
+    /// Type of the value.
     pub kind: Kind,
-    /// How it is held.
+    /// Form of the value.
     pub encoding: Encoding,
-    /// All bytes that it costs: its block, what it holds outside, its share of table and indexes.
+    /// Bytes of the entry: its block, its outside object, and its share of table and indexes.
     pub bytes: usize,
-    /// Milliseconds since it was last asked for; `None` where the policy in force does not keep it.
+    /// Milliseconds since the last access; `None` if the policy does not record it.
     pub idle_ms: Option<u64>,
-    /// How often it was asked for, as the policy in force counts; `None` where it does not.
+    /// Number of accesses as the policy counts them; `None` if it does not.
     pub frequency: Option<u32>,
-    /// When it dies.
+    /// The key's own deadline.
     pub deadline: Option<Tick>,
 }
 
-/// Counters since the start or CONFIG RESETSTAT.
+/// Counters since the start or the last CONFIG RESETSTAT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Reads that found a live key.
+    /// Number of reads that found a live key.
     pub hits: u64,
-    /// Reads that did not.
+    /// Number of reads that found no live key.
     pub misses: u64,
-    /// Those of the misses whose key was held but dead.
+    /// Number of misses whose key was present but had expired.
     pub expiration_misses: u64,
-    /// Keys that left because their deadline had passed.
+    /// Number of keys removed because their deadline had passed.
     pub expired_keys: u64,
-    /// Elements of collections that left because their deadline had passed.
+    /// Number of elements of collections removed because their deadline had passed.
     pub expired_elements: u64,
-    /// Keys that left because memory was needed.
+    /// Number of keys removed because memory was needed.
     pub evicted_keys: u64,
-    /// Large values, and keys of flushed databases, that were dropped in the background.
+    /// Number of large values and keys of flushed databases that were dropped in the background.
     pub dropped_objects: u64,
 }
 
@@ -78,65 +78,64 @@ impl Counters {
     }
 }
 
-/// One database in numbers.
+/// Facts about one database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DbFacts {
-    /// Its keys; a dead one is counted no longer than the expiry lag.
+    /// Number of keys, among them expired ones that are not removed yet.
     pub keys: u64,
-    /// Those with a deadline of their own.
+    /// Number of keys with a deadline of their own.
     pub with_deadline: u64,
-    /// Those with elements that have deadlines.
+    /// Number of keys with elements that have deadlines.
     pub with_element_deadlines: u64,
-    /// Mean of the keys' remaining time in milliseconds, estimated from a sample where there are many.
+    /// Mean TTL of the keys in milliseconds, estimated from a sample in a large database.
     pub mean_ttl_ms: u64,
 }
 
-/// Bytes, summed over all shards and databases.
+/// Memory in bytes, summed over all shards and databases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryFacts {
-    /// All of the following but the free room, and the fixed parts.
+    /// Sum of entries, tables, policies and expiry indexes.
     pub used_bytes: u64,
-    /// Live blocks and what they hold outside.
+    /// Live blocks and outside objects.
     pub entry_bytes: u64,
-    /// Tables.
+    /// Hash tables.
     pub table_bytes: u64,
-    /// Eviction policies: queues, ghosts.
+    /// Structures of eviction policies, such as queues and ghosts.
     pub policy_bytes: u64,
-    /// Expiry indexes.
+    /// Structures of expiry indexes.
     pub expiry_bytes: u64,
     /// Free room inside the arenas.
     pub arena_free_bytes: u64,
-    /// Large values that are no more part of any key and wait to be dropped, and the keys of flushed
-    /// databases that are not yet taken apart.
+    /// Number of large values and of keys of flushed databases that wait to be dropped.
     pub pending_objects: u64,
 }
 
-/// What the expiry indexes know.
+/// State of the expiry indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExpiryFacts {
-    /// Keys with a deadline of their own.
+    /// Number of keys with a deadline of their own.
     pub keys_with_ttl: u64,
-    /// Dead keys still held: an upper bound, without looking at any.
+    /// Upper bound of the number of expired keys that are not removed yet.
     pub backlog_keys: u64,
-    /// Their bytes, estimated from the mean entry.
+    /// Bytes of these keys, estimated from the mean size of an entry.
     pub backlog_bytes: u64,
-    /// How late in ms the index may report; `None`: without a bound.
+    /// Maximum lateness of the index in milliseconds; `None` if it has no bound.
     pub granularity_ms: Option<u64>,
     /// Bytes of the indexes.
     pub index_bytes: u64,
 }
 
-/// What one call of [`crate::Keyspace::expire`] did.
+/// Result of one call of [`crate::Keyspace::expire`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expired {
-    /// Keys removed.
+    /// Number of keys removed.
     pub keys: u32,
-    /// Keys and elements that were dead and are gone.
+    /// Number of expired keys and elements removed.
     pub count: u32,
-    /// Their bytes.
+    /// Number of bytes freed.
     pub bytes: u64,
-    /// More is due now: call again soon.
+    /// Whether more is due now, so that the caller should call again soon.
     pub more: bool,
-    /// When to call again otherwise.
+    /// Instant of the next call otherwise; `None` if nothing has a deadline.
     pub next_due: Option<Tick>,
 }

@@ -1,19 +1,19 @@
-//! Items: strings as memcached's clients store them, with a head before the value.
+//! Items: strings as memcached clients store them, with a head before the value.
 //!
 //! ```text
-//! value of an item:  bits 1 │ cas 8 │ client's flags 0|4 │ the value itself
-//! bits:              has flags 1 │ is stale 1 │ has a winner 1 │ is fetched 1
+//! item   bits 1 │ cas 8 │ client flags 0|4 │ value
+//! bits   has flags 1 │ is stale 1 │ has a winner 1 │ is fetched 1
 //! ```
 //!
-//! Redis's commands read the value and know nothing of the head; what they write is a plain string again.
-//! A plain string has a head for memcached's clients, too: no flags, and for its cas number the hash of
-//! its bytes, so that whatever changes them is noticed. It counts as asked for: there is no room to mark that.
+//! Commands of Redis read the value and ignore the head; they write plain strings. A plain string is an
+//! item without flags for memcached clients. Its cas number is the hash of its bytes, so that any
+//! change of them is detected. It counts as fetched, because it has no room for that mark.
 
 use crate::object::Object;
 use crate::tags::{TAG_ITEM, TAG_STRING};
 use cache::Value;
 
-/// The key holds another type than the command needs.
+/// Error: the key holds another type than the command requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongType;
 
@@ -21,23 +21,23 @@ const HAS_FLAGS: u8 = 1;
 const IS_STALE: u8 = 1 << 1;
 const HAS_WINNER: u8 = 1 << 2;
 const IS_FETCHED: u8 = 1 << 3;
-/// Bits and cas number.
+/// Length of a head without client flags.
 const SHORT_BYTES: usize = 1 + 8;
-/// With the client's flags.
+/// Length of a head with client flags.
 const LONG_BYTES: usize = SHORT_BYTES + 4;
 
-/// What memcached's protocol knows of an item beside its value and its deadline.
+/// Attributes of an item in memcached's protocol other than its value and deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ItemHead {
-    /// The client's own 32 bits.
+    /// Flags of 32 bits that the client chooses.
     pub client_flags: u32,
-    /// Changes with every write.
+    /// Number that changes with every write.
     pub cas: u64,
-    /// It is out of date, and served as such.
+    /// Whether the item is out of date and served as such.
     pub is_stale: bool,
-    /// A client has been told to fetch it anew.
+    /// Whether a client has been chosen to fetch the item again.
     pub has_winner: bool,
-    /// It has been asked for since it was stored.
+    /// Whether the item has been read since it was stored.
     pub is_fetched: bool,
 }
 
@@ -60,7 +60,7 @@ impl ItemHead {
         }
     }
 
-    /// As it is written, and how many of these bytes it takes.
+    /// Returns the encoded head and its length.
     pub(crate) fn encode(&self) -> ([u8; LONG_BYTES], usize) {
         let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
         let mut bytes = [0; LONG_BYTES];
@@ -75,7 +75,7 @@ impl ItemHead {
     }
 }
 
-/// The value behind an item's head.
+/// Returns the value of an item.
 #[inline]
 pub(crate) fn value_of(item: &[u8]) -> &[u8] {
     match item[0] & HAS_FLAGS {
@@ -84,7 +84,7 @@ pub(crate) fn value_of(item: &[u8]) -> &[u8] {
     }
 }
 
-/// The bytes of an item, head and value; none for a value of another kind.
+/// Returns the bytes of an item, head and value; `None` for a value that is no item.
 pub(crate) fn item_of<'a>(value: &Value<'a, Object>) -> Option<&'a [u8]> {
     match value {
         Value::Inline(TAG_ITEM, item) => Some(item),
@@ -93,7 +93,7 @@ pub(crate) fn item_of<'a>(value: &Value<'a, Object>) -> Option<&'a [u8]> {
     }
 }
 
-/// The bytes of a string entry.
+/// Returns the bytes of a string or the value of an item.
 pub(crate) fn string_of<'a>(value: Value<'a, Object>) -> Result<&'a [u8], WrongType> {
     match value {
         Value::Inline(TAG_STRING, bytes) => Ok(bytes),

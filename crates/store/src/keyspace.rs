@@ -1,4 +1,4 @@
-//! All shards, what they share, and the work that no command asks for.
+//! The keyspace: its shards, and the work on them that no command requests.
 
 use crate::event::Event;
 use crate::eviction::PolicyChoice;
@@ -14,32 +14,33 @@ use siphasher::sip::SipHasher13;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How a keyspace is set up.
+/// Options of a keyspace.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many shards: a power of two, at most 256.
+    /// Number of shards: a power of two, at most 256.
     pub shards: usize,
     /// `maxmemory-policy`: one of [`Keyspace::policy_names`], with parameters after a colon.
     pub policy: String,
     /// The expiry index of keys: one of [`Keyspace::expiry_names`], with parameters after a colon.
     pub expiry: String,
-    /// Bytes that may be used; 0: no bound.
+    /// Maximum memory in bytes; 0 means no limit.
     pub maxmemory: u64,
-    /// The secret key of the hash, from the operating system's chance.
+    /// Secret key of the hash, from the random numbers of the operating system.
     pub hash_key: [u64; 2],
-    /// For every choice by chance.
+    /// Seed of all other random choices.
     pub seed: u64,
 }
 
-/// On cache lines of its own: workers on neighbouring shards do not disturb each other.
+/// Aligned to cache lines of its own, so that workers on neighbouring shards do not slow each
+/// other.
 #[repr(align(128))]
 struct Cell {
     locked: Mutex<Locked>,
-    /// Milliseconds of the earliest `next_due`; `u64::MAX`: none.
+    /// Milliseconds of the earliest `next_due`; `u64::MAX` means none.
     next_due: AtomicU64,
 }
 
-/// See the crate's text.
+/// Databases of keys, divided into shards that are locked one by one.
 pub struct Keyspace {
     cells: Box<[Cell]>,
     shared: Shared,
@@ -50,7 +51,11 @@ fn parse_expiry(name: &str) -> Result<ExpirySpec, String> {
 }
 
 impl Keyspace {
-    /// An empty keyspace. Errors: a policy or an index that does not exist, in words for people.
+    /// Creates an empty keyspace.
+    ///
+    /// # Errors
+    ///
+    /// A policy or an index does not exist. The text is for people.
     pub fn new(options: &Options, _now: Tick) -> Result<Keyspace, String> {
         assert!(options.shards.is_power_of_two() && options.shards <= 256);
         let policy = PolicyChoice::parse(&options.policy)?;
@@ -81,43 +86,46 @@ impl Keyspace {
         })
     }
 
-    /// The same with another index for elements of collections than `ranked`, before there are any. Errors: an
-    /// index that does not exist, in words for people.
+    /// Replaces the index of elements' deadlines, `ranked` by default, before there are elements.
+    ///
+    /// # Errors
+    ///
+    /// The index does not exist. The text is for people.
     pub fn with_element_expiry(mut self, name: &str) -> Result<Keyspace, String> {
         self.shared.element_expiry = parse_expiry(name)?;
         Ok(self)
     }
 
-    /// How many shards.
+    /// Returns the number of shards.
     pub fn shard_count(&self) -> usize {
         self.cells.len()
     }
 
-    /// A key with its hash.
+    /// Returns a key with its hash.
     #[inline]
     pub fn key<'k>(&self, db: u8, bytes: &'k [u8]) -> Key<'k> {
         self.shared.key(db, bytes)
     }
 
-    /// The shard that holds a key.
+    /// Returns the shard of a key.
     #[inline]
     pub fn shard_of(&self, key: &Key<'_>) -> usize {
         key.hash as usize & (self.cells.len() - 1)
     }
 
-    /// Up to where collections are packed.
+    /// Returns the limits of the packed forms.
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
     }
 
-    /// Whether the keyspace collects events: its own `expired` and `evicted`, and those of
-    /// [`View::notify`].
+    /// Sets whether the keyspace collects events: `expired` and `evicted`, and those of
+    /// [`crate::View::notify`].
     pub fn set_notify(&self, on: bool) {
         self.shared.notify.store(on, Ordering::Relaxed);
     }
 
-    /// Starts to bring a key's bucket into the processor's caches, for a worker that does not hold all
-    /// shards; nothing when its shard is in use at the moment.
+    /// Prefetches a key's bucket, for a worker that does not hold all shards. Does nothing if the
+    /// shard is locked.
     #[inline]
     pub fn prefetch_bucket(&self, key: &Key<'_>) {
         if let Ok(locked) = self.cells[self.shard_of(key)].locked.try_lock()
@@ -127,7 +135,7 @@ impl Keyspace {
         }
     }
 
-    /// The second step: the entry itself, once its bucket has arrived.
+    /// Prefetches the entry, once its bucket is in the cache.
     #[inline]
     pub fn prefetch_entry(&self, key: &Key<'_>) {
         if let Ok(locked) = self.cells[self.shard_of(key)].locked.try_lock()
@@ -138,8 +146,8 @@ impl Keyspace {
     }
 
     pub(crate) fn guard(&self, shard: usize) -> MutexGuard<'_, Locked> {
-        // A worker that panicked under the lock left a shard that `check` would still accept or
-        // not; serving what is there beats stopping every other worker.
+        // A worker that panicked under the lock may have left the shard inconsistent. Serving what
+        // is there is better than stopping every other worker.
         self.cells[shard]
             .locked
             .lock()
@@ -154,15 +162,15 @@ impl Keyspace {
         &self.shared
     }
 
-    /// Tells the outside when a shard wants to run next.
+    /// Publishes when a shard's indexes must run next.
     #[inline]
     pub(crate) fn publish_due(&self, shard: usize, locked: &Locked) {
         let due = locked.next_due().map_or(u64::MAX, |t| t.0);
         self.cells[shard].next_due.store(due, Ordering::Release);
     }
 
-    /// A deadline was set: the database's index may want to run earlier than it had said, for that
-    /// deadline or for another reason: a cycle, a sweep.
+    /// Publishes the next run after a deadline was set in a database, if that is earlier than
+    /// before.
     #[inline]
     pub(crate) fn publish_deadline(&self, shard: usize, db: u8, locked: &Locked) {
         let due = locked.db(db).and_then(|db| db.expiry().next_due());
@@ -171,7 +179,7 @@ impl Keyspace {
         }
     }
 
-    /// The earliest moment at which [`Keyspace::expire`] is worth calling for this shard; takes no
+    /// Returns the earliest instant at which [`Keyspace::expire`] has work in a shard. Takes no
     /// lock.
     pub fn next_due(&self, shard: usize) -> Option<Tick> {
         match self.cells[shard].next_due.load(Ordering::Acquire) {
@@ -180,9 +188,11 @@ impl Keyspace {
         }
     }
 
-    /// Removes what is dead in one shard, keys and elements, in the order of the deadlines, in about
-    /// `steps` steps (an entry or element looked at or removed, an empty bucket passed). `report` is
-    /// told each deadline and how many had it.
+    /// Removes expired keys and elements of one shard in the order of their deadlines.
+    ///
+    /// The work is about `steps` steps; a step is an entry or element looked at or removed, or an
+    /// empty bucket passed. Each deadline is passed to `report`, with the number of keys and
+    /// elements that had it.
     pub fn expire(
         &self,
         shard: usize,
@@ -212,10 +222,11 @@ impl Keyspace {
         expired
     }
 
-    /// Background work of one shard, in about `steps` steps: moving entries out of sparse pages,
-    /// draining an old policy, evicting down to a lowered bound, dropping large values and flushed
-    /// databases. True while there is more to do. A clock that went back is noticed here, too, since
-    /// [`Keyspace::next_due`] may have told a moment that is far off by now.
+    /// Does about `steps` steps of background work in one shard and returns whether there is more.
+    ///
+    /// The work is: moving entries out of sparse pages, draining a replaced policy, evicting down
+    /// to a lowered limit, and dropping large values and flushed databases. It also detects a clock
+    /// that went back, because [`Keyspace::next_due`] may then be far in the future.
     pub fn background_step(
         &self,
         shard: usize,
@@ -229,7 +240,7 @@ impl Keyspace {
             self.publish_due(shard, &locked);
         }
         let more = locked.background_step(steps, &self.shared);
-        // Removals, too, make an index want to run: what stood for them is to be swept up.
+        // Removals may require a run of the index, too, to clean up what they left.
         self.publish_due(shard, &locked);
         events.extend(locked.events.drain(..).map(|(_, event)| event));
         let deferred = locked.take_deferred();
@@ -239,7 +250,7 @@ impl Keyspace {
         more
     }
 
-    /// Brings a shard's policies up to the settings, once the last change has been carried out.
+    /// Applies changed settings to a shard's policies, once the previous change is complete.
     fn apply_new_settings(&self, shard: usize, locked: &mut Locked) {
         let number = self.shared.settings_number.load(Ordering::Acquire);
         if locked.settings == number || locked.dbs.iter().flatten().any(|d| d.is_draining()) {
@@ -254,7 +265,7 @@ impl Keyspace {
         }
     }
 
-    /// Changes the bound; workers evict down to it as they tend. 0: no bound.
+    /// Sets the maximum memory; 0 means no limit. Background work evicts down to it.
     pub fn set_maxmemory(&self, bytes: u64) {
         self.shared.memory.set_max_bytes(bytes);
         for shard in 0..self.cells.len() {
@@ -262,12 +273,17 @@ impl Keyspace {
         }
     }
 
-    /// Changes the eviction policy; entries are carried over as workers tend. Errors: no such policy.
+    /// Sets the eviction policy. Background work moves the entries to it.
+    ///
+    /// # Errors
+    ///
+    /// The policy does not exist. The text is for people.
     pub fn set_policy(&self, name: &str) -> Result<(), String> {
         let policy = PolicyChoice::parse(name)?;
         *self.shared.settings() = policy;
         self.shared.settings_number.fetch_add(1, Ordering::Release);
-        // At once where nothing drains: the old policy must not choose among what the new one spares.
+        // Shards without a drain in progress are changed at once, so that the old policy does not
+        // choose victims that the new one would keep.
         for shard in 0..self.cells.len() {
             self.apply_new_settings(shard, &mut self.guard(shard));
         }
@@ -279,35 +295,39 @@ impl Keyspace {
         self.shared.settings().clone()
     }
 
-    /// The bound; 0: none.
+    /// Returns the maximum memory in bytes; 0 means no limit.
     pub fn maxmemory(&self) -> u64 {
         self.shared.memory.max_bytes()
     }
 
-    /// Whether there is an expiry index of this name with these knobs. Errors: why not, for people.
+    /// Checks the name and parameters of an expiry index.
+    ///
+    /// # Errors
+    ///
+    /// The index does not exist. The text is for people.
     pub fn check_expiry(name: &str) -> Result<(), String> {
         parse_expiry(name).map(|_| ())
     }
 
-    /// The names that `maxmemory-policy` takes.
+    /// Returns the canonical names of `maxmemory-policy`.
     pub fn policy_names() -> Vec<String> {
         crate::eviction::names()
     }
 
-    /// The names that `expiry` takes.
+    /// Returns the names of the setting `expiry`.
     pub fn expiry_names() -> Vec<String> {
         let indexes = INDEXES.iter().map(|about| about.name);
         let presets = PRESETS.iter().map(|(name, _)| *name);
         indexes.chain(presets).map(str::to_owned).collect()
     }
 
-    /// How many keys somebody waits for.
+    /// Returns the number of keys on which clients are blocked.
     pub fn waited_keys(&self) -> usize {
         let waited = |shard| self.guard(shard).waiting.len();
         (0..self.cells.len()).map(waited).sum()
     }
 
-    /// The counters of all shards.
+    /// Returns the sum of the counters of all shards.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         for shard in 0..self.cells.len() {
@@ -316,14 +336,14 @@ impl Keyspace {
         sum
     }
 
-    /// Sets the counters back to zero.
+    /// Resets the counters to zero.
     pub fn reset_counters(&self) {
         for shard in 0..self.cells.len() {
             self.guard(shard).counters = Counters::default();
         }
     }
 
-    /// One database in numbers.
+    /// Returns facts about one database.
     pub fn db_facts(&self, db: u8, now: Tick) -> DbFacts {
         let mut facts = DbFacts::default();
         let (mut sum, mut sampled) = (0u128, 0u64);
@@ -346,7 +366,7 @@ impl Keyspace {
         facts
     }
 
-    /// What the memory is used for.
+    /// Returns the memory used, by purpose.
     pub fn memory_facts(&self) -> MemoryFacts {
         let mut facts = MemoryFacts::default();
         for shard in 0..self.cells.len() {
@@ -366,7 +386,7 @@ impl Keyspace {
         facts
     }
 
-    /// What the expiry indexes know.
+    /// Returns the state of the expiry indexes.
     pub fn expiry_facts(&self, now: Tick) -> ExpiryFacts {
         let mut facts = ExpiryFacts {
             granularity_ms: Some(0),
@@ -391,9 +411,9 @@ impl Keyspace {
         facts
     }
 
-    /// Remaining time of the keys with a deadline of their own, counted by powers of two of seconds: bucket `i`
-    /// stands for [2^(i−1), 2^i) s, bucket 0 for less than one. Estimated from a sample of 256 a
-    /// shard and database where there are more.
+    /// Returns a histogram of the TTLs of keys with a deadline of their own. Bucket 0 counts TTLs
+    /// below one second, bucket `i` those in [2^(i−1), 2^i) seconds. It is estimated from 256
+    /// samples per shard and database.
     pub fn ttl_histogram(&self, now: Tick) -> [u64; 40] {
         let mut histogram = [0f64; 40];
         for shard in 0..self.cells.len() {
@@ -409,7 +429,7 @@ impl Keyspace {
         histogram.map(|count| count.round() as u64)
     }
 
-    /// Panics when some structure contradicts itself. Walks everything; for tests and fuzzers.
+    /// Panics if a structure is inconsistent. Walks everything; for tests and fuzzers.
     pub fn check(&self) {
         for shard in 0..self.cells.len() {
             self.guard(shard).check();

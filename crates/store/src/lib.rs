@@ -1,15 +1,15 @@
-//! The keyspace: sixteen databases of keys with deadlines, cut into shards behind short locks.
+//! The keyspace: sixteen databases of keys with deadlines, divided into shards behind short locks.
 //!
-//! A [`Keyspace`] is shared by all workers; a [`View`] is some of its shards, locked, at one instant,
-//! and commands run on it. Each shard holds its part of every database: a [`cache::Shard`] with its
-//! own table, arena, policy and expiry index.
+//! A [`Keyspace`] is shared by all workers. A [`View`] is one or more of its shards, locked, at one
+//! instant; commands run on it. Each shard holds its part of every database: a [`cache::Shard`] with
+//! its own table, arena, policy and expiry index.
 //!
-//! Collections are values of their own (`types/`): few elements are packed into one run of bytes, many
-//! lie in pages (`elements/`). Each element may have a deadline; the entry that holds a collection is
-//! filed under the earliest of them and of its own.
+//! Collections (`types/`) are independent of keys and locks. Few elements are packed into one run of
+//! bytes; many are stored in pages (`elements/`). Each element may have a deadline. The entry of such a
+//! collection is in the expiry index under the earliest of these deadlines and the key's own.
 //!
-//! Deliberately absent: sockets, protocol, clock, threads. The server hands in `now`, drives
-//! [`Keyspace::expire`] and [`Keyspace::background_step`], and takes out [`Event`]s.
+//! The crate has no sockets, no protocol, no clock and no threads. The server passes `now`, calls
+//! [`Keyspace::expire`] and [`Keyspace::background_step`], and takes out the [`Event`]s.
 //!
 //! Start reading with `keyspace.rs`, then `view.rs`.
 #![forbid(unsafe_code)]

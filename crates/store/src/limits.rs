@@ -1,10 +1,10 @@
-//! Up to where a collection is packed into one run of bytes.
+//! Limits up to which a collection is packed into one run of bytes.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 macro_rules! limits {
     ($($name:ident = $default:literal, $what:literal;)*) => {
-        /// The bounds, as Redis names and sets them; read by any worker for each command.
+        /// Limits under the names of Redis, which all workers read with every command.
         #[derive(Debug)]
         pub struct Limits {
             $($name: AtomicI64,)*
@@ -25,7 +25,7 @@ macro_rules! limits {
                 }
             )*
 
-            /// Sets the bound of this name; false when there is none.
+            /// Sets the limit of this name. Returns false if there is none.
             pub fn set(&self, name: &str, value: i64) -> bool {
                 match name {
                     $(stringify!($name) => self.$name.store(value, Relaxed),)*

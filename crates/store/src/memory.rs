@@ -1,21 +1,23 @@
-//! How much memory all shards use together, and how much they may.
+//! Account of the memory that all shards use, and its limit.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The sum over all shards, as far as they have published it, and the bound.
+/// Sum of the shards' memory as they have published it, and the limit.
 ///
-/// A shard publishes what it gained or lost when that exceeds [`SLACK_BYTES`], so that workers do
-/// not write to one cache line with every command; the sum is off by at most that times the shards.
+/// A shard publishes its change when that exceeds [`SLACK_BYTES`], so that workers do not write to
+/// one cache line with every command. The sum is off by at most that amount times the number of
+/// shards.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     used_bytes: AtomicU64,
-    /// 0: no bound.
+    /// 0 means no limit.
     max_bytes: AtomicU64,
-    /// Shards whose slots are about to run out (28 GiB of small entries in one database's part).
+    /// Number of shards whose slots are nearly used up (28 GiB of small entries in one database's
+    /// part).
     full_shards: AtomicUsize,
 }
 
-/// What a shard may keep to itself.
+/// Change in bytes that a shard need not publish.
 pub(crate) const SLACK_BYTES: u64 = 2048;
 
 impl Memory {
@@ -28,13 +30,14 @@ impl Memory {
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
     }
-    /// A shard's use went from `old` to `new`.
+    /// Publishes that a shard's memory changed from `old` to `new`.
     pub fn publish(&self, old: u64, new: u64) {
-        // Wrapping: the order in which shards publish may pass through values below zero.
+        // The addition wraps because shards may publish in an order in which the sum is temporarily
+        // negative.
         self.used_bytes
             .fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
     }
-    /// A shard's slots are about to run out, or no longer.
+    /// Publishes that a shard's slots are nearly used up, or no longer.
     pub fn publish_full(&self, is_full: bool) {
         let order = Ordering::Relaxed;
         match is_full {
@@ -42,7 +45,7 @@ impl Memory {
             false => self.full_shards.fetch_sub(1, order),
         };
     }
-    /// Whether writes must be refused although memory is not over its bound.
+    /// Returns whether writes must be refused although the memory is below its limit.
     #[inline]
     pub fn has_full_shard(&self) -> bool {
         self.full_shards.load(Ordering::Relaxed) > 0

@@ -1,4 +1,4 @@
-//! What an entry holds: the tags of what lies in its block, and the objects that live outside.
+//! Values of entries: inline ones by their tags, and objects on the heap.
 
 use crate::collection::{Collection, Deadlines, ReportExpired, Representation, Scene};
 use crate::elements::Elements;
@@ -13,20 +13,20 @@ use crate::types::{Hash, List, Set, SortedSet};
 use cache::{Outside, Value};
 use policy::{Budget, Tick};
 
-/// A value, where it is on the heap: too large for a block, or at work.
+/// A value on the heap: too large for a block, or unpacked for a change.
 #[derive(Debug)]
 pub(crate) enum Object {
-    /// A string, with room to grow when it grows by APPEND or SETRANGE.
+    /// A string. APPEND and SETRANGE leave room to grow.
     String(Vec<u8>),
     /// A string with memcached's head before it.
     Item(Vec<u8>),
-    /// A hash.
+    /// Fields with values.
     Hash(Hash),
-    /// A set.
+    /// Distinct members.
     Set(Set),
-    /// A sorted set.
+    /// Distinct members with scores.
     SortedSet(SortedSet),
-    /// A list.
+    /// Sequence of elements.
     List(List),
 }
 
@@ -64,7 +64,7 @@ macro_rules! in_object {
 
 in_object! { Hash Set SortedSet List }
 
-/// Asks the collection in an object; another answer for a string.
+/// Evaluates one expression for strings and another for the collection in an object.
 macro_rules! ask {
     ($object:expr, $bytes:ident => $plain:expr, $collection:ident => $answer:expr) => {
         match $object {
@@ -77,7 +77,7 @@ macro_rules! ask {
     };
 }
 
-/// The type that a tag stands for.
+/// Returns the type of a tag.
 fn kind_of_tag(tag: u8) -> Kind {
     match tag {
         TAG_STRING | TAG_ITEM => Kind::String,
@@ -89,7 +89,7 @@ fn kind_of_tag(tag: u8) -> Kind {
     }
 }
 
-/// The type of a value.
+/// Returns the type of a value.
 pub(crate) fn kind_of(value: &Value<'_, Object>) -> Kind {
     fn kind<C: Collection>(_: &C) -> Kind {
         C::KIND
@@ -100,7 +100,7 @@ pub(crate) fn kind_of(value: &Value<'_, Object>) -> Kind {
     }
 }
 
-/// How a value is held.
+/// Returns the form of a value.
 pub(crate) fn encoding_of(value: &Value<'_, Object>) -> Encoding {
     let tag = match value {
         Value::Inline(tag, _) => Some(*tag),
@@ -114,13 +114,13 @@ pub(crate) fn encoding_of(value: &Value<'_, Object>) -> Encoding {
     }
 }
 
-/// Whether a value has elements with deadlines, and so keeps the key's own deadline itself.
+/// Returns whether a value has elements with deadlines. Such a value stores the key's own deadline.
 pub(crate) fn has_deadlines(value: &Value<'_, Object>) -> bool {
     Object::embedded_deadline(value).is_some()
 }
 
 impl Object {
-    /// The value that an entry holds inline, at work.
+    /// Restores an object from an inline value.
     pub fn unpack(tag: u8, bytes: Vec<u8>) -> Object {
         match kind_of_tag(tag) {
             Kind::String if tag == TAG_ITEM => Object::Item(bytes),
@@ -132,7 +132,7 @@ impl Object {
         }
     }
 
-    /// Its bytes and their tag, when it is one run of bytes.
+    /// Returns the tag and the bytes if the object is one run of bytes.
     pub fn inline(&self) -> Option<(u8, &[u8])> {
         let tag = match self {
             Object::Item(_) => TAG_ITEM,
@@ -141,7 +141,7 @@ impl Object {
         ask!(self, bytes => Some((tag, bytes)), c => c.inline())
     }
 
-    /// Its pages, when it is a collection with many elements that are found by name.
+    /// Returns the pages of a large collection whose elements are found by name.
     pub fn pages(&self) -> Option<&Elements> {
         match self {
             Object::Hash(hash) => hash.pages(),
@@ -151,17 +151,18 @@ impl Object {
         }
     }
 
-    /// The buffer of its bytes, to be used again.
+    /// Returns the buffer of the bytes, for reuse.
     pub fn into_bytes(self) -> Vec<u8> {
         ask!(self, bytes => bytes, c => c.into_bytes())
     }
 
-    /// Gives back what it has to spare.
+    /// Frees spare room.
     pub fn trim(&mut self) {
         ask!(self, bytes => bytes.shrink_to_fit(), c => c.trim());
     }
 
-    /// Another one with the same content, but for the key's own deadline.
+    /// Returns a copy with the same content. The copy of a large collection lacks the key's own
+    /// deadline.
     pub fn duplicate(&self, scene: &Scene<'_>) -> Object {
         if let Object::Item(bytes) = self {
             return Object::Item(bytes.clone());
@@ -169,32 +170,32 @@ impl Object {
         ask!(self, bytes => Object::String(bytes.clone()), c => c.duplicate(scene).into_object())
     }
 
-    /// Whether a collection has lost its last element.
+    /// Returns whether the object is a collection without elements.
     pub fn is_empty_collection(&self) -> bool {
         ask!(self, _b => false, c => c.is_void())
     }
 
-    /// Whether all that it holds is dead.
+    /// Returns whether all elements of a collection have expired.
     pub fn is_dead(&self, now: Tick) -> bool {
         ask!(self, _b => false, c => c.is_dead(now))
     }
 
-    /// Its deadlines, when elements have some.
+    /// Returns the deadlines, if elements have some.
     pub fn deadlines(&self) -> Option<Deadlines> {
         ask!(self, _b => None, c => c.deadlines())
     }
 
-    /// Keeps the key's own deadline; only while elements have some.
+    /// Stores the key's own deadline. Must be called only while elements have deadlines.
     pub fn set_own(&mut self, own: Option<Tick>) {
         ask!(self, _b => {}, c => c.set_own(own));
     }
 
-    /// Removes dead elements, a step of the budget each.
+    /// Removes expired elements, one step of the budget each.
     pub fn purge(&mut self, now: Tick, budget: &mut Budget, expired: ReportExpired<'_>) {
         ask!(self, _b => {}, c => c.purge(now, budget, expired));
     }
 
-    /// The class and the name of the event that elements have expired.
+    /// Returns class and name of the event for expired elements.
     pub fn expired_event(&self) -> (Class, &'static str) {
         fn event<C: Collection>(_: &C) -> (Class, &'static str) {
             C::EXPIRED
@@ -202,7 +203,7 @@ impl Object {
         ask!(self, _b => (Class::Expired, "expired"), c => event(c))
     }
 
-    /// Panics when it contradicts itself.
+    /// Panics if the structure is inconsistent.
     pub fn check(&self) {
         ask!(self, _b => {}, c => c.check());
     }

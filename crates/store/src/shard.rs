@@ -1,4 +1,4 @@
-//! One lock's worth of the keyspace: its part of every database, and what hangs on its keys.
+//! The part of the keyspace under one lock: a part of every database, and the state of its keys.
 
 use crate::event::{Class, Event, EventQueue};
 use crate::facts::Counters;
@@ -16,18 +16,18 @@ mod edit;
 
 pub(crate) use edit::{EditedValue, IndexState, file, is_dead};
 
-/// How many evictions and looks at entries one write may cost, whatever its size.
+/// Number of evictions and entries looked at that any write may cost.
 const EVICT_STEPS: u32 = 128;
-/// Bytes written that allow one more: what the smallest entries cost, so that large values over many
-/// small ones do not outgrow the bound.
+/// Bytes written per further step. The smallest entries are of this size, so large values over many
+/// small ones do not exceed the limit.
 const BYTES_PER_STEP: usize = 32;
-/// The most that a write may cost, a few milliseconds; the background does the rest.
+/// Maximum number of steps per write, a few milliseconds. Background work does the rest.
 const EVICT_STEPS_MAX: u32 = 1 << 15;
-/// Large values dropped at once.
+/// Number of deferred values dropped at once.
 const DROPS_PER_CALL: usize = 64;
-/// Steps that one collection gets before it goes behind others that are due.
+/// Number of steps for one collection, after which other due entries have their turn.
 const PURGE_STEPS: u32 = 256;
-/// Writes between two looks at the share that entries have in a shard's memory.
+/// Number of writes between two calls of [`Locked::resize_policies`].
 const RESIZE_INTERVAL_WRITES: u32 = 4096;
 
 #[derive(Default)]
@@ -37,30 +37,30 @@ pub(crate) struct Locked {
     pub waiting: WaitQueues,
     pub events: EventQueue,
     pub counters: Counters,
-    /// Large values that wait to be dropped outside the lock, some at a time.
+    /// Values that wait to be dropped outside the lock, some at a time.
     pub deferred: Vec<Object>,
-    /// Those of many parts, which are taken apart in steps.
+    /// Values of many parts that wait to be freed in steps.
     pub deferred_large: Vec<Object>,
-    /// Flushed databases that wait to be taken apart in steps.
+    /// Flushed databases that wait to be freed in steps.
     #[expect(clippy::vec_box, reason = "they come in boxes and need no move")]
     pub flushed: Vec<Box<Db>>,
-    /// What the sum over all shards knows of this one.
+    /// Bytes of this shard in the published sum.
     published_bytes: u64,
-    /// Whether slots are about to run out, as the others know it.
+    /// Whether slots are nearly used up, as published.
     is_full: bool,
-    /// Bytes of the databases, by the last account of each.
+    /// Bytes of each database when it was last counted.
     db_bytes: [u64; DATABASES],
     used_bytes: u64,
     writes: u32,
-    /// Where draining an old policy goes on, by database.
+    /// Positions at which the drain of a replaced policy continues, by database.
     drain_cursors: [u32; DATABASES],
-    /// The settings' number that the databases' policies follow.
+    /// Number of the settings that the policies follow.
     pub settings: u64,
-    /// The last instant of background work.
+    /// Instant of the last background work.
     last_seen: Tick,
-    /// Bytes of a value at work.
+    /// Buffer for a value that is being changed.
     pub scratch: Vec<u8>,
-    /// The last number that was given to a write of an item.
+    /// Number given to the last write of an item.
     pub last_cas: u64,
 }
 
@@ -69,7 +69,7 @@ impl Locked {
         self.dbs[db as usize].as_deref()
     }
 
-    /// A key changed: transactions that watch it fail.
+    /// Fails the transactions that watch a changed key.
     #[inline]
     pub fn mark_watchers(&mut self, db: u8, key: &[u8]) {
         if !self.watched.is_empty()
@@ -81,8 +81,8 @@ impl Locked {
         }
     }
 
-    /// All keys of a database are about to go, or to change places with those of another: what is
-    /// watched in it has changed if either holds it.
+    /// Fails the transactions that watch a key of database `db`, if it is present there or in
+    /// `other`. It is called before a database is flushed or swapped.
     pub fn mark_db_watchers(&mut self, db: u8, other: Option<u8>, shared: &Shared) {
         for ((of, bytes), flags) in &self.watched {
             let is_held = |db: u8| {
@@ -97,7 +97,7 @@ impl Locked {
         }
     }
 
-    /// Counts a database's bytes anew after a write and tells the sum.
+    /// Counts a database's bytes after a write and publishes the sum.
     #[inline]
     pub fn account(&mut self, db: u8, shared: &Shared) {
         let bytes = self.dbs[db as usize].as_ref().map_or(0, |d| db_bytes(d));
@@ -117,8 +117,8 @@ impl Locked {
         }
     }
 
-    /// Tells the policies how much weight of entries their share of memory comes to. Entries are not
-    /// all of it: tables, indexes and ghosts are measured, not guessed.
+    /// Notifies the policies of their capacity. It is the part of the shard's share of memory that
+    /// entries take; tables, indexes and ghosts are measured and subtracted.
     pub fn resize_policies(&mut self, shared: &Shared) {
         let max = shared.memory.max_bytes();
         if max == 0 || self.used_bytes == 0 {
@@ -128,13 +128,13 @@ impl Locked {
         for (db, bytes) in self.dbs.iter_mut().zip(self.db_bytes) {
             let Some(db) = db else { continue };
             let part = u128::from(share) * u128::from(db.entries.entry_bytes());
-            // A database's own part of the shard, and of that the part which is entries.
+            // Share of the database in the shard, and in it the part that is entries.
             let capacity = part / u128::from(self.used_bytes.max(bytes));
             db.resize((capacity as u64).max(1));
         }
     }
 
-    /// Notes the instant, and tells every database's index if the clock went back; whether it did.
+    /// Records the instant. If the clock went back, notifies all indexes and returns true.
     pub fn observe_clock(&mut self, now: Tick) -> bool {
         let has_gone_back = now < std::mem::replace(&mut self.last_seen, now);
         if has_gone_back {
@@ -145,7 +145,7 @@ impl Locked {
         has_gone_back
     }
 
-    /// The earliest moment at which some database's index wants to run.
+    /// Returns the earliest instant at which an index must run.
     pub fn next_due(&self) -> Option<Tick> {
         self.dbs
             .iter()
@@ -154,7 +154,7 @@ impl Locked {
             .min()
     }
 
-    /// Keeps what an entry no longer holds until there is time to drop it.
+    /// Defers the drop of a value that an entry no longer holds.
     pub fn defer_drop(&mut self, object: Option<Object>) {
         match object {
             Some(object) if object.inline().is_none() => self.deferred_large.push(object),
@@ -162,7 +162,7 @@ impl Locked {
         }
     }
 
-    /// Removes an entry and does all that follows from why it leaves.
+    /// Removes an entry, with the event and the counter that its reason requires.
     pub fn remove_entry(&mut self, db: u8, slot: Slot, removal: Removal, shared: &Shared) {
         let is_told = shared.is_notifying() && removal != Removal::Deleted;
         let data = self.dbs[db as usize].as_mut().expect("the entry is in it");
@@ -212,8 +212,9 @@ impl Locked {
         self.events.push((shared.next_event(), event));
     }
 
-    /// Evicts while the sum is over its bound, from the given database first; the more the larger the
-    /// value is for which room is made. False when it still is and nothing (more) may be evicted here.
+    /// Evicts while the memory is over its limit, first from database `first`. A larger value
+    /// allows more steps. Returns false if the memory is still over its limit and nothing more can
+    /// be evicted here.
     pub fn make_room(&mut self, first: u8, value_bytes: usize, shared: &Shared) -> bool {
         if !shared.memory.is_over() {
             return true;
@@ -223,7 +224,7 @@ impl Locked {
         for db in std::iter::once(first).chain(0..DATABASES as u8) {
             while let Some(data) = &mut self.dbs[db as usize] {
                 match data.evict(&mut budget) {
-                    // A step more, so that a call which only spares ends too.
+                    // A victim that is kept costs a step, too, so that the loop ends.
                     Eviction::Victim(slot) if data.retain_if_out_of_scope(slot) => {
                         budget.0 = budget.0.saturating_sub(1);
                     }
@@ -242,7 +243,8 @@ impl Locked {
         false
     }
 
-    /// Removes what is due, in the order of the deadlines; true when the budget ended it.
+    /// Removes due entries and elements in the order of their deadlines. Returns true if the budget
+    /// was used up.
     pub fn expire(
         &mut self,
         now: Tick,
@@ -274,14 +276,14 @@ impl Locked {
                     self.account(db as u8, shared);
                 }
                 Due::Again => return true,
-                // An index that asked to run and had nothing to hand out asks for later now.
+                // The index was due but had nothing to return; it now requests a later run.
                 Due::Nothing if due(&self.dbs[db]).is_some_and(|t| t <= now) => return false,
                 Due::Nothing => {}
             }
         }
     }
 
-    /// Exchanges two databases with all that is kept by their number.
+    /// Swaps two databases with all state kept by their numbers.
     pub fn swap(&mut self, a: u8, b: u8, shared: &Shared) {
         if a == b {
             return;
@@ -295,12 +297,12 @@ impl Locked {
         self.waiting.mark_all_ready([a, b], || shared.next_event());
     }
 
-    /// Bytes of all its databases.
+    /// Returns the bytes of all its databases.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes
     }
 
-    /// Some of what waits to be dropped: the caller drops it when it no longer holds the lock.
+    /// Takes some deferred values. The caller drops them after it has released the lock.
     pub fn take_deferred(&mut self) -> Vec<Object> {
         let keep = self.deferred.len().saturating_sub(DROPS_PER_CALL);
         let taken = self.deferred.split_off(keep);
@@ -308,13 +310,13 @@ impl Locked {
         taken
     }
 
-    /// What waits to be dropped: values, and keys of flushed databases.
+    /// Returns the number of deferred values and of keys of flushed databases.
     pub fn pending_objects(&self) -> u64 {
         let keys: usize = self.flushed.iter().map(|db| db.entries.len()).sum();
         (self.deferred.len() + self.deferred_large.len() + keys) as u64
     }
 
-    /// Panics when some structure contradicts itself.
+    /// Panics if a structure is inconsistent.
     pub fn check(&mut self) {
         for (db, bytes) in self.dbs.iter_mut().zip(self.db_bytes) {
             if let Some(db) = db {
@@ -327,7 +329,7 @@ impl Locked {
         assert_eq!(self.db_bytes.iter().sum::<u64>(), self.used_bytes);
     }
 
-    /// Background work; true while there is more.
+    /// Does background work and returns whether there is more.
     pub fn background_step(&mut self, steps: u32, shared: &Shared) -> bool {
         let mut more = false;
         if shared.memory.is_over()
@@ -365,22 +367,23 @@ impl Locked {
     }
 }
 
-/// Why an entry leaves.
+/// Reason for which an entry is removed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// A command removed it (and says so itself).
+    /// A command deleted it; the command notifies the event.
     Deleted,
-    /// A command met it after its deadline.
+    /// A command accessed it after its deadline.
     ExpiredOnAccess,
-    /// The expiry index handed it out.
+    /// The expiry index returned it.
     ExpiredByIndex,
-    /// The policy handed it out.
+    /// The policy returned it.
     Evicted,
-    /// A collection lost its last element to time.
+    /// The last element of its collection expired.
     Emptied(IndexState),
 }
 
-/// What counts against the bound: all that is in use, and what is set aside for ghosts to come.
+/// Returns the bytes of a database that count against the limit, with those that policies will
+/// allocate for ghosts.
 fn db_bytes(db: &Db) -> u64 {
     let (policies, index) = db.algorithm_bytes();
     let ahead = db.algorithm_bytes_ahead();

@@ -13,28 +13,28 @@ use siphasher::sip::SipHasher13;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many databases there are.
+/// Number of databases.
 pub const DATABASES: usize = 16;
 
-/// One database's part in one shard.
+/// Part of one database in one shard.
 pub(crate) type Db = Shard<
     PackedEntries<Object, <AnyPolicy as Policy>::Meta, <AnyExpiry as ExpiryIndex>::Link>,
     AnyPolicy,
     AnyExpiry,
 >;
 
-/// A key as a command names it. [`crate::Keyspace::key`] makes it.
+/// A key in a command. [`crate::Keyspace::key`] creates it.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'a> {
-    /// Its bytes.
+    /// Bytes of the key.
     pub bytes: &'a [u8],
-    /// Their keyed hash.
+    /// Keyed hash of the bytes.
     pub hash: u64,
-    /// The database.
+    /// Number of the database.
     pub db: u8,
 }
 
-/// What all shards share.
+/// State of the keyspace outside the shards.
 pub(crate) struct Shared {
     pub memory: Memory,
     pub shard_count: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     pub settings: Mutex<PolicyChoice>,
     pub settings_number: AtomicU64,
     pub expiry: ExpirySpec,
-    /// The index of elements' deadlines.
+    /// Index of elements' deadlines.
     pub element_expiry: ExpirySpec,
     pub hash_key: [u64; 2],
     pub hasher: SipHasher13,
@@ -58,12 +58,12 @@ impl Shared {
         self.notify.load(Ordering::Relaxed)
     }
 
-    /// Counts up, to spread over all shards what could begin at any.
+    /// Returns the next number of a counter that spreads work over the shards.
     pub fn next_turn(&self) -> usize {
         self.turn.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What a collection is told at an instant.
+    /// Returns the conditions for work on collections at an instant.
     #[inline]
     pub fn scene(&self, now: Tick) -> Scene<'_> {
         Scene {
@@ -75,7 +75,7 @@ impl Shared {
         }
     }
 
-    /// The next event's number.
+    /// Returns the next event's number.
     pub fn next_event(&self) -> u64 {
         self.event_count.fetch_add(1, Ordering::Relaxed)
     }
@@ -93,10 +93,10 @@ impl Shared {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An empty database for one shard, under the settings in force.
+    /// Creates an empty database for one shard under the present settings.
     pub fn new_db(&self, shard: usize, db: u8, now: Tick) -> Box<Db> {
         let stagger = shard as f64 / self.shard_count as f64;
-        // The shard in the low bits: indexes that take turns take them by these.
+        // The shard is in the low bits, because indexes that share cycles take turns by these bits.
         let seed = self.seed ^ shard as u64 ^ u64::from(db) << 32;
         let expiry = AnyExpiry::new(now, &self.expiry, seed);
         let entries = PackedEntries::new(stagger, self.hash_key, self.expiry.link_bits());
@@ -107,7 +107,8 @@ impl Shared {
 
     pub fn apply_settings(&self, db: &mut Db, seed: u64) {
         let settings = self.settings();
-        // Unbounded until the first resize_policies: a policy sizes its parts by what it is told then.
+        // Without a limit until the first `resize_policies`, which notifies the policy of its
+        // capacity.
         let capacity = match self.memory.max_bytes() {
             0 => u64::MAX >> 8,
             max => (max / self.shard_count as u64).max(1),

@@ -1,4 +1,4 @@
-//! Tags of inline values: which type and which form an entry's bytes are.
+//! Tags of inline values, which state the type and the form of an entry's bytes.
 
 /// An inline string.
 pub(crate) const TAG_STRING: u8 = 1;

@@ -1,5 +1,5 @@
-//! The types of collections: each a value of its own that knows elements and their deadlines, and neither
-//! keys nor locks.
+//! Types of collections. Each is a value with elements and their deadlines, independent of keys and
+//! locks.
 
 mod form;
 mod hash;

@@ -1,6 +1,7 @@
-//! Some shards, locked, at one instant: what commands work on.
+//! Locked shards at one instant, on which commands work.
 //!
-//! Every method that names a key removes it first when it is dead, so nothing dead is ever seen.
+//! Every method with a key first removes what has expired under it, so commands never see expired
+//! keys.
 
 use crate::event::{Class, Event, EventQueue};
 use crate::facts::{EntryFacts, Kind};
@@ -25,17 +26,17 @@ mod waiting;
 pub use collections::Edited;
 pub use prefetch::Pages;
 
-/// Steps that a command spends on dead elements of a collection that it meets.
+/// Number of steps that a command spends on expired elements of a collection.
 const PURGE_STEPS: u32 = 64;
 
-/// What a write does to the deadline.
+/// Change of the deadline by a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewDeadline {
-    /// It stays as it is.
+    /// Keeps the deadline.
     Keep,
-    /// It goes.
+    /// Removes the deadline.
     Clear,
-    /// It becomes this.
+    /// Sets this deadline.
     At(Tick),
 }
 
@@ -45,16 +46,16 @@ pub(crate) enum Guards<'a> {
     All(Vec<MutexGuard<'a, Locked>>),
 }
 
-/// See the module text.
+/// One or more locked shards at one instant.
 pub struct View<'a> {
     pub(crate) space: &'a Keyspace,
     guards: Guards<'a>,
     now: Tick,
-    /// Keys that somebody waits for were written.
+    /// Whether a key was written for which clients wait.
     pub(crate) has_ready: bool,
 }
 
-/// A string as an entry shall hold it, over a key.
+/// Returns a string as a value for an entry of this key.
 fn new_string<'a>(key: &[u8], bytes: &'a [u8]) -> NewValue<'a, Object> {
     if Db::must_be_outside(key, bytes.len()) {
         NewValue::Outside(Object::String(bytes.to_vec()))
@@ -64,19 +65,19 @@ fn new_string<'a>(key: &[u8], bytes: &'a [u8]) -> NewValue<'a, Object> {
 }
 
 impl Keyspace {
-    /// Locks one shard at an instant.
+    /// Locks one shard at the instant `now`.
     #[inline]
     pub fn lock_one(&self, shard: usize, now: Tick) -> View<'_> {
         View::new(self, Guards::One(shard, self.guard(shard)), now)
     }
 
-    /// The same unless somebody else holds it.
+    /// Locks one shard, or returns `None` if it is locked.
     pub fn try_lock_one(&self, shard: usize, now: Tick) -> Option<View<'_>> {
         let locked = self.try_guard(shard)?;
         Some(View::new(self, Guards::One(shard, locked), now))
     }
 
-    /// Locks some shards; `shards` ascend without repeats.
+    /// Locks several shards. `shards` must be ascending and distinct.
     pub fn lock_many(&self, shards: &[usize], now: Tick) -> View<'_> {
         debug_assert!(shards.is_sorted_by(|a, b| a < b));
         let guards = shards
@@ -105,12 +106,12 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The instant at which commands see the keys.
+    /// Returns the instant at which commands see the keys.
     pub fn now(&self) -> Tick {
         self.now
     }
 
-    /// A later instant under the same locks.
+    /// Sets a later instant under the same locks.
     pub fn set_now(&mut self, now: Tick) {
         self.now = now;
     }
@@ -143,13 +144,13 @@ impl<'a> View<'a> {
         (space, shard, self.locked(shard))
     }
 
-    /// The slot of a live key; a dead one is removed on the way.
+    /// Returns the slot of a live key. Removes the key if it has expired.
     #[inline]
     fn live(&mut self, key: &Key<'_>) -> Option<Slot> {
         self.live_or_dead(key).ok()
     }
 
-    /// The slot of a live key, or whether a dead one was met and removed.
+    /// Returns the slot of a live key. The error is true if the key had expired and was removed.
     #[inline]
     fn live_or_dead(&mut self, key: &Key<'_>) -> Result<Slot, bool> {
         let now = self.now;
@@ -167,8 +168,7 @@ impl<'a> View<'a> {
         Ok(slot)
     }
 
-    /// The slot of an entry whose filed deadline has passed, after its dead elements or all of it have
-    /// gone.
+    /// Handles an entry whose indexed deadline has passed. Returns its slot if it is still present.
     #[cold]
     fn expire_due_entry(&mut self, key: &Key<'_>, slot: Slot) -> Option<Slot> {
         let now = self.now;
@@ -181,7 +181,7 @@ impl<'a> View<'a> {
         Some(slot)
     }
 
-    /// The database that a live slot was found in.
+    /// Returns the database of a key in which a slot was found.
     #[inline]
     fn db(&mut self, key: &Key<'_>) -> &mut Db {
         self.parts(key).2.dbs[key.db as usize]
@@ -189,14 +189,14 @@ impl<'a> View<'a> {
             .expect("a slot was found in it")
     }
 
-    /// The buffer of the key's shard, emptied; whoever takes it gives it back.
+    /// Takes the buffer of the key's shard, emptied. The caller puts it back.
     pub(crate) fn take_scratch(&mut self, key: &Key<'_>) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.parts(key).2.scratch);
         bytes.clear();
         bytes
     }
 
-    /// Tells the policy that a live entry was asked for.
+    /// Notifies the policy of a hit.
     fn hit(&mut self, key: &Key<'_>, slot: Slot) {
         let now = self.now;
         let db = self.db(key);
@@ -204,7 +204,8 @@ impl<'a> View<'a> {
         db.hit(slot);
     }
 
-    /// Asks for a key: counts a hit, and tells the policy, or a miss. A live key's slot and where it is.
+    /// Looks up a key, counts a hit or a miss and notifies the policy of a hit. Returns the
+    /// database and the slot of a live key.
     #[inline]
     fn look_up(&mut self, key: &Key<'_>) -> Option<(&mut Db, Slot)> {
         let (found, now) = (self.live_or_dead(key), self.now);
@@ -226,19 +227,20 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A live key's value, of any type; neither counts nor tells.
+    /// Returns a live key's value without counting the access or notifying the policy.
     pub(crate) fn peek_value(&mut self, key: &Key<'_>) -> Option<Value<'_, Object>> {
         let slot = self.live(key)?;
         Some(self.db(key).value(slot))
     }
 
-    /// A live key's value, of any type: counts a hit or a miss and tells the policy.
+    /// Returns a live key's value. Counts a hit or a miss and notifies the policy.
     #[inline]
     pub(crate) fn get_value(&mut self, key: &Key<'_>) -> Option<Value<'_, Object>> {
         self.look_up(key).map(|(db, slot)| db.value(slot))
     }
 
-    /// Writes the first bytes of a live item anew; nobody else notices.
+    /// Overwrites the head of a live item without events and without marking it as changed for
+    /// watchers.
     pub(crate) fn write_head(&mut self, key: &Key<'_>, head: &[u8]) {
         let Some(slot) = self.live(key) else { return };
         let (now, mut marked) = (self.now, self.take_scratch(key));
@@ -263,34 +265,43 @@ impl<'a> View<'a> {
         self.parts(key).2.scratch = marked;
     }
 
-    /// Reads a string: counts a hit or a miss and tells the policy. Errors: another type.
+    /// Returns the bytes of a string. Counts a hit or a miss and notifies the policy.
+    ///
+    /// # Errors
+    ///
+    /// The key holds another type.
     #[inline]
     pub fn get(&mut self, key: &Key<'_>) -> Result<Option<&[u8]>, WrongType> {
         self.get_value(key).map(string_of).transpose()
     }
 
-    /// Reads a string; neither counts nor tells. Errors: another type.
+    /// Returns the bytes of a string without counting the access or notifying the policy.
+    ///
+    /// # Errors
+    ///
+    /// The key holds another type.
     pub fn peek(&mut self, key: &Key<'_>) -> Result<Option<&[u8]>, WrongType> {
         self.peek_value(key).map(string_of).transpose()
     }
 
-    /// The type; neither counts nor tells.
+    /// Returns the type of a live key's value without counting the access or notifying the policy.
     pub fn kind(&mut self, key: &Key<'_>) -> Option<Kind> {
         self.peek_value(key).map(|value| kind_of(&value))
     }
 
-    /// Whether the key is there: counts a hit or a miss and tells the policy.
+    /// Returns whether the key is present. Counts a hit or a miss and notifies the policy.
     pub fn touch(&mut self, key: &Key<'_>) -> bool {
         self.look_up(key).is_some()
     }
 
-    /// `None`: no such key; `Some(None)`: it has no deadline. Neither counts nor tells.
+    /// Returns the key's own deadline: `None` without such a key, `Some(None)` without a deadline.
+    /// Does not count the access or notify the policy.
     pub fn deadline(&mut self, key: &Key<'_>) -> Option<Option<Tick>> {
         let slot = self.live(key)?;
         Some(self.db(key).entries.own_deadline(slot))
     }
 
-    /// Facts about one entry.
+    /// Returns facts about one entry.
     pub fn facts(&mut self, key: &Key<'_>) -> Option<EntryFacts> {
         let slot = self.live(key)?;
         let db = self.db(key);
@@ -315,7 +326,8 @@ impl<'a> View<'a> {
         })
     }
 
-    /// After a write: the watchers, the account, the next wake-up.
+    /// Completes a write: fails watching transactions, counts the memory, publishes the next expiry
+    /// and marks the key for blocked clients.
     #[inline]
     fn written(&mut self, key: &Key<'_>, deadline: Option<Tick>) {
         let (space, shard, locked) = self.parts(key);
@@ -330,7 +342,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Stores a string over whatever was there, evicting as needed.
+    /// Stores a string under a key, whatever it held. Evicts as needed.
     pub fn set(&mut self, key: &Key<'_>, value: &[u8], deadline: NewDeadline) {
         self.put(key, new_string(key.bytes, value), deadline);
     }
@@ -350,7 +362,7 @@ impl<'a> View<'a> {
         self.put_at(key, found, value, at);
     }
 
-    /// Stores a value over the entry that was found, or a new one, filed under a deadline.
+    /// Stores a value in the entry `found` or in a new one, with the deadline for the expiry index.
     fn put_at(
         &mut self,
         key: &Key<'_>,
@@ -371,7 +383,8 @@ impl<'a> View<'a> {
             locked.make_room(key.db, value_bytes, shared);
         } else {
             let weight = (key.bytes.len() + value_bytes + 8) as u32;
-            // A filter's veto would make SET lie: the entry is stored and may be the next to go.
+            // The verdict of an admission filter is not applied, because SET must store. The entry
+            // may be the next victim.
             let own = value.embedded_deadline().unwrap_or(at);
             let _ = db.admit(key.hash, weight, own);
             locked.make_room(key.db, value_bytes, shared);
@@ -383,9 +396,12 @@ impl<'a> View<'a> {
         self.written(key, at);
     }
 
-    /// Edits a string in place, or a new empty one; keeps the deadline. If `edit` leaves an absent
-    /// key's value empty, no key is made. A large value grows in amortised steps. Errors: another
-    /// type.
+    /// Edits a string in place, or an empty one if the key is absent, and keeps the deadline. An
+    /// absent key is created only if the result is not empty.
+    ///
+    /// # Errors
+    ///
+    /// The key holds another type.
     pub fn edit<R>(
         &mut self,
         key: &Key<'_>,
@@ -442,13 +458,13 @@ impl<'a> View<'a> {
         result.expect("its value is outside")
     }
 
-    /// Removes a live key; false when there was none.
+    /// Deletes a live key. Returns whether there was one.
     pub fn delete(&mut self, key: &Key<'_>) -> bool {
         self.remove_live(key, Removal::Deleted)
     }
 
-    /// Removes a live key because its new deadline is already past: it counts as expired and says
-    /// so. False when there was none.
+    /// Removes a live key whose new deadline has already passed. It counts as expired and is
+    /// notified as such. Returns whether there was one.
     pub fn expire_now(&mut self, key: &Key<'_>) -> bool {
         self.remove_live(key, Removal::ExpiredOnAccess)
     }
@@ -463,8 +479,8 @@ impl<'a> View<'a> {
         true
     }
 
-    /// Changes the deadline of a live key; false when there was none. For a deadline in the past,
-    /// commands use [`View::expire_now`].
+    /// Sets or removes the deadline of a live key. Returns whether there is one. For a deadline
+    /// that has passed, use [`View::expire_now`].
     pub fn set_deadline(&mut self, key: &Key<'_>, deadline: Option<Tick>) -> bool {
         let Some(slot) = self.live(key) else {
             return false;
@@ -488,7 +504,7 @@ impl<'a> View<'a> {
         true
     }
 
-    /// From now on, any change of the key sets the flag.
+    /// Sets `flag` at the next change of the key.
     pub fn watch(&mut self, key: &Key<'_>, flag: &Arc<AtomicBool>) {
         self.live(key);
         let flags = self
@@ -512,8 +528,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether a write must be refused: over the bound, and nothing (more) may be evicted from the
-    /// shards at hand. Evicts first.
+    /// Evicts if the memory is over its limit. Returns whether it still is and nothing more can be
+    /// evicted from these shards, so that writes must be refused.
     pub fn is_out_of_memory(&mut self) -> bool {
         let shared = self.space.shared();
         if shared.memory.has_full_shard() {
@@ -526,7 +542,8 @@ impl<'a> View<'a> {
         match &mut self.guards {
             Guards::One(_, guard) => refuses(guard),
             Guards::Some(guards) => guards.iter_mut().all(|g| refuses(&mut g.1)),
-            // Each time from another shard on, or the first ones would be emptied for all.
+            // Begins at another shard each time; otherwise the first shards would be emptied for
+            // all others.
             Guards::All(guards) => {
                 let start = shared.next_turn() % guards.len();
                 let (before, after) = guards.split_at_mut(start);
@@ -536,13 +553,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether anybody listens, so that a caller may spare itself the look-ups behind a notification.
+    /// Returns whether events are collected, so that a caller can skip look-ups for them.
     #[inline]
     pub fn notifies(&self) -> bool {
         self.space.shared().is_notifying()
     }
 
-    /// Queues a notification behind those already queued, while they are collected.
+    /// Queues an event if events are collected.
     #[inline]
     pub fn notify(&mut self, class: Class, name: &'static str, key: &Key<'_>) {
         if self.space.shared().is_notifying() {
@@ -557,7 +574,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Takes the queued events of the shards at hand, oldest first.
+    /// Takes the queued events of these shards, oldest first.
     pub fn take_events(&mut self, into: &mut Vec<Event>) {
         let mut queue = EventQueue::new();
         match &mut self.guards {

@@ -1,23 +1,23 @@
-//! Who waits for a key to appear: kept in the key's shard, so that whoever looks at the key and whoever
-//! writes it agree, under the shard's lock, on who comes first.
+//! Queues of clients blocked on keys. They are kept in the key's shard, so that reading a key,
+//! writing it and waiting for it are ordered by the shard's lock.
 
 use std::collections::{HashMap, VecDeque};
 
 /// A key by its database and its bytes.
 pub(crate) type DbKey = (u8, Box<[u8]>);
 
-/// Keys that were written while somebody waits for them, each with its number among all such writes.
+/// Keys that were written while clients wait for them, each with its number among all such writes.
 pub(crate) type Ready = Vec<(u64, DbKey)>;
 
-/// Those who wait for one key, the first first.
+/// Clients that wait for one key, in the order of their arrival.
 #[derive(Debug, Default)]
 struct WaitQueue {
     waiters: VecDeque<u64>,
-    /// Noted as written, and not asked for since.
+    /// Whether the key was written and the write is not taken by [`WaitQueues::take_ready`] yet.
     is_ready: bool,
 }
 
-/// One shard's.
+/// Wait queues of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct WaitQueues {
     queues: HashMap<DbKey, WaitQueue>,
@@ -25,23 +25,23 @@ pub(crate) struct WaitQueues {
 }
 
 impl WaitQueues {
-    /// Whether keys were written that somebody waits for.
+    /// Returns whether a key was written for which a client waits.
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Whether nobody waits for anything.
+    /// Returns whether no client waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
 
-    /// How many keys are waited for.
+    /// Returns the number of keys for which clients wait.
     pub fn len(&self) -> usize {
         self.queues.len()
     }
 
-    /// Adds one at the end of a key's queue, where it may be already.
+    /// Adds a waiter at the end of a key's queue, unless it is the last one already.
     pub fn add(&mut self, db: u8, key: &[u8], waiter: u64) {
         let queue = self.queues.entry((db, key.into())).or_default();
         if queue.waiters.back() != Some(&waiter) {
@@ -49,7 +49,7 @@ impl WaitQueues {
         }
     }
 
-    /// Takes one out of a key's queue: mostly the first.
+    /// Removes a waiter from a key's queue.
     pub fn remove(&mut self, db: u8, key: &[u8], waiter: u64) {
         let name = (db, Box::from(key));
         let Some(queue) = self.queues.get_mut(&name) else {
@@ -64,13 +64,13 @@ impl WaitQueues {
         }
     }
 
-    /// One of a key's queue.
+    /// Returns the waiter at an index of a key's queue.
     pub fn at(&self, db: u8, key: &[u8], index: usize) -> Option<u64> {
         let queue = self.queues.get(&(db, Box::from(key)))?;
         queue.waiters.get(index).copied()
     }
 
-    /// A key was written; whether anybody waits for it who has not been told.
+    /// Marks a key as written. Returns true if a client waits for it and it was not marked already.
     pub fn mark_ready(&mut self, db: u8, key: &[u8], number: impl FnOnce() -> u64) -> bool {
         let name = (db, Box::from(key));
         match self.queues.get_mut(&name) {
@@ -83,7 +83,7 @@ impl WaitQueues {
         }
     }
 
-    /// All keys of these databases may be others now.
+    /// Marks all keys of two databases as written, after these were swapped.
     pub fn mark_all_ready(&mut self, dbs: [u8; 2], mut number: impl FnMut() -> u64) {
         for (name, queue) in &mut self.queues {
             if dbs.contains(&name.0) && !queue.is_ready {
@@ -93,7 +93,7 @@ impl WaitQueues {
         }
     }
 
-    /// Takes the keys noted since it was last asked.
+    /// Moves the marked keys into `into` and clears their marks.
     pub fn take_ready(&mut self, into: &mut Ready) {
         for (_, name) in &self.ready {
             if let Some(queue) = self.queues.get_mut(name) {

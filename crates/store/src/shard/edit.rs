@@ -1,5 +1,4 @@
-//! Collections changed in place: elements that leave when their time is up, and what follows for the
-//! entry that holds them.
+//! Changes of a value in place, and the removal of its expired elements.
 
 use super::{Locked, Removal};
 use crate::collection::Deadlines;
@@ -8,24 +7,25 @@ use crate::shared::{Db, Shared};
 use cache::{NewValue, Value};
 use policy::{Budget, Slot, Tick};
 
-/// Whether the expiry index still holds an entry.
+/// Whether the entry is in the expiry index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexState {
-    /// It does.
+    /// The entry is in the index.
     Indexed,
-    /// It has just handed it out.
+    /// The index has just returned the entry and removed it.
     Removed,
 }
 
-/// What became of an entry that was worked on.
+/// Result of a change.
 pub(crate) enum EditedValue {
-    /// Its collection has no element left; the entry stands as it was.
+    /// The collection has no element left. The entry is unchanged.
     Empty,
-    /// It is here now, filed under this deadline.
+    /// The entry is stored in this slot, with this deadline in the expiry index.
     Stored(Slot, Option<Tick>),
 }
 
-/// Whether an entry that is filed as due holds nothing that lives.
+/// Returns whether an entry has expired or holds only expired elements. Looks at the value only if
+/// the indexed deadline has passed.
 pub(crate) fn is_dead(db: &Db, slot: Slot, now: Tick) -> bool {
     let is_due = |deadline: Option<Tick>| deadline.is_some_and(|deadline| now > deadline);
     if !is_due(db.entries.shape(slot).deadline) {
@@ -39,15 +39,16 @@ pub(crate) fn is_dead(db: &Db, slot: Slot, now: Tick) -> bool {
         }
 }
 
-/// Under which deadline an object's entry is filed; the object keeps the key's own if it has to.
+/// Returns the deadline under which an object's entry belongs in the expiry index. Stores the key's
+/// own deadline in the object if its elements have deadlines.
 pub(crate) fn file(object: &mut Object, own: Option<Tick>, now: Tick) -> Option<Tick> {
     if object.deadlines().is_none() {
         return own;
     }
     object.set_own(own);
     let deadlines = object.deadlines()?;
-    // An index that wants to run at once says so with an instant of long ago. What is due goes
-    // behind all others that are due at this moment.
+    // An index that must run at once returns an instant of long ago. Such an entry is put behind
+    // the others that are due now.
     let nearest = deadlines
         .nearest
         .map(|t| t.max(Tick(now.0.saturating_sub(1))));
@@ -58,7 +59,7 @@ pub(crate) fn file(object: &mut Object, own: Option<Tick>, now: Tick) -> Option<
     filed.filed().map(|deadline| deadline.min(Tick::MAX))
 }
 
-/// Panics when a collection contradicts itself or its entry.
+/// Panics if a collection is inconsistent with itself or its entry.
 pub(crate) fn check(db: &Db) {
     let mut at = 0;
     while let Some(slot) = db.entries.walk(at) {
@@ -81,8 +82,9 @@ pub(crate) fn check(db: &Db) {
 }
 
 impl Locked {
-    /// Lets `work` change what an entry holds, and stores and files it anew. `None`: `work` says that
-    /// it has changed nothing, and nothing is. `own` is the key's own deadline from now on.
+    /// Changes the value of an entry by `work`, stores it and updates the expiry index. `own` is
+    /// the key's own deadline afterwards. Returns `None` if `work` does, which means that it
+    /// changed nothing.
     pub fn edit_value<R>(
         &mut self,
         at: (u8, Slot),
@@ -168,8 +170,8 @@ impl Locked {
         Some((result, EditedValue::Stored(at, filed)))
     }
 
-    /// An entry's filed deadline has passed: the entry leaves if that was the key's own, else its dead
-    /// elements do. Where the entry is then, if it still is.
+    /// Handles an entry whose indexed deadline has passed. Removes the entry if the deadline is the
+    /// key's own, else its expired elements. Returns the slot of the entry if it is still present.
     #[expect(
         clippy::too_many_arguments,
         reason = "the instant, the bound and who is told"

@@ -1,7 +1,7 @@
-//! Collections by key: reading one, editing one, and entries of any type copied or moved.
+//! Access to collections by key, and copies and moves of entries of any type.
 //!
-//! A collection is lent to a closure. What it is afterwards decides how it is held: few elements lie in
-//! the key's block or in one allocation, none delete the key.
+//! A collection is passed to a closure. Its form afterwards decides how it is stored: in the key's
+//! block, as one allocation, or in a structure of its own. An empty collection deletes the key.
 
 use super::View;
 use crate::collection::{Collection, Representation, Scene};
@@ -13,18 +13,18 @@ use crate::types::{Hash, List, Set, SortedSet};
 use cache::{NewValue, Outside, Value};
 use policy::{Slot, Tick};
 
-/// What an edit of a collection came to.
+/// Result of an edit of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edited<R> {
-    /// What the closure returned.
+    /// Result of the closure.
     pub result: R,
-    /// The key was not there before.
+    /// Whether the key was created.
     pub is_new: bool,
-    /// Its last element went, and the key with it. Whoever edited tells of it.
+    /// Whether the last element was removed and the key deleted. The caller notifies the event.
     pub is_deleted: bool,
 }
 
-/// The verbs for one type.
+/// Defines the methods of one type.
 macro_rules! verbs {
     ($($read:ident, $edit:ident, $type:ident;)*) => {$(
         #[doc = concat!("Lends a live key's [`", stringify!($type), "`](struct@crate::", stringify!($type), "); counts a hit or a miss and tells the policy. `None`: no such key. Errors: another type.")]
@@ -56,7 +56,7 @@ impl<'a> View<'a> {
         read_list, edit_list, List;
     }
 
-    /// The instant and the rules under which commands work on collections.
+    /// Returns the conditions for commands on collections.
     pub fn scene(&self) -> Scene<'a> {
         self.space.shared().scene(self.now)
     }
@@ -144,14 +144,18 @@ impl<'a> View<'a> {
         }))
     }
 
-    /// Lends the sets of several keys together, `None` for a missing key; neither counts nor tells.
-    /// Errors: another type.
+    /// Passes the sets of several keys to `read`, `None` for an absent key. Does not count the
+    /// access or notify the policies.
+    ///
+    /// # Errors
+    ///
+    /// A key holds another type.
     pub fn peek_sets<R>(
         &mut self,
         keys: &[Key<'_>],
         read: impl FnOnce(&[Option<&Set>], &Scene<'_>) -> R,
     ) -> Result<R, WrongType> {
-        // What is dead goes first, which may move an entry: they are found when nothing moves any more.
+        // Expired elements are removed first, because that may move entries.
         for key in keys {
             self.live(key);
         }
@@ -177,7 +181,7 @@ impl<'a> View<'a> {
         Ok(read(&sets, &self.scene()))
     }
 
-    /// Bytes that a live entry holds outside its block.
+    /// Returns the heap bytes of a live entry's outside object.
     fn outside_bytes(&mut self, key: &Key<'_>, slot: Slot) -> usize {
         match self.db(key).value(slot) {
             Value::Outside(object) => object.heap_bytes(),
@@ -191,7 +195,7 @@ impl<'a> View<'a> {
         locked.account(key.db, space.shared());
     }
 
-    /// Stores an object of any type over the entry that was found, or a new one.
+    /// Stores an object in the entry `found` or in a new one.
     fn put_object(
         &mut self,
         key: &Key<'_>,
@@ -211,8 +215,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Stores a collection of any type over whatever was there; an empty one deletes the key. Whether
-    /// there is a key then.
+    /// Stores a collection under a key, whatever it held; an empty one deletes the key. Returns
+    /// whether the key is present afterwards.
     fn replace<C: InObject>(&mut self, key: &Key<'_>, collection: C) -> bool {
         let found = self.live(key);
         if !collection.is_void() {
@@ -225,39 +229,39 @@ impl<'a> View<'a> {
         false
     }
 
-    /// Stores a hash over whatever was there, without a deadline of the key; an empty one deletes the
-    /// key. Whether there is a key then.
+    /// Stores a hash under a key without a deadline of the key; an empty one deletes the key.
+    /// Returns whether the key is present afterwards.
     pub fn replace_hash(&mut self, key: &Key<'_>, hash: Hash) -> bool {
         self.replace(key, hash)
     }
 
-    /// Stores a set over whatever was there, without a deadline; an empty one deletes the key. Whether
-    /// there is a key then.
+    /// Stores a set under a key without a deadline; an empty one deletes the key. Returns whether
+    /// the key is present afterwards.
     pub fn replace_set(&mut self, key: &Key<'_>, set: Set) -> bool {
         self.replace(key, set)
     }
 
-    /// Stores a sorted set over whatever was there, without a deadline; an empty one deletes the key.
-    /// Whether there is a key then.
+    /// Stores a sorted set under a key without a deadline; an empty one deletes the key. Returns
+    /// whether the key is present afterwards.
     pub fn replace_sorted_set(&mut self, key: &Key<'_>, set: SortedSet) -> bool {
         self.replace(key, set)
     }
 
-    /// Stores a list over whatever was there, without a deadline; an empty one deletes the key. Whether
-    /// there is a key then.
+    /// Stores a list under a key without a deadline; an empty one deletes the key. Returns whether
+    /// the key is present afterwards.
     pub fn replace_list(&mut self, key: &Key<'_>, list: List) -> bool {
         self.replace(key, list)
     }
 
-    /// Drops in steps what was cut off a list. Any key of a shard at hand says where.
+    /// Defers the drop of what was cut off a list. `key` selects the shard.
     pub fn defer_drop_list(&mut self, key: &Key<'_>, waste: List) {
         if !waste.is_empty() {
             self.parts(key).2.defer_drop(Some(Object::List(waste)));
         }
     }
 
-    /// Copies an entry of any type with its deadlines over `to`, which may lie in another shard or
-    /// database; false when there was none.
+    /// Copies an entry of any type with its deadlines to `to`, possibly in another shard or
+    /// database. Returns false if there is no such entry.
     pub fn copy(&mut self, from: &Key<'_>, to: &Key<'_>) -> bool {
         let Some(slot) = self.live(from) else {
             return false;
@@ -274,7 +278,8 @@ impl<'a> View<'a> {
         true
     }
 
-    /// Moves an entry of any type with its deadlines over `to`; false when there was none.
+    /// Moves an entry of any type with its deadlines to `to`. Returns false if there is no such
+    /// entry.
     pub fn rename(&mut self, from: &Key<'_>, to: &Key<'_>) -> bool {
         let Some(slot) = self.live(from) else {
             return false;

@@ -1,4 +1,4 @@
-//! What a view does to a whole database: it needs all shards.
+//! Commands on a whole database. They require that all shards are locked.
 
 use super::View;
 use crate::facts::Kind;
@@ -9,7 +9,8 @@ use cache::TablePosition;
 use policy::Facts;
 
 impl View<'_> {
-    /// Keys of one database; a dead one is counted no longer than the expiry lag. Needs all shards.
+    /// Returns the number of keys of one database, among them expired ones that are not removed
+    /// yet. Needs all shards.
     pub fn len(&mut self, db: u8) -> usize {
         self.all()
             .iter()
@@ -18,8 +19,8 @@ impl View<'_> {
             .sum()
     }
 
-    /// Tells `each` about `count` live keys from `cursor` on; returns the next cursor, 0 at the end.
-    /// Every key that is there throughout a scan is told at least once. Needs all shards.
+    /// Passes about `count` live keys from `cursor` on to `each`. Returns the next cursor, 0 at the
+    /// end. A key that is present during the whole scan is passed at least once. Needs all shards.
     pub fn scan(
         &mut self,
         db: u8,
@@ -57,7 +58,7 @@ impl View<'_> {
         0
     }
 
-    /// A live key, uniformly by the random bits; `None` when there is none. Needs all shards.
+    /// Returns a random live key, each equally likely; `None` if there is none. Needs all shards.
     pub fn random_key(&mut self, db: u8, random: u64) -> Option<Vec<u8>> {
         let len = self.len(db) as u64;
         let now = self.now();
@@ -80,7 +81,7 @@ impl View<'_> {
                 return Some(data.entries.key(slot).to_vec());
             }
         }
-        // Nearly everything is dead, or there are few keys: the first live one of a scan.
+        // Nearly all keys have expired: return the first live key of a scan.
         let (mut found, mut cursor) = (None, 0);
         while found.is_none() && len > 0 {
             cursor = self.scan(db, cursor, 64, &mut |key, _| found = Some(key.to_vec()));
@@ -91,7 +92,7 @@ impl View<'_> {
         found
     }
 
-    /// Forgets all keys of one database; their memory is freed in the background. Needs all shards.
+    /// Removes all keys of one database. Their memory is freed in the background. Needs all shards.
     pub fn flush(&mut self, db: u8) {
         let space = self.space;
         for (shard, locked) in self.all().iter_mut().enumerate() {
@@ -104,7 +105,7 @@ impl View<'_> {
         }
     }
 
-    /// Exchanges two databases. Needs all shards.
+    /// Swaps two databases. Needs all shards.
     pub fn swap(&mut self, a: u8, b: u8) {
         assert!((a as usize) < DATABASES && (b as usize) < DATABASES);
         let space = self.space;

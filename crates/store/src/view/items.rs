@@ -8,7 +8,7 @@ use crate::shared::{Db, Key};
 use crate::tags::TAG_ITEM;
 use cache::{NewValue, Value};
 
-/// What memcached's clients see of a value. Errors: another type.
+/// Returns a value as memcached clients see it.
 #[inline]
 fn read<'v>(
     space: &Keyspace,
@@ -28,7 +28,11 @@ fn read<'v>(
 }
 
 impl View<'_> {
-    /// Reads an item or a string: counts a hit or a miss and tells the policy. Errors: another type.
+    /// Returns an item or a string. Counts a hit or a miss and notifies the policy.
+    ///
+    /// # Errors
+    ///
+    /// The key holds another type.
     #[inline]
     pub fn item(&mut self, key: &Key<'_>) -> Result<Option<(ItemHead, &[u8])>, WrongType> {
         let space = self.space;
@@ -36,14 +40,18 @@ impl View<'_> {
         value.map(|value| read(space, key.db, value)).transpose()
     }
 
-    /// Reads an item or a string; neither counts nor tells. Errors: another type.
+    /// Returns an item or a string without counting the access or notifying the policy.
+    ///
+    /// # Errors
+    ///
+    /// The key holds another type.
     pub fn peek_item(&mut self, key: &Key<'_>) -> Result<Option<(ItemHead, &[u8])>, WrongType> {
         let space = self.space;
         let value = self.peek_value(key);
         value.map(|value| read(space, key.db, value)).transpose()
     }
 
-    /// Stores an item over whatever was there, evicting as needed.
+    /// Stores an item under a key, whatever it held. Evicts as needed.
     pub fn put_item(
         &mut self,
         key: &Key<'_>,
@@ -64,14 +72,14 @@ impl View<'_> {
         self.parts(key).2.scratch = item;
     }
 
-    /// Marks an item that is there: its value and the client's flags stay, watchers are not told. A plain
-    /// string has no room for marks and stays what it is.
+    /// Changes the marks of an item. Its value and the client flags stay, and watchers are not
+    /// notified. A plain string has no room for marks and is not changed.
     pub fn mark_item(&mut self, key: &Key<'_>, head: &ItemHead) {
         let (bytes, len) = head.encode();
         self.write_head(key, &bytes[..len]);
     }
 
-    /// The number for the next write of a key.
+    /// Returns the number for the next write of a key.
     pub fn next_cas(&mut self, key: &Key<'_>) -> u64 {
         let locked = self.parts(key).2;
         locked.last_cas += 1;

@@ -1,29 +1,29 @@
-//! Entries and elements brought near before commands ask for them: most of what a command costs in a deep
-//! pipeline is waiting for memory.
+//! Prefetching of entries and elements before commands access them. Most of a command's time in a
+//! deep pipeline is spent waiting for memory.
 
 use super::{Guards, View};
 use crate::elements::Elements;
 use crate::shared::{Db, Key};
 use cache::Value;
 
-/// The pages of a collection with many elements, to bring some of them near.
+/// Pages of a large collection, for prefetching.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages<'a>(&'a Elements);
 
 impl Pages<'_> {
-    /// Asks for the handle of the page in which an element would be; its hash for the next steps.
+    /// Prefetches the handle of an element's page. Returns the element's hash for the next steps.
     #[inline]
     pub fn prefetch_handle(&self, element: &[u8]) -> u64 {
         self.0.prefetch_handle(element)
     }
 
-    /// Asks for the page, once its handle has arrived.
+    /// Prefetches the page, once its handle is in the cache.
     #[inline]
     pub fn prefetch_page(&self, hash: u64) {
         self.0.prefetch_page(hash);
     }
 
-    /// Asks for the element, once its page has arrived.
+    /// Prefetches the element, once its page is in the cache.
     #[inline]
     pub fn prefetch_element(&self, hash: u64) {
         self.0.prefetch_element(hash);
@@ -31,7 +31,7 @@ impl Pages<'_> {
 }
 
 impl View<'_> {
-    /// Starts to bring a key's bucket into the processor's caches.
+    /// Prefetches a key's bucket.
     #[inline]
     pub fn prefetch_bucket(&self, key: &Key<'_>) {
         if let Some(db) = self.peek_db(key) {
@@ -39,7 +39,7 @@ impl View<'_> {
         }
     }
 
-    /// The second step: the entry itself, once its bucket has arrived.
+    /// Prefetches the entry, once its bucket is in the cache.
     #[inline]
     pub fn prefetch_entry(&self, key: &Key<'_>) {
         if let Some(db) = self.peek_db(key) {
@@ -47,8 +47,8 @@ impl View<'_> {
         }
     }
 
-    /// The further steps, of commands on single elements of a collection: where its elements lie, if not
-    /// in the entry.
+    /// Returns the pages of a large collection, for prefetching the elements that a command
+    /// accesses.
     #[inline]
     pub fn pages(&self, key: &Key<'_>) -> Option<Pages<'_>> {
         let db = self.peek_db(key)?;
