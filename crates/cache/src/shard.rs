@@ -2,8 +2,8 @@
 //! entry.
 //!
 //! The general part works with any [`Entries`] and is used by the simulator. The keyed part stores
-//! [`PackedEntries`] and is used by the server. Policies and indexes meet only here: an entry that one
-//! of them removes is removed from the other's structure exactly once.
+//! [`PackedEntries`] and is used by the server. Policies and indexes meet only here: an entry that
+//! one of them removes is removed from the other's structure exactly once.
 
 use crate::block::{INLINE_KEY_MAX, INLINE_VALUE_MAX, Shape};
 use crate::entries::{Entries, Owner};

@@ -89,17 +89,6 @@ impl Set {
         self.form = Form::Strings(form);
     }
 
-    /// Returns whether the set holds a member, expired or not.
-    #[cfg(test)]
-    fn holds(&self, member: &[u8]) -> bool {
-        match &self.form {
-            Form::Integers(integers) => integers.position(member).is_some(),
-            Form::Strings(form) => {
-                !self.body().is_void() && form.names().iter().any(|name| name == member)
-            }
-        }
-    }
-
     /// Removes a live member. Returns whether there was one. An expired one stays until it is removed
     /// as such, so that its expiry is counted and notified.
     pub fn remove(&mut self, member: &[u8], scene: &Scene<'_>) -> bool {
