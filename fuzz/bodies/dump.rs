@@ -1,9 +1,10 @@
-//! Payloads of DUMP: reading ends, and tells no more than was there and may be unfolded; what was read is
-//! written and read again. The first byte is the version; the checksum is made to fit.
+//! Fuzz target of DUMP payloads. Reading ends, and returns no more than the payload contains and
+//! compression may expand to. What was read can be written and read again. The first byte is the
+//! version; the checksum is corrected.
 
 use wire::dump::{DumpError, Element, Encoding, Sink, ValueType, Writer, read};
 
-/// What compression may unfold to.
+/// Maximum size to which compression may expand.
 const ROOM: usize = 1 << 16;
 
 /// Name, value, score, deadline.
@@ -34,7 +35,7 @@ impl Sink for Told {
 }
 
 pub fn run(data: &[u8]) {
-    // As it is, the checksum is wrong nearly always.
+    // Without the correction the checksum is nearly always wrong.
     let _ = read(data, ROOM, &mut Told::default());
     let Some((&version, body)) = data.split_first() else {
         return;
@@ -45,7 +46,8 @@ pub fn run(data: &[u8]) {
     payload.extend_from_slice(&sum.to_le_bytes());
     let mut told = Told::default();
     let outcome = read(&payload, ROOM, &mut told);
-    // The text of a number is at most four times as long as the number, and an entry of one byte.
+    // The text of a number is at most four times as long as its encoding, and a packed entry takes
+    // a byte.
     let told_bytes: usize = told.elements.iter().map(|e| e.0.len() + e.1.len()).sum();
     assert!(told_bytes <= 4 * (ROOM + data.len()));
     assert_eq!(outcome == Err(DumpError::Footer), version == 0);
@@ -83,7 +85,7 @@ fn written(told: &Told, is_valkey: bool) -> Vec<u8> {
     writer.finish()
 }
 
-/// The checksum, bit by bit.
+/// Computes the checksum bit by bit.
 fn crc64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |sum, &byte| {
         (0..8).fold(sum ^ u64::from(byte), |sum, _| {

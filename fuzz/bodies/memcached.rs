@@ -1,5 +1,5 @@
-//! The parser of memcached's protocol: a stream means the same however it is cut, and every span lies
-//! within its request.
+//! Fuzz target of the parser of memcached's protocol. The sizes of reads make no difference, and
+//! every span is within its request.
 
 use wire::Span;
 use wire::memcached::{Limits, Parsed, Parser, Refusal, Request};
@@ -8,14 +8,14 @@ const LIMITS: Limits = Limits {
     value_bytes_max: 1000,
 };
 
-/// What a request or refusal at a place of the stream says. A fatal refusal takes what there is.
+/// Request or refusal at a position of the stream. A fatal refusal takes the rest.
 #[derive(Debug, PartialEq)]
 enum Told {
     Request(usize, Request, Vec<Span>),
     Refused(usize, Refusal),
 }
 
-/// The first byte tells the size of the pieces, the rest is the stream.
+/// Runs the target. The first byte selects the size of the pieces, the rest is the stream.
 pub fn run(data: &[u8]) {
     let Some((&piece, stream)) = data.split_first() else {
         return;

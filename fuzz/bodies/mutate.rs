@@ -1,7 +1,7 @@
-//! A small fuzzer without coverage: seeded mutations of good inputs, for the ordinary tests.
+//! A small fuzzer without coverage for the ordinary tests: seeded mutations of valid inputs.
 
-/// Tries `cases` mutations of `samples` on `body`. A case that panics is shrunk, and its seed and its
-/// input are printed before it panics for good.
+/// Runs `body` on `cases` mutations of `samples`. An input that panics is reduced, and printed with
+/// its seed before the test fails.
 pub fn run(seed: u64, cases: u64, samples: &[&[u8]], words: &[&[u8]], body: fn(&[u8])) {
     for sample in samples {
         check(sample, "a sample", body);
@@ -29,7 +29,8 @@ fn fails(input: &[u8], body: fn(&[u8])) -> bool {
     std::panic::catch_unwind(|| body(input)).is_err()
 }
 
-/// Leaves out all that can be left out, in ever smaller pieces, and makes the rest zero where it may be.
+/// Removes all parts of an input that are not needed for the panic, in decreasing sizes, and zeroes
+/// what can be zero.
 fn shrink(mut input: Vec<u8>, body: fn(&[u8])) -> Vec<u8> {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
@@ -99,11 +100,11 @@ fn mutate(input: &mut Vec<u8>, words: &[&[u8]], samples: &[&[u8]], random: &mut 
 pub struct Random(u64);
 
 impl Random {
-    /// The same seed gives the same numbers.
+    /// Creates the stream of a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -111,7 +112,7 @@ impl Random {
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ (mixed >> 31)
     }
-    /// A number below `bound`, which is not zero.
+    /// Returns a number below `bound`, which must not be zero.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }

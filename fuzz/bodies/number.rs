@@ -1,10 +1,10 @@
-//! Numbers: what is read, written and read again is the same; the three readers agree with each
-//! other and with the standard library where their ranges meet.
+//! Fuzz target of numbers. What is read, written and read again is the same. The three readers
+//! agree with each other and with the standard library where their ranges overlap.
 
 use wire::LongDouble;
 use wire::number::{Text, parse_f64, parse_i64, parse_u64};
 
-/// The text before the first blank and the one behind it.
+/// Runs the target on two texts, separated by the first blank.
 pub fn run(data: &[u8]) {
     let at = data
         .iter()
@@ -35,7 +35,7 @@ pub fn run(data: &[u8]) {
     let (a, b) = (LongDouble::parse(left), LongDouble::parse(right));
     if let (Some(a), Some(b)) = (a, b) {
         assert_eq!(written(a.plus(b)), written(b.plus(a)));
-        // Rounded to 17 decimals it may become zero, but never something that cannot be read.
+        // Rounded to 17 decimals it may become zero, but it can always be read.
         let text = written(a.plus(b)).unwrap_or(b"0".to_vec());
         assert!(LongDouble::parse(&text).is_some());
     }

@@ -1,14 +1,14 @@
-//! The reply decoder: the scanner finds the same end however the bytes are cut, the builder agrees
-//! with it, and a value encoded and decoded again is the same.
+//! Fuzz target of the reply decoder. The scanner finds the same end for all sizes of reads, the
+//! builder agrees with it, and a value that is encoded and decoded again is the same.
 
 use wire::{ReplyScanner, Value, skip_reply};
 
-/// All of `data` is the stream.
+/// Runs the target on a stream.
 pub fn run(data: &[u8]) {
     let whole = skip_reply(data);
     let mut scanner = ReplyScanner::default();
     let mut pieces = Ok(None);
-    // Each byte alone at first, then in growing pieces, so that long inputs stay cheap.
+    // The first bytes one by one, then growing pieces, so that long inputs stay fast.
     let mut end = 0;
     while pieces == Ok(None) && end < data.len() {
         end = (end + 1 + end / 64).min(data.len());
@@ -28,7 +28,7 @@ pub fn run(data: &[u8]) {
         panic!("{:?} does not decode", once.escape_ascii());
     };
     assert_eq!(again_len, once.len());
-    // By their bytes: a double that is not a number differs from itself.
+    // Compared by their bytes, because a NaN differs from itself.
     let mut twice = Vec::new();
     again.encode(&mut twice);
     assert_eq!(once, twice);

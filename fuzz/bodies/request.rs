@@ -1,11 +1,11 @@
-//! The request parser: how a stream is cut makes no difference, and what was understood, encoded and
-//! parsed again, is the same.
+//! Fuzz target of the request parser. The sizes of reads make no difference, and a command that is
+//! parsed, encoded and parsed again is the same.
 
 use wire::{Args, Limits, Parsed, Parser, ProtocolError, encode_command};
 
 type Command = Vec<Vec<u8>>;
 
-/// What a stream says.
+/// Result of parsing a stream.
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
     commands: Vec<Command>,
@@ -13,7 +13,7 @@ struct Said {
     rest: usize,
 }
 
-/// The first byte tells the limits and how the rest is cut.
+/// Runs the target. The first byte selects the limits and the sizes of the pieces.
 pub fn run(data: &[u8]) {
     let Some((&choice, stream)) = data.split_first() else {
         return;
@@ -41,8 +41,7 @@ pub fn run(data: &[u8]) {
     assert_eq!((reread.error, reread.rest), (None, 0));
 }
 
-/// Parses `stream`, which comes in pieces of `piece` bytes, in a buffer that is compacted as a
-/// session's is.
+/// Parses `stream` in pieces of `piece` bytes, in a buffer that is compacted as a session's is.
 fn parse(limits: Limits, stream: &[u8], piece: usize) -> Said {
     let mut parser = Parser::new(limits);
     let mut said = Said {
@@ -81,7 +80,7 @@ fn parse(limits: Limits, stream: &[u8], piece: usize) -> Said {
             spans.len(),
             said.commands.iter().map(Vec::len).sum::<usize>()
         );
-        // A span has 8 bytes and an argument 6 or more; room for 1,024 spans may be kept.
+        // A span takes 8 bytes and an argument 6 or more; memory for 1,024 spans may be kept.
         assert!(parser.heap_bytes() <= 8 * 1024 + 4 * buffer.len());
     }
     said.rest = buffer.len();

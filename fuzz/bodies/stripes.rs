@@ -1,9 +1,11 @@
-//! An object that is cut, coded, robbed of some chunks and damaged in others gives back the bytes of any range, or says that
-//! too few are left; damage is told by the checksum.
+//! Fuzz target of the erasure code. An object is encoded, some of its chunks are removed and others
+//! damaged. Any range of it is then reproduced, or reported as lost; the checksum detects the
+//! damage.
 
 use edge::{Code, CodeError, Layout, Scheme, StripeDecoder, SubChunkId, checksum, encode_stripe};
 
-/// The first twelve bytes tell the code, the sub-chunk, the range and what becomes of the chunks; the rest is the object.
+/// Runs the target. The first twelve bytes select the code, the length of sub-chunks, the range,
+/// and the removed and damaged chunks; the rest is the object.
 pub fn run(data: &[u8]) {
     let Some((head, object)) = data.split_first_chunk::<12>() else {
         return;

@@ -1,13 +1,14 @@
-//! The readers of traces: whatever the bytes, they end, and tell what they read or what is wrong; what
-//! was read can be written and read again.
+//! Fuzz target of the readers of traces. Whatever the bytes, a reader ends with requests or an
+//! error. What was read can be written and read again.
 
 use std::io::Cursor;
 use trace::{Error, Format, NextAccess, Options, Reader, Request, WriteOptions, Writer};
 
-/// One line of an ARC trace stands for up to 16 million requests.
+/// Maximum number of requests read, because one line of an ARC trace stands for up to 16 million.
 const REQUESTS_MAX: usize = 10_000;
 
-/// Names by the first byte of an input: every format plain, and text packed in every way.
+/// Names selected by the first byte of an input: every format uncompressed, and text in every
+/// compression.
 pub const NAMES: [&str; 13] = [
     "t.csv",
     "t.twitter.csv",
@@ -24,14 +25,14 @@ pub const NAMES: [&str; 13] = [
     "t.vscsi.zst",
 ];
 
-/// The first byte chooses the format.
+/// Runs the target. The first byte selects the format.
 pub fn run(data: &[u8]) {
     let Some((&choice, bytes)) = data.split_first() else {
         return;
     };
     let name = NAMES[usize::from(choice) % NAMES.len()];
     let Ok(strict) = open(name, bytes, false) else {
-        // What does not open does not open to one who skips, either.
+        // What cannot be opened cannot be opened by a reader that skips, either.
         assert!(open(name, bytes, true).is_err());
         return;
     };

@@ -1,9 +1,10 @@
 //! Speed of the code, and time, balance and moves of the placements: `cargo bench -p mayfly-edge
 //! [-- code | placement]`; as a test it runs with small sizes.
 //!
-//! Code: gigabytes of an object's data a second, on stripes of sub-chunks of 64 KiB that stay in the second cache, the best
-//! of several runs, in processor time. To decode is to make as many lost data chunks as the code can bear. Placement:
-//! the median over seeds of the time, of the imbalance (max - min) / min, and of the parities that move when a server goes down.
+//! Code: gigabytes of an object's data a second, on stripes of sub-chunks of 64 KiB that stay in
+//! the L2 cache, the best of several runs, in processor time. Decoding reconstructs as many lost
+//! data chunks as the code allows. Placement: the median over seeds of the time, of the imbalance
+//! (max - min) / min, and of the parities that move when a server fails.
 
 #![expect(
     clippy::disallowed_methods,
@@ -24,13 +25,13 @@ fn mix(x: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// Nanoseconds of processor time that this thread has had.
+/// Returns the nanoseconds of processor time of this thread.
 fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The least nanoseconds that a call takes, over some runs of many calls each.
+/// Returns the minimum nanoseconds of a call, over some runs of many calls each.
 fn least_ns(runs: usize, calls: usize, mut call: impl FnMut()) -> f64 {
     let run = |_| {
         let begin = cpu_ns();
@@ -45,7 +46,8 @@ type Run = fn(&Reconstruction, &[&[u8]], &mut [&mut [u8]]) -> Result<(), edge::C
 fn gigabytes(reconstruction: &Reconstruction, run: Run, (runs, calls): (usize, usize)) -> f64 {
     let len = SUB_CHUNK_BYTES as usize;
     let k = reconstruction.from().count();
-    // Apart by a little more than a power of two, or all sources would share the first cache's sets.
+    // The distance is a little more than a power of two; otherwise all sources would share the same
+    // sets of the L1 cache.
     let memory: Vec<u8> = (0..k * (len + 192))
         .map(|at| mix(at as u64) as u8)
         .collect();
@@ -86,7 +88,7 @@ fn code(size: (usize, usize)) {
     }
 }
 
-/// The checksum of a sub-chunk.
+/// Measures the checksum of a sub-chunk.
 fn sums((runs, calls): (usize, usize)) {
     let bytes: Vec<u8> = (0..SUB_CHUNK_BYTES as u64)
         .map(|at| mix(at) as u8)
@@ -102,7 +104,8 @@ fn sums((runs, calls): (usize, usize)) {
     println!("checksum  {:7.1} GB/s", bytes.len() as f64 / ns);
 }
 
-/// A stripe from bytes to sub-chunks and back, and back with as many lost as the code bears.
+/// Measures encoding and decoding of a stripe, with no and with as many lost chunks as the code
+/// allows.
 fn stripes((runs, calls): (usize, usize)) {
     for (k, p) in [(3, 1), (3, 3)] {
         let code = Code::new(k, p).expect("allowed");
@@ -134,7 +137,8 @@ fn stripes((runs, calls): (usize, usize)) {
     }
 }
 
-/// ServerLoads of buckets: between half and one and a half of the mean, or, with a tail, by Pareto's law with shape 2.
+/// Returns the writes of buckets: between half and one and a half of the mean, or, with a tail,
+/// from a Pareto distribution of shape 2.
 fn loads(buckets: u32, seed: u64, has_tail: bool) -> Vec<BucketWrites> {
     let load = |bucket: u32| {
         let unit = (mix(seed ^ mix(u64::from(bucket))) >> 11) as f64 / (1u64 << 53) as f64;
@@ -220,7 +224,8 @@ fn placement(buckets: u32, servers: u32, p: u8, has_tail: bool, seeds: u64) {
     rows.iter().for_each(|row| println!("{row}"));
 }
 
-/// How often perfectly even writes are possible, by how many seeds the ring was chosen from.
+/// Measures how often perfectly even writes are possible, by the number of seeds tried for the
+/// ring.
 fn rings(seeds: u64) {
     println!(
         "\nperfectly even is possible, 200 buckets x 10 servers, (3, 1), in so many of {seeds}:"
@@ -256,7 +261,8 @@ fn rings(seeds: u64) {
     }
 }
 
-/// The next version of a map, and the plan of a read of four stripes in which all goes well.
+/// Measures making the next version of a map, and the plan of a read of four stripes without
+/// failures.
 fn steps((runs, calls): (usize, usize)) {
     let calls = calls.div_ceil(100);
     for (buckets, servers) in [(200, 10), (1_000, 100)] {

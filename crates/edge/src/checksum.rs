@@ -1,27 +1,29 @@
-//! Whether the bytes of a sub-chunk are the right ones.
+//! Checksums of sub-chunks.
 //!
-//! XXH3 of 64 bits, seeded with the place that the bytes belong to: of bytes that were changed, one in 2^64 would pass, and
-//! bytes that are right but belong elsewhere are wrong. It is no protection against who wants to deceive. (The
-//! usual CRC-32 tells any three changed bits of a sub-chunk of 64 KiB for certain, and lets pass one in 2^32 of other
-//! changes; a coded read looks at all bytes, so that speed matters: `cargo bench -p mayfly-edge -- code`.)
+//! The checksum is XXH3 of 64 bits, seeded with the position of the bytes. So changed bytes pass
+//! with a probability of 2^-64, and right bytes at a wrong position do not pass either. It does not
+//! protect against deliberate forgery. The usual CRC-32 detects any three changed bits of a
+//! sub-chunk of 64 KiB, and passes other changes with a probability of 2^-32. A coded read computes
+//! the checksum of all bytes, so that its speed matters: `cargo bench -p mayfly-edge -- code`.
 //!
 //! Source: Y. Collet, *XXH3*, the xxHash library 0.8, 2020.
 
 use crate::ring::mix;
 use twox_hash::XxHash3_64;
 
-/// Where a sub-chunk belongs.
+/// Position of a sub-chunk in the cluster's data.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SubChunkId {
-    /// A hash of the object's name.
+    /// Hash of the object's name.
     pub object: u64,
-    /// The chunk.
+    /// Number of the chunk.
     pub chunk: u32,
-    /// The stripe.
+    /// Number of the stripe.
     pub stripe: u64,
 }
 
-/// The checksum of a sub-chunk's bytes at their place. A sub-chunk whose checksum is another is lost.
+/// Returns the checksum of a sub-chunk's bytes at their position. A sub-chunk with another checksum
+/// is corrupt.
 pub fn checksum(place: SubChunkId, bytes: &[u8]) -> u64 {
     let seed = mix(mix(mix(place.object) ^ u64::from(place.chunk)) ^ place.stripe);
     XxHash3_64::oneshot_with_seed(seed, bytes)

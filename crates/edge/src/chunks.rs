@@ -1,8 +1,9 @@
-//! A set of an object's chunks, by their numbers: data chunks are 0 to K - 1, parity chunks K to K + P - 1.
+//! Sets of an object's chunks. Data chunks have the numbers 0 to K - 1, parity chunks K to K + P -
+//! 1.
 
 use std::fmt;
 
-/// The most chunks of an object: as many as a word has bits.
+/// Maximum number of chunks of an object: the number of bits in a word.
 pub const CHUNKS_MAX: usize = 64;
 
 /// A set of chunks.
@@ -10,66 +11,66 @@ pub const CHUNKS_MAX: usize = 64;
 pub struct ChunkSet(u64);
 
 impl ChunkSet {
-    /// None.
+    /// The empty set.
     pub const NONE: ChunkSet = ChunkSet(0);
 
-    /// Those from `begin` on and below `end`.
+    /// Returns the set of the chunks from `begin` to before `end`.
     pub fn between(begin: usize, end: usize) -> ChunkSet {
         assert!(end <= CHUNKS_MAX, "{end} is above {CHUNKS_MAX}");
         (begin..end).collect()
     }
 
-    /// Whether `chunk` is one of them.
+    /// Whether `chunk` is in the set.
     pub fn has(self, chunk: usize) -> bool {
         chunk < CHUNKS_MAX && self.0 >> chunk & 1 == 1
     }
 
-    /// How many they are.
+    /// Returns the number of chunks.
     pub fn count(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether all of `others` are among them.
+    /// Whether all chunks of `others` are in the set.
     pub fn has_all(self, others: ChunkSet) -> bool {
         others.0 & !self.0 == 0
     }
 
-    /// Those of either.
+    /// Returns the union.
     #[must_use]
     pub fn or(self, others: ChunkSet) -> ChunkSet {
         ChunkSet(self.0 | others.0)
     }
 
-    /// Those of both.
+    /// Returns the intersection.
     #[must_use]
     pub fn and(self, others: ChunkSet) -> ChunkSet {
         ChunkSet(self.0 & others.0)
     }
 
-    /// Those that are not among `others`.
+    /// Returns the set without the chunks of `others`.
     #[must_use]
     pub fn without(self, others: ChunkSet) -> ChunkSet {
         ChunkSet(self.0 & !others.0)
     }
 
-    /// One more.
+    /// Adds a chunk.
     pub fn add(&mut self, chunk: usize) {
         assert!(chunk < CHUNKS_MAX, "{chunk} is not below {CHUNKS_MAX}");
         self.0 |= 1 << chunk;
     }
 
-    /// One less.
+    /// Removes a chunk.
     pub fn remove(&mut self, chunk: usize) {
         assert!(chunk < CHUNKS_MAX, "{chunk} is not below {CHUNKS_MAX}");
         self.0 &= !(1 << chunk);
     }
 
-    /// Their numbers, ascending.
+    /// Returns the numbers of the chunks in ascending order.
     pub fn iter(self) -> impl Iterator<Item = usize> + Clone {
         (0..CHUNKS_MAX).filter(move |&chunk| self.has(chunk))
     }

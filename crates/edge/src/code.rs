@@ -1,22 +1,23 @@
-//! The (K, P) code: parity from data, and any chunk from any K others.
+//! The (K, P) code: computes parity from data, and any chunk from any K others.
 //!
 //! # Idea
-//! Each byte of a parity chunk is a sum of products, in the field of 256 elements, of the data chunks' bytes at the same place
-//! and P rows of factors. Any K of the K + P chunks are K such sums that determine the rest: a [`Reconstruction`] says which products
-//! make the chunks that are missing. The first parity's factors are all 1, so that it is the plain XOR, and so is
-//! any chunk made from the K others of the first K + 1.
+//! Each byte of a parity chunk is a sum of products, in the field of 256 elements, of the data
+//! chunks' bytes at the same position and a row of factors. Any K of the K + P chunks are K such
+//! sums, which determine the rest: a [`Reconstruction`] has the factors for the missing chunks. The
+//! factors of the first parity are all 1, so that it is the plain XOR. Any chunk computed from the
+//! K others of the first K + 1 is a plain XOR, too.
 //!
 //! # Source
-//! I. Reed, G. Solomon, *Polynomial codes over certain finite fields*, 1960; with Cauchy's matrix: J. Blömer and others,
-//! *An XOR-based erasure-resilient coding scheme*, ICSI 1995.
+//! I. Reed, G. Solomon, *Polynomial codes over certain finite fields*, 1960; with Cauchy's matrix:
+//! J. Blömer and others, *An XOR-based erasure-resilient coding scheme*, ICSI 1995.
 //!
 //! # Cost
-//! (3, 1): a load for each source's bytes and an XOR. Otherwise two look-ups for each product of 32 bytes, with AVX2;
-//! the portable way is a doubling for each of eight bits.
+//! (3, 1): a load for each source's bytes and an XOR. Otherwise two look-ups for each product of 32
+//! bytes with AVX2; the portable code doubles for each of eight bits.
 //!
 //! # Departures
-//! No library: Intel's ISA-L is the field's, and its bindings build it with nasm and autotools, which a clean
-//! machine has not; the SIMD of the Rust libraries is C beside them, or asks for a compiler newer than ours, or is an FFT,
+//! No library is used. The usual one is Intel's ISA-L, whose bindings need nasm and autotools to
+//! build. The SIMD of the Rust libraries is C, needs a newer compiler than ours, or is an FFT,
 //! which decodes slowly at small K.
 
 #[cfg(target_arch = "x86_64")]
@@ -41,7 +42,7 @@ pub struct Code {
     encoder: Reconstruction,
 }
 
-/// How some chunks are made from K others. It serves any number of stripes.
+/// Factors that compute some chunks from K others, for any number of stripes.
 #[derive(Clone, Debug)]
 pub struct Reconstruction {
     from: ChunkSet,
@@ -49,26 +50,26 @@ pub struct Reconstruction {
     factors: Vec<Factor>,
 }
 
-/// Why chunks cannot be made.
+/// Reason why chunks cannot be computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CodeError {
-    /// Fewer than K chunks are there.
+    /// Fewer than K chunks are present.
     TooFew {
-        /// ChunkSet that are needed.
+        /// Number of chunks needed.
         k: usize,
-        /// ChunkSet that are there.
+        /// Number of chunks present.
         present: usize,
     },
-    /// A chunk that the code does not have.
+    /// The code has no chunk of this number.
     NoSuchChunk(usize),
-    /// Not as many runs of bytes as the reconstruction takes, or makes.
+    /// The number of sources or results does not match the reconstruction.
     Count {
-        /// Runs that the reconstruction takes or makes.
+        /// Number that the reconstruction takes or makes.
         wanted: usize,
-        /// Runs that were given.
+        /// Number that was given.
         given: usize,
     },
-    /// Runs of bytes that are not equally long.
+    /// The byte slices differ in length.
     Lengths,
 }
 
@@ -93,7 +94,7 @@ impl fmt::Display for CodeError {
 impl std::error::Error for CodeError {}
 
 impl Code {
-    /// A code of `k` data and `p` parity chunks.
+    /// Creates a code of `k` data and `p` parity chunks.
     pub fn new(k: u8, p: u8) -> Result<Code, SchemeError> {
         Scheme::coded(k, p).check()?;
         let (k, p) = (usize::from(k), usize::from(p));
@@ -111,23 +112,23 @@ impl Code {
         })
     }
 
-    /// Data chunks.
+    /// Returns the number of data chunks.
     pub fn k(&self) -> usize {
         self.k
     }
 
-    /// Parity chunks.
+    /// Returns the number of parity chunks.
     pub fn p(&self) -> usize {
         self.p
     }
 
-    /// How all parity is made from all data.
+    /// Returns the factors that compute all parity from all data.
     pub fn encoder(&self) -> &Reconstruction {
         &self.encoder
     }
 
-    /// How `lost` chunks are made from `present` ones: from K of them, the lowest numbers first, so that data is taken before
-    /// parity, and the parity that is a plain XOR before others.
+    /// Returns the factors that compute `lost` chunks from `present` ones. It uses the K lowest
+    /// numbers, so that data is preferred to parity, and the parity that is a plain XOR to others.
     pub fn reconstruction(
         &self,
         present: ChunkSet,
@@ -160,7 +161,7 @@ impl Code {
         })
     }
 
-    /// A chunk as a sum of products of data chunks.
+    /// Returns a chunk as the factors of a sum of data chunks.
     fn row(&self, chunk: usize) -> Vec<u8> {
         match chunk.checked_sub(self.k) {
             Some(parity) => self.parity.row(parity).to_vec(),
@@ -170,17 +171,18 @@ impl Code {
 }
 
 impl Reconstruction {
-    /// The chunks that it takes.
+    /// Returns the chunks that it takes.
     pub fn from(&self) -> ChunkSet {
         self.from
     }
 
-    /// The chunks that it makes.
+    /// Returns the chunks that it makes.
     pub fn makes(&self) -> ChunkSet {
         self.makes
     }
 
-    /// Makes chunks, or equally long parts of them: `sources` are those of [`Reconstruction::from`], ascending, and `made` become those of
+    /// Computes chunks, or parts of them with the same length. `sources` are the chunks of
+    /// [`Reconstruction::from`] in ascending order, and `made` receives those of
     /// [`Reconstruction::makes`].
     pub fn run(&self, sources: &[&[u8]], made: &mut [&mut [u8]]) -> Result<(), CodeError> {
         self.check(sources, made)?;
@@ -193,7 +195,7 @@ impl Reconstruction {
         Ok(())
     }
 
-    /// The same without the instructions of one kind of machine, for tests and for the bench.
+    /// Computes the same without machine-specific instructions, for tests and benchmarks.
     #[doc(hidden)]
     pub fn run_portable(&self, sources: &[&[u8]], made: &mut [&mut [u8]]) -> Result<(), CodeError> {
         self.check(sources, made)?;
@@ -202,7 +204,7 @@ impl Reconstruction {
         Ok(())
     }
 
-    /// Makes the first chunk if it is a plain XOR, as the first parity is, and tells what is left to do.
+    /// Computes the first chunk if it is a plain XOR, and returns the rest of the work.
     fn run_first<'a, 'b, 'c>(
         &'a self,
         sources: &[&[u8]],

@@ -1,35 +1,36 @@
-//! What a cluster is made with, in all versions of its map.
+//! Parameters of a cluster, which all versions of its map share.
 
 use crate::placement::Placement;
 use crate::ring::ServerId;
 use crate::scheme::{Scheme, SchemeError};
 use std::fmt;
 
-/// The most buckets of a cluster. In use are some hundred; max-flow's network has an arc for each of them and each server.
+/// Maximum number of buckets. Some hundred are usual; the max-flow network has an arc for each pair
+/// of bucket and server.
 pub const BUCKETS_MAX: u32 = 1 << 14;
-/// Points of a server for each unit of its weight, unless another number is given.
+/// Default number of points on the ring for each unit of a server's weight.
 pub const VIRTUAL_NODES: u32 = 100;
 
-/// The most points on a ring.
+/// Maximum number of points on a ring.
 pub const POINTS_MAX: u64 = 1 << 22;
 
-/// What a cluster is made with. It is the same in all versions of its map.
+/// Parameters of a cluster. They are the same in all versions of its map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// The code, the objects that are coded, and the replicas of the others.
+    /// Code, threshold above which objects are coded, and number of replicas of the others.
     pub scheme: Scheme,
-    /// How many buckets there are.
+    /// Number of buckets.
     pub buckets: u32,
     /// Points on the ring for each unit of a server's weight.
     pub virtual_nodes: u32,
-    /// How parity is placed.
+    /// Algorithm that places parity.
     pub placement: Placement,
-    /// What the places on the ring are drawn with.
+    /// Seed of the points on the ring.
     pub seed: u64,
 }
 
 impl Config {
-    /// A cluster of 200 buckets with a scheme.
+    /// Returns the parameters of a cluster of 200 buckets with the given scheme.
     pub fn new(scheme: Scheme) -> Config {
         Config {
             scheme,
@@ -52,33 +53,34 @@ impl Config {
     }
 }
 
-/// What cannot be done to a cluster.
+/// Reason why a map cannot be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapError {
-    /// The scheme cannot be used.
+    /// The scheme is invalid.
     Scheme(SchemeError),
-    /// No buckets, or more than [`BUCKETS_MAX`].
+    /// The number of buckets is 0 or above [`BUCKETS_MAX`].
     Buckets(u32),
-    /// Servers would have no points.
+    /// Servers would have no points on the ring.
     NoVirtualNodes,
     /// The ring would have more than [`POINTS_MAX`] points.
     TooManyPoints(u64),
-    /// A server joins that is a member.
+    /// A server joins that is a member already.
     Twice(ServerId),
-    /// The server is no member.
+    /// The server is not a member.
     Unknown(ServerId),
-    /// Too few members with a weight to keep a bucket's chunks, or replicas, on servers of their own.
+    /// Too few members have a weight to store the chunks or replicas of a bucket on distinct
+    /// servers.
     TooFewServers {
-        /// Members that a bucket needs.
+        /// Number of servers that a bucket needs.
         needed: usize,
-        /// Members with a weight.
+        /// Number of members with a weight.
         members: usize,
     },
-    /// ServerLoads of another number of buckets than there are.
+    /// The written bytes are given for another number of buckets than the cluster has.
     BucketCount {
-        /// Buckets of the cluster.
+        /// Number of buckets of the cluster.
         buckets: u32,
-        /// ServerLoads given.
+        /// Number of buckets given.
         given: usize,
     },
 }

@@ -1,57 +1,60 @@
-//! The maps that a node knows: the one that holds, and older ones.
+//! The cluster maps that a node stores: the current one and older ones.
 //!
 //! # Idea
-//! What was written under an old map lies where that map said, until it is evicted. So a node keeps the last few
-//! maps, and who looks for a chunk asks the servers that had it, newest map first. Which map holds is a matter of
-//! order alone ([`crate::MapId`]): a node keeps the greatest ids that it was ever offered, so that nodes that heard of the
-//! same maps, in whatever order and however often, agree.
+//! An object stays on the servers of the map under which it was written until it is evicted. So a
+//! node keeps the last few maps, and looks for a chunk on the servers that had it, newest map
+//! first. Maps are totally ordered by [`crate::MapId`], and a node keeps those with the greatest
+//! ids it was offered. So nodes that were offered the same maps agree, whatever the order and
+//! however often.
 //!
 //! # Bounds
-//! The number of maps kept is fixed. A map that is smaller than all of them is not kept.
+//! The number of maps kept is fixed. A map older than all of them is not kept.
 
 use crate::map::{Map, MapId};
 use crate::ring::{BucketId, ServerId};
 
-/// MapHistory that are kept beside the one that holds, unless another number is given. A day has some five changes
-/// (section 5.4 of the source), and a median failure ends after two hundred minutes.
+/// Default number of older maps kept. A day has about five changes (section 5.4 of the source), and
+/// a median failure ends after two hundred minutes.
 pub const OLDER_MAPS_MAX: usize = 8;
 
-/// The maps that a node knows. There is always one.
+/// The current map and older ones. There is always a current one.
 #[derive(Clone, Debug)]
 pub struct MapHistory {
-    /// The greatest id first.
+    /// Maps in descending order of ids.
     maps: Vec<Map>,
     older_max: usize,
 }
 
-/// What became of a map that was offered.
+/// Result of offering a map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OfferOutcome {
-    /// It holds from now on.
+    /// The map is now the current one.
     Current,
-    /// It is older than the one that holds, or lost against another of the same version; it is kept.
+    /// The map is older than the current one, or has the same version and a smaller fingerprint. It
+    /// is kept.
     Older,
-    /// It was known.
+    /// The map was already stored.
     Known,
-    /// It is smaller than all that are kept, and there is no room for it.
+    /// The map is older than all maps kept, and their number is at its maximum.
     TooOld,
-    /// It is another cluster's: its scheme, its buckets or its seed differ.
+    /// The map belongs to another cluster: its configuration differs.
     Foreign,
 }
 
-/// How a request's map stands to the one that holds.
+/// Age of a request's map compared with the current one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapAge {
-    /// It is the same.
+    /// The maps are the same.
     Current,
-    /// It is smaller: the asker should fetch the map that holds, and is answered meanwhile.
+    /// The request's map is older. The requester should fetch the current one; the request is
+    /// answered nevertheless.
     Older,
-    /// It is greater: this node should fetch it, and answers by what it knows.
+    /// The request's map is newer. This node should fetch it, and answers by the maps it has.
     Newer,
 }
 
 impl MapHistory {
-    /// A node's maps; `older_max` are kept beside the one that holds.
+    /// Creates the maps of a node, which keeps `older_max` maps in addition to the current one.
     pub fn new(map: Map, older_max: usize) -> MapHistory {
         MapHistory {
             maps: vec![map],
@@ -59,17 +62,17 @@ impl MapHistory {
         }
     }
 
-    /// The map that holds.
+    /// Returns the current map.
     pub fn current(&self) -> &Map {
         &self.maps[0]
     }
 
-    /// All that are kept, the greatest id first.
+    /// Returns all maps kept, in descending order of ids.
     pub fn all(&self) -> &[Map] {
         &self.maps
     }
 
-    /// Hears of a map.
+    /// Adds a map if it belongs to the cluster and is new enough.
     pub fn offer(&mut self, map: Map) -> OfferOutcome {
         if map.config() != self.current().config() {
             return OfferOutcome::Foreign;
@@ -94,8 +97,8 @@ impl MapHistory {
         }
     }
 
-    /// How the map of a request stands. Whatever it says, the request is answered: by [`MapHistory::chunk`] and
-    /// [`MapHistory::whole`].
+    /// Returns the age of a request's map. The request is answered in any case, with
+    /// [`MapHistory::chunk`] and [`MapHistory::whole`].
     pub fn age_of(&self, id: MapId) -> MapAge {
         match id.cmp(&self.current().id()) {
             std::cmp::Ordering::Equal => MapAge::Current,
@@ -104,8 +107,8 @@ impl MapHistory {
         }
     }
 
-    /// The servers that may have a chunk of a bucket's objects, in the order in which to ask them: those of the newest
-    /// map first, and only those that are up.
+    /// Returns the servers that may have a chunk of a bucket's objects, in the order in which to
+    /// try them: those of the newest map first. Servers that are down are left out.
     pub fn chunk(&self, bucket: BucketId, chunk: usize) -> Vec<ServerId> {
         let servers = self
             .maps
@@ -114,7 +117,7 @@ impl MapHistory {
         self.up(servers)
     }
 
-    /// The servers that may have an object that is kept whole, in the order in which to ask them.
+    /// Returns the servers that may have a replicated object, in the order in which to try them.
     pub fn whole(&self, bucket: BucketId) -> Vec<ServerId> {
         self.up(self.maps.iter().flat_map(|map| map.replicas(bucket)))
     }

@@ -1,27 +1,28 @@
-//! Where an object's bytes lie: stripes, sub-chunks, chunks.
+//! Positions of an object's bytes in stripes, sub-chunks and chunks.
 //!
 //! # Idea
-//! An object is cut into stripes of K sub-chunks, and each stripe is coded by itself, so that what a range of bytes
-//! needs can be told by arithmetic, and the first bytes can be served when the first stripe is there.
+//! An object is cut into stripes of K sub-chunks, and each stripe is coded independently. So the
+//! sub-chunks of a byte range can be computed, and the first bytes can be served as soon as the
+//! first stripe is available.
 //! ```text
 //!            chunk 0      chunk 1      chunk 2      chunk 3 (parity)
 //! stripe 0   0..U         U..2U        2U..3U       XOR of the three      U: bytes of a sub-chunk
 //! stripe 1   3U..4U       4U..5U       5U..6U       …
-//! stripe 2   6U..6U+L     …            … + 0s       …                     L: a K-th of what is left, rounded up
+//! stripe 2   6U..6U+L     …            … + 0s       …                     L: 1/K of the rest, rounded up
 //! ```
-//! The last stripe's sub-chunks are shorter, not fewer: an object of 128 KiB makes three sub-chunks of 43 KiB, and a
-//! parity of 43 KiB instead of 64. All chunks of an object have equally many bytes; at most K - 1 bytes at the end of the
-//! last data chunks are filled with zeros.
+//! The last stripe has shorter sub-chunks, not fewer: an object of 128 KiB makes three sub-chunks
+//! of 43 KiB, and a parity of 43 KiB instead of 64. All chunks of an object have the same length.
+//! At most K - 1 bytes at the end of the last data chunks are zeros.
 //!
 //! # Source
-//! Sub-chunks and ranges: section 5.4 of J. Yang, *Designing Efficient and Scalable Key-value Cache Management
-//! Systems*, CMU 2024.
+//! Sub-chunks and ranges: section 5.4 of J. Yang, *Designing Efficient and Scalable Key-value Cache
+//! Management Systems*, CMU 2024.
 
 use crate::chunks::ChunkSet;
 use crate::scheme::Scheme;
 use std::ops::Range;
 
-/// Where the bytes of one object lie.
+/// Layout of one object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     object_bytes: u64,
@@ -30,7 +31,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of an object of so many bytes. The scheme is one that [`Scheme::check`] accepts.
+    /// Computes the layout of an object of this size. [`Scheme::check`] must accept the scheme.
     pub fn new(scheme: &Scheme, object_bytes: u64) -> Layout {
         assert!(scheme.k > 0, "a scheme that was checked");
         assert!(scheme.sub_chunk_bytes > 0, "a scheme that was checked");
@@ -41,47 +42,47 @@ impl Layout {
         }
     }
 
-    /// Bytes of the object.
+    /// Returns the size of the object in bytes.
     pub fn object_bytes(&self) -> u64 {
         self.object_bytes
     }
 
-    /// Data chunks of the object.
+    /// Returns the number of data chunks.
     pub fn k(&self) -> usize {
         self.k as usize
     }
 
-    /// Object bytes of a stripe, the last one apart.
+    /// Returns the number of object bytes in a stripe other than the last.
     pub fn stripe_bytes(&self) -> u64 {
         self.k * self.sub_chunk_bytes
     }
 
-    /// How many stripes there are; none for an object of no bytes.
+    /// Returns the number of stripes; 0 for an empty object.
     pub fn stripes(&self) -> u64 {
         self.object_bytes.div_ceil(self.stripe_bytes())
     }
 
-    /// Bytes of each sub-chunk, data and parity, of a stripe.
+    /// Returns the length of each sub-chunk of a stripe, data or parity, in bytes.
     pub fn sub_chunk_bytes(&self, stripe: u64) -> u32 {
         let span = self.stripe(stripe);
         let bytes = (span.end - span.start).div_ceil(self.k);
         bytes as u32 // at most the scheme's, which has as many bits
     }
 
-    /// Bytes of each chunk, data or parity, of the object.
+    /// Returns the length of each chunk, data or parity, in bytes.
     pub fn chunk_bytes(&self) -> u64 {
         let full = self.object_bytes / self.stripe_bytes();
         let rest = self.object_bytes % self.stripe_bytes();
         full * self.sub_chunk_bytes + rest.div_ceil(self.k)
     }
 
-    /// Where a stripe's sub-chunk begins in each chunk.
+    /// Returns the offset of a stripe's sub-chunk in each chunk.
     pub fn offset_in_chunk(&self, stripe: u64) -> u64 {
         assert!(stripe < self.stripes(), "stripe {stripe} is not there");
         stripe * self.sub_chunk_bytes
     }
 
-    /// The object's bytes that a stripe holds.
+    /// Returns the range of the object's bytes in a stripe.
     pub fn stripe(&self, stripe: u64) -> Range<u64> {
         assert!(stripe < self.stripes(), "stripe {stripe} is not there");
         let begin = stripe * self.stripe_bytes();
@@ -91,8 +92,8 @@ impl Layout {
                 .min(self.object_bytes)
     }
 
-    /// The object's bytes in the sub-chunk of a data chunk in a stripe: what it has beyond them is zeros. It may have none
-    /// but zeros.
+    /// Returns the range of the object's bytes in a data sub-chunk. It is shorter than the
+    /// sub-chunk, or empty, where the sub-chunk is filled with zeros.
     pub fn sub_chunk(&self, stripe: u64, chunk: usize) -> Range<u64> {
         assert!((chunk as u64) < self.k, "chunk {chunk} is no data chunk");
         let span = self.stripe(stripe);
@@ -104,13 +105,13 @@ impl Layout {
         begin..begin.saturating_add(bytes).min(span.end)
     }
 
-    /// What there is of a range of the object's bytes.
+    /// Returns the part of a range that lies within the object.
     pub fn clip(&self, range: &Range<u64>) -> Range<u64> {
         let end = range.end.min(self.object_bytes);
         range.start.min(end)..end
     }
 
-    /// The stripes that a range of the object's bytes touches.
+    /// Returns the stripes that overlap a range of the object's bytes.
     pub fn stripes_of(&self, range: &Range<u64>) -> Range<u64> {
         let range = self.clip(range);
         if range.is_empty() {
@@ -119,7 +120,7 @@ impl Layout {
         range.start / self.stripe_bytes()..(range.end - 1) / self.stripe_bytes() + 1
     }
 
-    /// The data chunks whose sub-chunk in a stripe a range of the object's bytes touches.
+    /// Returns the data chunks whose sub-chunk in a stripe overlaps a range of the object's bytes.
     pub fn chunks_of(&self, range: &Range<u64>, stripe: u64) -> ChunkSet {
         let span = self.stripe(stripe);
         let range = self.clip(range);
@@ -218,7 +219,7 @@ mod tests {
             }
             prop_assert_eq!(next, bytes);
             prop_assert_eq!(chunk_bytes, layout.chunk_bytes());
-            // What the K chunks have beyond the object's bytes is less than a byte a chunk.
+            // The K chunks have less than one byte each beyond the object's bytes.
             prop_assert!(chunk_bytes * u64::from(k) < bytes + u64::from(k));
 
             let range = begin..begin + len;

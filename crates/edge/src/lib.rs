@@ -1,21 +1,45 @@
-//! The core of a coded edge cluster, after C2DN: large objects are cut into chunks by an erasure code and spread over servers
-//! whose writes are kept equal, so that chunks of an object leave all caches together.
+//! The core of a coded edge cluster, after C2DN: a group of cache servers of a content delivery
+//! network that stores large objects with an erasure code instead of as full copies.
 //!
-//! Source: J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU 2024, chapter 5;
-//! J. Yang and others, *C2DN: how to harness erasure codes at the edge for efficient content delivery*, NSDI 2022.
+//! # Terms
+//! - An **object** belongs to one of some hundred **buckets**, by the hash of its name. Consistent
+//!   hashing maps buckets, not single objects, to servers. The first server of a bucket is its
+//!   **lead**: it receives the clients' requests for the bucket's objects.
+//! - A large object is cut into **stripes**, and a stripe into K **data sub-chunks** of equal
+//!   length. A (K, P) code computes P **parity sub-chunks** from them. Any K of the K + P reproduce
+//!   the stripe.
+//! - The sub-chunks with the same position in all stripes are a **chunk**. The K + P chunks of an
+//!   object are on different servers, so that the object survives P failed servers.
+//! - Small objects are not coded but **replicated**: P + 1 servers store a copy.
+//! - The **origin** is the server of the content's owner. A request that reaches it is a miss.
 //!
-//! # The parts
+//! # Idea
+//! An object is available only if K of its chunks are. If some servers write more than others, they
+//! evict earlier, and objects lose chunks at different times. C2DN therefore chooses the server of
+//! each bucket's parity so that all servers write the same number of bytes, as a **max-flow**
+//! problem. Then the chunks of one object are evicted at about the same time.
+//!
+//! A **read plan** requests the data sub-chunks of a range, K or fewer a stripe. It **hedges**:
+//! when one of them takes longer than the others did, it requests a parity sub-chunk and decodes
+//! without waiting.
+//!
+//! Source: J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU
+//! 2024, chapter 5; J. Yang and others, *C2DN: how to harness erasure codes at the edge for
+//! efficient content delivery*, NSDI 2022.
+//!
+//! # Modules
 //! ```text
-//! scheme.rs      K, P, who is coded              ring.rs        consistent hashing of buckets to servers
-//! chunks.rs      a set of chunks                 placement/     which server keeps which bucket's parity
-//! layout.rs      where an object's bytes lie     map.rs         who keeps what: one version, and the next
-//! code/          parity, and chunks from others  history.rs     the maps that a node knows
-//! checksum.rs    whether bytes are right         read/          the plan of a read, driven by events
-//! stripe.rs      bytes to sub-chunks and back    config.rs      what a cluster is made with
+//! scheme.rs    K, P, and which objects are coded    ring.rs      consistent hashing of buckets
+//! chunks.rs    sets of chunks                       placement/   servers of the parity chunks
+//! layout.rs    byte ranges of stripes and chunks    map.rs       servers of every bucket, by version
+//! code/        encoding and decoding                history.rs   the latest maps, for requests
+//! checksum.rs  checksums of sub-chunks              read/        read plans, driven by events
+//! stripe.rs    bytes to sub-chunks and back         config.rs    parameters of a cluster
 //! ```
-//! Start reading with `layout.rs` for what is kept, `map.rs` for where, `read/mod.rs` for how it is found again.
+//! Start with `layout.rs` for what is stored, `map.rs` for where, and `read.rs` for how it is read.
 //!
-//! Deliberately absent: sockets, files, a clock, chance of its own, objects and caches. Times and seeds are arguments.
+//! Deliberately absent: sockets, files, a clock, unseeded random numbers, objects and caches. Times
+//! and seeds are arguments.
 //!
 //! ```
 //! use edge::{Change, Config, Map, Scheme, ServerId};
@@ -25,7 +49,7 @@
 //! let bucket = map.bucket_of(0x9e37_79b9_7f4a_7c15);
 //! let lead = map.lead(bucket).expect("all are up");
 //! let next = map.next(&[Change::Down(lead)], &[])?;
-//! // The data chunks that others keep lie where they were.
+//! // The data chunks of the other servers stay where they are.
 //! let (before, after) = (&map.chunks(bucket)[..3], &next.chunks(bucket)[..3]);
 //! assert_eq!(before.iter().zip(after).filter(|(a, b)| a == b).count(), 2);
 //! assert!(!next.chunks(bucket).contains(&Some(lead)));

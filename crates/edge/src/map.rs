@@ -1,27 +1,32 @@
-//! Who keeps what: one version of a cluster's map, and the next.
+//! A version of the cluster's map: the members, and the servers of every bucket.
 //!
 //! # Idea
-//! A map is a value: the members, who of them is up, and for each bucket the servers of its K + P chunks and of its
-//! replicas. A change makes the next version; nothing is changed in place, so that requests under an old version can
-//! still be answered ([`crate::MapHistory`]).
-//! - **Data**: the first K servers that are up on the bucket's walk of the ring. Who keeps a chunk goes on keeping
-//!   that same chunk; newcomers fill the places of those who went. So a failure moves the chunks of the server that
-//!   failed, and a recovery moves them back.
-//! - **Replicas**: the first servers that are up on the walk. The first of all is the *lead*: it is asked first, and it
-//!   keeps a chunk of every coded object of the bucket, or the object.
-//! - **Parity**: by the bytes that were written since the last change, see [`crate::placement`].
+//! A map is a value. It has the members, which of them are up, and for each bucket the servers of
+//! its K + P chunks and of its replicas. A change makes a new version and leaves the old one
+//! unchanged, so that requests under an old version can still be answered ([`crate::MapHistory`]).
+//! - **Data**: the first K available servers on the bucket's walk of the ring. A server that has a
+//!   chunk of the bucket keeps that chunk; new servers take the places of those that left. So a
+//!   failure moves only the chunks of the failed server, and a recovery moves them back.
+//! - **Replicas**: the first available servers on the walk. The very first is the *lead*. It
+//!   receives the requests, and it stores a chunk of every coded object of the bucket, or the whole
+//!   object.
+//! - **Parity**: placed by the bytes that were written since the last change, see
+//!   [`crate::placement`].
 //!
 //! # Source
-//! Sections 5.2.3 and 5.3 of J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU 2024.
+//! Sections 5.2.3 and 5.3 of J. Yang, *Designing Efficient and Scalable Key-value Cache Management
+//! Systems*, CMU 2024.
 //!
 //! # Departures
-//! - In the source, chunk `j` lies on the `j`-th server of the walk, so that one failure renames the chunks of all that come
-//!   behind it. Here only the chunks of the server that failed are taken over.
-//! - Servers record what they wrote; here buckets do ([`BucketWrites`]), and the data of each server is added up for the servers that
-//!   will keep it after the change, not for those that did before.
+//! - In the source, chunk `j` is on the `j`-th server of the walk, so that one failure renumbers
+//!   the chunks of all servers behind it. Here only the chunks of the failed server move.
+//! - In the source, servers record what they wrote. Here the bytes are recorded for buckets
+//!   ([`BucketWrites`]), and the data of each server is summed over the buckets that it stores
+//!   after the change, not before.
 //!
-//! # When servers are few
-//! Between K and K + P servers up: some parity has no place. Fewer than K: nothing is coded any more. None: no lead.
+//! # With few servers
+//! With fewer than K + P servers up, some parity has no place. With fewer than K, nothing is coded.
+//! With none, there is no lead.
 
 use crate::chunks::CHUNKS_MAX;
 use crate::config::{Config, MapError, POINTS_MAX};
@@ -29,71 +34,73 @@ use crate::placement::{self, BucketParity, Placed, Placement, Problem, ServerSha
 use crate::ring::{BucketId, Ring, ServerId, mix};
 use crate::scheme::Redundancy;
 
-/// A bucket of which less than this part of the mean was written counts as if it were that part: buckets of no bytes
-/// would all go to one server, and be a load there as soon as somebody asks for them.
+/// Divisor of the mean that is the minimum number of bytes assumed for a bucket. Otherwise all
+/// buckets without writes would go to one server, and overload it as soon as they are requested.
 const LEAST_PART: u128 = 100;
 
 /// A server of the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// Its number.
+    /// Number of the server.
     pub id: ServerId,
-    /// Its part of the cluster, in proportion to others' weights; 0 takes nothing.
+    /// Weight: its part of the cluster in proportion to the weights of the others. A server of
+    /// weight 0 stores nothing.
     pub weight: u32,
     /// Whether it is available.
     pub is_up: bool,
 }
 
-/// What happens to a cluster.
+/// A change of the members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// A server becomes a member, and is up.
+    /// A server becomes a member with this weight, and is up.
     Join(ServerId, u32),
-    /// A member goes for good.
+    /// A member leaves for good.
     Leave(ServerId),
     /// A member becomes unavailable. It may be so already.
     Down(ServerId),
-    /// A member is available again. It may be so already.
+    /// A member becomes available. It may be so already.
     Up(ServerId),
-    /// A member gets another weight.
+    /// The weight of a member changes.
     Reweigh(ServerId, u32),
 }
 
-/// What was written of a bucket since the last change.
+/// Bytes written to a bucket since the last change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BucketWrites {
     /// Bytes of each of its chunks.
     pub chunk_bytes: u64,
-    /// Bytes of objects that are kept whole, each counted once.
+    /// Bytes of its replicated objects, each counted once.
     pub whole_bytes: u64,
 }
 
-/// Which map it is. Of two maps the greater one holds: the later version, and of two maps that were made
-/// apart with one version, the one with the greater fingerprint.
+/// Identity of a map. The greatest id is the current one: the latest version, and of two maps with
+/// the same version that were made independently the one with the greater fingerprint.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MapId {
-    /// Counts the changes.
+    /// Number of changes so far.
     pub version: u64,
-    /// A hash of all that the map says.
+    /// Hash of the whole map.
     pub fingerprint: u64,
 }
 
-/// One version of who keeps what.
+/// A version of the cluster's map.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Map {
     config: Config,
     id: MapId,
-    /// By number.
+    /// Members in ascending order of numbers.
     members: Vec<Member>,
     ring: Ring,
-    /// By bucket: the servers of its replicas.
+    /// Servers of the replicas of all buckets.
     replicas: Vec<Option<ServerId>>,
-    /// By bucket: the servers of its chunks.
+    /// Servers of the chunks of all buckets.
     chunks: Vec<Option<ServerId>>,
 }
 
 impl Map {
-    /// The first version: all servers are up, and buckets are taken for equally heavy.
+    /// Makes the first version. All servers are up, and all buckets are assumed to have the same
+    /// writes.
     pub fn new(config: Config, servers: &[(ServerId, u32)]) -> Result<Map, MapError> {
         config.check()?;
         let mut members = vec![];
@@ -103,9 +110,9 @@ impl Map {
         Map::of(config, 1, members, None, &[])
     }
 
-    /// The version after some changes, none of which is as good as all of them. Parity is placed anew by `loads`, what was
-    /// written of each bucket; without any, buckets are taken for equally heavy. Without changes it is placed anew,
-    /// too.
+    /// Makes the next version, after all of the changes or, on an error, none. Parity is placed
+    /// again by `loads`, the writes of each bucket; if `loads` is empty, all buckets are assumed to
+    /// have the same. Parity is also placed again if there are no changes.
     pub fn next(&self, changes: &[Change], loads: &[BucketWrites]) -> Result<Map, MapError> {
         let mut members = self.members.clone();
         for &one in changes {
@@ -222,8 +229,8 @@ impl Map {
         }
     }
 
-    /// The question of where parity lies, for some loads: what [`crate::placement`] answers. It can be asked how well this map's
-    /// own placement does, with [`Map::placed`].
+    /// Returns the placement problem of this map for the given writes, which [`crate::placement`]
+    /// solves. [`Map::placed`] returns the map's own solution, so that it can be evaluated.
     pub fn problem(&self, loads: &[BucketWrites]) -> Problem {
         let scheme = self.config.scheme;
         let (k, p, replicas) = (
@@ -251,7 +258,7 @@ impl Map {
             p: if scheme.chunks() == 0 { 0 } else { p },
         };
         let all: u128 = loads.iter().map(|load| u128::from(load.chunk_bytes)).sum();
-        // Whatever servers report, sums hold in 64 bits.
+        // The limits keep all sums within 64 bits, whatever the servers report.
         let terms = u64::from(self.config.buckets) * (k + p + replicas) as u64;
         let most = u64::MAX / terms;
         let least = 1 + all / (u128::from(self.config.buckets) * LEAST_PART);
@@ -281,7 +288,7 @@ impl Map {
         problem
     }
 
-    /// Where this map has parity, as an answer to [`Map::problem`].
+    /// Returns the placement of parity in this map, as a solution of [`Map::problem`].
     pub fn placed(&self) -> Placed {
         let up: Vec<Member> = self
             .members
@@ -303,17 +310,17 @@ impl Map {
             .collect()
     }
 
-    /// Which map it is.
+    /// Returns the identity of the map.
     pub fn id(&self) -> MapId {
         self.id
     }
 
-    /// What the cluster was made with.
+    /// Returns the parameters of the cluster.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// All members, by number.
+    /// Returns all members in ascending order of numbers.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
@@ -326,7 +333,7 @@ impl Map {
         at.is_ok_and(|at| self.members[at].is_up)
     }
 
-    /// Whether enough servers are up for objects to be coded.
+    /// Whether enough servers are up to code objects.
     pub fn is_coding(&self) -> bool {
         let up = self
             .members
@@ -336,7 +343,8 @@ impl Map {
         self.config.scheme.chunks() > 0 && up >= usize::from(self.config.scheme.k)
     }
 
-    /// What is done with an object of so many bytes that is written under this map.
+    /// Returns whether an object of this size is coded or replicated when it is written under this
+    /// map.
     pub fn class(&self, object_bytes: u64) -> Redundancy {
         if self.is_coding() {
             self.config.scheme.class(object_bytes)
@@ -345,17 +353,17 @@ impl Map {
         }
     }
 
-    /// The bucket of an object, by a hash of its name.
+    /// Returns the bucket of an object, by a hash of its name.
     pub fn bucket_of(&self, name_hash: u64) -> BucketId {
         BucketId::of(name_hash, self.config.buckets)
     }
 
-    /// The server that is asked first for a bucket's objects; none if all are down.
+    /// Returns the server that receives requests for a bucket's objects; `None` if all are down.
     pub fn lead(&self, bucket: BucketId) -> Option<ServerId> {
         self.replicas(bucket).next()
     }
 
-    /// The servers of a bucket's objects that are kept whole, the lead first.
+    /// Returns the servers of a bucket's replicated objects, the lead first.
     pub fn replicas(&self, bucket: BucketId) -> impl Iterator<Item = ServerId> + '_ {
         let replicas = usize::from(self.config.scheme.replicas);
         self.replicas[bucket.0 as usize * replicas..][..replicas]
@@ -364,7 +372,8 @@ impl Map {
             .copied()
     }
 
-    /// The servers of a bucket's K + P chunks. `None` where too few are up.
+    /// Returns the servers of a bucket's K + P chunks; `None` for a chunk without an available
+    /// server.
     pub fn chunks(&self, bucket: BucketId) -> &[Option<ServerId>] {
         let chunks = self.config.scheme.chunks();
         &self.chunks[bucket.0 as usize * chunks..][..chunks]
@@ -403,8 +412,9 @@ impl Map {
 }
 
 impl Config {
-    /// The same with the seed, of this one and those behind it, whose ring leaves the least to the server that gets the most data: what
-    /// parity cannot make up for if it is more than the server's part of all writes. `loads` may be empty.
+    /// Returns the parameters with the best of `tries` consecutive seeds: the one with the least
+    /// data on the server with the most. Parity cannot compensate for a server whose data exceeds
+    /// its share of all writes. `loads` may be empty.
     pub fn with_best_seed(
         self,
         servers: &[(ServerId, u32)],
@@ -481,7 +491,8 @@ fn change(members: &mut Vec<Member>, change: Change) -> Result<(), MapError> {
     Ok(())
 }
 
-/// Gives `servers` slots. Who had one keeps it; the others fill the free ones in their order.
+/// Assigns `servers` to slots. A server keeps the slot it had; the others fill the free slots in
+/// order.
 fn slot(slots: &mut [Option<ServerId>], servers: &[ServerId], old: Option<&[Option<ServerId>]>) {
     assert!(servers.len() <= slots.len());
     assert!(slots.len() <= CHUNKS_MAX);

@@ -1,11 +1,12 @@
-//! Which server keeps which bucket's parity, so that all servers write alike.
+//! Choice of the servers of parity chunks, so that all servers write the same number of bytes.
 //!
-//! Data chunks lie where consistent hashing puts them, and load servers unequally. A parity chunk may lie on any server that
-//! has no other chunk of its bucket: that choice makes the sum of both equal. Two ways to choose: [`max_flow`] is the
-//! source's, [`greedy`] ours and the default, because it balances better and moves less.
+//! Consistent hashing determines the servers of data chunks and loads servers unequally. A parity
+//! chunk may be on any server without another chunk of its bucket, and this choice evens out the
+//! sum. There are two algorithms: [`max_flow`] is the source's. [`greedy`] is our own and the
+//! default, because it balances better and moves fewer chunks.
 //!
-//! Source of the problem: section 5.3.2 of J. Yang, *Designing Efficient and Scalable Key-value Cache Management
-//! Systems*, CMU 2024.
+//! Source of the problem: section 5.3.2 of J. Yang, *Designing Efficient and Scalable Key-value
+//! Cache Management Systems*, CMU 2024.
 
 mod greedy;
 mod max_flow;
@@ -17,11 +18,11 @@ pub use max_flow::max_flow;
 /// A server that may take parity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServerShare {
-    /// The part of all writes that it is meant to take, in proportion to others' weights. One without weight takes
-    /// nothing.
+    /// Share of all writes that it should take, in proportion to the weights of the others. A
+    /// server of weight 0 takes nothing.
     pub weight: u32,
-    /// Bytes of data written to it: its data chunks, and what it keeps whole. The source's `l`. The sum of all data and parity of a
-    /// problem holds in 64 bits.
+    /// Bytes of data written to it: its data chunks and replicas. The source's `l`. The sum of all
+    /// data and parity of a problem fits in 64 bits.
     pub data_bytes: u64,
 }
 
@@ -30,46 +31,46 @@ pub struct ServerShare {
 pub struct BucketParity {
     /// Bytes of each of its P parity chunks. The source's `s`.
     pub parity_bytes: u64,
-    /// The servers, by index, that keep its data chunks; they take none of its parity.
+    /// Indexes of the servers with its data chunks, which may not take its parity.
     pub holders: Vec<u32>,
 }
 
-/// What is to be placed, and where it may lie.
+/// Parity to be placed, and the servers that may take it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// The servers that are up. An index is a place in this list.
+    /// Servers that are up. Indexes of servers refer to this list.
     pub servers: Vec<ServerShare>,
-    /// The buckets.
+    /// Buckets.
     pub buckets: Vec<BucketParity>,
-    /// Parity chunks of each bucket, on distinct servers.
+    /// Parity chunks of each bucket, to be placed on distinct servers.
     pub p: usize,
 }
 
-/// The servers of all parities, by index: that of parity `j` of bucket `b` stands at `b * p + j`. `None`: no
-/// server was left that keeps no other chunk of the bucket.
+/// Indexes of the servers of all parities: parity `j` of bucket `b` is at `b * p + j`. `None` if
+/// every server has another chunk of the bucket.
 pub type Placed = Vec<Option<u32>>;
 
-/// How parity is placed.
+/// Algorithm that places parity.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Placement {
-    /// The longest first on the least loaded, then exchanges until all is even.
+    /// Largest first on the least loaded server, then exchanges until the loads are even.
     #[default]
     Greedy,
-    /// Max-flow and its rounding, as the source has it.
+    /// Max-flow and rounding, as in the source.
     MaxFlow,
-    /// The next servers on the bucket's walk of the ring: no rebalance (C2DN-NoRebal). It needs the ring, so that
-    /// only [`crate::Map`] does it.
+    /// The next servers on the bucket's walk of the ring, without balancing (C2DN-NoRebal). Only
+    /// [`crate::Map`] can do it, because it needs the ring.
     Ring,
 }
 
 impl Problem {
-    /// Whether parity of `bucket` may lie on `server`, as far as its data is concerned.
+    /// Whether parity of `bucket` may be placed on `server`, considering its data only.
     fn may(&self, bucket: usize, server: usize) -> bool {
         let has_weight = self.servers[server].weight > 0;
         has_weight && !self.buckets[bucket].holders.contains(&(server as u32))
     }
 
-    /// What each server writes, data and parity.
+    /// Returns the bytes of data and parity on each server.
     pub fn loads(&self, placed: &[Option<u32>]) -> Vec<u64> {
         assert_eq!(placed.len(), self.buckets.len() * self.p);
         let mut loads: Vec<u64> = self.servers.iter().map(|share| share.data_bytes).collect();
@@ -81,8 +82,9 @@ impl Problem {
         loads
     }
 
-    /// The write imbalance (max - min) / min of the loads by weight; servers without weight are left out. Zero for
-    /// fewer than two servers or without load, infinite if somebody writes nothing while others do.
+    /// Returns the write imbalance (max - min) / min of the loads by weight. Servers without weight
+    /// are left out. It is zero for fewer than two servers or without load, and infinite if a
+    /// server writes nothing while others do.
     pub fn imbalance(&self, placed: &[Option<u32>]) -> f64 {
         let loads = self.loads(placed);
         let with_weight = self
@@ -97,8 +99,9 @@ impl Problem {
         if max == 0.0 { 0.0 } else { (max - min) / min }
     }
 
-    /// The imbalance below which no placement comes: a server whose data alone is more than its part has no parity
-    /// to give up, and the others share the rest, at best as evenly as if bytes could be put anywhere.
+    /// Returns a lower bound of the imbalance. A server whose data alone exceeds its share cannot
+    /// be relieved, and the others share the rest at best as evenly as if bytes could be placed
+    /// anywhere.
     pub fn imbalance_min(&self) -> f64 {
         let by_weight = |share: &ServerShare| share.data_bytes as f64 / f64::from(share.weight);
         let mut shares: Vec<&ServerShare> = self
@@ -123,8 +126,8 @@ impl Problem {
         if max <= min { 0.0 } else { (max - min) / min }
     }
 
-    /// Asserts that a placement keeps the rules: no chunk of a bucket beside another, none where it may not lie, and none left
-    /// out while a server could take it.
+    /// Asserts that a placement is valid: no two chunks of a bucket on one server, no parity on a
+    /// server that may not take it, and no parity without a server while one could take it.
     pub fn check(&self, placed: &[Option<u32>]) {
         assert_eq!(placed.len(), self.buckets.len() * self.p);
         for bucket in 0..self.buckets.len() {
@@ -155,7 +158,7 @@ impl Problem {
     }
 }
 
-/// ServerLoads while parity is being placed.
+/// Loads of the servers while parity is being placed.
 struct ServerLoads<'a> {
     problem: &'a Problem,
     bytes: Vec<u64>,
@@ -171,7 +174,7 @@ impl<'a> ServerLoads<'a> {
         ServerLoads { problem, bytes }
     }
 
-    /// A server's load by its weight.
+    /// Returns a server's load divided by its weight.
     fn by_weight(&self, server: usize) -> f64 {
         self.bytes[server] as f64 / f64::from(self.problem.servers[server].weight)
     }
@@ -187,7 +190,8 @@ pub(crate) mod tests {
     use crate::ring::{BucketId, Ring, ServerId, mix};
     use proptest::prelude::*;
 
-    /// Data of buckets by consistent hashing; a bucket's chunks have between half and one and a half gigabytes.
+    /// Data of buckets by consistent hashing; the chunks of a bucket have between half and one and
+    /// a half gigabytes.
     pub(crate) fn example(buckets: u32, servers: u32, k: usize, p: usize, seed: u64) -> Problem {
         let ring = Ring::new((0..servers).map(|id| (ServerId(id), 1)), 100, seed);
         let mut problem = Problem {
@@ -230,7 +234,7 @@ pub(crate) mod tests {
             );
             even += usize::from(least == 0.0);
         }
-        // In the others, one server's data alone is more than its part of all writes.
+        // In the other cases, one server's data alone exceeds its share of all writes.
         assert!(even >= 15, "{even} of 20");
     }
 
@@ -273,7 +277,8 @@ pub(crate) mod tests {
 
     #[test]
     fn what_cannot_be_made_even_ends_all_the_same() {
-        // One server has more data than its part, and thousands of parities could be exchanged between the others.
+        // One server has more data than its share, and thousands of parities could be exchanged
+        // between the others.
         let mut problem = example(6_000, 5, 1, 1, 9);
         problem.servers[0].data_bytes *= 4;
         let placed = greedy(&problem, None);
@@ -287,7 +292,7 @@ pub(crate) mod tests {
         let before = example(200, 10, 3, 1, 3);
         let placed = greedy(&before, None);
         assert_eq!(greedy(&before, Some(&placed)), placed);
-        // A tenth more is written to some buckets: few chunks move.
+        // With a tenth more written to some buckets, few chunks move.
         let mut after = before.clone();
         for need in after.buckets.iter_mut().step_by(7) {
             need.parity_bytes += need.parity_bytes / 10;

@@ -1,43 +1,49 @@
-//! The plan of a read: which sub-chunks to ask of which servers, when to ask for parity, when the origin.
+//! The plan of a read: which sub-chunks to request from which servers, and when to use parity or
+//! the origin.
 //!
 //! # Idea
-//! A state machine without a socket or a clock. Its host does what [`Read::step`] says, and tells it with [`Read::hear`]
-//! what came of it. Stripes are read a few at a time and served in order. Of each stripe the data sub-chunks that overlap the
-//! range are asked for first: they need no decoding. Others are asked for when
-//! - a server does not have one, or its bytes are wrong: at once;
-//! - one takes longer than 1.2 times what the stripe's first took, and longer than servers mostly do: then it is late, and
-//!   another takes its place. Should it come all the same, it is welcome.
+//! A plan is a state machine without a socket or a clock. Its host does what [`Read::step`]
+//! returns, and passes the results to [`Read::handle`]. A few stripes are read at a time and served
+//! in order. Of each stripe, the data sub-chunks that overlap the range are requested first,
+//! because they need no decoding. A further sub-chunk is requested when
+//! - a server does not have one, or its bytes are corrupt: at once;
+//! - one is late: it takes longer than 1.2 times the time of the stripe's first sub-chunk, and
+//!   longer than most requests. It is still used if it arrives.
 //!
-//! As many are asked for as are missing to K, no more. The origin is asked when fewer than K sub-chunks can still be
-//! obtainable for, and for nothing but the wanted ones that cannot. A late one is obtainable for as long as it may be sooner than the
-//! origin, or, once the origin has failed, until it is given up.
+//! Only as many are requested as are missing to K. The origin is used when fewer than K sub-chunks
+//! can still be obtained, and only for the wanted sub-chunks among the others. A late sub-chunk
+//! counts as obtainable as long as it may arrive before an answer of the origin, or, once the
+//! origin has failed, until the request to its server times out.
 //!
 //! # Source
-//! Section 5.4 of J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU 2024: K data
-//! sub-chunks first, parity after a fifth more than the first one took; partial hits fetch what is missing.
+//! Section 5.4 of J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*,
+//! CMU 2024: the K data sub-chunks first, parity after 1.2 times the time of the first one. Partial
+//! hits fetch the missing sub-chunks.
 //!
 //! # Departures
-//! - As long as none of a stripe has come, there is no first time to go by: [`ReadTimeouts::first_chunk_us`] stands for it.
-//! - The first one mostly comes from the reader's own disk, sooner than the best of networks brings the next. Going by that
-//!   alone, nearly each read would ask for parity: no sub-chunk is late before [`ReadTimeouts::hedge_min_us`].
-//! - A chunk may have several sources, the older ones from older maps: [`crate::MapHistory::chunk`].
+//! - Until the first sub-chunk of a stripe arrives, [`ReadTimeouts::first_chunk_us`] replaces its
+//!   time.
+//! - The first sub-chunk usually comes from the reader's own disk, faster than any network. With
+//!   its time alone, nearly every read would request parity. So no sub-chunk is late before
+//!   [`ReadTimeouts::hedge_min_us`].
+//! - A chunk may have several sources, from older maps: [`crate::MapHistory::chunk`].
 //!
 //! # Bounds
-//! State for at most [`ReadTimeouts::window`] stripes. Every ask ends by an event or by time, no server is asked for a sub-chunk
-//! twice, and so every plan ends.
+//! There is state for at most [`ReadTimeouts::window`] stripes. Every request ends by an event or a
+//! timeout, and no server receives a request for the same sub-chunk twice. So every plan ends.
 //!
 //! ```
-//! use edge::{Event, Layout, Moment, ReadTimeouts, Read, Scheme, ServerId, Step};
+//! use edge::{Event, Layout, Moment, Read, ReadTimeouts, Scheme, ServerId, Step};
 //!
 //! let scheme = Scheme::coded(2, 1);
 //! let layout = Layout::new(&scheme, 200_000);
 //! let sources = (0..3).map(|id| vec![ServerId(id)]).collect();
 //! let mut read = Read::new(layout, 0..100, sources, ReadTimeouts::default());
-//! let Step::Fetch(ask) = read.step(Moment(0)) else { panic!("the first sub-chunk") };
-//! assert_eq!((ask.chunk, ask.server), (0, ServerId(0)));
+//! let Step::Fetch(request) = read.step(Moment(0)) else { panic!("the first sub-chunk") };
+//! assert_eq!((request.chunk, request.server), (0, ServerId(0)));
 //! assert!(matches!(read.step(Moment(0)), Step::Wait(_)));
-//! // It is not there: any two others make it.
-//! read.handle(Moment(300), Event::Missing(ask));
+//! // The server does not have it: two others reproduce it.
+//! read.handle(Moment(300), Event::Missing(request));
 //! let Step::Fetch(second) = read.step(Moment(300)) else { panic!("data before parity") };
 //! let Step::Fetch(parity) = read.step(Moment(300)) else { panic!("and parity") };
 //! assert_eq!((second.chunk, parity.chunk), (1, 2));
@@ -57,7 +63,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use stripe::{Next, Stripe};
 
-/// An instant in microseconds, of a clock that never goes back, since any beginning.
+/// Time in microseconds, from any origin, of a clock that never decreases.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Moment(pub u64);
 
@@ -67,23 +73,27 @@ impl Moment {
     }
 }
 
-/// How long a read waits, and how much of it is under way at a time.
+/// Timeouts of a read, and the number of stripes read at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadTimeouts {
-    /// A sub-chunk is late after so many hundredths of the time that the stripe's first one took.
+    /// Hedge delay in percent of the time that the stripe's first sub-chunk took. A sub-chunk that
+    /// takes longer is late.
     pub hedge_percent: u32,
-    /// A sub-chunk of which none of the stripe has come is late after so many microseconds.
+    /// Hedge delay in microseconds until a sub-chunk of the stripe has arrived.
     pub first_chunk_us: u64,
-    /// None is late before so many microseconds: what a server takes in 95 of 100 cases, say, which the host measures.
+    /// Minimum hedge delay in microseconds, typically the measured 95th percentile of a read from a
+    /// server.
     pub hedge_min_us: u64,
-    /// One that is late is not waited for any more after so many microseconds, if otherwise the origin would be asked: about
-    /// what the origin takes. Other sources of the same chunk are then asked before it.
+    /// Time in microseconds after which the origin is used instead of a late sub-chunk, if no other
+    /// sub-chunk can replace it: about the latency of the origin. Other sources of the same chunk
+    /// are tried before.
     pub origin_fetch_us: u64,
-    /// A sub-chunk is given up after so many microseconds.
+    /// Timeout of a request to a server, in microseconds.
     pub server_timeout_us: u64,
-    /// The origin has failed if it takes so many microseconds.
+    /// Timeout of a request to the origin, in microseconds. The origin has failed if it takes
+    /// longer.
     pub origin_timeout_us: u64,
-    /// Stripes under way at a time; what has come of them waits in the host's memory.
+    /// Maximum number of stripes read at a time; the host's memory holds their sub-chunks.
     pub window: usize,
 }
 
@@ -101,80 +111,83 @@ impl Default for ReadTimeouts {
     }
 }
 
-/// A sub-chunk asked of a server.
+/// Request for a sub-chunk from a server.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ChunkRequest {
-    /// The stripe.
+    /// Number of the stripe.
     pub stripe: u64,
-    /// The chunk.
+    /// Number of the chunk.
     pub chunk: usize,
-    /// The server.
+    /// Server that receives the request.
     pub server: ServerId,
 }
 
-/// What became of what was asked for. Bytes that come late, or that nobody asked for, are taken if their stripe is under way;
-/// other news that nobody waits for does no harm.
+/// Result of a request. Bytes that arrive late or without a request are used if their stripe is
+/// being read. Other events without a request have no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A sub-chunk came, and its checksum is right.
+    /// A sub-chunk arrived, and its checksum is right.
     Received(ChunkRequest),
-    /// A sub-chunk came, and its checksum is wrong: this one is lost, others of its chunk may be good.
+    /// A sub-chunk arrived, and its checksum is wrong. Only this sub-chunk is lost, not the others
+    /// of its chunk.
     Corrupt(ChunkRequest),
-    /// The server does not have the chunk, or cannot be reached: no other sub-chunk of it is asked of that server.
+    /// The server does not have the chunk, or is unreachable. It receives no further request for
+    /// this chunk.
     Missing(ChunkRequest),
-    /// Data sub-chunks of a stripe came from the origin.
+    /// Data sub-chunks of a stripe arrived from the origin.
     FromOrigin(u64, ChunkSet),
-    /// The origin does not have it, or cannot be reached.
+    /// The origin does not have the bytes of a stripe, or is unreachable.
     OriginFailed(u64),
 }
 
 /// Bytes that can be served.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// The stripe.
+    /// Number of the stripe.
     pub stripe: u64,
-    /// The object's bytes: the next ones of the range.
+    /// Range of the object's bytes: the next ones to be served.
     pub bytes: Range<u64>,
-    /// The sub-chunks that came.
+    /// Sub-chunks that arrived.
     pub received: ChunkSet,
-    /// The data sub-chunks that are to be made of them; there is a [`crate::Reconstruction`] for that.
+    /// Data sub-chunks that must be decoded from them, with a [`crate::Reconstruction`].
     pub missing: ChunkSet,
 }
 
-/// What the host is to do.
+/// Next action of the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Fetch a server for a sub-chunk.
+    /// Request a sub-chunk from a server.
     Fetch(ChunkRequest),
-    /// Fetch the origin for some of the object's bytes, in which these data sub-chunks lie.
+    /// Request a range of the object from the origin, which contains these data sub-chunks.
     Origin {
-        /// The stripe.
+        /// Number of the stripe.
         stripe: u64,
-        /// The data sub-chunks.
+        /// Data sub-chunks in the range.
         chunks: ChunkSet,
-        /// The object's bytes from the first to the last of them.
+        /// Range of the object's bytes from the first to the last of them.
         bytes: Range<u64>,
     },
     /// Serve bytes.
     Serve(Part),
-    /// Wait for an event, or for this moment.
+    /// Wait for an event, at most until this time.
     Wait(Moment),
-    /// All was served.
+    /// The whole range was served.
     Done,
-    /// Neither the origin nor enough servers gave this stripe; what came before was served.
+    /// Neither the origin nor enough servers provided this stripe. The stripes before it were
+    /// served.
     Failed(u64),
 }
 
-/// Who may have the chunks.
+/// Servers that may have the chunks.
 #[derive(Clone, Debug)]
 struct Sources {
-    /// By chunk: the servers, in the order in which to ask them.
+    /// Servers of each chunk, in the order in which to try them.
     servers: Vec<Vec<ServerId>>,
-    /// By chunk: which of them turned out not to have it, a bit each.
+    /// Servers of each chunk that turned out not to have it, a bit each.
     lacking: Vec<u64>,
 }
 
-/// The most sources of a chunk that are asked.
+/// Maximum number of sources of a chunk that are tried.
 const SOURCES_MAX: usize = u64::BITS as usize - 1;
 
 /// The plan of one read.
@@ -184,16 +197,17 @@ pub struct Read {
     range: Range<u64>,
     sources: Sources,
     timeouts: ReadTimeouts,
-    /// Under way, ascending.
+    /// Stripes being read, in ascending order.
     stripes: VecDeque<Stripe>,
-    /// Not begun.
+    /// Stripes not yet begun.
     rest: Range<u64>,
     failed: Option<u64>,
 }
 
 impl Read {
-    /// A read of what there is of a range of an object's bytes; `sources` tells for each of the K + P chunks who may
-    /// have it, each server once, of which the first 63 are asked. A chunk without sources is lost.
+    /// Creates a plan for the part of a range that lies within the object. `sources` has the
+    /// servers that may have each of the K + P chunks, each server once; the first 63 are tried. A
+    /// chunk without sources is lost.
     pub fn new(
         layout: Layout,
         range: Range<u64>,
@@ -221,7 +235,8 @@ impl Read {
         }
     }
 
-    /// What to do next; the host asks until it is told to wait, or the read is done or has failed.
+    /// Returns the next action. The host calls it until it returns [`Step::Wait`], [`Step::Done`]
+    /// or [`Step::Failed`].
     pub fn step(&mut self, now: Moment) -> Step {
         self.expire_requests(now);
         if let Some(stripe) = self.failed {
@@ -249,7 +264,7 @@ impl Read {
         }
     }
 
-    /// Hears what became of something.
+    /// Processes the result of a request.
     pub fn handle(&mut self, now: Moment, event: Event) {
         match event {
             Event::Received(request) => {
@@ -283,7 +298,7 @@ impl Read {
             .find(|stripe| stripe.number == number)
     }
 
-    /// The stripe that waits for an answer to an ask.
+    /// Returns the stripe with this request outstanding.
     fn waiting(&mut self, request: ChunkRequest) -> Option<&mut Stripe> {
         let stripe = self.stripe(request.stripe)?;
         stripe
@@ -291,7 +306,8 @@ impl Read {
             .then_some(stripe)
     }
 
-    /// A server does not have a chunk: neither for this stripe nor for those that have not asked yet.
+    /// Records that a server does not have a chunk, for this stripe and for those that have not
+    /// requested it yet.
     fn mark_missing(&mut self, request: ChunkRequest) {
         let Some(stripe) = self.waiting(request) else {
             return;
@@ -322,7 +338,7 @@ impl Read {
         }
     }
 
-    /// The next thing to ask for, of the first stripe that lacks something.
+    /// Returns the next request of the first stripe that needs one.
     fn next_request(&mut self, now: Moment) -> Option<Step> {
         for stripe in &mut self.stripes {
             let Some(next) = stripe.next(now, &self.sources, &self.timeouts) else {

@@ -1,26 +1,27 @@
 //! Consistent hashing of buckets to servers.
 //!
 //! # Idea
-//! Every server has points on a ring of 64-bit numbers, a fixed number for each unit of its weight; a bucket has one. A
-//! walk from the bucket's point meets servers in an order that is the bucket's own. Servers that are down are
-//! passed over by whoever walks, so that one that fails gives its buckets to the next on each bucket's walk, and
-//! nothing else changes.
+//! Every server has points on a ring of 64-bit numbers, a fixed number for each unit of its weight.
+//! A bucket has one point. A walk from the bucket's point reaches the servers in an order specific
+//! to the bucket. The caller skips servers that are down. So a failed server passes its buckets to
+//! the next server on each bucket's walk, and nothing else changes.
 //!
 //! # Source
-//! D. Karger and others, *Consistent hashing and random trees*, STOC 1997; routing by buckets, a few hundred of
-//! them in a cluster of ten servers: section 5.1 of J. Yang, *Designing Efficient and Scalable Key-value Cache
-//! Management Systems*, CMU 2024.
+//! D. Karger and others, *Consistent hashing and random trees*, STOC 1997. Routing by buckets, a
+//! few hundred in a cluster of ten servers: section 5.1 of J. Yang, *Designing Efficient and
+//! Scalable Key-value Cache Management Systems*, CMU 2024.
 //!
 //! # Cost
-//! 16 bytes a point. A ring is built by one sort; a walk is a binary search and then a step a point.
+//! 16 bytes a point. A ring is built by one sort; a walk is a binary search and then one step a
+//! point.
 //!
 //! # Departures
-//! A server's number of points depends on its own weight alone: to join, to leave and to be reweighed moves the
-//! points of no other server.
+//! The number of a server's points depends on its own weight only. So a server that joins, leaves
+//! or changes its weight moves no points of other servers.
 
 use std::fmt;
 
-/// A server, by a number of its own for as long as it is a member, and never another's.
+/// Number of a server. It is unique as long as the server is a member, and not used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ServerId(pub u32);
 
@@ -30,19 +31,21 @@ impl fmt::Display for ServerId {
     }
 }
 
-/// A bucket: objects that are routed alike. Numbers go from 0 to one below the cluster's number of buckets.
+/// Number of a bucket, a group of objects with the same servers: from 0 to below the cluster's
+/// number of buckets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BucketId(pub u32);
 
 impl BucketId {
-    /// The bucket of an object among `buckets`, by a hash of its name that is spread over all 64 bits.
+    /// Returns the bucket of an object among `buckets`, by a hash of its name that is distributed
+    /// over all 64 bits.
     pub fn of(name_hash: u64, buckets: u32) -> BucketId {
         let high = (u128::from(name_hash) * u128::from(buckets)) >> 64;
         BucketId(high as u32)
     }
 }
 
-/// Points of servers, in order.
+/// Points of servers, in ascending order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ring {
     points: Vec<(u64, ServerId)>,
@@ -50,11 +53,11 @@ pub struct Ring {
     seed: u64,
 }
 
-/// Sets the points of one kind apart from those of another.
+/// Constants that separate the points of buckets from those of servers.
 const OF_BUCKETS: u64 = 0x6275_636b_6574_7321;
 const OF_SERVERS: u64 = 0x7365_7276_6572_7321;
 
-/// Spreads a number over all bits: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+/// Mixes the bits of a number: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 pub(crate) fn mix(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -62,8 +65,8 @@ pub(crate) fn mix(number: u64) -> u64 {
 }
 
 impl Ring {
-    /// A ring with `virtual_nodes` points for each unit of a server's weight. A server without weight has no point, and
-    /// so takes nothing. The order in which servers are given does not matter.
+    /// Creates a ring with `virtual_nodes` points for each unit of a server's weight. A server of
+    /// weight 0 has no points and takes nothing. The order of the servers does not matter.
     pub fn new(
         servers: impl IntoIterator<Item = (ServerId, u32)>,
         virtual_nodes: u32,
@@ -85,7 +88,7 @@ impl Ring {
         }
     }
 
-    /// The servers in the order in which a bucket meets them, each once.
+    /// Returns the servers in the order of a bucket's walk, each once.
     pub fn walk(&self, bucket: BucketId) -> Walk<'_> {
         let at = mix(mix(self.seed ^ OF_BUCKETS) ^ u64::from(bucket.0));
         Walk {
@@ -96,13 +99,13 @@ impl Ring {
         }
     }
 
-    /// How many servers have points.
+    /// Returns the number of servers with points.
     pub fn server_count(&self) -> usize {
         self.servers
     }
 }
 
-/// The servers that a bucket meets, each once. See [`Ring::walk`].
+/// Iterator over the servers of a bucket's walk, each once. See [`Ring::walk`].
 #[derive(Clone, Debug)]
 pub struct Walk<'a> {
     ring: &'a Ring,

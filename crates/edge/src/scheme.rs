@@ -1,41 +1,44 @@
-//! What a cluster is set to: its code, which objects are coded, and how many replicas the others have.
+//! Redundancy of a cluster: its code, which objects are coded, and the number of replicas of the
+//! others.
 
 use crate::chunks::CHUNKS_MAX;
 use std::fmt;
 
-/// From how many bytes on objects are coded unless another number is given (section 5.4).
+/// Default size in bytes from which on objects are coded (section 5.4).
 pub const CODED_FROM_BYTES: u64 = 128 << 10;
-/// The bytes of a sub-chunk unless another number is given: disks and the code reach their full speed with them (section 5.4).
+/// Default length of a sub-chunk in bytes, at which disks and the code reach their full speed
+/// (section 5.4).
 pub const SUB_CHUNK_BYTES: u32 = 64 << 10;
-/// The most bytes of a sub-chunk.
+/// Maximum length of a sub-chunk in bytes.
 pub const SUB_CHUNK_BYTES_MAX: u32 = 1 << 30;
 
-/// A (K, P) code and what belongs to it. K and P are the source's letters: an object is cut into K data chunks, and P
-/// parity chunks are made of them; any K of the K + P give the object back.
+/// A (K, P) code and its parameters. K and P are the source's letters: an object is cut into K data
+/// chunks, and P parity chunks are computed from them. Any K of the K + P reproduce the object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scheme {
-    /// Data chunks of an object.
+    /// Data chunks of an object (K).
     pub k: u8,
-    /// Parity chunks of an object.
+    /// Parity chunks of an object (P).
     pub p: u8,
-    /// Objects of at least so many bytes are coded, smaller ones are replicated. `None`: nothing is coded.
+    /// Size in bytes from which on objects are coded; smaller ones are replicated. `None`: nothing
+    /// is coded.
     pub coded_from_bytes: Option<u64>,
-    /// Servers that keep an object which is not coded.
+    /// Number of servers that store a replicated object.
     pub replicas: u8,
-    /// Bytes of a sub-chunk; only an object's last ones are shorter.
+    /// Length of a sub-chunk in bytes; only the last ones of an object are shorter.
     pub sub_chunk_bytes: u32,
 }
 
-/// What is done with an object.
+/// Kind of redundancy of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Redundancy {
-    /// It is kept whole by several servers.
+    /// Several servers store the whole object.
     Replicated,
-    /// It is cut into chunks, each kept by one server.
+    /// The object is cut into chunks, each stored by one server.
     Coded,
 }
 
-/// What is wrong with a scheme.
+/// Reason why a scheme is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SchemeError {
     /// K is 0.
@@ -47,9 +50,9 @@ pub enum SchemeError {
         /// K + P.
         chunks: u16,
     },
-    /// There would be no replica of an object that is not coded.
+    /// The number of replicas is 0.
     NoReplica,
-    /// A sub-chunk of no byte, or of more than [`SUB_CHUNK_BYTES_MAX`].
+    /// The length of a sub-chunk is 0 or above [`SUB_CHUNK_BYTES_MAX`].
     SubChunkBytes(u32),
 }
 
@@ -80,8 +83,8 @@ impl fmt::Display for SchemeError {
 impl std::error::Error for SchemeError {}
 
 impl Scheme {
-    /// A (K, P) code with sub-chunks of 64 KiB for objects of 128 KiB and more; smaller ones survive as many
-    /// failures, with P + 1 replicas.
+    /// Returns a (K, P) scheme with sub-chunks of 64 KiB for objects of 128 KiB and more. Smaller
+    /// objects have P + 1 replicas, so that they survive the same number of failures.
     pub fn coded(k: u8, p: u8) -> Scheme {
         Scheme {
             k,
@@ -92,7 +95,7 @@ impl Scheme {
         }
     }
 
-    /// Nothing is coded; every object has so many replicas.
+    /// Returns a scheme without coding, in which every object has this number of replicas.
     pub fn replicated(replicas: u8) -> Scheme {
         Scheme {
             coded_from_bytes: None,
@@ -101,7 +104,7 @@ impl Scheme {
         }
     }
 
-    /// Whether it can be used.
+    /// Checks that the scheme is valid.
     pub fn check(&self) -> Result<(), SchemeError> {
         if self.replicas == 0 {
             return Err(SchemeError::NoReplica);
@@ -125,7 +128,7 @@ impl Scheme {
         Ok(())
     }
 
-    /// ChunkSet of a coded object, K + P; none if nothing is coded.
+    /// Returns the number of chunks of a coded object, K + P; 0 if nothing is coded.
     pub fn chunks(&self) -> usize {
         match self.coded_from_bytes {
             Some(_) => usize::from(self.k) + usize::from(self.p),
@@ -133,12 +136,12 @@ impl Scheme {
         }
     }
 
-    /// Distinct servers that a bucket needs.
+    /// Returns the number of distinct servers that a bucket needs.
     pub fn servers_min(&self) -> usize {
         self.chunks().max(usize::from(self.replicas))
     }
 
-    /// What is done with an object of so many bytes.
+    /// Returns the kind of redundancy of an object of this size.
     pub fn class(&self, object_bytes: u64) -> Redundancy {
         match self.coded_from_bytes {
             Some(from) if object_bytes >= from => Redundancy::Coded,

@@ -1,12 +1,12 @@
-//! An object's bytes to the sub-chunks of a stripe, and back.
+//! Conversion of an object's bytes to the sub-chunks of a stripe, and back.
 
 use crate::chunks::{CHUNKS_MAX, ChunkSet};
 use crate::code::{Code, CodeError, Reconstruction};
 use crate::layout::Layout;
 use std::ops::Range;
 
-/// Cuts a stripe and codes it: `bytes` are the object's bytes of it, and `out` becomes its K + P sub-chunks, one behind the
-/// other, each [`Layout::sub_chunk_bytes`] long.
+/// Encodes a stripe. `bytes` are the object's bytes in it, and `out` receives its K + P sub-chunks,
+/// one behind the other, each [`Layout::sub_chunk_bytes`] long.
 pub fn encode_stripe(code: &Code, layout: &Layout, stripe: u64, bytes: &[u8], out: &mut Vec<u8>) {
     let span = layout.stripe(stripe);
     assert_eq!(
@@ -26,8 +26,8 @@ pub fn encode_stripe(code: &Code, layout: &Layout, stripe: u64, bytes: &[u8], ou
     coded.expect("all are equally long, and as many as the code has");
 }
 
-/// Puts together the stripes of one object. What it learns for one stripe serves the next, as long as the same chunks are
-/// missing.
+/// Decoder of the stripes of one object. It reuses the decoding matrix as long as the same chunks
+/// are missing.
 #[derive(Clone, Debug)]
 pub struct StripeDecoder<'a> {
     code: &'a Code,
@@ -37,7 +37,7 @@ pub struct StripeDecoder<'a> {
 }
 
 impl<'a> StripeDecoder<'a> {
-    /// A decoder for an object.
+    /// Creates a decoder for an object.
     pub fn new(code: &'a Code, layout: Layout) -> StripeDecoder<'a> {
         assert_eq!(code.k(), layout.k(), "the code of the layout");
         StripeDecoder {
@@ -48,8 +48,9 @@ impl<'a> StripeDecoder<'a> {
         }
     }
 
-    /// Adds the bytes of `range` that lie in a stripe to `out`. `chunks` are its sub-chunks by number, as many as there are;
-    /// those that are needed and missing are made of others. Nothing is added if too few are there.
+    /// Appends the bytes of `range` that are in a stripe to `out`. `chunks` are its sub-chunks by
+    /// number, `None` for a missing one; wanted ones that are missing are decoded from the others.
+    /// Nothing is appended if too few are given.
     pub fn join(
         &mut self,
         stripe: u64,
@@ -79,7 +80,7 @@ impl<'a> StripeDecoder<'a> {
         Ok(())
     }
 
-    /// Makes the wanted sub-chunks that are not there.
+    /// Decodes the wanted sub-chunks that are missing.
     fn make(
         &mut self,
         chunks: &[Option<&[u8]>],

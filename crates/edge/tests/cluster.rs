@@ -1,6 +1,6 @@
-//! A whole cluster in small: objects are written under one map and read under later ones, by nodes that have heard of all
-//! changes and by one that has not, while servers fail, fall silent, join and leave, and chunks are evicted and damaged. Against
-//! the plainest model: an object is its bytes.
+//! A small cluster. Objects are written under one map and read under later ones, while servers
+//! fail, stop answering, join and leave, and chunks are evicted and damaged. One node gets every
+//! map at once and another gets them late. The model of an object is its bytes.
 
 use edge::{
     BucketId, Change, ChunkRequest, Code, Config, Event, Layout, Map, MapHistory, Moment, Part,
@@ -23,7 +23,7 @@ enum Happens {
     Speaks(u32),
     Evicted(u32, usize),
     Damaged(u32, usize),
-    /// The node that hears late hears of the map that holds.
+    /// The late node gets the current map.
     Heard,
 }
 
@@ -32,14 +32,14 @@ struct Written {
     bytes: Vec<u8>,
     bucket: BucketId,
     class: Redundancy,
-    /// The servers of its chunks, or replicas.
+    /// Servers of its chunks or replicas.
     at: Vec<ServerId>,
     version: u64,
-    /// ChunkSet or replicas that were evicted or damaged.
+    /// Servers whose chunk or replica was evicted or damaged.
     spoilt: BTreeSet<ServerId>,
 }
 
-/// A sub-chunk, or a whole object as stripe 0 of chunk 0, and its checksum.
+/// Sub-chunks with their checksums; a whole object is stripe 0 of chunk 0.
 type Stored = HashMap<(ServerId, usize, usize, u64), (Vec<u8>, u64)>;
 
 struct Cluster {
@@ -134,7 +134,7 @@ impl Cluster {
         });
     }
 
-    /// What a server answers: `None` if it does not.
+    /// Returns the answer of a server; `None` if it does not answer.
     fn answer(
         &self,
         server: ServerId,
@@ -151,7 +151,7 @@ impl Cluster {
         (checksum(place(object, chunk, stripe), bytes) == *sum).then_some(&bytes[..])
     }
 
-    /// Whether nothing that is known of what was written would explain that an object cannot be found.
+    /// Whether the object must be found: no failure or eviction explains that it is not.
     fn must_be_found(&self, object: usize, is_late: bool) -> bool {
         let written = &self.written[object];
         let maps = if is_late { &self.late } else { &self.maps };
@@ -161,7 +161,7 @@ impl Cluster {
             .any(|map| map.id().version == written.version);
         let left = written.at.iter().filter(|server| {
             let is_there = self.maps.current().is_up(**server) && !self.silent.contains(server);
-            // A node that hears late may not ask a server that it takes for unavailable.
+            // A late node does not use a server that it considers unavailable.
             is_there && maps.current().is_up(**server) && !written.spoilt.contains(server)
         });
         let needed = if written.class == Redundancy::Coded {

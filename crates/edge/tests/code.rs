@@ -1,9 +1,11 @@
-//! The code: any K chunks give back the rest, at any length and place in memory, by every way of doing the sums.
+//! Tests of the code: any K chunks reproduce the rest, for all lengths and alignments, with and
+//! without AVX2.
 
 use edge::{ChunkSet, Code, CodeError, Reconstruction, SchemeError};
 use proptest::prelude::*;
 
-/// Runs a reconstruction both ways on runs that begin anywhere, and tells what it made.
+/// Runs a reconstruction with and without AVX2 on slices with any alignment, and returns the
+/// result.
 fn run(reconstruction: &Reconstruction, sources: &[&[u8]], shift: usize) -> Vec<Vec<u8>> {
     let len = sources[0].len();
     let moved: Vec<Vec<u8>> = sources
@@ -114,7 +116,7 @@ fn what_is_there_is_taken_data_first() {
         .expect("enough");
     assert_eq!(reconstruction.from(), ChunkSet::from_iter([0, 2, 3]));
     assert_eq!(reconstruction.makes(), ChunkSet::from_iter([1]));
-    // What is not lost may be asked for, too.
+    // A chunk that is present may be reconstructed, too.
     let reconstruction = code
         .reconstruction(ChunkSet::from_iter([3, 4, 5]), ChunkSet::from_iter([0, 4]))
         .expect("enough");
@@ -194,7 +196,7 @@ proptest! {
         let code = Code::new(k, p).expect("allowed");
         let (k, all) = (usize::from(k), usize::from(k + p));
         let chunks = coded(&code, k, len, seed % 1_000_000);
-        // Any K, by chance.
+        // Any K chunks, chosen randomly.
         let mut numbers: Vec<usize> = (0..all).collect();
         numbers.sort_by_key(|&chunk| (order ^ chunk as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let present: ChunkSet = numbers[..k].iter().copied().collect();

@@ -1,5 +1,5 @@
-//! The body of the fuzz target over seeded mutations: what `cargo fuzz` does with coverage for as long as one likes, here in
-//! a second and the same every time.
+//! Runs the fuzz target on seeded mutations. `cargo fuzz` runs the same code guided by coverage;
+//! this takes a second and is repeatable.
 
 #[path = "../../../fuzz/bodies/mutate.rs"]
 mod mutate;

@@ -1,5 +1,5 @@
-//! Versions of a map under random events, against a model that says the same in the plainest words; and maps that were
-//! offered in any order.
+//! Versions of a map under random events, compared with a simple model; and maps that are offered
+//! in any order.
 
 use edge::placement::Placement;
 use edge::{
@@ -32,10 +32,10 @@ fn buckets() -> impl Iterator<Item = BucketId> {
     (0..BUCKETS).map(BucketId)
 }
 
-/// What a map is, without rings: by number, weight and whether it is up.
+/// Model of a map without rings: weight and availability of each server.
 type Members = BTreeMap<u32, (u32, bool)>;
 
-/// What an event does to the members, or why not.
+/// Returns the members after an event, or the error.
 fn expected(members: &Members, change: Change, needed: usize) -> Result<Members, MapError> {
     let mut members = members.clone();
     let missing = |id: ServerId| MapError::Unknown(id);
@@ -102,7 +102,7 @@ fn check(map: &Map, before: &Map, members: &Members) {
         if let (true, Some(lead)) = (is_coding, map.lead(bucket)) {
             assert!(row[..k].contains(&Some(lead)), "the lead keeps data");
         }
-        // Who keeps data of the bucket in both maps keeps the same chunk.
+        // A server with data of the bucket in both maps keeps the same chunk.
         let old = &before.chunks(bucket)[..k];
         for (at, server) in old.iter().enumerate() {
             if server.is_some() && row[..k].contains(server) {
@@ -156,7 +156,8 @@ proptest! {
                     (map, members) = (next, after);
                 }
             }
-            // Who may have a chunk: of the last four maps, the newest first, each server that is up once.
+            // Sources of a chunk: from the last four maps, newest first, each server that is up
+            // once.
             for bucket in buckets() {
                 for chunk in 0..usize::from(k + p) {
                     let mut wanted = vec![];
@@ -177,7 +178,7 @@ proptest! {
     fn nodes_agree_in_whatever_order_they_hear_of_maps(
         order in prop::collection::vec(0usize..8, 0..30), others in prop::collection::vec(0usize..8, 0..30),
     ) {
-        // Two halves of a cluster that do not hear of each other go on from one map.
+        // Two halves of a cluster that do not communicate continue from one map.
         let first = cluster(3, 1, 8);
         let mut known = vec![first.clone()];
         for server in [1, 2, 3] {
@@ -316,7 +317,7 @@ fn another_clusters_map_is_refused_and_an_old_one_when_there_is_no_room() {
     assert_eq!(maps.all().len(), 2);
 }
 
-/// ServerLoads between half and one and a half of a gigabyte.
+/// Writes between half and one and a half gigabytes for each bucket.
 fn loads(count: u32, seed: u64) -> Vec<BucketWrites> {
     let part = |bucket: u32| {
         let mixed = (seed << 20 | u64::from(bucket)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

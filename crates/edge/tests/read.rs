@@ -1,6 +1,7 @@
-//! Reads over a simulated network: servers that answer soon, late or never, that have lost chunks or keep bad bytes, and an
-//! origin that may fail. Whatever they do, a read ends, serves the right bytes or none, asks for no more than it
-//! needs, and turns to the origin only when fewer than K sub-chunks of a stripe are left.
+//! Reads over a simulated network. Servers answer soon, late or never, lack chunks or have corrupt
+//! ones, and the origin may fail. In all cases a read ends, serves the right bytes or none,
+//! requests no more than it needs, and uses the origin only if fewer than K sub-chunks of a stripe
+//! are left.
 
 use edge::{
     ChunkRequest, ChunkSet, Code, Event, Layout, Moment, Part, Read, ReadTimeouts, Scheme,
@@ -12,11 +13,11 @@ use std::ops::Range;
 
 const OBJECT: u64 = 99;
 
-/// What a server does when asked for a chunk.
+/// Answer of a server to a request.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Answer {
     After(u64),
-    /// Bad bytes for stripes of which the remainder by 3 is this.
+    /// Corrupt bytes for stripes with this remainder by 3, after a delay.
     BadAfter(u64, u64),
     MissingAfter(u64),
     Never,
@@ -29,14 +30,14 @@ struct World {
     sub_chunk_bytes: u32,
     object: Vec<u8>,
     range: Range<u64>,
-    /// By chunk: its sources and what they answer.
+    /// Sources of each chunk, with their answers.
     sources: Vec<Vec<Answer>>,
-    /// Microseconds, or that it fails.
+    /// Delay of the origin in microseconds; `None`: it fails.
     origin: Option<u64>,
     timeouts: ReadTimeouts,
 }
 
-/// A message under way: what the host will hear when it comes.
+/// A message in transit: the event that the host receives.
 #[derive(Clone, Debug)]
 enum Message {
     Bytes(ChunkRequest, Vec<u8>, u64),
@@ -49,18 +50,18 @@ struct Host<'a> {
     code: Code,
     layout: Layout,
     now: u64,
-    /// By the moment at which they come, and a number.
+    /// Messages by their time of arrival and a number.
     network: BTreeMap<(u64, usize), Message>,
     sent: usize,
-    /// By stripe: the sub-chunks that came and are right.
+    /// Right sub-chunks that arrived, by stripe.
     received: HashMap<u64, BTreeMap<usize, Vec<u8>>>,
     asked: Vec<(u64, ChunkRequest)>,
     ended: Vec<(u64, ChunkRequest, bool)>,
     at_origin: Vec<(u64, ChunkSet)>,
-    /// What the origin has not answered: stripe, since when.
+    /// Outstanding requests to the origin: stripe and time.
     origin_out: Vec<(u64, u64)>,
     origin_failed: BTreeSet<u64>,
-    /// By stripe: how long the first sub-chunk took.
+    /// Time that the first sub-chunk took, by stripe.
     first_chunk_us: HashMap<u64, u64>,
     served: Vec<u8>,
 }
@@ -116,7 +117,7 @@ impl<'a> Host<'a> {
         self.network.insert((self.now + after, self.sent), message);
     }
 
-    /// The sub-chunks of a stripe as they were stored.
+    /// Returns the sub-chunks of a stripe as they were stored.
     fn stored(&self, stripe: u64) -> Vec<Vec<u8>> {
         let span = self.layout.stripe(stripe);
         let bytes = &self.world.object[span.start as usize..span.end as usize];
@@ -152,7 +153,8 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// That an ask is needed: by then no K sub-chunks, and not all that is wanted, were here or to be expected.
+    /// Asserts that a request is needed: the received and expected sub-chunks are neither K nor all
+    /// that are wanted.
     fn check_need(&self, request: ChunkRequest) {
         let wanted = self.layout.chunks_of(&self.world.range, request.stripe);
         let received: ChunkSet = self
@@ -192,7 +194,7 @@ impl<'a> Host<'a> {
             || self.now > since + timeouts.server_timeout_us
     }
 
-    /// Whether another source was asked for the sub-chunk since.
+    /// Whether another source received a request for the sub-chunk since.
     fn is_replaced(&self, request: ChunkRequest) -> bool {
         self.asked.iter().any(|(_, other)| {
             let is_same = other.stripe == request.stripe && other.chunk == request.chunk;
@@ -222,7 +224,8 @@ impl<'a> Host<'a> {
         self.origin_failed.contains(&stripe) || own.any(|out| self.now >= out.1 + origin_timeout_us)
     }
 
-    /// The sub-chunks that came, or may still come of a server; a late one for so long.
+    /// Returns the sub-chunks that arrived or may still arrive from a server; a late one counts for
+    /// `late_us`.
     fn left(&self, stripe: u64, late_us: u64) -> ChunkSet {
         let is_lost = |chunk: usize, source: usize| {
             let of_source = self.asked.iter().filter(|(_, request)| {
@@ -233,7 +236,8 @@ impl<'a> Host<'a> {
                 let is_own = request.stripe == stripe;
                 let give_up = since + self.world.timeouts.server_timeout_us;
                 match answer {
-                    // Who lacks a chunk lacks it for all stripes; a bad sub-chunk proves only itself.
+                    // A server that lacks a chunk lacks it for all stripes; a corrupt sub-chunk
+                    // proves only itself.
                     Some((at, _, false)) => {
                         let answer = self.world.sources[chunk][source];
                         is_own || *at > give_up || matches!(answer, Answer::MissingAfter(_))
@@ -259,7 +263,8 @@ impl<'a> Host<'a> {
         left
     }
 
-    /// That the origin is needed: fewer than K sub-chunks are here or may still come, and those asked for are wanted.
+    /// Asserts that the origin is needed: fewer than K sub-chunks arrived or may arrive, and the
+    /// requested ones are wanted.
     fn origin(&mut self, stripe: u64, chunks: ChunkSet, bytes: Range<u64>) {
         let wanted = self.layout.chunks_of(&self.world.range, stripe);
         assert!(wanted.has_all(chunks));
@@ -308,7 +313,8 @@ impl<'a> Host<'a> {
                 Event::OriginFailed(stripe)
             }
             Message::Origin(stripe, chunks, Some(_)) => {
-                // Answers come in the order of asks; one that comes at the very moment is in time.
+                // Answers arrive in the order of requests; one that arrives exactly at the timeout
+                // is in time.
                 let own = self.origin_out.iter().position(|out| out.0 == stripe);
                 let (_, since) = self.origin_out.remove(own.expect("asked"));
                 if self.now > since + self.world.timeouts.origin_timeout_us {
@@ -409,7 +415,7 @@ fn object(len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Ten stripes of (3, 1), all well.
+/// Ten stripes of (3, 1), without failures.
 fn well() -> World {
     World {
         k: 3,
@@ -478,7 +484,8 @@ fn a_late_server_is_made_up_for_after_a_fifth_more_than_the_first_took() {
     assert_eq!(host.served, world.object[..48]);
 }
 
-/// The first sub-chunk's time was the only measure: read from the reader's own disk, it made each peer late.
+/// The time of the first sub-chunk was the only measure: read from the reader's own disk, it made
+/// each peer late.
 #[test]
 fn a_peer_as_fast_as_peers_are_is_not_late_though_the_readers_own_disk_is_faster() {
     let mut world = well();
@@ -490,7 +497,7 @@ fn a_peer_as_fast_as_peers_are_is_not_late_though_the_readers_own_disk_is_faster
     }
 }
 
-/// What was lost and what was late added up to K for as long as the late one was not given up, which took a second.
+/// A lost and a late sub-chunk added up to K until the late one timed out, which took a second.
 #[test]
 fn a_late_chunk_beside_a_lost_one_does_not_keep_the_origin_from_being_asked() {
     let mut world = well();
@@ -502,7 +509,7 @@ fn a_late_chunk_beside_a_lost_one_does_not_keep_the_origin_from_being_asked() {
     let (end, _, origin, now) = run(&world);
     assert_eq!((end, origin.len()), (End::Done, 1));
     assert!(now < 150_000, "{now} us");
-    // And if the origin has nothing to give, what comes late will do.
+    // If the origin fails, a late sub-chunk is used.
     world.sources[2] = vec![Answer::After(200_000)];
     world.origin = None;
     let (end, _, origin, now) = run(&world);
@@ -516,7 +523,7 @@ fn a_server_that_never_answers_is_asked_once_and_then_left_alone() {
     world.timeouts.server_timeout_us = 150;
     let (end, asked, origin, _) = run(&world);
     assert_eq!((end, origin.len()), (End::Done, 0));
-    // The four stripes under way asked it before it was given up.
+    // The four stripes being read requested it before its timeout.
     assert_eq!(asked.iter().filter(|request| request.chunk == 0).count(), 4);
 }
 
@@ -544,7 +551,7 @@ fn an_older_source_is_asked_before_others_chunks_are() {
     let (end, asked, origin, _) = run(&world);
     assert_eq!((end, origin.len()), (End::Done, 0));
     assert!(asked.iter().all(|request| request.chunk < 3));
-    // Once it is known to lack the chunk, the newer source is not asked any more.
+    // Once the newer source is known to lack the chunk, it receives no more requests.
     assert_eq!(
         asked
             .iter()
@@ -661,7 +668,7 @@ proptest! {
     #[test]
     fn any_network_leads_to_the_right_bytes_or_to_none(world in world()) {
         let (end, asked, origin, _) = run(&world);
-        // It fails only by the origin.
+        // It fails only if the origin does.
         if end == End::Failed {
             prop_assert!(!origin.is_empty());
             prop_assert!(world.origin.is_none_or(|us| us >= world.timeouts.origin_timeout_us));

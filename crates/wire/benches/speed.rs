@@ -1,5 +1,5 @@
-//! Nanoseconds per parsed command and per encoded reply, best of several rounds:
-//! `cargo bench -p mayfly-wire`. As a test (`cargo test --benches`) it runs one short round.
+//! Nanoseconds per parsed command and per encoded reply, the minimum of several rounds: `cargo
+//! bench -p mayfly-wire`. As a test (`cargo test --benches`) it runs one short round.
 #![expect(
     clippy::disallowed_methods,
     reason = "a bench reads the clock, and cargo's arguments tell it from a test"
@@ -14,7 +14,7 @@ use wire::{Parsed, Parser, Protocol, Reply, ReplyScanner, encode_command};
 const ROUNDS: usize = 15;
 const BATCH: usize = 512;
 
-/// Runs `work`, which does `operations` of them, and prints the best round's time for one.
+/// Runs `work`, which performs `operations` operations, and prints the minimum time of one.
 fn measure(name: &str, operations: usize, mut work: impl FnMut()) {
     let is_bench = std::env::args().any(|argument| argument == "--bench");
     let (rounds, repeats) = if is_bench { (ROUNDS, 400) } else { (1, 1) };

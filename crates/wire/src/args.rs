@@ -1,24 +1,24 @@
-//! A command's arguments, as places in the input buffer.
+//! The arguments of a command, as positions in the input buffer.
 
 use std::ops::Range;
 
-/// The bound on a whole command, as Redis's `client-query-buffer-limit`.
+/// Maximum length of a whole command in bytes, as Redis's `client-query-buffer-limit`.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
-// Spans are 32 bits wide: no frame reaches what they cannot say.
+// Spans are 32 bits wide, which suffices for every frame.
 const _: () = assert!(FRAME_BYTES_MAX <= u32::MAX as usize);
 
-/// Where one argument lies in the input buffer.
+/// Position of an argument in the input buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The first byte.
+    /// Index of the first byte.
     pub start: u32,
-    /// How many bytes.
+    /// Number of bytes.
     pub len: u32,
 }
 
 impl Span {
-    /// Both must be below [`FRAME_BYTES_MAX`], which the parser sees to.
+    /// Both must be at most [`FRAME_BYTES_MAX`], which the parser checks.
     #[inline]
     pub(crate) fn new(start: usize, len: usize) -> Self {
         debug_assert!(start <= FRAME_BYTES_MAX);
@@ -28,7 +28,7 @@ impl Span {
             len: len as u32,
         }
     }
-    /// As a range of indexes.
+    /// Returns the range of indexes.
     #[inline]
     pub fn range(self) -> Range<usize> {
         let start = self.start as usize;
@@ -36,7 +36,7 @@ impl Span {
     }
 }
 
-/// The arguments of one command, the name first, borrowed from the input buffer.
+/// The arguments of a command, its name first, borrowed from the input buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     input: &'a [u8],
@@ -44,38 +44,39 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Views `input` through `spans`: the very bytes that [`Parser::parse`] saw, from the same start.
+    /// Creates a view of `input` through `spans`. `input` must start where the input of
+    /// [`Parser::parse`](crate::Parser::parse) started.
     #[inline]
     pub fn new(input: &'a [u8], spans: &'a [Span]) -> Self {
         Args { input, spans }
     }
-    /// How many arguments, the name included.
+    /// Number of arguments, the name included.
     #[inline]
     pub fn len(&self) -> usize {
         self.spans.len()
     }
-    /// Whether there is not even a name.
+    /// Whether there is no argument, not even a name.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
-    /// The argument at `index`, if there is one.
+    /// Returns the argument at `index`, or `None` behind the last.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         self.spans.get(index).map(|span| &self.input[span.range()])
     }
-    /// The command's name as the client spelled it; empty if there is none.
+    /// Returns the command's name as the client sent it; empty if there is none.
     #[inline]
     pub fn name(&self) -> &'a [u8] {
         self.get(0).unwrap_or(&[])
     }
-    /// Whether the argument at `index` is `word` in any case of letters.
+    /// Whether the argument at `index` equals `word`, regardless of upper and lower case.
     #[inline]
     pub fn is(&self, index: usize, word: &str) -> bool {
         self.get(index)
             .is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
     }
-    /// The arguments from `first` on.
+    /// Returns the arguments from `first` on.
     #[inline]
     pub fn from(&self, first: usize) -> Args<'a> {
         Args {
@@ -83,14 +84,15 @@ impl<'a> Args<'a> {
             spans: self.spans.get(first..).unwrap_or(&[]),
         }
     }
-    /// The arguments in order.
+    /// Returns the arguments in order.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let input = self.input;
         self.spans.iter().map(move |span| &input[span.range()])
     }
-    /// Whether this is a line of an HTTP request (`POST …` or `Host: …`): a browser was talked into
-    /// sending it, and the connection must be dropped before a later line of it runs as a command.
+    /// Whether this is a line of an HTTP request (`POST …` or `Host: …`). A web page can make a
+    /// browser send one, so the connection must be closed before a later line of it runs as a
+    /// command.
     pub fn is_http(&self) -> bool {
         self.is(0, "post") || self.is(0, "host:")
     }

@@ -1,20 +1,22 @@
-//! Values as bytes, as DUMP hands them out and RESTORE takes them in: the encodings of one value in
-//! Redis's snapshots, with a version and a checksum behind.
+//! Values as the bytes that DUMP returns and RESTORE takes: the encodings of one value in Redis's
+//! snapshots, followed by a version and a checksum.
 //!
 //! ```text
 //! payload   type 1 │ body │ version 2 │ CRC-64 of all before it 8
-//! length    00 + 6 bits │ 01 + 14 bits │ 0x80, 4 bytes │ 0x81, 8 bytes; these are big-endian, all else little
+//! length    00 + 6 bits │ 01 + 14 bits │ 0x80, 4 bytes │ 0x81, 8 bytes
+//!           these are big-endian, all other numbers little-endian
 //! string    length, bytes │ 0xC0 0xC1 0xC2: an integer of 1, 2, 4 bytes │ 0xC3: two lengths and LZF
 //! ```
 //!
-//! [`Writer`] writes what every server since Redis 5 reads, where no element has a deadline. Hashes whose
-//! fields have some are written as Redis since 7.4 or as Valkey since 9.0 reads them; for
-//! sets and sorted sets with deadlines nobody else has a form, so theirs is our own and refused elsewhere.
-//! [`read`] takes all of these, and the packed forms in which Redis and Valkey write what is small.
+//! [`Writer`] writes types that every server since Redis 5 reads, if no element has a deadline. Hashes
+//! with deadlines are written as Redis since 7.4 or as Valkey since 9.0 reads them. No other server
+//! has a type for sets and sorted sets with deadlines, so their types are our own and refused
+//! elsewhere. [`read`] accepts all of these, and the packed encodings in which Redis and Valkey
+//! write small values.
 //!
-//! Deliberately absent: streams, modules, zipmaps (before Redis 2.6), forms of release candidates, and
-//! compression when writing. What a payload announces is never believed: memory grows with bytes that
-//! are there, and what compression unfolds is bounded by the caller.
+//! Not supported: streams, modules, zipmaps (before Redis 2.6), encodings of release candidates,
+//! and compression when writing. Lengths in a payload are not trusted: memory grows only with bytes
+//! that are present, and the caller bounds what compression may expand to.
 
 mod crc;
 mod format;

@@ -1,19 +1,19 @@
 //! Inline commands: a line of words as a person types it, with quotes and escapes.
 //!
-//! A word is never longer than its spelling, so words are unescaped where they stand: the input
-//! buffer itself is the side buffer, and spans point into it as they do for arrays.
+//! A word is never longer than its quoted form, so words are unescaped in place: spans point into
+//! the input buffer, as they do for arrays.
 
 use crate::args::Span;
 
-/// A quoted word is not closed, or its closing quote is not followed by a blank.
+/// Error: a quote is not closed, or a closing quote is not followed by a blank.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UnbalancedQuotes;
 
-/// Splits `line` into words, unescaping them in place, and appends where they lie to `spans`.
+/// Splits `line` into words, unescapes them in place, and appends their positions to `spans`.
 ///
-/// The rules are Redis's: words are parted by blanks; `"…"` knows `\xHH \n \r \t \b \a` and takes any
-/// other escaped byte as itself; `'…'` knows `\'` alone; a closing quote must end its word; a NUL
-/// ends the line.
+/// The rules are Redis's. Words are separated by blanks. `"…"` supports `\xHH \n \r \t \b \a`, and
+/// any other escaped byte stands for itself; `'…'` supports `\'` only. A closing quote must end its
+/// word. A NUL ends the line.
 pub(crate) fn split_words(line: &mut [u8], spans: &mut Vec<Span>) -> Result<(), UnbalancedQuotes> {
     let mut read = 0;
     loop {
@@ -30,8 +30,8 @@ pub(crate) fn split_words(line: &mut [u8], spans: &mut Vec<Span>) -> Result<(), 
     }
 }
 
-/// Unescapes the word that starts at `start` onto its own place; returns where reading goes on and
-/// how many bytes it has.
+/// Unescapes the word that starts at `start` in place. Returns the position behind the word and the
+/// length of the result.
 fn read_word(line: &mut [u8], start: usize) -> Result<(usize, usize), UnbalancedQuotes> {
     let mut read = start;
     let mut write = start;
@@ -55,7 +55,7 @@ fn read_word(line: &mut [u8], start: usize) -> Result<(usize, usize), Unbalanced
     }
 }
 
-/// Unescapes up to the closing `"`; returns the place behind it, and the end of what was written.
+/// Unescapes up to the closing `"`. Returns the position behind it, and the end of the result.
 fn read_double_quoted(
     line: &mut [u8],
     mut read: usize,
@@ -77,7 +77,7 @@ fn read_double_quoted(
     }
 }
 
-/// Unescapes up to the closing `'`; returns the place behind it, and the end of what was written.
+/// Unescapes up to the closing `'`. Returns the position behind it, and the end of the result.
 fn read_single_quoted(
     line: &mut [u8],
     mut read: usize,

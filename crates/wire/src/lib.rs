@@ -1,12 +1,13 @@
-//! RESP2 and RESP3, and memcached's protocol, as sans-I/O parsing and encoding: bytes in, commands out;
-//! replies in, bytes out.
+//! RESP2, RESP3 and memcached's protocol as sans-I/O parsing and encoding: bytes to commands, and
+//! replies to bytes.
 //!
-//! No sockets, no clock, no dependencies, and no allocation per request beyond buffers that are
-//! reused. Every length that a peer announces is checked against a bound before anything is done
-//! with it, and nothing is allocated on the word of a length: memory grows with bytes that came.
+//! The crate has no sockets, no clock and no dependencies, and allocates nothing per request beyond
+//! buffers that are reused. Every length in the input is checked against a bound before it is used,
+//! and memory grows only with bytes that arrived.
 //!
-//! Start with [`Parser`] (what a server reads), [`Reply`] (what it writes) and [`number`] (how both
-//! sides spell numbers); [`memcached`] is a house of its own. [`response`] is the other end of the wire, for load generators and tests.
+//! Start with [`Parser`] (what a server reads), [`Reply`] (what it writes) and [`number`] (the text
+//! of numbers). [`memcached`] is independent of these. [`response`] is the client's side, for load
+//! generators and tests.
 #![forbid(unsafe_code)]
 
 pub mod args;

@@ -1,36 +1,37 @@
-//! INCRBYFLOAT's arithmetic: numbers of 64 significant bits, written with 17 decimals.
+//! Arithmetic of INCRBYFLOAT: numbers with 64 significant bits, written with 17 decimals.
 //!
 //! Redis adds in the C type `long double`, which on x86 has a mantissa of 64 bits, and prints with
-//! `%.17Lf` less the trailing zeros. A `double` would not do: 10.5 + 0.1 printed with 17 decimals is
-//! `10.59999999999999964`. Here the same is done in integers, on every machine: text is rounded once
-//! to the nearest 64-bit mantissa (ties to even), sums are rounded once, and the decimals are those of
-//! the exact binary value. So `10.5 + 0.1` is `10.6` and `3.0 + 1.1` is `4.1`, as in Redis.
+//! `%.17Lf` without trailing zeros. A `double` gives other digits: 10.5 + 0.1 printed with 17
+//! decimals is `10.59999999999999964`. This module computes the same as x86 with integers, on every
+//! machine. Text is rounded once to the nearest 64-bit mantissa (ties to even), sums are rounded
+//! once, and the decimals are those of the exact binary value. So `10.5 + 0.1` is `10.6` and `3.0 +
+//! 1.1` is `4.1`, as in Redis.
 //!
-//! Departures: Redis built where `long double` is a `double` or a quadruple answers otherwise; the C
-//! library's hexadecimal floats are refused; numbers below 2^-16382 keep their full precision, which
-//! no 17 decimals show.
+//! Departures: a Redis whose `long double` is a `double` or a quadruple returns other digits.
+//! Hexadecimal floats of the C library are refused. Numbers below 2^-16382 keep their full
+//! precision, which 17 decimals do not show.
 
 use crate::number::Text;
 use std::cmp::Ordering;
 
-/// The longest text that is read, as in Redis.
+/// Maximum length of the text of a number in bytes, as in Redis.
 const TEXT_BYTES_MAX: usize = 5 * 1024;
-/// A number's first bit stands for less than two to this power.
+/// Exponent of two that no finite number reaches.
 const BINARY_EXPONENT_END: i32 = 16384;
-/// The smallest power of two that is not zero.
+/// Exponent of the smallest power of two that is not zero.
 const BINARY_EXPONENT_MIN: i32 = -16445;
-/// Decimal exponents are cut off here: far beyond the range, whatever the digits before them.
+/// Limit to which decimal exponents are clamped: far outside of the range, whatever the digits.
 const DECIMAL_EXPONENT_MAX: i64 = 100_000;
-/// A number with more digits before its point is out of range.
+/// Maximum number of digits before the point of a number in range.
 const WHOLE_DIGITS_MAX: i64 = 4933;
-/// A number with more zeros behind its point is zero.
+/// Maximum number of zeros behind the point of a number that is not zero.
 const LEADING_DECIMALS_MAX: i64 = 4951;
 
 const TEN_POWER_19: u64 = 10_000_000_000_000_000_000;
 const TEN_POWER_17: u64 = 100_000_000_000_000_000;
 const DECIMALS: usize = 17;
 
-/// A number as `long double` holds it.
+/// A number with the range and precision of `long double` on x86.
 ///
 /// ```
 /// use wire::LongDouble;
@@ -53,7 +54,7 @@ pub struct LongDouble {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Magnitude {
     Zero,
-    /// `mantissa × 2^exponent`; the mantissa's first bit is set.
+    /// `mantissa × 2^exponent`; the highest bit of the mantissa is set.
     Finite {
         mantissa: u64,
         exponent: i32,
@@ -62,9 +63,9 @@ enum Magnitude {
 }
 
 impl LongDouble {
-    /// Reads decimal notation with an optional sign, fraction and exponent, or `inf`, `infinity`.
-    /// None for everything else: blanks, `nan`, numbers out of range, and those that would become
-    /// zero.
+    /// Parses decimal notation with an optional sign, fraction and exponent, or `inf`, `infinity`.
+    /// Returns `None` for anything else: blanks, `nan`, numbers out of range, and numbers that
+    /// would round to zero.
     pub fn parse(text: &[u8]) -> Option<LongDouble> {
         if text.len() >= TEXT_BYTES_MAX {
             return None;
@@ -87,7 +88,7 @@ impl LongDouble {
         })
     }
 
-    /// The largest number that is not infinite.
+    /// Largest finite number.
     pub const MAX: LongDouble = LongDouble {
         is_negative: false,
         magnitude: Magnitude::Finite {
@@ -96,12 +97,12 @@ impl LongDouble {
         },
     };
 
-    /// Whether it is beyond all numbers.
+    /// Whether it is infinite.
     pub fn is_infinite(self) -> bool {
         self.magnitude == Magnitude::Infinite
     }
 
-    /// The same on the other side of zero.
+    /// Returns the number with the opposite sign.
     pub fn negated(self) -> LongDouble {
         LongDouble {
             is_negative: !self.is_negative,
@@ -109,7 +110,7 @@ impl LongDouble {
         }
     }
 
-    /// How both compare; `-0` equals `0`.
+    /// Compares two numbers; `-0` equals `0`.
     pub fn compare(self, other: LongDouble) -> Ordering {
         let rank = |number: LongDouble| match number.magnitude {
             Magnitude::Zero => (0, 0, 0),
@@ -128,7 +129,7 @@ impl LongDouble {
         }
     }
 
-    /// The sum, rounded to nearest; None when it is infinite or not a number.
+    /// Returns the sum, rounded to nearest; `None` if it is infinite or not a number.
     pub fn plus(self, other: LongDouble) -> Option<LongDouble> {
         let (mine, others) = match (self.magnitude, other.magnitude) {
             (Magnitude::Infinite, _) | (_, Magnitude::Infinite) => return None,
@@ -150,9 +151,10 @@ impl LongDouble {
         } else {
             (others, mine)
         };
-        // The larger mantissa stands in bits 62 to 125: one bit above for the carry, 62 below for what
-        // the smaller one has there; what it loses still is told by its last bit. If it loses any, the
-        // difference keeps its first bit or the one below, and 60 bits stand below the last that counts.
+        // The larger mantissa is in bits 62 to 125. The bit above is for the carry, and the 62 bits
+        // below are for the smaller mantissa. Bits of it that are shifted out set the last bit
+        // (sticky). If there are any, the difference keeps its highest bit or the one below, and 60
+        // bits remain below the last bit of the result.
         let exponent = large.0 - 62;
         let augend = u128::from(large.1) << 62;
         let addend = shift_right_sticky(u128::from(small.1) << 62, large.0.abs_diff(small.0));
@@ -167,7 +169,7 @@ impl LongDouble {
         })
     }
 
-    /// Appends the number with 17 decimals less the trailing zeros; never `-0`.
+    /// Appends the number with 17 decimals without trailing zeros; never `-0`.
     pub fn push_decimal(self, out: &mut Vec<u8>) {
         let start = out.len();
         if self.is_negative {
@@ -191,9 +193,9 @@ impl LongDouble {
     }
 }
 
-/// `mantissa × 10^17 / 2^shift`, to the nearest integer, ties to even.
+/// Returns `mantissa × 10^17 / 2^shift`, rounded to the nearest integer, ties to even.
 fn scale_decimals(mantissa: u64, shift: u32) -> u128 {
-    // Below 2^121: a shift of 122 leaves less than a half.
+    // The product is below 2^121, so that a shift of 122 leaves less than a half.
     let product = u128::from(mantissa) * u128::from(TEN_POWER_17);
     if shift > 121 {
         return 0;
@@ -205,7 +207,7 @@ fn scale_decimals(mantissa: u64, shift: u32) -> u128 {
     quotient + u128::from(is_up)
 }
 
-/// Appends a number that counts units of 10^-17.
+/// Appends a number given in units of 10^-17.
 fn push_fraction(scaled: u128, out: &mut Vec<u8>) {
     // The whole part is below 2^63.
     let whole = (scaled / u128::from(TEN_POWER_17)) as u64;
@@ -224,14 +226,15 @@ fn push_fraction(scaled: u128, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[..len.map_or(0, |last| last + 1)]);
 }
 
-/// Shifts, and sets the last bit if any set bit was lost.
+/// Shifts to the right, and sets the last bit if any set bit was shifted out.
 fn shift_right_sticky(number: u128, shift: u32) -> u128 {
     let shifted = number.checked_shr(shift).unwrap_or(0);
     let is_exact = shifted.checked_shl(shift).unwrap_or(0) == number;
     shifted | u128::from(!is_exact)
 }
 
-/// `number × 2^exponent`, rounded to a mantissa of 64 bits, ties to even; None when out of range.
+/// Returns `number × 2^exponent`, rounded to a mantissa of 64 bits, ties to even; `None` if it is
+/// out of range.
 fn round_to_mantissa(number: u128, exponent: i32) -> Option<Magnitude> {
     if number == 0 {
         return Some(Magnitude::Zero);
@@ -243,7 +246,7 @@ fn round_to_mantissa(number: u128, exponent: i32) -> Option<Magnitude> {
     finish(mantissa, order, exponent + 64 - leading as i32)
 }
 
-/// Rounds a mantissa up or not: `order` compares what follows it with half of its last bit.
+/// Rounds a mantissa. `order` compares the dropped part with half of the mantissa's last bit.
 fn finish(mantissa: u64, order: Ordering, exponent: i32) -> Option<Magnitude> {
     debug_assert!(mantissa >> 63 == 1);
     let is_up = match order {
@@ -265,7 +268,7 @@ fn finish(mantissa: u64, order: Ordering, exponent: i32) -> Option<Magnitude> {
     }
 }
 
-/// Reads `digits[.digits][e[sign]digits]`.
+/// Parses `digits[.digits][e[sign]digits]`.
 fn parse_magnitude(text: &[u8]) -> Option<Magnitude> {
     let (mantissa, exponent) = match text.iter().position(|byte| matches!(byte, b'e' | b'E')) {
         Some(at) => (&text[..at], parse_exponent(&text[at + 1..])?),
@@ -304,7 +307,7 @@ fn parse_magnitude(text: &[u8]) -> Option<Magnitude> {
     divide(dividend, divisor).filter(|&magnitude| magnitude != Magnitude::Zero)
 }
 
-/// Reads `[sign]digits`, cut off far beyond the range.
+/// Parses `[sign]digits`, clamped far outside of the range.
 fn parse_exponent(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -320,7 +323,8 @@ fn parse_exponent(text: &[u8]) -> Option<i64> {
     Some(if is_negative { -exponent } else { exponent })
 }
 
-/// The quotient of two numbers that are not zero, rounded to 64 bits; None when out of range.
+/// Returns the quotient of two numbers other than zero, rounded to 64 bits; `None` if it is out of
+/// range.
 fn divide(mut dividend: Natural, mut divisor: Natural) -> Option<Magnitude> {
     let mut exponent = dividend.bits() as i32 - divisor.bits() as i32;
     if exponent < 0 {
@@ -332,7 +336,7 @@ fn divide(mut dividend: Natural, mut divisor: Natural) -> Option<Magnitude> {
         dividend.shift_left(1);
         exponent -= 1;
     }
-    // Now 1 ≤ dividend / divisor < 2: one bit of the quotient after the other.
+    // Now 1 ≤ dividend / divisor < 2: the loop computes one bit of the quotient at a time.
     let mut mantissa = 0u64;
     for _ in 0..64 {
         mantissa <<= 1;
@@ -412,7 +416,7 @@ impl Natural {
         by_length.then_with(|| self.0.iter().rev().cmp(other.0.iter().rev()))
     }
 
-    /// Takes away `other`, which is not larger.
+    /// Subtracts `other`, which must not be larger.
     fn subtract(&mut self, other: &Natural) {
         let mut has_borrow = false;
         for (index, limb) in self.0.iter_mut().enumerate() {
@@ -428,7 +432,7 @@ impl Natural {
         }
     }
 
-    /// Divides by 10^19; returns the remainder.
+    /// Divides by 10^19 and returns the remainder.
     fn divide_chunk(&mut self) -> u64 {
         let mut remainder = 0u64;
         for limb in self.0.iter_mut().rev() {

@@ -1,12 +1,11 @@
 //! memcached's protocol, text and meta, as sans-I/O parsing and encoding.
 //!
-//! [`Parser`] finds one [`Request`] after the other in the input and checks all that can be checked
-//! without knowing what is stored; what it refuses comes with memcached's own line. [`text`] and
-//! [`meta`] write the replies. The source is memcached's `doc/protocol.txt` and the behaviour of
-//! version 1.6.
+//! [`Parser`] finds one [`Request`] after the other in the input and checks all that does not depend on
+//! stored data. A refusal contains memcached's own error line. [`text`] and [`meta`] write the
+//! replies. The source is memcached's `doc/protocol.txt` and the behaviour of version 1.6.
 //!
-//! Requests name keys and values by [`Span`](crate::Span), so that a whole batch can be parsed, its
-//! keys asked for from memory, and only then carried out.
+//! Requests refer to keys and values by [`Span`](crate::Span). So a whole batch can be parsed and
+//! the memory of its keys prefetched before the requests run.
 
 mod line;
 pub mod meta;
@@ -20,23 +19,23 @@ pub use parser::{LINE_BYTES_MAX, Limits, Parsed, Parser, Refusal};
 pub use request::{KEY_BYTES_MAX, Meta, Mode, Request, Verb};
 pub use response::{BadReply, skip_reply};
 
-/// Times up to here are spans from now, above it they are instants since 1970.
+/// Largest `exptime` that counts from now, in seconds: thirty days. Larger ones count from 1970.
 pub const RELATIVE_SECONDS_MAX: i64 = 60 * 60 * 24 * 30;
 
-/// When an item dies.
+/// Time at which an item expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiration {
-    /// It stays.
+    /// The item does not expire.
     Never,
-    /// At this millisecond since 1970.
+    /// The item expires at this time, in milliseconds since 1970.
     At(u64),
-    /// It is dead already.
+    /// The item has expired already.
     Past,
 }
 
 impl Expiration {
-    /// What an `exptime` means at `now_ms`: 0 is for ever, a negative one is past, up to thirty days
-    /// count from now, and more is an instant in seconds since 1970.
+    /// Converts an `exptime` at the time `now_ms`: 0 means never, a negative one is in the past, up
+    /// to thirty days count from now, and more are seconds since 1970.
     ///
     /// ```
     /// use wire::memcached::Expiration;

@@ -1,12 +1,12 @@
-//! Numbers as text: what counts as a number on the wire, and how one is written.
+//! The text of numbers: which text is a number, and how a number is written.
 
-/// The longest text of an `i64`: a sign and 19 digits.
+/// Maximum length of the text of an `i64`: a sign and 19 digits.
 const INTEGER_TEXT_MAX: usize = 20;
-/// Room for the longest text of an `f64`, 25 bytes: a sign, 17 digits and seven zeros.
+/// Capacity for the longest text of an `f64`, 25 bytes: a sign, 17 digits and seven zeros.
 const DOUBLE_TEXT_MAX: usize = 32;
 
-/// Reads an integer as strictly as Redis does: an optional `-`, no `+`, no blanks, no leading zeros,
-/// no `-0`; in the range of `i64`.
+/// Parses an integer as strictly as Redis: an optional `-`, no `+`, no blanks, no leading zeros, no
+/// `-0`; in the range of `i64`.
 ///
 /// ```
 /// use wire::number::parse_i64;
@@ -44,7 +44,7 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// Reads an unsigned integer by the same rules, up to `u64::MAX` (SCAN cursors).
+/// Parses an unsigned integer by the same rules, up to `u64::MAX` (cursors of SCAN).
 pub fn parse_u64(text: &[u8]) -> Option<u64> {
     let (&first, rest) = text.split_first()?;
     if first == b'0' {
@@ -62,10 +62,10 @@ pub fn parse_u64(text: &[u8]) -> Option<u64> {
     Some(number)
 }
 
-/// Reads a double: decimal notation with an optional sign, fraction and exponent, or `inf`,
-/// `infinity` in any case of letters; no blanks, not `nan`. As in Redis, a number too large for a
-/// double, or so small that it would become zero, is refused. Departure: Redis takes hexadecimal
-/// floats too, because the C library does.
+/// Parses a double: decimal notation with an optional sign, fraction and exponent, or `inf`,
+/// `infinity` in upper or lower case; no blanks, no `nan`. As in Redis, a number too large for a
+/// double, or so small that it would round to zero, is refused. Departure: Redis accepts
+/// hexadecimal floats, too, because the C library does.
 ///
 /// ```
 /// use wire::number::parse_f64;
@@ -92,7 +92,7 @@ pub fn parse_f64(text: &[u8]) -> Option<f64> {
     Some(number)
 }
 
-/// A number's text, on the stack.
+/// The text of a number, stored on the stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Text {
     bytes: [u8; DOUBLE_TEXT_MAX],
@@ -112,7 +112,7 @@ const DIGIT_PAIRS: [u8; 200] = {
 };
 
 impl Text {
-    /// An integer in decimal.
+    /// Writes an integer in decimal.
     #[inline]
     pub fn integer(number: i64) -> Text {
         let mut text = Text::unsigned(number.unsigned_abs());
@@ -121,7 +121,7 @@ impl Text {
         }
         text
     }
-    /// An unsigned integer in decimal.
+    /// Writes an unsigned integer in decimal.
     #[inline]
     pub fn unsigned(mut number: u64) -> Text {
         let mut text = Text {
@@ -144,13 +144,14 @@ impl Text {
         }
         text
     }
-    /// A double as Redis writes it: a whole number up to 2^62 as an integer, others as the shortest digits
-    /// that read back the same, plain while the text stays short, with an exponent beyond; `inf`, `-inf`,
-    /// `nan`.
+    /// Writes a double as Redis does: a whole number up to 2^62 as an integer, others as the
+    /// shortest digits that read back the same. Short texts have no exponent, longer ones do.
+    /// Special values are `inf`, `-inf` and `nan`.
     ///
     /// ```
     /// use wire::number::Text;
-    /// for (number, text) in [(3.0, "3"), (10.6, "10.6"), (1.7e9, "1700000000"), (1e20, "1e+20"), (-2.5e-9, "-2.5e-9")] {
+    /// let cases = [(3.0, "3"), (10.6, "10.6"), (1.7e9, "1700000000"), (1e20, "1e+20"), (-2.5e-9, "-2.5e-9")];
+    /// for (number, text) in cases {
     ///     assert_eq!(Text::double(number).as_bytes(), text.as_bytes());
     /// }
     /// ```
@@ -179,7 +180,7 @@ impl Text {
         }
         text
     }
-    /// The text.
+    /// Returns the text.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[usize::from(self.start)..usize::from(self.end)]
@@ -201,11 +202,11 @@ impl Text {
     }
 }
 
-/// Up to here Redis writes a whole double as the integer that it is, with all digits (half of an `i64`'s range).
+/// Largest whole double that Redis writes as an integer with all digits: half of the range of
+/// `i64`.
 const WHOLE_AS_INTEGER_MAX: f64 = (i64::MAX / 2) as f64;
 
-/// The shortest digits `d…` of a finite number that is not negative, which equals
-/// `d… × 10^scale`.
+/// The shortest digits `d…` of a finite number that is not negative, which equals `d… × 10^scale`.
 struct Scientific {
     digits: [u8; 17],
     len: usize,
@@ -237,8 +238,8 @@ impl Scientific {
         scientific
     }
 
-    /// The form is that of the printer which Redis uses since 7.2 (`fpconv`): no exponent while at
-    /// most seven zeros follow the digits, or while at most six decimals or so are needed.
+    /// Writes the form of the printer that Redis uses since 7.2 (`fpconv`): no exponent while at
+    /// most seven zeros follow the digits, or while at most about six decimals are needed.
     fn write(&self, text: &mut Text) {
         let digits = &self.digits[..self.len];
         let exponent = self.scale + self.len as i32 - 1;
@@ -277,7 +278,7 @@ pub fn push_i64(out: &mut Vec<u8>, number: i64) {
 /// Appends an unsigned integer in decimal.
 #[inline]
 pub fn push_u64(out: &mut Vec<u8>, number: u64) {
-    // Most numbers in replies are small, and need no room to be turned round in.
+    // Most numbers in replies are small and need no buffer for the reversal of digits.
     match number {
         0..10 => out.push(b'0' + number as u8),
         10..100 => {

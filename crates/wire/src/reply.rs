@@ -1,85 +1,86 @@
-//! Replies, encoded straight into the session's output buffer.
+//! Replies, encoded directly into the session's output buffer.
 
 use crate::number::Text;
 use std::fmt::{self, Write};
 
-/// Which dialect a session speaks.
+/// Version of the protocol that a session uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Protocol {
-    /// RESP2, the state before `HELLO 3`.
+    /// RESP2, the default before `HELLO 3`.
     #[default]
     Resp2,
     /// RESP3.
     Resp3,
 }
 
-/// An encoder over an output buffer; what RESP2 cannot say is said in its nearest form.
+/// Encoder of replies into an output buffer. Types that RESP2 lacks are written as Redis writes
+/// them in RESP2.
 pub struct Reply<'a> {
     out: &'a mut Vec<u8>,
     protocol: Protocol,
 }
 
 impl<'a> Reply<'a> {
-    /// Encodes behind what `out` already holds.
+    /// Creates an encoder that appends to `out`.
     #[inline]
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Self {
         Reply { out, protocol }
     }
-    /// A second encoder behind the same bytes, for a reply within this one.
+    /// Creates a second encoder that appends to the same buffer, for a reply inside of this one.
     pub fn nested(&mut self, protocol: Protocol) -> Reply<'_> {
         Reply::new(self.out, protocol)
     }
-    /// The dialect.
+    /// Returns the version of the protocol.
     #[inline]
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
-    /// Changes the dialect (HELLO).
+    /// Changes the version of the protocol (HELLO).
     pub fn set_protocol(&mut self, protocol: Protocol) {
         self.protocol = protocol;
     }
-    /// Bytes encoded so far into the buffer: to measure or take back a reply.
+    /// Returns the number of bytes in the buffer, to measure or remove a reply.
     #[inline]
     pub fn position(&self) -> usize {
         self.out.len()
     }
-    /// Takes back everything behind `position`.
+    /// Removes everything behind `position`.
     pub fn truncate(&mut self, position: usize) {
         self.out.truncate(position);
     }
-    /// What was encoded behind `position`.
+    /// Returns the bytes behind `position`.
     pub fn written(&self, position: usize) -> &[u8] {
         self.out.get(position..).unwrap_or(&[])
     }
-    /// Bytes that are already RESP.
+    /// Appends bytes that are already RESP.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
-    /// `+text`; the text has no line breaks.
+    /// Writes `+text`; the text has no line breaks.
     pub fn simple(&mut self, text: &str) {
         debug_assert!(!text.contains(['\r', '\n']));
         self.raw(b"+");
         self.raw(text.as_bytes());
         self.raw(b"\r\n");
     }
-    /// `+OK`.
+    /// Writes `+OK`.
     #[inline]
     pub fn ok(&mut self) {
         self.raw(b"+OK\r\n");
     }
-    /// `-text`: the text starts with its code (`ERR …`); line breaks in it become blanks.
+    /// Writes `-text`. The text starts with its code (`ERR …`); line breaks in it become blanks.
     pub fn error(&mut self, text: &str) {
         self.error_with(|out| out.extend_from_slice(text.as_bytes()));
     }
-    /// The same, from bytes: a client's own words may be quoted in it.
+    /// Writes an error from bytes, because it may quote what the client sent.
     pub fn error_bytes(&mut self, text: &[u8]) {
         self.error_with(|out| out.extend_from_slice(text));
     }
-    /// The same, formatted in place: `reply.error_fmt(format_args!("ERR {reason}"))`.
+    /// Writes an error, formatted in place: `reply.error_fmt(format_args!("ERR {reason}"))`.
     pub fn error_fmt(&mut self, text: fmt::Arguments<'_>) {
         self.error_with(|out| {
-            // Writing to a Vec fails only where a Display of ours does; what it wrote is sent.
+            // Writing to a Vec fails only if a Display implementation does; what it wrote is sent.
             let _ = Appender(out).write_fmt(text);
         });
     }
@@ -109,7 +110,7 @@ impl<'a> Reply<'a> {
             self.header(sigil, len as i64);
         }
     }
-    /// `:number`.
+    /// Writes `:number`.
     #[inline]
     pub fn integer(&mut self, number: i64) {
         if let Ok(digit @ 0..=9) = u8::try_from(number) {
@@ -118,8 +119,8 @@ impl<'a> Reply<'a> {
             self.header(b':', number);
         }
     }
-    /// An integer beyond `i64`: a big number in RESP3, a bulk string in RESP2. Digits only, with an
-    /// optional sign.
+    /// Writes an integer beyond `i64`: a big number in RESP3, a bulk string in RESP2. The text has
+    /// digits only, with an optional sign.
     pub fn big_number(&mut self, digits: &str) {
         debug_assert!(digits.bytes().all(|b| b.is_ascii_digit() || b == b'-'));
         match self.protocol {
@@ -131,17 +132,17 @@ impl<'a> Reply<'a> {
             }
         }
     }
-    /// The buffer, for who appends RESP of his own to it.
+    /// Returns the buffer, for callers that append RESP themselves.
     #[inline]
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.out
     }
-    /// The head of a bulk string of `len` bytes; these and a line's end follow.
+    /// Writes the head of a bulk string. `len` bytes and a line end must follow.
     #[inline]
     pub fn bulk_head(&mut self, len: usize) {
         self.length(b'$', len);
     }
-    /// A bulk string.
+    /// Writes a bulk string.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.out.reserve(bytes.len() + 32);
@@ -149,19 +150,19 @@ impl<'a> Reply<'a> {
         self.raw(bytes);
         self.raw(b"\r\n");
     }
-    /// A bulk string, formatted in place: `reply.bulk_fmt(format_args!("{count} keys"))`. Costs a
-    /// second look at the text; for commands that people read.
+    /// Writes a bulk string, formatted in place: `reply.bulk_fmt(format_args!("{count} keys"))`. It
+    /// copies the text once more; it is meant for commands that people read.
     pub fn bulk_fmt(&mut self, text: fmt::Arguments<'_>) {
         let mut formatted = Vec::new();
         let _ = Appender(&mut formatted).write_fmt(text);
         self.bulk(&formatted);
     }
-    /// An integer's digits as a bulk string (what GET says of a counter).
+    /// Writes the digits of an integer as a bulk string (GET of a counter).
     #[inline]
     pub fn bulk_integer(&mut self, number: i64) {
         self.bulk(Text::integer(number).as_bytes());
     }
-    /// No value: `_` in RESP3, `$-1` in RESP2.
+    /// Writes a missing value: `_` in RESP3, `$-1` in RESP2.
     #[inline]
     pub fn null(&mut self) {
         match self.protocol {
@@ -169,41 +170,41 @@ impl<'a> Reply<'a> {
             Protocol::Resp3 => self.raw(b"_\r\n"),
         }
     }
-    /// No array: `_` in RESP3, `*-1` in RESP2.
+    /// Writes a missing array: `_` in RESP3, `*-1` in RESP2.
     pub fn null_array(&mut self) {
         match self.protocol {
             Protocol::Resp2 => self.raw(b"*-1\r\n"),
             Protocol::Resp3 => self.raw(b"_\r\n"),
         }
     }
-    /// The head of an array of `len` replies.
+    /// Writes the head of an array of `len` replies.
     #[inline]
     pub fn array(&mut self, len: usize) {
         self.length(b'*', len);
     }
-    /// The head of a map of `pairs` (an array of twice as many in RESP2).
+    /// Writes the head of a map of `pairs` (in RESP2 an array of twice as many).
     pub fn map(&mut self, pairs: usize) {
         match self.protocol {
             Protocol::Resp2 => self.length(b'*', pairs * 2),
             Protocol::Resp3 => self.length(b'%', pairs),
         }
     }
-    /// The head of a set (an array in RESP2).
+    /// Writes the head of a set (in RESP2 an array).
     pub fn set(&mut self, len: usize) {
         match self.protocol {
             Protocol::Resp2 => self.length(b'*', len),
             Protocol::Resp3 => self.length(b'~', len),
         }
     }
-    /// The head of a push message (an array in RESP2).
+    /// Writes the head of a push message (in RESP2 an array).
     pub fn push(&mut self, len: usize) {
         match self.protocol {
             Protocol::Resp2 => self.length(b'*', len),
             Protocol::Resp3 => self.length(b'>', len),
         }
     }
-    /// The head of an attribute of `pairs`, which precedes a reply. RESP2 has none: then this answers
-    /// false, and the pairs must not be written.
+    /// Writes the head of an attribute of `pairs`, which precedes a reply. RESP2 has no attributes:
+    /// then this returns false, and the pairs must not be written.
     #[must_use = "in RESP2 the pairs must not be written"]
     pub fn attribute(&mut self, pairs: usize) -> bool {
         match self.protocol {
@@ -214,7 +215,8 @@ impl<'a> Reply<'a> {
             }
         }
     }
-    /// A double (a bulk string in RESP2), shortest text that reads back the same, as Redis writes it.
+    /// Writes a double (in RESP2 a bulk string) as the shortest text that reads back the same, as
+    /// Redis does.
     pub fn double(&mut self, number: f64) {
         let text = Text::double(number);
         match self.protocol {
@@ -226,14 +228,14 @@ impl<'a> Reply<'a> {
             }
         }
     }
-    /// A truth value (`:1` or `:0` in RESP2).
+    /// Writes a boolean (in RESP2 `:1` or `:0`).
     pub fn boolean(&mut self, value: bool) {
         match self.protocol {
             Protocol::Resp2 => self.integer(i64::from(value)),
             Protocol::Resp3 => self.raw(if value { b"#t\r\n" } else { b"#f\r\n" }),
         }
     }
-    /// Text for people (a bulk string in RESP2); `format` has three letters.
+    /// Writes text for people (in RESP2 a bulk string); `format` has three letters.
     pub fn verbatim(&mut self, format: &str, text: &[u8]) {
         debug_assert_eq!(format.len(), 3);
         match self.protocol {
@@ -249,7 +251,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// Formats into a buffer of bytes.
+/// Formatter into a buffer of bytes.
 struct Appender<'a>(&'a mut Vec<u8>);
 
 impl Write for Appender<'_> {

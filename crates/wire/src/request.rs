@@ -1,42 +1,42 @@
 //! Requests: arrays of bulk strings, and inline commands.
 //!
-//! [`Parser`] is incremental: it remembers how far a partial frame was understood, so a value of
-//! half a gigabyte that arrives in small reads is not read again with each of them. It owns no input:
-//! the session hands in its buffer from the first byte not yet consumed.
+//! [`Parser`] is incremental. It stores how far a partial frame was parsed, so that a value of half a
+//! gigabyte that arrives in small reads is not scanned again at each of them. It does not own the
+//! input: the session passes its buffer from the first byte that is not yet consumed.
 
 use crate::args::{FRAME_BYTES_MAX, Span};
 use crate::inline::split_words;
 use std::fmt;
 
-/// The default bound on one argument, as Redis's `proto-max-bulk-len`.
+/// Default maximum length of an argument in bytes, as Redis's `proto-max-bulk-len`.
 pub const BULK_BYTES_MAX: usize = 512 * 1024 * 1024;
-/// The bound on the arguments of one command.
+/// Maximum number of arguments of a command.
 pub const ARGS_COUNT_MAX: usize = 1024 * 1024;
-/// The bound on an inline command's line.
+/// Maximum length of an inline command's line in bytes.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
-/// The bound on the arguments of a command from a client that has yet to authenticate.
+/// Maximum number of arguments of a command before authentication.
 pub const UNAUTHENTICATED_ARGS_COUNT_MAX: usize = 10;
-/// The bound on one argument from a client that has yet to authenticate.
+/// Maximum length of an argument in bytes before authentication.
 pub const UNAUTHENTICATED_BULK_BYTES_MAX: usize = 16 * 1024;
 
-/// Digits that a count may have before its line end has to come: more than any valid count has, and
-/// few enough that reading them again with every arriving byte costs nothing.
+/// Maximum number of digits of a count before its line end. It exceeds all valid counts, and is
+/// small enough that scanning the digits again with every byte costs nothing.
 const COUNT_DIGITS_MAX: usize = 32;
-/// A parser keeps room for the spans of partial frames up to this many between frames.
+/// Number of spans of partial frames for which a parser keeps memory between frames.
 const PENDING_KEPT_MAX: usize = 1024;
 
 const _: () = assert!(INLINE_BYTES_MAX < FRAME_BYTES_MAX);
 
-/// What a request may have at most.
+/// Limits of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one argument (`proto-max-bulk-len`); [`FRAME_BYTES_MAX`] bounds it too.
+    /// Maximum bytes of an argument (`proto-max-bulk-len`); [`FRAME_BYTES_MAX`] is a further limit.
     pub bulk_bytes_max: usize,
-    /// Arguments of one command.
+    /// Maximum arguments of a command.
     pub args_count_max: usize,
-    /// Bytes of an inline command before its line feed.
+    /// Maximum bytes of an inline command before its line feed.
     pub inline_bytes_max: usize,
-    /// Whether the client has authenticated or need not; until then it may send little.
+    /// Whether the client has authenticated or need not. Before, stricter limits apply.
     pub is_authenticated: bool,
 }
 
@@ -51,36 +51,36 @@ impl Default for Limits {
     }
 }
 
-/// Why a request cannot be understood. The connection must be closed after the reply: where the next
-/// request would begin is not known.
+/// Reason why a request cannot be parsed. The connection must be closed after the reply, because
+/// the start of the next request is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
-    /// The count behind `*` is no number, or above the limit.
+    /// The count behind `*` is not a number, or above the limit.
     InvalidMultibulkLength,
-    /// The count behind `$` is no number, negative, or above the limit.
+    /// The count behind `$` is not a number, negative, or above the limit.
     InvalidBulkLength,
-    /// An argument begins with this byte.
+    /// An argument begins with this byte instead of `$`.
     ExpectedDollar(u8),
-    /// An argument is not followed by a line end (Redis does not look).
+    /// An argument is not followed by a line end (Redis does not check this).
     MissingLineEnd,
-    /// The count behind `*` does not end.
+    /// The count behind `*` has too many digits.
     TooBigMultibulkCount,
-    /// The count behind `$` does not end.
+    /// The count behind `$` has too many digits.
     TooBigBulkCount,
-    /// An inline command does not end.
+    /// An inline command is longer than the limit.
     TooBigInline,
-    /// An inline command's quotes are not closed, or not followed by a blank.
+    /// A quote of an inline command is not closed, or not followed by a blank.
     UnbalancedQuotes,
-    /// Too many arguments before authentication.
+    /// There are too many arguments before authentication.
     UnauthenticatedMultibulkLength,
-    /// Too large an argument before authentication.
+    /// An argument is too long before authentication.
     UnauthenticatedBulkLength,
     /// The whole command would exceed [`FRAME_BYTES_MAX`].
     TooBigRequest,
 }
 
 impl fmt::Display for ProtocolError {
-    /// As in Redis: `Protocol error: …`; the reply has `ERR ` before it.
+    /// Writes Redis's text, `Protocol error: …`; the reply has `ERR ` before it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Protocol error: ")?;
         f.write_str(match self {
@@ -103,38 +103,40 @@ impl fmt::Display for ProtocolError {
 
 impl std::error::Error for ProtocolError {}
 
-/// What a look at the input found.
+/// Result of parsing the start of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// A command: its spans were appended, at least one; it took the first `consumed` bytes.
+    /// A command of at least one argument. Its spans were appended, and it took the first
+    /// `consumed` bytes.
     Command {
-        /// Bytes, counted from the start of the input.
+        /// Number of bytes from the start of the input.
         consumed: usize,
     },
-    /// A frame that says nothing and gets no reply (`*0`, `*-1`, an empty line).
+    /// A frame without a command, which gets no reply (`*0`, `*-1`, an empty line).
     Blank {
-        /// Bytes, counted from the start of the input.
+        /// Number of bytes from the start of the input.
         consumed: usize,
     },
-    /// The frame goes on behind the input. Call again with the same bytes and more behind them.
+    /// The frame is incomplete. The next call must get the same bytes with more behind them.
     Incomplete {
-        /// At least so many bytes are missing. The peer says so: reserve no more than some bound.
+        /// Minimum number of bytes that are missing. The client states it, so the caller must bound
+        /// what it reserves.
         need: usize,
     },
 }
 
-/// How far a partial frame was understood; places count from the frame's start.
+/// Progress within a partial frame; positions count from the frame's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     /// Between two frames.
     Fresh,
-    /// No line feed in the first `scanned` bytes.
+    /// The first `scanned` bytes contain no line feed.
     Inline { scanned: usize },
     /// The next of `left` arguments starts at `next`.
     Array { next: usize, left: usize },
 }
 
-/// Finds commands in a session's input; one per session.
+/// Parser of the commands in a session's input; one per session.
 ///
 /// ```
 /// use wire::{Args, Parsed, Parser};
@@ -152,7 +154,7 @@ enum Progress {
 pub struct Parser {
     limits: Limits,
     progress: Progress,
-    /// The arguments of a partial frame so far; empty between frames.
+    /// Arguments of a partial frame so far; empty between frames.
     pending: Vec<Span>,
 }
 
@@ -163,7 +165,7 @@ impl Default for Parser {
 }
 
 impl Parser {
-    /// A parser at the start of a stream.
+    /// Creates a parser at the start of a stream.
     pub fn new(limits: Limits) -> Self {
         Parser {
             limits,
@@ -171,33 +173,34 @@ impl Parser {
             pending: Vec::new(),
         }
     }
-    /// What it refuses.
+    /// Returns the limits.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
-    /// Changes what it refuses, from the next count on that it reads. A session that is not
-    /// authenticated runs each command before it parses the next, which may be the first free one.
+    /// Changes the limits, from the next count on. A session that is not authenticated runs each
+    /// command before it parses the next one, to which the new limits may apply.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
-    /// Whether the last look ended inside a frame.
+    /// Whether the last call ended inside a frame.
     pub fn is_partial(&self) -> bool {
         self.progress != Progress::Fresh
     }
-    /// Bytes held on the heap, for the memory account.
+    /// Returns the bytes allocated on the heap, for memory accounting.
     pub fn heap_bytes(&self) -> usize {
         self.pending.capacity() * size_of::<Span>()
     }
 
-    /// Looks for one command at the start of `input`, and appends the spans of its arguments, counted
+    /// Parses one command at the start of `input`, and appends the spans of its arguments, counted
     /// from there, to `spans`.
     ///
-    /// After [`Parsed::Incomplete`] the next call must get the same bytes, possibly moved, with more
-    /// behind them. The input is written to in one case only: an inline command's quoted words are
-    /// unescaped in place. Total work is linear in the bytes of the stream, however they are cut.
+    /// After [`Parsed::Incomplete`] the next call must get the same bytes, possibly moved, with
+    /// more behind them. The input is modified in one case only: quoted words of an inline command
+    /// are unescaped in place. Total work is linear in the bytes of the stream, whatever the sizes
+    /// of the reads.
     ///
     /// # Errors
-    /// See [`ProtocolError`]; spans appended by this call are taken back.
+    /// See [`ProtocolError`]; spans appended by this call are removed.
     #[inline]
     pub fn parse(
         &mut self,
@@ -292,7 +295,7 @@ impl Parser {
         scanned: usize,
         spans: &mut Vec<Span>,
     ) -> Result<Parsed, ProtocolError> {
-        // The line feed may stand at the bound and not behind it, so that how the input was cut makes
+        // The line feed may be at the limit and not behind it, so that the sizes of the reads make
         // no difference.
         let bound = self.limits.inline_bytes_max;
         let window = input.len().min(bound.saturating_add(1));
@@ -322,8 +325,8 @@ impl Parser {
     }
 }
 
-/// Reads the `left` bulks that start at `next`, as far as the input goes, and moves both on. Returns
-/// how many bytes are missing at least; none: the frame is complete.
+/// Reads the `left` arguments that start at `next`, as far as the input goes, and advances both.
+/// Returns the minimum number of missing bytes; 0 if the frame is complete.
 #[inline]
 fn read_bulks(
     limits: &Limits,
@@ -345,7 +348,7 @@ fn read_bulks(
             Count::Invalid => return Err(ProtocolError::InvalidBulkLength),
             Count::TooLong => return Err(ProtocolError::TooBigBulkCount),
         };
-        // A negative count becomes a huge one here.
+        // A negative count becomes a large one here.
         if count as u64 > unchecked_max {
             check_bulk_bytes(limits, count)?;
         }
@@ -378,15 +381,15 @@ fn check_bulk_bytes(limits: &Limits, count: i64) -> Result<(), ProtocolError> {
     }
 }
 
-/// What stands behind `*` or `$`.
+/// Result of reading the count behind `*` or `$`.
 pub(crate) enum Count {
-    /// The number, and the place behind its line end.
+    /// The number, and the position behind its line end.
     Number(i64, usize),
     /// The input ends before the line does.
     Incomplete,
-    /// No number in Redis's strict spelling, or none that fits in 64 bits.
+    /// The text is not a number in Redis's strict form, or does not fit in 64 bits.
     Invalid,
-    /// Digits without end.
+    /// There are too many digits.
     TooLong,
 }
 

@@ -1,23 +1,23 @@
-//! The client's side: requests out, replies in; for the load generator and for tests.
+//! The client's side, for load generators and tests: encodes requests and decodes replies.
 //!
-//! [`ReplyScanner`] counts complete replies without building them, and without recursion, so no
-//! nesting hurts it. [`Value::decode`] builds one; it starts only when the reply is complete, so what
-//! it allocates is bounded by bytes that came. Streamed strings and aggregates of RESP3, which no
-//! server sends, are refused by name.
+//! [`ReplyScanner`] finds complete replies without building them and without recursion, so that any
+//! nesting is safe. [`Value::decode`] builds a reply. It starts when the reply is complete, so that
+//! what it allocates is bounded by bytes that arrived. Streamed strings and aggregates of RESP3,
+//! which no server sends, are refused.
 
 use crate::args::FRAME_BYTES_MAX;
 use crate::number::{self, Text};
 use crate::request::{Count, read_count};
 use std::fmt;
 
-/// The bound on the elements of one aggregate.
+/// Maximum number of elements of an aggregate.
 pub const ITEMS_COUNT_MAX: usize = 1 << 30;
-/// The bound on a line: a simple string, an error, a number.
+/// Maximum length of a line in bytes: of a simple string, an error or a number.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
-/// The bound on aggregates inside aggregates in a [`Value`].
+/// Maximum depth of aggregates inside aggregates in a [`Value`].
 pub const DEPTH_MAX: usize = 64;
 
-/// Appends a command as an array of bulk strings, the one form that carries any bytes.
+/// Appends a command as an array of bulk strings, which can contain any bytes.
 ///
 /// ```
 /// let mut out = Vec::new();
@@ -49,24 +49,24 @@ fn push_line(out: &mut Vec<u8>, sigil: u8, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Why bytes are no reply. The stream has no place to go on from.
+/// Reason why bytes are not a reply. The rest of the stream cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseError {
-    /// No reply begins with this byte.
+    /// No type of reply begins with this byte.
     UnknownType(u8),
-    /// A streamed string or aggregate (`$?`, `*?` …).
+    /// The reply is a streamed string or aggregate (`$?`, `*?` …).
     Streamed,
-    /// A length is no number, negative, or above its bound.
+    /// A length is not a number, negative, or above its limit.
     InvalidLength,
-    /// A line is no number of its type, or neither `t` nor `f`.
+    /// A line is not a number of its type, or neither `t` nor `f`.
     InvalidNumber,
-    /// A verbatim string without its format of three letters and a colon.
+    /// A verbatim string lacks its format of three letters and a colon.
     InvalidFormat,
-    /// A line end is missing where one must stand.
+    /// A line end is missing.
     MissingLineEnd,
-    /// A line above [`LINE_BYTES_MAX`].
+    /// A line is longer than [`LINE_BYTES_MAX`].
     TooLong,
-    /// Aggregates nested deeper than [`DEPTH_MAX`].
+    /// Aggregates are nested deeper than [`DEPTH_MAX`].
     TooDeep,
 }
 
@@ -89,19 +89,20 @@ impl fmt::Display for ResponseError {
 
 impl std::error::Error for ResponseError {}
 
-/// One element of a reply, as its head tells it.
+/// One element of a reply.
 enum Item<'a> {
-    /// A line behind its sigil.
+    /// A line, without its first byte.
     Line(&'a [u8]),
     /// Bytes with a length.
     Bulk(&'a [u8]),
-    /// No bulk, or no aggregate.
+    /// A missing bulk string or aggregate.
     Missing,
-    /// So many entries follow (of a map or an attribute: twice as many elements).
+    /// Number of entries that follow; a map or an attribute has twice as many elements.
     Aggregate(usize),
 }
 
-/// Reads the element at `at`: its sigil, what it says, the place behind it. None: not all came.
+/// Reads the element at `at`. Returns its first byte, its content and the position behind it;
+/// `None` if it is incomplete.
 fn read_item(input: &[u8], at: usize) -> Result<Option<(u8, Item<'_>, usize)>, ResponseError> {
     let Some(&sigil) = input.get(at) else {
         return Ok(None);
@@ -164,8 +165,8 @@ fn read_sized(
     }
 }
 
-/// Finds where replies end; keeps its place in one that is not complete, so that a long array in
-/// small reads is read once. It checks lengths and line ends, not what stands in a line.
+/// Finds the ends of replies. It stores its position in an incomplete reply, so that a long array
+/// in small reads is scanned once. It checks lengths and line ends, not the content of lines.
 ///
 /// ```
 /// use wire::ReplyScanner;
@@ -175,15 +176,16 @@ fn read_sized(
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplyScanner {
-    /// The place of the next element, from the reply's start.
+    /// Position of the next element, from the reply's start.
     next: usize,
-    /// Elements that the reply still needs beside that one.
+    /// Number of elements that the reply needs after that one.
     further: u64,
 }
 
 impl ReplyScanner {
-    /// The length of the reply at the start of `input`; None when not all of it came: call again with
-    /// the same bytes and more behind them. An attribute and its reply are one.
+    /// Returns the length of the reply at the start of `input`; `None` if it is incomplete: the
+    /// next call must get the same bytes with more behind them. An attribute belongs to the reply
+    /// behind it.
     ///
     /// # Errors
     /// See [`ResponseError`].
@@ -191,7 +193,8 @@ impl ReplyScanner {
         while let Some((sigil, item, next)) = read_item(input, self.next)? {
             self.next = next;
             if let Item::Aggregate(count) = item {
-                // Far from overflow: 2^31 at a time, for at least four bytes of input each.
+                // It cannot overflow: it grows by 2^31 at most, for at least four bytes of input
+                // each.
                 self.further += count as u64 * elements_per_entry(sigil);
             }
             if sigil == b'|' {
@@ -211,7 +214,7 @@ fn elements_per_entry(sigil: u8) -> u64 {
     if matches!(sigil, b'%' | b'|') { 2 } else { 1 }
 }
 
-/// The length of the reply at the start of `input`; None when not all of it came.
+/// Returns the length of the reply at the start of `input`; `None` if it is incomplete.
 ///
 /// # Errors
 /// See [`ResponseError`].
@@ -219,7 +222,7 @@ pub fn skip_reply(input: &[u8]) -> Result<Option<usize>, ResponseError> {
     ReplyScanner::default().scan(input)
 }
 
-/// A reply, owned.
+/// A reply, decoded.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// RESP3's null.
@@ -228,7 +231,7 @@ pub enum Value {
     NullBulk,
     /// RESP2's null array, `*-1`.
     NullArray,
-    /// A truth value.
+    /// A boolean.
     Boolean(bool),
     /// An integer.
     Integer(i64),
@@ -242,24 +245,25 @@ pub enum Value {
     Error(Vec<u8>),
     /// An error with a length.
     BulkError(Vec<u8>),
-    /// Bytes.
+    /// A bulk string.
     Bulk(Vec<u8>),
     /// Text in a format of three letters.
     Verbatim([u8; 3], Vec<u8>),
-    /// A list.
+    /// An array.
     Array(Vec<Value>),
-    /// Pairs.
+    /// A map, as pairs of keys and values.
     Map(Vec<(Value, Value)>),
-    /// A list whose order means nothing.
+    /// A set, whose order has no meaning.
     Set(Vec<Value>),
-    /// A message that answers no request.
+    /// A message that does not answer a request.
     Push(Vec<Value>),
-    /// A reply with pairs of remarks before it.
+    /// A reply with the attributes before it.
     Attributed(Vec<(Value, Value)>, Box<Value>),
 }
 
 impl Value {
-    /// The reply at the start of `input`, and its length; None when not all of it came.
+    /// Decodes the reply at the start of `input`, and returns it with its length; `None` if it is
+    /// incomplete.
     ///
     /// # Errors
     /// See [`ResponseError`].
@@ -273,7 +277,7 @@ impl Value {
         Ok(Some((value, len)))
     }
 
-    /// Appends the reply as it would be sent.
+    /// Appends the encoded reply.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Value::Null => out.extend_from_slice(b"_\r\n"),
@@ -303,32 +307,32 @@ impl Value {
         }
     }
 
-    /// Whether this says that there is nothing, in any dialect.
+    /// Whether it is a null of RESP2 or RESP3.
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null | Value::NullBulk | Value::NullArray)
     }
-    /// The error's text, if this is one.
+    /// Returns the text of an error.
     pub fn as_error(&self) -> Option<&[u8]> {
         match self {
             Value::Error(text) | Value::BulkError(text) => Some(text),
             _ => None,
         }
     }
-    /// The bytes of a string of any kind.
+    /// Returns the bytes of a string of any type.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match self {
             Value::Simple(bytes) | Value::Bulk(bytes) | Value::Verbatim(_, bytes) => Some(bytes),
             _ => None,
         }
     }
-    /// The integer, if this is one.
+    /// Returns the integer.
     pub fn as_integer(&self) -> Option<i64> {
         match self {
             Value::Integer(number) => Some(*number),
             _ => None,
         }
     }
-    /// The elements of an array, a set or a push message.
+    /// Returns the elements of an array, a set or a push message.
     pub fn as_list(&self) -> Option<&[Value]> {
         match self {
             Value::Array(values) | Value::Set(values) | Value::Push(values) => Some(values),
@@ -352,7 +356,7 @@ fn push_pairs(out: &mut Vec<u8>, sigil: u8, pairs: &[(Value, Value)]) {
     }
 }
 
-/// Builds the element at `next`, which is complete, with `depth` levels left.
+/// Builds the element at `next`, which is complete. `depth` is the remaining number of levels.
 fn build(input: &[u8], next: &mut usize, depth: usize) -> Result<Value, ResponseError> {
     let (sigil, item, end) =
         read_item(input, *next)?.expect("the scanner found the reply complete");

@@ -1,5 +1,5 @@
-//! The bodies of the fuzz targets over seeded mutations of good inputs: what `cargo fuzz` does with
-//! coverage for as long as one likes, here in a second and the same every time.
+//! Runs the fuzz targets on seeded mutations of valid inputs. `cargo fuzz` runs the same code
+//! guided by coverage; this takes a second and is repeatable.
 
 #[path = "../../../fuzz/bodies/dump.rs"]
 mod dump;
@@ -16,7 +16,7 @@ mod request;
 
 #[test]
 fn requests_are_parsed_the_same_however_they_are_cut() {
-    // The first byte tells the limits and the cut.
+    // The first byte selects the limits and the sizes of the pieces.
     let samples: &[&[u8]] = &[
         b"\x17*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n*1\r\n$4\r\nPING\r\n",
         b"\x07set \"a\\x41\\n\" 'b\\'c' d\r\nPING\nget k\r\n",

@@ -1,12 +1,14 @@
-//! Sums of products with AVX2: the one file of unsafe code in this crate.
+//! Sums of products with AVX2: the only file with unsafe code in this crate.
 //!
-//! A factor's products with numbers of four bits are two tables of sixteen bytes, and one instruction looks up 32 bytes in
-//! such a table: a product costs two look-ups and an addition (J. Plank, K. Greenan, E. Miller, *Screaming fast
-//! Galois field arithmetic using Intel SIMD instructions*, FAST 2013). Safe code has no words for that look-up which
-//! the compiler would understand; what doing without costs, `cargo bench -p mayfly-edge` tells, which runs both.
+//! The products of a factor with all four-bit numbers fit in two tables of sixteen bytes, and one
+//! instruction looks up 32 bytes in such a table. So a product costs two look-ups and an addition
+//! (J. Plank, K. Greenan, E. Miller, *Screaming fast Galois field arithmetic using Intel SIMD
+//! instructions*, FAST 2013). The compiler does not generate this instruction from safe code;
+//! `cargo bench -p mayfly-edge` measures both.
 //!
-//! Unsafe are three things: to call what needs AVX2, where the machine was asked for it just before; and to load and to
-//! store 32 bytes, which come from and go to arrays of 32 bytes. The rest is bounds-checked.
+//! Three things are unsafe: a call of functions that need AVX2, after a check that the machine has
+//! it; and loading and storing 32 bytes, from and to arrays of 32 bytes. All other accesses are
+//! bounds-checked.
 #![expect(
     unsafe_code,
     reason = "the instruction that looks up bytes in a table has no safe form"
@@ -19,19 +21,21 @@ use core::arch::x86_64::{
     _mm256_shuffle_epi8, _mm256_srli_epi64, _mm256_storeu_si256, _mm256_xor_si256,
 };
 
-/// Bytes worked on at a time: two registers.
+/// Bytes processed at a time: two registers.
 const BLOCK: usize = 64;
 
-/// Sums made at a time; with two registers each, and the sources', they are most of the sixteen that there are.
+/// Number of sums computed at a time. They take two registers each, and with the sources most of
+/// the sixteen registers.
 const SUMS: usize = 3;
 
-/// Whether this machine can.
+/// Whether this machine has AVX2.
 pub(super) fn is_there() -> bool {
     std::arch::is_x86_feature_detected!("avx2")
 }
 
-/// Writes the sums of the products of sources and factors as far as whole blocks go, and tells how far; nothing
-/// at all if the machine cannot. A row of factors is one sum's, with one for each source. All are equally long.
+/// Writes the sums of the products of sources and factors for all complete blocks, and returns the
+/// number of bytes written; 0 without AVX2. A row of factors belongs to one sum, with a factor for
+/// each source. All have the same length.
 pub(super) fn combine(factors: &[Factor], sources: &[&[u8]], sums: &mut [&mut [u8]]) -> usize {
     let Some(len) = sums.first().map(|sum| sum.len()) else {
         return 0;
@@ -42,7 +46,8 @@ pub(super) fn combine(factors: &[Factor], sources: &[&[u8]], sums: &mut [&mut [u
     if sources.is_empty() || !is_there() {
         return 0;
     }
-    // SAFETY: `all` needs a machine with AVX2 and nothing else, and this is one: it was asked in the line above.
+    // SAFETY: `all` requires AVX2 and nothing else, and the line above checked that this machine
+    // has it.
     unsafe { all(factors, sources, sums) }
     len / BLOCK * BLOCK
 }
@@ -59,7 +64,7 @@ fn all(factors: &[Factor], sources: &[&[u8]], sums: &mut [&mut [u8]]) {
     }
 }
 
-/// Makes `N` sums in one walk over the sources.
+/// Computes `N` sums in one pass over the sources.
 #[target_feature(enable = "avx2")]
 fn some<const N: usize>(factors: &[Factor], sources: &[&[u8]], sums: &mut [&mut [u8]]) {
     let k = sources.len();
@@ -67,7 +72,8 @@ fn some<const N: usize>(factors: &[Factor], sources: &[&[u8]], sums: &mut [&mut 
     for (at, column) in columns[..k].iter_mut().enumerate() {
         *column = std::array::from_fn(|row| &factors[row * k + at]);
     }
-    // In parity's rows the first factors are all 1: then the sums begin with the first source.
+    // In the rows of parity the first factors are all 1, so that the sums begin with the first
+    // source.
     let plain = usize::from(columns[0].iter().all(|factor| factor.number == 1));
     let (first, rest) = (sources[0], &sources[plain..]);
     for block in 0..first.len() / BLOCK {
@@ -98,7 +104,7 @@ fn pair(bytes: &[u8], block: usize) -> [__m256i; 2] {
     [load(&halves[0]), load(&halves[1])]
 }
 
-/// The lower and the upper four bits of each byte.
+/// Splits each byte into its lower and its upper four bits.
 #[target_feature(enable = "avx2")]
 fn halves(bytes: __m256i) -> (__m256i, __m256i) {
     let low = _mm256_set1_epi8(15);
@@ -106,7 +112,7 @@ fn halves(bytes: __m256i) -> (__m256i, __m256i) {
     (_mm256_and_si256(bytes, low), _mm256_and_si256(upper, low))
 }
 
-/// The products of bytes, given as halves, and the factor that has these tables.
+/// Returns the products of bytes, given as halves, with the factor of these tables.
 #[target_feature(enable = "avx2")]
 fn look_up(low: __m256i, high: __m256i, halves: (__m256i, __m256i)) -> __m256i {
     let products = _mm256_shuffle_epi8(low, halves.0);
@@ -115,13 +121,15 @@ fn look_up(low: __m256i, high: __m256i, halves: (__m256i, __m256i)) -> __m256i {
 
 #[target_feature(enable = "avx2")]
 fn load(bytes: &[u8; 32]) -> __m256i {
-    // SAFETY: the reference is to 32 bytes, which are read; the instruction asks for no alignment.
+    // SAFETY: the reference covers the 32 bytes that are read; the instruction requires no
+    // alignment.
     unsafe { _mm256_loadu_si256(std::ptr::from_ref(bytes).cast()) }
 }
 
 #[target_feature(enable = "avx2")]
 fn store(bytes: &mut [u8; 32], from: __m256i) {
-    // SAFETY: the reference is to 32 bytes that nobody else refers to; the instruction asks for no alignment.
+    // SAFETY: the reference is exclusive and covers the 32 bytes that are written; the instruction
+    // requires no alignment.
     unsafe { _mm256_storeu_si256(std::ptr::from_mut(bytes).cast(), from) }
 }
 
@@ -130,7 +138,7 @@ mod tests {
     use super::super::portable;
     use super::*;
 
-    /// Small enough for an interpreter that checks every access to memory.
+    /// Small enough for an interpreter that checks every memory access.
     #[test]
     fn it_does_what_the_portable_way_does() {
         for (sources, sums, len, shift) in [

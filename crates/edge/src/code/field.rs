@@ -1,15 +1,16 @@
-//! The field of 256 elements: bytes as polynomials over two elements, modulo x^8 + x^4 + x^3 + x^2 + 1.
+//! The field of 256 elements: bytes as polynomials over two elements, modulo x^8 + x^4 + x^3 + x^2
+//! + 1.
 
 /// The modulus without its highest term.
 const MODULUS: u8 = 0x1d;
 
-/// Twice a number: the polynomial times x.
+/// Doubles a number: multiplies the polynomial by x.
 pub(super) const fn double(a: u8) -> u8 {
     let carried = if a >> 7 == 1 { MODULUS } else { 0 };
     a << 1 ^ carried
 }
 
-/// The product of two numbers. Their sum is `^`.
+/// Returns the product of two numbers. Their sum is `^`.
 pub(super) const fn product(a: u8, b: u8) -> u8 {
     let mut sum = 0;
     let mut bit = 8;
@@ -23,7 +24,8 @@ pub(super) const fn product(a: u8, b: u8) -> u8 {
     sum
 }
 
-/// The number whose product with this one is 1: its 254th power, because the 255th of any but 0 is 1.
+/// Returns the multiplicative inverse: the 254th power, because the 255th power of any number but 0
+/// is 1.
 pub(super) const fn inverse(a: u8) -> u8 {
     assert!(a != 0, "nothing times 0 is 1");
     let (mut square, mut power) = (a, 1);
@@ -36,8 +38,9 @@ pub(super) const fn inverse(a: u8) -> u8 {
     power
 }
 
-/// A factor, and its products with all numbers whose upper, or lower, four bits are 0: the product with any number is the
-/// sum of two of them. Both tables stand twice, for instructions that look up in two halves of a register.
+/// A factor, with its products with all numbers whose upper, or lower, four bits are 0. The product
+/// with any number is the sum of two of them. Both tables are stored twice, for instructions that
+/// look up in two halves of a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Factor {
     pub(super) number: u8,

@@ -1,8 +1,8 @@
-//! Matrices over the field of 256 elements, and those that codes are made of.
+//! Matrices over the field of 256 elements, and the matrices of codes.
 
 use super::field::{inverse, product};
 
-/// Rows of equal length.
+/// Matrix of rows with the same length.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Matrix {
     pub(super) width: usize,
@@ -14,10 +14,12 @@ impl Matrix {
         &self.cells[row * self.width..][..self.width]
     }
 
-    /// P rows of K coefficients, of which every square part can be inverted; the first row and the first column are ones.
+    /// Returns P rows of K coefficients in which every square submatrix is invertible, and in which
+    /// the first row and the first column are ones.
     ///
-    /// It is Cauchy's matrix 1 / (x + y), with y from 0 to K - 1 and x from K to K + P - 1, all distinct, whose square parts
-    /// all can; multiplying rows and columns by numbers other than 0 changes nothing about that.
+    /// It is Cauchy's matrix 1 / (x + y), with y from 0 to K - 1 and x from K to K + P - 1, all
+    /// distinct. Its square submatrices are invertible, and multiplying rows and columns by numbers
+    /// other than 0 does not change that.
     pub(super) fn parity(k: usize, p: usize) -> Matrix {
         assert!(k > 0);
         assert!(k + p <= 256, "bytes have no more values");
@@ -32,7 +34,7 @@ impl Matrix {
         }
     }
 
-    /// A matrix that this one's product with is the unit, if there is one: Gauss and Jordan's elimination.
+    /// Returns the inverse matrix, if there is one, by Gauss–Jordan elimination.
     pub(super) fn inverted(&self) -> Option<Matrix> {
         let n = self.width;
         assert_eq!(self.cells.len(), n * n, "a square");
@@ -58,7 +60,7 @@ impl Matrix {
         Some(right)
     }
 
-    /// A row times this matrix.
+    /// Returns the product of a row with this matrix.
     pub(super) fn factors_of(&self, row: &[u8]) -> Vec<u8> {
         let cell = |column: usize| {
             let terms = row.iter().enumerate();

@@ -1,16 +1,16 @@
 //! Sums of products on any machine.
 //!
-//! Horner's scheme over the bits of the factors: a sum is doubled eight times, for all sources at once, and what a
-//! factor's bit names is added in between. Doubling is a shift, a comparison and two bitwise operations, which the compiler
-//! does for many bytes at once.
+//! This is Horner's scheme over the bits of the factors. A sum is doubled eight times, for all
+//! sources together, and the sources whose factor has the current bit are added in between.
+//! Doubling is a shift, a comparison and two bitwise operations, which the compiler vectorises.
 
 use super::field::{Factor, double};
 
-/// Bytes worked on at a time.
+/// Bytes processed at a time.
 const BLOCK: usize = 64;
 
-/// Writes the sum of the products of the sources and the factors. All are equally long; there is a factor for
-/// each source.
+/// Writes the sum of the products of the sources and the factors. All have the same length; there
+/// is a factor for each source.
 pub(super) fn combine(factors: &[Factor], sources: &[&[u8]], sum: &mut [u8]) {
     let len = sum.len();
     assert_eq!(factors.len(), sources.len());

@@ -1,14 +1,14 @@
-//! The sum of several runs of bytes: all that a code with one parity needs.
+//! The XOR of byte slices: all that a code with one parity needs.
 //!
-//! Plain loops over bytes, which the compiler turns into vector instructions: without tables, on any machine.
+//! The code consists of plain loops over bytes, which the compiler vectorises on any machine.
 
-/// Bytes summed at a time: they stay in the first cache while more sources are added.
+/// Bytes processed at a time. They stay in the L1 cache while more sources are added.
 const TILE: usize = 4 << 10;
 
-/// Sources read at a time.
+/// Number of sources read at a time.
 const SOURCES: usize = 4;
 
-/// Writes the sum of the sources, each as long as it.
+/// Writes the XOR of the sources, which have the length of the result.
 #[inline(always)]
 pub(super) fn xor(sources: &[&[u8]], sum: &mut [u8]) {
     let len = sum.len();

@@ -1,35 +1,38 @@
-//! Parity by the longest first, and exchanges.
+//! Placement of parity by a greedy algorithm and exchanges.
 //!
 //! # Idea
-//! What lay well stays. What does not goes to the least loaded server that may keep it, the longest first, so that
-//! short ones fill what long ones left uneven. Then, while the most and the least loaded differ by too much, the
-//! one chunk moves, or the two chunks are exchanged, that bring two servers closest together.
+//! Parity that may stay where it was stays. The rest goes to the least loaded server that may take
+//! it, largest first, so that small ones fill the differences that large ones leave. Then, while
+//! the most and the least loaded server differ by too much, one chunk moves or two chunks are
+//! exchanged: the move that brings two servers closest together.
 //!
 //! # Source
-//! R. L. Graham, *Bounds on multiprocessing timing anomalies*, SIAM Journal on Applied Mathematics 17, 1969 (the longest
-//! first); the problem is that of section 5.3.2 of J. Yang, *Designing Efficient and Scalable Key-value Cache
-//! Management Systems*, CMU 2024.
+//! R. L. Graham, *Bounds on multiprocessing timing anomalies*, SIAM Journal on Applied Mathematics
+//! 17, 1969 (longest first). The problem is that of section 5.3.2 of J. Yang, *Designing Efficient
+//! and Scalable Key-value Cache Management Systems*, CMU 2024.
 //!
 //! # Cost
-//! Parities times servers to place, and for each exchange the product of the parities of two servers, sometimes of several pairs.
-//! At most four exchanges a parity and [`LOOKS`] looks at pairs in all; each exchange brings two servers closer together.
+//! The number of parities times the number of servers, and for each exchange the product of the
+//! parities of two servers, sometimes for several pairs. There are at most four exchanges a parity,
+//! and
+//! [`LOOKS`] pairs are examined in all. Each exchange brings two servers closer together.
 //!
 //! # Departures
-//! Graham's has equal machines that take every job. Here a server has a weight, a load to begin with, and buckets that it may
-//! not take.
+//! Graham's machines are equal and take every job. Here a server has a weight, an initial load, and
+//! buckets that it may not take.
 
 use super::{Placed, Problem, ServerLoads};
 
 /// Imbalance, (max - min) / min, below which nothing is exchanged.
 pub const TOLERANCE: f64 = 0.001;
 
-/// Exchanges for each parity, at most.
+/// Maximum number of exchanges for each parity.
 const EXCHANGES: usize = 4;
 
-/// Pairs of parities looked at for exchanges, at most: some ten milliseconds' worth.
+/// Maximum number of pairs of parities that are examined for exchanges, in some ten milliseconds.
 const LOOKS: usize = 4 << 20;
 
-/// Places parity; what `old` says stays as long as it may and the balance allows.
+/// Places parity. It stays where `old` has it, if that is allowed and the balance permits it.
 pub fn greedy(problem: &Problem, old: Option<&[Option<u32>]>) -> Placed {
     let count = problem.buckets.len() * problem.p;
     let mut state = State {
@@ -63,19 +66,19 @@ struct State<'a> {
     problem: &'a Problem,
     loads: ServerLoads<'a>,
     placed: Placed,
-    /// By server: the numbers of the parities that it keeps.
+    /// Numbers of the parities on each server.
     kept: Vec<Vec<u32>>,
     looks_left: usize,
 }
 
-/// A chunk that moves from the fuller server to the emptier one, and perhaps one that comes back for it.
+/// A chunk that moves from the fuller server to the emptier one, and possibly one that moves back.
 #[derive(Clone, Copy)]
 struct Exchange {
     from: usize,
     to: usize,
     away: u32,
     back: Option<u32>,
-    /// How far the two are apart afterwards, by weight.
+    /// Difference between the two loads by weight after the exchange.
     apart: f64,
 }
 
@@ -84,7 +87,8 @@ impl State<'_> {
         self.problem.buckets[number as usize / self.problem.p].parity_bytes
     }
 
-    /// Whether a parity may lie on a server, `leaving` being a parity that goes away from there.
+    /// Whether a parity may be placed on a server. `leaving` is a parity that moves away from
+    /// there.
     fn is_free(&self, number: usize, server: usize, leaving: Option<u32>) -> bool {
         let p = self.problem.p;
         let bucket = number / p;
@@ -122,7 +126,7 @@ impl State<'_> {
         }
     }
 
-    /// Brings two servers closer together; false if all are close enough, or nothing helps.
+    /// Brings two servers closer together. Returns false if all are close enough, or nothing helps.
     fn exchange(&mut self) -> bool {
         let shares = self.problem.servers.iter().enumerate();
         let mut order: Vec<usize> = shares
@@ -162,7 +166,7 @@ impl State<'_> {
         true
     }
 
-    /// The exchange between two servers that brings them closest together, if one does.
+    /// Returns the exchange between two servers that brings them closest together, if there is one.
     fn best(&mut self, from: usize, to: usize) -> Option<Exchange> {
         let looks = self.problem.servers.len() + self.kept[from].len() * (1 + self.kept[to].len());
         self.looks_left = self.looks_left.checked_sub(looks)?;
@@ -174,7 +178,7 @@ impl State<'_> {
         let mut offer = |away: u32, back: Option<u32>| {
             let moved = self.bytes(away) as f64 - back.map_or(0.0, |back| self.bytes(back) as f64);
             let after = (apart - moved / from_weight - moved / to_weight).abs();
-            // By a thousandth at least: rounding alone must not look like progress.
+            // The improvement must be at least a thousandth, so that rounding alone does not count.
             let is_better = best.is_none_or(|best| after < best.apart);
             if moved > 0.0 && after < apart * 0.999 && is_better {
                 best = Some(Exchange {

@@ -1,30 +1,32 @@
-//! Parity by max-flow.
+//! Placement of parity by max-flow.
 //!
 //! # Idea
-//! Bytes of parity flow from a source through buckets to servers that may keep them, and on to a sink, no more through
-//! a server than is missing to its part of all writes. A bucket's parity then goes to the least loaded of the servers that its
-//! bytes reached.
+//! Bytes of parity flow from a source through buckets to the servers that may store them, and on to
+//! a sink. The capacity between a server and the sink is what the server lacks to its share of all
+//! writes. The parity of a bucket then goes to the least loaded of the servers that its bytes
+//! reached.
 //! ```text
 //!          P·s            s             max(ceil(W · weight / weights) - l, 0)
 //! source ------> bucket -----> server -----> sink
 //! ```
 //!
 //! # Source
-//! Section 5.3.2 and figure 5.5 of J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU
-//! 2024; weights after its extension to heterogeneous servers.
+//! Section 5.3.2 and figure 5.5 of J. Yang, *Designing Efficient and Scalable Key-value Cache
+//! Management Systems*, CMU 2024; weights after its extension to heterogeneous servers.
 //!
 //! # Departures
-//! - The source draws a node for each parity bucket. Its P parities of one data bucket share a node here, from which no server
-//!   takes more than one parity's bytes: the largest flow that can be rounded to P distinct servers. For P = 1
-//!   both are the same.
-//! - A bucket that fewer than P servers got bytes of takes the least loaded of all that may keep it. The source is silent on it.
-//! - A fitting assignment is a rounding: what was cut between servers lands on one of them, which is where the imbalance
-//!   left over comes from.
+//! - The source has a node for each parity bucket. Here the P parities of one data bucket share a
+//!   node, and no server takes more than one parity's bytes from it. This is the largest flow that
+//!   can be rounded to P distinct servers. For P = 1 both are the same.
+//! - If fewer than P servers received bytes of a bucket, it takes the least loaded of all that may
+//!   store it. The source does not cover this case.
+//! - The assignment is rounded: a flow that was split between servers goes to one of them, which
+//!   causes the remaining imbalance.
 
 use super::network::Network;
 use super::{Placed, Problem, ServerLoads};
 
-/// Places all parity anew.
+/// Places all parity, without regard to an earlier placement.
 pub fn max_flow(problem: &Problem) -> Placed {
     let arcs = flows(problem);
     let count = problem.servers.len();
@@ -53,7 +55,7 @@ pub fn max_flow(problem: &Problem) -> Placed {
     placed
 }
 
-/// Bytes that flow from each bucket to each server.
+/// Returns the bytes that flow from each bucket to each server.
 fn flows(problem: &Problem) -> Vec<u64> {
     let (buckets, count) = (problem.buckets.len(), problem.servers.len());
     let (source, sink) = (buckets + count, buckets + count + 1);
@@ -78,7 +80,7 @@ fn flows(problem: &Problem) -> Vec<u64> {
     arcs.iter().map(flow).collect()
 }
 
-/// What each server may still take until it has its part of all writes.
+/// Returns the bytes that each server lacks to its share of all writes.
 fn budgets(problem: &Problem) -> Vec<u64> {
     let data = problem
         .servers
@@ -110,7 +112,8 @@ mod tests {
 
     #[test]
     fn a_server_takes_what_is_missing_to_its_part() {
-        // ServerLoads 6, 2, 4 and parities 2, 2, 2 of buckets that the first server holds: each should write 6.
+        // Loads of 6, 2 and 4, and three parities of 2 in buckets whose data is on the first
+        // server: each server should write 6.
         let share = |data_bytes| ServerShare {
             weight: 1,
             data_bytes,

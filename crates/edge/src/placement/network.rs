@@ -1,18 +1,21 @@
-//! The largest flow through a network.
+//! Maximum flow through a network.
 //!
 //! # Source
-//! E. A. Dinic, *Algorithm for solution of a problem of maximum flow in networks with power estimation*, 1970: in
-//! each phase the nodes get levels by their distance from the source, and flow is pushed along arcs that lead one
-//! level on until none is left. The source of the placement uses a push-relabel solver; the largest flow is the same.
+//! E. A. Dinic, *Algorithm for solution of a problem of maximum flow in networks with power
+//! estimation*,
+//! 1970. In each phase, nodes get levels by their distance from the source, and flow is pushed
+//!       along arcs that lead to the next level until every path is blocked. The source of the
+//!       placement uses a push-relabel solver; the maximum flow is the same.
 //!
 //! # Cost
-//! A phase looks at each arc a few times; at most one phase a node, in our networks (source, buckets, servers, sink)
-//! some five. 24 bytes an arc and its reverse. Nothing is recursive.
+//! A phase visits each arc a few times. There is at most one phase a node; our networks (source,
+//! buckets, servers, sink) need about five. An arc and its reverse take 24 bytes. Nothing is
+//! recursive.
 
-/// A directed network with capacities; flow is what was taken from them.
+/// Directed network with capacities. Flow is stored as the capacity that was taken.
 #[derive(Default)]
 pub(super) struct Network {
-    /// By node: its arcs, as indexes into `arcs`. An arc's reverse is the one beside it.
+    /// Arcs of each node, as indexes into `arcs`. The reverse of an arc is next to it.
     leaving: Vec<Vec<u32>>,
     arcs: Vec<Arc>,
 }
@@ -31,7 +34,7 @@ impl Network {
         }
     }
 
-    /// Adds an arc and tells its number.
+    /// Adds an arc and returns its number.
     pub(super) fn add(&mut self, from: usize, to: usize, capacity: u64) -> usize {
         let number = self.arcs.len();
         self.leaving[from].push(number as u32);
@@ -47,12 +50,12 @@ impl Network {
         number
     }
 
-    /// What flows through an arc.
+    /// Returns the flow through an arc.
     pub(super) fn flow(&self, arc: usize) -> u64 {
         self.arcs[arc ^ 1].left
     }
 
-    /// Fills the network from `source` to `sink`, and tells how much flows.
+    /// Finds the maximum flow from `source` to `sink` and returns it.
     pub(super) fn fill(&mut self, source: usize, sink: usize) -> u64 {
         let mut total = 0;
         while let Some(levels) = self.levels(source, sink) {
@@ -61,7 +64,8 @@ impl Network {
         total
     }
 
-    /// Distances from the source along arcs that have something left, if the sink can be reached.
+    /// Returns the distances from the source along arcs with remaining capacity; `None` if the sink
+    /// is unreachable.
     fn levels(&self, source: usize, sink: usize) -> Option<Vec<u32>> {
         let mut levels = vec![u32::MAX; self.leaving.len()];
         levels[source] = 0;
@@ -80,7 +84,7 @@ impl Network {
         (levels[sink] != u32::MAX).then_some(levels)
     }
 
-    /// Pushes flow along shortest paths until each is blocked.
+    /// Pushes flow along shortest paths until each is blocked, and returns the sum.
     fn fill_levels(&mut self, source: usize, sink: usize, levels: &[u32]) -> u64 {
         let mut tried = vec![0; self.leaving.len()];
         let mut path: Vec<usize> = vec![];
@@ -114,7 +118,8 @@ impl Network {
         }
     }
 
-    /// Pushes what a path can take, and cuts it back to before its first arc that has nothing left.
+    /// Pushes the capacity of a path, and truncates the path before its first arc without remaining
+    /// capacity.
     fn push(&mut self, path: &mut Vec<usize>) -> u64 {
         let least = path.iter().map(|&arc| self.arcs[arc].left).min();
         let least = least.expect("source and sink differ");
@@ -133,7 +138,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The plainest: paths of any length, each by a search of its own (Ford and Fulkerson).
+    /// The simplest algorithm: paths of any length, each found by a separate search (Ford and
+    /// Fulkerson).
     fn plain(nodes: usize, arcs: &[(usize, usize, u64)], source: usize, sink: usize) -> u64 {
         let mut left = vec![vec![0u64; nodes]; nodes];
         for &(from, to, capacity) in arcs {

@@ -1,18 +1,18 @@
-//! One stripe of a read: which of its sub-chunks to ask for next, of whom.
+//! One stripe of a read: the choice of its next request.
 
 use super::{Moment, ReadTimeouts, Sources};
 use crate::chunks::ChunkSet;
 use crate::ring::ServerId;
 use std::ops::Range;
 
-/// What is known of one sub-chunk.
+/// State of one sub-chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Not asked for, or not there where it was asked for.
+    /// Not requested, or not available from the servers tried so far.
     Idle,
-    /// Asked of a server.
+    /// Requested from a server at this time.
     Requested(ServerId, Moment),
-    /// It came, and its bytes are right.
+    /// Arrived, with a right checksum.
     Received,
 }
 
@@ -20,9 +20,10 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct SubChunk {
     state: State,
-    /// Which of its sources have been asked, a bit each.
+    /// Sources that were tried, a bit each.
     tried: u64,
-    /// Since when it is asked of the origin, perhaps besides a server that takes too long.
+    /// Time of the request to the origin, which may be outstanding together with one to a slow
+    /// server.
     origin: Option<Moment>,
 }
 
@@ -30,40 +31,40 @@ struct SubChunk {
 #[derive(Clone, Debug)]
 pub(super) struct Stripe {
     pub(super) number: u64,
-    /// The data sub-chunks that the reader asked for.
+    /// Data sub-chunks in the requested range.
     pub(super) wanted: ChunkSet,
     k: usize,
     sub_chunks: Vec<SubChunk>,
-    /// How long the first of its sub-chunks took, since it was asked for.
+    /// Time that the first sub-chunk took, from its request to its arrival.
     first_chunk_us: Option<u64>,
-    /// Whether the origin failed: what servers may still send is then all there is.
+    /// Whether the origin failed. Then only servers can provide the stripe.
     has_origin_failed: bool,
 }
 
-/// What is to be asked for next.
+/// Next request of a stripe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
-    /// A sub-chunk, of the source at this place in its order.
+    /// A sub-chunk, from the source with this index.
     Fetch(usize, usize),
-    /// Data sub-chunks, of the origin.
+    /// Data sub-chunks, from the origin.
     Origin(ChunkSet),
-    /// Nothing: neither servers nor the origin will give what is wanted.
+    /// None: neither the servers nor the origin can provide the stripe.
     Fail,
 }
 
-/// The sub-chunks of a stripe by what can be obtainable of them. Those in none of the sets are lost, or so late that the origin
-/// is asked as if they were.
+/// Sub-chunks of a stripe by their availability. Those in none of the sets are lost, or so late
+/// that the origin is used instead.
 struct Progress {
     received: ChunkSet,
-    /// Asked for, and not late.
+    /// Requested, and not late.
     coming: ChunkSet,
-    /// Late, and still worth to wait for.
+    /// Late, and still expected before an answer of the origin.
     late: ChunkSet,
     idle: ChunkSet,
 }
 
 impl Stripe {
-    /// A stripe of which `wanted` was asked for, in so many chunks.
+    /// Creates a stripe with `chunks` sub-chunks, of which the range needs `wanted`.
     pub(super) fn new(number: u64, wanted: ChunkSet, k: usize, chunks: usize) -> Stripe {
         let sub_chunk = SubChunk {
             state: State::Idle,
@@ -80,7 +81,7 @@ impl Stripe {
         }
     }
 
-    /// The next source of a chunk to be asked, by its place in the order, if one is left.
+    /// Returns the index of the next source of a chunk, if one is left.
     fn source(&self, chunk: usize, sources: &Sources) -> Option<usize> {
         let tried = self.sub_chunks[chunk].tried | sources.lacking[chunk];
         let next = tried.trailing_ones() as usize;
@@ -96,7 +97,7 @@ impl Stripe {
                 .collect()
         };
         let is_late = |since: Moment| now > since.after(self.wait_us(timeouts));
-        // With the origin gone, servers are waited for until they are given up.
+        // After a failure of the origin, servers are awaited until their timeout.
         let is_awaited =
             |since: Moment| self.has_origin_failed || now <= since.after(timeouts.origin_fetch_us);
         Progress {
@@ -112,7 +113,7 @@ impl Stripe {
             idle: of(&|chunk, sub_chunk| {
                 let is_free = match sub_chunk.state {
                     State::Idle => true,
-                    // Another source rather than the origin.
+                    // Another source is preferred to the origin.
                     State::Requested(_, since) => is_late(since) && !is_awaited(since),
                     State::Received => false,
                 };
@@ -121,7 +122,7 @@ impl Stripe {
         }
     }
 
-    /// How long a sub-chunk may take before others are asked for in its stead.
+    /// Returns the hedge delay: the time after which a sub-chunk is late.
     fn wait_us(&self, timeouts: &ReadTimeouts) -> u64 {
         let wait = match self.first_chunk_us {
             Some(first) => first.saturating_mul(u64::from(timeouts.hedge_percent)) / 100,
@@ -130,7 +131,7 @@ impl Stripe {
         wait.max(timeouts.hedge_min_us)
     }
 
-    /// What has come.
+    /// Returns the sub-chunks that arrived.
     pub(super) fn received(&self) -> ChunkSet {
         let sub_chunks = self.sub_chunks.iter().enumerate();
         sub_chunks
@@ -139,16 +140,17 @@ impl Stripe {
             .collect()
     }
 
-    /// Whether the wanted bytes can be told by what has come.
+    /// Whether the wanted bytes arrived or can be decoded.
     pub(super) fn is_complete(&self) -> bool {
         let received = self.received();
         received.has_all(self.wanted) || received.count() >= self.k
     }
 
-    /// What to ask for next, if anything; it is then [`Stripe::requested`].
+    /// Returns the next request, if one is needed; the caller passes it to [`Stripe::requested`].
     ///
-    /// Nothing is asked for as long as what is here and what is coming will do: all that is wanted, or any K. What is late
-    /// does not count as coming, but is obtainable for when nothing else is left, for as long as that is sooner than the origin.
+    /// Nothing is requested as long as the received and pending sub-chunks suffice: all wanted
+    /// ones, or any K. A late sub-chunk is not pending. It is awaited when nothing else is left, as
+    /// long as it may arrive before an answer of the origin.
     pub(super) fn next(
         &self,
         now: Moment,
@@ -168,7 +170,7 @@ impl Stripe {
                 false => Next::Origin(self.wanted.without(obtainable)),
             });
         }
-        // What is missing itself, if that takes no more asks than to make it of others.
+        // The missing sub-chunks themselves, if that takes no more requests than decoding them.
         let is_direct = progress.idle.has_all(missing) && missing.count() <= self.k - sure.count();
         let candidates = if is_direct { missing } else { progress.idle };
         let sourced = candidates
@@ -194,13 +196,14 @@ impl Stripe {
         }
     }
 
-    /// Whether a sub-chunk was asked of a server and has not been answered.
+    /// Whether a request for a sub-chunk to a server is outstanding.
     pub(super) fn is_requested(&self, chunk: usize, server: ServerId) -> bool {
         let state = self.sub_chunks.get(chunk).map(|sub_chunk| sub_chunk.state);
         matches!(state, Some(State::Requested(of, _)) if of == server)
     }
 
-    /// A sub-chunk came. One that was given up meanwhile is welcome, too, but says nothing about how long others take.
+    /// Records the arrival of a sub-chunk. One that arrives after its timeout is used, but its time
+    /// is not the measure for others.
     pub(super) fn receive(
         &mut self,
         chunk: usize,
@@ -221,7 +224,7 @@ impl Stripe {
         sub_chunk.state = State::Received;
     }
 
-    /// What was asked of the origin came, be it after the origin was held for failed.
+    /// Records the arrival of sub-chunks from the origin, even if it was considered failed.
     pub(super) fn receive_from_origin(&mut self, chunks: ChunkSet) {
         for (chunk, sub_chunk) in self.sub_chunks.iter_mut().enumerate() {
             if chunks.has(chunk) {
@@ -230,19 +233,19 @@ impl Stripe {
         }
     }
 
-    /// The origin does not give what it was asked for, if it was.
+    /// Records that the origin failed, if a request to it is outstanding.
     pub(super) fn origin_failed(&mut self) {
         for sub_chunk in &mut self.sub_chunks {
             self.has_origin_failed |= sub_chunk.origin.take().is_some();
         }
     }
 
-    /// A source does not have a sub-chunk, or a bad one.
+    /// Records that a source does not have a sub-chunk, or has a corrupt one.
     pub(super) fn failed(&mut self, chunk: usize) {
         self.sub_chunks[chunk].state = State::Idle;
     }
 
-    /// A sub-chunk that has been asked for so long that it is given up.
+    /// Returns a sub-chunk whose request timed out.
     pub(super) fn overdue(
         &self,
         now: Moment,
@@ -261,7 +264,7 @@ impl Stripe {
             })
     }
 
-    /// Whether the origin has been asked for too long.
+    /// Whether the request to the origin timed out.
     pub(super) fn is_origin_overdue(&self, now: Moment, timeouts: &ReadTimeouts) -> bool {
         let is_overdue = |since: Moment| now >= since.after(timeouts.origin_timeout_us);
         self.sub_chunks.iter().any(|sub_chunk| {
@@ -269,7 +272,7 @@ impl Stripe {
         })
     }
 
-    /// When time alone will change something.
+    /// Returns the next time at which a timeout changes the state.
     pub(super) fn wake(&self, now: Moment, timeouts: &ReadTimeouts) -> Option<Moment> {
         let of = |sub_chunk: &SubChunk| -> Option<Moment> {
             if sub_chunk.state == State::Received {
@@ -293,7 +296,7 @@ impl Stripe {
         self.sub_chunks.iter().filter_map(of).min()
     }
 
-    /// The object's bytes between the first and the last of some data sub-chunks.
+    /// Returns the range of the object's bytes from the first to the last of some data sub-chunks.
     pub(super) fn hull(chunks: ChunkSet, of: impl Fn(usize) -> Range<u64>) -> Range<u64> {
         let mut parts = chunks.iter().map(of);
         let first = parts.next().unwrap_or(0..0);

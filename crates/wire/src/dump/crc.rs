@@ -1,9 +1,9 @@
-//! The checksum: CRC-64 with Jones's polynomial, reflected, from zero on.
+//! The checksum: CRC-64 with Jones's polynomial, reflected, with an initial value of zero.
 
-/// The polynomial's bits in reverse.
+/// Bits of the polynomial in reverse order.
 const POLYNOMIAL: u64 = 0x95AC_9329_AC4B_C9B5;
 
-/// `TABLES[n][byte]`: what a byte does to the sum when `n` more bytes follow it.
+/// `TABLES[n][byte]`: contribution of a byte to the sum if `n` more bytes follow it.
 static TABLES: [[u64; 256]; 8] = tables();
 
 const fn tables() -> [[u64; 256]; 8] {
@@ -32,7 +32,7 @@ const fn tables() -> [[u64; 256]; 8] {
     tables
 }
 
-/// The sum of some bytes, eight at a time.
+/// Returns the checksum of bytes, eight at a time.
 pub(super) fn crc64(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let mut sum = 0;

@@ -1,10 +1,10 @@
-//! The numbers of the format: types, versions, and what stands at fixed places.
+//! Constants of the format: types, versions, and values at fixed positions.
 
-/// Version and checksum.
+/// Bytes of version and checksum.
 pub(super) const FOOTER_BYTES: usize = 2 + 8;
 
-/// The numbers that stand for types. 22 means something else in release candidates of Redis 7.4: the
-/// version tells.
+/// Numbers of the types. 22 has another meaning in release candidates of Redis 7.4, which the
+/// version distinguishes.
 pub(super) mod code {
     pub const STRING: u8 = 0;
     pub const LIST: u8 = 1;
@@ -17,38 +17,38 @@ pub(super) mod code {
     pub const SET_INTEGERS: u8 = 11;
     pub const SORTED_SET_ZIPLIST: u8 = 12;
     pub const HASH_ZIPLIST: u8 = 13;
-    /// A list cut into ziplists.
+    /// A list in several ziplists.
     pub const LIST_ZIPLISTS: u8 = 14;
     pub const HASH_LISTPACK: u8 = 16;
     pub const SORTED_SET_LISTPACK: u8 = 17;
-    /// A list cut into listpacks and long single elements.
+    /// A list in several listpacks and long single elements.
     pub const LIST_LISTPACKS: u8 = 18;
     pub const SET_LISTPACK: u8 = 20;
     /// Valkey's hash with deadlines: each behind its field and value.
     pub const HASH_VALKEY: u8 = 22;
-    /// Redis's hash with deadlines: the earliest, then each, relative to it, before its field.
+    /// Redis's hash with deadlines: the earliest one, then each, relative to it, before its field.
     pub const HASH_REDIS: u8 = 24;
-    /// The same, packed: fields, values and deadlines behind the earliest.
+    /// Redis's hash with deadlines, packed: fields, values and deadlines behind the earliest one.
     pub const HASH_REDIS_LISTPACK: u8 = 25;
-    /// Our own: members, each followed by its deadline. Beyond all numbers that Redis and Valkey use for
-    /// types, and below those that stand for other things in their snapshots.
+    /// Our own: members, each followed by its deadline. The number is above all that Redis and
+    /// Valkey use for types, and below those with other meanings in their snapshots.
     pub const SET_DEADLINES: u8 = 128;
     /// Our own: members and scores, each followed by its deadline.
     pub const SORTED_SET_DEADLINES: u8 = 129;
 }
 
-/// Versions in the footer. Redis's stand below 80, Valkey's from 80 on; a type keeps its meaning in the
-/// later ones, so what counts is whether the type is known.
+/// Versions in the footer. Redis's are below 80, Valkey's from 80 on. A type keeps its meaning in
+/// later versions, so a payload is accepted if its type is known.
 pub(super) mod version {
-    /// Of Redis 5: what every later one reads.
+    /// Version of Redis 5, which all later ones read.
     pub const PLAIN: u16 = 9;
-    /// Of Redis 7.4, the first that knows deadlines of fields.
+    /// Version of Redis 7.4, the first with deadlines of fields.
     pub const REDIS: u16 = 12;
-    /// Of Valkey 9.0, likewise.
+    /// Version of Valkey 9.0, the first with deadlines of fields.
     pub const VALKEY: u16 = 80;
-    /// None so far is near it.
+    /// Largest version accepted; no server uses one near it.
     pub const MAX: u16 = 255;
 }
 
-/// Behind an element: it has no deadline.
+/// Value in place of a deadline if an element has none.
 pub(super) const NO_DEADLINE: i64 = -1;

@@ -1,15 +1,15 @@
-//! The parts of a body: bytes, lengths, strings, what LZF unfolds.
+//! Readers of the parts of a body: bytes, lengths, strings, LZF.
 
 use super::value::DumpError;
 use crate::number::push_i64;
 
-/// What reading a part comes to.
+/// Result of reading a part.
 pub(super) type Read<T> = Result<T, DumpError>;
 
-/// What is not yet read of a body.
+/// The unread rest of a body.
 pub(super) struct Input<'a> {
     rest: &'a [u8],
-    /// Bytes that LZF may still unfold.
+    /// Number of bytes that LZF may still expand to.
     room_bytes: usize,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Input<'a> {
         Ok(byte)
     }
 
-    /// A length, or another number that is written as one.
+    /// Reads a length, or another number encoded as one.
     pub fn length(&mut self) -> Read<u64> {
         let first = self.byte()?;
         self.length_after(first)
@@ -64,7 +64,7 @@ impl<'a> Input<'a> {
         self.length()?.try_into().map_err(|_| DumpError::Body)
     }
 
-    /// A string, as it lies in the body or unfolded into `scratch`.
+    /// Reads a string: a slice of the body, or expanded into `scratch`.
     pub fn string<'s>(&mut self, scratch: &'s mut Vec<u8>) -> Read<&'s [u8]>
     where
         'a: 's,
@@ -88,8 +88,9 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Undoes LZF: a byte below 32 announces one more literal bytes than it says; any other, in three and
-/// thirteen bits, a run to be repeated from so far back. It has to come to `whole` bytes.
+/// Decompresses LZF. A byte below 32 precedes one more literal bytes than its value. Any other byte
+/// begins the length (3 bits) and distance (13 bits) of a repeated run. The result must have
+/// `whole` bytes.
 fn unfold(packed: &[u8], whole: usize, out: &mut Vec<u8>) -> Read<()> {
     let mut input = Input::new(packed, 0);
     while !input.is_at_end() {
@@ -112,7 +113,7 @@ fn unfold(packed: &[u8], whole: usize, out: &mut Vec<u8>) -> Read<()> {
     (out.len() == whole).then_some(()).ok_or(DumpError::Body)
 }
 
-/// Appends `count` bytes from `back` before the end on; what is appended may be repeated, too.
+/// Appends `count` bytes that begin `back` before the end. The run may overlap itself.
 fn repeat(out: &mut Vec<u8>, mut count: usize, back: usize) -> Read<()> {
     let start = out.len().checked_sub(back).ok_or(DumpError::Body)?;
     while count > 0 {
@@ -134,7 +135,7 @@ mod tests {
             unfold(packed, whole, &mut out).map(|()| out)
         };
         assert_eq!(unfolded(b"\x02abc", 3), Ok(b"abc".to_vec()));
-        // A run that repeats itself, and one of the long kind.
+        // A run that overlaps itself, and one of the long kind.
         assert_eq!(unfolded(b"\x01ab\x60\x01", 7), Ok(b"abababa".to_vec()));
         assert_eq!(unfolded(b"\x00x\xE0\x05\x00", 15), Ok(vec![b'x'; 15]));
         for (packed, whole) in [

@@ -1,18 +1,20 @@
-//! Entries of the packed forms: listpacks, ziplists, and sets of integers.
+//! Entries of the packed encodings: listpacks, ziplists, and sets of integers.
 //!
 //! ```text
-//! listpack  bytes 4 │ entries 2 │ entry … │ 0xFF      entry: head, data, length of both backwards
-//! ziplist   bytes 4 │ last entry 4 │ entries 2 │ entry … │ 0xFF      entry: length of the one before, head, data
+//! listpack  bytes 4 │ entries 2 │ entry … │ 0xFF
+//!           entry: head, data, length of both in reverse
+//! ziplist   bytes 4 │ last entry 4 │ entries 2 │ entry … │ 0xFF
+//!           entry: length of the previous entry, head, data
 //! integers  2, 4 or 8 4 │ integers 4 │ integer …, ascending
 //! ```
 //!
-//! What the headers and the lengths between entries say must be what is there.
+//! The headers and the lengths between entries must match the entries.
 
 use super::input::{Input, Read};
 use super::value::DumpError;
 use crate::number::{parse_f64, push_i64};
 
-/// One entry.
+/// An entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Entry<'b> {
     Text(&'b [u8]),
@@ -20,7 +22,7 @@ pub(super) enum Entry<'b> {
 }
 
 impl<'b> Entry<'b> {
-    /// As text, in `scratch` if it was none.
+    /// Returns the entry as text; a number is written to `scratch`.
     pub fn text<'s>(self, scratch: &'s mut Vec<u8>) -> &'s [u8]
     where
         'b: 's,
@@ -35,7 +37,7 @@ impl<'b> Entry<'b> {
         }
     }
 
-    /// As a score.
+    /// Returns the entry as a score.
     pub fn score(self) -> Read<f64> {
         match self {
             Entry::Text(text) => parse_f64(text).ok_or(DumpError::Body),
@@ -44,10 +46,10 @@ impl<'b> Entry<'b> {
     }
 }
 
-/// Behind the last entry.
+/// Byte behind the last entry.
 const END: u8 = 0xFF;
 
-/// Cuts header and end off; both must fit the bytes. The rest is the entries.
+/// Removes header and end byte and returns the entries. The total length in the header must match.
 fn opened<const N: usize>(bytes: &[u8]) -> Read<([u8; N], &[u8])> {
     let (header, rest) = bytes.split_first_chunk().ok_or(DumpError::Body)?;
     let (&end, entries) = rest.split_last().ok_or(DumpError::Body)?;
@@ -58,17 +60,17 @@ fn opened<const N: usize>(bytes: &[u8]) -> Read<([u8; N], &[u8])> {
     Ok((*header, entries))
 }
 
-/// Finds the entries of a packed form.
+/// Opens a packed encoding.
 pub(super) type Open = for<'b> fn(&'b [u8]) -> Read<Entries<'b>>;
 
-/// The entries of a listpack.
+/// Opens a listpack.
 pub(super) fn listpack(bytes: &[u8]) -> Read<Entries<'_>> {
     let (header, entries) = opened::<6>(bytes)?;
     let count = u16::from_le_bytes([header[4], header[5]]);
     Ok(Entries::new(entries, counted(count), None, listpack_entry))
 }
 
-/// The entries of a ziplist.
+/// Opens a ziplist.
 pub(super) fn ziplist(bytes: &[u8]) -> Read<Entries<'_>> {
     let (header, entries) = opened::<10>(bytes)?;
     let last = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
@@ -82,7 +84,7 @@ pub(super) fn ziplist(bytes: &[u8]) -> Read<Entries<'_>> {
     ))
 }
 
-/// The members of a set of integers. That they ascend does not matter here.
+/// Opens a set of integers. Their order is not checked.
 pub(super) fn integers(bytes: &[u8]) -> Read<Entries<'_>> {
     let mut input = Input::new(bytes, 0);
     let width = u32::from_le_bytes(input.array()?);
@@ -97,37 +99,37 @@ pub(super) fn integers(bytes: &[u8]) -> Read<Entries<'_>> {
     Ok(Entries::new(entries, Some(count), None, take))
 }
 
-/// How many entries a header tells; none: too many for its two bytes.
+/// Returns the number of entries in a header; `None` if it exceeds two bytes.
 fn counted(count: u16) -> Option<usize> {
     (count != u16::MAX).then_some(count.into())
 }
 
-/// An integer of so many bytes.
+/// Reads an integer of `N` bytes.
 fn number<'b, const N: usize>(input: &mut Input<'b>) -> Read<Entry<'b>> {
     Ok(Entry::Number(integer(&input.array::<N>()?)))
 }
 
-/// A little-endian integer of up to eight bytes.
+/// Converts a little-endian integer of up to eight bytes.
 fn integer(bytes: &[u8]) -> i64 {
     let mut word = [0; 8];
-    // Its sign fills the word when it is moved down again.
+    // The shift back fills the upper bytes with the sign.
     word[8 - bytes.len()..].copy_from_slice(bytes);
     i64::from_le_bytes(word) >> (64 - 8 * bytes.len() as u32)
 }
 
-/// Takes one entry off; told how many bytes the one before it has.
+/// Function that reads one entry; it also gets the length of the previous entry.
 type Take = for<'b> fn(&mut Input<'b>, usize) -> Read<Entry<'b>>;
 
-/// The entries of a packed form, one by one.
+/// Iterator over the entries of a packed encoding.
 pub(super) struct Entries<'b> {
     entries: &'b [u8],
-    /// Where the next one begins.
+    /// Position of the next entry.
     at: usize,
     before_bytes: usize,
     seen: usize,
-    /// How many there have to be.
+    /// Number of entries in the header.
     count: Option<usize>,
-    /// Where the last one has to begin.
+    /// Position of the last entry in the header.
     last: Option<usize>,
     take: Take,
     is_over: bool,
@@ -157,14 +159,14 @@ impl<'b> Entries<'b> {
         Ok(entry)
     }
 
-    /// Whether the header has told the truth.
+    /// Whether the header matches the entries.
     fn is_sound(&self) -> bool {
         let last = self.at - self.before_bytes;
         self.count.is_none_or(|count| count == self.seen)
             && self.last.is_none_or(|told| told == last)
     }
 
-    /// The next entry, where there has to be one.
+    /// Returns the next entry, which must exist.
     pub fn more(&mut self) -> Read<Entry<'b>> {
         self.next().ok_or(DumpError::Body)?
     }
@@ -194,7 +196,7 @@ fn listpack_entry<'b>(input: &mut Input<'b>, _: usize) -> Read<Entry<'b>> {
         0..0x80 => Entry::Number(head.into()),
         0x80..0xC0 => Entry::Text(input.bytes((head & 0x3F).into())?),
         0xC0..0xE0 => {
-            // Thirteen bits with a sign.
+            // A signed number of thirteen bits.
             let bits = u16::from(head & 0x1F) << 8 | u16::from(input.byte()?);
             Entry::Number(((bits << 3) as i16 >> 3).into())
         }
@@ -216,7 +218,8 @@ fn listpack_entry<'b>(input: &mut Input<'b>, _: usize) -> Read<Entry<'b>> {
     Ok(entry)
 }
 
-/// The length behind an entry: groups of seven bits, the highest first, all but the first marked.
+/// Reads the length behind an entry: groups of seven bits, the highest first, all but the first
+/// with the high bit set.
 fn backward_length(input: &mut Input<'_>, bytes: usize) -> Read<()> {
     let mut told = u64::from(input.byte()?);
     if told >= 0x80 {
@@ -232,7 +235,7 @@ fn backward_length(input: &mut Input<'_>, bytes: usize) -> Read<()> {
     (told == bytes as u64).then_some(()).ok_or(DumpError::Body)
 }
 
-/// How many bytes tell a length; those at the limits already take one more.
+/// Returns the number of bytes that encode a length. Lengths at the limits already take one more.
 fn backward_bytes(length: usize) -> usize {
     match length {
         0..128 => 1,

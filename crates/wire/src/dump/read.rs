@@ -1,4 +1,4 @@
-//! From a payload to elements.
+//! Reads a payload and passes its elements to a sink.
 
 use super::crc::crc64;
 use super::format::{FOOTER_BYTES, NO_DEADLINE, code, version};
@@ -7,15 +7,16 @@ use super::packed::{Entries, Entry, Open, integers, listpack, ziplist};
 use super::value::{DumpError, Element, Sink, ValueType};
 use crate::number::parse_f64;
 
-/// Tells the value that a payload holds, part by part. On an error the sink has been told a part of it,
-/// which is worth nothing. `room_bytes` bounds what compressed strings may unfold to, all together.
+/// Reads the value in a payload and passes it to `sink`, element by element. After an error the
+/// sink has received an unusable part. `room_bytes` bounds the total size to which compressed
+/// strings may expand.
 ///
 /// ```
-/// use wire::dump::{DumpError, Element, Encoding, ValueType, Sink, Writer, read};
+/// use wire::dump::{DumpError, Element, Encoding, Sink, ValueType, Writer, read};
 /// struct Names(Vec<Vec<u8>>);
 /// impl Sink for Names {
-///     fn begin(&mut self, kind: ValueType) {
-///         assert_eq!(kind, ValueType::List);
+///     fn begin(&mut self, value_type: ValueType) {
+///         assert_eq!(value_type, ValueType::List);
 ///     }
 ///     fn element(&mut self, element: &Element<'_>) {
 ///         self.0.push(element.name.to_vec());
@@ -53,17 +54,17 @@ pub fn read(payload: &[u8], room_bytes: usize, sink: &mut impl Sink) -> Result<(
     is_whole.then_some(()).ok_or(DumpError::Body)
 }
 
-/// Where the deadlines of a plain collection stand.
+/// Position of the deadlines in an unpacked collection.
 #[derive(Clone, Copy)]
 enum Deadlines {
     None,
-    /// Before each element: 0, or one more than the milliseconds since this.
+    /// Before each element: 0 for none, or one more than the milliseconds since this time.
     Before(u64),
     /// Behind each element.
     Behind,
 }
 
-/// How scores are written.
+/// Encoding of scores.
 #[derive(Clone, Copy)]
 enum Scores {
     None,
@@ -104,7 +105,7 @@ impl<S: Sink> Reader<'_, '_, S> {
             code::SORTED_SET_LISTPACK => self.packed(ValueType::SortedSet, false, listpack),
             code::HASH_LISTPACK => self.packed(ValueType::Hash, false, listpack),
             code::HASH_REDIS_LISTPACK => {
-                // The earliest deadline, which the entries tell again.
+                // The earliest deadline, which the entries contain again.
                 self.input.array::<8>()?;
                 self.packed(ValueType::Hash, true, listpack)
             }
@@ -124,7 +125,7 @@ impl<S: Sink> Reader<'_, '_, S> {
         Ok(())
     }
 
-    /// A count, and so many elements.
+    /// Reads a count and that number of elements.
     fn plain(&mut self, kind: ValueType, deadlines: Deadlines, scores: Scores) -> Read<()> {
         let count = self.input.length()?;
         if count == 0 {
@@ -183,7 +184,7 @@ impl<S: Sink> Reader<'_, '_, S> {
         (!score.is_nan()).then_some(score).ok_or(DumpError::Body)
     }
 
-    /// A string that holds all elements.
+    /// Reads a string that contains all elements.
     fn packed(&mut self, kind: ValueType, has_deadlines: bool, open: Open) -> Read<()> {
         let mut scratch = Vec::new();
         let bytes = self.input.string(&mut scratch)?;
@@ -192,7 +193,7 @@ impl<S: Sink> Reader<'_, '_, S> {
         (count > 0).then_some(()).ok_or(DumpError::Body)
     }
 
-    /// A list in pieces: packed ones, or single elements.
+    /// Reads a list in several parts: packed ones, or single elements.
     fn pieces(&mut self, code: u8) -> Read<()> {
         const SINGLE: u64 = 1;
         const PACKED: u64 = 2;
@@ -219,7 +220,7 @@ impl<S: Sink> Reader<'_, '_, S> {
         (count > 0).then_some(()).ok_or(DumpError::Body)
     }
 
-    /// Tells what entries come to; how many elements.
+    /// Passes the elements of packed entries to the sink, and returns their number.
     fn entries(
         &mut self,
         kind: ValueType,

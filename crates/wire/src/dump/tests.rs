@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 const ROOM: usize = 1 << 20;
 
-/// All that was told.
+/// Everything that a sink received.
 #[derive(Debug, Default, PartialEq)]
 struct Told {
     kind: Option<ValueType>,
@@ -52,7 +52,7 @@ fn told(payload: &[u8]) -> Result<Told, DumpError> {
     read(payload, ROOM, &mut told).map(|()| told)
 }
 
-/// A body with its footer.
+/// Returns a body with its footer.
 fn sealed(body: &[u8], version: u16) -> Vec<u8> {
     let mut payload = body.to_vec();
     payload.extend_from_slice(&version.to_le_bytes());
@@ -61,7 +61,7 @@ fn sealed(body: &[u8], version: u16) -> Vec<u8> {
     payload
 }
 
-/// What a payload holds, in one line.
+/// Returns the value in a payload as one line.
 fn line(payload: &[u8]) -> String {
     let told = match told(payload) {
         Ok(told) => told,
@@ -153,7 +153,7 @@ fn what_valkey_9_1_wrote_is_read() {
     ]);
 }
 
-/// A listpack of these entries, given with their encoding.
+/// Returns a listpack of encoded entries.
 fn listpack(entries: &[&[u8]], count: u16) -> Vec<u8> {
     let mut body = Vec::new();
     for entry in entries {
@@ -167,7 +167,7 @@ fn listpack(entries: &[&[u8]], count: u16) -> Vec<u8> {
     pack
 }
 
-/// A ziplist of these entries, given with their encoding.
+/// Returns a ziplist of encoded entries.
 fn ziplist(entries: &[&[u8]], count: u16) -> Vec<u8> {
     let (mut body, mut before, mut last) = (Vec::new(), 0, 10);
     for entry in entries {
@@ -184,7 +184,7 @@ fn ziplist(entries: &[&[u8]], count: u16) -> Vec<u8> {
     pack
 }
 
-/// The payload of a type whose body, behind `head`, is one string.
+/// Returns the payload of a type whose body, behind `head`, is one string.
 fn one_string(code: u8, head: &[u8], string: &[u8]) -> Vec<u8> {
     let mut body = vec![code];
     body.extend_from_slice(head);
@@ -286,13 +286,13 @@ fn what_is_wrong_is_refused() {
         body(code::HASH_ZIPLIST, &bytes)
     };
     let mut cases = vec![
-        // Types: streams, modules, one of release candidates, none.
+        // Unsupported types: streams, modules, one of release candidates, an unknown one.
         sealed(b"\x0F\x01", 11),
         sealed(b"\x07\x01", 11),
         sealed(b"\x16\x01\x00\x01f\x01v", 12),
         sealed(b"\xFF\x01a", 9),
         sealed(b"", 9),
-        // Nothing, too little, too much.
+        // Empty values, missing bytes, bytes behind the end.
         sealed(b"\x01\x00", 9),
         sealed(b"\x04\x01\x01f", 9),
         sealed(b"\x00\x05abcd", 9),
@@ -301,7 +301,7 @@ fn what_is_wrong_is_refused() {
         sealed(b"\x00\x81\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF", 9),
         sealed(b"\x00\xC4", 9),
         sealed(b"\x02\xC0\x01", 9),
-        // Scores and deadlines.
+        // Invalid scores and deadlines.
         sealed(b"\x05\x01\x01a\x00\x00\x00\x00\x00\x00\xF8\x7F", 9),
         sealed(b"\x03\x01\x01a\xFD", 9),
         sealed(b"\x16\x01\x01f\x01v\xFE\xFF\xFF\xFF\xFF\xFF\xFF\xFF", 80),
@@ -309,9 +309,10 @@ fn what_is_wrong_is_refused() {
             b"\x18\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F\x01\x02\x01f\x01v",
             12,
         ),
-        // More than may be unfolded.
+        // A string that expands beyond the limit.
         sealed(b"\x00\xC3\x03\x80\x00\x10\x00\x01\x00x\xE0", 9),
-        // Packed: the length, the count, the end, an unknown head, half a pair, no end of an entry.
+        // Invalid packed entries: length, count, end, unknown head, half a pair, missing end of an
+        // entry.
         number(0, 14),
         number(4, 3),
         number(12, 0xFE),

@@ -1,34 +1,34 @@
-//! What a payload holds, as its reader and its writer exchange it.
+//! The parts of a value, as reader and writer exchange them.
 
-/// A type of value.
+/// Type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueType {
-    /// Bytes: one element, its name.
+    /// A string: one element, its name.
     String,
-    /// Elements in their order.
+    /// A list: elements in order.
     List,
-    /// Members.
+    /// A set: members.
     Set,
-    /// Members with scores.
+    /// A sorted set: members with scores.
     SortedSet,
-    /// Fields with values.
+    /// A hash: fields with values.
     Hash,
 }
 
-/// One element of a value; what its kind does not have is left empty.
+/// An element of a value. Parts that its type lacks are empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Element<'a> {
-    /// A string, an element of a list, a member, a field.
+    /// String, element of a list, member, or field.
     pub name: &'a [u8],
-    /// A field's value.
+    /// Value of a field.
     pub value: &'a [u8],
-    /// A member's score, never NaN.
+    /// Score of a member, never NaN.
     pub score: f64,
-    /// The millisecond since 1970 at which it dies; fits an `i64`.
+    /// Deadline in milliseconds since 1970; it fits an `i64`.
     pub deadline: Option<u64>,
 }
 
-/// How a value is written.
+/// Encoding of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// A string.
@@ -41,32 +41,33 @@ pub enum Encoding {
     SortedSet,
     /// A hash without deadlines.
     Hash,
-    /// A set, some of whose members have deadlines: ours alone.
+    /// A set with deadlines of members; only this server reads it.
     SetWithDeadlines,
-    /// A sorted set, some of whose members have deadlines: ours alone.
+    /// A sorted set with deadlines of members; only this server reads it.
     SortedSetWithDeadlines,
-    /// A hash, some of whose fields have deadlines, as Redis since 7.4 reads it.
+    /// A hash with deadlines of fields, as Redis since 7.4 reads it.
     RedisHash {
-        /// The earliest of the deadlines.
+        /// Earliest of the deadlines, in milliseconds since 1970.
         first: u64,
     },
-    /// A hash, some of whose fields have deadlines, as Valkey since 9.0 reads it. No form is read by both.
+    /// A hash with deadlines of fields, as Valkey since 9.0 reads it. Redis does not.
     ValkeyHash,
 }
 
-/// Why a payload is refused.
+/// Reason why a payload is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpError {
-    /// Too short, of an unknown version, or the checksum is another.
+    /// The payload is too short, its version is unknown, or its checksum is wrong.
     Footer,
-    /// A type that is not known, or a body that contradicts itself.
+    /// The type is unknown, or the body is malformed.
     Body,
 }
 
-/// What [`read`] tells of a value, in its order. The same name may come twice: who collects finds out.
+/// Receiver of a value that [`read`](super::read) reads. The same name may occur twice; the
+/// receiver must check this.
 pub trait Sink {
-    /// First, once.
+    /// Receives the type; called once, first.
     fn begin(&mut self, kind: ValueType);
-    /// Each element.
+    /// Receives an element; called for each in order.
     fn element(&mut self, element: &Element<'_>);
 }

@@ -1,23 +1,23 @@
-//! From elements to a payload.
+//! Writes elements to a payload.
 
 use super::crc::crc64;
 use super::format::{NO_DEADLINE, code, version};
 use super::value::{Element, Encoding};
 use crate::number::parse_i64;
 
-/// Writes one value: as many elements as announced, then [`Writer::finish`]. [`read`](super::read) shows
-/// an example.
+/// Writer of one value. [`Writer::put`] must be called for the announced number of elements, then
+/// [`Writer::finish`]. [`read`](super::read) has an example.
 #[derive(Debug)]
 pub struct Writer {
     out: Vec<u8>,
     form: Encoding,
     version: u16,
-    /// Elements still to come.
+    /// Number of elements not yet written.
     left: usize,
 }
 
 impl Writer {
-    /// For a value of so many elements, at least one; a string is one.
+    /// Creates a writer for a value of `count` elements, at least one; a string is one element.
     pub fn new(form: Encoding, count: usize) -> Writer {
         assert!(count > 0, "there is no payload for nothing");
         assert!(form != Encoding::String || count == 1);
@@ -76,7 +76,7 @@ impl Writer {
         }
     }
 
-    /// The payload.
+    /// Returns the payload.
     pub fn finish(mut self) -> Vec<u8> {
         assert_eq!(self.left, 0, "all that was announced has come");
         self.out.extend_from_slice(&self.version.to_le_bytes());
@@ -86,7 +86,7 @@ impl Writer {
     }
 }
 
-/// The shortest form of a length.
+/// Appends the shortest encoding of a length.
 fn push_length(out: &mut Vec<u8>, length: u64) {
     match length {
         0..0x40 => out.push(length as u8),
@@ -104,7 +104,7 @@ fn push_length(out: &mut Vec<u8>, length: u64) {
     }
 }
 
-/// A string; as an integer where it is the text of one of up to four bytes.
+/// Appends a string, encoded as an integer if it is the text of one of up to four bytes.
 fn push_string(out: &mut Vec<u8>, text: &[u8]) {
     match parse_i64(text) {
         Some(number @ -0x80..0x80) => out.extend_from_slice(&[0xC0, number as u8]),

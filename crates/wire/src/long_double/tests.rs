@@ -1,6 +1,6 @@
 use super::*;
 
-/// Two addends and their sum as a C program on x86-64 gives it: `strtold`, `+`, `%.17Lf`, less the
+/// Two addends and their sum as a C program on x86-64 prints it: `strtold`, `+`, `%.17Lf`, without
 /// trailing zeros.
 const SUMS: &[(&str, &str, &str)] = &[
     ("10.5", "0.1", "10.6"),
@@ -220,7 +220,7 @@ mod random {
     use super::*;
     use proptest::prelude::*;
 
-    /// A count of 10^-decimals as text.
+    /// Returns a number of units of 10^-decimals as text.
     fn decimal(count: i64, decimals: usize) -> String {
         let digits = format!("{:0width$}", count.unsigned_abs(), width = decimals + 1);
         let (whole, fraction) = digits.split_at(digits.len() - decimals);
@@ -247,7 +247,7 @@ mod random {
             prop_assert_eq!(text(number(&text_in)), text_in);
         }
 
-        /// Doubles are a part of the long doubles, and the standard library prints them exactly.
+        /// Every double is a long double, and the standard library prints doubles exactly.
         #[test]
         fn doubles_are_written_to_the_last_decimal(bits: u64) {
             let double = f64::from_bits(bits);
@@ -255,8 +255,8 @@ mod random {
             let expected = format!("{double:.17}");
             let expected = expected.trim_end_matches('0').trim_end_matches('.');
             let expected = if expected == "-0" { "0" } else { expected };
-            // Thirty digits decide a double's neighbours at 64 bits, so this reads it exactly only
-            // when all its digits are given.
+            // Thirty digits can decide between neighbours at 64 bits, so the number is parsed
+            // exactly only if all digits are given.
             prop_assert_eq!(text(number(&format!("{double:.1100}"))), expected);
         }
 

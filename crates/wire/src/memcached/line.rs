@@ -1,9 +1,9 @@
-//! What one line says: words, keys, numbers, flags.
+//! Parses a line: words, keys, numbers, flags.
 
 use super::request::{KEY_BYTES_MAX, Mode, Request, Verb, bit_of};
 use crate::args::Span;
 
-/// The longest opaque token.
+/// Maximum length of an opaque token in bytes.
 const OPAQUE_BYTES_MAX: usize = 32;
 
 pub(super) const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
@@ -11,12 +11,12 @@ const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
 const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
 pub(super) const NO_SUCH_COMMAND: &str = "ERROR";
 
-/// The first few words of a line; those behind them are looked for one by one.
+/// The first words of a line. Further words are searched one by one.
 pub(super) struct Words {
     pub spans: [Span; Words::KEPT],
-    /// All of them.
+    /// Number of all words.
     pub count: usize,
-    /// The last one is `noreply`.
+    /// Whether the last word is `noreply`.
     pub is_noreply: bool,
 }
 
@@ -41,7 +41,7 @@ impl Words {
         words
     }
 
-    /// A word by its index; empty where there is none, or none so far to the front.
+    /// Returns a word by its index; empty if there is none, or if it is behind the stored ones.
     pub fn get<'l>(&self, line: &'l [u8], index: usize) -> &'l [u8] {
         self.spans
             .get(index)
@@ -49,7 +49,7 @@ impl Words {
     }
 }
 
-/// Where the words of a line are, from a place on.
+/// Returns the spans of the words of a line, from a position on.
 fn spans_of(line: &[u8], from: usize) -> impl Iterator<Item = Span> + '_ {
     let mut at = from;
     std::iter::from_fn(move || {
@@ -62,13 +62,13 @@ fn spans_of(line: &[u8], from: usize) -> impl Iterator<Item = Span> + '_ {
     })
 }
 
-/// Where the next such byte is, from a place on, which may be the end.
+/// Returns the next position of a byte, from a position on, which may be the end.
 #[inline(always)]
 pub(super) fn find(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xff;
     let rest = bytes.get(from..)?;
-    // Eight at once. Of the bytes that are 0, the subtraction borrows from the lowest one first: what it marks above that may
-    // be wrong, the lowest mark never is.
+    // Eight bytes at a time. The subtraction borrows from the lowest zero byte first: marks above
+    // it may be wrong, the lowest mark never is.
     let (chunks, tail) = rest.as_chunks::<8>();
     for (index, chunk) in chunks.iter().enumerate() {
         let differs = u64::from_le_bytes(*chunk) ^ (ONES * u64::from(wanted));
@@ -81,8 +81,8 @@ pub(super) fn find(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
     Some(bytes.len() - tail.len() + found)
 }
 
-/// Whether a word may name an item. As in memcached, control characters may be in it, blanks are not:
-/// it is a word.
+/// Whether a word may be a key. As in memcached, it may contain control characters, but no blanks,
+/// because it is a word.
 pub(super) fn is_key(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.len() <= KEY_BYTES_MAX
 }
@@ -98,7 +98,7 @@ pub(super) fn unsigned(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// A signed number, as times are.
+/// Parses a signed number, such as a time.
 pub(super) fn signed(text: &[u8]) -> Option<i64> {
     match text {
         [b'-', digits @ ..] => Some(-i64::try_from(unsigned(digits)?).ok()?),
@@ -106,7 +106,7 @@ pub(super) fn signed(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// The commands of one line without flags.
+/// Parses commands of one line without flags.
 pub(super) fn simple(
     line: &[u8],
     words: &Words,
@@ -156,7 +156,7 @@ pub(super) fn simple(
     }
 }
 
-/// A command that lists keys from the word at `first` on.
+/// Parses a command that lists keys from the word at `first` on.
 fn listed(
     mut request: Request,
     line: &[u8],
@@ -207,7 +207,7 @@ fn one_key(
 }
 
 fn delete(line: &[u8], words: &Words, spans: &mut Vec<Span>) -> Result<Request, &'static str> {
-    // A time of 0 is what an old protocol had there.
+    // An old version of the protocol has a time of 0 there.
     let is_old = words.get(line, 2) == b"0";
     let is_fine = match words.count {
         2 => true,
@@ -232,7 +232,7 @@ fn counting(
     Ok(request)
 }
 
-/// A meta request: its key, and its flags from the word at `first` on.
+/// Parses a meta request: its key, and its flags from the word at `first` on.
 pub(super) fn meta_line(
     verb: Verb,
     line: &[u8],
@@ -263,7 +263,7 @@ pub(super) fn meta_line(
     Ok(request)
 }
 
-/// Which flags each command knows.
+/// Returns the flags that a command accepts.
 fn flags_of(verb: Verb) -> &'static [u8] {
     match verb {
         Verb::MetaGet => b"bcfhklOqstvENRT",
@@ -275,7 +275,7 @@ fn flags_of(verb: Verb) -> &'static [u8] {
     }
 }
 
-/// Reads one flag with its token.
+/// Parses one flag with its token.
 fn flag(request: &mut Request, word: &[u8]) -> Result<(), &'static str> {
     let (&letter, token) = word.split_first().ok_or(BAD_FORMAT)?;
     if !letter.is_ascii_alphabetic() || !flags_of(request.verb).contains(&letter) {
@@ -326,7 +326,8 @@ fn mode(verb: Verb, token: &[u8]) -> Result<Mode, &'static str> {
     }
 }
 
-/// Decodes a key that was sent in base64 (flag `b`); `None` when it is none, or no key afterwards.
+/// Decodes a key that was sent in base64 (flag `b`); `None` if it is not base64, or not a key after
+/// decoding.
 pub fn decode_key<'k>(encoded: &[u8], key: &'k mut [u8; KEY_BYTES_MAX]) -> Option<&'k [u8]> {
     let digit = |byte: u8| match byte {
         b'A'..=b'Z' => Some(u32::from(byte - b'A')),
@@ -357,6 +358,6 @@ pub fn decode_key<'k>(encoded: &[u8], key: &'k mut [u8; KEY_BYTES_MAX]) -> Optio
         }
     }
     debug_assert_eq!(at, len);
-    // What is left over of the last digit has to be zero: each key has one spelling.
+    // The unused bits of the last digit must be zero, so that each key has one encoding.
     (bits & ((1 << held) - 1) == 0).then_some(key)
 }

@@ -1,36 +1,36 @@
-//! Replies of the meta protocol: a status and the flags that were asked for, in their order.
+//! Replies of the meta protocol: a status and the requested flags in the order of the request.
 
 use super::request::Meta;
 use crate::number::push_u64;
 
-/// What a reply may tell of an item.
+/// Properties of an item that a reply may contain.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Item<'a> {
-    /// The key as it was sent.
+    /// Key as it was sent.
     pub key: &'a [u8],
     /// Bytes of the value.
     pub len: usize,
     /// The client's own 32 bits.
     pub client_flags: u32,
-    /// The cas number.
+    /// CAS number.
     pub cas: u64,
-    /// Seconds that are left; `None`: it stays.
+    /// Remaining TTL in seconds; `None`: no expiry.
     pub ttl_seconds: Option<u64>,
-    /// Seconds since it was last asked for.
+    /// Seconds since the last access.
     pub idle_seconds: u64,
-    /// It had been asked for before.
+    /// Whether it was accessed before.
     pub was_hit: bool,
-    /// This client has won the right to recache (`W`).
+    /// Whether this client has won the right to recache (`W`).
     pub has_won: bool,
-    /// It is out of date (`X`).
+    /// Whether it is out of date (`X`).
     pub is_stale: bool,
-    /// Another client has won already (`Z`).
+    /// Whether another client has already won (`Z`).
     pub is_taken: bool,
 }
 
-/// Appends a status with no item behind it: `EN`, `NF`, `NS`, `EX`, and `HD` of what stores and
-/// deletes. Only what the request itself said is repeated: opaque and key; and of a storage command a cas
-/// number of 0, when that was asked for.
+/// Appends a status without an item: `EN`, `NF`, `NS`, `EX`, and `HD` of commands that store or
+/// delete. It repeats only what the request contained: opaque and key. For a storage command
+/// (`stores`) it adds a CAS number of 0 if one was requested.
 pub fn status(
     out: &mut Vec<u8>,
     status: &str,
@@ -51,8 +51,8 @@ pub fn status(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends what is told of an item: `VA` when its value was asked for (`v`), which then follows with a line's
-/// end, else `HD`.
+/// Appends the properties of an item: `VA` if the value was requested (`v`), which must follow with
+/// a line end, and otherwise `HD`.
 pub fn item(out: &mut Vec<u8>, meta: &Meta, input: &[u8], item: &Item<'_>) {
     if meta.has(b'v') {
         out.extend_from_slice(b"VA ");
@@ -88,12 +88,12 @@ pub fn item(out: &mut Vec<u8>, meta: &Meta, input: &[u8], item: &Item<'_>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The letters of a request's flags, in their order.
+/// Returns the letters of a request's flags in order.
 pub fn letters(meta: &Meta, input: &[u8]) -> impl Iterator<Item = u8> {
     words(meta, input).map(|(letter, _)| letter)
 }
 
-/// The flags of a request in their order: the letter, and the whole word.
+/// Returns the flags of a request in order: the letter, and the whole word.
 fn words<'i>(meta: &Meta, input: &'i [u8]) -> impl Iterator<Item = (u8, &'i [u8])> {
     let words = meta.words.map_or(&[][..], |span| &input[span.range()]);
     words
@@ -106,7 +106,8 @@ fn spaced(out: &mut Vec<u8>, word: &[u8]) {
     out.extend_from_slice(word);
 }
 
-/// The key as it was sent, and whether that is base64; wherever the flag that says so stood.
+/// Appends the key as it was sent, and whether it is base64, regardless of the position of that
+/// flag.
 fn named(out: &mut Vec<u8>, meta: &Meta, key: &[u8]) {
     spaced(out, b"k");
     out.extend_from_slice(key);

@@ -1,4 +1,4 @@
-//! Requests: one line, and for storage commands a data block behind it.
+//! The parser: finds requests, which are one line and for storage commands a data block.
 
 use super::line::{
     BAD_FORMAT, NO_SUCH_COMMAND, Words, find, is_key, meta_line, signed, simple, unsigned,
@@ -6,75 +6,77 @@ use super::line::{
 use super::request::{KEY_BYTES_MAX, Mode, Request, Verb};
 use crate::args::Span;
 
-/// The longest line of a command that does not list keys.
+/// Maximum length in bytes of the line of a command that does not list keys.
 pub const LINE_BYTES_MAX: usize = 2048;
-/// The longest line of a command that lists keys.
+/// Maximum length in bytes of the line of a command that lists keys.
 const KEYS_LINE_BYTES_MAX: usize = 64 * 1024;
-/// The longest value that a line can announce: lengths are signed 32-bit numbers, with the two bytes
-/// that end a block.
+/// Maximum length of a value that a line can state: lengths are signed 32-bit numbers and include
+/// the two bytes that end a block.
 const ANNOUNCED_BYTES_MAX: u64 = i32::MAX as u64 - 2;
 
-/// What a request may have at most.
+/// Limits of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a value; a longer one is refused and skipped as it comes in.
+    /// Maximum bytes of a value; a longer one is refused and skipped.
     pub value_bytes_max: usize,
 }
 
-/// Why a request is refused, and what to answer.
+/// Reply to a request that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The line, without its end.
+    /// Line of the reply, without its end.
     pub line: &'static str,
-    /// The client wants no answer, not even this.
+    /// Whether the client requested no reply, not even an error.
     pub is_noreply: bool,
-    /// The connection has to be closed: where the next request begins is not known.
+    /// Whether the connection must be closed, because the start of the next request is unknown.
     pub is_fatal: bool,
-    /// A `set` that is refused for its size deletes what was there, which is out of date now: its key.
+    /// Key of a `set` that was refused for its size. Its old value must be deleted, because it is
+    /// out of date.
     pub stale: Option<Span>,
 }
 
-/// What stands at the front of the input.
+/// Result of parsing the start of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// No whole request; more bytes are needed.
+    /// The request is incomplete; more bytes are needed.
     Incomplete,
-    /// Bytes of a refused value, to be skipped: nothing to answer.
+    /// Bytes of a refused value, to be skipped without a reply.
     Skipped {
-        /// How many.
+        /// Number of bytes.
         consumed: usize,
     },
     /// A request.
     Request {
-        /// Its bytes.
+        /// Number of its bytes.
         consumed: usize,
-        /// What it says.
+        /// The parsed request.
         request: Request,
     },
-    /// Something that cannot be carried out.
+    /// A request that is refused.
     Refused {
-        /// Its bytes.
+        /// Number of its bytes.
         consumed: usize,
-        /// What to answer.
+        /// Reply to the client.
         refusal: Refusal,
     },
 }
 
-/// Finds requests. It remembers how far a partial one was understood and what is left to be skipped,
-/// and owns no input: the session hands in its buffer from the first byte not yet consumed.
+/// Parser of requests. It stores how far a partial request was parsed and how much must be skipped.
+/// It does not own the input: the session passes its buffer from the first byte that is not yet
+/// consumed.
 #[derive(Clone, Copy, Debug)]
 pub struct Parser {
     limits: Limits,
-    /// Bytes that are known to hold no line feed.
+    /// Number of bytes known to contain no line feed.
     searched: usize,
-    /// Bytes that have to be there before it is worth looking again.
+    /// Number of bytes that must be available before the next attempt.
     needed: usize,
-    /// Bytes of a refused value that are still to come.
+    /// Number of bytes of a refused value that are still to come.
     skip: u64,
 }
 
 impl Parser {
-    /// A parser that has seen nothing.
+    /// Creates a parser at the start of a stream.
     pub fn new(limits: Limits) -> Self {
         Parser {
             limits,
@@ -84,18 +86,18 @@ impl Parser {
         }
     }
 
-    /// The limits in force.
+    /// Returns the limits.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// From the next request on.
+    /// Changes the limits, from the next request on.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// What stands at the front of `input`. The spans of a request's keys are appended to `spans`,
-    /// nothing else is.
+    /// Parses the start of `input`. It appends the spans of a request's keys to `spans`, and
+    /// nothing else.
     pub fn parse(&mut self, input: &[u8], spans: &mut Vec<Span>) -> Parsed {
         if self.skip > 0 && !input.is_empty() {
             let consumed = self.skip.min(input.len() as u64) as usize;
@@ -140,8 +142,8 @@ impl Parser {
         parsed
     }
 
-    /// `get key`, the most frequent line by far, in a fifth of the time of any line; `None` where it is another, or the
-    /// key is none.
+    /// Parses `get key`, by far the most frequent line, in a fifth of the general time; `None` if
+    /// it is another line, or the key is invalid.
     #[inline]
     fn lone_get(&mut self, input: &[u8], spans: &mut Vec<Span>) -> Option<Parsed> {
         const BEGIN: &[u8] = b"get ";
@@ -197,7 +199,7 @@ impl Parser {
         }
     }
 
-    /// `set` and its kind: a line that announces a block.
+    /// Parses `set` and similar commands: a line with the length of a data block.
     fn store(
         &mut self,
         verb: Verb,
@@ -247,7 +249,7 @@ impl Parser {
         self.block(request, consumed, len as usize, stale, input)
     }
 
-    /// The data block behind a line of `at` bytes.
+    /// Parses the data block behind a line of `at` bytes.
     fn block(
         &mut self,
         mut request: Request,
@@ -281,7 +283,7 @@ impl Parser {
         Parsed::Request { consumed, request }
     }
 
-    /// `ms key bytes flag…`: what is wrong with its flags does not make its block a command.
+    /// Parses `ms key bytes flag…`. An invalid flag does not turn the data block into a command.
     fn meta_set(
         &mut self,
         line: &[u8],
@@ -320,7 +322,7 @@ impl Parser {
     }
 }
 
-/// How long the line at the front of `input` may be: some commands list keys.
+/// Returns the maximum length of the line at the start of `input`: some commands list keys.
 fn line_bytes_max(input: &[u8]) -> usize {
     let lists_keys = [b"get ".as_slice(), b"gets ", b"gat ", b"gats "];
     if lists_keys.iter().any(|start| input.starts_with(start)) {

@@ -1,20 +1,20 @@
-//! One request, parsed.
+//! A parsed request.
 
 use crate::args::Span;
 
-/// The longest key, also of an encoded one once it is decoded.
+/// Maximum length of a key in bytes, also after decoding.
 pub const KEY_BYTES_MAX: usize = 250;
 
-/// What a request asks for.
+/// Command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// `get key…`
     Get,
-    /// `gets key…`: with the cas numbers.
+    /// `gets key…`: with CAS numbers.
     Gets,
-    /// `gat exptime key…`: and touch.
+    /// `gat exptime key…`: get and touch.
     Gat,
-    /// `gats exptime key…`
+    /// `gats exptime key…`: get and touch, with CAS numbers.
     Gats,
     /// `set key flags exptime bytes`
     Set,
@@ -22,11 +22,11 @@ pub enum Verb {
     Add,
     /// `replace …`: only if present.
     Replace,
-    /// `append …`: behind what is there.
+    /// `append …`: behind the existing value.
     Append,
-    /// `prepend …`: before what is there.
+    /// `prepend …`: before the existing value.
     Prepend,
-    /// `cas key flags exptime bytes cas`: only if unchanged.
+    /// `cas key flags exptime bytes cas`: only if the CAS number matches.
     Cas,
     /// `delete key`
     Delete,
@@ -52,7 +52,7 @@ pub enum Verb {
     MetaSet,
     /// `md key flag…`
     MetaDelete,
-    /// `ma key flag…`
+    /// `ma key flag…`: increment or decrement.
     MetaArithmetic,
     /// `mn`
     MetaNoop,
@@ -60,7 +60,7 @@ pub enum Verb {
     MetaDebug,
 }
 
-/// How `ms` stores and which way `ma` counts.
+/// How `ms` stores, and in which direction `ma` counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// `ms`: set. `ma`: increment.
@@ -70,71 +70,72 @@ pub enum Mode {
     Add,
     /// `ms`: only if present.
     Replace,
-    /// `ms`: behind what is there.
+    /// `ms`: behind the existing value.
     Append,
-    /// `ms`: before what is there.
+    /// `ms`: before the existing value.
     Prepend,
     /// `ma`: decrement.
     Decrement,
 }
 
-/// The flags of a meta request.
+/// Flags of a meta request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
-    /// Which flags are there: bit 0 for `A`, bit 32 for `a`.
+    /// Flags that are present: bit 0 for `A`, bit 32 for `a`.
     pub(super) present: u64,
-    /// All of them as they were written, for replies that repeat them in their order.
+    /// All flags as they were sent, for replies that repeat them in order.
     pub words: Option<Span>,
-    /// `C`: the cas number that has to be there.
+    /// `C`: CAS number that the item must have.
     pub cas: u64,
-    /// `E`: the cas number that shall be there.
+    /// `E`: CAS number that the item gets.
     pub new_cas: u64,
-    /// `N`: seconds that an item made for a miss lives.
+    /// `N`: TTL in seconds of an item created on a miss.
     pub vivify: i64,
-    /// `R`: remaining seconds below which one client shall recache.
+    /// `R`: remaining TTL in seconds below which one client shall recache.
     pub recache: i64,
-    /// `D`: how far to count; 1 unless given.
+    /// `D`: difference to count by; 1 by default.
     pub delta: u64,
-    /// `J`: where counting begins.
+    /// `J`: initial value of a counter.
     pub initial: u64,
-    /// `M`.
+    /// `M`: mode.
     pub mode: Mode,
 }
 
 impl Meta {
-    /// Whether a flag is there.
+    /// Whether a flag is present.
     #[inline]
     pub fn has(&self, flag: u8) -> bool {
         self.present >> bit_of(flag) & 1 == 1
     }
 }
 
-/// A flag's bit; `flag` is a letter.
+/// Returns the bit of a flag; `flag` is a letter.
 #[inline]
 pub(super) fn bit_of(flag: u8) -> u32 {
     u32::from(flag.wrapping_sub(b'A')) & 63
 }
 
-/// One request. Spans count from where it begins.
+/// A request. Spans count from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What it asks for.
+    /// Command.
     pub verb: Verb,
-    /// Its first key among the spans that the parser was given.
+    /// Index of its first key in the spans that the parser appended to.
     pub first_key: u32,
-    /// How many keys follow one another there.
+    /// Number of keys.
     pub key_count: u32,
-    /// What to store, without its line end.
+    /// Value to store, without its line end.
     pub value: Span,
     /// The client's own 32 bits (`F` of a meta request).
     pub client_flags: u32,
-    /// Seconds: see [`super::Expiration`]. `flush_all`: the delay. `T` of a meta request.
+    /// Expiration in seconds: see [`super::Expiration`]; for `flush_all` the delay; `T` of a meta
+    /// request.
     pub exptime: i64,
-    /// `cas`: the number; `incr`, `decr`: how far; `verbosity`: the level.
+    /// CAS number of `cas`, difference of `incr` and `decr`, or level of `verbosity`.
     pub number: u64,
-    /// Nothing is to be answered.
+    /// Whether the client requested no reply.
     pub is_noreply: bool,
-    /// The flags of a meta request.
+    /// Flags of a meta request.
     pub meta: Meta,
 }
 
@@ -156,7 +157,7 @@ impl Request {
         }
     }
 
-    /// The spans of its keys among those that the parser was given.
+    /// Returns the spans of its keys from the spans that the parser appended to.
     pub fn keys<'s>(&self, spans: &'s [Span]) -> &'s [Span] {
         let first = self.first_key as usize;
         &spans[first..first + self.key_count as usize]

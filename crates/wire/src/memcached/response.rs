@@ -1,13 +1,13 @@
-//! The other end of the wire: where a reply ends. For load generators and tests.
+//! The client's side: finds the end of a reply, for load generators and tests.
 
 use super::line::unsigned;
 use super::parser::LINE_BYTES_MAX;
 use std::fmt;
 
-/// The longest block that a reply may announce.
+/// Maximum length in bytes of a block in a reply.
 const BLOCK_BYTES_MAX: u64 = 1 << 30;
 
-/// Bytes that are no reply.
+/// Error: the bytes are not a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadReply;
 
@@ -19,11 +19,11 @@ impl fmt::Display for BadReply {
 
 impl std::error::Error for BadReply {}
 
-/// The bytes of the reply at the front of `input`; `None` when more have to come. A reply is one line, or
-/// one with a block, or `VALUE` blocks or `STAT` lines up to `END`.
+/// Returns the length of the reply at the start of `input`; `None` if it is incomplete. A reply is
+/// one line, one line with a block, or `VALUE` blocks or `STAT` lines up to `END`.
 ///
 /// # Errors
-/// A line or a block beyond what a server sends, a block that does not end where it said.
+/// A line or a block is longer than a server sends, or a block does not end at its length.
 ///
 /// ```
 /// use wire::memcached::skip_reply;
@@ -58,7 +58,7 @@ pub fn skip_reply(input: &[u8]) -> Result<Option<usize>, BadReply> {
     }
 }
 
-/// The line at the front, without its end.
+/// Returns the line at the start, without its end.
 fn line_at(input: &[u8]) -> Result<Option<&[u8]>, BadReply> {
     let looked_at = &input[..input.len().min(LINE_BYTES_MAX + 2)];
     match looked_at.iter().position(|&byte| byte == b'\n') {
@@ -95,7 +95,7 @@ mod tests {
             written(|out| text::line(out, "END")),
             written(|out| text::number(out, 18)),
             written(|out| {
-                // A block may hold anything, also what looks like the end.
+                // A block may contain any bytes, also those of an end line.
                 value(out, b"key", 7, b"\r\nEND\r\n\0\xff", Some(3));
                 value(out, b"other", 0, b"", None);
                 text::line(out, "END");

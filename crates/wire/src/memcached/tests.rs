@@ -5,14 +5,14 @@ const LIMITS: Limits = Limits {
     value_bytes_max: 100,
 };
 
-/// What came of an input, in words that do not depend on how it was cut.
+/// Results of parsing an input, independent of the sizes of the reads.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Request(Verb, Vec<Vec<u8>>, Vec<u8>, u32, i64, u64, bool),
     Refused(&'static str, bool, Option<Vec<u8>>),
 }
 
-/// Parses all of `input`, handing it over in pieces of `piece` bytes.
+/// Parses all of `input` in pieces of `piece` bytes.
 fn tell(input: &[u8], piece: usize) -> Vec<Told> {
     let mut parser = Parser::new(LIMITS);
     let (mut told, mut spans) = (Vec::new(), Vec::new());
@@ -242,7 +242,7 @@ fn any_number_of_keys_is_listed() {
     assert!(matches!(tell(long.as_bytes(), 99)[..], [Told::Refused(..)]));
 }
 
-/// A line that has come whole takes the short way; one in pieces does not.
+/// A complete line is parsed by the fast path, a partial one is not.
 #[test]
 fn a_lone_get_is_what_any_line_is() {
     let keys = [
@@ -266,7 +266,7 @@ fn a_lone_get_is_what_any_line_is() {
 
 #[test]
 fn a_byte_is_found_where_it_is() {
-    // What is one above or below, or the same but for the highest bit, is not it.
+    // Bytes that differ by one, or only in the highest bit, do not match.
     let others = [0, b' ' - 1, b' ' + 1, b' ' | 0x80, 0xff];
     for len in 0..30 {
         for (first, from) in (0..=len).flat_map(|first| (0..=len).map(move |from| (first, from))) {

@@ -2,7 +2,7 @@
 
 use crate::number::push_u64;
 
-/// Appends `VALUE key flags bytes [cas]`; the value of `len` bytes and a line's end follow.
+/// Appends `VALUE key flags bytes [cas]`; the value of `len` bytes and a line end must follow.
 #[inline]
 pub fn value_head(out: &mut Vec<u8>, key: &[u8], client_flags: u32, len: usize, cas: Option<u64>) {
     out.extend_from_slice(b"VALUE ");
@@ -14,7 +14,7 @@ pub fn value_head(out: &mut Vec<u8>, key: &[u8], client_flags: u32, len: usize, 
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the new number of `incr` and `decr`.
+/// Appends the result of `incr` or `decr`.
 pub fn number(out: &mut Vec<u8>, number: u64) {
     push_u64(out, number);
     out.extend_from_slice(b"\r\n");

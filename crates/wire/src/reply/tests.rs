@@ -6,7 +6,7 @@ fn encoded(protocol: Protocol, write: impl Fn(&mut Reply<'_>)) -> String {
     String::from_utf8(out).expect("the tests write text")
 }
 
-/// Checks what `write` says in RESP2 and in RESP3.
+/// Checks what `write` encodes in RESP2 and in RESP3.
 fn check(resp2: &str, resp3: &str, write: impl Fn(&mut Reply<'_>)) {
     assert_eq!(encoded(Protocol::Resp2, &write), resp2);
     assert_eq!(encoded(Protocol::Resp3, &write), resp3);

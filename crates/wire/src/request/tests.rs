@@ -3,17 +3,16 @@ use crate::args::Args;
 
 type Command = Vec<Vec<u8>>;
 
-/// What a whole stream says: its commands, and the error that ended it.
+/// Result of parsing a whole stream: its commands, and the error that ended it.
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
     commands: Vec<Command>,
     error: Option<ProtocolError>,
-    /// Bytes behind the last frame.
+    /// Number of bytes behind the last frame.
     rest: usize,
 }
 
-/// Parses `stream` as it comes in pieces that end at `cuts`, in a buffer that is compacted as a
-/// session's is.
+/// Parses `stream` in pieces that end at `cuts`, in a buffer that is compacted as a session's is.
 fn parse_cut(limits: Limits, stream: &[u8], cuts: &[usize]) -> Said {
     let mut parser = Parser::new(limits);
     let (mut commands, mut error) = (Vec::new(), None);
@@ -285,8 +284,8 @@ fn lines_of_http_are_recognised() {
     assert!(!Args::new(b"", &[]).is_http());
 }
 
-/// A value that arrives in small reads used to be the way to make a parser quadratic: here each read
-/// must look at a bounded number of bytes, which shows in the place where it goes on.
+/// A value that arrives in small reads can make a parser quadratic. Here each call may scan a
+/// bounded number of bytes only, which its position shows.
 #[test]
 fn a_large_frame_in_small_reads_is_read_once() {
     let (count, piece) = (200_000, 64);
@@ -327,7 +326,7 @@ mod random {
         out
     }
 
-    /// Quotes every word, each byte as an escape.
+    /// Quotes every word, and escapes each byte.
     fn encode_inline(words: &Command) -> Vec<u8> {
         let mut out = Vec::new();
         for word in words {
@@ -352,7 +351,7 @@ mod random {
         })
     }
 
-    /// Pieces of protocol that, strewn together, reach most states.
+    /// Fragments of the protocol whose combinations reach most states.
     fn any_stream() -> impl Strategy<Value = Vec<u8>> {
         let words: &[&[u8]] = &[
             b"*",
