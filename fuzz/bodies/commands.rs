@@ -1,10 +1,12 @@
-//! Random commands on a whole server without sockets, against a model, under a simulated clock.
+//! Fuzz target of commands: random commands on a whole server without sockets, compared with a
+//! model, under a simulated clock.
 //!
-//! The bytes choose everything: the dialect, the threads, the expiry index, each command and its
-//! arguments, how far the clock moves, when and with what budget keys are expired. After each step the
-//! reply must be the model's, an `expired` must be owed, and no shard may sleep beyond a deadline; in
-//! the end nothing may be owed. Half of the servers have little memory: there a key may go early, but
-//! an `evicted` must tell of it, and what stays must be right.
+//! The bytes determine everything: the protocol, the threads, the expiry index, each command and
+//! its arguments, how far the clock moves, and when and with what budget keys expire. After each
+//! step the reply must be the model's, an `expired` event must be due, and no shard may sleep
+//! beyond a deadline. At the end no event may be missing. Half of the servers have little memory.
+//! There a key may be evicted, but an `evicted` event must report it, and the remaining keys must
+//! be right.
 
 use crate::model::Model;
 use server::clock::Clock;
@@ -19,14 +21,14 @@ use wire::{Protocol, Value};
 const START_MS: i64 = 1_700_000_000_000;
 const STEPS_MAX: usize = 400;
 const SHARDS: usize = 4;
-/// Of a bounded server: enough for some keys, not for all.
+/// Memory limit of a bounded server in bytes: enough for some keys, not for all.
 const ROOM_BYTES: u64 = 20_000;
-/// What the shards may hold beyond the bound before they tell each other.
+/// Bytes that the shards may hold beyond the limit before they exchange their usage.
 const SLACK_BYTES: u64 = 2048 * SHARDS as u64;
-/// The product of two lengths beyond which LCS costs more than the test gains.
+/// Maximum product of two lengths for LCS, which is slow beyond.
 const LCS_CELLS_MAX: usize = 1_000_000;
 
-/// Commands and what their arguments are; `Source::argument` tells the letters.
+/// Commands with their arguments; `Source::argument` defines the letters.
 const COMMANDS: &[(&str, &str)] = &[
     ("set", "kvo"),
     ("set", "kvo"),
@@ -155,7 +157,7 @@ const OPTIONS: &[&str] = &[
     "NX", "XX", "GET", "KEEPTTL", "PERSIST", "EX", "PX", "EXAT", "PXAT", "IFEQ", "IFNE", "what",
 ];
 
-/// Bytes that choose; zeros when they have run out.
+/// Bytes that determine the choices; zeros when they are used up.
 struct Source<'a>(&'a [u8]);
 
 impl Source<'_> {
@@ -185,13 +187,14 @@ impl Source<'_> {
         for letter in shape.bytes() {
             self.argument(letter, now, &mut args);
         }
-        // Sometimes one argument too many or too few.
+        // In some cases one argument too many or too few.
         match variation {
             250.. => args.push(b"more".to_vec()),
             240..250 if args.len() > 1 => drop(args.pop()),
             _ => {}
         }
-        // Only the length is compared: which of several subsequences is told, its own tests say.
+        // Only the length is compared, because several subsequences may be right; LCS has tests of
+        // its own.
         if name == "lcs" && args.len() > 2 {
             args.truncate(3);
             args.push(b"LEN".to_vec());
@@ -204,7 +207,7 @@ impl Source<'_> {
             b'k' => args.push(self.key()),
             b'v' => args.push(self.pick(VALUES).to_vec()),
             b'n' => args.push(self.pick(NUMBERS).into()),
-            // An offset: a large one would be a large value.
+            // An offset. A large one would make a large value.
             b'm' => args.push(
                 self.pick(&["0", "1", "5", "70", "-1", "x", "536870912"])
                     .into(),
@@ -260,7 +263,7 @@ impl Source<'_> {
         }
     }
 
-    /// One of a few, so that commands meet; or one of many.
+    /// Returns one of a few keys, so that commands meet, or one of many.
     fn key(&mut self) -> Vec<u8> {
         match self.byte() {
             choice @ 0..230 => KEYS[usize::from(choice) % KEYS.len()].to_vec(),
@@ -268,7 +271,7 @@ impl Source<'_> {
         }
     }
 
-    /// A few keys by chance, or many in a row, so that tables grow and shrink.
+    /// Returns a few random keys, or many consecutive ones, so that tables grow and shrink.
     fn keys(&mut self, count: usize) -> Vec<Vec<u8>> {
         if count <= 3 {
             return (0..count).map(|_| self.key()).collect();
@@ -284,7 +287,7 @@ impl Source<'_> {
         }
     }
 
-    /// A number of seconds or milliseconds, from `base` on; sometimes none that is.
+    /// Returns a number of seconds or milliseconds, from `base` on; in some cases an invalid one.
     fn span(&mut self, factor: i64, base: i64) -> Vec<u8> {
         let choice = self.byte();
         if choice >= 230 {
@@ -313,18 +316,18 @@ fn numbered_key(index: usize) -> Vec<u8> {
     format!("n{index}").into_bytes()
 }
 
-/// A server and its model, side by side.
+/// A server and its model.
 struct Pair {
     server: Server,
     session: Session,
     model: Model,
-    /// Keys may be evicted.
+    /// Whether keys may be evicted.
     is_bounded: bool,
-    /// What was done, to be read when a check fails.
+    /// Steps so far, to be printed when a check fails.
     log: String,
 }
 
-/// All of `data` chooses.
+/// Runs the target.
 pub fn run(data: &[u8]) {
     let mut source = Source(data);
     let mut pair = Pair::new(source.byte());
@@ -332,13 +335,14 @@ pub fn run(data: &[u8]) {
     while !source.0.is_empty() && steps < STEPS_MAX {
         steps += 1;
         match source.byte() {
-            // Not by the last span: beyond the last deadline of all there is no time.
+            // The longest span is left out, because it would move the clock beyond the largest
+            // deadline.
             0..40 => pair.advance(source.pick(&SPANS[..SPANS.len() - 1])),
             40..55 => pair.expire(u32::from(source.byte()) + 1),
             55..60 => pair.rewind(source.pick(&SPANS[..SPANS.len() - 1])),
             60..66 => pair.scan(source.below(12) + 1),
             66..70 => pair.set_policy(source.byte()),
-            70..78 => pair.tend(u32::from(source.byte()) + 1),
+            70..78 => pair.run_background(u32::from(source.byte()) + 1),
             _ => {
                 let args = source.command(pair.model.now);
                 pair.command(&args);
@@ -354,11 +358,12 @@ pub fn run(data: &[u8]) {
         pair.command(&[b"select".to_vec(), db.to_string().into_bytes()]);
         pair.scan(50);
     }
-    pair.tend(1000);
+    pair.run_background(1000);
     pair.server.keyspace.check();
 }
 
-/// Only they promise what `check_next_due` asks for: others sample, crawl, round up, or wait to be asked.
+/// Indexes that guarantee what `check_next_due` requires. Others sample, crawl, round up, or act
+/// only when called.
 const EXACT_INDEXES: &[&str] = &["wheel", "ordered"];
 
 impl Pair {
@@ -405,7 +410,7 @@ impl Pair {
         writeln!(self.log, "{text}").expect("strings take any text");
     }
 
-    /// Stops with all that was done when a check fails.
+    /// Fails with all steps so far if a check fails.
     fn ensure(&self, is_right: bool, what: &str) {
         assert!(is_right, "{}=> {what}", self.log);
     }
@@ -416,8 +421,8 @@ impl Pair {
         self.server.clock.set_ms(self.model.now as u64);
     }
 
-    /// Sets the clock back. What was dead by then is taken away first: afterwards it would live again
-    /// or not, as it was looked at or not.
+    /// Sets the clock back. Keys that are dead by then are removed first; otherwise they would be
+    /// live again or not, depending on whether they were accessed.
     fn rewind(&mut self, span: i64) {
         self.expire(64);
         self.note(&format!("the clock moves back by {span} ms"));
@@ -426,18 +431,18 @@ impl Pair {
         self.check_next_due();
     }
 
-    /// Another eviction policy, for what is evicted from now on.
+    /// Changes the eviction policy, for evictions from now on.
     fn set_policy(&mut self, choice: u8) {
         let names = store::Keyspace::policy_names();
         let name = &names[usize::from(choice) % names.len()];
         self.note(&format!("the policy is {name}"));
         let changed = self.server.keyspace.set_policy(name);
-        self.ensure(changed.is_ok(), "a policy does not know its name");
+        self.ensure(changed.is_ok(), "a policy refuses its own name");
     }
 
-    /// Background work, until it is done.
-    fn tend(&mut self, steps: u32) {
-        self.note(&format!("tend by {steps} steps"));
+    /// Runs background work until it is complete.
+    fn run_background(&mut self, steps: u32) {
+        self.note(&format!("background work by {steps} steps"));
         let (now, mut events) = (self.now(), Vec::new());
         for shard in 0..SHARDS {
             let mut calls = 0;
@@ -447,7 +452,11 @@ impl Pair {
                 .background_step(shard, now, steps, &mut events)
             {
                 calls += 1;
-                assert!(calls < 1_000_000, "{}=> tending does not end", self.log);
+                assert!(
+                    calls < 1_000_000,
+                    "{}=> background work does not end",
+                    self.log
+                );
             }
         }
         self.settle(events);
@@ -461,8 +470,8 @@ impl Pair {
         }
     }
 
-    /// One command through the server's own dispatch.
-    fn say(&mut self, args: &[Vec<u8>]) -> Value {
+    /// Runs a command through the server's own dispatch.
+    fn run(&mut self, args: &[Vec<u8>]) -> Value {
         let mut out = Vec::new();
         let words: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
         let now = self.now();
@@ -487,21 +496,21 @@ impl Pair {
             }
         }
         self.make_room();
-        let told = self.say(args);
-        let is_refused = told
+        let reply = self.run(args);
+        let is_refused = reply
             .as_error()
             .is_some_and(|text| text.starts_with(b"OOM "));
-        // A command can evict from the shards of its own keys alone, where there may be nothing.
+        // A command can evict only from the shards of its own keys, which may be empty.
         self.ensure(
             !is_refused || self.is_bounded,
-            "refused though there is room",
+            "refused although memory is free",
         );
         if is_refused {
             return self.settle_events();
         }
         let expected = self.model.exec(args);
-        let is_right = match (name.as_str(), &told) {
-            // It may count keys that are dead and not taken away yet.
+        let is_right = match (name.as_str(), &reply) {
+            // The count may include keys that are dead and not removed yet.
             ("dbsize", &Value::Integer(count)) => {
                 let dead = self
                     .model
@@ -513,14 +522,15 @@ impl Pair {
                 (live..=live + dead as i64).contains(&count)
             }
             ("randomkey", Value::Bulk(key)) => self.model.keys().contains_key(key),
-            ("keys", Value::Array(_)) => sorted(told.clone()) == expected,
-            _ => told == expected,
+            ("keys", Value::Array(_)) => sorted(reply.clone()) == expected,
+            _ => reply == expected,
         };
-        self.ensure(is_right, &format!("told {told:?}, expected {expected:?}"));
+        self.ensure(is_right, &format!("reply {reply:?}, expected {expected:?}"));
         self.settle_events();
     }
 
-    /// Takes away what is due in all shards, some steps at a time; afterwards nothing is owed.
+    /// Removes all expired keys in all shards, a number of steps at a time. Afterwards no event is
+    /// due.
     fn expire(&mut self, steps: u32) {
         self.note(&format!("keys expire by {steps} steps"));
         let (now, mut events) = (self.now(), Vec::new());
@@ -541,11 +551,11 @@ impl Pair {
         }
         self.settle(events);
         self.settle_events();
-        let owed = format!("still held after their time: {:?}", self.model.owed);
+        let owed = format!("not expired after their deadlines: {:?}", self.model.owed);
         self.ensure(self.model.owed.is_empty(), &owed);
     }
 
-    /// A whole scan: every key, and no other.
+    /// Scans a whole database and checks that it returns every key and no other.
     fn scan(&mut self, count: usize) {
         let count = count.max(self.model.keys().len() / 8);
         self.note(&format!("scan by {count}"));
@@ -557,11 +567,11 @@ impl Pair {
                 b"COUNT".to_vec(),
                 count.to_string().into(),
             ];
-            let Value::Array(told) = self.say(&args) else {
+            let Value::Array(reply) = self.run(&args) else {
                 panic!("{}=> no array", self.log);
             };
-            let [Value::Bulk(next), Value::Array(keys)] = &told[..] else {
-                panic!("{}=> {told:?} is no answer to SCAN", self.log);
+            let [Value::Bulk(next), Value::Array(keys)] = &reply[..] else {
+                panic!("{}=> {reply:?} is not a reply to SCAN", self.log);
             };
             found.extend(keys.iter().cloned());
             cursor = next.clone();
@@ -583,7 +593,7 @@ impl Pair {
         self.settle_events();
     }
 
-    /// Evicts before a command, as its dispatch would: so that the reply is to what is left.
+    /// Evicts before a command, as its dispatch would, so that the model knows the remaining keys.
     fn make_room(&mut self) {
         if !self.is_bounded {
             return;
@@ -611,8 +621,8 @@ impl Pair {
         self.model.forgiven.clear();
     }
 
-    /// Every `expired` was owed, and is not owed any more; an evicted key is gone, or was written again
-    /// by the same command.
+    /// Checks events. Every `expired` event was due, and is not due again. An evicted key is
+    /// absent, or was written again by the same command.
     fn settle(&mut self, events: Vec<Event>) {
         let mut evicted = Vec::new();
         for event in events {
@@ -627,7 +637,7 @@ impl Pair {
                 _ => {}
             }
         }
-        // One command may write a key, lose it, write it again and lose it again.
+        // One command may write a key, evict it, write it again and evict it again.
         evicted.sort();
         evicted.dedup();
         evicted.into_iter().for_each(|key| self.evicted(key));
@@ -643,7 +653,7 @@ impl Pair {
             .expect("only strings are stored")
             .map(<[u8]>::to_vec);
         drop(view);
-        // A dead key that is evicted before it expires is told of as evicted.
+        // A dead key that is evicted before it expires is reported as evicted.
         let was_owed = take(&mut self.model.owed, &key);
         let keys = &mut self.model.databases[key.0];
         let is_right = match held {
@@ -652,11 +662,11 @@ impl Pair {
         };
         self.ensure(
             is_right,
-            "an evicted key was not there, or is there otherwise",
+            "an evicted key did not exist, or has another value",
         );
     }
 
-    /// A worker sleeps until `next_due`: never beyond the first instant at which a key is dead.
+    /// Checks that a worker, which sleeps until `next_due`, never sleeps beyond the first deadline.
     fn check_next_due(&self) {
         for (db, keys) in self.model.databases.iter().enumerate() {
             for (name, entry) in keys {
@@ -668,7 +678,9 @@ impl Pair {
                 let next_due = self.server.keyspace.next_due(shard);
                 self.ensure(
                     next_due.is_some_and(|due| due.0 <= deadline as u64 + 1),
-                    &format!("{name:?} dies after {deadline}, its shard sleeps until {next_due:?}"),
+                    &format!(
+                        "{name:?} expires after {deadline}, its shard sleeps until {next_due:?}"
+                    ),
                 );
             }
         }
@@ -680,7 +692,7 @@ fn take<T: PartialEq>(list: &mut Vec<T>, item: &T) -> bool {
     found.map(|index| list.swap_remove(index)).is_some()
 }
 
-/// The elements in the order of their bytes.
+/// Sorts the elements by their bytes.
 fn sorted(list: Value) -> Value {
     let Value::Array(mut values) = list else {
         return list;

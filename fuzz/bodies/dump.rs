@@ -11,12 +11,12 @@ const ROOM: usize = 1 << 16;
 type Own = (Vec<u8>, Vec<u8>, f64, Option<u64>);
 
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+struct Received {
     kind: Option<ValueType>,
     elements: Vec<Own>,
 }
 
-impl Sink for Told {
+impl Sink for Received {
     fn begin(&mut self, kind: ValueType) {
         assert_eq!(self.kind.replace(kind), None);
     }
@@ -36,7 +36,7 @@ impl Sink for Told {
 
 pub fn run(data: &[u8]) {
     // Without the correction the checksum is nearly always wrong.
-    let _ = read(data, ROOM, &mut Told::default());
+    let _ = read(data, ROOM, &mut Received::default());
     let Some((&version, body)) = data.split_first() else {
         return;
     };
@@ -44,25 +44,36 @@ pub fn run(data: &[u8]) {
     payload.extend_from_slice(&[version, 0]);
     let sum = crc64(&payload);
     payload.extend_from_slice(&sum.to_le_bytes());
-    let mut told = Told::default();
-    let outcome = read(&payload, ROOM, &mut told);
+    let mut received = Received::default();
+    let outcome = read(&payload, ROOM, &mut received);
     // The text of a number is at most four times as long as its encoding, and a packed entry takes
     // a byte.
-    let told_bytes: usize = told.elements.iter().map(|e| e.0.len() + e.1.len()).sum();
-    assert!(told_bytes <= 4 * (ROOM + data.len()));
+    let received_bytes: usize = received
+        .elements
+        .iter()
+        .map(|e| e.0.len() + e.1.len())
+        .sum();
+    assert!(received_bytes <= 4 * (ROOM + data.len()));
     assert_eq!(outcome == Err(DumpError::Footer), version == 0);
     if outcome == Ok(()) {
         for is_valkey in [false, true] {
-            let mut again = Told::default();
-            assert_eq!(read(&written(&told, is_valkey), ROOM, &mut again), Ok(()));
-            assert_eq!(again, told);
+            let mut again = Received::default();
+            assert_eq!(
+                read(&written(&received, is_valkey), ROOM, &mut again),
+                Ok(())
+            );
+            assert_eq!(again, received);
         }
     }
 }
 
-fn written(told: &Told, is_valkey: bool) -> Vec<u8> {
-    let first = told.elements.iter().filter_map(|element| element.3).min();
-    let form = match (told.kind.expect("it began"), first) {
+fn written(received: &Received, is_valkey: bool) -> Vec<u8> {
+    let first = received
+        .elements
+        .iter()
+        .filter_map(|element| element.3)
+        .min();
+    let form = match (received.kind.expect("it began"), first) {
         (ValueType::String, _) => Encoding::String,
         (ValueType::List, _) => Encoding::List,
         (ValueType::Set, None) => Encoding::Set,
@@ -73,8 +84,8 @@ fn written(told: &Told, is_valkey: bool) -> Vec<u8> {
         (ValueType::Hash, Some(_)) if is_valkey => Encoding::ValkeyHash,
         (ValueType::Hash, Some(first)) => Encoding::RedisHash { first },
     };
-    let mut writer = Writer::new(form, told.elements.len());
-    for (name, value, score, deadline) in &told.elements {
+    let mut writer = Writer::new(form, received.elements.len());
+    for (name, value, score, deadline) in &received.elements {
         writer.put(&Element {
             name,
             value,

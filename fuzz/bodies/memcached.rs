@@ -10,7 +10,7 @@ const LIMITS: Limits = Limits {
 
 /// Request or refusal at a position of the stream. A fatal refusal takes the rest.
 #[derive(Debug, PartialEq)]
-enum Told {
+enum Outcome {
     Request(usize, Request, Vec<Span>),
     Refused(usize, Refusal),
 }
@@ -20,13 +20,13 @@ pub fn run(data: &[u8]) {
     let Some((&piece, stream)) = data.split_first() else {
         return;
     };
-    let whole = tell(stream, stream.len().max(1));
-    let pieces = tell(stream, usize::from(piece) + 1);
+    let whole = parse_all(stream, stream.len().max(1));
+    let pieces = parse_all(stream, usize::from(piece) + 1);
     assert_eq!(whole, pieces);
 }
 
-fn tell(stream: &[u8], piece: usize) -> Vec<Told> {
-    let (mut told, mut spans) = (Vec::new(), Vec::new());
+fn parse_all(stream: &[u8], piece: usize) -> Vec<Outcome> {
+    let (mut outcomes, mut spans) = (Vec::new(), Vec::new());
     let mut parser = Parser::new(LIMITS);
     let (mut at, mut end) = (0, 0);
     while end < stream.len() {
@@ -45,19 +45,19 @@ fn tell(stream: &[u8], piece: usize) -> Vec<Told> {
                     let words = request.meta.words;
                     assert!(all.chain(&words).all(|span| span.range().end <= consumed));
                     assert_eq!(request.keys(&spans).len(), spans.len());
-                    told.push(Told::Request(at, request, spans.clone()));
+                    outcomes.push(Outcome::Request(at, request, spans.clone()));
                     at += consumed;
                 }
                 Parsed::Refused { consumed, refusal } => {
                     assert!(consumed > 0 && consumed <= end - at);
-                    told.push(Told::Refused(at, refusal));
+                    outcomes.push(Outcome::Refused(at, refusal));
                     at += consumed;
                     if refusal.is_fatal {
-                        return told;
+                        return outcomes;
                     }
                 }
             }
         }
     }
-    told
+    outcomes
 }

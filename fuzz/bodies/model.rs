@@ -1,6 +1,6 @@
-//! The plainest keyspace of strings: ordered maps, a clock that is told, replies as values. What the
-//! commands mean is written down here once more, from their documentation and not from the server's
-//! code; where Mayfly departs from Redis, the comment says so.
+//! A simple model of a keyspace of strings: ordered maps, an explicit clock, replies as values. It
+//! implements the commands again from their documentation, not from the server's code. Comments
+//! mark where Mayfly departs from Redis.
 
 use std::collections::BTreeMap;
 use wire::LongDouble;
@@ -8,7 +8,7 @@ use wire::Value;
 use wire::number::parse_i64;
 
 const DATABASES: usize = 16;
-/// Later deadlines are cut to this one (a departure from Redis).
+/// Largest deadline; later ones are reduced to it (a departure from Redis).
 const DEADLINE_MAX: i64 = (1 << 48) - 1;
 const BULK_BYTES_MAX: i64 = 512 << 20;
 
@@ -19,7 +19,7 @@ const DB_RANGE: &str = "ERR DB index is out of range";
 const SAME_OBJECT: &str = "ERR source and destination objects are the same";
 const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
-/// Names and arities (negative: at least), as COMMAND of Redis tells them.
+/// Names and arities (negative: minimum), as Redis's COMMAND reports them.
 const ARITIES: &[(&str, isize)] = &[
     ("append", 3),
     ("copy", -3),
@@ -75,14 +75,14 @@ const ARITIES: &[(&str, isize)] = &[
 type Args<'a> = &'a [Vec<u8>];
 type Answer = Result<Value, String>;
 
-/// A value and, in milliseconds, the last instant at which it can be read.
+/// A value and the last millisecond at which it can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub value: Vec<u8>,
     pub deadline: Option<i64>,
 }
 
-/// What a write does to the deadline.
+/// Effect of a write on the deadline.
 #[derive(Clone, Copy)]
 enum Fate {
     Clear,
@@ -90,15 +90,15 @@ enum Fate {
     Until(i64),
 }
 
-/// All databases, at one instant, as one client sees them.
+/// All databases at one time, as one client sees them.
 pub struct Model {
     pub databases: Vec<BTreeMap<Vec<u8>, Entry>>,
     pub db: usize,
     pub now: i64,
     pub is_resp3: bool,
-    /// Keys whose deadlines have passed, of which nobody has been told: each is owed one `expired`.
+    /// Keys whose deadlines have passed and whose `expired` event is due.
     pub owed: Vec<(usize, Vec<u8>)>,
-    /// The same, where a flush came between: they may be told of or not.
+    /// Such keys that were flushed: their event may occur or not.
     pub forgiven: Vec<(usize, Vec<u8>)>,
 }
 
@@ -114,7 +114,7 @@ impl Model {
         }
     }
 
-    /// Lets time pass: a key is dead when the clock is beyond its deadline.
+    /// Moves the clock. A key is dead when the clock is beyond its deadline.
     pub fn advance(&mut self, span: i64) {
         self.now += span;
         for (db, keys) in self.databases.iter_mut().enumerate() {
@@ -129,7 +129,8 @@ impl Model {
         }
     }
 
-    /// The reply to a command; for RANDOMKEY and the like, one of the replies.
+    /// Returns the reply to a command; for RANDOMKEY and similar commands, one of the possible
+    /// replies.
     pub fn exec(&mut self, args: Args<'_>) -> Value {
         let name = String::from_utf8_lossy(&args[0]).to_lowercase();
         let (_, arity) = ARITIES
@@ -182,7 +183,7 @@ impl Model {
             "expireat" => self.expire(name, args, 1000, 0),
             "pexpireat" => self.expire(name, args, 1, 0),
             "ttl" | "pttl" if args.len() > 3 => wrong_arity(name),
-            // Of a member: strings have none.
+            // TTL of a member: strings have none.
             "ttl" | "pttl" if args.len() == 3 => match self.keys().contains_key(&args[1]) {
                 true => {
                     Err("WRONGTYPE Operation against a key holding the wrong kind of value".into())
@@ -240,7 +241,7 @@ impl Model {
         }
     }
 
-    /// The keys of the selected database.
+    /// Returns the keys of the selected database.
     pub fn keys(&mut self) -> &mut BTreeMap<Vec<u8>, Entry> {
         &mut self.databases[self.db]
     }
@@ -268,8 +269,8 @@ impl Model {
         self.keys().get(key).map(|entry| entry.value.clone())
     }
 
-    /// Replaces whatever was there. A new deadline that is not to come: the key is gone at once, and
-    /// listeners are owed an `expired`. One that is kept may be this very instant.
+    /// Replaces a value. With a new deadline that is not in the future, the key is removed at once,
+    /// and an `expired` event is due. A kept deadline may be now.
     fn store(&mut self, key: &[u8], value: &[u8], fate: Fate) {
         let old = self.keys().get(key).and_then(|entry| entry.deadline);
         let entry = Entry {
@@ -313,7 +314,8 @@ impl Model {
         Ok(ok())
     }
 
-    /// The instant that `EX n` and its kin name: n must be positive, and the sum must not overflow.
+    /// Returns the deadline of `EX n` and similar options: n must be positive, and the sum must not
+    /// overflow.
     fn deadline(&self, command: &str, unit: &str, number: &[u8]) -> Result<i64, String> {
         let number = parse_i64(number).ok_or(NOT_INTEGER)?;
         let (factor, base) = match unit {
@@ -330,7 +332,7 @@ impl Model {
             .ok_or_else(|| format!("ERR invalid expire time in '{command}' command"))
     }
 
-    /// What these options say of the deadline; `otherwise` when they say nothing.
+    /// Returns the effect of these options on the deadline; `otherwise` if they have none.
     fn fate(&self, command: &str, options: &Options, otherwise: Fate) -> Result<Fate, String> {
         match &options.lifetime {
             None => Ok(otherwise),
@@ -443,7 +445,7 @@ impl Model {
         }
     }
 
-    /// Changes the value, keeps the deadline; replies with the length.
+    /// Changes the value and keeps the deadline. Replies with the length.
     fn replace(&mut self, key: &[u8], value: Vec<u8>) -> Value {
         let len = value.len() as i64;
         let deadline = self.keys().get(key).and_then(|entry| entry.deadline);
@@ -504,7 +506,8 @@ impl Model {
         Ok(flag(is_met))
     }
 
-    /// The length of the longest common subsequence, by the definition's recursion over prefixes.
+    /// Returns the length of the longest common subsequence, by the recursive definition over
+    /// prefixes.
     fn lcs_len(&mut self, first: &[u8], second: &[u8]) -> i64 {
         let first = self.value(first).unwrap_or_default();
         let second = self.value(second).unwrap_or_default();
@@ -549,7 +552,7 @@ impl Model {
         let Some(entry) = self.keys().get_mut(&args[1]) else {
             return Ok(flag(false));
         };
-        // Without a deadline a key lives for ever.
+        // A key without deadline does not expire.
         let old = entry.deadline.unwrap_or(i64::MAX);
         let is_refused = (has("NX") && entry.deadline.is_some())
             || (has("XX") && entry.deadline.is_none())
@@ -666,7 +669,7 @@ impl Model {
     }
 }
 
-/// What SET, GETEX and MSETEX are told behind their keys and values.
+/// Options of SET, GETEX and MSETEX behind keys and values.
 #[derive(Default)]
 struct Options {
     is_get: bool,
@@ -677,8 +680,8 @@ struct Options {
 }
 
 impl Options {
-    /// Takes those among `words`. Two of one kind are refused unless they are the same word; then the
-    /// later one counts.
+    /// Parses options among `words`. Two different options of one kind are refused; of two equal
+    /// ones the later counts.
     fn parse(args: Args<'_>, words: &[&str]) -> Result<Options, String> {
         let mut options = Options::default();
         let mut rest = args.iter();
@@ -735,8 +738,8 @@ fn database(text: &[u8], otherwise: &str) -> Result<usize, String> {
     Ok(index.ok_or(DB_RANGE)?)
 }
 
-/// From `start` to `end`, both counted in, negative ones from the end, both cut to the value. Two
-/// negatives the wrong way round are empty before they are cut.
+/// Returns the bytes from `start` to `end`, both inclusive, negative ones from the end, both
+/// clamped to the value. Two negative ones in the wrong order give an empty range before clamping.
 fn range(value: &[u8], start: i128, end: i128) -> Vec<u8> {
     let len = value.len() as i128;
     if start < 0 && end < 0 && start > end {

@@ -7,7 +7,7 @@ type Command = Vec<Vec<u8>>;
 
 /// Result of parsing a stream.
 #[derive(Debug, PartialEq, Eq)]
-struct Said {
+struct Outcome {
     commands: Vec<Command>,
     error: Option<ProtocolError>,
     rest: usize,
@@ -42,9 +42,9 @@ pub fn run(data: &[u8]) {
 }
 
 /// Parses `stream` in pieces of `piece` bytes, in a buffer that is compacted as a session's is.
-fn parse(limits: Limits, stream: &[u8], piece: usize) -> Said {
+fn parse(limits: Limits, stream: &[u8], piece: usize) -> Outcome {
     let mut parser = Parser::new(limits);
-    let mut said = Said {
+    let mut outcome = Outcome {
         commands: Vec::new(),
         error: None,
         rest: 0,
@@ -58,7 +58,8 @@ fn parse(limits: Limits, stream: &[u8], piece: usize) -> Said {
                 Ok(Parsed::Command { consumed }) => {
                     let args = Args::new(&buffer[..consumed], &spans[base..]);
                     assert!(!args.is_empty());
-                    said.commands
+                    outcome
+                        .commands
                         .push(args.iter().map(<[u8]>::to_vec).collect());
                     consumed
                 }
@@ -68,8 +69,8 @@ fn parse(limits: Limits, stream: &[u8], piece: usize) -> Said {
                     break;
                 }
                 Err(error) => {
-                    said.error = Some(error);
-                    return said;
+                    outcome.error = Some(error);
+                    return outcome;
                 }
             };
             assert!(consumed > 0);
@@ -78,11 +79,11 @@ fn parse(limits: Limits, stream: &[u8], piece: usize) -> Said {
         }
         assert_eq!(
             spans.len(),
-            said.commands.iter().map(Vec::len).sum::<usize>()
+            outcome.commands.iter().map(Vec::len).sum::<usize>()
         );
         // A span takes 8 bytes and an argument 6 or more; memory for 1,024 spans may be kept.
         assert!(parser.heap_bytes() <= 8 * 1024 + 4 * buffer.len());
     }
-    said.rest = buffer.len();
-    said
+    outcome.rest = buffer.len();
+    outcome
 }

@@ -1,12 +1,13 @@
-//! The segment engine against the plainest model: a map of values and deadlines that forgets when it likes. Nothing
-//! dead, deleted, or another's is ever read; no life becomes longer; without eviction nothing goes early; sums add up.
+//! Fuzz target of the segment engine, compared with a simple model: a map of values and deadlines
+//! that may lose any key. No dead, deleted or other value is ever read; no TTL becomes longer;
+//! without eviction no key is lost early; the sums are consistent.
 
 use policy::groups::Groups;
 use policy::{Budget, Tick};
 use segment::{Condition, Config, Eviction, Refused, Segcache, Unchanged, Value, Writer};
 use std::collections::BTreeMap;
 
-/// Operations of one input, at most.
+/// Maximum number of operations of one input.
 const OPS_MAX: usize = 400;
 
 #[derive(Clone, Debug)]
@@ -34,7 +35,8 @@ pub enum Case {
     Stale,
 }
 
-/// The first four bytes choose the engine, the rest are operations; where bytes are missing, they are 0.
+/// Runs the target. The first four bytes select the engine, the rest are operations; missing bytes
+/// are 0.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     let eviction = Eviction::ALL[usize::from(input.byte()) % Eviction::ALL.len()];
@@ -60,7 +62,7 @@ impl Input<'_> {
         u16::from_be_bytes([self.byte(), self.byte()])
     }
 
-    /// Of each group of TTL buckets.
+    /// Returns a TTL from one of the groups of TTL buckets.
     fn ttl(&mut self) -> Option<u64> {
         let kind = self.byte();
         let number = u64::from(self.number());
@@ -109,7 +111,7 @@ impl Input<'_> {
     }
 }
 
-/// Runs operations on both.
+/// Runs operations on the engine and the model.
 pub fn check(eviction: Eviction, segments: u64, writers: u16, seed: u64, ops: &[Op]) {
     let mut world = World::new(eviction, segments, writers, seed);
     for (number, op) in ops.iter().enumerate() {
@@ -137,9 +139,9 @@ struct World {
     now: Tick,
     vanished: u64,
     count: u64,
-    /// Whether eviction takes nothing and no merge shortens a life.
+    /// Whether no key is evicted and no merge shortens a TTL.
     is_exact: bool,
-    /// Whether there are segments enough for all TTLs that are used.
+    /// Whether there are enough segments for all TTLs in use.
     is_roomy: bool,
 }
 
@@ -176,8 +178,8 @@ impl World {
         }
     }
 
-    /// The deadline is not later than asked for, and earlier by less than the docs say: where segments are few, by up to
-    /// three quarters.
+    /// Checks that the deadline is not later than requested, and earlier by less than documented:
+    /// by up to three quarters where segments are few.
     fn judge_deadline(&self, ttl: Option<u64>, deadline: Option<Tick>) {
         let Some(ttl) = ttl else {
             assert_eq!(deadline, None);
@@ -190,7 +192,7 @@ impl World {
             0..25 => 100,
             25..200 => 57,
             200..2_048_000 => 23,
-            // A segment takes objects for an eighth of its TTL once something was evicted.
+            // After the first eviction, a segment takes objects for an eighth of its TTL.
             2_048_000..8_388_608_000 if !self.is_exact => 19,
             2_048_000..8_388_608_000 => 12,
             _ => return,
@@ -291,7 +293,7 @@ impl World {
             condition,
             now,
         );
-        // Room is made before the condition is judged for good, and takes with it what it likes.
+        // Memory is freed before the condition is finally evaluated, which may evict any key.
         let is_there = told.is_some();
         match stored {
             Ok(receipt) => {
@@ -381,7 +383,7 @@ impl World {
                 known.deadline = receipt.deadline;
                 self.get(key);
             }
-            // The room that was made for the number took the key itself.
+            // Freeing memory for the number may have evicted the key itself.
             Err(Unchanged::Absent) => assert!(!was_there || !self.is_exact),
             Err(Unchanged::NoNumber) => assert_eq!(old, None),
             Err(Unchanged::Declined) => assert!(old.is_some_and(|old| add(old).is_none())),
@@ -389,7 +391,7 @@ impl World {
         }
     }
 
-    /// What a learner would do: nothing that a client could see depends on it.
+    /// Runs the steps of a learner, which have no effect that a client can see.
     fn learn(&mut self, random: u64) {
         let _is_sampled = self.cache.sample(random, self.now);
         if random.is_multiple_of(8) {
@@ -474,7 +476,7 @@ impl World {
         }
     }
 
-    /// Everything is gone through once more; then time passes, and all memory comes back.
+    /// Reads everything once more; then time passes, and all memory is freed.
     fn end(mut self) {
         self.cache.check();
         for key in 0..=u8::MAX {

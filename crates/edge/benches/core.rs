@@ -227,9 +227,7 @@ fn placement(buckets: u32, servers: u32, p: u8, has_tail: bool, seeds: u64) {
 /// Measures how often perfectly even writes are possible, by the number of seeds tried for the
 /// ring.
 fn rings(seeds: u64) {
-    println!(
-        "\nperfectly even is possible, 200 buckets x 10 servers, (3, 1), in so many of {seeds}:"
-    );
+    println!("\nperfect balance possible, 200 buckets x 10 servers, (3, 1), of {seeds} rings:");
     println!("the best of   loads not known   loads known   with a tail: not known   known");
     let servers: Vec<_> = (0..10).map(|id| (ServerId(id), 1)).collect();
     for tries in [1, 4, 16] {

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_changed_bit_and_any_other_place_is_told() {
+    fn any_changed_bit_and_any_other_position_changes_the_checksum() {
         let place = SubChunkId {
             object: 7,
             chunk: 1,
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_can_be_checked_by_later_versions() {
+    fn the_checksum_does_not_change_between_versions() {
         let place = SubChunkId {
             object: 0x1234_5678_9abc_def0,
             chunk: 3,

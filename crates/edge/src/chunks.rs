@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_are_sets() {
+    fn set_operations_work_on_members() {
         let data = ChunkSet::between(0, 3);
         assert_eq!(format!("{data:?}"), "{0, 1, 2}");
         let mut some = ChunkSet::from_iter([1, 3, 63]);

@@ -77,16 +77,13 @@ impl fmt::Display for CodeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CodeError::TooFew { k, present } => {
-                write!(out, "{k} chunks are needed, and {present} are there")
+                write!(out, "{present} chunks are present: {k} are needed")
             }
-            CodeError::NoSuchChunk(chunk) => write!(out, "there is no chunk {chunk}"),
+            CodeError::NoSuchChunk(chunk) => write!(out, "the code has no chunk {chunk}"),
             CodeError::Count { wanted, given } => {
-                write!(
-                    out,
-                    "{wanted} runs of bytes are needed, and {given} were given"
-                )
+                write!(out, "{given} byte slices were given: expected {wanted}")
             }
-            CodeError::Lengths => write!(out, "the sub-chunks of a stripe are equally long"),
+            CodeError::Lengths => write!(out, "the sub-chunks of a stripe differ in length"),
         }
     }
 }

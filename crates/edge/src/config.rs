@@ -90,25 +90,28 @@ impl fmt::Display for MapError {
         match self {
             MapError::Scheme(error) => write!(out, "{error}"),
             MapError::Buckets(count) => {
-                write!(out, "{count} buckets are not between 1 and {BUCKETS_MAX}")
+                write!(out, "{count} buckets: expected 1 to {BUCKETS_MAX}")
             }
-            MapError::NoVirtualNodes => write!(out, "a server needs a virtual node at least"),
+            MapError::NoVirtualNodes => write!(out, "0 virtual nodes: expected at least 1"),
             MapError::TooManyPoints(points) => {
                 write!(
                     out,
-                    "virtual nodes times weights are {points}, above {POINTS_MAX}"
+                    "virtual nodes times weights are {points}: expected at most {POINTS_MAX}"
                 )
             }
-            MapError::Twice(server) => write!(out, "{server} is a member already"),
-            MapError::Unknown(server) => write!(out, "{server} is no member"),
+            MapError::Twice(server) => write!(out, "{server} is already a member"),
+            MapError::Unknown(server) => write!(out, "{server} is not a member"),
             MapError::TooFewServers { needed, members } => {
                 write!(
                     out,
-                    "a bucket needs {needed} servers, and {members} have a weight"
+                    "{members} servers have a weight, but a bucket needs {needed}"
                 )
             }
             MapError::BucketCount { buckets, given } => {
-                write!(out, "loads of {given} buckets where there are {buckets}")
+                write!(
+                    out,
+                    "writes are given for {given} buckets: expected {buckets}"
+                )
             }
         }
     }

@@ -8,7 +8,7 @@
 //!            chunk 0      chunk 1      chunk 2      chunk 3 (parity)
 //! stripe 0   0..U         U..2U        2U..3U       XOR of the three      U: bytes of a sub-chunk
 //! stripe 1   3U..4U       4U..5U       5U..6U       …
-//! stripe 2   6U..6U+L     …            … + 0s       …                     L: 1/K of the rest, rounded up
+//! stripe 2   6U..6U+L     …            … + 0s       …                     L: rest / K, rounded up
 //! ```
 //! The last stripe has shorter sub-chunks, not fewer: an object of 128 KiB makes three sub-chunks
 //! of 43 KiB, and a parity of 43 KiB instead of 64. All chunks of an object have the same length.
@@ -33,8 +33,8 @@ pub struct Layout {
 impl Layout {
     /// Computes the layout of an object of this size. [`Scheme::check`] must accept the scheme.
     pub fn new(scheme: &Scheme, object_bytes: u64) -> Layout {
-        assert!(scheme.k > 0, "a scheme that was checked");
-        assert!(scheme.sub_chunk_bytes > 0, "a scheme that was checked");
+        assert!(scheme.k > 0, "the scheme was checked");
+        assert!(scheme.sub_chunk_bytes > 0, "the scheme was checked");
         Layout {
             object_bytes,
             k: u64::from(scheme.k),
@@ -78,13 +78,13 @@ impl Layout {
 
     /// Returns the offset of a stripe's sub-chunk in each chunk.
     pub fn offset_in_chunk(&self, stripe: u64) -> u64 {
-        assert!(stripe < self.stripes(), "stripe {stripe} is not there");
+        assert!(stripe < self.stripes(), "the object has no stripe {stripe}");
         stripe * self.sub_chunk_bytes
     }
 
     /// Returns the range of the object's bytes in a stripe.
     pub fn stripe(&self, stripe: u64) -> Range<u64> {
-        assert!(stripe < self.stripes(), "stripe {stripe} is not there");
+        assert!(stripe < self.stripes(), "the object has no stripe {stripe}");
         let begin = stripe * self.stripe_bytes();
         begin
             ..begin
@@ -95,7 +95,7 @@ impl Layout {
     /// Returns the range of the object's bytes in a data sub-chunk. It is shorter than the
     /// sub-chunk, or empty, where the sub-chunk is filled with zeros.
     pub fn sub_chunk(&self, stripe: u64, chunk: usize) -> Range<u64> {
-        assert!((chunk as u64) < self.k, "chunk {chunk} is no data chunk");
+        assert!((chunk as u64) < self.k, "chunk {chunk} is not a data chunk");
         let span = self.stripe(stripe);
         let bytes = u64::from(self.sub_chunk_bytes(stripe));
         let begin = span
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_are_no_stripes_and_the_largest_sizes_do_not_overflow() {
+    fn an_empty_object_has_no_stripes_and_the_largest_sizes_do_not_overflow() {
         assert_eq!(layout(0).stripes(), 0);
         assert_eq!(layout(0).chunk_bytes(), 0);
         assert_eq!(layout(0).stripes_of(&(0..10)), 0..0);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_touches_the_sub_chunks_that_it_overlaps() {
+    fn a_range_needs_the_sub_chunks_that_it_overlaps() {
         let layout = layout(1_000 * KIB);
         let wanted = |range: Range<u64>, stripe| layout.chunks_of(&range, stripe);
         assert_eq!(layout.stripes_of(&(0..1)), 0..1);
@@ -197,7 +197,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(512))]
         #[test]
-        fn every_byte_lies_in_one_sub_chunk(
+        fn every_byte_is_in_one_sub_chunk(
             k in 1u8..8, sub in 1u32..40, bytes in 0u64..2_000, begin in 0u64..2_100, len in 0u64..2_100,
         ) {
             let mut scheme = Scheme::coded(k, 1);

@@ -31,7 +31,7 @@
 //! ```text
 //! scheme.rs    K, P, and which objects are coded    ring.rs      consistent hashing of buckets
 //! chunks.rs    sets of chunks                       placement/   servers of the parity chunks
-//! layout.rs    byte ranges of stripes and chunks    map.rs       servers of every bucket, by version
+//! layout.rs    byte ranges of stripes and chunks    map.rs      servers of every bucket
 //! code/        encoding and decoding                history.rs   the latest maps, for requests
 //! checksum.rs  checksums of sub-chunks              read/        read plans, driven by events
 //! stripe.rs    bytes to sub-chunks and back         config.rs    parameters of a cluster

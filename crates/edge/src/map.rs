@@ -246,7 +246,7 @@ impl Map {
             .collect();
         let index = |server: &ServerId| {
             let at = up.binary_search_by_key(server, |member| member.id);
-            at.expect("who keeps something is up") as u32
+            at.expect("a server that stores chunks is up") as u32
         };
         let share = |member: &Member| ServerShare {
             weight: member.weight,

@@ -221,7 +221,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn greedy_evens_out_what_consistent_hashing_made_uneven() {
+    fn greedy_balances_the_imbalance_of_consistent_hashing() {
         let mut even = 0;
         for seed in 0..20 {
             let problem = example(200, 10, 3, 1, seed);
@@ -276,7 +276,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_even_ends_all_the_same() {
+    fn placement_ends_if_balance_is_impossible() {
         // One server has more data than its share, and thousands of parities could be exchanged
         // between the others.
         let mut problem = example(6_000, 5, 1, 1, 9);
@@ -288,7 +288,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_may_lie_where_it_was_stays_there() {
+    fn parity_that_may_stay_stays() {
         let before = example(200, 10, 3, 1, 3);
         let placed = greedy(&before, None);
         assert_eq!(greedy(&before, Some(&placed)), placed);
@@ -310,7 +310,7 @@ pub(crate) mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
         #[test]
-        fn every_placement_keeps_the_rules(
+        fn every_placement_is_valid(
             servers in prop::collection::vec((0u32..4, 0u64..1_000), 0..8),
             buckets in prop::collection::vec((0u64..500, prop::collection::vec(0u32..8, 0..4)), 0..20),
             p in 1usize..4,

@@ -244,7 +244,7 @@ impl Read {
         }
         loop {
             if self.stripes.front().is_some_and(Stripe::is_complete) {
-                let stripe = self.stripes.pop_front().expect("there is a first");
+                let stripe = self.stripes.pop_front().expect("the deque is not empty");
                 return Step::Serve(self.part(&stripe));
             }
             if let Some(step) = self.next_request(now) {
@@ -371,11 +371,7 @@ impl Read {
             .stripes
             .iter()
             .filter_map(|stripe| stripe.wake(now, &self.timeouts));
-        Step::Wait(
-            moments
-                .min()
-                .expect("something was asked for, or there would be no stripe"),
-        )
+        Step::Wait(moments.min().expect("a stripe has an outstanding request"))
     }
 
     fn part(&self, stripe: &Stripe) -> Part {

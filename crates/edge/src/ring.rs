@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn who_joins_takes_its_share_and_moves_nothing_between_others() {
+    fn a_joining_server_takes_its_share_and_moves_nothing_between_others() {
         let (before, after) = (leads(&ring(&even(10))), leads(&ring(&even(11))));
         let moved: Vec<_> = before.iter().zip(&after).filter(|(a, b)| a != b).collect();
         assert!(moved.iter().all(|(_, server)| **server == ServerId(10)));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_gives_its_buckets_to_the_next_on_each_walk() {
+    fn a_leaving_server_passes_its_buckets_to_the_next_on_each_walk() {
         let all = ring(&even(10));
         let mut rest = even(10);
         rest.remove(3);

@@ -59,21 +59,24 @@ pub enum SchemeError {
 impl fmt::Display for SchemeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SchemeError::NoData => write!(out, "K is 0: an object needs a data chunk at least"),
+            SchemeError::NoData => write!(out, "K is 0: an object needs at least one data chunk"),
             SchemeError::NoParity => {
-                let why = "without parity a lost chunk is a lost object; to code nothing, code from no size on";
+                let why = "without parity, a lost chunk would be a lost object";
                 write!(out, "P is 0: {why}")
             }
             SchemeError::TooManyChunks { chunks } => {
-                write!(out, "K + P is {chunks}, above {CHUNKS_MAX}")
+                write!(out, "K + P is {chunks}: expected at most {CHUNKS_MAX}")
             }
             SchemeError::NoReplica => {
-                write!(out, "an object that is not coded needs a replica at least")
+                write!(
+                    out,
+                    "0 replicas: an object that is not coded needs at least one"
+                )
             }
             SchemeError::SubChunkBytes(bytes) => {
                 write!(
                     out,
-                    "a sub-chunk of {bytes} bytes is not between 1 and {SUB_CHUNK_BYTES_MAX}"
+                    "sub-chunks of {bytes} bytes: expected 1 to {SUB_CHUNK_BYTES_MAX}"
                 )
             }
         }
@@ -170,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_refused_with_the_reason() {
+    fn invalid_schemes_are_refused_with_the_reason() {
         let of = |k, p| Scheme::coded(k, p).check();
         assert_eq!(of(3, 1), Ok(()));
         assert_eq!(of(0, 1), Err(SchemeError::NoData));

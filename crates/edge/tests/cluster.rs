@@ -24,7 +24,7 @@ enum Happens {
     Evicted(u32, usize),
     Damaged(u32, usize),
     /// The late node gets the current map.
-    Heard,
+    UpdateLate,
 }
 
 /// An object as it was written.
@@ -36,7 +36,7 @@ struct Written {
     at: Vec<ServerId>,
     version: u64,
     /// Servers whose chunk or replica was evicted or damaged.
-    spoilt: BTreeSet<ServerId>,
+    damaged: BTreeSet<ServerId>,
 }
 
 /// Sub-chunks with their checksums; a whole object is stripe 0 of chunk 0.
@@ -130,7 +130,7 @@ impl Cluster {
             class,
             at,
             version,
-            spoilt: BTreeSet::new(),
+            damaged: BTreeSet::new(),
         });
     }
 
@@ -162,7 +162,7 @@ impl Cluster {
         let left = written.at.iter().filter(|server| {
             let is_there = self.maps.current().is_up(**server) && !self.silent.contains(server);
             // A late node does not use a server that it considers unavailable.
-            is_there && maps.current().is_up(**server) && !written.spoilt.contains(server)
+            is_there && maps.current().is_up(**server) && !written.damaged.contains(server)
         });
         let needed = if written.class == Redundancy::Coded {
             usize::from(self.scheme.k)
@@ -300,7 +300,7 @@ impl Cluster {
             .filter(|key| (key.0, key.1) == (server, object))
             .collect();
         for key in keys {
-            self.written[object].spoilt.insert(server);
+            self.written[object].damaged.insert(server);
             match self.stored.get_mut(&key) {
                 Some((bytes, _)) if is_damage => {
                     if let Some(byte) = bytes.first_mut() {
@@ -331,7 +331,7 @@ impl Cluster {
                             .iter_mut()
                             .filter(|written| written.at.contains(&server))
                         {
-                            written.spoilt.insert(server);
+                            written.damaged.insert(server);
                         }
                     }
                 }
@@ -345,7 +345,7 @@ impl Cluster {
                 self.spoil(ServerId(server), object % count, true);
             }
             Happens::Evicted(..) | Happens::Damaged(..) => {}
-            Happens::Heard => drop(self.late.offer(self.maps.current().clone())),
+            Happens::UpdateLate => drop(self.late.offer(self.maps.current().clone())),
         }
     }
 }
@@ -368,14 +368,14 @@ fn happens() -> impl Strategy<Value = Happens> {
         2 => server.clone().prop_map(Happens::Speaks),
         1 => (server.clone(), any::<usize>()).prop_map(|(server, object)| Happens::Evicted(server, object)),
         1 => (server, any::<usize>()).prop_map(|(server, object)| Happens::Damaged(server, object)),
-        1 => Just(Happens::Heard),
+        1 => Just(Happens::UpdateLate),
     ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn objects_are_found_under_any_map_as_long_as_enough_of_them_is_left(
+    fn objects_are_found_under_any_map_while_enough_chunks_are_left(
         k in 1u8..4, p in 1u8..4, all in prop::collection::vec(happens(), 1..60),
     ) {
         let mut cluster = Cluster::new(k, p);

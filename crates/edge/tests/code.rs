@@ -62,7 +62,7 @@ fn coded(code: &Code, k: usize, len: usize, seed: u64) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn every_k_chunks_give_back_every_other() {
+fn any_k_chunks_reproduce_every_other() {
     for (k, p) in [
         (1, 1),
         (1, 3),
@@ -106,7 +106,7 @@ fn the_first_parity_is_the_xor_of_the_data() {
 }
 
 #[test]
-fn what_is_there_is_taken_data_first() {
+fn data_is_preferred_to_parity() {
     let code = Code::new(3, 3).expect("allowed");
     let reconstruction = code
         .reconstruction(
@@ -126,7 +126,7 @@ fn what_is_there_is_taken_data_first() {
 }
 
 #[test]
-fn what_cannot_be_made_is_told() {
+fn impossible_reconstructions_are_refused() {
     let code = Code::new(3, 2).expect("allowed");
     let few = code
         .reconstruction(ChunkSet::from_iter([0, 4]), ChunkSet::from_iter([1]))
@@ -175,7 +175,7 @@ fn what_cannot_be_made_is_told() {
 }
 
 #[test]
-fn the_largest_code_gives_back_what_it_can() {
+fn the_largest_code_reproduces_up_to_p_chunks() {
     let code = Code::new(32, 32).expect("allowed");
     let chunks = coded(&code, 32, 130, 2);
     let present = ChunkSet::between(32, 64);
@@ -189,7 +189,7 @@ fn the_largest_code_gives_back_what_it_can() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn any_length_at_any_place(
+    fn any_length_and_alignment_works(
         k in 1u8..9, p in 1u8..6, len in prop_oneof![0usize..300, 4_000usize..9_000], shift in 0usize..70,
         seed in any::<u64>(), order in any::<u64>(),
     ) {

@@ -7,7 +7,7 @@ mod mutate;
 mod stripes;
 
 #[test]
-fn objects_that_are_robbed_and_damaged_give_back_the_right_bytes_or_none() {
+fn objects_with_lost_and_damaged_chunks_return_the_right_bytes_or_none() {
     let mut samples: Vec<Vec<u8>> = vec![];
     for (k, p, sub_chunk_bytes, robbed, damaged) in [
         (3, 1, 16, 0b0001, 0),

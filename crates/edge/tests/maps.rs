@@ -133,7 +133,7 @@ fn placement() -> impl Strategy<Value = Placement> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
     #[test]
-    fn any_events_do_what_the_model_says(
+    fn random_events_change_a_map_as_the_model(
         k in 1u8..4, p in 1u8..4, placement in placement(), changes in prop::collection::vec(change(), 1..25),
     ) {
         let mut map = Map::new(config(k, p, placement), &servers(7)).expect("enough servers");
@@ -175,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn nodes_agree_in_whatever_order_they_hear_of_maps(
+    fn nodes_agree_whatever_the_order_of_the_maps(
         order in prop::collection::vec(0usize..8, 0..30), others in prop::collection::vec(0usize..8, 0..30),
     ) {
         // Two halves of a cluster that do not communicate continue from one map.
@@ -241,7 +241,7 @@ fn who_joins_takes_chunks_and_moves_none_between_others() {
 }
 
 #[test]
-fn when_all_are_down_there_is_no_lead_and_when_they_return_all_is_as_before() {
+fn without_servers_there_is_no_lead_and_their_return_restores_the_map() {
     let before = cluster(3, 2, 6);
     let down: Vec<Change> = (0..6).map(|id| Change::Down(ServerId(id))).collect();
     let up: Vec<Change> = (0..6).map(|id| Change::Up(ServerId(id))).collect();
@@ -263,7 +263,7 @@ fn when_all_are_down_there_is_no_lead_and_when_they_return_all_is_as_before() {
 }
 
 #[test]
-fn what_cannot_be_done_is_told_and_leaves_the_map_as_it_was() {
+fn an_impossible_change_is_refused_and_leaves_the_map_unchanged() {
     let map = cluster(3, 1, 4);
     let twice = map.next(&[Change::Join(ServerId(2), 1)], &[]);
     assert_eq!(twice, Err(MapError::Twice(ServerId(2))));
@@ -304,7 +304,7 @@ fn what_cannot_be_done_is_told_and_leaves_the_map_as_it_was() {
 }
 
 #[test]
-fn another_clusters_map_is_refused_and_an_old_one_when_there_is_no_room() {
+fn the_map_of_another_cluster_and_one_too_old_are_refused() {
     let first = cluster(3, 1, 10);
     let mut maps = MapHistory::new(first.clone(), 1);
     assert_eq!(maps.offer(cluster(3, 2, 10)), OfferOutcome::Foreign);
@@ -331,7 +331,7 @@ fn loads(count: u32, seed: u64) -> Vec<BucketWrites> {
 }
 
 #[test]
-fn servers_go_on_writing_alike_through_failures_and_recoveries() {
+fn servers_write_equally_through_failures_and_recoveries() {
     for seed in 0..10 {
         let config = Config {
             seed,
@@ -363,7 +363,7 @@ fn servers_go_on_writing_alike_through_failures_and_recoveries() {
 }
 
 #[test]
-fn the_best_of_some_rings_leaves_less_to_the_fullest() {
+fn the_best_of_several_rings_lowers_the_largest_load() {
     let most = |config: Config, loads: &[BucketWrites]| {
         let map = Map::new(config, &servers(10)).expect("enough servers");
         map.problem(loads)
@@ -412,7 +412,7 @@ fn the_best_of_some_rings_leaves_less_to_the_fullest() {
 }
 
 #[test]
-fn whatever_servers_report_as_written_a_map_is_made() {
+fn any_reported_writes_make_a_map() {
     let map = cluster(3, 2, 8);
     for (chunk_bytes, whole_bytes) in [(u64::MAX, u64::MAX), (0, u64::MAX), (u64::MAX, 0), (0, 0)] {
         let mut loads = vec![BucketWrites::default(); BUCKETS as usize];

@@ -447,7 +447,7 @@ fn run(world: &World) -> (End, Vec<ChunkRequest>, Vec<(u64, ChunkSet)>, u64) {
 }
 
 #[test]
-fn when_all_is_well_the_data_is_asked_for_and_nothing_else() {
+fn without_failures_only_data_is_requested() {
     let world = well();
     let (end, asked, origin, _) = run(&world);
     assert_eq!((end, asked.len(), origin.len()), (End::Done, 30, 0));
@@ -467,7 +467,7 @@ fn when_all_is_well_the_data_is_asked_for_and_nothing_else() {
 }
 
 #[test]
-fn a_late_server_is_made_up_for_after_a_fifth_more_than_the_first_took() {
+fn parity_is_requested_after_a_fifth_more_than_the_first_took() {
     let mut world = well();
     world.range = 0..48;
     world.sources[1] = vec![Answer::After(900)];
@@ -487,7 +487,7 @@ fn a_late_server_is_made_up_for_after_a_fifth_more_than_the_first_took() {
 /// The time of the first sub-chunk was the only measure: read from the reader's own disk, it made
 /// each peer late.
 #[test]
-fn a_peer_as_fast_as_peers_are_is_not_late_though_the_readers_own_disk_is_faster() {
+fn a_peer_of_usual_speed_is_not_late_although_the_own_disk_is_faster() {
     let mut world = well();
     world.sources = vec![vec![Answer::After(500)]; 4];
     for own in [0, 200] {
@@ -499,7 +499,7 @@ fn a_peer_as_fast_as_peers_are_is_not_late_though_the_readers_own_disk_is_faster
 
 /// A lost and a late sub-chunk added up to K until the late one timed out, which took a second.
 #[test]
-fn a_late_chunk_beside_a_lost_one_does_not_keep_the_origin_from_being_asked() {
+fn a_late_and_a_lost_chunk_lead_to_the_origin() {
     let mut world = well();
     world.range = 0..48;
     world.timeouts = ReadTimeouts::default();
@@ -517,7 +517,7 @@ fn a_late_chunk_beside_a_lost_one_does_not_keep_the_origin_from_being_asked() {
 }
 
 #[test]
-fn a_server_that_never_answers_is_asked_once_and_then_left_alone() {
+fn a_server_that_never_answers_receives_one_request() {
     let mut world = well();
     world.sources[0] = vec![Answer::Never];
     world.timeouts.server_timeout_us = 150;
@@ -528,7 +528,7 @@ fn a_server_that_never_answers_is_asked_once_and_then_left_alone() {
 }
 
 #[test]
-fn lost_chunks_are_made_of_others_and_the_origin_is_asked_for_what_cannot_be() {
+fn lost_chunks_are_decoded_or_fetched_from_the_origin() {
     let mut world = well();
     world.sources[2] = vec![Answer::MissingAfter(50)];
     assert_eq!(run(&world).2, []);
@@ -545,7 +545,7 @@ fn lost_chunks_are_made_of_others_and_the_origin_is_asked_for_what_cannot_be() {
 }
 
 #[test]
-fn an_older_source_is_asked_before_others_chunks_are() {
+fn an_older_source_is_preferred_to_other_chunks() {
     let mut world = well();
     world.sources[2] = vec![Answer::MissingAfter(50), Answer::After(100)];
     let (end, asked, origin, _) = run(&world);
@@ -562,7 +562,7 @@ fn an_older_source_is_asked_before_others_chunks_are() {
 }
 
 #[test]
-fn a_bad_sub_chunk_is_a_lost_one() {
+fn a_corrupt_sub_chunk_counts_as_lost() {
     let mut world = well();
     world.sources[1] = vec![Answer::BadAfter(100, 0)];
     let (end, asked, origin, _) = run(&world);
@@ -589,7 +589,7 @@ fn empty_ranges_and_objects_are_done_at_once() {
 }
 
 #[test]
-fn a_range_at_the_end_of_a_hundred_gigabytes_asks_for_what_it_overlaps() {
+fn a_range_at_the_end_of_a_hundred_gigabytes_requests_what_it_overlaps() {
     let bytes = 100_000_000_000;
     let layout = Layout::new(&Scheme::coded(3, 1), bytes);
     let sources = (0..4).map(|chunk| vec![server(chunk, 0)]).collect();

@@ -243,13 +243,13 @@ fn parse(
         let text = rest.ok_or(EXPECTED_COLUMNS)?;
         let (field, taken) = take_field(text, delimiter, unquoted).ok_or(EXPECTED_QUOTE)?;
         rest = text.get(taken + 1..);
-        let is_told = match column {
+        let is_valid = match column {
             Column::Ignored => true,
             Column::Size => put_some(&mut size, small(field)),
             Column::ValueSize => put_some(&mut value_size, small(field)),
             _ => put_field(&mut request, column, field),
         };
-        if !is_told {
+        if !is_valid {
             return Err(column.expected());
         }
     }

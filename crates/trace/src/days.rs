@@ -14,9 +14,9 @@
 //!
 //! | knob | default | |
 //! |---|---|---|
-//! | `swing` | 0.5 | the rate is (1 − swing · cos) of its mean: lowest at midnight, highest at noon |
+//! | `swing` | 0.5 | the rate is (1 − swing · cos) of its mean, lowest at midnight |
 //! | `alpha` | 0.8 | the k-th lasting object is requested in proportion to k^−alpha |
-//! | `turn` | 0.5 | popularity of a lasting object varies by ± turn over the day, around its own hour |
+//! | `turn` | 0.5 | a lasting object's popularity varies by ± turn around its own hour |
 //! | `fading` | 0.35 | share of requests for fading objects |
 //! | `half` | 1 | half-life of a fading object's popularity, in days |
 //! | `births` | number of lasting objects | fading objects born in a day |

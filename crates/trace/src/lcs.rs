@@ -6,13 +6,14 @@
 //! features to version 3, which are ignored:
 //!
 //! ```text
-//! header, 8,192 bytes        magic u64 | version u64 | statistics, 8,000 bytes | 168 unused | magic u64
+//! header, 8,192 bytes        magic u64 | version u64 | statistics, 8,000 | 168 unused | magic u64
 //!   statistics               version, requests, objects, bytes requested, bytes of objects,
 //!                            first second, last second, reads, writes, deletes,
 //!                            smallest size, largest size, each i64 | more
 //! oracleGeneral, version 1   second u32 | object u64 | bytes u32 | next i64
 //! version 2                  second u32 | object u64 | bytes u32 | op u8, tenant u24 | next i64
-//! version 3                  second u32 | object u64 | bytes i64 | op u8, tenant u24 | ttl u32 | next i64
+//! version 3                  second u32 | object u64 | bytes i64 | op u8, tenant u24 | ttl u32
+//!                            | next i64
 //! version 4, 5, 6, 7, 8      version 3 | 1, 2, 4, 8, 16 features u32
 //! ```
 //!

@@ -226,11 +226,11 @@ mod tests {
     fn adjacent_windows_are_one_outage() {
         let text = "0 0\r\n\n0 2\n0\n2\n";
         let outages = read_outages("t", text.as_bytes(), 10).expect("well-formed");
-        let told: Vec<_> = outages
+        let found: Vec<_> = outages
             .iter()
             .map(|o| (o.server, o.from_ms, o.until_ms))
             .collect();
-        assert_eq!(told, [(0, 0, 10), (2, 20, 30), (0, 20, 40), (2, 40, 50)]);
+        assert_eq!(found, [(0, 0, 10), (2, 20, 30), (0, 20, 40), (2, 40, 50)]);
         assert_eq!(read_outages("t", &b""[..], 10).expect("nothing"), []);
     }
 

@@ -7,7 +7,8 @@
 //! little-endian:
 //!
 //! ```text
-//! ms u64 | key u64 | ttl ms u64 | size u32 | key size u32 | value size u32 | client u32 | op u64 | next u64
+//! ms u64 | key u64 | ttl ms u64 | size u32 | key size u32 | value size u32 | client u32
+//! | op u64 | next u64
 //! ```
 //!
 //! `next` is the number of the next request plus 1, 0 for unknown, 2^64 − 1 for never.

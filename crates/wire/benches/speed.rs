@@ -2,7 +2,7 @@
 //! bench -p mayfly-wire`. As a test (`cargo test --benches`) it runs one short round.
 #![expect(
     clippy::disallowed_methods,
-    reason = "a bench reads the clock, and cargo's arguments tell it from a test"
+    reason = "a bench reads the clock, and cargo's arguments distinguish it from a test"
 )]
 
 use std::hint::black_box;

@@ -5,7 +5,7 @@
 //! payload   type 1 │ body │ version 2 │ CRC-64 of all before it 8
 //! length    00 + 6 bits │ 01 + 14 bits │ 0x80, 4 bytes │ 0x81, 8 bytes
 //!           these are big-endian, all other numbers little-endian
-//! string    length, bytes │ 0xC0 0xC1 0xC2: an integer of 1, 2, 4 bytes │ 0xC3: two lengths and LZF
+//! string    length, bytes │ 0xC0, 0xC1, 0xC2: integer of 1, 2, 4 bytes │ 0xC3: two lengths, LZF
 //! ```
 //!
 //! [`Writer`] writes types that every server since Redis 5 reads, if no element has a deadline. Hashes

@@ -15,7 +15,7 @@ mod reply;
 mod request;
 
 #[test]
-fn requests_are_parsed_the_same_however_they_are_cut() {
+fn requests_are_parsed_the_same_for_all_sizes_of_reads() {
     // The first byte selects the limits and the sizes of the pieces.
     let samples: &[&[u8]] = &[
         b"\x17*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n*1\r\n$4\r\nPING\r\n",
@@ -42,7 +42,7 @@ fn requests_are_parsed_the_same_however_they_are_cut() {
 }
 
 #[test]
-fn requests_to_memcached_are_parsed_the_same_however_they_are_cut() {
+fn requests_to_memcached_are_parsed_the_same_for_all_sizes_of_reads() {
     let samples: &[&[u8]] = &[
         b"\x03set key 5 100 5 noreply\r\nvalue\r\nget key key2\r\ncas k 0 0 1 77\r\nx\r\n",
         b"\x0bms key 5 T60 F9 C3 ME q Oabc\r\nvalue\r\nmg a2V5 b t v k R30 N10\r\nmn\r\n",
@@ -72,7 +72,7 @@ fn requests_to_memcached_are_parsed_the_same_however_they_are_cut() {
 }
 
 #[test]
-fn replies_are_scanned_and_built_alike() {
+fn scanner_and_builder_agree_on_replies() {
     let samples: &[&[u8]] = &[
         b"*3\r\n:1\r\n$3\r\nabc\r\n$-1\r\n",
         b"%2\r\n+a\r\n,1.5\r\n+b\r\n~2\r\n#t\r\n_\r\n",
@@ -98,7 +98,7 @@ fn replies_are_scanned_and_built_alike() {
 }
 
 #[test]
-fn numbers_are_read_as_they_are_written() {
+fn written_numbers_are_read_back() {
     let samples: &[&[u8]] = &[
         b"0 0",
         b"-9223372036854775808 1",

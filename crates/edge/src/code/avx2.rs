@@ -140,7 +140,7 @@ mod tests {
 
     /// Small enough for an interpreter that checks every memory access.
     #[test]
-    fn it_does_what_the_portable_way_does() {
+    fn avx2_and_portable_code_give_the_same_sums() {
         for (sources, sums, len, shift) in [
             (1, 1, 64, 1),
             (3, 2, 191, 7),

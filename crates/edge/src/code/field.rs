@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_a_field() {
+    fn the_field_axioms_hold() {
         for a in 0..=255 {
             assert_eq!(product(a, 1), a);
             assert_eq!(product(a, 2), double(a));

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_takes_what_is_missing_to_its_part() {
+    fn a_server_takes_what_it_lacks_to_its_share() {
         // Loads of 6, 2 and 4, and three parities of 2 in buckets whose data is on the first
         // server: each server should write 6.
         let share = |data_bytes| ServerShare {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn it_balances_less_well_than_greedy() {
+    fn max_flow_balances_less_well_than_greedy() {
         let problem = example(200, 10, 3, 1, 1);
         let (flow, greedy) = (max_flow(&problem), super::super::greedy(&problem, None));
         problem.check(&flow);

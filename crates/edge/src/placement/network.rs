@@ -181,7 +181,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(512))]
         #[test]
-        fn the_flow_is_as_large_as_the_plainest_and_is_a_flow(
+        fn the_flow_is_valid_and_as_large_as_the_simple_algorithm_finds(
             arcs in prop::collection::vec((0usize..8, 0usize..8, 0u64..20), 0..40),
         ) {
             let arcs: Vec<_> = arcs.into_iter().filter(|(from, to, _)| from != to).collect();

@@ -51,13 +51,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_published_sum() {
+    fn the_checksum_has_its_published_values() {
         assert_eq!(crc64(b""), 0);
         assert_eq!(crc64(b"123456789"), 0xE9C6_D914_C4B8_D9CA);
     }
 
     #[test]
-    fn eight_bytes_at_a_time_come_to_the_same() {
+    fn eight_bytes_at_a_time_have_the_same_checksum() {
         let bytes: Vec<u8> = (0..100u32).map(|n| (n * 37 % 251) as u8).collect();
         for end in 0..bytes.len() {
             let one = bytes[..end].iter().fold(0, |sum: u64, &byte| {

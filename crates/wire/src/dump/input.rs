@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_folded_is_unfolded() {
+    fn compressed_bytes_are_expanded() {
         let unfolded = |packed: &[u8], whole| {
             let mut out = Vec::new();
             unfold(packed, whole, &mut out).map(|()| out)

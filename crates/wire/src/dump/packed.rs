@@ -163,7 +163,7 @@ impl<'b> Entries<'b> {
     fn is_sound(&self) -> bool {
         let last = self.at - self.before_bytes;
         self.count.is_none_or(|count| count == self.seen)
-            && self.last.is_none_or(|told| told == last)
+            && self.last.is_none_or(|stated| stated == last)
     }
 
     /// Returns the next entry, which must exist.
@@ -221,8 +221,8 @@ fn listpack_entry<'b>(input: &mut Input<'b>, _: usize) -> Read<Entry<'b>> {
 /// Reads the length behind an entry: groups of seven bits, the highest first, all but the first
 /// with the high bit set.
 fn backward_length(input: &mut Input<'_>, bytes: usize) -> Read<()> {
-    let mut told = u64::from(input.byte()?);
-    if told >= 0x80 {
+    let mut stated = u64::from(input.byte()?);
+    if stated >= 0x80 {
         return Err(DumpError::Body);
     }
     for _ in 1..backward_bytes(bytes) {
@@ -230,9 +230,11 @@ fn backward_length(input: &mut Input<'_>, bytes: usize) -> Read<()> {
         if group < 0x80 {
             return Err(DumpError::Body);
         }
-        told = told << 7 | u64::from(group & 0x7F);
+        stated = stated << 7 | u64::from(group & 0x7F);
     }
-    (told == bytes as u64).then_some(()).ok_or(DumpError::Body)
+    (stated == bytes as u64)
+        .then_some(())
+        .ok_or(DumpError::Body)
 }
 
 /// Returns the number of bytes that encode a length. Lengths at the limits already take one more.
@@ -247,12 +249,12 @@ fn backward_bytes(length: usize) -> usize {
 }
 
 fn ziplist_entry<'b>(input: &mut Input<'b>, before_bytes: usize) -> Read<Entry<'b>> {
-    let told = match input.byte()? {
+    let stated = match input.byte()? {
         0xFE => u32::from_le_bytes(input.array()?) as usize,
         0xFF => return Err(DumpError::Body),
         few => few.into(),
     };
-    if told != before_bytes {
+    if stated != before_bytes {
         return Err(DumpError::Body);
     }
     let head = input.byte()?;

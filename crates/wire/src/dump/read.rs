@@ -38,9 +38,9 @@ use crate::number::parse_f64;
 /// See [`DumpError`].
 pub fn read(payload: &[u8], room_bytes: usize, sink: &mut impl Sink) -> Result<(), DumpError> {
     let (rest, sum) = payload.split_last_chunk().ok_or(DumpError::Footer)?;
-    let (body, told) = rest.split_last_chunk().ok_or(DumpError::Footer)?;
-    let told = u16::from_le_bytes(*told);
-    if !(1..=version::MAX).contains(&told) || u64::from_le_bytes(*sum) != crc64(rest) {
+    let (body, version) = rest.split_last_chunk().ok_or(DumpError::Footer)?;
+    let version = u16::from_le_bytes(*version);
+    if !(1..=version::MAX).contains(&version) || u64::from_le_bytes(*sum) != crc64(rest) {
         return Err(DumpError::Footer);
     }
     debug_assert_eq!(body.len() + FOOTER_BYTES, payload.len());
@@ -49,7 +49,7 @@ pub fn read(payload: &[u8], room_bytes: usize, sink: &mut impl Sink) -> Result<(
         sink,
     };
     let code = reader.input.byte()?;
-    reader.value(code, told)?;
+    reader.value(code, version)?;
     let is_whole = reader.input.is_at_end();
     is_whole.then_some(()).ok_or(DumpError::Body)
 }
@@ -78,7 +78,7 @@ struct Reader<'a, 's, S> {
 }
 
 impl<S: Sink> Reader<'_, '_, S> {
-    fn value(&mut self, code: u8, told: u16) -> Read<()> {
+    fn value(&mut self, code: u8, version: u16) -> Read<()> {
         use Deadlines::{Before, Behind};
         let none = Deadlines::None;
         match code {
@@ -90,7 +90,7 @@ impl<S: Sink> Reader<'_, '_, S> {
             code::SORTED_SET => self.plain(ValueType::SortedSet, none, Scores::Binary),
             code::SORTED_SET_DEADLINES => self.plain(ValueType::SortedSet, Behind, Scores::Binary),
             code::HASH => self.plain(ValueType::Hash, none, Scores::None),
-            code::HASH_VALKEY if told >= version::VALKEY => {
+            code::HASH_VALKEY if version >= version::VALKEY => {
                 self.plain(ValueType::Hash, Behind, Scores::None)
             }
             code::HASH_REDIS => {

@@ -7,7 +7,7 @@ const ROOM: usize = 1 << 20;
 
 /// Everything that a sink received.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+struct Received {
     kind: Option<ValueType>,
     elements: Vec<Own>,
 }
@@ -31,7 +31,7 @@ impl Own {
     }
 }
 
-impl Sink for Told {
+impl Sink for Received {
     fn begin(&mut self, kind: ValueType) {
         assert_eq!(self.kind.replace(kind), None, "a value begins once");
     }
@@ -47,9 +47,9 @@ impl Sink for Told {
     }
 }
 
-fn told(payload: &[u8]) -> Result<Told, DumpError> {
-    let mut told = Told::default();
-    read(payload, ROOM, &mut told).map(|()| told)
+fn received(payload: &[u8]) -> Result<Received, DumpError> {
+    let mut received = Received::default();
+    read(payload, ROOM, &mut received).map(|()| received)
 }
 
 /// Returns a body with its footer.
@@ -63,18 +63,18 @@ fn sealed(body: &[u8], version: u16) -> Vec<u8> {
 
 /// Returns the value in a payload as one line.
 fn line(payload: &[u8]) -> String {
-    let told = match told(payload) {
-        Ok(told) => told,
+    let received = match received(payload) {
+        Ok(received) => received,
         Err(error) => return format!("{error:?}"),
     };
-    let kind = told.kind.expect("it begins");
+    let kind = received.kind.expect("it begins");
     let mut line = format!("{kind:?}");
     for Own {
         name,
         value,
         score,
         deadline,
-    } in &told.elements
+    } in &received.elements
     {
         line += &format!(" {}", name.escape_ascii());
         match kind {
@@ -96,7 +96,7 @@ fn check(cases: &[(&[u8], &str)]) {
 }
 
 #[test]
-fn what_redis_7_0_wrote_is_read() {
+fn payloads_of_redis_7_0_are_read() {
     check(&[
         (b"\x00\x05hello\x0a\x00cr\xdfve4 \x0a", "String hello"),
         (b"\x00\xc0\xf9\x0a\x00^&\xd10\xd7\xa2B\xab", "String -7"),
@@ -135,7 +135,7 @@ fn what_redis_7_0_wrote_is_read() {
 }
 
 #[test]
-fn what_valkey_9_1_wrote_is_read() {
+fn payloads_of_valkey_9_1_are_read() {
     check(&[
         (b"\x00\x05helloP\x00\xacX\x16\xe7\xfbfG\xfe", "String hello"),
         (
@@ -195,7 +195,7 @@ fn one_string(code: u8, head: &[u8], string: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn packed_forms_hold_numbers_of_every_width() {
+fn packed_encodings_contain_numbers_of_every_width() {
     let numbers = "List 127 -4096 -2 8388607 -8388608 -2147483648 9223372036854775807";
     let in_listpack: &[&[u8]] = &[
         b"\x7F",
@@ -272,7 +272,7 @@ fn hashes_with_deadlines_are_read_as_redis_writes_them() {
 }
 
 #[test]
-fn what_is_wrong_is_refused() {
+fn malformed_payloads_are_refused() {
     let body = |code: u8, string: &[u8]| one_string(code, b"", string);
     let pack = |entries: &[&[u8]], count| listpack(entries, count);
     let number = |at: usize, to: u8| {
@@ -385,7 +385,7 @@ fn element(kind: ValueType, has_deadlines: bool) -> impl Strategy<Value = Own> {
 
 proptest! {
     #[test]
-    fn what_was_written_is_read(
+    fn written_payloads_are_read_back(
         (kind, elements) in prop_oneof![
             Just((ValueType::List, false)),
             Just((ValueType::Set, false)),
@@ -410,7 +410,7 @@ proptest! {
         };
         let mut writer = Writer::new(form, elements.len());
         elements.iter().for_each(|element| writer.put(&element.borrowed()));
-        let expected = Told { kind: Some(kind), elements };
-        prop_assert_eq!(told(&writer.finish()), Ok(expected));
+        let expected = Received { kind: Some(kind), elements };
+        prop_assert_eq!(received(&writer.finish()), Ok(expected));
     }
 }

@@ -141,7 +141,7 @@ fn sums_out_of_range_are_refused() {
 }
 
 #[test]
-fn what_is_no_number_is_refused() {
+fn text_that_is_not_a_number_is_refused() {
     let long = "1".repeat(TEXT_BYTES_MAX);
     let many_zeros = "0".repeat(TEXT_BYTES_MAX);
     let table = [
@@ -274,7 +274,7 @@ mod random {
         }
 
         #[test]
-        fn any_text_is_survived(text_in in "[-+.eE0-9inf ]{0,30}") {
+        fn any_text_is_parsed_or_refused(text_in in "[-+.eE0-9inf ]{0,30}") {
             if let Some(read) = LongDouble::parse(text_in.as_bytes()) {
                 let written = text(read);
                 prop_assert!(LongDouble::parse(written.as_bytes()).is_some());
@@ -285,7 +285,7 @@ mod random {
 }
 
 #[test]
-fn the_largest_number_is_the_largest() {
+fn no_finite_number_is_larger_than_the_maximum() {
     let infinite = LongDouble::parse(b"inf").expect("a number");
     assert!(infinite.is_infinite());
     assert!(!LongDouble::MAX.is_infinite());

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_whole_at_its_last_byte_and_not_before() {
+    fn a_reply_is_complete_at_its_last_byte() {
         let replies = [
             written(|out| text::line(out, "STORED")),
             written(|out| text::line(out, "END")),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reply_is_told_at_once() {
+    fn bytes_that_are_not_a_reply_are_an_error() {
         let long = vec![b'a'; LINE_BYTES_MAX + 2];
         let broken: [&[u8]; 8] = [
             b"END\n",
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_bytes_never_reach_beyond_the_input() {
+    fn a_length_never_exceeds_the_input() {
         let reply = written(|out| {
             value(out, b"key", 7, b"value", None);
             text::line(out, "END");

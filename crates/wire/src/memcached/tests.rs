@@ -7,15 +7,15 @@ const LIMITS: Limits = Limits {
 
 /// Results of parsing an input, independent of the sizes of the reads.
 #[derive(Debug, PartialEq, Eq)]
-enum Told {
+enum Outcome {
     Request(Verb, Vec<Vec<u8>>, Vec<u8>, u32, i64, u64, bool),
     Refused(&'static str, bool, Option<Vec<u8>>),
 }
 
 /// Parses all of `input` in pieces of `piece` bytes.
-fn tell(input: &[u8], piece: usize) -> Vec<Told> {
+fn parse_all(input: &[u8], piece: usize) -> Vec<Outcome> {
     let mut parser = Parser::new(LIMITS);
-    let (mut told, mut spans) = (Vec::new(), Vec::new());
+    let (mut outcomes, mut spans) = (Vec::new(), Vec::new());
     let (mut at, mut end) = (0, 0);
     while end < input.len() {
         end = input.len().min(end + piece);
@@ -30,7 +30,7 @@ fn tell(input: &[u8], piece: usize) -> Vec<Told> {
                 Parsed::Skipped { consumed } => at += consumed,
                 Parsed::Request { consumed, request } => {
                     let text = |span: &Span| seen[span.range()].to_vec();
-                    told.push(Told::Request(
+                    outcomes.push(Outcome::Request(
                         request.verb,
                         request.keys(&spans).iter().map(text).collect(),
                         text(&request.value),
@@ -43,26 +43,26 @@ fn tell(input: &[u8], piece: usize) -> Vec<Told> {
                 }
                 Parsed::Refused { consumed, refusal } => {
                     let stale = refusal.stale.map(|span| seen[span.range()].to_vec());
-                    told.push(Told::Refused(refusal.line, refusal.is_noreply, stale));
+                    outcomes.push(Outcome::Refused(refusal.line, refusal.is_noreply, stale));
                     if refusal.is_fatal {
-                        return told;
+                        return outcomes;
                     }
                     at += consumed;
                 }
             }
         }
     }
-    told
+    outcomes
 }
 
-fn request(verb: Verb, keys: &[&str], value: &str, numbers: (u32, i64, u64)) -> Told {
+fn request(verb: Verb, keys: &[&str], value: &str, numbers: (u32, i64, u64)) -> Outcome {
     let keys = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
     let (flags, exptime, number) = numbers;
-    Told::Request(verb, keys, value.into(), flags, exptime, number, false)
+    Outcome::Request(verb, keys, value.into(), flags, exptime, number, false)
 }
 
 #[test]
-fn each_command_is_understood_however_it_is_cut() {
+fn each_command_is_parsed_for_all_sizes_of_reads() {
     let input = b"get a\r\ngets a  bb\nset k 7 -1 3\r\na\r\n\r\ncas k 0 60 0 9\r\n\r\nincr n 5\r\n\
         touch k 2000000000\r\ngat 10 x y\r\nflush_all\r\nflush_all 30\r\nverbosity 1\r\nstats items\r\nquit\r\n";
     let wanted = vec![
@@ -80,12 +80,12 @@ fn each_command_is_understood_however_it_is_cut() {
         request(Verb::Quit, &[], "", (0, 0, 0)),
     ];
     for piece in [1, 2, 3, 7, input.len()] {
-        assert_eq!(tell(input, piece), wanted, "in pieces of {piece}");
+        assert_eq!(parse_all(input, piece), wanted, "in pieces of {piece}");
     }
 }
 
 #[test]
-fn what_cannot_be_right_is_refused_in_memcacheds_words() {
+fn invalid_requests_get_the_error_texts_of_memcached() {
     let long_key = "k".repeat(251);
     for (input, line, is_noreply) in [
         ("\r\n", "ERROR", false),
@@ -166,10 +166,14 @@ fn what_cannot_be_right_is_refused_in_memcacheds_words() {
             false,
         ),
     ] {
-        let told = tell(input.as_bytes(), input.len());
-        match &told[..] {
-            [Told::Request(..)] if line.is_empty() => {}
-            told => assert_eq!(told, [Told::Refused(line, is_noreply, None)], "{input:?}"),
+        let outcomes = parse_all(input.as_bytes(), input.len());
+        match &outcomes[..] {
+            [Outcome::Request(..)] if line.is_empty() => {}
+            outcomes => assert_eq!(
+                outcomes,
+                [Outcome::Refused(line, is_noreply, None)],
+                "{input:?}"
+            ),
         }
     }
     for input in [
@@ -177,54 +181,54 @@ fn what_cannot_be_right_is_refused_in_memcacheds_words() {
         format!("set {long_key} 0 0 1\r\n"),
         format!("mg {long_key}\r\n"),
     ] {
-        let wanted = Told::Refused("CLIENT_ERROR bad command line format", false, None);
-        assert_eq!(tell(input.as_bytes(), 64), [wanted]);
+        let wanted = Outcome::Refused("CLIENT_ERROR bad command line format", false, None);
+        assert_eq!(parse_all(input.as_bytes(), 64), [wanted]);
     }
 }
 
 #[test]
-fn a_value_that_is_too_large_is_skipped_as_it_comes_and_makes_the_old_one_stale() {
+fn a_value_that_is_too_large_is_skipped_and_makes_the_old_one_stale() {
     let block = "x".repeat(101);
     let input = format!("set k 0 0 101\r\n{block}\r\nadd k 0 0 101 noreply\r\n{block}\r\nmn\r\n");
     let line = "SERVER_ERROR object too large for cache";
     for piece in [1, 10, input.len()] {
-        let told = tell(input.as_bytes(), piece);
+        let outcomes = parse_all(input.as_bytes(), piece);
         let wanted = [
-            Told::Refused(line, false, Some(b"k".to_vec())),
-            Told::Refused(line, true, None),
+            Outcome::Refused(line, false, Some(b"k".to_vec())),
+            Outcome::Refused(line, true, None),
             request(Verb::MetaNoop, &[], "", (0, 0, 0)),
         ];
-        assert_eq!(told, wanted);
+        assert_eq!(outcomes, wanted);
     }
 }
 
 #[test]
-fn the_block_of_a_refused_meta_set_is_no_command() {
-    let told = tell(b"ms k 4 T\r\nquit\r\nmn\r\n", 5);
+fn the_block_of_a_refused_meta_set_is_not_a_command() {
+    let outcomes = parse_all(b"ms k 4 T\r\nquit\r\nmn\r\n", 5);
     let wanted = [
-        Told::Refused("CLIENT_ERROR bad token in command line format", false, None),
+        Outcome::Refused("CLIENT_ERROR bad token in command line format", false, None),
         request(Verb::MetaNoop, &[], "", (0, 0, 0)),
     ];
-    assert_eq!(told, wanted);
+    assert_eq!(outcomes, wanted);
 }
 
 #[test]
 fn a_line_without_end_closes_the_connection_and_a_long_list_of_keys_does_not() {
     let line = "x".repeat(LINE_BYTES_MAX + 1);
-    let wanted = [Told::Refused("CLIENT_ERROR line too long", false, None)];
-    assert_eq!(tell(line.as_bytes(), 100), wanted);
+    let wanted = [Outcome::Refused("CLIENT_ERROR line too long", false, None)];
+    assert_eq!(parse_all(line.as_bytes(), 100), wanted);
     let keys = "get ".to_owned() + &"key ".repeat(4000) + "\r\n";
-    match &tell(keys.as_bytes(), 1000)[..] {
-        [Told::Request(Verb::Get, keys, ..)] => assert_eq!(keys.len(), 4000),
-        told => panic!("{told:?}"),
+    match &parse_all(keys.as_bytes(), 1000)[..] {
+        [Outcome::Request(Verb::Get, keys, ..)] => assert_eq!(keys.len(), 4000),
+        outcomes => panic!("{outcomes:?}"),
     }
-    assert_eq!(tell((line + "\r\n").as_bytes(), 4096), wanted);
+    assert_eq!(parse_all((line + "\r\n").as_bytes(), 4096), wanted);
     let keys = "get ".to_owned() + &"key ".repeat(40_000);
-    assert_eq!(tell(keys.as_bytes(), 1000), wanted);
+    assert_eq!(parse_all(keys.as_bytes(), 1000), wanted);
 }
 
 #[test]
-fn any_number_of_keys_is_listed() {
+fn any_number_of_keys_is_parsed() {
     for count in 1..30 {
         let keys: Vec<String> = (0..count).map(|key| "k".repeat(key % 20 + 1)).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
@@ -232,19 +236,22 @@ fn any_number_of_keys_is_listed() {
         let wanted = vec![request(Verb::Gets, &keys, "", (0, 0, 0))];
         for piece in [1, 8, input.len()] {
             assert_eq!(
-                tell(input.as_bytes(), piece),
+                parse_all(input.as_bytes(), piece),
                 wanted,
                 "{count} in pieces of {piece}"
             );
         }
     }
     let long = format!("get {} {}\r\n", "k ".repeat(9), "k".repeat(251));
-    assert!(matches!(tell(long.as_bytes(), 99)[..], [Told::Refused(..)]));
+    assert!(matches!(
+        parse_all(long.as_bytes(), 99)[..],
+        [Outcome::Refused(..)]
+    ));
 }
 
 /// A complete line is parsed by the fast path, a partial one is not.
 #[test]
-fn a_lone_get_is_what_any_line_is() {
+fn the_fast_path_of_get_parses_as_the_general_one() {
     let keys = [
         "k", "noreply", "get", "\r", "a\rb", "\x01", "k ", " k", "a b", "", " ",
     ];
@@ -257,15 +264,15 @@ fn a_lone_get_is_what_any_line_is() {
     for key in keys.into_iter().chain(long.iter().map(String::as_str)) {
         for end in ["\n", "\r\n", "\r\r\n"] {
             let input = format!("get {key}{end}get next\r\n");
-            let whole = tell(input.as_bytes(), input.len());
-            assert_eq!(whole, tell(input.as_bytes(), 3), "{input:?}");
+            let whole = parse_all(input.as_bytes(), input.len());
+            assert_eq!(whole, parse_all(input.as_bytes(), 3), "{input:?}");
             assert_eq!(whole.len(), 2, "{input:?}");
         }
     }
 }
 
 #[test]
-fn a_byte_is_found_where_it_is() {
+fn the_next_position_of_a_byte_is_found() {
     // Bytes that differ by one, or only in the highest bit, do not match.
     let others = [0, b' ' - 1, b' ' + 1, b' ' | 0x80, 0xff];
     for len in 0..30 {
@@ -330,7 +337,7 @@ fn meta_flags_are_read_and_repeated_in_their_order() {
 }
 
 #[test]
-fn keys_in_base64_have_one_spelling() {
+fn keys_in_base64_have_one_encoding() {
     let mut room = [0; KEY_BYTES_MAX];
     for (encoded, key) in [
         ("a2V5", Some("key")),
@@ -351,7 +358,7 @@ fn keys_in_base64_have_one_spelling() {
 }
 
 #[test]
-fn times_follow_the_rule_of_thirty_days() {
+fn times_up_to_thirty_days_count_from_now() {
     let now = 1_700_000_000_123;
     let month = RELATIVE_SECONDS_MAX;
     assert_eq!(Expiration::of(0, now), Expiration::Never);

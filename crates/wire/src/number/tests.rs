@@ -45,7 +45,7 @@ fn integers_are_read_strictly() {
 }
 
 #[test]
-fn unsigned_integers_go_up_to_their_bound() {
+fn unsigned_integers_reach_their_maximum() {
     assert_eq!(parse_u64(b"0"), Some(0));
     assert_eq!(parse_u64(b"18446744073709551615"), Some(u64::MAX));
     for bad in ["", "-1", "+1", "01", "18446744073709551616", "1 ", "x"] {

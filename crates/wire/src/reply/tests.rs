@@ -13,7 +13,7 @@ fn check(resp2: &str, resp3: &str, write: impl Fn(&mut Reply<'_>)) {
 }
 
 #[test]
-fn both_dialects_share_the_plain_types() {
+fn both_versions_share_the_simple_types() {
     let same = |text: &str, write: &dyn Fn(&mut Reply<'_>)| check(text, text, write);
     same("+OK\r\n", &|r| r.ok());
     same("+PONG\r\n", &|r| r.simple("PONG"));
@@ -35,7 +35,7 @@ fn both_dialects_share_the_plain_types() {
 }
 
 #[test]
-fn the_dialects_differ_where_resp2_has_no_word() {
+fn the_versions_differ_in_types_that_resp2_lacks() {
     check("$-1\r\n", "_\r\n", |r| r.null());
     check("*-1\r\n", "_\r\n", |r| r.null_array());
     check("*4\r\n", "%2\r\n", |r| r.map(2));
@@ -66,7 +66,7 @@ fn the_dialects_differ_where_resp2_has_no_word() {
 }
 
 #[test]
-fn line_breaks_cannot_leave_an_error() {
+fn line_breaks_cannot_end_an_error_early() {
     check("-ERR a  b c\r\n", "-ERR a  b c\r\n", |r| {
         r.error("ERR a\r\nb\nc")
     });
@@ -79,7 +79,7 @@ fn line_breaks_cannot_leave_an_error() {
 }
 
 #[test]
-fn a_reply_can_be_measured_and_taken_back() {
+fn a_reply_can_be_measured_and_removed() {
     let mut out = b"+OK\r\n".to_vec();
     let mut reply = Reply::new(&mut out, Protocol::Resp2);
     let position = reply.position();

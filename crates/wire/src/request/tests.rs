@@ -5,7 +5,7 @@ type Command = Vec<Vec<u8>>;
 
 /// Result of parsing a whole stream: its commands, and the error that ended it.
 #[derive(Debug, PartialEq, Eq)]
-struct Said {
+struct Outcome {
     commands: Vec<Command>,
     error: Option<ProtocolError>,
     /// Number of bytes behind the last frame.
@@ -13,7 +13,7 @@ struct Said {
 }
 
 /// Parses `stream` in pieces that end at `cuts`, in a buffer that is compacted as a session's is.
-fn parse_cut(limits: Limits, stream: &[u8], cuts: &[usize]) -> Said {
+fn parse_cut(limits: Limits, stream: &[u8], cuts: &[usize]) -> Outcome {
     let mut parser = Parser::new(limits);
     let (mut commands, mut error) = (Vec::new(), None);
     let (mut buffer, mut spans) = (Vec::new(), Vec::new());
@@ -50,14 +50,14 @@ fn parse_cut(limits: Limits, stream: &[u8], cuts: &[usize]) -> Said {
         }
     }
     let rest = if error.is_some() { 0 } else { buffer.len() };
-    Said {
+    Outcome {
         commands,
         error,
         rest,
     }
 }
 
-fn parse_whole(stream: &[u8]) -> Said {
+fn parse_whole(stream: &[u8]) -> Outcome {
     parse_cut(Limits::default(), stream, &[])
 }
 
@@ -94,16 +94,16 @@ fn commands_are_found_in_both_forms() {
         ),
     ];
     for (stream, expected) in table {
-        let said = parse_whole(stream.as_bytes());
-        assert_eq!(said.error, None, "stream {stream:?}");
-        assert_eq!(said.rest, 0, "stream {stream:?}");
+        let outcome = parse_whole(stream.as_bytes());
+        assert_eq!(outcome.error, None, "stream {stream:?}");
+        assert_eq!(outcome.rest, 0, "stream {stream:?}");
         let expected: Vec<Command> = expected.iter().map(|words| command(words)).collect();
-        assert_eq!(said.commands, expected, "stream {stream:?}");
+        assert_eq!(outcome.commands, expected, "stream {stream:?}");
     }
 }
 
 #[test]
-fn broken_frames_are_told_in_the_words_of_redis() {
+fn malformed_frames_get_the_error_texts_of_redis() {
     let long_line = "a".repeat(INLINE_BYTES_MAX + 1);
     let long_count = format!("*{}", "1".repeat(33));
     let long_bulk = format!("*1\r\n${}", "1".repeat(33));
@@ -141,33 +141,36 @@ fn broken_frames_are_told_in_the_words_of_redis() {
         (&long_line, "too big inline request"),
     ];
     for (stream, expected) in table {
-        let said = parse_whole(stream.as_bytes());
-        let error = said.error.map(|error| error.to_string());
+        let outcome = parse_whole(stream.as_bytes());
+        let error = outcome.error.map(|error| error.to_string());
         assert_eq!(
             error,
             Some(format!("Protocol error: {expected}")),
             "stream {stream:?}"
         );
-        assert_eq!(said.commands, Vec::<Command>::new());
+        assert_eq!(outcome.commands, Vec::<Command>::new());
     }
 }
 
 #[test]
-fn an_error_behind_good_commands_does_not_take_them_back() {
-    let said = parse_whole(b"*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPING\r\n*1\r\n:1\r\n");
-    assert_eq!(said.commands, vec![command(&["PING"]), command(&["PING"])]);
-    assert_eq!(said.error, Some(ProtocolError::ExpectedDollar(b':')));
+fn an_error_does_not_affect_the_commands_before_it() {
+    let outcome = parse_whole(b"*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPING\r\n*1\r\n:1\r\n");
+    assert_eq!(
+        outcome.commands,
+        vec![command(&["PING"]), command(&["PING"])]
+    );
+    assert_eq!(outcome.error, Some(ProtocolError::ExpectedDollar(b':')));
 }
 
 #[test]
-fn an_unauthenticated_client_may_send_little() {
+fn an_unauthenticated_client_has_stricter_limits() {
     let limits = Limits {
         is_authenticated: false,
         ..Limits::default()
     };
     let error = |stream: &str| {
-        let said = parse_cut(limits, stream.as_bytes(), &[]);
-        said.error.map(|error| error.to_string())
+        let outcome = parse_cut(limits, stream.as_bytes(), &[]);
+        outcome.error.map(|error| error.to_string())
     };
     assert_eq!(error("*10\r\n"), None);
     assert_eq!(
@@ -190,45 +193,45 @@ fn an_unauthenticated_client_may_send_little() {
 }
 
 #[test]
-fn lower_limits_than_the_defaults_hold() {
+fn limits_below_the_defaults_are_applied() {
     let limits = Limits {
         bulk_bytes_max: 3,
         args_count_max: 2,
         inline_bytes_max: 4,
         is_authenticated: true,
     };
-    let said = |stream: &str| parse_cut(limits, stream.as_bytes(), &[]);
-    assert_eq!(said("*2\r\n$3\r\nabc\r\n$0\r\n\r\n").error, None);
+    let outcome = |stream: &str| parse_cut(limits, stream.as_bytes(), &[]);
+    assert_eq!(outcome("*2\r\n$3\r\nabc\r\n$0\r\n\r\n").error, None);
     assert_eq!(
-        said("*1\r\n$4\r\n").error,
+        outcome("*1\r\n$4\r\n").error,
         Some(ProtocolError::InvalidBulkLength)
     );
     assert_eq!(
-        said("*3\r\n").error,
+        outcome("*3\r\n").error,
         Some(ProtocolError::InvalidMultibulkLength)
     );
-    assert_eq!(said("PING\nPING\n").commands.len(), 2);
-    assert_eq!(said("PIN\r\n").commands.len(), 1);
-    assert_eq!(said("PING\r\n").error, Some(ProtocolError::TooBigInline));
+    assert_eq!(outcome("PING\nPING\n").commands.len(), 2);
+    assert_eq!(outcome("PIN\r\n").commands.len(), 1);
+    assert_eq!(outcome("PING\r\n").error, Some(ProtocolError::TooBigInline));
 }
 
 #[test]
-fn a_raised_bulk_limit_still_keeps_frames_in_their_bound() {
+fn a_raised_bulk_limit_does_not_raise_the_frame_limit() {
     let limits = Limits {
         bulk_bytes_max: usize::MAX,
         ..Limits::default()
     };
-    let said = |len: usize| parse_cut(limits, format!("*1\r\n${len}\r\n").as_bytes(), &[]).error;
-    assert_eq!(said(FRAME_BYTES_MAX / 2), None);
-    assert_eq!(said(FRAME_BYTES_MAX), Some(ProtocolError::TooBigRequest));
+    let outcome = |len: usize| parse_cut(limits, format!("*1\r\n${len}\r\n").as_bytes(), &[]).error;
+    assert_eq!(outcome(FRAME_BYTES_MAX / 2), None);
+    assert_eq!(outcome(FRAME_BYTES_MAX), Some(ProtocolError::TooBigRequest));
     assert_eq!(
-        said(FRAME_BYTES_MAX + 1),
+        outcome(FRAME_BYTES_MAX + 1),
         Some(ProtocolError::InvalidBulkLength)
     );
 }
 
 #[test]
-fn lying_lengths_reserve_nothing() {
+fn a_large_length_reserves_no_memory() {
     let mut parser = Parser::default();
     let mut spans = Vec::new();
     let mut input = b"*1048576\r\n$536870912\r\nabc".to_vec();
@@ -382,7 +385,7 @@ mod random {
 
     proptest! {
         #[test]
-        fn parsing_undoes_encoding_however_it_is_cut(
+        fn parsing_undoes_encoding_for_all_sizes_of_reads(
             commands in vec((any_command(), any::<bool>()), 0..6),
             cuts in any_cuts(),
         ) {
@@ -392,13 +395,13 @@ mod random {
                     if *is_inline { encode_inline(words) } else { encode_array(words) }
                 })
                 .collect();
-            let said = parse_cut(Limits::default(), &stream, &cuts);
+            let outcome = parse_cut(Limits::default(), &stream, &cuts);
             let expected: Vec<Command> = commands.into_iter().map(|(words, _)| words).collect();
-            prop_assert_eq!(said, Said { commands: expected, error: None, rest: 0 });
+            prop_assert_eq!(outcome, Outcome { commands: expected, error: None, rest: 0 });
         }
 
         #[test]
-        fn cuts_make_no_difference(stream in any_stream(), cuts in any_cuts()) {
+        fn sizes_of_reads_make_no_difference(stream in any_stream(), cuts in any_cuts()) {
             let limits = Limits { inline_bytes_max: 20, ..Limits::default() };
             let whole = parse_cut(limits, &stream, &[]);
             prop_assert_eq!(&parse_cut(limits, &stream, &cuts), &whole);
@@ -407,7 +410,7 @@ mod random {
         }
 
         #[test]
-        fn random_bytes_are_survived(stream in vec(any::<u8>(), 0..300), cuts in any_cuts()) {
+        fn random_bytes_do_not_break_the_parser(stream in vec(any::<u8>(), 0..300), cuts in any_cuts()) {
             let whole = parse_whole(&stream);
             prop_assert_eq!(parse_cut(Limits::default(), &stream, &cuts), whole);
         }

@@ -14,7 +14,7 @@ fn bulk(text: &str) -> Value {
 }
 
 #[test]
-fn every_type_is_decoded_and_encodes_back() {
+fn every_type_is_decoded_and_encoded_again() {
     let table = [
         ("_\r\n", Value::Null),
         ("$-1\r\n", Value::NullBulk),
@@ -127,7 +127,7 @@ fn deep_nesting_is_skipped_but_not_built() {
 }
 
 #[test]
-fn lying_counts_wait_for_their_elements() {
+fn a_large_count_allocates_nothing_before_its_elements() {
     assert_eq!(Value::decode(b"*1073741824\r\n:1\r\n"), Ok(None));
     assert_eq!(Value::decode(b"%1073741824\r\n:1\r\n"), Ok(None));
     assert_eq!(Value::decode(b"$1073741824\r\nabc"), Ok(None));
@@ -149,7 +149,7 @@ fn a_long_array_in_small_reads_is_read_once() {
 }
 
 #[test]
-fn values_answer_what_they_are() {
+fn accessors_return_values_of_their_type() {
     assert!(Value::NullArray.is_null());
     assert!(!bulk("").is_null());
     assert_eq!(decode("-ERR x\r\n").as_error(), Some(&b"ERR x"[..]));
@@ -239,7 +239,7 @@ mod random {
 
     proptest! {
         #[test]
-        fn decoding_undoes_encoding_however_it_is_cut(values in vec(any_value(), 1..4)) {
+        fn decoding_undoes_encoding_for_all_sizes_of_reads(values in vec(any_value(), 1..4)) {
             let mut stream = Vec::new();
             let mut ends = Vec::new();
             for value in &values {
@@ -260,7 +260,7 @@ mod random {
         }
 
         #[test]
-        fn any_bytes_are_survived_and_cuts_make_no_difference(stream in any_stream()) {
+        fn random_bytes_do_not_break_the_decoder_and_sizes_of_reads_make_no_difference(stream in any_stream()) {
             let whole = skip_reply(&stream);
             let mut scanner = ReplyScanner::default();
             let mut pieces = Ok(None);
