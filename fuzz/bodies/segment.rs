@@ -31,7 +31,7 @@ pub enum Case {
     Always,
     Absent,
     Present,
-    Told,
+    Current,
     Stale,
 }
 
@@ -79,7 +79,7 @@ impl Input<'_> {
         match self.byte() % 8 {
             0 => Case::Absent,
             1 => Case::Present,
-            2 => Case::Told,
+            2 => Case::Current,
             3 => Case::Stale,
             _ => Case::Always,
         }
@@ -246,8 +246,8 @@ impl World {
         assert_eq!(item.client_flags, known.client_flags);
         assert_eq!(item.marks, known.marks);
         match (item.deadline, known.deadline) {
-            (Some(got), Some(told)) => assert!(got <= told, "a life became longer"),
-            (got, told) => assert_eq!(got, told),
+            (Some(got), Some(found)) => assert!(got <= found, "a TTL became longer"),
+            (got, found) => assert_eq!(got, found),
         }
         known.deadline = item.deadline;
         known.cas = item.cas;
@@ -268,13 +268,13 @@ impl World {
     }
 
     fn set(&mut self, key: u8, len: u16, ttl: Option<u64>, case: Case) {
-        let told = self.get(key);
+        let found = self.get(key);
         let condition = match case {
             Case::Always => Condition::Always,
             Case::Absent => Condition::Absent,
             Case::Present => Condition::Present,
-            Case::Told => Condition::Unchanged(told.unwrap_or(7)),
-            Case::Stale => Condition::Unchanged(told.unwrap_or(7).wrapping_sub(1)),
+            Case::Current => Condition::Unchanged(found.unwrap_or(7)),
+            Case::Stale => Condition::Unchanged(found.unwrap_or(7).wrapping_sub(1)),
         };
         let bytes = self.value(len);
         let value = Value {
@@ -294,7 +294,7 @@ impl World {
             now,
         );
         // Memory is freed before the condition is finally evaluated, which may evict any key.
-        let is_there = told.is_some();
+        let is_there = found.is_some();
         match stored {
             Ok(receipt) => {
                 assert!(matches!(case, Case::Always) || is_there != matches!(case, Case::Absent));
@@ -319,7 +319,7 @@ impl World {
             Err(Refused::Full) => assert!(self.is_exact, "eviction makes room"),
             Err(Refused::IsPresent) => assert!(is_there && matches!(case, Case::Absent)),
             Err(Refused::IsAbsent) => {
-                assert!(matches!(case, Case::Present | Case::Told | Case::Stale));
+                assert!(matches!(case, Case::Present | Case::Current | Case::Stale));
                 assert!(!is_there || !self.is_exact);
             }
             Err(Refused::IsChanged) => assert!(is_there && matches!(case, Case::Stale)),

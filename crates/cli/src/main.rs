@@ -1,4 +1,5 @@
-//! `mayfly`: a cache and in-memory data server that forgets on time.
+//! `mayfly`: a cache and in-memory data server for Redis and memcached clients, with exact
+//! expiration.
 #![forbid(unsafe_code)]
 
 mod edge;
@@ -11,13 +12,14 @@ use clap::{Parser, Subcommand};
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-// Freed memory goes back to the system at once: `.cargo/config.toml` says how jemalloc is told.
+// jemalloc returns freed memory to the system at once: `.cargo/config.toml` has its options.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// Name of the allocator above in INFO.
 const ALLOCATOR_NAME: &str = "jemalloc";
 
-/// A cache and in-memory data server for Redis clients that forgets on time.
+/// Cache and in-memory data server for Redis and memcached clients, in which keys, fields and
+/// members expire on time.
 #[derive(Parser)]
 #[command(
     name = "mayfly",
@@ -34,15 +36,15 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve clients (what happens without a subcommand, too).
+    /// Serve clients (the default without a subcommand).
     Serve(serve::Arguments),
-    /// Measure this server, and others beside it.
+    /// Measure this server, and others next to it.
     Bench(bench::BenchCommand),
-    /// Run eviction policies over traces.
+    /// Simulate eviction policies on traces.
     Sim(Box<sim::Arguments>),
-    /// Simulate clusters of edge caches that keep copies or coded chunks.
+    /// Simulate clusters of edge caches that store copies or coded chunks.
     Edge(edge::Arguments),
-    /// Look at traces, convert, cut, sample and make them.
+    /// Show, analyze, convert, cut, sample and generate traces.
     Trace(trace::Arguments),
 }
 
@@ -51,7 +53,7 @@ fn main() -> ExitCode {
     let arguments = match CommandLine::try_parse_from(serve::join_settings(std::env::args_os())) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version go to standard output and are no failure.
+            // Help and version are printed to standard output and are not a failure.
             let _ = error.print();
             return if error.use_stderr() {
                 ExitCode::from(2)
@@ -77,7 +79,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A reader of the output that has seen enough is no failure.
+/// A closed pipe is not a failure: the reader of the output has read enough.
 fn unless_broken_pipe(result: anyhow::Result<()>) -> anyhow::Result<()> {
     let is_broken_pipe = |error: &anyhow::Error| {
         let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());

@@ -1,4 +1,4 @@
-//! The page of a run, and its plots as files: what every command that draws something offers.
+//! Options and output of HTML pages and plots, for every command that draws.
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -7,23 +7,23 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
-/// Where to write the page and the plots.
+/// Files and folders for the page and the plots.
 #[derive(Args, Debug)]
 pub struct Pages {
-    /// Write a page with plots, too: one file, readable without network
+    /// Also write a page with plots: one HTML file that needs no network
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write each plot as a drawing (SVG) into this folder, too
+    /// Also write each plot as an SVG file into this folder
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
-    /// Write each plot as an image (PNG) into this folder, too
+    /// Also write each plot as a PNG file into this folder
     #[arg(long, value_name = "DIR")]
     png: Option<PathBuf>,
 }
 
 impl Pages {
-    /// Makes sure, before hours of work, that all that is asked for can be written. What an older page
-    /// holds stays until there is a new one.
+    /// Checks that all requested output can be written, before hours of work. An older page keeps
+    /// its content until the new one is written.
     pub fn prepare(&self) -> Result<()> {
         if let Some(path) = &self.html {
             let mut options = OpenOptions::new();
@@ -32,13 +32,13 @@ impl Pages {
         }
         for folder in [&self.svg, &self.png].into_iter().flatten() {
             fs::create_dir_all(folder)
-                .with_context(|| format!("cannot make {}", folder.display()))?;
+                .with_context(|| format!("cannot create {}", folder.display()))?;
         }
         Ok(())
     }
 
-    /// Writes what is asked for. The page is made only if there is anything, and gets the command line
-    /// and the version.
+    /// Writes the requested output. The page is made only if it is needed, and gets the command
+    /// line and the version.
     pub fn write(&self, page: impl FnOnce() -> Page) -> Result<()> {
         if self.html.is_none() && self.svg.is_none() && self.png.is_none() {
             return Ok(());
@@ -80,7 +80,7 @@ fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", path.display())
 }
 
-/// The command as a shell takes it: whatever could mean something to one stands in quotes.
+/// Returns the command line as a shell takes it, with special characters quoted.
 fn command_line(arguments: impl Iterator<Item = OsString>) -> String {
     let words = arguments.skip(1).map(|argument| quoted(&argument));
     let words: Vec<String> = std::iter::once("mayfly".to_owned()).chain(words).collect();
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_can_be_pasted_into_a_shell() {
+    fn a_command_line_is_quoted_for_a_shell() {
         let words = [
             "/bin/mayfly",
             "sim",

@@ -11,47 +11,48 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// File descriptors for everything but clients, as Redis reckons.
+/// File descriptors for everything but clients, as many as Redis reserves.
 const SPARE_FILES: u64 = 32;
 
-/// The settings that most people want; every other one is taken as `--name value` too.
+/// The most frequently used settings. Every other one is accepted as `--name value`, too.
 #[derive(Args, Default)]
-#[command(after_help = "Any setting of the config file is taken as --NAME VALUE, too.")]
+#[command(after_help = "Every setting of the config file is also accepted as --NAME VALUE.")]
 pub struct Arguments {
-    /// A config file in redis.conf's form: lines of `name value`
+    /// Config file in the format of redis.conf: lines of `name value`
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The same, by name
+    /// Config file, given as an option
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
-    /// The TCP port [default: 6379]
+    /// TCP port for Redis's protocol [default: 6379]
     #[arg(long, value_name = "PORT")]
     port: Option<String>,
-    /// The TCP port for memcached's protocol [default: none]
+    /// TCP port for memcached's protocol [default: none]
     #[arg(long, value_name = "PORT")]
     memcached: Option<String>,
-    /// Addresses to listen on, apart by blanks [default: "127.0.0.1 -::1"]
+    /// Addresses to listen on, separated by blanks [default: "127.0.0.1 -::1"]
     #[arg(long, value_name = "ADDRESSES", allow_hyphen_values = true)]
     bind: Option<String>,
-    /// Data threads [default: one, or one per core beyond two cores]
+    /// Number of worker threads [default: 1 on up to two cores, else one per core]
     #[arg(long, value_name = "COUNT")]
     threads: Option<String>,
-    /// Memory in use beyond which keys are evicted or writes refused, such as 100mb [default: no bound]
+    /// Maximum memory, such as 100mb, beyond which keys are evicted or writes refused [default: no
+    /// limit]
     #[arg(long, value_name = "BYTES")]
     maxmemory: Option<String>,
-    /// What holds the keys: slab for everything, segment for many small strings [default: slab]
+    /// Storage engine: slab for all types, segment for many small strings [default: slab]
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
-    /// What to evict when memory is full [default: noeviction; recommended: allkeys-s3fifo]
+    /// Eviction policy when memory is full [default: noeviction; recommended: allkeys-s3fifo]
     #[arg(long, value_name = "POLICY")]
     maxmemory_policy: Option<String>,
-    /// The index that finds keys whose deadline has passed [default: wheel]
+    /// Index that finds expired keys [default: wheel]
     #[arg(long, value_name = "INDEX")]
     expiry: Option<String>,
-    /// The password that clients must give
+    /// Password that clients must send
     #[arg(long, value_name = "PASSWORD", allow_hyphen_values = true)]
     requirepass: Option<String>,
-    /// What is logged: debug, verbose, notice, warning, nothing [default: notice]
+    /// Minimum level of log messages: debug, verbose, notice, warning, nothing [default: notice]
     #[arg(long, value_name = "LEVEL")]
     loglevel: Option<String>,
     /// Another setting, as `join_settings` writes it
@@ -59,10 +60,10 @@ pub struct Arguments {
     settings: Vec<String>,
 }
 
-/// The hidden option that carries settings without an option of their own.
+/// Hidden option for settings that have no option of their own.
 const SETTING: &str = "setting";
 
-/// Options with a place of their own in `Arguments`.
+/// Options with a field of their own in `Arguments`.
 const OWN: &[&str] = &[
     "port",
     "memcached",
@@ -78,10 +79,11 @@ const OWN: &[&str] = &[
     SETTING,
 ];
 
-/// Rewrites `--name value` of the settings' table into the one option that takes them all, so that the
-/// help stays short and the table is kept once. Other subcommands than `serve` are left alone.
+/// Rewrites `--name value` of any setting in the table to one hidden option, so that the help stays
+/// short and the table is the only list. Arguments of subcommands other than `serve` are not
+/// changed.
 ///
-/// An argument that is no text is left as it is: it may name a file.
+/// An argument that is not UTF-8 is not changed either, because it may be the name of a file.
 pub fn join_settings(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut joined = Vec::new();
     let mut arguments = arguments.peekable();
@@ -105,7 +107,8 @@ pub fn join_settings(arguments: impl Iterator<Item = OsString>) -> Vec<OsString>
         let name = name.to_owned();
         let mut next = || arguments.next().unwrap_or_default();
         let mut value = inline.unwrap_or_else(|| next().to_string_lossy().into_owned());
-        // redis-server takes several words: --save 60 1, --client-output-buffer-limit normal 0 0 0.
+        // redis-server accepts several words: --save 60 1, --client-output-buffer-limit normal 0 0
+        // 0.
         let is_word = |word: &OsString| !word.as_encoded_bytes().starts_with(b"--");
         while let Some(word) = arguments.next_if(is_word) {
             value.push(' ');
@@ -117,7 +120,7 @@ pub fn join_settings(arguments: impl Iterator<Item = OsString>) -> Vec<OsString>
 }
 
 impl Arguments {
-    /// What the command line sets, by name.
+    /// Returns the settings of the command line with their values.
     fn given(&self) -> Vec<(&str, &str)> {
         let own = [
             ("port", &self.port),
@@ -139,12 +142,18 @@ impl Arguments {
     }
 }
 
-/// Serves until a signal or SHUTDOWN.
+/// Serves clients until a signal or SHUTDOWN.
 pub fn run(arguments: Arguments) -> Result<()> {
     let config = Config::default();
     let mut warnings = Vec::new();
     let path = arguments.file.as_deref().or(arguments.config.as_deref());
     if let Some(path) = path {
+        if arguments.file.is_some() && !path.exists() {
+            return Err(anyhow!(
+                "{}: expected a subcommand (serve, bench, sim, edge, trace) or an existing config file",
+                path.display()
+            ));
+        }
         file::read(&config, path, &mut warnings).map_err(|why| anyhow!(why))?;
         let full = path.canonicalize().unwrap_or(path.to_path_buf());
         config.set_file(&full.to_string_lossy());
@@ -161,55 +170,55 @@ pub fn run(arguments: Arguments) -> Result<()> {
     }
     raise_file_limit(&config);
     let is_plain = path.is_none() && arguments.given().is_empty();
-    // Before anyone can connect, so that a signal never meets a server that does not heed it.
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot listen to signals")?;
+    // Before the first client can connect, so that every signal finds a server that handles it.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot handle signals")?;
     let running = running::start(config, Clock::System).map_err(|why| anyhow!(why))?;
     if is_plain {
-        welcome(&running);
+        print_usage(&running);
     }
-    heed_signals(signals, &running)?;
+    handle_signals(signals, &running)?;
     let result = running.wait().map_err(|why| anyhow!(why));
     if result.is_ok() {
-        log::info!("mayfly has ended; nothing was saved");
+        log::info!("mayfly has stopped; no data was saved");
     }
     result
 }
 
-/// Tells who started the server without arguments how to talk to it.
-fn welcome(running: &running::Running) {
+/// Prints how to use the server, if it was started without arguments.
+fn print_usage(running: &running::Running) {
     let Some(address) = running.addresses.first() else {
         return;
     };
     println!(
-        "Talk to it:    redis-cli -h {} -p {} SET greeting hello PX 5000",
+        "Store a key:    redis-cli -h {} -p {} SET greeting hello PX 5000",
         address.ip(),
         address.port()
     );
     println!(
-        "Ask it:        redis-cli -h {} -p {} INFO expiry",
+        "Show status:    redis-cli -h {} -p {} INFO expiry",
         address.ip(),
         address.port()
     );
     println!(
-        "Configure it:  mayfly --help   ({} settings: redis-cli CONFIG GET '*')",
+        "Configure:      mayfly --help   ({} settings: redis-cli CONFIG GET '*')",
         TABLE.len()
     );
-    println!("End it:        Ctrl-C");
+    println!("Stop:           Ctrl-C");
 }
 
-/// Ends the server on SIGTERM and SIGINT; the second one ends the process at once.
-fn heed_signals(mut signals: Signals, running: &running::Running) -> Result<()> {
+/// Stops the server on SIGTERM and SIGINT. A second signal ends the process at once.
+fn handle_signals(mut signals: Signals, running: &running::Running) -> Result<()> {
     let server = Arc::clone(&running.server);
-    let mut is_ending = false;
+    let mut is_stopping = false;
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
             for signal in signals.forever() {
                 if signal == SIGHUP {
-                    log::info!("SIGHUP: nothing is read again; use CONFIG SET");
+                    log::info!("SIGHUP: the config file is not read again; use CONFIG SET");
                     continue;
                 }
-                if std::mem::replace(&mut is_ending, true) {
+                if std::mem::replace(&mut is_stopping, true) {
                     std::process::exit(1);
                 }
                 let name = if signal == SIGTERM {
@@ -217,15 +226,15 @@ fn heed_signals(mut signals: Signals, running: &running::Running) -> Result<()> 
                 } else {
                     "SIGINT"
                 };
-                log::info!("{name}: ending");
+                log::info!("{name}: stopping");
                 server.stop();
             }
         })
-        .context("cannot start the signals' thread")?;
+        .context("cannot start the thread for signals")?;
     Ok(())
 }
 
-/// Raises the soft limit of open files to what `maxclients` needs, or lowers that.
+/// Raises the soft limit of open files as far as `maxclients` needs, or lowers `maxclients`.
 fn raise_file_limit(config: &Config) {
     let wanted = config.number(Id::MaxClients) as u64 + SPARE_FILES;
     let Ok(reached) = rlimit::increase_nofile_limit(wanted) else {
@@ -254,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_without_an_option_of_their_own_are_joined() {
+    fn settings_without_an_option_of_their_own_use_the_hidden_option() {
         assert_eq!(
             join("mayfly --port 7 --hz 5"),
             "mayfly --port 7 --setting hz=5"

@@ -63,12 +63,12 @@ fn expected(members: &Members, change: Change, needed: usize) -> Result<Members,
 fn check(map: &Map, before: &Map, members: &Members) {
     let scheme = map.config().scheme;
     let (k, p) = (usize::from(scheme.k), usize::from(scheme.p));
-    let told: Members = map
+    let found: Members = map
         .members()
         .iter()
         .map(|member| (member.id.0, (member.weight, member.is_up)))
         .collect();
-    assert_eq!(told, *members);
+    assert_eq!(found, *members);
     let can_take: BTreeSet<u32> = members
         .iter()
         .filter(|(_, (weight, up))| *weight > 0 && *up)

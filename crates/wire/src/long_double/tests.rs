@@ -107,10 +107,10 @@ fn text(number: LongDouble) -> String {
 #[test]
 fn sums_are_those_of_the_c_library() {
     for (a, b, sum) in SUMS {
-        let told = number(a).plus(number(b)).map(text);
-        assert_eq!(told.as_deref(), Some(*sum), "{a} + {b}");
-        let told = number(b).plus(number(a)).map(text);
-        assert_eq!(told.as_deref(), Some(*sum), "{b} + {a}");
+        let sum_text = number(a).plus(number(b)).map(text);
+        assert_eq!(sum_text.as_deref(), Some(*sum), "{a} + {b}");
+        let sum_text = number(b).plus(number(a)).map(text);
+        assert_eq!(sum_text.as_deref(), Some(*sum), "{b} + {a}");
     }
 }
 
