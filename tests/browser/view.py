@@ -1,4 +1,4 @@
-"""A page as a browser shows it: opened, watched for faults, and read back."""
+"""A page in a browser: opened, checked for faults, and read back."""
 
 import shutil
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ PLOTS = """() => [...document.querySelectorAll("figure")].map(figure => {
   };
 })"""
 
-# What sticks out: of the window, or of its drawing.
+# Elements that exceed the window or their drawing.
 OVERFLOWS = """() => {
   const found = [];
   if (document.documentElement.scrollWidth > innerWidth + 1)
@@ -44,13 +44,13 @@ OVERFLOWS = """() => {
   return found;
 }"""
 
-# Luminance of a colour as the browser computed it, 0 to 255.
+# Luminance of a computed colour, 0 to 255.
 LIGHT = """() => ["backgroundColor", "color"].map(name => {
   const [r, g, b] = getComputedStyle(document.body)[name].match(/[\\d.]+/g).map(Number);
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 })"""
 
-# Where a point of a plot's drawing lies in the window.
+# Position of a point of a plot's drawing in the window.
 PLACE = """([index, x, y]) => {
   const svg = [...document.querySelectorAll("figure")][index].querySelectorAll("svg");
   const shown = [...svg].find(one => one.getBoundingClientRect().width > 0);
@@ -61,7 +61,7 @@ PLACE = """([index, x, y]) => {
 
 
 def launch(playwright: Playwright) -> Browser:
-    """The system's browser where there is one, else the one that Playwright installed."""
+    """The system's browser if there is one, else the one that Playwright installed."""
     paths = [path for name in SYSTEM_BROWSERS if (path := shutil.which(name))]
     return playwright.chromium.launch(executable_path=paths[0] if paths else None)
 
@@ -92,7 +92,7 @@ class Plot:
 
 
 class View:
-    """One page in one window. `close` tells what was wrong."""
+    """A page in a window. `close` returns the faults found."""
 
     def __init__(self, browser: Browser, path: Path, scheme: str, width: int):
         self.scheme = scheme
@@ -110,7 +110,7 @@ class View:
         self.load_ms: float = self.page.evaluate(timing)
 
     def look(self) -> None:
-        """What every page must be in every window."""
+        """Checks that apply to every page in every window."""
         self.faults += self.page.evaluate(OVERFLOWS)
         paper, text = self.page.evaluate(LIGHT)
         if (paper > text) != (self.scheme == "light") or abs(paper - text) < 120:
@@ -124,20 +124,20 @@ class View:
         return [Table(t["caption"], t["header"], [[Cell(**c) for c in row] for row in t["rows"]]) for t in found]
 
     def items(self) -> list[str]:
-        """What stands in lists."""
+        """Texts of list items."""
         return self.page.locator("main li").all_text_contents()
 
     def plots(self) -> list[Plot]:
         return [Plot(p["title"], [(x, y, text) for x, y, text in p["points"]]) for p in self.page.evaluate(PLOTS)]
 
     def hover(self, index: int, point: tuple[float, float, str]) -> str:
-        """What the page tells with the pointer on a point of a plot."""
+        """Text shown with the pointer on a point of a plot."""
         self.page.mouse.move(*self.page.evaluate(PLACE, [index, point[0], point[1]]))
         tip = self.page.locator("#tip")
         return tip.text_content() if tip.is_visible() else ""
 
     def walk(self, index: int, key: str, times: int) -> str:
-        """What the page tells after so many presses of a key on a plot."""
+        """Text shown after a number of presses of a key on a plot."""
         svg = self.page.locator("figure").nth(index).locator("svg:visible")
         svg.focus()
         for _ in range(times):
@@ -145,7 +145,7 @@ class View:
         return self.page.locator("#tip").text_content()
 
     def sort(self, table: int, column: int) -> list[Cell]:
-        """The cells of a column after a click on its name."""
+        """Cells of a column after a click on its name."""
         self.page.locator("table").nth(table).locator("th button").nth(column).click()
         return [row[column] for row in self.tables()[table].rows]
 

@@ -1,4 +1,4 @@
-"""Broken, lying and hostile input over raw sockets: a clear error, a close, never a harm to others."""
+"""Malformed, misleading and hostile input over raw sockets: a clear error, a closed connection, no effect on others."""
 
 import socket
 import struct
@@ -9,7 +9,7 @@ from server import within_limit
 
 
 def talk(bench, sent: bytes, server=None) -> bytes:
-    """Sends bytes, ends its own side, and returns all that comes until the server closes."""
+    """Sends bytes, closes the sending side, and returns everything until the server closes."""
     with (server or bench.server).raw() as s:
         s.sendall(sent)
         s.shutdown(socket.SHUT_WR)
@@ -36,14 +36,14 @@ def read_exactly(s: socket.socket, count: int) -> bytes:
 
 
 def closes_with(bench, sent: bytes, wanted: bytes) -> None:
-    """The server answers and closes by itself, without waiting for more."""
+    """The server replies and closes the connection without waiting for more."""
     with bench.server.raw() as s:
         s.sendall(sent)
         got = read_to_end(s)
     assert got == wanted, (sent[:60], got)
 
 
-def test_a_broken_protocol_is_told_and_closed(bench):
+def test_malformed_input_gets_an_error_and_is_closed(bench):
     error = b"-ERR Protocol error: "
     closes_with(bench, b"*1\r\n$-5\r\n", error + b"invalid bulk length\r\n")
     closes_with(bench, b"*1\r\n$x\r\n", error + b"invalid bulk length\r\n")
@@ -59,7 +59,7 @@ def test_a_broken_protocol_is_told_and_closed(bench):
     closes_with(bench, b'SET a "b\r\n', error + b"unbalanced quotes in request\r\n")
 
 
-def test_replies_before_a_broken_frame_still_come(bench):
+def test_replies_before_a_malformed_frame_are_sent(bench):
     got = talk(bench, b"*1\r\n$4\r\nPING\r\nECHO x\r\n*1\r\n$-9\r\n")
     assert got == b"+PONG\r\n$1\r\nx\r\n-ERR Protocol error: invalid bulk length\r\n", got
 
@@ -101,7 +101,7 @@ def test_bytes_one_at_a_time(bench):
         assert read_to_end(s) == b"+OK\r\n" + b"$3\r\n\r\n\0\r\n" * 2
 
 
-def test_truncated_frames_do_no_harm(bench):
+def test_truncated_frames_have_no_effect(bench):
     whole = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$10\r\n0123456789\r\n"
     for end in range(len(whole)):
         got = talk(bench, whole[:end])
@@ -110,7 +110,7 @@ def test_truncated_frames_do_no_harm(bench):
         assert r.exists("a") == 0
 
 
-def test_any_byte_may_stand_in_keys_and_values(bench):
+def test_keys_and_values_may_contain_any_byte(bench):
     every = bytes(range(256))
     with bench.server.client() as r:
         for key in (every, b"", b"\r\n", b"$3\r\nabc", "ключ".encode(), every * 100):
@@ -139,13 +139,13 @@ def test_the_largest_value_and_one_byte_more(bench):
 
 
 def wait_for_clients(r: redis.Redis, count: int) -> None:
-    """Waits until so many are connected."""
+    """Waits until this number of clients is connected."""
     for _ in within_limit():
         if r.info("clients")["connected_clients"] == count:
             return
 
 
-def test_clients_that_vanish_mid_pipeline(bench):
+def test_clients_that_disconnect_in_a_pipeline(bench):
     with bench.server.client() as r:
         r.set("a", b"x" * 10_000)
         before = r.info("clients")["connected_clients"]
@@ -159,7 +159,7 @@ def test_clients_that_vanish_mid_pipeline(bench):
         assert r.exists("b") == 0
 
 
-def test_a_slow_reader_is_held_back_and_harms_nobody(bench):
+def test_a_slow_reader_is_not_read_from_and_others_are_served(bench):
     count, size = 300, 1 << 20
     with bench.start() as server, server.client() as r:
         r.set("a", b"x" * size)
@@ -167,7 +167,7 @@ def test_a_slow_reader_is_held_back_and_harms_nobody(bench):
         with server.raw() as s:
             sender = threading.Thread(target=s.sendall, args=(b"GET a\r\n" * count,))
             sender.start()
-            # Nothing of the 300 MB is read yet: others are served while the slow one is not.
+            # The 300 MB are not read yet. Others are served while the slow client is not.
             for _ in range(300):
                 assert r.ping()
             grown = server.resident_bytes() - resident
@@ -175,7 +175,7 @@ def test_a_slow_reader_is_held_back_and_harms_nobody(bench):
             for _ in range(count):
                 assert read_exactly(s, len(reply)) == reply
             sender.join()
-        # Redis keeps all replies of a normal client; we stop reading its requests.
+        # Redis stores all replies of a normal client; Mayfly stops reading its requests.
         assert bench.is_redis or grown < 64 << 20, grown
 
 
@@ -190,7 +190,7 @@ def test_a_subscriber_that_does_not_read_is_dropped(bench):
             assert len(read_to_end(s)) < 100 << 20
 
 
-def test_one_client_too_many(bench):
+def test_a_client_above_maxclients_is_refused(bench):
     with bench.start("--maxclients", "10") as server, server.client() as r:
         wait_for_clients(r, 1)
         clients = [server.raw() for _ in range(9)]
@@ -212,7 +212,7 @@ def test_one_client_too_many(bench):
             s.close()
 
 
-def test_before_the_password_little_is_taken(bench):
+def test_stricter_limits_apply_before_authentication(bench):
     with bench.start("--requirepass", "secret") as server:
         error = b"-ERR Protocol error: unauthenticated "
         assert talk(bench, b"*11\r\n", server) == error + b"multibulk length\r\n"

@@ -1,4 +1,4 @@
-"""redis-py as applications use it, over RESP2 and RESP3."""
+"""redis-py as applications use it, with RESP2 and RESP3."""
 
 import threading
 
@@ -11,7 +11,7 @@ PROTOCOLS = (2, 3)
 
 
 def both(check):
-    """Runs a check once for each protocol with a client of its own."""
+    """Runs a check once for each protocol with its own client."""
 
     def run(bench):
         for protocol in PROTOCOLS:
@@ -127,7 +127,7 @@ def test_watch(bench, r):
 
 
 @both
-def test_a_broken_transaction_is_refused_whole(bench, r):
+def test_a_transaction_with_an_error_is_refused(bench, r):
     connection = r.connection_pool.get_connection()
     try:
         replies = []
@@ -165,7 +165,7 @@ def test_scan(_, r):
     r.mset({key: "x" for key in wanted})
     r.mset({f"other:{i}": "x" for i in range(100)})
     assert set(r.scan_iter(match="key:*", count=37)) == wanted
-    # What is there all the time is told, whatever else comes and goes.
+    # A key that exists during the whole scan is returned, whatever else changes.
     seen = set()
     for n, key in enumerate(r.scan_iter(count=10)):
         seen.add(key)
@@ -178,7 +178,7 @@ def test_scan(_, r):
 
 
 @both
-def test_a_lock_is_taken_once_and_falls_at_its_deadline(_, r):
+def test_a_lock_is_taken_once_and_expires(_, r):
     assert r.lock("lock", timeout=3600).acquire(blocking=False)
     assert not r.lock("lock", timeout=3600).acquire(blocking=False)
     r.pexpire("lock", 100)
@@ -213,7 +213,7 @@ def test_a_pool_under_threads(bench, _):
 
 
 @both
-def test_what_clients_ask_at_connect(bench, r):
+def test_commands_that_clients_send_at_connect(bench, r):
     assert r.client_setname("me") and r.client_getname() == "me"
     own = r.client_id()
     assert any(int(c["id"]) == own and c["name"] == "me" for c in r.client_list())
@@ -278,7 +278,7 @@ def test_eviction_keeps_below_the_limit(bench):
             assert r.info("memory")["used_memory"] < limit * 1.1, policy
 
 
-def test_a_password_is_asked_for(bench):
+def test_a_password_is_required(bench):
     with bench.start("--requirepass", "secret") as server:
         with server.client(protocol=2, retry=Retry(NoBackoff(), 0)) as r:
             assert "Authentication required" in raises(redis.AuthenticationError, r.ping)
@@ -294,7 +294,7 @@ def test_a_password_is_asked_for(bench):
 
 
 def test_newer_commands(bench):
-    """Commands that the redis-server of Debian does not have yet."""
+    """Commands that the redis-server of Debian does not have."""
     if bench.is_redis:
         return
     with bench.server.client() as r:

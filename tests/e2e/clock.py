@@ -1,4 +1,4 @@
-"""The wall clock jumps while the server runs: a small preloaded library shows it, and it alone, another time."""
+"""The wall clock jumps while the server runs. A small preloaded library changes the time for the server only."""
 
 import os
 import struct
@@ -13,14 +13,14 @@ from server import LIMIT_S, within_limit
 
 HOUR_S = 3600
 YEAR_S = 365 * 24 * HOUR_S
-# Clocks are read one after the other: by so much a busy machine may take longer, far below any jump.
+# Both clocks are read one after the other. A busy machine may take this long, far less than any jump.
 SLACK_S = HOUR_S // 10
 SOURCE = Path(__file__).with_name("shifted_clock.c")
 
 
 @contextmanager
 def jumping(bench, *options: str):
-    """A server, and a way to set how far its clock is off."""
+    """A server, and a function that sets the offset of its clock."""
     with tempfile.TemporaryDirectory(prefix="mayfly-clock-") as folder:
         library = Path(folder) / "shifted_clock.so"
         subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, SOURCE], check=True)
@@ -37,7 +37,7 @@ def jumping(bench, *options: str):
 
 
 def off_by(r) -> float:
-    """How far the server's clock is off, in seconds."""
+    """Offset of the server's clock in seconds."""
     seconds, micros = r.time()
     return seconds + micros / 1e6 - time.time()
 
@@ -80,7 +80,7 @@ def test_the_clock_jumps_back(bench):
             assert r.exists("plain")
 
 
-def test_every_index_follows_jumps_there_and_back(bench):
+def test_every_index_follows_jumps_in_both_directions(bench):
     for index in INDEXES:
         with jumping(bench, "--expiry", index) as (r, jump):
             r.set("plain", "x")
@@ -96,7 +96,7 @@ def test_every_index_follows_jumps_there_and_back(bench):
                 else:
                     assert abs(r.ttl(half) - (HOUR_S // 2 + before - to)) < SLACK_S, (index, to)
                     r.delete(half)
-                # What dies now goes by itself, however far off the index expected its next turn to be.
+                # A key that is dead now is removed, however late the index expected its next step.
                 r.set(new, "x", px=50)
                 for _ in within_limit():
                     if (r.exists(new) == 0) if index == "lazy" else (r.dbsize() == 2):
@@ -118,7 +118,7 @@ def test_a_sleeping_server_notices_a_jump(bench):
         assert message is not None and message["data"] == b"soon"
 
 
-def test_a_clock_that_trembles_loses_nothing(bench):
+def test_an_unsteady_clock_loses_no_keys(bench):
     with jumping(bench) as (r, jump):
         for i in range(40):
             jump(HOUR_S * ((i * 7) % 5 - 2))

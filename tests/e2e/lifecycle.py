@@ -1,4 +1,4 @@
-"""Start, configuration, end."""
+"""Start, configuration and shutdown."""
 
 import signal
 import socket
@@ -17,7 +17,7 @@ def test_a_config_file_in_the_form_of_redis_conf(bench):
             'requirepass "se cret"\nnotify-keyspace-events Ex\n'
         )
         binary_options = [str(path)] if bench.is_redis else ["--config", str(path)]
-        # redis-server wants the file first; ours takes it anywhere. `start` puts the port first.
+        # redis-server requires the file as the first argument; Mayfly accepts it anywhere. `start` puts the port first.
         if bench.is_redis:
             return
         with bench.start(*binary_options) as server, server.client(password="se cret") as r:
@@ -91,7 +91,7 @@ def test_sigterm_under_load(bench):
         assert "panicked" not in server.log_text()
 
 
-def test_sigint_ends_it(bench):
+def test_sigint_stops_it(bench):
     with bench.start() as server:
         server.signal(signal.SIGINT)
         assert server.wait() == 0
@@ -104,7 +104,7 @@ def test_shutdown(bench):
             assert s.recv(100) == b"" and server.wait() == 0
 
 
-def test_the_log_says_what_runs(bench):
+def test_the_log_names_the_settings(bench):
     with bench.start() as server:
         server.signal(signal.SIGTERM)
         server.wait()

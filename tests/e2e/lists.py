@@ -1,4 +1,4 @@
-"""Lists as applications use them, and clients that wait beside those of the original."""
+"""Lists as applications use them, and blocked clients compared with Redis."""
 
 import random
 import threading
@@ -11,7 +11,7 @@ SEEDS = 4
 STEPS = 1_500
 CONNECTIONS = 6
 KEYS = ["a", "b", "c", "d"]
-# Holds a string at times; nobody waits for it together with other keys, where the original's versions differ.
+# Sometimes holds a string. No client waits for it together with other keys, because Redis's versions differ there.
 OTHER = "s"
 
 
@@ -37,7 +37,7 @@ def test_lists(_, r):
 
 
 @both
-def test_a_client_waits_for_a_list(bench, r):
+def test_a_client_blocks_for_a_list(bench, r):
     got = []
 
     def wait() -> None:
@@ -53,7 +53,7 @@ def test_a_client_waits_for_a_list(bench, r):
     thread = threading.Thread(target=wait)
     thread.start()
     for push in (["1"], ["2"], ["3", "4", "5"]):
-        # Each push meets one who waits: the last but one has timed out by itself.
+        # Each push serves a waiting client. The last but one has timed out.
         wait_until_blocked(r, 1)
         r.rpush("k", *push)
     thread.join(LIMIT_S)
@@ -72,7 +72,7 @@ def wait_until_blocked(r, count: int) -> None:
             return
 
 
-def test_who_waits_is_listed_and_unblocked(bench):
+def test_a_blocked_client_is_listed_and_unblocked(bench):
     with bench.server.client(decode_responses=True) as r:
         connection = redis.Connection(port=bench.server.port, socket_timeout=LIMIT_S)
         for how, word in (("TIMEOUT", None), ("ERROR", "UNBLOCKED")):
@@ -88,7 +88,7 @@ def test_who_waits_is_listed_and_unblocked(bench):
         connection.disconnect()
 
 
-def test_a_client_that_dies_waiting_takes_nothing(bench):
+def test_a_client_that_disconnects_while_blocked_takes_nothing(bench):
     with bench.server.client(decode_responses=True) as r:
         for _ in range(20):
             dying, living = (redis.Connection(port=bench.server.port, socket_timeout=LIMIT_S) for _ in range(2))
@@ -103,7 +103,7 @@ def test_a_client_that_dies_waiting_takes_nothing(bench):
             living.disconnect()
 
 
-def test_a_server_ends_while_clients_wait(bench):
+def test_a_server_stops_while_clients_are_blocked(bench):
     with bench.start() as server:
         connection = redis.Connection(port=server.port, socket_timeout=LIMIT_S)
         connection.send_command("BLPOP", "k", "0")
@@ -115,7 +115,7 @@ def test_a_server_ends_while_clients_wait(bench):
 
 
 class Side:
-    """One server, some connections, and which of them wait."""
+    """A server, its connections, and which of them are blocked."""
 
     def __init__(self, server: Server):
         self.admin = server.client(decode_responses=True)
@@ -134,7 +134,7 @@ class Side:
             return f"{type(error).__name__} {error}"
 
     def say(self, number: int, commands: list[list[str]]) -> list:
-        """What the connection and those that wait hear; each with its number."""
+        """Replies of the connection and of the blocked ones, each with its number."""
         heard = []
         for command in commands:
             words = [str(self.ids[int(word[1:])]) if word.startswith("@") else word for word in command]
@@ -150,7 +150,7 @@ class Side:
         return heard
 
     def served(self) -> list:
-        """The replies of those that have waited."""
+        """Replies of the connections that were blocked."""
         heard = []
         for _ in within_limit():
             if blocked(self.admin) == len(self.waiting):
@@ -201,7 +201,7 @@ def random_commands(chance: random.Random, waiting: set[int]) -> list[list[str]]
     return [["MULTI"], *(chance.choice(within) for _ in range(chance.randint(1, 4))), ["EXEC"]]
 
 
-def test_those_who_wait_are_served_as_by_redis(bench):
+def test_blocked_clients_are_served_as_by_redis(bench):
     with Server("redis") as original:
         for seed in range(SEEDS):
             chance = random.Random(seed)
@@ -209,7 +209,7 @@ def test_those_who_wait_are_served_as_by_redis(bench):
             past = []
             for step in range(STEPS):
                 free = [n for n in range(CONNECTIONS) if n not in theirs.waiting]
-                # One stays free, to serve the others.
+                # One connection stays free, to serve the others.
                 number = chance.choice(free)
                 commands = random_commands(chance, theirs.waiting)
                 if len(free) == 1 and commands[0][0].startswith("B"):
@@ -225,7 +225,7 @@ def test_those_who_wait_are_served_as_by_redis(bench):
             theirs.end()
 
 
-def test_a_queue_of_jobs_hands_each_to_one_worker(bench):
+def test_a_queue_gives_each_job_to_one_worker(bench):
     jobs, workers = 4_000, 8
     done: list[list[bytes]] = [[] for _ in range(workers)]
 
@@ -245,5 +245,5 @@ def test_a_queue_of_jobs_hands_each_to_one_worker(bench):
             thread.join(LIMIT_S)
         taken = [job for mine in done for job in mine]
         assert sorted(taken, key=int) == [str(job).encode() for job in range(jobs)]
-        # They were taken in their order.
+        # They were taken in order.
         assert r.lrange("taken", 0, -1)[:jobs] == [str(job).encode() for job in range(jobs)]

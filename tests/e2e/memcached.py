@@ -13,16 +13,16 @@ from server import free_port
 LIMIT_S = 30
 ROUNDS = 3000
 KEYS = [b"a", b"b", b"c", b"other"]
-# Only these are counted: memcached may leave blanks behind a number that became shorter, and keeps or loses its marks
-# and a new lifetime depending on whether it could count in place.
+# Only these keys are counted. memcached may leave blanks behind a number that became shorter, and keeps or drops its flags
+# and the new TTL, depending on whether it counted in place.
 NUMBERS = [b"n", b"m"]
 ALL = b"get %s\r\n" % b" ".join(KEYS + NUMBERS)
-# Where a difference is meant: numbers of items differ, sizes and last uses are each server's own.
+# Intended differences: counts of items differ, and sizes and access times are specific to each server.
 NOISE = re.compile(rb"(?<= [cst])\d+|(?<=VALUE [nm] 0 )\d+|(?<=VALUE [nm] 7 )\d+|(?<=VA )\d+|(?<=\d) +(?=\r\n)")
 
 
 class Line:
-    """A connection that sends requests and reads what comes up to the answer of a `mn` behind them."""
+    """A connection that sends requests and reads the replies up to that of a final `mn`."""
 
     def __init__(self, port: int):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S)
@@ -40,7 +40,7 @@ class Line:
 
 @contextlib.contextmanager
 def memcached():
-    """memcached at a free port; none where it is not installed."""
+    """memcached on a free port; None if it is not installed."""
     path = shutil.which("memcached")
     if path is None:
         yield None
@@ -64,7 +64,7 @@ def memcached():
 
 @contextlib.contextmanager
 def ours(bench, *options: str):
-    """The port of a server of ours that speaks it."""
+    """Port of a Mayfly server with the memcached protocol."""
     port = free_port()
     server = bench.start("--memcached", str(port), *options)
     try:
@@ -118,7 +118,7 @@ def meta_request(chance: random.Random) -> bytes:
                 case "T" | "N":
                     words.append(f"{letter}{chance.choice([0, 30, 100, 5000])}")
                 case "R":
-                    # Far from those: the segment engine rounds lives down, by up to twice 8 and 128 seconds of these.
+                    # Far apart, because the segment engine rounds TTLs down, here by up to twice 8 and 128 seconds.
                     words.append(f"{letter}{chance.choice([0, 10, 50, 1000])}")
                 case "F" | "D" | "J":
                     words.append(f"{letter}{chance.choice([0, 1, 7, 1000])}")
@@ -165,14 +165,14 @@ def compare(bench, request, seed: int, *options: str) -> None:
             assert NOISE.sub(b"", answer) == NOISE.sub(b"", wanted), f"{options} seed {seed}: {history}\nthere {theirs.ask(ALL)}\nwanted {wanted}\n   got {answer}"
 
 
-def test_text_commands_are_answered_as_by_memcached(bench):
+def test_text_commands_get_the_replies_of_memcached(bench):
     if not bench.is_redis:
         for options in ENGINES.values():
             for seed in (1, 2):
                 compare(bench, text_request, seed, *options)
 
 
-def test_meta_commands_are_answered_as_by_memcached(bench):
+def test_meta_commands_get_the_replies_of_memcached(bench):
     if not bench.is_redis:
         for options in ENGINES.values():
             for seed in (1, 2):

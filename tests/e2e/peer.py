@@ -24,7 +24,7 @@ class Peer:
         return self.say_all([words])[0]
 
     def say_all(self, commands: list) -> list[tuple]:
-        """The replies to several commands, sent at once."""
+        """Returns the replies to several commands, which are sent together."""
         sent = bytearray()
         for words in commands:
             sent += b"*%d\r\n" % len(words)
@@ -51,7 +51,7 @@ class Peer:
 
 
 def shown(reply) -> str:
-    """A reply for people."""
+    """Formats a reply for people."""
     kind, value = reply
     if isinstance(value, list):
         return kind + "[" + " ".join(map(shown, value)) + "]"

@@ -1,4 +1,4 @@
-"""Every eviction policy that is served, under a mixed load that is twice too large for the cache."""
+"""Every eviction policy that can be served, under a mixed load with twice the size of the cache."""
 
 import random
 import re
@@ -11,25 +11,26 @@ KEYS = 60_000
 REQUESTS = 30_000
 BATCH = 600
 VALUE_BYTES_MAX = 8000
-# Each of up to 64 shards tells of what it gained once that is more than 2 KiB, and room is made before a command,
-# which may then go beyond by what it writes and by the step in which a table grows.
+# Each of up to 64 shards reports additional memory when it exceeds 2 KiB. Memory is freed before a command, which may then
+# exceed the limit by what it writes and by the step in which a table grows.
 SLACK_BYTES = LIMIT_BYTES // 100
 
 
 def served() -> list[str]:
-    """The names for all keys, from the page that is generated from the server's table. `lrm` and `sampled-lru` are `lru` again."""
+    """Policy names for all keys, from the page generated from the server's table. `lrm` and `sampled-lru` are aliases of `lru`."""
     page = (Path(__file__).parents[2] / "docs/reference/policies.md").read_text()
     names = re.findall(r"^\| `(allkeys-[^`]+)` \|", page, re.MULTILINE)
     return [name for name in names if name not in ("allkeys-lrm", "allkeys-sampled-lru")]
 
 
 def load(r, policy: str) -> float:
-    """A cache beside a slow store: what is missed is set, some keys are deleted and some get a short or long life. The hit
-    ratio of the second half."""
+    """Uses the server as a cache for a slow store: missed keys are set, some are deleted, and some get a short or long TTL.
+
+    Returns the hit ratio of the second half."""
     chance = random.Random(1)
     hits = gets = 0
     for batch in range(REQUESTS // BATCH):
-        # Popularity falls as 1 / rank.
+        # Popularity is proportional to 1 / rank.
         keys = [f"key:{int(KEYS ** chance.random()):08d}" for _ in range(BATCH)]
         pipe = r.pipeline(transaction=False)
         for key in keys:
@@ -69,6 +70,6 @@ def test_every_served_policy_keeps_the_limit_and_hits(bench):
             stats = r.info("stats")
             print(f"     {policy}: hit ratio {ratio:.3f}, {stats['evicted_keys']} evicted, {r.dbsize()} held")
             assert stats["evicted_keys"] > 0 and r.dbsize() > 0, policy
-            # A cache of the right size with no policy at all would hit about three times in five.
+            # A cache of this size without a policy would have a hit ratio of about 0.6.
             assert 0.5 < ratio < 0.9, f"{policy}: {ratio}"
             assert r.ping() and "panic" not in server.log_text(), server.log_text()

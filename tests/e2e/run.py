@@ -3,7 +3,7 @@
     .venv/bin/python tests/e2e/run.py --server target/release/mayfly [PATTERN…]
     .venv/bin/python tests/e2e/run.py --threads 2
     .venv/bin/python tests/e2e/run.py --seed 7 --count 100000 differential
-    .venv/bin/python tests/e2e/run.py --server redis        the checks checked: the original must pass
+    .venv/bin/python tests/e2e/run.py --server redis        checks the checks: Redis must pass
 
 A check is a function `test_…(bench)` in one of the modules below.
 """
@@ -31,7 +31,7 @@ MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, memcached
 
 
 class Bench:
-    """What a check gets: a server that all share, and a way to start others."""
+    """Environment of a check: a shared server, and a function that starts others."""
 
     def __init__(self, binary: str, threads: str | None, seed: int, count: int):
         self.binary = binary
@@ -47,9 +47,9 @@ class Bench:
         return Server(self.binary, *options, environment=environment)
 
     def fresh(self) -> None:
-        """The shared server, running and empty."""
+        """Empties the shared server, and restarts it if it has stopped."""
         if self.server.process.poll() is not None:
-            print(f"     the server ended with {self.server.process.returncode}:\n{self.server.log_text()[-4000:]}")
+            print(f"     the server stopped with exit code {self.server.process.returncode}:\n{self.server.log_text()[-4000:]}")
             self.server = self.start()
         with self.server.client() as client:
             client.flushall()
@@ -59,9 +59,9 @@ class Bench:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", default="target/release/mayfly", help="path of mayfly, or `redis`")
-    parser.add_argument("--threads", help="data threads of mayfly; its own default otherwise")
-    parser.add_argument("--seed", type=int, default=1, help="of the random commands of `differential`")
-    parser.add_argument("--count", type=int, default=1500, help="how many of them, for each type and protocol")
+    parser.add_argument("--threads", help="worker threads of mayfly [default: its own]")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random commands of `differential`")
+    parser.add_argument("--count", type=int, default=1500, help="number of random commands for each type and protocol")
     parser.add_argument("pattern", nargs="*", help="run checks whose name contains one of these")
     chosen = parser.parse_args()
     checks = [

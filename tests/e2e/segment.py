@@ -13,7 +13,7 @@ SMALL = ("--maxmemory", "6mb", "--segment-size", "256kb")
 
 
 def value_of(key: str, salt: int) -> bytes:
-    """Bytes that tell whose they are, of a length that differs from key to key."""
+    """Bytes that identify their key, with a length that differs from key to key."""
     return f"{key}/{salt}/".encode() * (1 + (salt * 7 + len(key)) % 200)
 
 
@@ -61,7 +61,7 @@ def test_redis_clients_on_the_segment_engine(bench):
             assert r.flushall() and r.dbsize() == 0 and r.get("k") is None
 
 
-def test_values_stay_whole_under_eviction_by_several_clients(bench):
+def test_values_are_intact_under_eviction_by_several_clients(bench):
     if bench.is_redis:
         return
     for eviction in ("merge", "s3fifo"):
@@ -112,7 +112,7 @@ def test_values_stay_whole_under_eviction_by_several_clients(bench):
             assert told["evicted_keys"] > 0 and told["taken_bytes"] <= 6 << 20, told
 
 
-def test_memory_of_what_has_expired_comes_back(bench):
+def test_memory_of_expired_objects_is_freed(bench):
     if bench.is_redis:
         return
     with bench.start(*ENGINE, *MEMORY) as server, server.client() as r:
@@ -127,11 +127,11 @@ def test_memory_of_what_has_expired_comes_back(bench):
             if told["expired_keys"] == 20_000:
                 break
         assert told["expired_backlog_keys"] == 0 and told["segments_free"] >= free - 1 and r.dbsize() == 0
-        # A scan reads heads of chains: far fewer than there were objects.
+        # The keyspace is scanned by heads of chains, which are far fewer than the objects.
         assert 0 < told["expiry_heads_read"] < 2_000, told["expiry_heads_read"]
 
 
-def test_what_does_not_go_together_is_refused_at_start(bench):
+def test_incompatible_settings_are_refused_at_start(bench):
     if bench.is_redis:
         return
     for options, words in (
@@ -169,7 +169,7 @@ def test_bad_input_in_memcacheds_protocol_on_the_segment_engine(bench):
         ):
             got = line.ask(request)
             assert got.startswith(wanted), (request[:40], got)
-        # As long as a segment, and so larger than what fits into one.
+        # As long as a segment, and therefore larger than what fits into one.
         large = b"v" * (1 << 20)
         assert line.ask(b"set big 0 0 3\r\nabc\r\n") == b"STORED\r\n"
         assert line.ask(b"set big 0 0 %d\r\n%s\r\n" % (len(large), large)) == b"SERVER_ERROR object too large for cache\r\n"
@@ -178,8 +178,8 @@ def test_bad_input_in_memcacheds_protocol_on_the_segment_engine(bench):
         assert line.ask(b"append big 0 0 99\r\n%s\r\n" % large[:99]) == b"SERVER_ERROR object too large for cache\r\n"
 
 
-def test_one_changes_what_several_compare(bench):
-    """A cas holds between threads: of those that have seen the same, one stores."""
+def test_one_of_several_cas_requests_succeeds(bench):
+    """A cas is atomic between threads: of several that read the same CAS number, one stores."""
     if bench.is_redis:
         return
     with ours(bench, *ENGINE, *MEMORY) as (_, port):

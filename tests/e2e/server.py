@@ -1,4 +1,4 @@
-"""Starts one server on a free loopback port and ends it again."""
+"""Starts a server on a free loopback port and stops it again."""
 
 import os
 import signal
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import redis
 
-# They tell a server that hangs from one that lives on a busy machine; no check measures time.
+# Limits that distinguish a server that hangs from a busy machine; no check measures time.
 START_LIMIT_S = 60.0
 END_LIMIT_S = 60.0
 LIMIT_S = 20.0
-# The last word of a server's start in its log.
+# Last message in the log when a server has started.
 LISTENS = ("serves on", "Ready to accept connections")
-# Ports that are tried: between the choice and the bind another process may take one.
+# Number of ports to try: another process may take one between the choice and the bind.
 PORTS_MAX = 5
 
 
@@ -45,7 +45,7 @@ class Server:
         raise RuntimeError(f"{command} finds all ports in use:\n{self.log_text()}")
 
     def _start(self, command: list[str], environment: dict[str, str]) -> bool:
-        """Starts it and waits until it listens; false when its port was taken."""
+        """Starts it and waits until it listens. Returns False if its port was taken."""
         self.log = self.log_path.open("wb")
         self.process = subprocess.Popen(
             command, cwd=self.folder.name, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT, env=environment
@@ -59,10 +59,10 @@ class Server:
                 if "in use" in text:
                     return False
                 raise RuntimeError(f"{command} ended with {self.process.returncode}:\n{text}")
-            # Its own word, not a connection: that could be another process's.
+            # Its log, not a connection: another process could accept that.
             if any(word in text for word in LISTENS):
                 return True
-            # Nothing tells when a file grows: look again.
+            # Nothing notifies of a growing file, so it is read again.
             time.sleep(0.01)
         self.end()
         raise RuntimeError(f"{command} does not listen after {START_LIMIT_S} s:\n{self.log_text()}")
@@ -84,7 +84,7 @@ class Server:
         self.process.send_signal(number)
 
     def wait(self) -> int:
-        """The exit code, once it ends by itself."""
+        """The exit code, after it stopped by itself."""
         return self.process.wait(END_LIMIT_S)
 
     def end(self) -> None:
@@ -106,7 +106,7 @@ class Server:
 
 
 def within_limit():
-    """Runs its loop again and again until the loop ends it, or the limit does, which is a failure."""
+    """Repeats a loop until the loop ends it. The limit fails the check."""
     limit = time.monotonic() + LIMIT_S
     while time.monotonic() < limit:
         yield
@@ -114,7 +114,7 @@ def within_limit():
 
 
 def run_to_end(binary: str, *options: str) -> tuple[int, str]:
-    """Starts a server that is expected to refuse; its exit code and output."""
+    """Starts a server that is expected to refuse. Returns its exit code and output."""
     command = ["redis-server"] if binary == "redis" else [str(Path(binary).resolve()), "serve"]
     done = subprocess.run(
         [*command, *options],

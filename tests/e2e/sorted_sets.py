@@ -1,4 +1,4 @@
-"""Sorted sets as applications use them, and random commands beside the original."""
+"""Sorted sets as applications use them, and random commands compared with Redis."""
 
 import random
 import shutil
@@ -14,7 +14,7 @@ KEYS = ["a", "b", "c", "d"]
 
 
 def pairs(reply) -> list:
-    """Members and scores, whatever the protocol nests them in."""
+    """Members and scores, whatever the nesting of the protocol."""
     return [(member, float(score)) for member, score in reply]
 
 
@@ -44,7 +44,7 @@ def test_sorted_sets(_, r):
 
 
 @both
-def test_a_client_waits_for_a_sorted_set(bench, r):
+def test_a_client_blocks_for_a_sorted_set(bench, r):
     got = []
 
     def wait() -> None:
@@ -103,7 +103,7 @@ def test_members_expire_by_the_clock(bench):
 def random_command(chance: random.Random) -> list:
     key = lambda: chance.choice(KEYS)
     member = lambda: f"m{chance.randrange(300)}"
-    # Quarters: the original of version 7.0 prints others with more digits than are needed.
+    # Quarters, because Redis 7.0 prints other fractions with more digits than needed.
     score = lambda: (chance.randrange(80) - 40) / 4 or 0
     rank = lambda: chance.randrange(200) - 100
     edge = lambda: chance.choice(["", "", "("]) + str(score())
@@ -140,7 +140,7 @@ def say(connection: redis.Connection, command: list):
         return f"{type(error).__name__} {error}"
 
 
-def test_random_commands_are_answered_as_by_the_original(bench):
+def test_random_commands_get_the_replies_of_redis(bench):
     if bench.is_redis or shutil.which("redis-server") is None:
         return
     with Server("redis") as original:

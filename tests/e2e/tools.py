@@ -67,7 +67,7 @@ def test_cli_stat_and_latency(bench):
     assert "keys" in lines[1] and lines[2].split()[0] == "300", lines
 
 
-def test_cli_pipe_takes_a_mass_insert(bench):
+def test_cli_pipe_inserts_many_keys(bench):
     count = 20_000
     one = b"*3\r\n$3\r\nSET\r\n$9\r\nkey:%05d\r\n$5\r\n%05d\r\n"
     report = cli(bench, "--pipe", given=b"".join(one % (i, i) for i in range(count)))

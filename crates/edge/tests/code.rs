@@ -134,7 +134,7 @@ fn impossible_reconstructions_are_refused() {
     assert_eq!(few, Some(CodeError::TooFew { k: 3, present: 2 }));
     assert_eq!(
         few.map(|few| few.to_string()),
-        Some("3 chunks are needed, and 2 are there".into())
+        Some("2 chunks are present: 3 are needed".into())
     );
     let none = code
         .reconstruction(ChunkSet::from_iter([0, 1, 5]), ChunkSet::NONE)
