@@ -162,8 +162,8 @@ def test_every_index_serves(bench):
                     p.set(f"k{i}", "x", px=200 + i % 50)
                     p.set(f"moved{i}", "x", ex=3600).pexpire(f"moved{i}", 250)
                 p.execute()
-            told = r.info("expiry")
-            assert str(told["expiry_granularity_ms"]) == granularity, (index, told)
+            facts = r.info("expiry")
+            assert str(facts["expiry_granularity_ms"]) == granularity, (index, facts)
             due = time.time() + 0.25
             while r.dbsize() > 0 and time.time() < due + (0.5 if index == "lazy" else 10):
                 time.sleep(0.01)

@@ -56,8 +56,8 @@ def test_redis_clients_on_the_segment_engine(bench):
                 assert "segment engine" in said or "not served" in said, said
             assert "engine" in refusal(r, "CONFIG", "SET", "maxmemory", "1gb")
             assert r.config_get("engine") == {"engine": "segment"} and r.command_count() < 120
-            told = info(r)
-            assert told["engine"] == "segment" and told["db0"]["keys"] == 501 and told["used_memory"] <= 25 << 20
+            facts = info(r)
+            assert facts["engine"] == "segment" and facts["db0"]["keys"] == 501 and facts["used_memory"] <= 25 << 20
             assert r.flushall() and r.dbsize() == 0 and r.get("k") is None
 
 
@@ -108,8 +108,8 @@ def test_values_are_intact_under_eviction_by_several_clients(bench):
                 client.join()
             assert sorted(done) == [1, 2, 3, 4] and wrong == []
             with server.client() as r:
-                told = info(r)
-            assert told["evicted_keys"] > 0 and told["taken_bytes"] <= 6 << 20, told
+                facts = info(r)
+            assert facts["evicted_keys"] > 0 and facts["taken_bytes"] <= 6 << 20, facts
 
 
 def test_memory_of_expired_objects_is_freed(bench):
@@ -123,12 +123,12 @@ def test_memory_of_expired_objects_is_freed(bench):
             pipe.execute()
         assert info(r)["segments_free"] < free
         for _ in within_limit():
-            told = info(r)
-            if told["expired_keys"] == 20_000:
+            facts = info(r)
+            if facts["expired_keys"] == 20_000:
                 break
-        assert told["expired_backlog_keys"] == 0 and told["segments_free"] >= free - 1 and r.dbsize() == 0
+        assert facts["expired_backlog_keys"] == 0 and facts["segments_free"] >= free - 1 and r.dbsize() == 0
         # The keyspace is scanned by heads of chains, which are far fewer than the objects.
-        assert 0 < told["expiry_heads_read"] < 2_000, told["expiry_heads_read"]
+        assert 0 < facts["expiry_heads_read"] < 2_000, facts["expiry_heads_read"]
 
 
 def test_incompatible_settings_are_refused_at_start(bench):

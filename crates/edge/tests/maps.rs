@@ -275,7 +275,7 @@ fn an_impossible_change_is_refused_and_leaves_the_map_unchanged() {
     assert_eq!(map.next(&[Change::Reweigh(ServerId(2), 0)], &[]), Err(few));
     assert_eq!(
         few.to_string(),
-        "a bucket needs 4 servers, and 3 have a weight"
+        "3 servers have a weight, but a bucket needs 4"
     );
     let twice = Map::new(*map.config(), &[(ServerId(1), 1), (ServerId(1), 1)]);
     assert_eq!(twice, Err(MapError::Twice(ServerId(1))));
