@@ -398,7 +398,10 @@ fn mistakes_in_arguments_are_told_clearly() {
     let bad = bad.display().to_string();
     let cases: &[(&str, &str)] = &[
         ("replay --trace /nowhere.csv", "cannot read /nowhere.csv"),
-        ("replay --trace BAD", "bad.csv:3: expected as many columns"),
+        (
+            "replay --trace BAD",
+            "bad.csv:3: expected one column for each name",
+        ),
         (
             "replay --trace BAD --ttl-mix cluster99",
             "built in are cluster4",
@@ -429,7 +432,10 @@ fn mistakes_in_arguments_are_told_clearly() {
         ("elements --type list", "list"),
         ("expiry in-process --keys 100 --runs 0", "--runs"),
         ("segment --trace /nowhere.csv", "cannot read /nowhere.csv"),
-        ("segment --trace BAD", "bad.csv:3: expected as many columns"),
+        (
+            "segment --trace BAD",
+            "bad.csv:3: expected one column for each name",
+        ),
         ("segment --limit 1k", "too few for a server"),
         ("segment --ttl-mix cluster99", "built in are cluster4"),
         ("segment --size 0%", "is no share"),
@@ -445,7 +451,10 @@ fn mistakes_in_arguments_are_told_clearly() {
         ),
         ("expiry in-process --keys 100 --shape nonsense", "no shape"),
         ("learned --trace /nowhere.csv", "cannot read /nowhere.csv"),
-        ("learned --trace BAD", "bad.csv:3: expected as many columns"),
+        (
+            "learned --trace BAD",
+            "bad.csv:3: expected one column for each name",
+        ),
         ("learned --round nonsense", "nonsense"),
         ("learned --size 10", "is no share"),
         ("learned --size 0%", "is no share"),

@@ -197,8 +197,8 @@ fn what_cannot_be_is_told() {
         ),
         (&["--policy", "belady"], "must know the future"),
         (&["--buckets", "0"], "0 buckets"),
-        (&["--requests", "10"], "a made-up trace has from 1000"),
-        (&["--max-object-size", "1kb"], "the largest object has from"),
+        (&["--requests", "10"], "10 requests: expected from 1000"),
+        (&["--max-object-size", "1kb"], "largest object of"),
         (
             &["--max-object-size", "100gb"],
             "--max-object-size: expected less than 4 GiB",

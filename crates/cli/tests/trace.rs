@@ -210,7 +210,7 @@ fn what_is_wrong_is_told_with_its_place_and_leaves_nothing_behind() {
     let target = folder.path("out.txt");
     let error = refused(&["convert", &broken, &target]);
     assert!(
-        error.contains("broken.csv:3: expected as many columns"),
+        error.contains("broken.csv:3: expected one column for each name"),
         "{error}"
     );
     assert_eq!(folder.names(), ["broken.csv"]);
@@ -228,7 +228,7 @@ fn what_is_wrong_is_told_with_its_place_and_leaves_nothing_behind() {
         (&["convert", &broken, "a.polar"], "the name must end in"),
         (
             &["show", &broken, "--format", "polar"],
-            "no format is called",
+            "format \"polar\": expected",
         ),
         (&["sample", &broken], "--share"),
         (
@@ -239,12 +239,18 @@ fn what_is_wrong_is_told_with_its_place_and_leaves_nothing_behind() {
             &["sample", "-", "--format", "csv", "--objects", "5"],
             "reads the trace twice",
         ),
-        (&["generate", "-", "--pattern", "polar"], "is no pattern"),
+        (
+            &["generate", "-", "--pattern", "polar"],
+            "pattern \"polar\": expected",
+        ),
         (
             &["generate", "-", "--size", "polar"],
-            "is no distribution of sizes",
+            "sizes \"polar\": expected a distribution",
         ),
-        (&["generate", "-", "--ttl-mix", "polar"], "no mix is called"),
+        (
+            &["generate", "-", "--ttl-mix", "polar"],
+            "TTL mix \"polar\": expected",
+        ),
         (
             &["generate", "-", "--request-rate", "0"],
             "--request-rate above 0",
