@@ -1,68 +1,74 @@
-//! Groups of entries that something beside the cache learns about: what an engine tells it, and is told.
+//! Groups of entries that a learner outside the cache ranks for eviction: the interface between an
+//! engine and the learner.
 //!
-//! The other way round than a [`Policy`](crate::Policy): here the engine evicts, on its own threads and in its own
-//! time. Who learns asks it when there is time for that, and what he says holds until he says something else. An engine
-//! that is told nothing goes on without.
+//! Control is the reverse of a [`Policy`](crate::Policy)'s: the engine evicts on its own threads at
+//! any time. The learner calls the engine when it has time, and its ranking holds until the next
+//! one. An engine without a ranking evicts by its default rule.
 
 use crate::Tick;
 
-/// How many features a group has.
+/// Number of features of a group.
 pub const FEATURES: usize = 7;
 
-/// A group's features: requests and writes a second and misses a request when it was written; the mean size of an entry
-/// in bytes; its age in seconds, requests for it, and entries that were asked for.
+/// Features of a group: requests and writes per second and misses per request when it was written;
+/// the mean size of an entry in bytes; its age in seconds, the requests for it, and the number of
+/// entries requested.
 pub type Features = [f32; FEATURES];
 
-/// How a cache works at a time.
+/// Rates of a cache at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// Requests a second.
+    /// Requests per second.
     pub requests: f32,
-    /// Writes a second.
+    /// Writes per second.
     pub writes: f32,
-    /// Misses a request.
+    /// Misses per request.
     pub misses: f32,
 }
 
-/// How much there is to learn about.
+/// Size of the cache and number of writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Groups held, about.
+    /// Approximate number of groups held.
     pub groups: u64,
-    /// Entries held.
+    /// Number of entries held.
     pub entries: u64,
-    /// Groups begun so far, those that are gone included.
+    /// Number of groups begun so far, including evicted ones.
     pub begun: u64,
-    /// Entries written so far.
+    /// Number of entries written so far.
     pub writes: u64,
 }
 
-/// An engine that evicts by groups. Any thread may ask; one alone learns.
+/// An engine that evicts by groups. Any thread may call it; only one learns.
 pub trait Groups {
-    /// Names a group until its entries have gone.
+    /// Name of a group, valid until its entries have left.
     type Name: Copy;
 
-    /// Whether what is learned would be heeded.
+    /// Whether the engine evicts by the ranking.
     fn wants_lessons(&self) -> bool;
-    /// How much there is.
+    /// Returns the size of the cache and the number of writes.
     fn extent(&self) -> Extent;
-    /// Groups that are begun from now on remember these.
+    /// Sets the rates that groups begun from now on record.
     fn set_rates(&self, rates: Rates);
 
-    /// Begins to add up the utility of a group that `random` chooses: one over time and size, for the first request of
-    /// each entry from now on, wherever that is by then. False where none could be sampled.
+    /// Begins to sum up the utility of a group that `random` chooses: one over time and size for
+    /// the next request of each of its entries, wherever that entry is by then. Returns false if no
+    /// group could be sampled.
     fn sample(&self, random: u64, now: Tick) -> bool;
-    /// How many samples there can be at once.
+    /// Maximum number of samples at a time.
     fn samples_max(&self) -> usize;
-    /// Samples taken before this.
+    /// Number of samples taken before this instant.
     fn sampled_before(&self, before: Tick) -> usize;
-    /// Hands over these, with their features when they were taken, and forgets them.
+    /// Removes the samples taken before this instant and passes each with its features at that time
+    /// and its utility.
     fn take_samples(&self, before: Tick, each: &mut dyn FnMut(&Features, f64));
 
-    /// Whether as many groups have gone as the last ranking was meant for, or there was none.
+    /// Whether the number of groups covered by the last ranking has been evicted, or there was no
+    /// ranking.
     fn wants_ranking(&self) -> bool;
-    /// All groups that could go.
+    /// Passes all groups that could be evicted.
     fn each_group(&self, now: Tick, each: &mut dyn FnMut(Self::Name, &Features));
-    /// These go next, the first before the others; after `quota` of them another ranking is wanted.
+    /// Sets the order of eviction, the first group first. After `quota` evictions another ranking
+    /// is wanted.
     fn rank(&self, least_first: &[Self::Name], quota: usize);
 }

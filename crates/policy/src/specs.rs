@@ -1,6 +1,6 @@
-//! What a person may type as the name of a policy, a filter or an index, with its knobs: any text is
-//! answered, what was understood is written so that it is understood again, and every knob works at both ends
-//! of its range.
+//! Texts that users may give as the name of a policy, a filter or an index with its knobs. Any text
+//! is parsed or refused with a message, a parsed one is written so that it parses to the same, and
+//! every knob works at both ends of its range.
 
 use crate::Policy;
 use crate::admit::any::{AdmitSpec, AnyAdmission, FILTERS};
@@ -15,7 +15,8 @@ use core::fmt::{Debug, Display};
 use core::str::FromStr;
 use proptest::prelude::*;
 
-/// Every name of every list with its knobs, so that a text may also name what another list holds.
+/// All names of all lists with their knobs, so that a text may also name an element of another
+/// list.
 fn listed() -> Vec<(&'static str, &'static [Knob])> {
     let policies = POLICIES.iter().map(|about| (about.name, about.knobs));
     let filters = FILTERS.iter().map(|about| (about.name, about.knobs));
@@ -23,16 +24,16 @@ fn listed() -> Vec<(&'static str, &'static [Knob])> {
     policies.chain(filters).chain(indexes).collect()
 }
 
-/// The two ends of a knob's range, as a person would type them.
+/// The two ends of a knob's range, as a user would type them.
 fn ends(knob: &Knob) -> (String, String) {
     let (low, high) = knob.range.split_once(" to ").expect("a range has two ends");
     (low.replace('_', ""), high.replace('_', ""))
 }
 
-/// A value for a knob: within its range, at its ends, beside them, or no number.
+/// A value for a knob: in its range, at its ends, just outside, or not a number.
 fn value(knob: &'static Knob) -> impl Strategy<Value = String> {
     let (low, high) = ends(knob);
-    // A range that is told in words is tried with small numbers.
+    // A range described in words is tried with small numbers.
     let (first, last) = match (low.parse::<f64>(), high.parse::<f64>()) {
         (Ok(first), Ok(last)) => (first, last),
         _ => (0.0, 100.0),
@@ -50,7 +51,7 @@ fn value(knob: &'static Knob) -> impl Strategy<Value = String> {
     ]
 }
 
-/// A name and some of its knobs, in order or by name, right or nearly so.
+/// A name and some of its knobs, in order or by name, valid or nearly so.
 fn nearly_right() -> impl Strategy<Value = String> {
     let of_one = |(name, knobs): (&'static str, &'static [Knob])| {
         let parts = proptest::collection::vec(any::<(prop::sample::Index, bool)>(), 0..4);
@@ -77,7 +78,8 @@ fn nearly_right() -> impl Strategy<Value = String> {
     prop::sample::select(listed()).prop_flat_map(of_one)
 }
 
-/// Any text is answered; what is understood comes back the same. Whether it was understood.
+/// Checks that a text is parsed or refused, and that a parsed one is written so that it parses to
+/// the same. Returns whether it was parsed.
 fn comes_back<S>(text: &str) -> bool
 where
     S: FromStr + Display + PartialEq + Debug,

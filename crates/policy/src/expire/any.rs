@@ -1,8 +1,8 @@
-//! The one list of expiry indexes: what follows from a name and its knobs.
+//! Expiry indexes chosen by name.
 //!
-//! A new index is a file beside this one and a line in `expiry_indexes!` in `mod.rs`, which declares the module. From the
-//! line come its name in its specification, its place in the type chosen at run time, its row in the docs,
-//! and its run through the conformance suite.
+//! A new index is a file beside this one and a line in `expiry_indexes!` in `mod.rs`, which
+//! declares the module. From the line come its name in [`ExpirySpec`], its place in [`AnyExpiry`],
+//! and its row in [`INDEXES`]. The file runs the conformance suite by a line of its own.
 
 use crate::expire::{self, expiry_indexes};
 use crate::knobs::{Knob, Knobs, SpecError, read_knobs, write_knobs};
@@ -12,27 +12,27 @@ use crate::{Budget, Cells, Due, ExpiryIndex, Meta, Slot, Tick};
 use core::fmt;
 use core::str::FromStr;
 
-/// One row of the docs' table of indexes.
+/// Description of one index; a row of the table in the docs.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// The canonical name.
     pub name: &'static str,
-    /// Other names that are understood.
+    /// Other accepted names.
     pub aliases: &'static [&'static str],
-    /// The bits kept beside an entry's deadline; up to 16 fit into the deadline's own word.
+    /// Bits kept beside an entry's deadline; up to 16 fit in the deadline's own word.
     pub link_bits: u32,
-    /// Its knobs.
+    /// Knobs of the index.
     pub knobs: &'static [Knob],
 }
 
 impl About {
-    /// The canonical name, then the aliases.
+    /// Returns the canonical name, then the aliases.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
         core::iter::once(self.name).chain(self.aliases.iter().copied())
     }
 }
 
-/// Canonical names, aliases and presets of all indexes.
+/// Returns the canonical names, aliases and presets of all indexes.
 pub fn names() -> impl Iterator<Item = &'static str> {
     INDEXES
         .iter()
@@ -40,7 +40,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
         .chain(PRESETS.iter().map(|(name, _)| *name))
 }
 
-/// Finds an index by its name or an alias, whatever the case and the hyphens.
+/// Finds an index by its name or an alias; case, `-` and `_` are ignored.
 pub fn find(name: &str) -> Result<&'static About, SpecError> {
     let is_named = |about: &&About| about.names().any(|own| is_same(own, name));
     let found = INDEXES.iter().find(is_named);
@@ -49,7 +49,8 @@ pub fn find(name: &str) -> Result<&'static About, SpecError> {
 
 /// Names for an index with some of its knobs set; more may follow.
 pub const PRESETS: &[(&str, &str)] = &[
-    // Algorithm 2 of Xie and Chung with their N = 20, n = 10 and δ = 25 %: how they read Redis 5.
+    // Algorithm 2 of Xie and Chung with their N = 20, n = 10 and δ = 25 %: their reading of Redis
+    // 5.
     ("sampled-5", "sampled:release=5:iterations=10"),
 ];
 
@@ -62,7 +63,7 @@ fn written_out(text: &str) -> Option<String> {
 
 macro_rules! define_any {
     ($([mod $module:ident] $name:ident = $index:ty,)+) => {
-        /// Every index of the list.
+        /// Descriptions of all indexes, in the order of the list.
         pub const INDEXES: &[About] = &[
             $(About {
                 name: <$index as ExpiryIndex>::NAME,
@@ -72,7 +73,7 @@ macro_rules! define_any {
             },)+
         ];
 
-        /// An index and its knobs, as named by a person: `wheel`, `sampled:effort=10`. Knobs follow
+        /// An index and its knobs, as given by a user: `wheel`, `sampled:effort=10`. Knobs follow
         /// the name after colons, in their order or by name.
         #[derive(Clone, Debug, PartialEq)]
         #[expect(missing_docs, reason = "the variants are the indexes, whose files tell about them")]
@@ -81,14 +82,14 @@ macro_rules! define_any {
         }
 
         impl ExpirySpec {
-            /// The index's name, without its knobs.
+            /// Returns the index's canonical name, without its knobs.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(ExpirySpec::$name(_) => <$index as ExpiryIndex>::NAME,)+
                 }
             }
 
-            /// How many low bits of an entry's link the index uses.
+            /// Number of low bits of an entry's link that the index uses.
             pub fn link_bits(&self) -> u32 {
                 match self {
                     $(ExpirySpec::$name(_) => <<$index as ExpiryIndex>::Link as Meta>::BITS,)+
@@ -128,14 +129,14 @@ macro_rules! define_any {
         }
 
         impl AnyExpiry {
-            /// How many low bits of an entry's link this index uses.
+            /// Number of low bits of an entry's link that this index uses.
             pub fn link_bits(&self) -> u32 {
                 match self {
                     $(AnyExpiry::$name(_) => <<$index as ExpiryIndex>::Link as Meta>::BITS,)+
                 }
             }
 
-            /// The index's name.
+            /// Returns the index's canonical name.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(AnyExpiry::$name(_) => <$index as ExpiryIndex>::NAME,)+
@@ -244,7 +245,7 @@ macro_rules! define_any {
 expiry_indexes!(define_any);
 
 impl AnyExpiry {
-    /// The index as the one that ranks, if it is that.
+    /// Returns the index as [`Ranked`](expire::ranked::Ranked), if it is that.
     #[inline]
     pub fn ranked(&self) -> Option<&expire::ranked::Ranked> {
         match self {
@@ -255,7 +256,7 @@ impl AnyExpiry {
 }
 
 impl Default for ExpirySpec {
-    /// The one that keeps its promises.
+    /// The wheel, which is exact.
     fn default() -> Self {
         ExpirySpec::Wheel(())
     }

@@ -1,67 +1,60 @@
-//! `crawler`: memcached's crawl over everything, at an interval.
+//! `crawler`: memcached's crawl over all entries, at an interval.
 //!
 //! # Idea
-//!
-//! Nothing is kept in order. Once an interval every entry that has a deadline is looked at, and the
-//! dead ones are handed out: nothing is missed, and nearly every look is in vain.
+//! No order is kept. Once per interval every entry that has a deadline is read, and the dead ones
+//! are returned: none is missed, and nearly every read finds a live entry.
 //!
 //! # Source
-//!
 //! memcached's LRU crawler, `crawler.c`, release 1.4.24 (2015) and later,
 //! <https://github.com/memcached/memcached/blob/master/crawler.c>; *full cache scan* in J. Yang:
 //! Designing Efficient and Scalable Key-value Cache Management Systems, PhD thesis, Carnegie Mellon
 //! University 2024, Table 4.2.
 //!
 //! # State
-//!
 //! Per entry: a 4-byte reference in an array and 4 bytes for its place there. Besides: a page of
 //! 4 KiB that is not full, 8 bytes a page.
 //!
 //! # Cost
-//!
 //! Insert, update, remove and moved O(1). A crawl takes a step for each entry held, whether or not
 //! one of them is dead.
 //!
 //! # Knobs
-//!
-//! `interval` (60; 1 to 86400): seconds from the beginning of a crawl to that of the next.
+//! `interval` (60; 1 to 86400): seconds from the start of one crawl to the start of the next.
 //!
 //! # Departures
-//!
-//! memcached crawls its LRU lists by an item of its own in each, sleeps between the items so that
-//! a crawl lasts, and stretches the interval up to an hour while crawls bring little; here the
-//! interval stays, and the budget divides a crawl. It looks at entries without a deadline as well;
-//! here only those that the index was told of are looked at.
+//! memcached crawls its LRU lists by an item of its own in each, sleeps between the items so that a
+//! crawl lasts, and stretches the interval up to an hour while crawls find little; here the
+//! interval is fixed, and the budget divides a crawl. It also reads entries without a deadline;
+//! here only entries in the index are read.
 //!
 //! # Avoid when
-//!
-//! There are more than a few entries, or anyone waits for them to go.
+//! There are more than a few entries, or clients wait for them to be removed.
 
 use super::sampled::Items;
 use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 
 crate::knobs! {
-    /// The knobs of [`Crawler`].
+    /// Knobs of [`Crawler`].
     pub struct CrawlerConfig {
-        /// Seconds from the beginning of a crawl to that of the next.
+        /// Seconds from the start of one crawl to the start of the next.
         interval: u32 = 60, 1 => 86_400;
     }
 }
 
-/// The scan of everything; see the [module](self).
+/// Full scans at an interval; see the [module](self).
 pub struct Crawler {
     interval_ms: u64,
     items: Items,
-    /// In a crawl, how many of the array's first entries are yet to be looked at. It goes downward,
-    /// since the entry that takes the place of one removed comes from the end.
+    /// In a crawl, the number of the array's first entries that are still to be read. It falls,
+    /// because the entry that takes the place of a removed one comes from the end.
     cursor: Option<usize>,
     next_crawl: Tick,
-    /// No entry dies before this.
+    /// Lower bound of all deadlines.
     earliest: Tick,
 }
 
 impl Crawler {
-    /// Notes a deadline, and that the clock went back, if it did.
+    /// Records a deadline, and a backward jump of the clock if there was one.
     fn note(&mut self, cells: &impl Cells<u32>, slot: Slot) {
         let deadline = cells
             .deadline(slot)
@@ -75,7 +68,7 @@ impl Crawler {
         cells.set(slot, index as u32);
     }
 
-    /// Takes the entry at this place out; the last takes its place.
+    /// Removes the entry at this place; the last takes its place.
     fn take(&mut self, cells: &mut impl Cells<u32>, index: usize) -> Slot {
         let slot = self.items.get(index);
         let last = self.items.pop().expect("an entry that is held has a place");
@@ -89,7 +82,7 @@ impl Crawler {
         slot
     }
 
-    /// Begins a crawl, if one is due.
+    /// Starts a crawl if one is due.
     fn begin(&mut self, now: Tick) {
         if self.cursor.is_some() || self.items.len == 0 || now < self.next_crawl {
             return;
@@ -119,7 +112,7 @@ impl ExpiryIndex for Crawler {
         }
     }
 
-    /// An interval: what dies right after it was looked at is found by the next crawl.
+    /// One interval: an entry that dies right after it was read is found by the next crawl.
     fn granularity(&self) -> Option<u64> {
         Some(self.interval_ms)
     }
@@ -155,7 +148,7 @@ impl ExpiryIndex for Crawler {
             // Removals may have left fewer.
             let Some(index) = cursor.min(self.items.len).checked_sub(1) else {
                 self.cursor = None;
-                // The next is due already if this one lasted for an interval.
+                // The next crawl is already due if this one lasted for an interval.
                 self.begin(now);
                 continue;
             };
@@ -177,7 +170,7 @@ impl ExpiryIndex for Crawler {
         self.next_crawl = self.next_crawl.min(Tick(now.0 + self.interval_ms));
     }
 
-    /// The next crawl; the present, if one is under way.
+    /// Start of the next crawl; the present if one is under way.
     fn next_due(&self) -> Option<Tick> {
         match self.cursor {
             _ if self.items.len == 0 => None,
@@ -186,7 +179,7 @@ impl ExpiryIndex for Crawler {
         }
     }
 
-    /// All that are held, once the first may be dead.
+    /// All entries held, once the first may be dead.
     fn backlog(&self, now: Tick) -> usize {
         if self.earliest < now {
             self.items.len

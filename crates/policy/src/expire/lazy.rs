@@ -1,42 +1,35 @@
-//! `lazy`: no index. A dead entry stays until someone asks for it.
+//! `lazy`: no index. A dead entry stays until it is requested.
 //!
 //! # Idea
-//!
-//! The host checks each entry's deadline when a command meets it and drops it then: *deletion on
-//! access*. Nothing else happens. It is the floor of cost and the ceiling of wasted memory.
+//! The host checks each entry's deadline when a command reads it and drops it if it is dead:
+//! *deletion on access*. Nothing else happens. This has the lowest cost and wastes the most memory.
 //!
 //! # Source
-//!
 //! *Lazy expiration* in J. Yang: Designing Efficient and Scalable Key-value Cache Management
 //! Systems, PhD thesis, Carnegie Mellon University 2024, section 4.1.1 and Table 4.2.
 //!
 //! # State
-//!
 //! Per entry: 0 bytes. Besides: 16 bytes, a count and the earliest deadline ever noted.
 //!
 //! # Cost
-//!
 //! None.
 //!
 //! # Knobs
-//!
 //! None.
 //!
 //! # Departures
-//!
 //! None.
 //!
 //! # Avoid when
-//!
-//! Entries are not asked for again: they stay, and no `expired` event is sent. Only an eviction
-//! policy then gives their memory back.
+//! Entries are not requested again: they stay, and no `expired` event is sent. Only an eviction
+//! policy then frees their memory.
 
 use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 
-/// Nothing by itself; see the [module](self).
+/// No index; see the [module](self).
 pub struct Lazy {
     len: usize,
-    /// No entry dies before this.
+    /// Lower bound of all deadlines.
     earliest: Tick,
 }
 
@@ -100,7 +93,7 @@ impl ExpiryIndex for Lazy {
         None
     }
 
-    /// All that are held, once the first may be dead.
+    /// All entries held, once the first may be dead.
     fn backlog(&self, now: Tick) -> usize {
         if self.earliest < now { self.len } else { 0 }
     }

@@ -1,8 +1,8 @@
-//! Expiry indexes: one file each, opened by its card.
+//! Expiry indexes, one file each, which begins with its card.
 //!
-//! [`wheel`] is the default of keys, [`ranked`] that of elements, [`ordered`] the plain model, [`sampled`] what Redis does, [`buckets`]
-//! and [`radix`] what was proposed instead; [`crawler`] is memcached's way, and [`lazy`] none at all. [`any`] lists
-//! them by name.
+//! [`wheel`] is the default for keys, [`ranked`] that for elements, [`ordered`] the plain model,
+//! and [`sampled`] what Redis does. [`buckets`] and [`radix`] were proposed instead, [`crawler`] is
+//! memcached's way, and [`lazy`] is no index at all. [`any`] chooses among them by name.
 
 pub mod any;
 

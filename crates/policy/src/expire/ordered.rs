@@ -1,37 +1,30 @@
 //! `ordered`: a sorted set of deadlines. The plain model that the exact indexes are tested against.
 //!
 //! # Idea
-//!
 //! Every deadline in a balanced tree, with a number that counts up: the first of the tree is the
 //! next to expire, and equal deadlines come in the order in which they were set.
 //!
 //! # Source
-//!
 //! The textbook priority search: R. Bayer, E. McCreight: Organization and Maintenance of Large
 //! Ordered Indexes, Acta Informatica 1, 1972, <https://doi.org/10.1007/BF00288683> (the standard
 //! library's `BTreeMap`).
 //!
 //! # State
-//!
 //! Per entry: an 8-byte number beside the deadline and 20 bytes in a tree that is half to wholly
 //! full, 25 to 40 in all. Besides: nothing.
 //!
 //! # Cost
-//!
-//! O(log n) for every verb: hundreds of nanoseconds at a million entries, about as many cache
+//! O(log n) for every operation: hundreds of nanoseconds at a million entries, about as many cache
 //! misses as the tree has levels. A call of `pop_expired` spends one step.
 //!
 //! # Knobs
-//!
 //! None.
 //!
 //! # Departures
-//!
-//! None worth the name.
+//! None.
 //!
 //! # Avoid when
-//!
-//! Always, save to check another index or to rule one out as the cause of a fault.
+//! Always, except to check another index or to rule one out as the cause of a fault.
 
 use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 use std::collections::BTreeMap;
@@ -39,7 +32,7 @@ use std::collections::BTreeMap;
 /// The plain model; see the [module](self).
 pub struct Ordered {
     slots: BTreeMap<(Tick, u64), Slot>,
-    /// The number that the last deadline got.
+    /// Number of the last deadline set.
     count: u64,
 }
 
@@ -61,7 +54,7 @@ impl Ordered {
 }
 
 impl ExpiryIndex for Ordered {
-    /// The number under which the entry is filed.
+    /// Number under which the entry is filed.
     type Link = u64;
     type Config = ();
     const NAME: &'static str = "ordered";
@@ -128,7 +121,7 @@ impl ExpiryIndex for Ordered {
             .map(|((deadline, _), _)| Tick(deadline.0 + 1))
     }
 
-    /// All that are held, once the first is dead: a tree without counts knows no better in O(1).
+    /// All entries held, once the first is dead: a tree without counts has no better bound in O(1).
     fn backlog(&self, now: Tick) -> usize {
         match self.slots.first_key_value() {
             Some(((deadline, _), _)) if *deadline < now => self.slots.len(),

@@ -1,41 +1,34 @@
 //! `radix`: every deadline in an ordered radix tree, as once planned for Redis.
 //!
 //! # Idea
-//!
 //! The key of an entry is its deadline in big-endian bytes, followed by its slot. A radix tree keeps
 //! keys in the order of their bytes, so that its first leaf is the next to expire and there is no
 //! search for the dead.
 //!
 //! # Source
-//!
 //! S. Sanfilippo: New keyspace representation and expire algorithm of Redis, 2019 (a published note
 //! with an implementation that was not adopted). The tree is [`RadixTree`], whose source stands
 //! there.
 //!
 //! # State
-//!
 //! Per entry: 0 bits in the entry, 4 bytes of reference and its share of the nodes: 24, 84, 244 or
 //! 1,064 bytes for up to 4, 16, 48 or 256 children, 8 to 20 bytes in all. Besides: a page of 4 KiB
 //! for each kind of node.
 //!
 //! # Cost
-//!
-//! Insert, update, remove and pop take a walk down up to ten bytes, mostly four to six nodes, each a
-//! cache miss in a large tree; an insertion also looks at one other entry's deadline.
-//! `pop_expired` spends a step an entry and never looks at a living one, save the next in turn.
+//! Insert, update, remove and pop walk down up to ten bytes, mostly four to six nodes, each a cache
+//! miss in a large tree; an insertion also reads one other entry's deadline. `pop_expired` spends
+//! one step per entry and never reads a live one, except the next one due.
 //!
 //! # Knobs
-//!
 //! None.
 //!
 //! # Departures
-//!
-//! The note's tree stores the key's object as a pointer of 8 bytes and its paths in full; here a leaf is
-//! a slot, and the host is asked for the deadline of the leaf at which a search ends.
+//! The note's tree stores the key's object as a pointer of 8 bytes and its paths in full. Here a
+//! leaf is a slot, and the host returns the deadline of the leaf at which a search ends.
 //!
 //! # Avoid when
-//!
-//! Memory or the cost of setting a deadline count: the wheel is as exact for a third of either.
+//! Memory or the cost of setting a deadline matter: the wheel is as exact for a third of either.
 
 use crate::parts::radix_tree::RadixTree;
 use crate::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
@@ -44,11 +37,11 @@ use crate::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
 #[derive(Default)]
 pub struct Radix {
     tree: RadixTree,
-    /// The first leaf, with its deadline.
+    /// First leaf, with its deadline.
     first: Option<(Tick, Slot)>,
 }
 
-/// The big-endian deadline in 6 bytes, then the slot in 4.
+/// Returns the key: the big-endian deadline in 6 bytes, then the slot in 4.
 pub(super) fn key(deadline: Tick, slot: Slot) -> u128 {
     debug_assert!(deadline <= Tick::MAX);
     u128::from(deadline.0) << 32 | u128::from(slot.0)
@@ -146,7 +139,7 @@ impl ExpiryIndex for Radix {
         self.first.map(|(deadline, _)| Tick(deadline.0 + 1))
     }
 
-    /// All that are held, once the first is dead: a tree without counts knows no better in O(1).
+    /// All entries held, once the first is dead: a tree without counts has no better bound in O(1).
     fn backlog(&self, now: Tick) -> usize {
         match self.first {
             Some((deadline, _)) if deadline < now => self.tree.len(),

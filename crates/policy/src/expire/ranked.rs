@@ -1,91 +1,84 @@
 //! `ranked`: every deadline in order and counted, about five bytes each. The default of elements.
 //!
 //! # Idea
+//! A counted tree of two levels over leaves of up to 64 slots. Leaves are in full order, by
+//! deadline and slot; a leaf has no order inside, so that an insertion writes one word. A query by
+//! order sorts the leaf that it reaches: the first one when entries expire, those of the result
+//! when they are listed. Each branch counts the entries below it, so *how many are dead* and *which
+//! is the n-th to die* are answered by reading the entries of at most one leaf.
 //!
-//! A counted tree of two levels over leaves of up to 64 slots. Between leaves there is a full order, by
-//! deadline and slot; inside a leaf there is none, so that an insertion writes one word. What is asked by
-//! order sorts the leaf that it comes to: the first one when entries expire, those of an answer when they
-//! are listed. As each branch counts what is below it, *how many are dead* and *which is the n-th to
-//! die* are found without a look at more entries than one leaf has.
-//!
-//! A crowd on one deadline comes out in the order of its slots: a host that keeps neighbours under
-//! neighbouring slots finds them near each other.
+//! Entries with the same deadline are returned in the order of their slots: a host that keeps
+//! neighbours under neighbouring slots finds them close together.
 //!
 //! # Source
-//!
 //! The counted B-tree, with unsorted leaves: R. Bayer, E. McCreight: Organization and Maintenance of
 //! Large Ordered Indexes, Acta Informatica 1, 1972, <https://doi.org/10.1007/BF00288683>. Slots without
 //! their keys in the leaves: P. Bohannon, P. McIlroy, R. Rastogi: Main-Memory Index Structures with
 //! Fixed-Size Partial Keys, SIGMOD 2001, <https://doi.org/10.1145/375663.375681>, with none of the key.
 //!
 //! # State
-//!
 //! Per entry: nothing in the entry; 4 bytes in a leaf, which has room for up to 7 more, and its share of
 //! the leaf's 40: 4.7 to 5.4 bytes. Besides: 48 bytes for each 256 leaves.
 //!
 //! # Cost
-//!
-//! Insert and remove: two binary searches and a leaf's words. Every 32nd insertion or so looks at the 64
-//! deadlines of a leaf that is split. An entry that moves or changes its deadline within its leaf's
-//! bounds costs a search. Of a crowd on one deadline only the last leaf is looked at. `pop_expired`
-//! looks at the first leaf's deadlines once, then hands them out: a call looks at up to 64 entries more than
-//! its budget. In a hash of a million fields a first deadline costs some 500 ns more than in the wheel, one
-//! that moves 900, and taking out what has died at one instant a sixth (`cargo bench -p mayfly-store --bench
-//! elements -- 1000000 wheel`).
+//! Insert and remove: two binary searches and a leaf's words. About every 32nd insertion reads the
+//! 64 deadlines of a leaf that is split. An entry that moves or changes its deadline within its
+//! leaf's bounds costs a search. Of many entries with one deadline only the last leaf is read.
+//! `pop_expired` reads the first leaf's deadlines once, then returns its entries: a call reads up
+//! to 64 entries more than its budget. In a hash of a million fields a first deadline costs some
+//! 500 ns more than in the wheel, a changed one 900, and removing entries that died at one instant
+//! a sixth (`cargo bench -p mayfly-store --bench elements -- 1000000 wheel`).
 //!
 //! # Knobs
-//!
 //! None.
 //!
 //! # Departures
-//!
 //! Two levels: with n entries a search, a rank and a backlog pass up to n/4,000 branches, some
-//! hundred for a million, and 256 leaves. Where inserted entries are later than all others the last leaf is
-//! not halved, but left full.
+//! hundred for a million, and 256 leaves. Where inserted entries are later than all others the last
+//! leaf is not halved, but left full.
 //!
 //! # Avoid when
-//!
-//! Deadlines are refreshed all the time and nobody asks for ranks: the wheel leaves such an entry
+//! Deadlines are refreshed all the time and ranks are not needed: the wheel leaves such an entry
 //! where it is.
 
 use crate::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
 
-/// The most entries of a leaf.
+/// Maximum number of entries in a leaf.
 const LEAF_MAX: usize = 64;
-/// With fewer a leaf looks for a neighbour to join.
+/// A leaf with fewer entries is joined with a neighbour.
 const LEAF_MIN: usize = 16;
-/// The most entries of two leaves that become one.
+/// Maximum number of entries of two leaves that are joined.
 const LEAF_JOINED: usize = 48;
-/// The most leaves of a branch.
+/// Maximum number of leaves in a branch.
 const BRANCH_MAX: usize = 256;
-/// With fewer a branch looks for a neighbour to join.
+/// A branch with fewer leaves is joined with a neighbour.
 const BRANCH_MIN: usize = 64;
-/// The most leaves of two branches that become one.
+/// Maximum number of leaves of two branches that are joined.
 const BRANCH_JOINED: usize = 192;
-/// Room by which leaves grow, in entries: what allocators tell apart.
+/// Step in which leaves grow, in entries: the allocator's size classes.
 const LEAF_STEP: usize = 8;
-/// Room by which branches grow, in leaves.
+/// Step in which branches grow, in leaves.
 const BRANCH_STEP: usize = 16;
 
-/// What entries are ordered by.
+/// Sort key of an entry.
 type Place = (Tick, Slot);
 
-/// Entries whose places are from `low` on and before the next leaf's.
+/// Entries whose places are at or after `low` and before the next leaf's.
 struct Leaf {
     low: Place,
     slots: Vec<Slot>,
 }
 
-/// Some leaves in order, never none.
+/// Leaves in order, never none.
 struct Branch {
-    /// Its first leaf's.
+    /// `low` of its first leaf.
     low: Place,
-    /// Entries in its leaves.
+    /// Number of entries in its leaves.
     count: usize,
     leaves: Vec<Leaf>,
 }
 
-/// A leaf: its branch, and its number there.
+/// Position of a leaf: its branch, and its number there.
 type At = (usize, usize);
 
 const FRONT: At = (0, 0);
@@ -95,11 +88,11 @@ const FRONT: At = (0, 0);
 pub struct Ranked {
     branches: Vec<Branch>,
     len: usize,
-    /// No entry's deadline is earlier.
+    /// Lower bound of all deadlines.
     first: Tick,
-    /// The first leaf is in order, the earliest place last.
+    /// Whether the first leaf is sorted, the earliest place last.
     is_front_sorted: bool,
-    /// Of the leaves and of what holds them.
+    /// Bytes of the leaves and of the vectors that hold them.
     leaf_bytes: usize,
 }
 
@@ -108,14 +101,14 @@ fn place_of(facts: &impl Facts, slot: Slot) -> Place {
     (deadline.expect("an entry held has a deadline"), slot)
 }
 
-/// Makes room for one more, in steps.
+/// Makes room for one more item, in steps.
 fn grow<T>(items: &mut Vec<T>, step: usize) {
     if items.len() == items.capacity() {
         items.reserve_exact(step);
     }
 }
 
-/// Gives back room that two steps would fill.
+/// Frees room in which two steps would fit.
 fn trim<T>(items: &mut Vec<T>, step: usize) {
     if items.capacity() - items.len() >= 2 * step {
         items.shrink_to(items.len().next_multiple_of(step));
@@ -127,7 +120,7 @@ impl Ranked {
         &self.branches[at.0].leaves[at.1]
     }
 
-    /// The leaf in which a place is, or would be.
+    /// Returns the leaf that a place is in, or would be in.
     #[inline]
     fn find(&self, place: Place) -> At {
         let branch = self.branches.partition_point(|branch| branch.low <= place);
@@ -137,7 +130,7 @@ impl Ranked {
         (branch, leaf.saturating_sub(1))
     }
 
-    /// The leaf behind this one.
+    /// Returns the next leaf.
     fn next(&self, at: At) -> Option<At> {
         let (branch, leaf) = at;
         if leaf + 1 < self.branches[branch].leaves.len() {
@@ -151,8 +144,8 @@ impl Ranked {
         self.leaf(at).low <= place && self.next(at).is_none_or(|next| place < self.leaf(next).low)
     }
 
-    /// The places of a leaf's entries. Where the next leaf begins at the same deadline all have that one, and
-    /// are not looked at.
+    /// Returns the places of a leaf's entries. If the next leaf begins at the same deadline, all
+    /// have that deadline, and no entry is read.
     fn places(&self, facts: &impl Facts, at: At) -> Vec<Place> {
         let slots = self.leaf(at).slots.iter();
         let deadline = self.leaf(at).low.0;
@@ -170,7 +163,7 @@ impl Ranked {
         places
     }
 
-    /// Changes a leaf's entries and keeps the account.
+    /// Changes a leaf's entries and updates the counts.
     #[inline]
     fn change<R>(&mut self, at: At, change: impl FnOnce(&mut Vec<Slot>) -> R) -> R {
         let branch = &mut self.branches[at.0];
@@ -187,7 +180,7 @@ impl Ranked {
         result
     }
 
-    /// Changes a branch's list of leaves and keeps the account of its bytes.
+    /// Changes a branch's list of leaves and updates the count of bytes.
     fn change_branch<R>(&mut self, branch: usize, change: impl FnOnce(&mut Vec<Leaf>) -> R) -> R {
         if branch == 0 {
             self.is_front_sorted = false;
@@ -211,7 +204,7 @@ impl Ranked {
         }
         let mut at = self.find(place);
         if place < self.leaf(at).low {
-            // It becomes the first of all.
+            // The place becomes the first of all.
             assert_eq!(at, FRONT);
             self.branches[0].low = place;
             self.branches[0].leaves[0].low = place;
@@ -232,7 +225,7 @@ impl Ranked {
         self.branches.insert(at, Branch { low, count, leaves });
     }
 
-    /// Adds an empty leaf; its branch may be split for it. Where the leaf is.
+    /// Adds an empty leaf, for which its branch may be split. Returns where the leaf is.
     fn add_leaf(&mut self, at: At, low: Place) -> At {
         let (branch, leaf) = at;
         self.change_branch(branch, |leaves| {
@@ -257,8 +250,8 @@ impl Ranked {
         }
     }
 
-    /// Makes room in a full leaf: its later half goes to a new one behind it, or nothing does if the place
-    /// that is to come is the last of all. Where that place belongs.
+    /// Makes room in a full leaf: its later half moves to a new one behind it, or nothing does if
+    /// the new place is the last of all. Returns where that place belongs.
     #[inline(never)]
     fn split(&mut self, facts: &impl Facts, at: At, place: Place) -> At {
         let mut places = self.places(facts, at);
@@ -305,7 +298,8 @@ impl Ranked {
         }
     }
 
-    /// Gives what is left in a leaf to a neighbour in its branch that has room; drops an empty one.
+    /// Moves the remaining entries of a leaf to a neighbour in its branch that has room; drops an
+    /// empty leaf.
     fn join(&mut self, at: At) {
         let (branch, leaf) = at;
         let leaves = &self.branches[branch].leaves;
@@ -318,7 +312,7 @@ impl Ranked {
             Some(into) => (into, leaf),
             None if len(leaf) + len(leaf + 1) <= LEAF_JOINED => (leaf, leaf + 1),
             None if len(leaf) > 0 => return,
-            // Those who come where it was go to the one before, or become the first of all.
+            // Later entries for its range go to the leaf before, or become the first of all.
             None => return self.drop_leaf(at),
         };
         let moved = self.change((branch, from), std::mem::take);
@@ -326,7 +320,7 @@ impl Ranked {
         self.drop_leaf((branch, from));
     }
 
-    /// Takes out an empty leaf, and joins or drops its branch.
+    /// Removes an empty leaf, and joins or drops its branch.
     fn drop_leaf(&mut self, at: At) {
         let branch = at.0;
         self.change(at, |slots| slots.shrink_to_fit());
@@ -353,7 +347,8 @@ impl Ranked {
         self.branches[branch].low = self.branches[branch].leaves[0].low;
     }
 
-    /// How many entries die before a deadline: exact, with a look at no more than one leaf's.
+    /// Returns the number of entries that die before a deadline: exact, reading at most one leaf's
+    /// entries.
     pub fn rank(&self, facts: &impl Facts, deadline: Tick) -> usize {
         if self.len == 0 || deadline <= self.first {
             return 0;
@@ -364,15 +359,16 @@ impl Ranked {
         self.before(at) + leaf.filter(is_before).count()
     }
 
-    /// How many entries the leaves before this one have.
+    /// Returns the number of entries in the leaves before this one.
     fn before(&self, at: At) -> usize {
         let branches = self.branches[..at.0].iter().map(|branch| branch.count);
         let leaves = self.branches[at.0].leaves[..at.1].iter();
         branches.sum::<usize>() + leaves.map(|leaf| leaf.slots.len()).sum::<usize>()
     }
 
-    /// Tells the entries in order with their deadlines, from the one of a rank on, until `each` returns
-    /// false. Of those on one deadline the lower slots come first. Looks at the leaves that it tells of.
+    /// Passes the entries in order with their deadlines, from the one of a rank on, until `each`
+    /// returns false. Entries with the same deadline come in the order of their slots. Reads the
+    /// leaves that it passes.
     pub fn walk(&self, facts: &impl Facts, rank: usize, each: &mut dyn FnMut(Tick, Slot) -> bool) {
         let mut skip = rank;
         for (number, branch) in self.branches.iter().enumerate() {

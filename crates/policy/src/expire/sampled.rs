@@ -1,86 +1,79 @@
-//! `sampled`: Redis's active expire cycle, which looks at some keys and hopes for the rest.
+//! `sampled`: Redis's active expire cycle, which samples keys and bounds the rest statistically.
 //!
 //! # Idea
-//!
-//! Ten times a second, look at 20 entries that have a deadline; hand out the dead ones; repeat
-//! while more than a tenth of them was dead and the cycle has time left. Between these *slow*
-//! cycles run short *fast* ones as long as there is reason to think that many are dead. Nothing is
-//! kept in order, so nothing bounds how late an entry is found.
+//! Ten times a second, read 20 entries that have a deadline; return the dead ones; repeat while
+//! more than a tenth of them was dead and the cycle has time left. Between these *slow* cycles run
+//! short *fast* ones as long as many entries are probably dead. No order is kept, so the delay of
+//! an entry is unbounded.
 //!
 //! # Source
-//!
 //! Redis, `expire.c`, `activeExpireCycle`, release 5.0 (2018) and from 6.0 (2020) on,
 //! <https://github.com/redis/redis/blob/7.0/src/expire.c>. Described and improved upon in G. Xie,
 //! Y.-C. Chung: Bucket-Based Expiration Algorithm: Improving Eviction Efficiency for In-Memory
 //! Key-Value Database, MEMSYS 2020, <https://doi.org/10.1145/3422575.3422797>.
 //!
 //! # State
-//!
 //! Per entry: a 4-byte reference in an array and 4 bytes for its place there. Besides: a page of
 //! 4 KiB that is not full, 8 bytes a page.
 //!
 //! # Cost
-//!
-//! Insert, update, remove and moved O(1); an insertion touches a second entry, at random.
-//! An entry looked at is a step. Entries looked at per dead one: from 1, while most are dead, up to
-//! 10 at the goal; below it the dead wait for 20 looks in each tenth of a second.
+//! Insert, update, remove and moved O(1); an insertion touches a second entry, at random. Reading
+//! an entry is a step. Entries read per dead one: from 1, while most are dead, up to 10 at the
+//! goal; below it the dead wait for 20 reads in each tenth of a second.
 //!
 //! # Knobs
-//!
-//! `effort` (1; 1 to 10): `active-expire-effort`. Looks per loop 20 to 65, stale goal 10 % to 1 %,
-//! time limit 25 % to 43 %. `hz` (10; 1 to 500): slow cycles a second. `release` (7; 5 to 7): 5 looks
-//! at entries by chance, with a goal of 25 %, and knows no effort. `shards` (1; 1 to 4096): how many
-//! indexes share the cycles and the time limit of one server: each has its turn. `iterations` (0; 0
-//! to a million): the most loops of a cycle, 0 for as many as its time allows, as Redis has it.
-//! With the names of Xie and Chung's Algorithm 2, `release=5` is N = 20 and δ = 25 %, and
-//! `release=5:iterations=10` bounds it by their n = 10 as well, which no release of Redis does; the
-//! name `sampled-5` stands for that.
+//! `effort` (1; 1 to 10): `active-expire-effort`. Reads per loop 20 to 65, stale goal 10 % to 1 %,
+//! time limit 25 % to 43 %. `hz` (10; 1 to 500): slow cycles per second. `release` (7; 5 to 7): 5
+//! reads entries at random, with a goal of 25 %, and has no effort. `shards` (1; 1 to 4096): number
+//! of indexes that share the cycles and the time limit of one server: each has its turn.
+//! `iterations` (0; 0 to a million): maximum number of loops in a cycle; 0 is as many as its time
+//! allows, as in Redis. In terms of Xie and Chung's Algorithm 2, `release=5` is N = 20 and δ = 25
+//! %, and `release=5:iterations=10` bounds it by their n = 10 as well, which no release of Redis
+//! does; the name `sampled-5` stands for that.
 //!
 //! # Departures
-//!
-//! Redis limits a cycle by the clock; here an entry looked at is taken to last 0.15 µs and an
-//! entry handed out 1 µs, as measured on Redis 7.0, so that equal seeds give equal behaviour. Redis
-//! walks its hash table, whose order is chance; here new entries take a place by chance in an
-//! array, which is walked. Redis ends a loop early in a table that is nearly empty for its size;
-//! the array has no empty places. Redis runs a fast cycle before it waits for its clients, if the
-//! last began 2 ms (twice its length) ago; here one runs 2 ms after the last if an entry came, went
-//! or changed since: traffic that only reads is not seen.
+//! Redis limits a cycle by the clock. Here reading an entry counts as 0.15 µs and returning one as
+//! 1 µs, as measured on Redis 7.0, so that equal seeds give equal behaviour. Redis walks its hash
+//! table, whose order is random; here new entries take a random place in an array, which is walked.
+//! Redis ends a loop early in a table that is nearly empty for its size; the array has no empty
+//! places. Redis runs a fast cycle before it waits for its clients, if the last began 2 ms (twice
+//! its length) ago; here one runs 2 ms after the last if an entry came, left or changed since:
+//! traffic that only reads is not seen.
 //!
 //! # Avoid when
-//!
-//! Anyone waits for `expired` events or pays for memory: with a million live keys around them, dead
-//! ones wait for minutes. It is here to be compared with.
+//! Clients wait for `expired` events or memory is expensive: with a million live keys around them,
+//! dead ones wait for minutes. It exists for comparison.
 
 use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 
 crate::knobs! {
-    /// The knobs of [`Sampled`].
+    /// Knobs of [`Sampled`].
     pub struct SampledConfig {
         /// Redis's `active-expire-effort`.
         effort: u32 = 1, 1 => 10;
-        /// Slow cycles a second.
+        /// Slow cycles per second.
         hz: u32 = 10, 1 => 500;
-        /// The release of Redis whose rules hold: 5, or those since 6.
+        /// Release of Redis whose rules apply: 5, or those since 6.
         release: u32 = 7, 5 => 7;
-        /// How many indexes share one server's cycles.
+        /// Number of indexes that share one server's cycles.
         shards: u32 = 1, 1 => 4096;
-        /// The most loops of a cycle; 0: as many as its time allows.
+        /// Maximum number of loops in a cycle; 0 is as many as its time allows.
         iterations: u32 = 0, 0 => 1_000_000;
     }
 }
 
 crate::knobs! {
-    /// The knobs of indexes that sample, by Redis 5.0's rules, for what they do not know better.
+    /// Knobs of indexes that sample by Redis 5.0's rules whatever they do not index.
     pub struct CyclesConfig {
-        /// Slow cycles a second.
+        /// Slow cycles per second.
         hz: u32 = 10, 1 => 500;
-        /// How many indexes share one server's cycles.
+        /// Number of indexes that share one server's cycles.
         shards: u32 = 1, 1 => 4096;
     }
 }
 
 impl CyclesConfig {
-    /// The whole of it.
+    /// Returns the full config.
     pub(super) fn release_5(&self, iterations: u32) -> SampledConfig {
         SampledConfig {
             hz: self.hz,
@@ -92,9 +85,9 @@ impl CyclesConfig {
     }
 }
 
-/// What looking at an entry is taken to last.
+/// Time that reading an entry counts as.
 const LOOK_NS: u64 = 150;
-/// What handing out an entry is taken to last.
+/// Time that returning an entry counts as.
 pub(super) const EXPIRE_NS: u64 = 1_000;
 /// Redis reads the clock in every 16th loop.
 const LOOPS_PER_CLOCK: u32 = 16;
@@ -153,10 +146,10 @@ struct Cycle {
     spent_ns: u64,
     loop_count: u32,
     looks_left: u32,
-    /// In the loop at hand.
+    /// Entries read in the current loop.
     looked: u32,
     dead: u32,
-    /// In all loops.
+    /// Entries read in all loops.
     looked_sum: u32,
     dead_sum: u32,
 }
@@ -165,19 +158,19 @@ struct Cycle {
 pub struct Sampled {
     config: SampledConfig,
     items: Items,
-    /// Where the walk goes on.
+    /// Position at which the walk continues.
     cursor: usize,
     random: u64,
     cycle: Option<Cycle>,
     next_slow: Tick,
     next_fast: Tick,
-    /// Whether the last cycle ended for want of time.
+    /// Whether the last cycle ended because its time ran out.
     was_cut: bool,
-    /// The running average of the dead among those looked at, in percent.
+    /// Running average of the dead entries among those read, in percent.
     stale_percent: f64,
-    /// Whether an entry came, went or changed since the last cycle.
+    /// Whether an entry came, left or changed since the last cycle.
     has_traffic: bool,
-    /// No entry dies before this.
+    /// Lower bound of all deadlines.
     earliest: Tick,
 }
 
@@ -198,7 +191,7 @@ impl Sampled {
         20 + 20 / 4 * self.extra_effort()
     }
 
-    /// The share of dead entries, in percent, that is good enough.
+    /// Acceptable share of dead entries, in percent.
     fn goal_percent(&self) -> u32 {
         if self.is_release_5() {
             25
@@ -212,7 +205,8 @@ impl Sampled {
         percent * 1_000_000_000 / u64::from(self.config.hz) / 100
     }
 
-    /// The time and the pause of work that each of those that share the cycles does at every cycle's time.
+    /// Returns the time and the pause of work of each index that shares the cycles, at every
+    /// cycle's time.
     pub(super) fn share_ns_and_pause_ms(&self) -> (u64, u64) {
         let shards = u64::from(self.config.shards);
         (
@@ -247,7 +241,7 @@ impl Sampled {
         ((u128::from(self.random) * bound as u128) >> 64) as usize
     }
 
-    /// Notes a deadline, and that the clock went back, if it did.
+    /// Records a deadline, and a backward jump of the clock if there was one.
     fn note(&mut self, cells: &impl Cells<u32>, slot: Slot) {
         let deadline = cells
             .deadline(slot)
@@ -266,7 +260,7 @@ impl Sampled {
         cells.set(slot, index as u32);
     }
 
-    /// Takes the entry at this place out; the last takes its place.
+    /// Removes the entry at this place; the last takes its place.
     fn take(&mut self, cells: &mut impl Cells<u32>, index: usize) -> Slot {
         let slot = self.items.get(index);
         let last = self.items.pop().expect("an entry that is held has a place");
@@ -276,7 +270,7 @@ impl Sampled {
         slot
     }
 
-    /// Begins a cycle, if one is due.
+    /// Starts a cycle if one is due.
     fn begin(&mut self, now: Tick) -> bool {
         if now >= self.next_slow {
             self.begin_slow(now, 0);
@@ -290,19 +284,19 @@ impl Sampled {
         true
     }
 
-    /// Begins a slow cycle that has spent this much of its time already.
+    /// Starts a slow cycle that has already spent this much of its time.
     pub(super) fn begin_slow(&mut self, now: Tick, spent_ns: u64) {
         self.end_turn(now);
         self.begin_cycle(self.slow_limit_ns(), spent_ns);
     }
 
-    /// Lets the slow cycle that is due pass: somebody else had its time.
+    /// Skips the slow cycle that is due, because another index had its time.
     pub(super) fn pass_over_slow(&mut self, now: Tick) {
         self.end_turn(now);
         self.was_cut = false;
     }
 
-    /// The next slow cycle is in step with the tenths of a second, however late this one is.
+    /// Sets the next slow cycle in step with the tenths of a second, however late this one is.
     fn end_turn(&mut self, now: Tick) {
         if let Some(late) = now.0.checked_sub(self.next_slow.0) {
             let interval = self.slow_interval_ms();
@@ -340,7 +334,7 @@ impl Sampled {
         index < self.items.len && self.items.get(index) == slot
     }
 
-    /// After a loop's looks: begins the next loop, or ends the cycle.
+    /// Ends a loop: starts the next loop, or ends the cycle.
     fn end_loop(&mut self) {
         let looks = self.looks_per_loop().min(self.items.len as u32);
         let (goal, dead_enough) = (self.goal_percent(), self.looks_per_loop() / 4);
@@ -351,7 +345,7 @@ impl Sampled {
         cycle.dead_sum += cycle.dead;
         let is_time = cycle.loop_count.is_multiple_of(LOOPS_PER_CLOCK);
         let is_cut = is_time && cycle.spent_ns > cycle.limit_ns;
-        // Both as Redis reckons: whole percents, and in release 5 a number, however few were looked at.
+        // Both as in Redis: whole percents, and in release 5 a number, however few were read.
         let is_stale = if is_release_5 {
             cycle.dead > dead_enough
         } else {
@@ -370,7 +364,7 @@ impl Sampled {
         self.cycle = None;
     }
 
-    /// [`ExpiryIndex::pop_expired`], with a word on each entry that was looked at and lives on.
+    /// [`ExpiryIndex::pop_expired`], which also reports each live entry that was read.
     pub(super) fn pop_seeing(
         &mut self,
         cells: &mut impl Cells<u32>,
@@ -395,7 +389,7 @@ impl Sampled {
         Due::Nothing
     }
 
-    /// Looks at one entry; takes it out if it is dead.
+    /// Reads one entry, and removes it if it is dead.
     fn look(&mut self, cells: &mut impl Cells<u32>, now: Tick) -> (Slot, Tick) {
         let len = self.items.len;
         let index = if self.is_release_5() {
@@ -444,7 +438,7 @@ impl ExpiryIndex for Sampled {
             has_traffic: false,
             earliest: Tick::MAX,
         };
-        // Each of those that share the cycles has its own turn.
+        // Each index that shares the cycles has its own turn.
         let turn = seed % u64::from(config.shards) + 1;
         let interval = index.slow_interval_ms() / u64::from(config.shards);
         index.next_slow = Tick(now.0 + turn * interval);
@@ -494,7 +488,7 @@ impl ExpiryIndex for Sampled {
         self.next_fast = self.next_fast.min(latest);
     }
 
-    /// The next cycle; the present, if one is under way.
+    /// Start of the next cycle; the present if one is under way.
     fn next_due(&self) -> Option<Tick> {
         if self.items.len == 0 {
             None
@@ -507,7 +501,7 @@ impl ExpiryIndex for Sampled {
         }
     }
 
-    /// All that are held, once the first may be dead.
+    /// All entries held, once the first may be dead.
     fn backlog(&self, now: Tick) -> usize {
         if self.earliest < now {
             self.items.len
@@ -558,7 +552,8 @@ mod tests {
 
     const START: Tick = Tick(1_000_000);
 
-    /// `live` entries of an hour and `dead` dead ones; how many are found in each tenth of a second.
+    /// Number of dead entries found in each tenth of a second among `live` entries of an hour and
+    /// `dead` dead ones.
     fn found(config: &SampledConfig, live: u64, dead: u64, tenths: u64) -> Vec<u64> {
         let mut host = Host::new(START);
         let mut index = Sampled::new(START, config, 1);
@@ -590,7 +585,7 @@ mod tests {
     #[test]
     fn few_dead_among_many_get_twenty_looks_a_tenth_of_a_second() {
         let found = found(&SampledConfig::default(), 50_000, 500, 100);
-        // 99 slow cycles look at 20 of 50,500 each; 500 of them are dead.
+        // 99 slow cycles read 20 of 50,500 each; 500 of them are dead.
         let sum: u64 = found.iter().sum();
         assert!((8..40).contains(&sum), "{sum} found");
     }

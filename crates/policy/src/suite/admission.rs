@@ -1,17 +1,18 @@
-//! What every admission filter must stand: random requests before a plain LRU, checked after each.
+//! The conformance suite of admission filters: random requests before a plain LRU, checked after
+//! each.
 
 use super::policy::{Step, Trial};
 use crate::admit::Admission;
 use crate::evict::lru::Lru;
 use crate::parts::chance::scramble;
 
-/// Keys that steps choose from; others come once.
+/// Number of keys that steps choose from; others come once.
 const KEYS: u64 = 200;
-/// Capacity at the start, in units of weight; the average entry weighs 5.
+/// Initial capacity in units of weight; the average entry weighs 5.
 const CAPACITY: u64 = 200;
 
-/// Tests for one filter, by one line: `admission_suite!(bloom, SecondRequest);`, with a config as third
-/// argument where the default is not meant. Needs `proptest` among the caller's development
+/// Generates the tests of one filter: `admission_suite!(bloom, SecondRequest);`, with a config as
+/// third argument if it is not the default. Needs `proptest` among the caller's development
 /// dependencies.
 #[macro_export]
 macro_rules! admission_suite {
@@ -42,7 +43,7 @@ macro_rules! admission_suite {
     };
 }
 
-/// Requests and whether each was a hit.
+/// A filter, and whether each request was a hit.
 struct Run<F> {
     trial: Trial<Lru>,
     filter: F,
@@ -84,7 +85,7 @@ impl<F: Admission> Run<F> {
     }
 }
 
-/// Random steps with `check` after each; the same steps and seed must give the same decisions.
+/// Runs random steps with `check` after each. The same steps and seed must give the same decisions.
 pub fn keeps_contract<F: Admission>(config: &F::Config, seed: u64, steps: &[Step]) {
     let run = || {
         let mut run = Run::<F>::new(CAPACITY, config, seed);
@@ -97,8 +98,8 @@ pub fn keeps_contract<F: Admission>(config: &F::Config, seed: u64, steps: &[Step
     assert_eq!(run(), run(), "equal seeds give equal decisions");
 }
 
-/// Keys that come once, by the hundred thousand, before a small cache: what a filter remembers is
-/// bounded by the cache, or by a constant below half a mebibyte.
+/// Sends hundreds of thousands of keys that come once to a small cache. The memory of a filter must
+/// be bounded by the cache, or by a constant below half a mebibyte.
 pub fn stands_strangers<F: Admission>(config: &F::Config) {
     let mut run = Run::<F>::new(1000, config, 1);
     for key in 0..300_000 {

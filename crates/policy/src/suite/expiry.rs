@@ -1,10 +1,10 @@
-//! The conformance suite of expiry indexes: `index_suite!(Wheel)` makes the tests of one index.
+//! The conformance suite of expiry indexes: `index_suite!(Wheel)` generates the tests of one index.
 //!
-//! Random operations run against a list of what must be in the index; the history is a list of
-//! plain numbers, so that a failure shrinks. An index whose [`granularity`] is `Some(0)` is held to
-//! exactness: deadline order, order of insertion within a millisecond for the entries whose
-//! deadline was set once and whose slot is used for the first time, and nothing late. Any index
-//! must never be early, hand out nothing twice, lose nothing, and keep to its budget and memory.
+//! Random operations run against a list of the entries that must be in the index. The history is a
+//! list of plain numbers, so that a failure shrinks. An index whose [`granularity`] is `Some(0)`
+//! must be exact: deadline order, order of insertion within a millisecond for entries whose
+//! deadline was set once and whose slot is used for the first time, and no delay. Any index must
+//! never report an entry early or twice, must lose none, and must keep to its budget and memory.
 //!
 //! [`granularity`]: ExpiryIndex::granularity
 
@@ -16,13 +16,14 @@ use super::host::Host;
 use crate::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
 use std::cell::Cell;
 
-/// Where the clock starts: an instant of this century that is no multiple of anything.
+/// Start of the clock: an instant of this century that is no round number.
 const START: Tick = Tick(1_763_640_000_123);
 const HOUR_MS: u64 = 3_600_000;
 const DECADE_MS: u64 = 10 * 365 * 24 * HOUR_MS;
 
-/// Makes the tests of an index: `index_suite!(Wheel)`, or `index_suite!(Sampled, config, config)`
-/// with several configurations; `index_suite!(never reclaims Lazy)` for one that hands out nothing.
+/// Generates the tests of an index: `index_suite!(Wheel)`, or `index_suite!(Sampled, config,
+/// config)` with several configurations; `index_suite!(never reclaims Lazy)` for one that returns
+/// no entries.
 #[macro_export]
 macro_rules! index_suite {
     ($index:ty) => { $crate::index_suite!($index, <$index as $crate::ExpiryIndex>::Config::default()); };
@@ -90,10 +91,11 @@ macro_rules! index_suite {
     };
 }
 
-/// Entries that a change may look at, whatever the data: those of the largest node that is split.
+/// Maximum number of entries that a change may read, whatever the data: those of the largest node
+/// that is split.
 const CHANGE_LOOKS_MAX: u32 = 72;
 
-/// Counts the entries that an index looks at.
+/// A host that counts the entries that an index reads.
 struct Counting<M> {
     host: Host<M>,
     looks: Cell<u32>,
@@ -136,7 +138,7 @@ impl<M: Copy + Default> Cells<M> for Counting<M> {
     }
 }
 
-/// An index of `deadlines` over a host that counts; the entries' slots.
+/// Creates an index of `deadlines` over a counting host, and returns the entries' slots.
 fn filled<I: ExpiryIndex>(
     config: &I::Config,
     deadlines: impl Iterator<Item = Tick>,
@@ -156,7 +158,7 @@ fn filled<I: ExpiryIndex>(
     (host, index, slots)
 }
 
-/// No call looks at many more entries than its budget allows, whatever the data.
+/// No call reads many more entries than its budget allows, whatever the data.
 pub fn calls_keep_to_their_budget<I: ExpiryIndex>(config: &I::Config) {
     const COUNT: u64 = 20_000;
     const STEPS: u32 = 50;
@@ -208,8 +210,8 @@ pub fn calls_keep_to_their_budget<I: ExpiryIndex>(config: &I::Config) {
     }
 }
 
-/// Neither deadlines that keep moving earlier nor entries that come and go make the index grow,
-/// even if it is never asked for the dead; and it shrinks again when most entries have gone.
+/// Neither deadlines that keep moving earlier nor entries that come and leave make the index grow,
+/// even if the dead are never collected; and it shrinks again when most entries have left.
 pub fn stale_references_take_no_memory<I: ExpiryIndex>(config: &I::Config) {
     const COUNT: u64 = 4_000;
     const FLOOR_BYTES: usize = 16 << 10;
@@ -265,7 +267,7 @@ pub fn stale_references_take_no_memory<I: ExpiryIndex>(config: &I::Config) {
     );
 }
 
-/// Called whenever it asks to be, an index hands out every entry some time after its deadline.
+/// An index that is called at its `next_due` returns every entry some time after its deadline.
 pub fn everything_dead_comes_out<I: ExpiryIndex>(config: &I::Config) {
     const COUNT: u64 = 3_000;
     let deadlines = (0..COUNT).map(|number| Tick(START.0 + number * 31 % 10_007));
@@ -303,8 +305,8 @@ pub fn everything_dead_comes_out<I: ExpiryIndex>(config: &I::Config) {
     );
 }
 
-/// The clock goes ten years forward and back, and nothing is inserted since: what the index had no
-/// time to hand out in between comes out as if nothing had been.
+/// The clock jumps ten years forward and back, and nothing is inserted since: the entries that the
+/// index had no time to return in between are returned as if there had been no jump.
 pub fn a_jump_there_and_back_stops_nothing<I: ExpiryIndex>(config: &I::Config) {
     const COUNT: u64 = 3_000;
     let deadlines = (0..COUNT).map(|number| Tick(START.0 + 10_000 + number * 31 % 10_007));
@@ -333,8 +335,8 @@ pub fn a_jump_there_and_back_stops_nothing<I: ExpiryIndex>(config: &I::Config) {
     index.check(&host);
 }
 
-/// A million entries on one deadline, and some after it: no call does more than its budget allows,
-/// only dead ones come out, all of them in the end, and their memory with them.
+/// A million entries share one deadline, and some follow: no call does more than its budget allows,
+/// only dead entries are returned, all of them in the end, and their memory is freed.
 pub fn a_million_on_one_deadline<I: ExpiryIndex>(config: &I::Config) {
     const COUNT: u64 = 1_000_000;
     const STEPS: u32 = 500;
@@ -369,10 +371,10 @@ pub fn a_million_on_one_deadline<I: ExpiryIndex>(config: &I::Config) {
     );
 }
 
-/// The clock goes an hour and ten years forward and back, among deadlines from the epoch to the
-/// horizon. After each jump some entries are inserted. Nothing comes out early; what is overdue by
-/// more than the index promises has come out; and at the end of time everything has, if the index
-/// hands out anything at all.
+/// The clock jumps an hour and ten years forward and back, among deadlines from the epoch to the
+/// horizon. After each jump some entries are inserted. No entry is returned early; entries overdue
+/// by more than the granularity have been returned; and at the end of time all have, if the index
+/// returns any at all.
 pub fn jumps_of_the_clock_are_followed<I: ExpiryIndex>(config: &I::Config) {
     const PER_KIND: u64 = 20;
     let (mut host, mut index, _) = filled::<I>(config, core::iter::empty());
@@ -416,7 +418,7 @@ pub fn jumps_of_the_clock_are_followed<I: ExpiryIndex>(config: &I::Config) {
                 held.push((slot, Tick(deadline)));
             }
         }
-        // It is called for two minutes, so that what runs at intervals has run.
+        // The index is called for two minutes, so that work at intervals has run.
         let end = now.0 + 120_000;
         while let Some(due) = index.next_due().filter(|due| due.0 <= end) {
             now = now.max(due);
@@ -441,7 +443,7 @@ pub fn jumps_of_the_clock_are_followed<I: ExpiryIndex>(config: &I::Config) {
     assert_eq!(index.len(), held.len());
 }
 
-/// Calls until it says `Nothing`; takes what comes out off the list.
+/// Calls until the result is `Nothing`, and removes the returned entries from the list.
 fn pop_all<I: ExpiryIndex>(
     host: &mut Counting<I::Link>,
     index: &mut I,

@@ -1,9 +1,9 @@
-//! The toy host: a slab of entries that reuses its slots at once, moves entries about on request,
-//! and panics when an algorithm asks for something that the contract does not promise.
+//! The test host: a slab of entries that reuses its slots at once, relocates entries on request,
+//! and panics if an algorithm calls something that the contract does not promise.
 
 use crate::{Cells, Facts, Slot, Tick};
 
-/// One live entry of a [`Host`].
+/// A live entry of a [`Host`].
 #[derive(Clone, Debug)]
 struct Entry<M> {
     key_hash: u64,
@@ -11,27 +11,28 @@ struct Entry<M> {
     deadline: Option<Tick>,
     next_access: Option<u64>,
     meta: M,
-    /// Where `told` names this entry; `None` when the algorithm was not told of it.
+    /// Index in `held`; `None` if the algorithm does not hold the entry.
     told_index: Option<u32>,
 }
 
 /// A host for one algorithm whose bits in each entry are an `M`.
 ///
-/// It moves only when asked to: time, request count, births, deaths and relocations are all calls
-/// of the test. A vacant slot answers `is_live` and `deadline`; any other question about it panics.
+/// It changes only by calls of the test: time, request count, insertions, removals and relocations.
+/// `is_live` and `deadline` may be called for a vacant slot; any other call for it panics.
 #[derive(Clone, Debug, Default)]
 pub struct Host<M> {
     now: Tick,
     requests: u64,
     entries: Vec<Option<Entry<M>>>,
-    /// Vacant slots; the last one is reused first, so that a slot comes back right after its entry left.
+    /// Vacant slots; the last one is reused first, so that a slot is reused right after its entry
+    /// left.
     vacant: Vec<Slot>,
     told: Vec<Slot>,
     weight_sum: u64,
 }
 
 impl<M: Copy + Default> Host<M> {
-    /// A host without entries, at instant `now`.
+    /// Creates a host without entries, at instant `now`.
     pub fn new(now: Tick) -> Self {
         Host {
             now,
@@ -53,7 +54,7 @@ impl<M: Copy + Default> Host<M> {
         self.requests += 1;
     }
 
-    /// Gives birth to an entry with default bits; the algorithm does not know of it yet.
+    /// Adds an entry with default bits, which the algorithm does not hold yet.
     pub fn add(&mut self, key_hash: u64, weight: u32, deadline: Option<Tick>) -> Slot {
         let slot = self.take_vacant();
         self.entries[slot.0 as usize] = Some(Entry {
@@ -68,7 +69,7 @@ impl<M: Copy + Default> Host<M> {
         slot
     }
 
-    /// Notes that the algorithm is being told of the entry: from now on `sample` may offer it.
+    /// Records that the algorithm holds the entry from now on, so that `sample` may return it.
     pub fn tell(&mut self, slot: Slot) {
         let index = u32::try_from(self.told.len()).expect("slots are u32");
         let entry = self.entry_mut(slot);
@@ -77,7 +78,8 @@ impl<M: Copy + Default> Host<M> {
         self.told.push(slot);
     }
 
-    /// The algorithm has forgotten the entry, which lives on: `sample` no longer offers it.
+    /// Records that the algorithm no longer holds the entry, which stays live: `sample` does not
+    /// return it any more.
     pub fn untell(&mut self, slot: Slot) {
         let index = self.entry_mut(slot).told_index.take();
         let index = index.expect("the algorithm knew the entry") as usize;
@@ -87,7 +89,7 @@ impl<M: Copy + Default> Host<M> {
         }
     }
 
-    /// The entry leaves; its slot is the next to be reused.
+    /// Removes an entry; its slot is the next to be reused.
     pub fn free(&mut self, slot: Slot) {
         if self.is_told(slot) {
             self.untell(slot);
@@ -98,8 +100,8 @@ impl<M: Copy + Default> Host<M> {
         self.vacant.push(slot);
     }
 
-    /// Moves an entry to another slot (a vacant one, if there is any, else a fresh one) and leaves
-    /// its old slot vacant. The caller then tells the algorithm by `moved`.
+    /// Moves an entry to another slot (a vacant one if there is any, else a new one) and leaves its
+    /// old slot vacant. The caller then calls `moved`.
     pub fn relocate(&mut self, old: Slot) -> Slot {
         let new = self.take_vacant();
         let entry = self.entries[old.0 as usize].take();
@@ -112,41 +114,41 @@ impl<M: Copy + Default> Host<M> {
         new
     }
 
-    /// Changes the weight of a live entry; returns the old one.
+    /// Changes the weight of a live entry and returns the old one.
     pub fn set_weight(&mut self, slot: Slot, weight: u32) -> u32 {
         let old = core::mem::replace(&mut self.entry_mut(slot).weight, weight);
         self.weight_sum = self.weight_sum - u64::from(old) + u64::from(weight);
         old
     }
 
-    /// Changes the deadline of a live entry; returns the old one.
+    /// Changes the deadline of a live entry and returns the old one.
     pub fn set_deadline(&mut self, slot: Slot, deadline: Option<Tick>) -> Option<Tick> {
         core::mem::replace(&mut self.entry_mut(slot).deadline, deadline)
     }
 
-    /// Says which request asks for the entry next, as an annotated trace would.
+    /// Sets the number of the next request for the entry, as an annotated trace would.
     pub fn set_next_access(&mut self, slot: Slot, next: Option<u64>) {
         self.entry_mut(slot).next_access = next;
     }
 
-    /// Whether the algorithm was told of the entry at `slot`; false for a vacant slot.
+    /// Whether the algorithm holds the entry at `slot`; false for a vacant slot.
     pub fn is_told(&self, slot: Slot) -> bool {
         let entry = self.entries.get(slot.0 as usize).and_then(Option::as_ref);
         entry.is_some_and(|entry| entry.told_index.is_some())
     }
 
-    /// The entries that the algorithm was told of, in no order.
+    /// Returns the entries that the algorithm holds, in no order.
     pub fn told(&self) -> &[Slot] {
         &self.told
     }
 
-    /// All live entries in the order of their slots.
+    /// Returns all live entries in the order of their slots.
     pub fn live(&self) -> impl Iterator<Item = Slot> + '_ {
         let slots = self.entries.iter().enumerate();
         slots.filter_map(|(index, entry)| entry.as_ref().map(|_| Slot(index as u32)))
     }
 
-    /// The sum of the weights of all live entries.
+    /// Returns the sum of the weights of all live entries.
     pub fn weight_sum(&self) -> u64 {
         self.weight_sum
     }

@@ -1,9 +1,10 @@
-//! What every eviction policy must stand: random operations in the toy host, checked after each.
+//! The conformance suite of eviction policies: random operations in the test host, checked after
+//! each.
 //!
-//! [`policy_suite!`](crate::policy_suite) makes the tests for one policy. They feed
-//! [`Trial`] with steps that the test library draws and shrinks; equal steps give equal runs.
-//! [`agrees_with_model`] compares every victim with a [`NaivePolicy`], the policy written as plainly
-//! as possible.
+//! [`policy_suite!`](crate::policy_suite) generates the tests of one policy. They pass steps to
+//! [`Trial`] that the test library draws and shrinks; equal steps give equal runs.
+//! [`agrees_with_model`] compares every victim with that of a [`NaivePolicy`], the plainest
+//! implementation of the policy.
 
 use super::host::Host;
 use crate::admit::{Admission, Newcomer};
@@ -12,16 +13,16 @@ use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot, Tick};
 use core::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One random step, as drawn: what to do, to which key, and how much.
+/// One random step: a kind, a key, and an amount.
 pub type Step = (u8, u16, u16);
 
-/// Keys that steps choose from.
+/// Number of keys that steps choose from.
 const KEYS: u64 = 96;
-/// Capacity at the start, in units of weight; the average entry weighs about 5.
+/// Initial capacity in units of weight; the average entry weighs about 5.
 const CAPACITY: u64 = 200;
 
-/// Tests for one policy, by one line: `policy_suite!(fifo, Fifo);`, with a config as third argument
-/// where the default is not meant. Needs `proptest` among the caller's development dependencies.
+/// Generates the tests of one policy: `policy_suite!(fifo, Fifo);`, with a config as third argument
+/// if it is not the default. Needs `proptest` among the caller's development dependencies.
 #[macro_export]
 macro_rules! policy_suite {
     ($module:ident, $policy:ty) => {
@@ -51,7 +52,7 @@ macro_rules! policy_suite {
     };
 }
 
-/// What `evict` looked at: a host that counts the entries asked about.
+/// A host that counts the entries that `evict` reads.
 struct Watched<'a, M> {
     host: &'a mut Host<M>,
     seen: RefCell<BTreeSet<Slot>>,
@@ -109,22 +110,22 @@ impl<M: Copy + Default> Cells<M> for Watched<'_, M> {
     }
 }
 
-/// A policy in the toy host, and the table of keys around them.
+/// A policy in the test host, and the table of keys around them.
 pub struct Trial<P: Policy> {
-    /// The policy under trial.
+    /// Policy under test.
     pub policy: P,
-    /// Where its entries live.
+    /// Host of its entries.
     pub host: Host<P::Meta>,
-    /// Which entry a key names; also entries that the policy was not told of.
+    /// Entries by key, including those that the policy does not hold.
     pub table: BTreeMap<u64, Slot>,
     capacity: u64,
-    /// The keys evicted, in order.
+    /// Keys evicted, in order.
     pub victims: Vec<u64>,
     keys: BTreeMap<Slot, u64>,
 }
 
 impl<P: Policy> Trial<P> {
-    /// An empty host of `capacity` around a new policy.
+    /// Creates an empty host of `capacity` around a new policy.
     pub fn new(capacity: u64, config: &P::Config, seed: u64) -> Self {
         Trial {
             policy: P::new(capacity, config, seed),
@@ -136,7 +137,7 @@ impl<P: Policy> Trial<P> {
         }
     }
 
-    /// A hit, whatever it costs the policy.
+    /// Handles a hit, whatever it costs the policy.
     pub fn hit(&mut self, slot: Slot) {
         self.foretell(slot);
         match P::ON_HIT {
@@ -151,8 +152,8 @@ impl<P: Policy> Trial<P> {
         }
     }
 
-    /// A request: a hit, or a miss that inserts if the policy admits it. Room is made with budgets
-    /// of `budget`, as [`Trial::make_room`] does.
+    /// Handles a request: a hit, or a miss that inserts if the policy admits it. Room is made with
+    /// budgets of `budget`, as in [`Trial::make_room`].
     pub fn request(&mut self, key: u64, weight: u32, budget: u32) {
         self.host.count_request();
         self.host.set_now(Tick(self.host.now().0 + 7));
@@ -172,7 +173,7 @@ impl<P: Policy> Trial<P> {
         self.insert(key, weight);
     }
 
-    /// A request with a filter before the policy. Whether it was a hit.
+    /// Handles a request with a filter before the policy. Returns whether it was a hit.
     pub fn request_through(
         &mut self,
         filter: &mut impl Admission,
@@ -209,7 +210,7 @@ impl<P: Policy> Trial<P> {
         false
     }
 
-    /// A made-up future, for policies that want one.
+    /// Sets an arbitrary next request, for policies that need the future.
     fn foretell(&mut self, slot: Slot) {
         let requests = self.host.requests();
         let next = scramble(requests) % 5 * (scramble(!requests) % 1000);
@@ -226,14 +227,14 @@ impl<P: Policy> Trial<P> {
         self.policy.insert(&mut self.host, slot);
     }
 
-    /// Evicts until `weight` fits (or the policy is empty: the rest then belongs to entries that it
-    /// was not told of).
+    /// Evicts until `weight` fits or the policy is empty; the rest then belongs to entries that it
+    /// does not hold.
     pub fn make_room(&mut self, weight: u64, budget: u32) {
         while self.host.weight_sum() + weight > self.capacity && self.evict_one(budget) {}
     }
 
-    /// Evicts one entry, in calls of at most `budget` steps (0 is tried once); false when the policy
-    /// says that it holds none.
+    /// Evicts one entry, in calls of at most `budget` steps (0 is tried once). Returns false if the
+    /// policy holds none.
     pub fn evict_one(&mut self, budget: u32) -> bool {
         let Some(victim) = self.choose_victim(budget) else {
             return false;
@@ -243,7 +244,7 @@ impl<P: Policy> Trial<P> {
         true
     }
 
-    /// The policy's next victim, which it has forgotten and which still lives.
+    /// Returns the policy's next victim, which the policy no longer holds and which is still live.
     fn choose_victim(&mut self, budget: u32) -> Option<Slot> {
         let told = self.host.told().len();
         if budget == 0 {
@@ -292,7 +293,7 @@ impl<P: Policy> Trial<P> {
         }
     }
 
-    /// Frees an entry that the policy has forgotten.
+    /// Frees an entry that the policy no longer holds.
     fn forget(&mut self, slot: Slot) -> u64 {
         let key = self.keys.remove(&slot).expect("every live entry has a key");
         self.table.remove(&key);
@@ -310,7 +311,7 @@ impl<P: Policy> Trial<P> {
         }
     }
 
-    /// Gives an entry another weight in place and makes room for it.
+    /// Changes the weight of an entry in place and makes room for it.
     pub fn reweigh(&mut self, key: u64, weight: u32, budget: u32) {
         if let Some(&slot) = self.table.get(&key) {
             let old = self.host.set_weight(slot, weight);
@@ -334,8 +335,8 @@ impl<P: Policy> Trial<P> {
         }
     }
 
-    /// Gives an entry another weight at another place, as a value that outgrows its room: the policy is told
-    /// of the move first, when the weight is the new one already.
+    /// Changes the weight and the slot of an entry, as for a value that outgrows its room: `moved`
+    /// is called first, when the weight is already the new one.
     pub fn outgrow(&mut self, key: u64, weight: u32, budget: u32) {
         if let Some(&slot) = self.table.get(&key) {
             let old = self.host.set_weight(slot, weight);
@@ -362,14 +363,14 @@ impl<P: Policy> Trial<P> {
         }
     }
 
-    /// Changes the capacity and evicts what no longer fits.
+    /// Sets the capacity and evicts the entries that no longer fit.
     pub fn resize(&mut self, capacity: u64, budget: u32) {
         self.capacity = capacity;
         self.policy.resize(capacity);
         self.make_room(0, budget);
     }
 
-    /// Does what the step says.
+    /// Runs a step.
     pub fn step(&mut self, (kind, key, amount): Step) {
         let budget = u32::from(amount >> 12);
         let amount = u64::from(amount & 0xFFF);
@@ -396,7 +397,7 @@ impl<P: Policy> Trial<P> {
                 }
             }
             28 => (0..20).for_each(|_| {
-                // The same slot, vacated and filed again and again.
+                // The same slot is vacated and filed again and again.
                 self.remove(key);
                 self.request(key, weight, budget);
             }),
@@ -410,8 +411,8 @@ impl<P: Policy> Trial<P> {
     }
 }
 
-/// Random steps with `check` after each; then everything told must be evicted; and the same steps
-/// must give the same victims again.
+/// Runs random steps with `check` after each. Then every entry held must be evicted, and the same
+/// steps must give the same victims again.
 pub fn keeps_contract<P: Policy>(config: &P::Config, seed: u64, steps: &[Step]) {
     let run = || {
         let mut trial = Trial::<P>::new(CAPACITY, config, seed);
@@ -439,8 +440,8 @@ pub fn keeps_contract<P: Policy>(config: &P::Config, seed: u64, steps: &[Step]) 
     assert_eq!(run(), run(), "equal seeds give equal decisions");
 }
 
-/// Deletions, relocations and slot reuse by the hundred thousand: what stays behind is bounded by
-/// what lives.
+/// Deletes, relocates and reuses slots hundreds of thousands of times: the memory left behind must
+/// be bounded by the live entries.
 pub fn stands_churn<P: Policy>(config: &P::Config) {
     let mut trial = Trial::<P>::new(100_000, config, 1);
     for round in 0..100_000u64 {
@@ -461,25 +462,25 @@ pub fn stands_churn<P: Policy>(config: &P::Config) {
     while trial.evict_one(1000) {}
 }
 
-/// A policy written as plainly as possible: keys in vectors, no budget, no slots.
+/// A policy in its plainest implementation: keys in vectors, no budget, no slots.
 pub trait NaivePolicy {
-    /// A request for a key that is held.
+    /// Handles a request for a key that is held.
     fn hit(&mut self, key: u64);
-    /// A request for a key that is not held and is about to be inserted.
+    /// Handles a request for a key that is not held and is about to be inserted.
     fn miss(&mut self, _key: u64) {}
-    /// The key is now held.
+    /// Inserts a key.
     fn insert(&mut self, key: u64, weight: u32);
-    /// The key has left for another reason than eviction.
+    /// Removes a key that leaves for a reason other than eviction.
     fn remove(&mut self, key: u64);
-    /// The key weighs something else.
+    /// Changes the weight of a key.
     fn reweigh(&mut self, _key: u64, _weight: u32) {}
-    /// Takes the victim; `None` when nothing is held.
+    /// Removes and returns the victim; `None` if no key is held.
     fn evict(&mut self) -> Option<u64>;
 }
 
 /// Runs policy and model on the same requests and compares every victim. With `leave`, keys are
 /// also deleted and entries relocated; policies that file references in epochs are exact only
-/// without.
+/// without it.
 pub fn agrees_with_model<P: Policy>(
     config: &P::Config,
     mut model: impl NaivePolicy,

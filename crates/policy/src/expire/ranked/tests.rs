@@ -1,4 +1,4 @@
-//! What ranks promise beyond the suite of all indexes.
+//! Promises of ranks beyond the suite of all indexes.
 
 use super::*;
 use crate::suite::host::Host;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 const START: Tick = Tick(1_763_640_000_123);
 
-/// Counts the entries that are looked at.
+/// A host that counts the entries that are read.
 struct Looks<'a> {
     host: &'a Host<()>,
     count: Cell<usize>,
@@ -85,7 +85,7 @@ impl Trial {
         Looks { host, count }
     }
 
-    /// The rank of a deadline, with no more looks than a leaf has entries.
+    /// Returns the rank of a deadline, reading at most one leaf's entries.
     fn rank(&self, deadline: Tick) -> usize {
         let looks = self.looks();
         let rank = self.index.rank(&looks, deadline);
@@ -117,11 +117,11 @@ impl Trial {
 #[derive(Clone, Debug)]
 enum Op {
     Insert(u64),
-    /// So many, this far apart.
+    /// Adds this number of entries, at this distance.
     Fill(u16, u64),
     Update(u16, u64),
     Remove(u16),
-    /// So many of those that die first, or of any.
+    /// Removes this number of entries, the first to die or any.
     Thin(u16, bool),
     Pop(u64, u16),
 }
@@ -201,7 +201,8 @@ proptest! {
     }
 }
 
-/// Enough for several branches, on one deadline and on distinct ones, filled in order and by chance.
+/// Enough entries for several branches, on one deadline and on distinct ones, filled in order and
+/// at random.
 #[test]
 fn many_are_ranked_with_a_look_at_one_leaf() {
     const COUNT: u64 = 60_000;
@@ -214,7 +215,7 @@ fn many_are_ranked_with_a_look_at_one_leaf() {
         trial.check(COUNT);
         let bytes = trial.index.heap_bytes() as f64 / COUNT as f64;
         assert!(bytes < 6.0, "{bytes} bytes an entry");
-        // What entries are moved to, and a thinning, leave it in order.
+        // Entries moved elsewhere, and a thinning, leave it in order.
         let slots: Vec<Slot> = trial.model.iter().map(|place| place.1).collect();
         for slot in slots.into_iter().step_by(3) {
             trial.remove(slot);

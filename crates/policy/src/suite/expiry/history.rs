@@ -1,18 +1,18 @@
-//! Random histories of an index, against a list of what must be in it.
+//! Random histories of an index, against a list of the entries that must be in it.
 
 use super::{DECADE_MS, HOUR_MS, START};
 use crate::suite::host::Host;
 use crate::{Budget, Due, ExpiryIndex, Slot, Tick};
 
-/// How often a history's clock may jump back.
+/// Maximum number of backward jumps of the clock in a history.
 const BACK_JUMPS_MAX: u32 = 3;
-/// How often a history may set a deadline that has passed.
+/// Maximum number of deadlines in the past that a history sets.
 const PAST_DEADLINES_MAX: u32 = 4;
 
 /// One step of a history: a kind and two numbers that choose its details.
 pub type Step = (u8, u64, u64);
 
-/// Runs a history on `crowd` entries to begin with, and checks after every step.
+/// Runs a history that begins with `crowd` entries, and checks after every step.
 pub fn run_history<I: ExpiryIndex>(config: &I::Config, steps: &[Step], crowd: usize) {
     let mut trial = Trial::<I>::new(config);
     for number in 0..crowd as u64 {
@@ -35,7 +35,7 @@ pub fn run_history<I: ExpiryIndex>(config: &I::Config, steps: &[Step], crowd: us
     }
 }
 
-/// Runs histories of thousands of entries that come and go, and checks now and then.
+/// Runs histories of thousands of entries that come and leave, and checks at intervals.
 pub fn run_long_history<I: ExpiryIndex>(config: &I::Config) {
     for seed in 1..=4_u64 {
         let mut trial = Trial::<I>::new(config);
@@ -50,7 +50,7 @@ pub fn run_long_history<I: ExpiryIndex>(config: &I::Config) {
         for round in 0..6_000_u32 {
             let (choice, number) = (random(), random());
             match round / 1_000 % 3 {
-                // A crowd arrives; it is called on with little; it leaves.
+                // A crowd arrives; the index is called with small budgets; the crowd leaves.
                 0 => trial.insert(choice, number),
                 1 => trial.step(((choice % 100) as u8, choice >> 7, number)),
                 _ => trial.step((32 + (choice % 55) as u8, choice >> 7, number)),
@@ -65,18 +65,18 @@ pub fn run_long_history<I: ExpiryIndex>(config: &I::Config) {
     }
 }
 
-/// What the index must hold about one entry.
+/// Expected state of one entry.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     slot: Slot,
     deadline: Tick,
-    /// Counts the settings of deadlines.
+    /// Number of deadlines set before it.
     order: u64,
     /// Whether its order within the millisecond is promised.
     is_plain: bool,
 }
 
-/// A host, an index, and what the index must hold.
+/// A host, an index, and the expected content of the index.
 struct Trial<I: ExpiryIndex> {
     host: Host<I::Link>,
     index: I,
@@ -84,14 +84,14 @@ struct Trial<I: ExpiryIndex> {
     /// Live entries without a deadline.
     persistent: Vec<Slot>,
     now: Tick,
-    /// The latest deadline that was set: others are set to the same.
+    /// Latest deadline that was set: others are set to the same.
     recent: Tick,
     order: u64,
     slot_count: u32,
     back_jumps: u32,
     past_deadlines: u32,
     is_exact: bool,
-    /// Whether it ever told of a moment to be called at.
+    /// Whether `next_due` ever returned an instant.
     has_asked: bool,
 }
 
@@ -131,7 +131,7 @@ impl<I: ExpiryIndex> Trial<I> {
         }
     }
 
-    /// A deadline, near or far as `choice` says.
+    /// Returns a deadline, near or far depending on `choice`.
     fn deadline(&mut self, choice: u64, number: u64) -> Tick {
         let ahead = match choice >> 8 & 15 {
             0..4 => return self.bounded(self.recent.0),
@@ -150,7 +150,7 @@ impl<I: ExpiryIndex> Trial<I> {
         self.recent
     }
 
-    /// This deadline, or the present when it has passed and that happened often enough.
+    /// Returns this deadline, or the present if it has passed and that happened often enough.
     fn bounded(&mut self, deadline: u64) -> Tick {
         let mut deadline = Tick(deadline.min(Tick::MAX.0));
         if deadline < self.now {
@@ -182,7 +182,7 @@ impl<I: ExpiryIndex> Trial<I> {
         });
     }
 
-    /// Takes one of the expected entries out of the index; it still lives.
+    /// Takes one of the expected entries out of the index; it stays live.
     fn take(&mut self, choice: u64) -> Option<Slot> {
         if self.expected.is_empty() {
             return None;
@@ -199,7 +199,7 @@ impl<I: ExpiryIndex> Trial<I> {
         }
     }
 
-    /// The entry leaves and another takes its slot at once.
+    /// Removes an entry and adds another in its slot at once.
     fn replace(&mut self, choice: u64, number: u64) {
         let Some(slot) = self.take(choice) else {
             return;
@@ -229,7 +229,7 @@ impl<I: ExpiryIndex> Trial<I> {
         self.index.update(&mut self.host, slot, old);
     }
 
-    /// Many changes at once, so that what the index keeps of former times piles up.
+    /// Makes many changes at once, so that stale state piles up in the index.
     fn churn(&mut self, mut choice: u64, number: u64) {
         for round in 0..choice % 60 {
             choice = (choice ^ number)
@@ -275,7 +275,7 @@ impl<I: ExpiryIndex> Trial<I> {
         }
     }
 
-    /// One call; whether it may be worth while to call again.
+    /// Calls the index once. Returns whether another call may be worth while.
     fn pop(&mut self, steps: u32) -> bool {
         let mut budget = Budget(steps);
         let due = self
@@ -315,7 +315,7 @@ impl<I: ExpiryIndex> Trial<I> {
         true
     }
 
-    /// Calls until nothing is due.
+    /// Calls the index until nothing is due.
     fn drain(&mut self, steps: u32) {
         let calls_max = 200 + 20 * (self.expected.len() + self.slot_count as usize);
         let calls = (0..calls_max).take_while(|_| self.pop(steps)).count();
@@ -381,7 +381,7 @@ impl<I: ExpiryIndex> Trial<I> {
         let Some(first) = self.expected.iter().map(|expected| expected.deadline).min() else {
             return;
         };
-        // An index that waits for nothing while it holds something hands out nothing, ever.
+        // An index that holds entries and waits for nothing never returns any.
         let Some(next) = self.index.next_due() else {
             assert!(!self.is_exact, "an exact index has something to wait for");
             assert!(!self.has_asked, "it asked to be called before");
