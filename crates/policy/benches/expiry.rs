@@ -1,10 +1,11 @@
-//! Speed and memory of the expiry indexes: `cargo bench -p mayfly-policy --bench expiry -- [index] [keys…]`.
+//! Speed and memory of the expiry indexes: `cargo bench -p mayfly-policy --bench expiry -- [index]
+//! [keys…]`.
 //!
 //! For each number of keys, of shards, and each spread of TTLs: bytes per key beyond the deadline
 //! when filled, after a fifth were updated, and after a spread's time of expiry and refill; mean
-//! nanoseconds per verb; and the longest call in microseconds. Every time is the least of three
-//! equal runs, taken for each call or group of 256, which leaves out what the machine does besides.
-//! Run as a test, sizes are small. (`sampled` is not here: it would run ten cycles a second for 30
+//! nanoseconds per operation; and the longest call in microseconds. Every time is the least of
+//! three equal runs, taken for each call or group of 256, which excludes other work of the machine.
+//! Run as a test, sizes are small. (`sampled` is left out: it would run ten cycles a second for 30
 //! days.)
 
 #![expect(
@@ -132,12 +133,12 @@ struct Shard<I: ExpiryIndex> {
     index: I,
 }
 
-/// Times of calls or of groups of calls, in the same order in each run; of each the least.
+/// Times of calls or of groups of calls, in the same order in each run; the least of each.
 #[derive(Default)]
 struct Times {
     nanos: Vec<u32>,
     count: usize,
-    /// What reading the clock takes.
+    /// Cost of reading the clock.
     clock: u32,
 }
 
@@ -198,7 +199,7 @@ impl Clocks {
     }
 }
 
-/// What a run of a case gives besides: bytes per key at three moments, and entries handed out.
+/// Other results of a case: bytes per key at three moments, and entries returned.
 struct Figures {
     filled: f64,
     updated: f64,
@@ -280,8 +281,8 @@ impl<I: ExpiryIndex> Case<I> {
         }
     }
 
-    /// Lets time pass until nothing is left, or for a spread with every popped entry refilled; how
-    /// many were popped.
+    /// Lets time pass until nothing is left, or for a spread with every returned entry refilled.
+    /// Returns the number of entries returned.
     fn expire(&mut self, refill: bool, times: &mut Times) -> f64 {
         let mut popped = 0;
         for shard in &mut self.shards {
@@ -433,7 +434,7 @@ fn main() {
                 if is_asked("wheel") {
                     measure::<Wheel>(size, shards, spread);
                 }
-                // Only when asked for: it takes its time.
+                // Only on request, because it takes long.
                 if !names.is_empty() && is_asked("ordered") {
                     measure::<Ordered>(size, shards, spread);
                 }

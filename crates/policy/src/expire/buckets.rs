@@ -1,53 +1,47 @@
 //! `buckets`: Bucket-Based Expiration, a ring of buckets by deadline in front of sampling.
 //!
 //! # Idea
-//!
-//! A deadline divided by `BASE` is its *time*; the time modulo `NUM_BUCKETS` is its bucket. A bucket
-//! is a set of entries that share one time, so that once the time has passed all of them are dead
-//! and none is looked at in vain. An entry whose bucket is taken by another time is kept in
-//! `expires` alone. Ten times a second *activeExpiration* goes once around the ring, beginning where
-//! it stopped, and empties what has passed; when it has come around, [`sampled`](super::sampled)
-//! looks for what found no bucket.
+//! A deadline divided by `BASE` is its *time*; the time modulo `NUM_BUCKETS` is its bucket. A
+//! bucket is a set of entries that share one time, so that once the time has passed all of them are
+//! dead and no live entry is read. An entry whose bucket is taken by another time is kept in
+//! `expires` alone. Ten times a second *activeExpiration* passes once around the ring, beginning
+//! where it stopped, and empties the buckets whose time has passed; after a full turn,
+//! [`sampled`](super::sampled) searches for the entries that found no bucket.
 //!
 //! # Source
-//!
 //! G. Xie, Y.-C. Chung: Bucket-Based Expiration Algorithm: Improving Eviction Efficiency for
 //! In-Memory Key-Value Database, MEMSYS 2020, <https://doi.org/10.1145/3422575.3422797>, Algorithms 3
 //! and 4, sections 3.1 to 3.3. The second part is Redis 5.0's, on which the authors built.
 //!
 //! # State
-//!
 //! Per entry: a 4-byte reference in `expires`, one in a bucket unless that was taken, and 8 bytes
 //! for its places in both: 16 bytes, in buckets of less than a thousand up to 8 more. Besides: 32
-//! bytes a bucket, and what `sampled` has.
+//! bytes per bucket, and the state of `sampled`.
 //!
 //! # Cost
-//!
-//! Every verb O(1). A bucket passed, an entry handed out and a look are a step each; in the first
-//! part nothing alive is looked at. The first part of one activeExpiration hands out at most
+//! Every operation O(1). A bucket passed, an entry returned and an entry read are a step each; the
+//! first part reads no live entry. The first part of one activeExpiration returns at most
 //! `TIME_LIMIT`: 25,000 entries, with `hz` at 10.
 //!
 //! # Knobs
-//!
 //! `size` (120x1000): `NUM_BUCKETS` × `BASE`, the latter in milliseconds. Their product should
-//! exceed the longest TTL by far: the authors find twice that best, and at once that the buckets are
-//! not free again in time. As of `sampled`: `iterations` (0), for the second part; `hz` (10; 1 to 500)
-//! and `shards` (1; 1 to 4096), for both: those that share one server take turns at the second part; the
-//! first runs in each at every cycle, with its share of `TIME_LIMIT`, as one ring of all would.
+//! exceed the longest TTL by far: the authors find twice the TTL best, and that with once the TTL
+//! buckets are not free again in time. As for `sampled`: `iterations` (0), for the second part;
+//! `hz` (10; 1 to 500) and `shards` (1; 1 to 4096), for both. Indexes that share one server take
+//! turns at the second part; the first runs in each at every cycle, with its share of `TIME_LIMIT`,
+//! as one ring of all would.
 //!
 //! # Departures
-//!
-//! Time is reckoned as in `sampled`: a key that is handed out lasts 1 µs, `TIME_LIMIT` is that of
-//! Redis's slow cycle, and the second part has what the first has left of it; when nothing is left, it is
-//! skipped until the next activeExpiration. The host's budget cuts calls besides: the next call goes on in
-//! the same bucket.
-//! The set is an array, and an entry knows its place there. A bucket is free when its set is empty;
-//! the authors mark it by a time of 0, which a deadline of 1970 has as well.
+//! Time is counted as in `sampled`: an entry returned counts as 1 µs, `TIME_LIMIT` is that of
+//! Redis's slow cycle, and the second part has what the first has left of it; when nothing is left,
+//! it is skipped until the next activeExpiration. The host's budget also ends calls: the next call
+//! continues in the same bucket. The set is an array, and an entry has its place there in its bits.
+//! A bucket is free when its set is empty; the authors mark it by a time of 0, which a deadline of
+//! 1970 has as well.
 //!
 //! # Avoid when
-//!
-//! TTLs differ by orders of magnitude, or the longest is not known: what finds no bucket waits for
-//! a sample. `buckets-auto` chooses the two numbers itself.
+//! TTLs differ by orders of magnitude, or the longest is not known: entries that find no bucket
+//! wait for a sample. `buckets-auto` chooses the two numbers itself.
 
 mod ring;
 
@@ -56,24 +50,24 @@ use crate::knobs::{Knob, Knobs};
 use crate::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
 pub(super) use ring::{Ring, Status};
 
-/// The most buckets of a ring.
+/// Maximum number of buckets of a ring.
 pub(super) const BUCKETS_MAX: u32 = 1 << 16;
 
-/// The knobs of [`Buckets`].
+/// Knobs of [`Buckets`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct BucketsConfig {
     /// `NUM_BUCKETS`.
     pub num_buckets: u32,
     /// `BASE`, in milliseconds.
     pub base: u64,
-    /// The most loops of a cycle in the second part; 0: as many as its time allows.
+    /// Maximum number of loops of a cycle in the second part; 0 is as many as its time allows.
     pub iterations: u32,
-    /// When both parts run.
+    /// Schedule of both parts.
     pub cycles: CyclesConfig,
 }
 
 impl Default for BucketsConfig {
-    /// What the authors found best for TTLs of up to a minute.
+    /// The size that the authors found best for TTLs of up to a minute.
     fn default() -> Self {
         BucketsConfig {
             num_buckets: 120,
@@ -141,7 +135,7 @@ impl Knobs for BucketsConfig {
     }
 }
 
-/// The low half of each entry's bits: its place in `expires`.
+/// Access to the low half of each entry's bits: its place in `expires`.
 pub(super) struct InExpires<'a, C>(pub(super) &'a mut C);
 
 impl<C: Cells<u64>> Facts for InExpires<'_, C> {
@@ -159,7 +153,7 @@ impl<C: Cells<u64>> Cells<u32> for InExpires<'_, C> {
     }
 }
 
-/// The same to look at only.
+/// The same for reading only.
 pub(super) struct InExpiresView<'a, C>(pub(super) &'a C);
 
 impl<C: Cells<u64>> Facts for InExpiresView<'_, C> {
@@ -175,7 +169,7 @@ impl<C: Cells<u64>> Cells<u32> for InExpiresView<'_, C> {
     }
 }
 
-/// The high half of an entry's bits: its place in a bucket and 1, or 0 when it is in none.
+/// Returns the high half of an entry's bits: its place in a bucket plus 1, or 0 if it is in none.
 pub(super) fn high_half(cells: &impl Cells<u64>, slot: Slot) -> u32 {
     (cells.get(slot) >> 32) as u32
 }
@@ -191,9 +185,9 @@ fn place_of(cells: &impl Cells<u64>, slot: Slot) -> Option<usize> {
         .map(|place| place as usize)
 }
 
-/// The first part of an activeExpiration, Algorithm 3, that is under way.
+/// A first part of an activeExpiration, Algorithm 3, that is under way.
 struct Round {
-    /// Buckets yet to be passed.
+    /// Buckets still to be passed.
     left: usize,
     spent_ns: u64,
 }
@@ -228,7 +222,7 @@ impl Rounds {
         self.round = None;
     }
 
-    /// However long it took, the next is in step.
+    /// Ends a round; the next is in step, however long this one took.
     fn end(&mut self, now: Tick) {
         if let Some(late) = now.0.checked_sub(self.next.0) {
             self.next = Tick(self.next.0 + (late / self.pause_ms + 1) * self.pause_ms);
@@ -236,12 +230,12 @@ impl Rounds {
         self.round = None;
     }
 
-    /// Whether one may begin.
+    /// Whether a round may begin.
     pub(super) fn is_due(&self, expires: &Sampled, now: Tick) -> bool {
         self.round.is_none() && now >= self.next && !expires.is_empty()
     }
 
-    /// When to be called, given when the second part is to be.
+    /// Returns the next instant to be called at, given that of the second part.
     pub(super) fn next_due(&self, second: Tick) -> Tick {
         match self.round {
             Some(_) => Tick(0),
@@ -249,9 +243,9 @@ impl Rounds {
         }
     }
 
-    /// Goes on with a round, or begins one that is due. Where it ends, the second part begins with the time that
-    /// is left, if it is its turn; or, if none is left (`EXCEED_TIME_LIMIT`), misses its turn, and the next round
-    /// goes on in the same bucket.
+    /// Continues a round, or begins one that is due. At its end the second part begins with the
+    /// time that is left, if it is its turn. If none is left (`EXCEED_TIME_LIMIT`), the second part
+    /// misses its turn, and the next round continues in the same bucket.
     pub(super) fn go(
         &mut self,
         ring: &mut Ring,
@@ -310,7 +304,7 @@ impl Buckets {
         set_high_half(cells, slot, half as u32);
     }
 
-    /// The bucket's part of removeExpire; `deadline` is that by which the entry was filed.
+    /// The bucket's part of removeExpire; `deadline` is the one by which the entry was filed.
     fn take(&mut self, cells: &mut impl Cells<u64>, slot: Slot, deadline: Tick) {
         let Some(place) = place_of(cells, slot) else {
             return;
@@ -469,7 +463,7 @@ mod tests {
             slot
         }
 
-        /// One activeExpiration: what it evicts.
+        /// Runs one activeExpiration and returns the entries that it evicts.
         fn active_expiration(&mut self, seconds: u64) -> Vec<Slot> {
             let now = Tick(seconds * 1_000);
             self.host.set_now(now);
@@ -523,7 +517,7 @@ mod tests {
         it.host.untell(c);
         it.host.set_deadline(c, None);
         assert_eq!(it.bucket(2), [a, b, d]);
-        // 00:02: bucket 2 is taken by time 2; e is stored in expires alone.
+        // 00:02: bucket 2 is taken by time 2; e is stored in `expires` alone.
         assert_eq!(it.active_expiration(2), []);
         let e = it.set_expire(None, 5_015);
         assert_eq!(it.bucket(2), [a, b, d]);
@@ -555,7 +549,7 @@ mod tests {
             host.tell(slot);
             index.insert(&mut host, slot);
         };
-        // All of one bucket, and then as many that find theirs taken: for sampling alone.
+        // All in one bucket, and then as many that find theirs taken, for sampling alone.
         (0..40_000).for_each(|_| add(&mut index, start.0 + 500));
         (0..40_000).for_each(|_| add(&mut index, start.0 + 120_000));
         assert_eq!(index.ring.len, 40_000);
@@ -575,7 +569,7 @@ mod tests {
             found.push((in_ring, before - index.len() - in_ring));
             index.check(&host);
         }
-        // 25 ms of 1 µs each; the second part looks besides, and reads the clock in every 16th loop.
+        // 25 ms of 1 µs each; the second part also reads, and reads the clock in every 16th loop.
         assert_eq!(found[0], (25_001, 0));
         assert_eq!(found[1].0, 14_999);
         assert!((8_500..9_100).contains(&found[1].1), "{found:?}");

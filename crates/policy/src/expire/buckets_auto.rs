@@ -1,39 +1,34 @@
-//! `buckets-auto`: Bucket-Based Expiration whose ring follows the TTLs that it sees.
+//! `buckets-auto`: Bucket-Based Expiration whose ring follows the TTLs in use.
 //!
 //! # Idea
-//!
-//! [`buckets`](super::buckets), but `NUM_BUCKETS` and `BASE` are chosen: their product is two to four
-//! times the TTL that 99 % of those set lately do not exceed, since the authors found twice the TTL
-//! to be enough and once to be too little; and there is a bucket for 64 entries, so that buckets are
-//! as fine as half a byte an entry buys. When the choice changes, a new ring takes what comes, and
-//! the old one is carried over a few entries a call; what is dead in it is handed out on the way.
+//! [`buckets`](super::buckets) with a choice of `NUM_BUCKETS` and `BASE`. Their product is two to
+//! four times the TTL that 99 % of the recent ones do not exceed, because the authors found twice
+//! the TTL to be enough and once to be too little. There is one bucket per 64 entries, so that
+//! buckets are as fine as half a byte per entry allows. When the choice changes, a new ring takes
+//! new entries, and the old one is carried over a few entries per call; dead entries in it are
+//! returned on the way.
 //!
 //! # Source
-//!
 //! That of `buckets`, whose section 5 names the dynamic configuration of buckets as future work. The
 //! rule is ours.
 //!
 //! # State
-//!
 //! Per entry: 16 bytes as in `buckets`, and half a byte for buckets. Besides: 49 counters of 4 bytes,
 //! 64 buckets of 32 bytes, and while one is carried over two rings.
 //!
 //! # Cost
-//!
-//! That of `buckets`. TTLs are counted by powers of two; every 1,024 of them, and with each round,
-//! the counters are looked through. A change costs a step an entry.
+//! That of `buckets`. TTLs are counted by powers of two; the counters are read after every 1,024 of
+//! them, and with each round. A change costs a step per entry.
 //!
 //! # Knobs
-//!
-//! `hz` (10; 1 to 500) and `shards` (1; 1 to 4096): as of `sampled`, for both parts.
+//! `hz` (10; 1 to 500) and `shards` (1; 1 to 4096): as for `sampled`, for both parts.
 //!
 //! # Departures
-//!
-//! From `buckets`: the two numbers are powers of two, and change; and an entry that dies more than a
-//! turn of the ring ahead gets no bucket, since it would keep it from several who die sooner.
+//! From `buckets`: the two numbers are powers of two, and change; and an entry that dies more than
+//! a turn of the ring ahead gets no bucket, because it would block that bucket for several entries
+//! that die sooner.
 //!
 //! # Avoid when
-//!
 //! TTLs differ by orders of magnitude: a ring wide enough for the long ones has buckets too coarse for the
 //! short ones. A wheel of several levels is the answer to that.
 
@@ -43,30 +38,30 @@ use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 
 const NUM_BUCKETS_MIN: usize = 64;
 const NUM_BUCKETS_MAX: usize = 1 << 12;
-/// A bucket for so many entries.
+/// Number of entries per bucket.
 const ENTRIES_PER_BUCKET: usize = 64;
 /// `NUM_BUCKETS` × `BASE` at the start: two minutes.
 const SIZE_START: u64 = 1 << 17;
 const SIZE_MAX: u64 = 1 << 48;
-/// TTLs between two looks at the counters, which then forget half.
+/// Number of TTLs between two readings of the counters, which are then halved.
 const SEEN_EVERY: u32 = 1_024;
-/// So many of those seen need not be covered: one in a hundred.
+/// One in this number of TTLs need not be covered.
 const UNCOVERED: u32 = 100;
-/// A ring is carried over at most once in as many new deadlines as a quarter of its entries: TTLs whose
-/// long ones are about one in a hundred would else make it change with every look.
+/// A ring is carried over at most once in a quarter of its entries' number of new deadlines.
+/// Otherwise TTLs of which about one in a hundred is long would change it at every reading.
 const SETS_PER_CHANGE: usize = 4;
-/// The bit of an entry's place that tells the ring.
+/// Bit of an entry's place that names the ring.
 const RING_BIT: u32 = 1 << 31;
 
-/// TTLs by powers of two.
+/// Counts of TTLs by powers of two.
 struct Seen {
-    /// At `i`, those below 2^i and not below 2^(i − 1).
+    /// At `i`, the number of TTLs below 2^i and not below 2^(i − 1).
     counts: [u32; 49],
     since: u32,
 }
 
 impl Seen {
-    /// Notes one; whether it is time to look.
+    /// Counts a TTL. Returns whether the counters are due to be read.
     fn note(&mut self, ttl: u64) -> bool {
         let class = (u64::BITS - ttl.leading_zeros()).min(48);
         self.counts[class as usize] += 1;
@@ -79,7 +74,7 @@ impl Seen {
         self.counts = self.counts.map(|count| count / 2);
     }
 
-    /// Twice a power of two that nearly none exceeds; `None` before enough were seen.
+    /// Returns twice the power of two that 99 % do not exceed; `None` before there are enough.
     fn size(&self) -> Option<u64> {
         let sum: u32 = self.counts.iter().sum();
         if sum < SEEN_EVERY / 4 {
@@ -98,15 +93,15 @@ impl Seen {
 /// Buckets that follow the TTLs; see the [module](self).
 pub struct BucketsAuto {
     ring: Ring,
-    /// The ring before, while it is carried over.
+    /// Previous ring, while it is carried over.
     old: Option<Ring>,
-    /// Set in the places of entries of `ring`, clear in those of `old`, or the other way round.
+    /// Set in the places of entries of `ring` and clear in those of `old`, or the other way round.
     ring_bit: u32,
     expires: Sampled,
     rounds: Rounds,
-    /// Apart, since every index would be as large as the largest.
+    /// Boxed, because every index would otherwise be as large as the largest.
     seen: Box<Seen>,
-    /// Deadlines set since the ring was chosen: they pay for carrying the next one over.
+    /// Number of deadlines set since the ring was chosen: they pay for carrying the next one over.
     set_since: usize,
 }
 
@@ -125,7 +120,7 @@ impl BucketsAuto {
         let deadline = cells
             .deadline(slot)
             .expect("an entry is filed with its deadline");
-        // Farther ahead than one turn it would keep its bucket from several who die sooner.
+        // More than one turn ahead, it would block its bucket for several entries that die sooner.
         self.rounds.clock_went_back(cells.now());
         let size = self.ring.num_buckets() as u64 * self.ring.base;
         let is_near = deadline.0.saturating_sub(cells.now().0) < size;
@@ -167,7 +162,7 @@ impl BucketsAuto {
         }
     }
 
-    /// Begins a new ring if the present one is far from what is wanted.
+    /// Starts a new ring if the present one is far from the right size.
     fn choose(&mut self) {
         if self.old.is_some() || self.set_since < self.expires.len() / SETS_PER_CHANGE {
             return;
@@ -190,7 +185,7 @@ impl BucketsAuto {
         }
     }
 
-    /// Carries the ring before over, a step an entry or a bucket passed.
+    /// Carries the previous ring over, one step per entry moved or bucket passed.
     fn carry_over(&mut self, cells: &mut impl Cells<u64>, now: Tick, budget: &mut Budget) -> Due {
         while let Some(old) = &mut self.old {
             if old.len == 0 {
@@ -214,7 +209,7 @@ impl BucketsAuto {
         Due::Nothing
     }
 
-    /// The second part of activeExpiration.
+    /// Runs the second part of activeExpiration.
     fn sample(&mut self, cells: &mut impl Cells<u64>, now: Tick, budget: &mut Budget) -> Due {
         let due = self.expires.pop_expired(&mut InExpires(cells), now, budget);
         if let Due::Slot(slot) = due {
@@ -226,7 +221,7 @@ impl BucketsAuto {
 }
 
 impl ExpiryIndex for BucketsAuto {
-    /// The entry's places in `expires` and in its bucket, and which ring that is of.
+    /// The entry's places in `expires` and in its bucket, and which ring that is.
     type Link = u64;
     type Config = CyclesConfig;
     const NAME: &'static str = "buckets-auto";
@@ -378,8 +373,9 @@ mod tests {
     }
 
     impl Traffic {
-        /// Ten entries of this TTL a tenth of a second, for so long; how many percent of those handed
-        /// out in the last half of it were late by more than a bucket may be and two rounds.
+        /// Inserts ten entries of this TTL per tenth of a second, for `span`. Returns the
+        /// percentage of those returned in the last half that were late by more than a bucket and
+        /// two rounds.
         fn run(&mut self, ttl: u64, span: u64) -> u64 {
             let (start, mut late, mut sum) = (self.now, 0, 0);
             while self.now < start + span {
@@ -430,7 +426,7 @@ mod tests {
                 (2 * ttl..=8 * ttl).contains(&size),
                 "{size} ms for {ttl} ms"
             );
-            // Those set before the ring had adapted wait for a sample.
+            // Entries set before the ring had adapted wait for a sample.
             assert!(late_percent <= 2, "{late_percent} % late, {ttl} ms");
             assert!(traffic.index.old.is_none());
         }
@@ -459,7 +455,8 @@ mod tests {
             changes += u32::from(index.ring_bit != ring_bit);
             ring_bit = index.ring_bit;
         }
-        // Each is paid for by a quarter of what is held: at most 16 until that is some 64,000, then 21.
+        // Each is paid for by a quarter of the entries held: at most 16 until these are some
+        // 64,000, then 21.
         assert!(changes <= 37, "{changes} changes of the ring");
         index.check(&host);
     }

@@ -1,52 +1,46 @@
 //! `ebuckets`: short lists of entries in a tree of intervals, as Redis keeps fields of hashes.
 //!
 //! # Idea
-//!
-//! A *bucket* is an interval of time, named by its low bound; the buckets lie in a radix tree. A
+//! A *bucket* is an interval of time, named by its low bound; the buckets are in a radix tree. A
 //! bucket has one *segment*: a list of up to 16 entries in the order of their deadlines, linked
 //! through the entries themselves. A full segment is split in two, and its bucket with it, as near
 //! to the middle as two different deadlines allow. When all 16 share one deadline, the bucket is
-//! *extended* by further segments for that deadline alone. Most changes touch one list and leave the
-//! tree as it is, and the tree costs its dear nodes once for a dozen entries. Up to 16 entries there
-//! is one list and no tree.
+//! *extended* by further segments for that deadline alone. Most changes touch one list and leave
+//! the tree as it is, and the cost of the tree's nodes is shared by about a dozen entries. Up to 16
+//! entries there is one list and no tree.
 //!
 //! # Source
-//!
 //! Redis 7.4, `ebuckets.c` (2024), <https://github.com/redis/redis/blob/7.4/src/ebuckets.h>; the
 //! article "Hash field expiration – Architecture and Benchmarks", Redis 2024. The tree is
 //! [`RadixTree`].
 //!
 //! # State
-//!
 //! Per entry: 64 bits in the entry beside its 64 bits of deadline, together Redis's `ExpireMeta` of
 //! 16 bytes, and its share of a segment of 24 bytes and of the tree: 19 to 21 bytes with the
 //! deadline, where Redis says about 20. Besides: a page of 4 KiB for segments and for each kind of
 //! node.
 //!
 //! # Cost
-//!
-//! Insert looks at up to 16 deadlines of a list, remove walks one; every 8th insertion or so splits
-//! and goes to the tree. `pop_expired` takes the head of the first list, a step an entry.
+//! Insert reads up to 16 deadlines of a list, remove walks one; about every 8th insertion splits
+//! and changes the tree. `pop_expired` takes the head of the first list, one step per entry.
 //!
 //! # Knobs
-//!
-//! None: 16 entries a segment and buckets to the millisecond, as Redis has them.
+//! None: 16 entries per segment and buckets to the millisecond, as in Redis.
 //!
 //! # Departures
-//!
-//! References are slots of 31 bits, not pointers. The last of a segment names its own segment, and
-//! segments of a bucket name each other; in Redis the entries carry that as well. An extended bucket
-//! grows at its end, so that entries of one deadline come out in their order. A deadline before all
-//! buckets moves the low bound of the first. As in Redis, small segments are never merged.
+//! References are slots of 31 bits, not pointers. The last entry of a segment names its own
+//! segment, and segments of a bucket name each other; in Redis the entries carry that as well. An
+//! extended bucket grows at its end, so that entries of one deadline are returned in their order. A
+//! deadline before all buckets moves the low bound of the first. As in Redis, small segments are
+//! never merged.
 //!
 //! # Avoid when
-//!
-//! Entries have no 8 bytes to spare; else it is a good compromise of order, memory and speed.
+//! Entries have no 8 bytes to spare; otherwise it is a good compromise of order, memory and speed.
 
 use crate::parts::radix_tree::{Dense, RadixTree};
 use crate::{Budget, Cells, Due, ExpiryIndex, Meta, Slot, Tick};
 
-/// The most entries of a segment.
+/// Maximum number of entries in a segment.
 const SEG_MAX_ITEMS: usize = 16;
 const NONE: u32 = u32::MAX;
 
@@ -82,18 +76,18 @@ impl Meta for Link {
     }
 }
 
-/// The head of a list, and the other segments of an extended bucket.
+/// Head of a list, and links to the other segments of an extended bucket.
 #[derive(Clone, Copy)]
 struct Segment {
-    /// The bucket's low bound; the tree knows the first segment by it.
+    /// Low bound of the bucket; the tree has the first segment under it.
     key: Tick,
     /// The first entry.
     head: u32,
-    /// The next segment of the bucket.
+    /// Next segment of the bucket.
     next: u32,
     /// In the first segment, the last one; in the last, the first.
     last: u32,
-    /// The segment before; `NONE` in the first.
+    /// Previous segment; `NONE` in the first.
     before: u32,
 }
 
@@ -105,7 +99,7 @@ pub struct Ebuckets {
     tree: RadixTree,
     segments: Dense<Segment>,
     len: usize,
-    /// The earliest deadline.
+    /// Earliest deadline.
     first: Option<Tick>,
 }
 
@@ -118,7 +112,7 @@ fn deadline_of(cells: &impl Cells<Link>, slot: u32) -> Tick {
     deadline.expect("an entry in a segment has a deadline")
 }
 
-/// The entries of a segment, in order: so many of an array.
+/// The first `len` entries of an array: those of a segment, in order.
 struct Items {
     slots: [u32; SEG_MAX_ITEMS],
     len: usize,
@@ -179,7 +173,7 @@ impl Ebuckets {
         }
     }
 
-    /// The segment that an entry is in.
+    /// Returns the segment that an entry is in.
     fn segment_of(cells: &impl Cells<Link>, slot: Slot) -> u32 {
         let mut link = cells.get(slot);
         for _ in 0..SEG_MAX_ITEMS {
@@ -191,7 +185,7 @@ impl Ebuckets {
         unreachable!("a segment's list is no longer than it may be");
     }
 
-    /// A bucket of one segment with these entries.
+    /// Creates a bucket of one segment with these entries.
     fn new_bucket(&mut self, cells: &mut impl Cells<Link>, key: Tick, slots: &[u32]) {
         let segment = self.segments.push(Segment {
             key,
@@ -218,7 +212,7 @@ impl Ebuckets {
         self.tree.remove(tree_key(key), segment, key_of);
     }
 
-    /// Gives a bucket another low bound.
+    /// Changes the low bound of a bucket.
     fn rebound(&mut self, segment: u32, key: Tick) {
         self.leave(self.segments.get(segment).key, segment);
         self.segments.get_mut(segment).key = key;
@@ -273,7 +267,7 @@ impl Ebuckets {
         let Some(middle) = best_middle(&deadlines) else {
             return self.add_to_shared(cells, bucket, deadlines[0], deadline, slot);
         };
-        // The entry goes to its half before either is linked.
+        // The entry is added to its half before either is linked.
         let (mut low, mut high) = (
             items.slots[..middle].to_vec(),
             items.slots[middle..].to_vec(),
@@ -289,7 +283,7 @@ impl Ebuckets {
         self.new_bucket(cells, deadlines[middle], &high);
     }
 
-    /// Adds to a bucket whose segments are full of one deadline, or were.
+    /// Adds an entry to a bucket whose segments are or were full of one deadline.
     fn add_to_shared(
         &mut self,
         cells: &mut impl Cells<Link>,
@@ -324,7 +318,7 @@ impl Ebuckets {
         self.link(cells, segment, &[slot]);
     }
 
-    /// Takes an entry out of its segment's list; the deadline by which it is filed may be any.
+    /// Removes an entry from its segment's list; the deadline by which it is filed may be any.
     fn take(&mut self, cells: &mut impl Cells<Link>, slot: Slot) {
         let segment = Self::segment_of(cells, slot);
         let mut items = self.items(cells, segment);
@@ -350,7 +344,7 @@ impl Ebuckets {
         if before != NONE {
             self.segments.get_mut(before).next = next;
             if next == NONE {
-                // `last` is the first; it may be `before` itself.
+                // `last` is the first segment, and may be `before` itself.
                 self.segments.get_mut(before).last = last;
                 self.segments.get_mut(last).last = before;
             } else {
@@ -359,7 +353,7 @@ impl Ebuckets {
         } else if next == NONE {
             self.leave(key, segment);
         } else {
-            // The next one becomes the first; all others name it as theirs.
+            // The next segment becomes the first; all others name it as theirs.
             self.segments.get_mut(next).before = NONE;
             self.segments.get_mut(next).key = key;
             self.segments.get_mut(next).last = last;
@@ -446,7 +440,8 @@ impl Ebuckets {
     }
 }
 
-/// Where to split a full segment: between two different deadlines, as near to the middle as can be.
+/// Returns where to split a full segment: between two different deadlines, as near to the middle as
+/// possible.
 fn best_middle(deadlines: &[Tick; SEG_MAX_ITEMS]) -> Option<usize> {
     let middles = 1..SEG_MAX_ITEMS;
     middles
@@ -538,7 +533,7 @@ impl ExpiryIndex for Ebuckets {
         self.first.map(|first| Tick(first.0 + 1))
     }
 
-    /// All that are held, once the first is dead.
+    /// All entries held, once the first is dead.
     fn backlog(&self, now: Tick) -> usize {
         match self.first {
             Some(first) if first < now => self.len,
@@ -610,7 +605,7 @@ mod tests {
 
     #[test]
     fn entries_of_one_deadline_stay_together_when_a_segment_splits() {
-        // The middle that is nearest to 8 and lies between two deadlines is before the last 5.
+        // The middle nearest to 8 between two different deadlines is before the last 5.
         let (host, index, _) = filled([3; 11].into_iter().chain([42; 6]));
         let first = index.tree.first().expect("it has buckets");
         assert_eq!(index.items(&host, first).len, 11);
@@ -621,7 +616,7 @@ mod tests {
     fn entries_of_one_deadline_extend_their_bucket() {
         let (mut host, mut index, slots) = filled((0..100).map(|_| 7));
         assert_eq!((index.tree.len(), index.segments.len), (1, 7));
-        // What comes before and after gets buckets of its own.
+        // Deadlines before and after get buckets of their own.
         for deadline in [6, 8] {
             let slot = host.add(0, 1, Some(Tick(START + deadline)));
             host.tell(slot);
@@ -639,8 +634,8 @@ mod tests {
 
     #[test]
     fn extended_buckets_survive_that_their_segments_move() {
-        // When the last segment of a bucket went, the one before it did not learn where the first
-        // had moved since.
+        // When the last segment of a bucket was freed, the one before it once kept the former place
+        // of the first.
         let (mut host, mut index, mut slots) = filled((0..300).map(|number| number % 4));
         let mut chance = Chance::new(1);
         for round in 0..20_000 {

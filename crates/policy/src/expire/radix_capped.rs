@@ -1,52 +1,45 @@
-//! `radix-capped`: sampling, with a small tree of what it saw die soonest.
+//! `radix-capped`: sampling, with a small tree of the sampled entries that die soonest.
 //!
 //! # Idea
-//!
-//! Redis's cycle as it is, and an ordered radix tree of at most 1 % of the entries. A living entry
-//! that is sampled goes into the tree, in place of the latest there when the tree is full and that
-//! one dies later. A cycle begins with the tree: what is dead at its front is handed out. The tree is a
-//! hint: an entry that changes or goes stays in it, and is dropped when it comes up.
+//! Redis's cycle unchanged, and an ordered radix tree of at most 1 % of the entries. A live entry
+//! that is sampled enters the tree, in place of the latest there if the tree is full and that one
+//! dies later. A cycle begins with the tree: dead entries at its front are returned. The tree is a
+//! hint: an entry that changes or is removed stays in it, and is dropped when it comes up.
 //!
 //! # Source
-//!
 //! S. Sanfilippo: New keyspace representation and expire algorithm of Redis, 2019 (a published
 //! note), under "Alternative implementations".
 //!
 //! # State
-//!
 //! Per entry: as [`sampled`](super::sampled), 8 bytes. Besides: for at most a hundredth of the
 //! entries 16 bytes of deadline and slot, and the tree's 8 to 24 bytes.
 //!
 //! # Cost
-//!
-//! That of `sampled`, and a walk down the tree for each look at a living entry that dies sooner
-//! than one of the tree. A step is an entry looked at, in the tree or by chance.
+//! That of `sampled`, and a walk down the tree for each live entry read that dies sooner than one
+//! in the tree. A step is an entry read, in the tree or at random.
 //!
 //! # Knobs
-//!
-//! `hz` (10; 1 to 500) and `shards` (1; 1 to 4096): as of `sampled`. The other rules are those of
+//! `hz` (10; 1 to 500) and `shards` (1; 1 to 4096): as for `sampled`. The other rules are those of
 //! Redis 5.0, the last release when the note was written.
 //!
 //! # Departures
-//!
-//! The note ends a cycle when a sample has few dead and "the tree of keys to expire is empty"; taken by
-//! the letter, a tree that holds living keys would keep the cycle going. Here the tree must hold none
-//! that is dead.
+//! The note ends a cycle when a sample has few dead and "the tree of keys to expire is empty";
+//! taken literally, a tree that holds live keys would keep the cycle going. Here the tree must hold
+//! none that is dead.
 //!
 //! # Avoid when
-//!
-//! Anyone waits for the dead: the tree knows what was sampled, and 20 samples in a tenth of a second
-//! see little of a million entries.
+//! Clients wait for the dead: the tree contains what was sampled, and 20 samples in a tenth of a
+//! second see little of a million entries.
 
 use super::radix::key;
 use super::sampled::{CyclesConfig, Sampled};
 use crate::parts::radix_tree::RadixTree;
 use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 
-/// The tree holds at most one of so many entries.
+/// Number of entries per place in the tree.
 const ENTRIES_PER_KEY: usize = 100;
 
-/// The tree, and what its leaves name: places in `items`.
+/// The tree, and the entries that its leaves name: places in `items`.
 #[derive(Default)]
 struct Soonest {
     tree: RadixTree,
@@ -62,7 +55,7 @@ impl Soonest {
         self.tree.first().map(|leaf| self.item(leaf))
     }
 
-    /// Takes the living entry in, if there is room or it dies before the latest.
+    /// Adds a live entry if there is room or it dies before the latest.
     fn offer(&mut self, cap: usize, deadline: Tick, slot: Slot) {
         if cap == 0 {
             return;
@@ -83,7 +76,7 @@ impl Soonest {
         self.trim(cap);
     }
 
-    /// Drops the latest until no more than so many are left.
+    /// Drops the latest until at most `cap` are left.
     fn trim(&mut self, cap: usize) {
         while self.tree.len() > cap {
             let last = self.tree.last().expect("it holds more than none");
@@ -123,7 +116,7 @@ impl Soonest {
 pub struct RadixCapped {
     expires: Sampled,
     soonest: Soonest,
-    /// A cycle is under way and has not finished with the tree.
+    /// Whether a cycle is under way and has not finished with the tree.
     is_at_tree: bool,
 }
 
@@ -132,7 +125,7 @@ impl RadixCapped {
         self.expires.len() / ENTRIES_PER_KEY
     }
 
-    /// Hands out what is dead at the front of the tree.
+    /// Returns dead entries at the front of the tree.
     fn run_tree(&mut self, cells: &mut impl Cells<u32>, now: Tick, budget: &mut Budget) -> Due {
         while let Some((_, slot)) = self.soonest.first().filter(|first| first.0 < now) {
             if !budget.spend() {
@@ -150,7 +143,7 @@ impl RadixCapped {
 }
 
 impl ExpiryIndex for RadixCapped {
-    /// That of [`Sampled`].
+    /// The link of [`Sampled`].
     type Link = u32;
     type Config = CyclesConfig;
     const NAME: &'static str = "radix-capped";
@@ -269,8 +262,8 @@ mod tests {
         };
         assert_eq!(cycles(&mut index, &mut host, 100, 60_000), 0);
         assert_eq!(index.soonest.tree.len(), 100);
-        // Some 12,000 samples of 10,000 entries saw about 70 % of them, so that the latest of the tree is
-        // about the 140th to die.
+        // Some 12,000 samples of 10,000 entries saw about 70 % of them, so that the latest in the
+        // tree is about the 140th to die.
         let last = index.soonest.tree.last().expect("it is full");
         let latest = index.soonest.item(last).0.0 - start.0 - 100_000;
         assert!((110..200).contains(&latest), "{latest}");

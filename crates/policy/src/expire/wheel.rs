@@ -1,25 +1,24 @@
-//! `wheel`: exact to the millisecond, O(1), about four bytes a deadline. The default.
+//! `wheel`: a hierarchical timing wheel, exact to the millisecond, O(1), about four bytes per
+//! deadline. The default.
 //!
 //! # Idea
+//! A timing wheel of eight levels of 64 buckets. The bucket of a deadline is given by the highest
+//! base-64 digit in which it differs from the time reached, so every possible deadline has a
+//! bucket, and a word of 64 bits per level shows which bucket is next. A bucket is a queue of
+//! 4-byte slots in chunks. When its time comes its entries move down a level (a *cascade*); at
+//! level 0 they are returned.
 //!
-//! A hierarchical timing wheel of eight levels of 64 buckets: the bucket of a deadline is found by
-//! the highest base-64 digit in which it differs from the time reached, so every deadline there is
-//! has a bucket and a word of 64 bits a level tells which bucket is next. A bucket is a queue of
-//! 4-byte slots in chunks; when its time comes its entries move down a level (a *cascade*), and at
-//! level 0 they are handed out.
-//!
-//! It is *lazy*: a deadline that moves later leaves its reference where it is, and is filed again
-//! when that one comes up; so a session that every request refreshes costs nothing. One that moves
-//! earlier is filed at once, and leaves a stale reference, as does an entry that goes early or is
-//! relocated. An entry's own 16 bits name the bucket in which it is filed, and a stale reference is
-//! dropped when it comes up: its entry is gone, has no deadline, or names another place.
-//! When stale references outnumber the entries, a *sweep* over all buckets drops them, a few with
-//! each insertion or in the time left over after expiry.
+//! The wheel is *lazy*: a deadline that moves later leaves its reference where it is, and is filed
+//! again when that reference comes up, so a session that every request refreshes costs nothing. A
+//! deadline that moves earlier is filed at once and leaves a stale reference, as does an entry that
+//! is removed early or relocated. An entry's own 16 bits name the bucket in which it is filed. A
+//! stale reference is dropped when it comes up: its slot is vacant, has no deadline, or names
+//! another place. When stale references outnumber the entries, a *sweep* over all buckets drops
+//! them, a few with each insertion or in the time left over after expiry.
 //!
 //! Up to 64 entries it is a sorted array instead.
 //!
 //! # Source
-//!
 //! G. Varghese, T. Lauck: Hashed and Hierarchical Timing Wheels: Data Structures for the Efficient
 //! Implementation of a Timer Facility, SOSP 1987, <https://doi.org/10.1145/41457.37504> (scheme 7).
 //! Levels by the highest differing digit: the radix heap of R. Ahuja, K. Mehlhorn, J. Orlin, R.
@@ -27,7 +26,6 @@
 //! <https://doi.org/10.1145/77600.77615>.
 //!
 //! # State
-//!
 //! Per entry: 16 bits in the deadline's word, and 4.06 to 4.6 bytes of references in long buckets
 //! (in short ones 32 bytes for up to 7). Besides: 256 bytes for each level in use, pages of 1 KiB of
 //! which a sixteenth may be free, half a KiB. Stale references: at most one per entry + 64, and
@@ -39,34 +37,30 @@
 //! 100 k 4.5 to 4.9 and 5.0 to 5.2, 5 M 4.1 to 4.2 and 4.2 to 4.3.
 //!
 //! # Cost
-//!
-//! Insert, update and remove O(1), without a look at other entries (but for 16 of them per
-//! insertion while a sweep runs): 9 to 19, 10 to 53 and 17 ns. An entry is looked at once at each
-//! level that it passes, at most eight times, and once more when it is handed out: 14 ns in a crowd
-//! on one millisecond, 70 to 280 ns alone. Every call is bounded by its budget, of which a step is a
-//! reference looked at: none of 500 steps lasted 0.4 ms.
+//! Insert, update and remove O(1), without reading other entries (except 16 of them per insertion
+//! while a sweep runs): 9 to 19, 10 to 53 and 17 ns. An entry is read once at each level that it
+//! passes, at most eight times, and once more when it is returned: 14 ns in a crowd on one
+//! millisecond, 70 to 280 ns alone. Every call is bounded by its budget, of which a step is a
+//! reference read: none of 500 steps took 0.4 ms.
 //!
 //! # Knobs
-//!
 //! None.
 //!
 //! # Departures
-//!
-//! No tick is ever walked: time moves from occupied bucket to occupied bucket. Cascades are
-//! budgeted, and the bucket that is cascaded takes what is inserted into its range meanwhile at its
-//! end, so that entries of one millisecond come out in the order of insertion. But an entry whose
-//! deadline was changed comes out by the time at which its reference was filed, or filed again, in
-//! the bucket of its new one; so does an entry that was relocated; and where a slot left a former
-//! reference in the same bucket, its entry may (once in 15) take that one's place.
-//! When the clock jumps back, a deadline before the time reached gets a wheel of its own (an
-//! *era*), up to seven on top of each other, and all stays exact. An eighth jump back before the
-//! clock has caught up with any makes what then falls due before all of them late: it comes out
-//! when the clock reaches the earliest of them.
+//! Time moves from occupied bucket to occupied bucket; ticks are not walked. Cascades are budgeted,
+//! and the bucket that is cascaded takes insertions into its range at its end in the meantime, so
+//! that entries of one millisecond are returned in the order of insertion. There are exceptions to
+//! that order. An entry whose deadline was changed is ordered by the time at which its reference
+//! was filed, or filed again, in the bucket of its new deadline; so is a relocated entry. Where a
+//! slot left a former reference in the same bucket, its new entry may (once in 15) take that
+//! reference's place. When the clock jumps back, a deadline before the time reached gets a wheel of
+//! its own (an *era*), up to seven on top of each other, and all stays exact. An eighth jump back
+//! before the clock has caught up with any of them delays the deadlines before all of them: such
+//! entries are returned when the clock reaches the earliest of them.
 //!
 //! # Avoid when
-//!
-//! Slots are shared by several indexes: an index takes an entry that is live and names one of its
-//! places for its own. `Slot(u32::MAX)` is reserved.
+//! Slots are shared by several indexes, because an index treats any live entry that names one of
+//! its places as its own. `Slot(u32::MAX)` is reserved.
 
 mod era;
 mod few;
@@ -83,11 +77,11 @@ use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 use few::Few;
 use many::{Found, Many, look};
 
-/// The most entries kept in a sorted array.
+/// Maximum number of entries kept in a sorted array.
 const FEW_MAX: usize = 64;
 /// With this many entries or fewer a wheel becomes a sorted array again.
 const FEW_AGAIN: usize = 16;
-/// The most references to be looked at for that: a sweep comes first when there are more.
+/// Maximum number of references to be read for that: a sweep comes first when there are more.
 const FEW_AGAIN_REFS: usize = 128;
 
 /// The default index; see the [module](self).
@@ -101,7 +95,7 @@ enum Entries {
 }
 
 impl Wheel {
-    /// Files what the sorted array holds in a wheel.
+    /// Moves the entries of the sorted array to a wheel.
     #[cold]
     fn grow(&mut self, cells: &mut impl Cells<Link>) {
         let Entries::Few(few) = &self.entries else {
@@ -118,7 +112,7 @@ impl Wheel {
         self.entries = Entries::Many(Box::new(many));
     }
 
-    /// Goes back to the sorted array when there is little left.
+    /// Returns to the sorted array when few entries are left.
     fn shrink(&mut self, cells: &mut impl Cells<Link>) {
         let Entries::Many(many) = &self.entries else {
             return;
@@ -136,7 +130,7 @@ impl Wheel {
             }
         });
         for (deadline, slot) in filed {
-            // A stale reference that was mistaken for the entry's own comes up, too.
+            // A stale reference that was mistaken for the entry's own comes up as well.
             if cells.get(slot) != Link::default() {
                 cells.set(slot, Link::default());
                 few.insert(deadline, slot);

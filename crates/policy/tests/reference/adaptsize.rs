@@ -1,4 +1,4 @@
-//! AdaptSize on the trace of its own authors: where its `c` goes, and what that is worth.
+//! AdaptSize on the trace of its authors: the values of `c`, and their effect.
 
 use crate::traces::{self, Trace};
 use policy::admit::adaptsize::{AdaptSize, AdaptSizeConfig};
@@ -8,12 +8,12 @@ use policy::parts::chance::scramble;
 use policy::{Admit, Facts, Slot, Tick};
 use std::collections::BTreeMap;
 
-/// An LRU by bytes, as plain as can be: an object's id is its slot.
+/// A plain LRU by bytes: an object's id is its slot.
 struct Lru<'a> {
     trace: &'a Trace,
     capacity: u64,
     weights: Vec<u32>,
-    /// The number of the last request of each that is held; 0: not held.
+    /// Number of the last request for each object; 0 if it is not held.
     last: Vec<u64>,
     order: BTreeMap<u64, u32>,
     held: u64,
@@ -60,7 +60,7 @@ impl<'a> Lru<'a> {
         }
     }
 
-    /// One request; whether it was a hit.
+    /// Handles a request and returns whether it was a hit.
     fn request(&mut self, filter: &mut impl Admission, id: u32, size: u32) -> bool {
         self.requests += 1;
         let at = id as usize;
@@ -94,7 +94,7 @@ impl<'a> Lru<'a> {
         is_hit
     }
 
-    /// The hit ratio over the trace's second half.
+    /// Returns the hit ratio over the trace's second half.
     fn hit_ratio(mut self, filter: &mut impl Admission) -> f64 {
         let trace = self.trace;
         let half = trace.requests.len() / 2;
@@ -114,7 +114,7 @@ fn c_goes_near_to_where_a_fixed_one_would_be_best() {
         return;
     };
     let trace = traces::read(&shared.join("traces/web_adaptsize.csv.zst"));
-    // The trace is short: it fills 128 MiB twice, and then there is hardly anything left to learn for.
+    // The trace is short: it fills 128 MiB twice, and then there is little left to learn for.
     for (capacity, least_share) in [(1 << 20, 0.9), (1 << 24, 0.6), (1 << 27, -0.05)] {
         let fixed = |log2_c: i32| {
             let c = f64::from(log2_c).exp2();

@@ -1,16 +1,18 @@
-//! Random eviction as the reference simulator draws: whoever is first in the chain of a random bucket
-//! that is not empty. Entries that share a bucket shield each other, and the draws are not uniform.
+//! Random eviction as the reference simulator draws: the first entry in the chain of a random
+//! bucket that is not empty. Entries that share a bucket shield each other, and the draws are not
+//! uniform.
 
 use crate::traces::Trace;
 use policy::parts::chance::{Chance, scramble};
 
 /// Bits of a bucket's number.
 const POWER: u32 = 12;
-/// Buckets; a larger cache than this makes the reference's table grow, which is not modelled.
+/// Number of buckets; a larger cache than this makes the reference's table grow, which is not
+/// modelled.
 pub const BUCKETS: u64 = 1 << POWER;
 
-/// The mean miss ratio over a few seeds of a cache of `capacity` objects; of `samples` drawn the one
-/// that was asked for last the longest ago goes.
+/// Mean miss ratio over a few seeds of a cache of `capacity` objects; the victim is the least
+/// recently requested of `samples` drawn.
 pub fn miss_ratio(trace: &Trace, capacity: usize, samples: usize, seeds: u64) -> f64 {
     let runs = (1..=seeds).map(|seed| misses(trace, capacity, samples, seed));
     runs.sum::<u64>() as f64 / (seeds * trace.requests.len() as u64) as f64

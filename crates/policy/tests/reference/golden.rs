@@ -11,7 +11,7 @@ use policy::parts::chance::{Chance, scramble};
 const REQUESTS: u64 = 30_000;
 const OBJECTS: u64 = 3_000;
 
-/// Popularity falls as a power, and wanders: every so often the ranks shift.
+/// Requests whose popularity falls as a power and drifts: at intervals the ranks shift.
 fn drifting(seed: u64) -> Trace {
     let mut chance = Chance::new(seed);
     let request = |number: u64| {
@@ -22,7 +22,7 @@ fn drifting(seed: u64) -> Trace {
     dense(&(0..REQUESTS).map(request).collect::<Vec<_>>())
 }
 
-/// A popular set, loops longer than the cache, and scans of what is never asked for again.
+/// A popular set, loops longer than the cache, and scans of keys that come once.
 fn looping(seed: u64) -> Trace {
     let mut chance = Chance::new(seed);
     let request = |number: u64| {
@@ -40,7 +40,8 @@ fn looping(seed: u64) -> Trace {
 /// The line before the rows of [`MISSES`].
 const FIRST_LINE: &str = "const MISSES: &[Row] = &[\n";
 
-/// Policy; misses of `drifting` at 200 objects, of `looping` at 300 objects, of both at 60,000 bytes.
+/// Policy; misses of `drifting` at 200 objects, of `looping` at 300 objects, and of both at 60,000
+/// bytes.
 type Row = (&'static str, [u64; 4]);
 
 const MISSES: &[Row] = &[

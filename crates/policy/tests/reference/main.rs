@@ -1,10 +1,11 @@
-//! Miss ratios on real traces beside those of the reference simulator.
+//! Miss ratios on real traces, compared with those of the reference simulator.
 //!
-//! The traces and the reference stand outside of the repository, in `../shared`; without them these
-//! tests say so and pass. `MAYFLY_TRACES=all` runs the large traces too (a few minutes in release
-//! mode), `MAYFLY_TRACES=twitter` those whose name contains the word. `MAYFLY_POLICIES` chooses
-//! policies likewise. Each row printed: trace, policy, what is counted, size, our miss ratio, the
-//! reference's, difference, million requests a second; by bytes, a second row with the byte miss ratio.
+//! The traces and the reference are not part of the repository but in `../shared`; without them
+//! these tests say so and pass. `MAYFLY_TRACES=all` runs the large traces too (a few minutes in
+//! release mode), `MAYFLY_TRACES=twitter` those whose name contains the word. `MAYFLY_POLICIES`
+//! chooses policies likewise. Each row printed: trace, policy, unit, size, our miss ratio, the
+//! reference's, difference, million requests per second; by bytes, a second row with the byte miss
+//! ratio.
 
 mod adaptsize;
 mod draws;
@@ -17,7 +18,7 @@ use policy::any::PolicySpec;
 use replay::Unit;
 use std::path::{Path, PathBuf};
 
-/// How far from the reference a miss ratio may be.
+/// Maximum distance of a miss ratio from the reference.
 #[derive(Clone, Copy, Debug)]
 enum Tolerance {
     Absolute(f64),
@@ -26,7 +27,7 @@ enum Tolerance {
 
 use Tolerance::{Absolute, Relative};
 
-/// The reference's name of a policy, ours, and how close we must be.
+/// The reference's name of a policy, ours, and the maximum distance.
 const POLICIES: &[(&str, &str, Tolerance)] = &[
     ("fifo", "fifo", Absolute(1e-4)),
     ("lru", "lru", Absolute(1e-4)),
@@ -45,7 +46,7 @@ const POLICIES: &[(&str, &str, Tolerance)] = &[
     ("randomTwo", "sampled:2:0", Relative(0.02)),
     ("qdlp", "qd-lp-fifo", Relative(0.005)),
     ("fifo-merge", "fifo-merge", Relative(0.02)),
-    // The reference has rules of its own: see the test of them below.
+    // The reference has rules of its own: see their test below.
     ("wtinylfu", "w-tinylfu", Relative(0.14)),
     ("slru", "slru", Relative(0.02)),
     ("twoq", "twoq", Relative(0.005)),
@@ -55,7 +56,7 @@ const POLICIES: &[(&str, &str, Tolerance)] = &[
     // The reference departs from the source: see the policy's card.
     ("car", "car", Relative(0.15)),
     ("gdsf", "gdsf", Relative(0.02)),
-    // The reference remembers nothing of what it evicts.
+    // The reference forgets evicted keys.
     ("lru-k", "lru-k:history=0", Absolute(1e-4)),
     ("hyperbolic", "hyperbolic", Relative(0.02)),
     ("lecar", "lecar", Relative(0.02)),
@@ -65,8 +66,9 @@ const POLICIES: &[(&str, &str, Tolerance)] = &[
     ("belady", "belady", Absolute(1e-4)),
 ];
 
-/// The reference refuses an object that is larger than the first queue of these policies, given as a
-/// share of the capacity; we take it, and so does the host here unless told otherwise.
+/// The reference rejects an object that is larger than the first queue of these policies, given as
+/// a share of the capacity. Ours accept it; the host here rejects it too, unless it is set
+/// otherwise.
 const REFUSED: &[(&str, f64)] = &[
     ("s3fifo", 0.1),
     ("s3fifo-threshold1", 0.1),
@@ -78,14 +80,14 @@ const REFUSED: &[(&str, f64)] = &[
     ("wtinylfu", 0.01),
 ];
 
-/// Where the reference's rows by bytes are not to be followed, and how far ours are from them: its
-/// ARC moves its aim by single bytes and misses more often than LRU (0.152 against 0.137 on the
-/// Twitter trace at a tenth), and its GDSF misses more bytes; see the policies' cards.
+/// Rows of the reference by bytes that are known to differ, and their distance from ours. Its ARC
+/// moves its aim by single bytes and misses more often than LRU (0.152 against 0.137 on the Twitter
+/// trace at a tenth), and its GDSF misses more bytes; see the policies' cards.
 const UNFOLLOWED_BYTES: &[(&str, Tolerance)] =
     &[("arc", Relative(0.15)), ("gdsf", Relative(0.025))];
 
-/// Single rows that are not to be followed: policy of the reference, trace, objects, how far ours is.
-/// Why stands in the policy's card.
+/// Single rows that are known to differ: policy of the reference, trace, objects, distance from
+/// ours. The policy's card has the reason.
 const UNFOLLOWED_ROWS: &[(&str, &str, u64, f64)] = &[
     // The reference does not draw evenly: see the test of it below.
     ("random", "lirs_sprite", 707, 0.05),
@@ -99,7 +101,7 @@ const UNFOLLOWED_ROWS: &[(&str, &str, u64, f64)] = &[
     ("s3fifod", "arc_p6", 77377, 0.3),
 ];
 
-/// How close we must be to a row of this policy.
+/// Returns the maximum distance from a row of this policy.
 fn tolerance_of(row: &Row, trace: &str, usual: Tolerance) -> Tolerance {
     let key = (row.policy.as_str(), trace, row.capacity);
     let single = UNFOLLOWED_ROWS
@@ -115,7 +117,7 @@ fn tolerance_of(row: &Row, trace: &str, usual: Tolerance) -> Tolerance {
     }
 }
 
-/// The largest object that the reference takes.
+/// Returns the largest object that the reference accepts.
 fn largest(row: &Row) -> u64 {
     let refused = REFUSED.iter().find(|(policy, _)| *policy == row.policy);
     match (row.unit, refused) {
@@ -129,7 +131,7 @@ struct Row {
     unit: Unit,
     capacity: u64,
     miss_ratio: f64,
-    /// Told where objects have sizes.
+    /// Present where objects have sizes.
     byte_miss_ratio: Option<f64>,
 }
 
@@ -141,7 +143,7 @@ fn shared() -> Option<PathBuf> {
         .then_some(shared)
 }
 
-/// The reference's rows for one trace.
+/// Returns the reference's rows for one trace.
 fn rows(shared: &Path, trace: &str) -> Vec<Row> {
     let text = std::fs::read_to_string(shared.join("reference/miss_ratio.csv"));
     let text = text.expect("the reference was just seen");
@@ -247,7 +249,7 @@ fn miss_ratios_equal_the_reference() {
     );
 }
 
-/// Each trace that is chosen, with its rows by objects for one policy of the reference.
+/// Calls `check` for each chosen trace with its rows by objects for one policy of the reference.
 fn each_row(policy: &str, mut check: impl FnMut(&str, &traces::Trace, &Row)) {
     let Some(shared) = shared() else {
         println!("skipped: ../shared with its traces is not here");
@@ -266,7 +268,8 @@ fn each_row(policy: &str, mut check: impl FnMut(&str, &traces::Trace, &Row)) {
     }
 }
 
-/// Why our W-TinyLFU and the reference's differ: one plain model finds both, by its rules.
+/// The reason why our W-TinyLFU and the reference's differ: one plain model reproduces both, by
+/// their rules.
 #[test]
 fn w_tinylfu_follows_its_source_and_the_reference_other_rules() {
     each_row("wtinylfu", |name, trace, row| {
@@ -284,7 +287,8 @@ fn w_tinylfu_follows_its_source_and_the_reference_other_rules() {
     });
 }
 
-/// Why some rows of random eviction differ: the reference's draws, modelled, find its miss ratios.
+/// The reason why some rows of random eviction differ: a model of the reference's draws reproduces
+/// its miss ratios.
 #[test]
 fn the_reference_does_not_draw_evenly() {
     for (policy, samples) in [("random", 1), ("randomTwo", 2)] {

@@ -6,22 +6,22 @@ use policy::parts::chance::scramble;
 use policy::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot, Tick};
 use std::time::Instant;
 
-/// What a cache's capacity counts.
+/// Unit of a cache's capacity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Every object weighs 1.
     Objects,
-    /// An object weighs what the request said that inserted it.
+    /// An object has the size of the request that inserted it.
     Bytes,
 }
 
-/// What a replay found.
+/// Result of a replay.
 pub struct Run {
-    /// Requests that found nothing.
+    /// Number of requests that missed.
     pub misses: u64,
-    /// The sizes that they told.
+    /// Sum of the sizes of these requests.
     pub missed_bytes: u64,
-    /// Millions of requests a second, for a glance.
+    /// Millions of requests per second, as an indication.
     pub million_per_second: f64,
 }
 
@@ -29,7 +29,7 @@ pub struct Run {
     clippy::disallowed_methods,
     reason = "speed is printed for a glance, not asserted"
 )]
-/// Runs the whole trace through a cache of so much capacity, which takes no object above `largest`.
+/// Runs the whole trace through a cache of this capacity, which rejects objects above `largest`.
 pub fn replay(trace: &Trace, spec: &PolicySpec, unit: Unit, capacity: u64, largest: u64) -> Run {
     let started = Instant::now();
     let (misses, missed_bytes) = match unit {
@@ -59,10 +59,10 @@ struct Dense<'a, M, const BYTES: bool> {
     live: Vec<bool>,
     weights: Vec<u32>,
     weight_sum: u64,
-    /// The live slots in no order, and where each is, for `sample`.
+    /// Live slots in no order, and the index of each, for `sample`.
     members: Vec<u32>,
     places: Vec<u32>,
-    /// The number of the last request for each object.
+    /// Number of the last request for each object.
     last: Vec<u32>,
     requests: u64,
 }

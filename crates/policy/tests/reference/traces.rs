@@ -1,10 +1,10 @@
-//! Readers for the traces' formats, only as good as these files need.
+//! Readers for the traces' formats, sufficient for these files only.
 
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
-/// Name in the reference, file, whether it is small enough for every run of the tests.
+/// Name in the reference, file, and whether it is small enough for every run of the tests.
 pub const ALL: &[(&str, &str, bool)] = &[
     ("lirs_sprite", "lirs_sprite.trc.zst", true),
     ("lirs_multi3", "lirs_multi3.trc.zst", true),
@@ -22,17 +22,18 @@ pub const ALL: &[(&str, &str, bool)] = &[
 
 /// A trace of dense ids.
 pub struct Trace {
-    /// The object of each request; ids count up in order of first appearance.
+    /// Object of each request; ids count up in order of first appearance.
     pub requests: Vec<u32>,
-    /// The size that each request tells.
+    /// Size given by each request.
     pub sizes: Vec<u32>,
-    /// For each request, the number of the next one for the same object; `u64::MAX`: never.
+    /// For each request, the number of the next one for the same object; `u64::MAX` if there is
+    /// none.
     pub next: Vec<u64>,
-    /// How many objects there are.
+    /// Number of objects.
     pub objects: usize,
 }
 
-/// Reads a trace; the format is told by the file's name.
+/// Reads a trace; the file's name determines the format.
 pub fn read(path: &Path) -> Trace {
     let file = std::fs::File::open(path).expect("the trace can be opened");
     let mut decoder = zstd::stream::Decoder::new(file).expect("the trace is zstd");
@@ -91,7 +92,7 @@ fn oracle_general(bytes: &[u8]) -> Vec<Request> {
     records.iter().map(request).collect()
 }
 
-/// Numbers the objects in order of first appearance and looks up each request's next.
+/// Numbers the objects in order of first appearance and finds each request's next.
 pub fn dense(all: &[Request]) -> Trace {
     let mut known = HashMap::new();
     let mut requests = Vec::with_capacity(all.len());

@@ -1,35 +1,36 @@
-//! W-TinyLFU written plainly, twice: as its source has it, and as the reference simulator does.
+//! A plain model of W-TinyLFU with two sets of rules: its source's, and the reference simulator's.
 //!
-//! The two differ in what they count. This model with the reference's rules finds the reference's
-//! miss ratios, and with the source's rules those of our policy: which side follows the paper, and
-//! what the other does instead, is thereby told by figures that anybody can repeat.
+//! The two differ in what they count. With the reference's rules this model has the reference's
+//! miss ratios, and with the source's rules those of our policy. These figures, which anybody can
+//! repeat, show which of the two follows the paper and what the other does instead.
 
 use crate::traces::Trace;
 use policy::parts::chance::scramble;
 use std::collections::BTreeMap;
 
-/// Where a W-TinyLFU may go its own way.
+/// Rules in which implementations of W-TinyLFU differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// A hit in the window counts as a request, too.
+    /// Whether a hit in the window counts as a request.
     pub counts_window_hits: bool,
-    /// A candidate is counted once more when it leaves the window.
+    /// Whether a candidate is counted once more when it leaves the window.
     pub counts_candidates: bool,
-    /// An eviction goes on after a candidate has won, until one has lost.
+    /// Whether an eviction continues after a candidate has won, until one has lost.
     pub evicts_until_one_loses: bool,
-    /// Candidates enter the protected segment while it has room and probation has none.
+    /// Whether candidates enter the protected segment while it has room and probation has none.
     pub fills_protected: bool,
-    /// Probation keeps to its share: what a hit sends down to it evicts.
+    /// Whether probation is kept to its share by evicting what a hit moves down to it.
     pub evicts_on_hits: bool,
-    /// Only a hit in main brings the halving nearer.
+    /// Whether only a hit in main counts towards the halving.
     pub ages_by_main_hits: bool,
-    /// Counters halve once in so many times the entries.
+    /// Counters are halved once in this multiple of the number of entries.
     pub period: usize,
-    /// The highest count.
+    /// Maximum count.
     pub most: u32,
 }
 
-/// Einziger, Friedman and Manes; period and height as in Caffeine, their own implementation.
+/// Rules of Einziger, Friedman and Manes; period and maximum as in Caffeine, their own
+/// implementation.
 pub const SOURCE: Rules = Rules {
     counts_window_hits: true,
     counts_candidates: false,
@@ -41,7 +42,7 @@ pub const SOURCE: Rules = Rules {
     most: 15,
 };
 
-/// libCacheSim 0.3.5.
+/// Rules of libCacheSim 0.3.5.
 pub const REFERENCE: Rules = Rules {
     counts_window_hits: false,
     counts_candidates: true,
@@ -84,7 +85,7 @@ impl Queue {
     }
 }
 
-/// A counting Bloom filter for one stranger in a thousand: ten hashes, 14.4 counters a key.
+/// A counting Bloom filter with 0.1 % false positives: ten hashes, 14.4 counters per key.
 struct Counters {
     counts: Vec<u32>,
     additions: usize,
@@ -149,7 +150,7 @@ impl Plain {
         self.window.len() + self.main[0].len() + self.main[1].len()
     }
 
-    /// A hit; false when the object is not here.
+    /// Handles a hit; returns false if the object is not here.
     fn hit(&mut self, id: u32) -> bool {
         if self.window.remove(id) {
             self.window.push(id);
@@ -230,7 +231,7 @@ impl Plain {
     }
 }
 
-/// The miss ratio of a cache of `capacity` objects.
+/// Returns the miss ratio of a cache of `capacity` objects.
 pub fn miss_ratio(trace: &Trace, capacity: usize, rules: Rules) -> f64 {
     let mut cache = Plain::new(capacity, rules);
     let mut misses = 0;

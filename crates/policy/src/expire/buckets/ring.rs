@@ -1,8 +1,8 @@
-//! The ring: buckets, the time that each holds, and where the round is.
+//! The ring: buckets, the time of each, and the position of the round.
 
 use crate::{Facts, Slot, Tick};
 
-/// References of a full page of a bucket.
+/// References per full page of a bucket.
 const PAGE_ITEMS: usize = 1 << 10;
 
 /// A set of slots: pages of a thousand, of which the last grows and shrinks.
@@ -62,14 +62,14 @@ impl Bucket {
     }
 }
 
-/// What [`Ring::expire_bucket`] found; the names are Algorithm 4's.
+/// Result of [`Ring::expire_bucket`]; the names are Algorithm 4's.
 #[derive(PartialEq, Eq, Debug)]
 pub(in crate::expire) enum Status {
-    /// Nothing is in the bucket.
+    /// The bucket is empty.
     Empty,
     /// Its time has not passed.
     TimeUnreached,
-    /// Its time has passed: one of its entries, taken out.
+    /// Its time has passed: one of its entries, removed.
     Expired(Slot),
 }
 
@@ -79,7 +79,7 @@ pub(in crate::expire) struct Ring {
     pub(super) times: Box<[u64]>,
     pub(in crate::expire) base: u64,
     pub(in crate::expire) current_bucket_id: usize,
-    /// Entries in all buckets.
+    /// Number of entries in all buckets.
     pub(in crate::expire) len: usize,
     /// Bytes of all buckets.
     bytes: usize,
@@ -107,7 +107,7 @@ impl Ring {
         (deadline.0 / self.base % self.buckets.len() as u64) as usize
     }
 
-    /// Puts the entry into its bucket unless another time has that; its place there.
+    /// Adds the entry to its bucket unless another time has that. Returns its place there.
     pub(in crate::expire) fn add(&mut self, deadline: Tick, slot: Slot) -> Option<usize> {
         let id = self.timestamp_to_bucket_id(deadline);
         let time = deadline.0 / self.base;
@@ -134,7 +134,8 @@ impl Ring {
         Some(slot)
     }
 
-    /// Takes the entry at `place` of a bucket out; the entry that takes its place, if one does.
+    /// Removes the entry at `place` of a bucket. Returns the entry that takes its place, if one
+    /// does.
     pub(in crate::expire) fn remove_from_bucket(
         &mut self,
         id: usize,
@@ -154,14 +155,14 @@ impl Ring {
         Some(last)
     }
 
-    /// The host relocated the entry.
+    /// Handles the relocation of an entry.
     pub(in crate::expire) fn rename(&mut self, deadline: Tick, place: usize, old: Slot, new: Slot) {
         let bucket = &mut self.buckets[self.timestamp_to_bucket_id(deadline)];
         assert_eq!(bucket.get(place), old);
         bucket.set(place, new);
     }
 
-    /// Takes one entry out of the bucket if its time has passed.
+    /// Removes one entry from the bucket if its time has passed.
     pub(in crate::expire) fn expire_bucket(&mut self, id: usize, now: Tick) -> Status {
         if self.buckets[id].pages.is_empty() {
             return Status::Empty;
@@ -172,7 +173,7 @@ impl Ring {
         Status::Expired(self.take_last(id).expect("the bucket is not empty"))
     }
 
-    /// Takes any entry out of the bucket.
+    /// Removes any entry from the bucket.
     pub(in crate::expire) fn empty_bucket(&mut self, id: usize) -> Option<Slot> {
         self.take_last(id)
     }
@@ -181,7 +182,7 @@ impl Ring {
         self.bytes + self.buckets.len() * (size_of::<Bucket>() + size_of::<u64>())
     }
 
-    /// `place_of` tells what an entry keeps as its place.
+    /// Panics if the ring contradicts itself or the places that `place_of` returns.
     pub(in crate::expire) fn check(
         &self,
         facts: &impl Facts,

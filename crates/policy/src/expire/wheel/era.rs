@@ -1,33 +1,34 @@
-//! One wheel of wheels, anchored at an instant, and the bits by which an entry tells its place.
+//! One hierarchical wheel, anchored at an instant, and the bits of an entry that hold its place.
 
 use super::pool::{self, Pool};
 use crate::Meta;
 
-/// Bits of a deadline that one level tells apart.
+/// Bits of a deadline that one level distinguishes.
 pub(super) const DIGIT_BITS: u32 = 6;
 /// Buckets of a level.
 pub(super) const BUCKETS: usize = 1 << DIGIT_BITS;
-/// Levels: together they cover every deadline there is.
+/// Number of levels: together they cover every possible deadline.
 pub(super) const LEVELS: usize = 8;
-/// Eras that may be stacked: the clock may jump back seven times within what it jumped back before.
+/// Maximum number of stacked eras: the clock may jump back seven times within what it jumped back
+/// before.
 pub(super) const ERAS: usize = 8;
 
-/// Bits of a bucket's word that count the room of its last chunk.
+/// Bits of a bucket's word that count the free words of its last chunk.
 const ROOM_BITS: u32 = 32 - pool::CHUNK_BITS;
 const ROOM_MASK: u32 = (1 << ROOM_BITS) - 1;
 
 const _: () = assert!(LEVELS as u32 * DIGIT_BITS == 48);
 const _: () = assert!(pool::CAPACITY_MAX <= ROOM_MASK);
 
-/// Where an entry's reference was filed; 0 when nowhere.
+/// Place in which an entry's reference is filed; 0 if it is not filed.
 ///
 /// ```text
 /// bits 0–5    the bucket          bits 9–11   the era
 /// bits 6–8    the level           bits 12–15  a tag of the reference's word in its chunk, never 0
 /// ```
 ///
-/// The tag tells the reference from an older one to the same slot in the same bucket, which an
-/// earlier tenant of the slot left behind: it mistakes one in 15 of them.
+/// The tag distinguishes the reference from an older one to the same slot in the same bucket, which an
+/// earlier entry of the slot left behind: it mistakes one in 15 of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Link(u16);
 
@@ -48,7 +49,7 @@ impl Meta for Link {
 pub(super) struct Place(pub(super) u16);
 
 impl Place {
-    /// How many there are.
+    /// Number of places.
     pub(super) const COUNT: u16 = (ERAS * LEVELS * BUCKETS) as u16;
 
     #[inline]
@@ -69,7 +70,7 @@ impl Place {
     pub(super) fn era(self) -> usize {
         usize::from(self.0 >> 9)
     }
-    /// The link of the entry whose reference is word `index` of a chunk here.
+    /// Returns the link of the entry whose reference is word `index` of a chunk here.
     #[inline]
     pub(super) fn link(self, index: u32) -> Link {
         let tag = 1 + index % 15;
@@ -78,14 +79,14 @@ impl Place {
 }
 
 impl Link {
-    /// Where the entry is filed, if it is.
+    /// Returns where the entry is filed, if it is.
     #[inline]
     pub(super) fn place(self) -> Option<Place> {
         (self.0 != 0).then_some(Place(self.0 & 0xfff))
     }
 }
 
-/// A bucket's word: its last chunk, and how many of that chunk's words are still free.
+/// A bucket's word: its last chunk, and the number of that chunk's words that are still free.
 ///
 /// The chunks form a ring: after the last comes the first.
 #[derive(Clone, Copy, Debug)]
@@ -111,28 +112,28 @@ impl Tail {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drain {
     pub(super) place: Place,
-    /// The next word of the first chunk; 0 when that chunk was not begun.
+    /// Next word of the first chunk; 0 if that chunk was not begun.
     pub(super) index: u32,
 }
 
 /// A hierarchical wheel for deadlines of `elapsed` or later.
 ///
-/// A reference lies at the level of the highest digit in which its deadline differs from
-/// `elapsed`, in the bucket of the deadline's digit there. So at level 0 every bucket is one
-/// millisecond, all buckets of a level begin before those of the next, and at a level above 0
-/// bucket numbers exceed `elapsed`'s own digit (save that of the drain).
+/// A reference is at the level of the highest digit in which its deadline differs from `elapsed`,
+/// in the bucket of the deadline's digit there. So at level 0 every bucket is one millisecond, all
+/// buckets of a level begin before those of the next, and at a level above 0 bucket numbers exceed
+/// `elapsed`'s own digit (except that of the drain).
 pub(super) struct Era {
-    /// All deadlines before this were handed out.
+    /// All entries with deadlines before this were returned.
     pub(super) elapsed: u64,
     pub(super) drain: Option<Drain>,
-    /// The level that new deadlines in the range of the drain go to: the drain's own.
+    /// Level for new deadlines in the range of the drain: the drain's own.
     floor: u8,
-    /// Which levels have an occupied bucket.
+    /// Bit set of the levels that have an occupied bucket.
     levels: u8,
-    /// Which buckets of each level are occupied.
+    /// Bit set of the occupied buckets of each level.
     occupied: [u64; LEVELS],
     tails: [Option<Box<[Tail; BUCKETS]>>; LEVELS],
-    /// References per level, stale ones included.
+    /// Number of references per level, including stale ones.
     pub(super) ref_counts: [u32; LEVELS],
 }
 
@@ -154,8 +155,8 @@ impl Era {
         self.levels == 0
     }
 
-    /// The level and bucket for a deadline of `elapsed` or later. While a bucket is drained, the
-    /// deadlines in its range go to its end (`is_refiled`: except its own, which go lower).
+    /// Returns the level and bucket for a deadline of `elapsed` or later. While a bucket is
+    /// drained, deadlines in its range go to its end; with `is_refiled` its own entries go lower.
     #[inline]
     pub(super) fn place_of(&self, deadline: u64, is_refiled: bool) -> (usize, usize) {
         debug_assert!(deadline >= self.elapsed);
@@ -172,7 +173,7 @@ impl Era {
         )
     }
 
-    /// The first millisecond of a bucket.
+    /// Returns the first millisecond of a bucket.
     #[inline]
     pub(super) fn start_of(&self, place: Place) -> u64 {
         let shift = DIGIT_BITS * place.level() as u32;
@@ -185,14 +186,14 @@ impl Era {
         self.occupied[level] >> bucket & 1 != 0
     }
 
-    /// The earliest occupied bucket of a level.
+    /// Returns the earliest occupied bucket of a level.
     #[inline]
     pub(super) fn first_of(&self, level: usize) -> Option<usize> {
         let word = self.occupied[level];
         (word != 0).then_some(word.trailing_zeros() as usize)
     }
 
-    /// The level and bucket to be drained next: the lowest level's first, or the drain.
+    /// Returns the level and bucket to be drained next: the lowest level's first, or the drain.
     #[inline]
     pub(super) fn front(&self) -> Option<(usize, usize)> {
         let lowest = if self.floor > 0 {
@@ -205,7 +206,7 @@ impl Era {
         Some((lowest, self.first_of(lowest)?))
     }
 
-    /// The occupied buckets of a level as bits.
+    /// Returns the occupied buckets of a level as bits.
     pub(super) fn occupied(&self, level: usize) -> u64 {
         self.occupied[level]
     }
@@ -223,8 +224,8 @@ impl Era {
         tails.expect("a level in use has its words")[place.bucket()] = tail;
     }
 
-    /// Notes that the last chunk of a bucket is gone. A small index frees the words of a level
-    /// that fell empty.
+    /// Records that the last chunk of a bucket was freed. A small index frees the words of a level
+    /// that became empty.
     pub(super) fn vacate(&mut self, place: Place, is_small: bool) {
         let level = place.level();
         self.occupied[level] &= !(1 << place.bucket());
@@ -252,7 +253,7 @@ impl Era {
         self.drain.is_some_and(|drain| drain.place == place)
     }
 
-    /// Notes that the first chunk of a bucket is another now, not begun yet.
+    /// Records that the bucket has a new first chunk, which is not begun yet.
     #[inline]
     pub(super) fn restart_drain(&mut self, place: Place) {
         if let Some(drain) = self.drain.as_mut().filter(|drain| drain.place == place) {
@@ -260,7 +261,7 @@ impl Era {
         }
     }
 
-    /// Adds a reference at the end of a bucket; the index of its word.
+    /// Adds a reference at the end of a bucket and returns the index of its word.
     #[inline]
     pub(super) fn append(&mut self, pool: &mut Pool, place: Place, slot: u32) -> u32 {
         let (level, bucket) = (place.level(), place.bucket());
@@ -303,7 +304,7 @@ impl Era {
         self.tails.iter().flatten().count() * size_of::<[Tail; BUCKETS]>()
     }
 
-    /// Panics when the occupancy contradicts itself.
+    /// Panics if the occupancy contradicts itself.
     pub(super) fn check(&self) {
         for level in 0..LEVELS {
             let is_used = self.levels >> level & 1 != 0;

@@ -1,11 +1,12 @@
-//! A few deadlines: a sorted array, dearer per entry than the wheel but without its fixed cost.
+//! A few deadlines: a sorted array, which costs more per entry than the wheel but has no fixed
+//! cost.
 
 use crate::{Slot, Tick};
 
 /// 12 bytes: the deadline in two words, the slot.
 type Item = [u32; 3];
 
-/// Items from the last due to the first due: the first due is the last of the array.
+/// Items from the last due to the first due: the first due is at the end of the array.
 #[derive(Default)]
 pub(super) struct Few {
     items: Vec<Item>,
@@ -24,7 +25,7 @@ impl Few {
         self.items.len()
     }
 
-    /// After all that have the same deadline.
+    /// Inserts a deadline after all equal ones.
     pub(super) fn insert(&mut self, deadline: Tick, slot: Slot) {
         let at = self
             .items
@@ -55,7 +56,7 @@ impl Few {
         self.items[at] = item(deadline, new);
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub(super) fn first(&self) -> Option<Tick> {
         self.items.last().map(deadline_of)
     }
@@ -64,12 +65,12 @@ impl Few {
         self.items.pop().map(|item| Slot(item[2]))
     }
 
-    /// How many are dead at `now`.
+    /// Returns the number of entries that are dead at `now`.
     pub(super) fn dead_count(&self, now: Tick) -> usize {
         self.items.len() - self.items.partition_point(|item| deadline_of(item) >= now)
     }
 
-    /// In the order in which they fall due.
+    /// Returns the entries in the order of their deadlines.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Tick, Slot)> + '_ {
         self.items
             .iter()

@@ -1,4 +1,4 @@
-//! The wheel proper: filing references, and taking them out again when their time comes.
+//! The wheel itself: files references, and takes them out again when their time comes.
 
 use super::era::{Drain, ERAS, Era, LEVELS, Link, Place, Tail};
 use super::pass::Sweep;
@@ -6,41 +6,41 @@ use super::pool::{self, HOLE, Pool};
 
 use crate::{Budget, Cells, Due, Slot, Tick};
 
-/// References looked at together, so that their cache misses overlap.
+/// Number of references read together, so that their cache misses overlap.
 const GROUP: usize = 16;
 /// A deadline before every era anchors a new one at the start of the present 64⁴ ms (4.66 hours),
-/// so that others shortly before it find a home there too.
+/// so that others shortly before it fit in as well.
 const ANCHOR_MASK: u64 = (1 << 24) - 1;
-/// How far behind the clock the anchor may be before an insertion takes it along.
+/// Maximum lag of the anchor behind the clock before an insertion moves it.
 const ANCHOR_LAG_MS: u64 = 4096;
-/// With fewer references the words of an empty level are worth their bytes.
+/// With fewer references the words of an empty level are freed.
 const SMALL_REFS: usize = 4096;
 
 /// Eras of references in one pool.
 pub(super) struct Many {
-    /// The era of deadlines to come.
+    /// Era of deadlines to come.
     pub(super) base: Era,
     /// Eras for deadlines before the one below, made by a clock that jumped back. None is empty,
-    /// save in the middle of a call.
+    /// except in the middle of a call.
     pub(super) above: Vec<Era>,
     pub(super) pool: Pool,
-    /// Entries held.
+    /// Number of entries held.
     pub(super) len: usize,
     /// References in the pool: one that is not stale for each entry held, and the stale ones.
     pub(super) ref_count: usize,
     pub(super) sweep: Sweep,
 }
 
-/// What a reference turns out to be.
+/// State of a reference.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Its entry is gone, lost its deadline, or is filed elsewhere.
+    /// Its slot is vacant, has no deadline, or is filed elsewhere.
     Stale,
     /// Its entry is filed here and has this deadline.
     Filed(u64),
 }
 
-/// Looks at the entry of a reference that lies in word `index` of `chunk`.
+/// Reads the entry of a reference in word `index` of `chunk`.
 #[inline]
 pub(super) fn look(cells: &impl Cells<Link>, slot: u32, place: Place, index: u32) -> Found {
     if slot == HOLE {
@@ -99,7 +99,7 @@ impl Many {
             .deadline(slot)
             .expect("an updated entry has a deadline");
         let place = cells.get(slot).place().expect("an updated entry is filed");
-        // Looked at in time where it lies: it is filed again then.
+        // It is read in time where it is, and then filed again.
         if deadline.0 < self.era(place.era()).start_of(place) {
             self.file_new(cells, slot, deadline);
         }
@@ -112,7 +112,7 @@ impl Many {
         self.file_new(cells, new, deadline);
     }
 
-    /// Files an entry and does a share of the sweep that the added reference may call for.
+    /// Files an entry and does the share of the sweep that the added reference may require.
     #[inline]
     fn file_new(&mut self, cells: &mut impl Cells<Link>, slot: Slot, deadline: Tick) {
         self.file(cells, slot, deadline.0);
@@ -146,7 +146,7 @@ impl Many {
         cells.set(slot, place.link(index));
     }
 
-    /// The era for a deadline, and the deadline as that era can take it.
+    /// Returns the era for a deadline, and the deadline limited to that era.
     #[cold]
     fn era_for(&mut self, now: u64, deadline: u64) -> (usize, u64) {
         if self.above.is_empty() && self.base.is_empty() {
@@ -165,15 +165,15 @@ impl Many {
         (ERAS - 1, self.era(ERAS - 1).elapsed)
     }
 
-    /// The earliest occupied bucket.
+    /// Returns the earliest occupied bucket.
     pub(super) fn front(&self) -> Option<Place> {
         let era = self.above.len();
         let (level, bucket) = self.era(era).front()?;
         Some(Place::new(era, level, bucket))
     }
 
-    /// When to look at a bucket: a millisecond's dead are dead after it, the rest is cascaded as
-    /// soon as it begins.
+    /// Returns when to process a bucket: a millisecond's entries are dead after it, any other
+    /// bucket is cascaded as soon as it begins.
     pub(super) fn due_of(&self, place: Place) -> u64 {
         self.era(place.era()).start_of(place) + u64::from(place.level() == 0)
     }
@@ -222,7 +222,8 @@ impl Many {
         Due::Nothing
     }
 
-    /// The front chunk of the bucket that is drained, its next word, and the last word to be read.
+    /// Returns the front chunk of the bucket that is drained, its next word, and the last word to
+    /// be read.
     fn drain_front(&self, place: Place) -> (u32, u32, u32) {
         let era = self.era(place.era());
         let drain = era.drain.expect("the front bucket is being drained");
@@ -242,7 +243,7 @@ impl Many {
         (chunk, index, last)
     }
 
-    /// Notes that the words of the front chunk before `index` were drained.
+    /// Records that the words of the front chunk before `index` were drained.
     #[inline]
     fn drain_to(&mut self, place: Place, chunk: u32, index: u32) {
         let tail = self.era(place.era()).tail(place);
@@ -262,7 +263,7 @@ impl Many {
         }
     }
 
-    /// Notes that the last chunk of a bucket is gone.
+    /// Records that the last chunk of a bucket was freed.
     pub(super) fn vacate(&mut self, place: Place) {
         let is_small = self.ref_count < SMALL_REFS;
         self.era_mut(place.era()).vacate(place, is_small);
@@ -278,12 +279,12 @@ impl Many {
         }
     }
 
-    /// Whether a bucket was begun and is not yet empty.
+    /// Whether a bucket was begun and is not empty yet.
     pub(super) fn is_draining(&self) -> bool {
         (0..=self.above.len()).any(|era| self.era(era).drain.is_some())
     }
 
-    /// Takes one reference out of the account.
+    /// Subtracts one reference from the counts.
     #[inline]
     pub(super) fn forget_ref(&mut self, place: Place) {
         self.ref_count -= 1;
@@ -311,7 +312,7 @@ impl Many {
         self.drain_to(place, chunk, index - count);
     }
 
-    /// Files an entry that came up at `place`, which is being drained.
+    /// Files an entry again that came up at `place`, which is being drained.
     #[inline]
     fn file_again(
         &mut self,
@@ -330,7 +331,7 @@ impl Many {
         }
     }
 
-    /// The next entry of the drained millisecond that is dead, if the front group has one.
+    /// Returns the next entry of the drained millisecond that is dead, if the front group has one.
     fn hand_out(
         &mut self,
         cells: &mut impl Cells<Link>,
@@ -361,7 +362,7 @@ impl Many {
         dead
     }
 
-    /// An upper bound of the entries dead at `now`: those of the levels that have begun.
+    /// Upper bound of the number of entries dead at `now`: those of the levels that have begun.
     pub(super) fn backlog(&self, now: Tick) -> usize {
         let mut count = 0;
         for era in 0..=self.above.len() {
@@ -377,7 +378,7 @@ impl Many {
         count.min(self.len)
     }
 
-    /// Every word that may hold a reference: its place, index and value. For what may be slow.
+    /// Passes every word that may hold a reference: its place, index and value. Slow.
     pub(super) fn each_ref(&self, mut see: impl FnMut(Place, u32, u32)) {
         for era in 0..=self.above.len() {
             for level in 0..LEVELS {
@@ -469,7 +470,7 @@ impl Many {
         place.era() == ERAS - 1
     }
 
-    /// Whether the tail's chunk of a place is `chunk`.
+    /// Returns the word of a bucket.
     pub(super) fn tail(&self, place: Place) -> Tail {
         self.era(place.era()).tail(place)
     }

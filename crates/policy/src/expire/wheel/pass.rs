@@ -1,14 +1,14 @@
-//! How far a [`sweep`](super::sweep) over the buckets has come.
+//! Progress of a [`sweep`](super::sweep) over the buckets.
 
 use super::era::{Place, Tail};
 
-/// How far the pass has come.
+/// Progress of the pass.
 #[derive(Default)]
 pub(super) struct Sweep {
     pub(super) pass: Pass,
-    /// The bucket that is worked on, or the first that was not looked at yet.
+    /// Bucket that is worked on, or the first that was not processed yet.
     pub(super) cursor: u16,
-    /// What `Pool::given_count` told at the end of the last pass.
+    /// `Pool::given_count` at the end of the last pass.
     pub(super) given_before: usize,
 }
 
@@ -17,22 +17,22 @@ pub(super) enum Pass {
     #[default]
     None,
     Sift(Option<Sifted>),
-    /// With the last chunk that was looked at in the bucket at the cursor.
+    /// With the last chunk that was read in the bucket at the cursor.
     Pack(Option<u32>),
 }
 
-/// How far sifting has come within the bucket at the cursor.
+/// Progress of sifting within the bucket at the cursor.
 #[derive(Clone, Copy)]
 pub(super) struct Sifted {
-    /// The chunk that is read, and its next word; 0 when that chunk was not begun.
+    /// Chunk that is read, and its next word; 0 if that chunk was not begun.
     pub(super) read: u32,
     pub(super) index: u32,
-    /// The last chunk that was written, and the words it has left.
+    /// Last chunk that was written, and its number of free words.
     pub(super) written: Option<Tail>,
 }
 
 impl Sweep {
-    /// The bucket is being drained: what the pass knows of its chunks is void.
+    /// Drops the state about the chunks of a bucket that is being drained.
     #[inline]
     pub(super) fn leave(&mut self, place: Place) {
         if self.cursor != place.0 {

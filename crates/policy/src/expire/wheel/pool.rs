@@ -1,4 +1,4 @@
-//! Where the wheel's references live: chunks of 7, 15 or 63 of them, cut from pages of 1 KiB.
+//! The memory of the wheel's references: chunks of 7, 15 or 63 of them, cut from pages of 1 KiB.
 //!
 //! A chunk is a run of 1, 2 or 8 *cells* of 8 words, aligned to its size:
 //!
@@ -7,31 +7,30 @@
 //! words 1..     references; the chunk is filled from its last word down to word 1
 //! ```
 //!
-//! The *ordinal* says how far down its chain the chunk was added, up to [`ORDINAL_MAX`], and with
-//! that its size: a bucket with few references pays 32 bytes, one with thousands 4.06 bytes a
-//! reference. Chunks are taken from the lowest page with room, so that pages at the end fall empty;
-//! an empty page is returned to the allocator at once, save one that a large pool keeps against
-//! thrashing.
+//! The *ordinal* is the position in its chain at which the chunk was added, up to [`ORDINAL_MAX`], and
+//! determines its size: a bucket with few references pays 32 bytes, one with thousands 4.06 bytes per
+//! reference. Chunks are taken from the lowest page with room, so that pages at the end fall empty. An
+//! empty page is returned to the allocator at once, except one that a large pool keeps against thrashing.
 
 /// Words of a cell.
 const CELL_WORDS: usize = 8;
-/// Cells of a page: one bit each in a word.
+/// Cells per page: one bit each in a word.
 const PAGE_CELLS: usize = 32;
 /// Words of a page.
 const PAGE_WORDS: usize = CELL_WORDS * PAGE_CELLS;
 /// Bytes of a page.
 const PAGE_BYTES: usize = PAGE_WORDS * size_of::<u32>();
-/// With this many pages, one more that is empty does not count.
+/// With this number of pages, one more that is empty does not matter.
 const KEEPS_EMPTY: usize = 32;
 
-/// The value of a word that holds no reference.
+/// Value of a word that holds no reference.
 pub(super) const HOLE: u32 = u32::MAX;
 /// Bits of a chunk's name.
 pub(super) const CHUNK_BITS: u32 = 26;
-/// The ordinal of all chunks from the tenth of a chain on.
+/// Ordinal of all chunks from the tenth of a chain on.
 pub(super) const ORDINAL_MAX: u32 = 9;
 
-/// References of the largest chunk.
+/// Number of references in the largest chunk.
 pub(super) const CAPACITY_MAX: u32 = 8 * CELL_WORDS as u32 - 1;
 
 const NEXT_MASK: u32 = (1 << CHUNK_BITS) - 1;
@@ -48,7 +47,8 @@ enum Size {
 }
 
 impl Size {
-    /// The first chunk of a chain is small; the large ones come when they are at most half of it.
+    /// Returns the size of a chunk: the first of a chain is small; large ones come when they are at
+    /// most half of it.
     fn of(ordinal: u32) -> Size {
         debug_assert!(ordinal <= ORDINAL_MAX);
         match ordinal {
@@ -66,7 +66,7 @@ impl Size {
         }
     }
 
-    /// The first cells of the free aligned runs of this size.
+    /// Returns the first cells of the free aligned runs of this size.
     fn runs(self, free: u32) -> u32 {
         let pairs = free & (free >> 1) & 0x5555_5555;
         match self {
@@ -79,7 +79,7 @@ impl Size {
         }
     }
 
-    /// The run to take: one that does not break a larger one, if there is one.
+    /// Returns the run to take: one that does not break a larger one, if there is one.
     fn best(self, free: u32) -> u32 {
         let runs = self.runs(free);
         let within_larger = match self {
@@ -92,7 +92,7 @@ impl Size {
     }
 }
 
-/// How many references a chunk of this ordinal holds.
+/// Returns the number of references that a chunk of this ordinal holds.
 #[inline]
 pub(super) fn capacity(ordinal: u32) -> u32 {
     Size::of(ordinal).cells() * CELL_WORDS as u32 - 1
@@ -102,7 +102,7 @@ pub(super) fn capacity(ordinal: u32) -> u32 {
 #[derive(Default)]
 struct PageSet {
     words: Vec<u64>,
-    /// No word before this one has a bit set.
+    /// Index before which no word has a bit set.
     lowest: usize,
 }
 
@@ -131,25 +131,25 @@ impl PageSet {
     }
 }
 
-/// The pages.
+/// All pages.
 #[derive(Default)]
 pub(super) struct Pool {
     pages: Vec<Option<Box<Page>>>,
-    /// Which cells of a page are free; all ones for a page that was returned.
+    /// Free cells of each page; all ones for a page that was returned.
     free: Vec<u32>,
-    /// The pages that have a free run of each size.
+    /// Pages that have a free run of each size.
     with_run: [PageSet; 3],
-    /// The numbers of the returned pages.
+    /// Numbers of the returned pages.
     returned: PageSet,
     page_count: usize,
     empty_count: usize,
     cell_count: usize,
-    /// Cells that were ever given back.
+    /// Number of cells that were ever freed.
     given_count: usize,
 }
 
 impl Pool {
-    /// A chunk of this ordinal. Its words are what they were.
+    /// Takes a chunk of this ordinal. Its words are not cleared.
     pub(super) fn take(&mut self, ordinal: u32) -> u32 {
         let size = Size::of(ordinal);
         let page = match self.with_run[size as usize].least() {
@@ -168,7 +168,7 @@ impl Pool {
         chunk
     }
 
-    /// Takes a chunk back.
+    /// Frees a chunk.
     pub(super) fn give(&mut self, chunk: u32) {
         let cells = Size::of(self.ordinal(chunk)).cells();
         let (page, cell) = (chunk as usize / PAGE_CELLS, chunk % PAGE_CELLS as u32);
@@ -186,7 +186,7 @@ impl Pool {
         }
     }
 
-    /// Moves a chunk to a lower page, if one has room; its new name.
+    /// Moves a chunk to a lower page, if one has room, and returns its new name.
     pub(super) fn lower(&mut self, chunk: u32) -> Option<u32> {
         let ordinal = self.ordinal(chunk);
         let page = self.with_run[Size::of(ordinal) as usize].least()?;
@@ -270,7 +270,7 @@ impl Pool {
             .expect("a chunk that is in use lies in a page that is held")
     }
 
-    /// Word `index` of a chunk; 0 is its header.
+    /// Returns word `index` of a chunk; 0 is its header.
     #[inline]
     pub(super) fn word(&self, chunk: u32, index: u32) -> u32 {
         self.page(chunk)[offset(chunk, index)]
@@ -282,7 +282,7 @@ impl Pool {
         self.page_mut(chunk)[offset(chunk, index)] = word;
     }
 
-    /// The chunk after this one in its ring.
+    /// Returns the chunk after this one in its ring.
     #[inline]
     pub(super) fn next(&self, chunk: u32) -> u32 {
         self.word(chunk, 0) & NEXT_MASK
@@ -304,12 +304,12 @@ impl Pool {
         self.set_word(chunk, 0, next | ordinal << CHUNK_BITS);
     }
 
-    /// Cells in use.
+    /// Number of cells in use.
     pub(super) fn cell_count(&self) -> usize {
         self.cell_count
     }
 
-    /// Cells that were ever given back.
+    /// Number of cells that were ever freed.
     pub(super) fn given_count(&self) -> usize {
         self.given_count
     }
@@ -329,7 +329,7 @@ impl Pool {
                 .sum::<usize>()
     }
 
-    /// Panics when the counts contradict the pages.
+    /// Panics if the counts contradict the pages.
     pub(super) fn check(&self) {
         let held = self.pages.iter().filter(|page| page.is_some()).count();
         assert_eq!(held, self.page_count);
@@ -354,7 +354,7 @@ fn offset(chunk: u32, index: u32) -> usize {
     (chunk as usize * CELL_WORDS + index as usize) % PAGE_WORDS
 }
 
-/// Room for one more without the doubling that would leave half of the directory unused.
+/// Makes room for one more item without the doubling that would leave half of the directory unused.
 fn grow_by_eighth<T>(items: &mut Vec<T>) {
     if items.len() == items.capacity() {
         items.reserve_exact(items.len() / 8 + 4);

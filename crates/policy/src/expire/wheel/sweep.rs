@@ -1,17 +1,17 @@
-//! Keeping the pool small: passes over all buckets, a budgeted number of steps at a time.
+//! Passes over all buckets that keep the pool small, a budgeted number of steps at a time.
 //!
-//! *Sifting* drops stale references. It copies each bucket's references, in order, from its chunks
-//! to fresh ones at the front of the same ring:
+//! *Sifting* drops stale references. It copies each bucket's references, in order, from its chunks to new
+//! ones at the front of the same ring:
 //!
 //! ```text
 //! (last chunk) → written → … → written, with holes → read, with holes → … → last chunk →
 //! ```
 //!
-//! *Packing* moves chunks as they are to lower pages, so that the last pages fall empty; it does
-//! not look at entries.
+//! *Packing* moves chunks unchanged to lower pages, so that the last pages fall empty; it reads no
+//! entries.
 //!
-//! New references go to the end of the ring as ever. When a bucket is drained, which may be at the
-//! same time, the pass begins anew there: holes are skipped, and what it wrote is whole.
+//! New references go to the end of the ring as always. When a bucket is drained, which may be at the same
+//! time, the pass starts again there: holes are skipped, and the chunks written so far are complete.
 
 use super::era::{BUCKETS, Link, Place, Tail};
 use super::many::{Found, Many, look};
@@ -19,9 +19,10 @@ use super::pass::{Pass, Sifted};
 use super::pool::{self, HOLE};
 use crate::{Budget, Cells, Slot};
 
-/// Stale references that are not worth a pass, besides one per entry.
+/// Number of stale references, besides one per entry, below which no pass is made.
 const STALE_FREE: usize = 64;
-/// Cells given back since the last packing that are not worth another, besides half of those in use.
+/// Number of cells freed since the last packing, besides half of those in use, below which no other
+/// is made.
 const GIVEN_FREE: usize = 16;
 
 impl Many {
@@ -31,8 +32,8 @@ impl Many {
         matches!(self.sweep.pass, Pass::Sift(_)) || self.ref_count > 2 * self.len + STALE_FREE
     }
 
-    /// Whether a pass should run, or does. Packing may not help, so it is tried again only when
-    /// the pool has changed.
+    /// Whether a pass should run, or runs. Packing may not help, so it is tried again only when the
+    /// pool has changed.
     pub(super) fn wants_sweep(&self) -> bool {
         if self.has_many_stale() || matches!(self.sweep.pass, Pass::Pack(_)) {
             return true;
@@ -41,7 +42,7 @@ impl Many {
         given > self.pool.cell_count() / 2 + GIVEN_FREE && self.pool.is_sparse()
     }
 
-    /// Goes on with the pass, or begins one; true when it is complete.
+    /// Continues the pass, or starts one. Returns whether it is complete.
     pub(super) fn sweep(&mut self, cells: &mut impl Cells<Link>, budget: &mut Budget) -> bool {
         if self.has_many_stale() {
             if !matches!(self.sweep.pass, Pass::Sift(_)) {
@@ -65,7 +66,7 @@ impl Many {
         true
     }
 
-    /// The bucket that the pass works on: the one begun, or the next that is occupied.
+    /// Returns the bucket that the pass works on: the one begun, or the next that is occupied.
     fn sweep_place(&mut self) -> Option<Place> {
         while self.sweep.cursor < Place::COUNT {
             let place = Place(self.sweep.cursor);
@@ -86,7 +87,8 @@ impl Many {
         None
     }
 
-    /// Copies the bucket's references up to the end of a chunk; false when the budget is spent.
+    /// Copies the bucket's references up to the end of a chunk. Returns false if the budget ran
+    /// out.
     fn sift(
         &mut self,
         cells: &mut impl Cells<Link>,
@@ -131,7 +133,7 @@ impl Many {
         true
     }
 
-    /// Makes the bucket's first chunk whole again if a part of it was drained.
+    /// Completes the bucket's first chunk with holes if a part of it was drained.
     fn undo_drain(&mut self, place: Place, first: u32) {
         let Some(drain) = self
             .era(place.era())
@@ -148,7 +150,7 @@ impl Many {
         }
     }
 
-    /// Appends a reference to what was written of the bucket.
+    /// Appends a reference to the written part of the bucket.
     fn keep(&mut self, cells: &mut impl Cells<Link>, place: Place, sifted: &mut Sifted, slot: u32) {
         let (chunk, room) = match sifted.written {
             Some(written) if written.room() > 0 => (written.chunk(), written.room()),
@@ -172,7 +174,7 @@ impl Many {
         cells.set(Slot(slot), place.link(room));
     }
 
-    /// Frees the chunk that was read, and goes on to the next one or the next bucket.
+    /// Frees the chunk that was read, and continues with the next one or the next bucket.
     fn leave_chunk(&mut self, place: Place, sifted: Sifted) {
         let tail = self.tail(place);
         let next = self.pool.next(sifted.read);
@@ -198,8 +200,8 @@ impl Many {
         }
     }
 
-    /// Moves the chunk after `before` to a lower page if there is room, a step for every four
-    /// references; false when the budget is spent.
+    /// Moves the chunk after `before` to a lower page if there is room, one step per four
+    /// references. Returns false if the budget ran out.
     fn pack(&mut self, place: Place, before: Option<u32>, budget: &mut Budget) -> bool {
         if budget.0 == 0 {
             return false;
