@@ -37,7 +37,7 @@ macro_rules! define_any {
 
         /// A policy that learns and its knobs.
         #[derive(Clone, Debug, PartialEq)]
-        #[expect(missing_docs, reason = "the variants are the policies, whose files tell about them")]
+        #[expect(missing_docs, reason = "the variants are the policies, whose files describe them")]
         pub enum LearnedSpec {
             $($name(<$policy as Policy>::Config),)+
         }

@@ -93,7 +93,7 @@ macro_rules! define_any {
         /// A policy and its knobs, as given by a user: `lru`, `clock:2`, `s3fifo:small=0.2`. Knobs
         /// follow the name after colons, in their order or by name.
         #[derive(Clone, Debug, PartialEq)]
-        #[expect(missing_docs, reason = "the variants are the policies, whose files tell about them")]
+        #[expect(missing_docs, reason = "the variants are the policies, whose files describe them")]
         pub enum PolicySpec {
             $($name(<$policy as Policy>::Config),)+
             $($wide_name(<$wide as Policy>::Config),)*
@@ -154,7 +154,7 @@ macro_rules! define_any {
         /// A served policy chosen at run time. Its bits in an entry are a `u64` of which the low
         /// [`AnyPolicy::meta_bits`] may be set.
         #[derive(Debug)]
-        #[expect(missing_docs, reason = "the variants are the policies, whose files tell about them")]
+        #[expect(missing_docs, reason = "the variants are the policies, whose files describe them")]
         #[expect(clippy::large_enum_variant, reason = "a shard holds one, beside megabytes of entries")]
         pub enum AnyPolicy {
             $($name($policy),)+

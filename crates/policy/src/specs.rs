@@ -80,7 +80,7 @@ fn nearly_right() -> impl Strategy<Value = String> {
 
 /// Checks that a text is parsed or refused, and that a parsed one is written so that it parses to
 /// the same. Returns whether it was parsed.
-fn comes_back<S>(text: &str) -> bool
+fn parses_to_the_same<S>(text: &str) -> bool
 where
     S: FromStr + Display + PartialEq + Debug,
     S::Err: Display,
@@ -101,11 +101,11 @@ where
     }
 }
 
-fn all_come_back(text: &str) -> bool {
+fn all_parse_to_the_same(text: &str) -> bool {
     let understood = [
-        comes_back::<PolicySpec>(text),
-        comes_back::<AdmitSpec>(text),
-        comes_back::<ExpirySpec>(text),
+        parses_to_the_same::<PolicySpec>(text),
+        parses_to_the_same::<AdmitSpec>(text),
+        parses_to_the_same::<ExpirySpec>(text),
     ];
     understood.contains(&true)
 }
@@ -114,18 +114,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn what_is_nearly_right_is_answered_and_comes_back(text in nearly_right()) {
-        all_come_back(&text);
+    fn nearly_right_texts_are_parsed_or_refused(text in nearly_right()) {
+        all_parse_to_the_same(&text);
     }
 
     #[test]
-    fn any_text_is_answered(text in any::<String>(), cut in any::<prop::sample::Index>()) {
-        all_come_back(&text);
+    fn any_text_is_parsed_or_refused(text in any::<String>(), cut in any::<prop::sample::Index>()) {
+        all_parse_to_the_same(&text);
         let (name, _) = *cut.get(&listed());
-        all_come_back(&format!("{name}:{text}"));
-        all_come_back(&format!("{name}:{text}=1"));
-        all_come_back(&format!("{text}:{name}"));
-        all_come_back(&format!("{name}{text}"));
+        all_parse_to_the_same(&format!("{name}:{text}"));
+        all_parse_to_the_same(&format!("{name}:{text}=1"));
+        all_parse_to_the_same(&format!("{text}:{name}"));
+        all_parse_to_the_same(&format!("{name}{text}"));
     }
 }
 
@@ -160,7 +160,10 @@ impl Visitor for KeepsContract {
 #[test]
 fn every_policy_keeps_the_contract_at_the_ends_of_its_knobs() {
     for text in at_the_ends(POLICIES.iter().map(|about| (about.name, about.knobs))) {
-        assert!(comes_back::<PolicySpec>(&text), "{text} was refused");
+        assert!(
+            parses_to_the_same::<PolicySpec>(&text),
+            "{text} was refused"
+        );
         let spec: PolicySpec = text.parse().expect("it was just understood");
         for capacity in [0, 1, u64::MAX] {
             AnyPolicy::build(&spec, capacity, 1);
@@ -172,7 +175,7 @@ fn every_policy_keeps_the_contract_at_the_ends_of_its_knobs() {
 #[test]
 fn every_filter_keeps_the_contract_at_the_ends_of_its_knobs() {
     for text in at_the_ends(FILTERS.iter().map(|about| (about.name, about.knobs))) {
-        assert!(comes_back::<AdmitSpec>(&text), "{text} was refused");
+        assert!(parses_to_the_same::<AdmitSpec>(&text), "{text} was refused");
         let spec: AdmitSpec = text.parse().expect("it was just understood");
         admission::keeps_contract::<AnyAdmission>(&spec, 5, &steps(300));
     }

@@ -15,7 +15,7 @@ use crate::result::{Counts, ReplayResult};
 use crate::rules::{Rules, Unit};
 use cache::{Entries, Shape, Shard};
 use policy::admit::any::AnyAdmission;
-use policy::admit::{Admission, Newcomer};
+use policy::admit::{Admission, MissedKey};
 use policy::any::Visitor;
 use policy::expire::any::AnyExpiry;
 use policy::{Admit, Budget, Due, Eviction, ExpiryIndex, Facts, OnHit, Policy, Slot, Tick};
@@ -279,12 +279,12 @@ where
         if !T::IS_FIXED
             && let Some(filter) = &mut self.filter
         {
-            let newcomer = Newcomer {
+            let missed = MissedKey {
                 key_hash: hash_of(slot),
                 weight,
                 has_room: self.occupied + u64::from(weight) <= self.job.capacity,
             };
-            if filter.admit(&self.shard.entries, newcomer) == Admit::No {
+            if filter.admit(&self.shard.entries, missed) == Admit::No {
                 return false;
             }
         }

@@ -38,7 +38,7 @@
 //! Objects are counted, not bytes: there is nothing to choose by. The byte hit ratio matters more
 //! than the object hit ratio. The policy is far from LRU, which the model describes.
 
-use super::{Admission, Newcomer, yes_if};
+use super::{Admission, MissedKey, yes_if};
 use crate::knobs::Knobs;
 use crate::parts::chance::{Chance, scramble};
 use crate::{Admit, Facts, Slot};
@@ -317,9 +317,9 @@ impl Admission for AdaptSize {
     }
 
     #[inline]
-    fn admit(&mut self, _facts: &impl Facts, newcomer: Newcomer) -> Admit {
-        self.count(newcomer.key_hash, newcomer.weight);
-        let admitted = (-f64::from(newcomer.weight) / self.c).exp();
+    fn admit(&mut self, _facts: &impl Facts, missed: MissedKey) -> Admit {
+        self.count(missed.key_hash, missed.weight);
+        let admitted = (-f64::from(missed.weight) / self.c).exp();
         yes_if(self.chance.unit() < admitted)
     }
 
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_predicts_the_hit_ratio_of_lru_behind_a_fixed_c() {
+    fn the_model_predicts_the_hit_ratio_of_lru_with_a_fixed_c() {
         let capacity = 3000;
         let model = Model {
             objects: Mix::new(2000, 1).rates(1e6),
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_most_of_the_way_to_the_best_fixed_c() {
+    fn the_hit_ratio_is_near_that_of_the_best_fixed_c() {
         let (capacity, requests) = (1500, 120_000);
         let best = (0..14).map(|log2_c| {
             let mut filter = fixed(f64::from(1u32 << log2_c));
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn c_grows_again_when_there_is_room_for_all() {
+    fn c_grows_again_when_all_objects_fit() {
         let config = AdaptSizeConfig { interval: 2000 };
         let mut filter = AdaptSize::new(1500, &config, 1);
         let mut mix = Mix::new(2000, 4);
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn the_search_for_t_fills_the_cache_where_few_are_admitted() {
+    fn the_search_for_t_fills_the_cache_when_few_objects_are_admitted() {
         // Hardly anything is admitted, and what is admitted stays long: the held weight grows with
         // a high power of T.
         let model = Model {

@@ -23,7 +23,7 @@
 //! # Avoid when
 //! Writes are expensive, as on flash, or a few large objects evict many small ones.
 
-use super::{Admission, Newcomer};
+use super::{Admission, MissedKey};
 use crate::{Admit, Facts};
 
 /// Admits everything.
@@ -41,7 +41,7 @@ impl Admission for Always {
     }
 
     #[inline]
-    fn admit(&mut self, _facts: &impl Facts, _newcomer: Newcomer) -> Admit {
+    fn admit(&mut self, _facts: &impl Facts, _missed: MissedKey) -> Admit {
         Admit::Yes
     }
 

@@ -4,7 +4,7 @@
 //! declares the module. From the line come its name in [`AdmitSpec`], its place in
 //! [`AnyAdmission`], its row in [`FILTERS`], and its run through the conformance suite.
 
-use crate::admit::{self, Admission, Newcomer, admission_filters};
+use crate::admit::{self, Admission, MissedKey, admission_filters};
 use crate::knobs::{Knob, Knobs, SpecError, read_knobs, write_knobs};
 use crate::names::is_same;
 use crate::{Admit, Facts, Slot};
@@ -58,7 +58,7 @@ macro_rules! define_any {
         /// A filter and its knobs, as given by a user: `always`, `size:4096`, `probability:p=0.1`.
         /// Knobs follow the name after colons, in their order or by name.
         #[derive(Clone, Debug, PartialEq)]
-        #[expect(missing_docs, reason = "the variants are the filters, whose files tell about them")]
+        #[expect(missing_docs, reason = "the variants are the filters, whose files describe them")]
         pub enum AdmitSpec {
             $($name(<$filter as Admission>::Config),)+
         }
@@ -96,7 +96,7 @@ macro_rules! define_any {
 
         /// A filter chosen at run time.
         #[derive(Clone, Debug)]
-        #[expect(missing_docs, reason = "the variants are the filters, whose files tell about them")]
+        #[expect(missing_docs, reason = "the variants are the filters, whose files describe them")]
         pub enum AnyAdmission {
             $($name($filter),)+
         }
@@ -152,9 +152,9 @@ macro_rules! define_any {
             }
 
             #[inline]
-            fn admit(&mut self, facts: &impl Facts, newcomer: Newcomer) -> Admit {
+            fn admit(&mut self, facts: &impl Facts, missed: MissedKey) -> Admit {
                 match self {
-                    $(AnyAdmission::$name(filter) => filter.admit(facts, newcomer),)+
+                    $(AnyAdmission::$name(filter) => filter.admit(facts, missed),)+
                 }
             }
 

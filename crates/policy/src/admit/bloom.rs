@@ -28,7 +28,7 @@
 //! Requests for a key come close together, as is common. Each key then costs one more miss, and a
 //! small FIFO (`s3fifo`) does the same work with that miss as a hit.
 
-use super::{Admission, Newcomer};
+use super::{Admission, MissedKey};
 use crate::parts::bloom::{Bloom, KEYS_PER_BLOCK};
 use crate::{Admit, Facts};
 
@@ -54,9 +54,9 @@ impl Admission for SecondRequest {
     }
 
     #[inline]
-    fn admit(&mut self, facts: &impl Facts, newcomer: Newcomer) -> Admit {
+    fn admit(&mut self, facts: &impl Facts, missed: MissedKey) -> Admit {
         self.filter.expect(facts.len());
-        if self.filter.see(newcomer.key_hash) {
+        if self.filter.see(missed.key_hash) {
             return Admit::Yes;
         }
         self.added += 1;

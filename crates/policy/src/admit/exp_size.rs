@@ -26,7 +26,7 @@
 //! Objects are counted, not bytes: then it is `probability`. No single `c` fits all hours;
 //! `adaptsize` adjusts it.
 
-use super::{Admission, Newcomer, yes_if};
+use super::{Admission, MissedKey, yes_if};
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::{Admit, Facts};
@@ -60,8 +60,8 @@ impl Admission for ExpSize {
     }
 
     #[inline]
-    fn admit(&mut self, _facts: &impl Facts, newcomer: Newcomer) -> Admit {
-        yes_if(self.chance.unit() < (-f64::from(newcomer.weight) / self.c).exp())
+    fn admit(&mut self, _facts: &impl Facts, missed: MissedKey) -> Admit {
+        yes_if(self.chance.unit() < (-f64::from(missed.weight) / self.c).exp())
     }
 
     fn heap_bytes(&self) -> usize {

@@ -35,7 +35,7 @@ mod tests;
 
 /// A key that was missed and fits in the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Newcomer {
+pub struct MissedKey {
     /// Hash of the key, the same that [`Facts::key_hash`] would return.
     pub key_hash: u64,
     /// Weight that the entry would have.
@@ -73,7 +73,7 @@ pub trait Admission: Sized + Send {
     #[inline]
     fn evicted(&mut self, _facts: &impl Facts, _slot: Slot) {}
     /// Decides whether a missed key is inserted. Called once per miss.
-    fn admit(&mut self, facts: &impl Facts, newcomer: Newcomer) -> Admit;
+    fn admit(&mut self, facts: &impl Facts, missed: MissedKey) -> Admit;
     /// Bytes on the heap: filters, sketches, statistics.
     fn heap_bytes(&self) -> usize;
     /// Panics when the structure contradicts itself. For tests and fuzzers; may be slow.

@@ -26,7 +26,7 @@
 //! Misses are expensive: a key of middling popularity is missed `1 / p` times before it is
 //! admitted.
 
-use super::{Admission, Newcomer, yes_if};
+use super::{Admission, MissedKey, yes_if};
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::{Admit, Facts};
@@ -60,7 +60,7 @@ impl Admission for Probability {
     }
 
     #[inline]
-    fn admit(&mut self, _facts: &impl Facts, _newcomer: Newcomer) -> Admit {
+    fn admit(&mut self, _facts: &impl Facts, _missed: MissedKey) -> Admit {
         yes_if(self.chance.unit() < self.p)
     }
 

@@ -23,7 +23,7 @@
 //! Objects are counted, not bytes: every one weighs 1. The best limit differs by workload and hour;
 //! `adaptsize` searches for it.
 
-use super::{Admission, Newcomer, yes_if};
+use super::{Admission, MissedKey, yes_if};
 use crate::knobs::Knobs;
 use crate::{Admit, Facts};
 
@@ -52,8 +52,8 @@ impl Admission for Size {
     }
 
     #[inline]
-    fn admit(&mut self, _facts: &impl Facts, newcomer: Newcomer) -> Admit {
-        yes_if(newcomer.weight <= self.max)
+    fn admit(&mut self, _facts: &impl Facts, missed: MissedKey) -> Admit {
+        yes_if(missed.weight <= self.max)
     }
 
     fn heap_bytes(&self) -> usize {

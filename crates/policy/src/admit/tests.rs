@@ -2,7 +2,7 @@
 //! card.
 
 use super::any::{AdmitSpec, AnyAdmission};
-use super::{Admission, Newcomer};
+use super::{Admission, MissedKey};
 use crate::admission_suite;
 use crate::evict::lru::Lru;
 use crate::parts::chance::{Chance, scramble};
@@ -41,12 +41,12 @@ fn filter(text: &str, capacity: u64) -> AnyAdmission {
 /// Decision about a key in an empty host that is full.
 fn admits(filter: &mut impl Admission, key: u64, weight: u32) -> bool {
     let host: Host<()> = Host::new(Tick(0));
-    let newcomer = Newcomer {
+    let missed = MissedKey {
         key_hash: scramble(key),
         weight,
         has_room: false,
     };
-    filter.admit(&host, newcomer) == Admit::Yes
+    filter.admit(&host, missed) == Admit::Yes
 }
 
 fn share_admitted(text: &str, weight: u32) -> f64 {
@@ -56,7 +56,7 @@ fn share_admitted(text: &str, weight: u32) -> f64 {
 }
 
 #[test]
-fn a_limit_of_size_holds_to_the_byte() {
+fn the_size_limit_is_exact_to_the_byte() {
     let mut filter = filter("size:4096", 1 << 20);
     for (weight, is_admitted) in [(1, true), (4096, true), (4097, false), (u32::MAX, false)] {
         assert_eq!(admits(&mut filter, 1, weight), is_admitted, "{weight}");
@@ -64,7 +64,7 @@ fn a_limit_of_size_holds_to_the_byte() {
 }
 
 #[test]
-fn a_coin_falls_as_often_as_it_says() {
+fn keys_are_admitted_with_the_given_probability() {
     for (text, weight, share) in [
         ("always", 1, 1.0),
         ("probability:0", 1, 0.0),
@@ -97,14 +97,14 @@ proptest! {
         let mut host: Host<()> = Host::new(Tick(0));
         for key in 0..entries {
             let slot = host.add(scramble(1 << 40 | key), 1, None);
-            host.tell(slot);
+            host.hold(slot);
         }
         let mut filter = filter("bloom", entries);
         let mut seen = BTreeMap::new();
         let (mut fresh, mut mistaken) = (0, 0);
         for key in keys {
-            let newcomer = Newcomer { key_hash: scramble(key), weight: 1, has_room: true };
-            let is_admitted = filter.admit(&host, newcomer) == Admit::Yes;
+            let missed = MissedKey { key_hash: scramble(key), weight: 1, has_room: true };
+            let is_admitted = filter.admit(&host, missed) == Admit::Yes;
             match seen.insert(key, fresh) {
                 Some(last) if fresh - last < entries => prop_assert!(is_admitted),
                 Some(_) => {}
@@ -144,24 +144,24 @@ proptest! {
     /// Model: exact counts. Before anything ages, an estimate is never below them, up to the
     /// counters' maximum.
     #[test]
-    fn tinylfu_never_counts_too_little(
+    fn tinylfu_never_underestimates(
         keys in proptest::collection::vec(0u64..100, 0..500),
     ) {
         let mut host: Host<()> = Host::new(Tick(0));
         let mut filter = admit::tinylfu::TinyLfu::new(1000, &(), 1);
         for key in 0..1000 {
             let slot = host.add(scramble(1 << 40 | key), 1, None);
-            host.tell(slot);
+            host.hold(slot);
         }
         // The tables double once per request.
         (0..12).for_each(|_| {
-            let newcomer = Newcomer { key_hash: 0, weight: 1, has_room: true };
-            filter.admit(&host, newcomer);
+            let missed = MissedKey { key_hash: 0, weight: 1, has_room: true };
+            filter.admit(&host, missed);
         });
         let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
         for &key in &keys {
-            let newcomer = Newcomer { key_hash: scramble(key), weight: 1, has_room: true };
-            prop_assert_eq!(filter.admit(&host, newcomer), Admit::Yes, "there is room");
+            let missed = MissedKey { key_hash: scramble(key), weight: 1, has_room: true };
+            prop_assert_eq!(filter.admit(&host, missed), Admit::Yes, "there is room");
             *counts.entry(key).or_default() += 1;
         }
         // A round of the hand takes 10,000 requests: at most one counter in twenty was halved.
@@ -198,26 +198,26 @@ fn hit_ratio_beside_a_scan(text: &str) -> f64 {
 }
 
 #[test]
-fn filters_keep_a_scan_out() {
+fn filters_reject_a_scan() {
     let [always, bloom, tinylfu] = ["always", "bloom", "tinylfu"].map(hit_ratio_beside_a_scan);
     assert!(bloom > always + 0.03, "{bloom}, {always}");
     assert!(tinylfu > always + 0.03, "{tinylfu}, {always}");
 }
 
 #[test]
-fn tinylfu_lets_nobody_in_who_is_not_more_popular_than_who_left() {
+fn tinylfu_rejects_keys_that_are_not_more_frequent_than_a_victim() {
     let mut host: Host<()> = Host::new(Tick(0));
     let mut filter = filter("tinylfu", 100);
     let mut slots = Vec::new();
     for key in 0..100 {
-        let newcomer = Newcomer {
+        let missed = MissedKey {
             key_hash: scramble(key),
             weight: 1,
             has_room: true,
         };
-        assert_eq!(filter.admit(&host, newcomer), Admit::Yes);
+        assert_eq!(filter.admit(&host, missed), Admit::Yes);
         slots.push(host.add(scramble(key), 1, None));
-        host.tell(slots[slots.len() - 1]);
+        host.hold(slots[slots.len() - 1]);
     }
     for _ in 0..3 {
         slots.iter().for_each(|&slot| filter.hit(&host, slot));
@@ -225,12 +225,12 @@ fn tinylfu_lets_nobody_in_who_is_not_more_popular_than_who_left() {
     for &slot in &slots[..8] {
         filter.evicted(&host, slot);
     }
-    let newcomer = Newcomer {
+    let missed = MissedKey {
         key_hash: scramble(1 << 32),
         weight: 1,
         has_room: false,
     };
-    let answers: Vec<Admit> = (0..8).map(|_| filter.admit(&host, newcomer)).collect();
+    let answers: Vec<Admit> = (0..8).map(|_| filter.admit(&host, missed)).collect();
     let refused = answers.iter().filter(|&&answer| answer == Admit::No);
     let refused = refused.count();
     assert!((3..=5).contains(&refused), "{answers:?}");
@@ -238,11 +238,11 @@ fn tinylfu_lets_nobody_in_who_is_not_more_popular_than_who_left() {
 }
 
 #[test]
-fn tinylfu_pardons_one_of_many_so_that_it_learns_who_leaves() {
+fn tinylfu_admits_one_rejected_key_of_many_so_that_victims_change() {
     let mut filter = filter("tinylfu", 100);
     let mut host: Host<()> = Host::new(Tick(0));
     let popular = host.add(scramble(1), 1, None);
-    host.tell(popular);
+    host.hold(popular);
     filter.evicted(&host, popular);
     let mut admitted = 0;
     for key in 0..20_000 {

@@ -34,7 +34,7 @@
 //! Popularity moves quickly, or the policy itself has such a filter (`w-tinylfu`). Objects that
 //! differ much in size.
 
-use super::{Admission, Newcomer, yes_if};
+use super::{Admission, MissedKey, yes_if};
 use crate::parts::bloom::{Bloom, KEYS_PER_BLOCK};
 use crate::parts::chance::Chance;
 use crate::parts::sketch::Sketch;
@@ -112,16 +112,16 @@ impl Admission for TinyLfu {
         self.left += 1;
     }
 
-    fn admit(&mut self, facts: &impl Facts, newcomer: Newcomer) -> Admit {
+    fn admit(&mut self, facts: &impl Facts, missed: MissedKey) -> Admit {
         self.sketch.expect(facts.len());
         self.door.expect(DOOR * facts.len());
-        self.count(newcomer.key_hash);
-        if newcomer.has_room || self.left == 0 {
+        self.count(missed.key_hash);
+        if missed.has_room || self.left == 0 {
             return Admit::Yes;
         }
         let known = self.left.min(VICTIMS) as u64;
         let victim = self.victims[self.chance.below(known) as usize];
-        let is_wanted = self.frequency(newcomer.key_hash) > self.frequency(victim);
+        let is_wanted = self.frequency(missed.key_hash) > self.frequency(victim);
         yes_if(is_wanted || self.chance.below(PARDON) == 0)
     }
 

@@ -153,7 +153,7 @@ mod tests {
         for (index, &(weight, next)) in entries.iter().enumerate() {
             let slot = host.add(index as u64, weight, None);
             host.set_next_access(slot, Some(next.unwrap_or(u64::MAX)));
-            host.tell(slot);
+            host.hold(slot);
             policy.insert(&mut host, slot);
         }
         let mut order = Vec::new();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_product_goes_and_before_it_what_is_never_asked_for() {
+    fn the_largest_product_is_evicted_after_entries_that_are_never_requested() {
         let entries = [
             (10, Some(15)), // 50
             (1, Some(100)), // 90
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_weights_the_last_asked_for_goes() {
+    fn of_equal_weights_the_one_requested_last_is_evicted() {
         let entries = [(7, Some(11)), (7, Some(30)), (7, None), (7, Some(20))];
         assert_eq!(order(&entries), [2, 1, 3, 0]);
     }

@@ -260,7 +260,7 @@ impl ClockPro {
                 return;
             }
             let oldest = self.tested.oldest();
-            self.end_test(cells, oldest.expect("who is evicted is tested"));
+            self.end_test(cells, oldest.expect("an evicted entry is in its test period"));
         }
     }
 

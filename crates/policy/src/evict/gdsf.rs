@@ -161,12 +161,12 @@ impl<W: Worth> Policy for GreedyDual<W> {
         self.now += 1;
         cells.set(slot, cells.get(slot).with_hit());
         let rank = self.rank(cells, slot);
-        self.heap.rank_anew(cells, slot, rank);
+        self.heap.rerank(cells, slot, rank);
     }
 
     fn reweigh(&mut self, cells: &mut impl Cells<Ranked>, slot: Slot, _old_weight: u32) {
         let rank = self.rank(cells, slot);
-        self.heap.rank_anew(cells, slot, rank);
+        self.heap.rerank(cells, slot, rank);
     }
 
     fn moved(&mut self, cells: &mut impl Cells<Ranked>, _old: Slot, new: Slot) {

@@ -435,7 +435,7 @@ impl Policy for Lhd {
         let least = self.least.iter().map(|(_, slot)| slot);
         for &slot in self.suspects.iter().flatten().chain(least) {
             assert!(cells.is_live(slot));
-            assert_eq!(cells.get(slot).0 >> 63, 1, "who leaves is not suspected");
+            assert_eq!(cells.get(slot).0 >> 63, 1, "an entry that left is no suspect");
         }
         assert!(self.taken < self.config.samples + SUSPECTS as u32);
     }
@@ -447,14 +447,14 @@ mod tests {
     use crate::suite::policy::Trial;
 
     #[test]
-    fn classes_are_by_doublings_of_the_last_two_ages() {
+    fn classes_follow_the_logarithm_of_the_last_two_ages() {
         let class = |last, before| Tag::new(0, last, before, false).class();
         assert_eq!([class(0, 0), class(0, AGE_LIMIT)], [15, 0]);
         assert_eq!([class(0, 1), class(2, 3), class(9_999, 1)], [15, 12, 1]);
     }
 
     #[test]
-    fn density_is_hits_to_come_over_time_to_come() {
+    fn density_is_expected_hits_over_expected_time() {
         let mut class = Class::default();
         (0..3).for_each(|_| Class::count(&mut class.hits, 1));
         Class::count(&mut class.evictions, 3);
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn another_unit_of_age_keeps_every_count() {
+    fn changing_the_unit_of_age_keeps_all_counts() {
         let counts: Vec<f32> = (1..=9).map(|count| count as f32).collect();
         let refit = |shift| {
             let mut counts = counts.clone();
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn it_learns_that_what_came_once_does_not_come_back() {
+    fn it_learns_that_keys_that_came_once_do_not_return() {
         let config = LhdConfig {
             period: 2_000,
             ..LhdConfig::default()

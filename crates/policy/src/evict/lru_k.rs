@@ -120,7 +120,7 @@ impl Policy for LruK {
             before: if is_correlated { before } else { last },
             last: self.now,
         };
-        self.heap.rank_anew(cells, slot, times);
+        self.heap.rerank(cells, slot, times);
     }
 
     fn moved(&mut self, cells: &mut impl Cells<u32>, _old: Slot, new: Slot) {

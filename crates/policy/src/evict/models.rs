@@ -257,7 +257,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn lru_evicts_as_its_model_whatever_leaves_or_moves(steps in steps()) {
+    fn lru_evicts_as_its_model_with_removals_and_relocations(steps in steps()) {
         agrees_with_model::<Lru>(&(), PlainLru::default(), 60, &steps, true);
     }
 

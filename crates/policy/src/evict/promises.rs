@@ -38,7 +38,7 @@ fn s3fifo_costs_ten_bytes_an_entry_and_little_more_in_small_shards() {
 }
 
 #[test]
-fn a_small_shard_pays_for_small_queues() {
+fn a_small_shard_has_small_queues() {
     let mut trial = Trial::<S3Fifo>::new(1000, &Default::default(), 1);
     (0..10).for_each(|key| trial.request(key, 50, 1));
     let bytes = trial.policy.heap_bytes();
@@ -48,7 +48,7 @@ fn a_small_shard_pays_for_small_queues() {
 /// Slots are vacated and reused all the time. The order of eviction may differ from that of
 /// insertion by at most one epoch, a 24th of the queue's weight (and 32 entries).
 #[test]
-fn fifo_is_out_of_order_by_an_epoch_at_most() {
+fn fifo_is_out_of_order_by_at_most_one_epoch() {
     let capacity = 24_000;
     let mut trial = Trial::<Fifo>::new(capacity, &(), 1);
     let mut chance = Chance::new(3);

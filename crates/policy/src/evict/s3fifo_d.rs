@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn small_grows_when_what_it_lost_comes_back_and_else_stays() {
+    fn small_grows_only_when_its_victims_return() {
         assert!(small_after(130, 20) > 100);
         assert_eq!(small_after(2000, 3), 100);
     }

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn it_learns_that_newcomers_need_longer() {
+    fn it_learns_that_new_entries_need_more_time() {
         let keys = late_thirds(20_000);
         let (own, _) = misses::<S3Fifo>(&S3FifoConfig::default(), 500, &keys);
         let (tuned, trial) = misses::<S3FifoTuned>(&Default::default(), 500, &keys);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_learns_the_same() {
+    fn a_sample_leads_to_the_same_choice() {
         // As before, forty times as large: one key in 32 is sampled.
         let keys: Vec<u64> = (0..200_000u64)
             .flat_map(|step| {
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_better_it_is_s3fifo() {
+    fn without_a_better_border_it_equals_s3fifo() {
         // A few keys are popular, and others come once.
         let mut chance = Chance::new(3);
         let keys: Vec<u64> = (0..40_000)
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_border_that_turns_out_worse_is_given_up_for_longer_each_time() {
+    fn a_border_that_turns_out_worse_is_dropped_for_longer_each_time() {
         let mut tuner = Tuner::new(1_000, 1_000, &S3FifoTunedConfig::default());
         let mut stays = Vec::new();
         for _ in 0..4 {
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_of_chance_change_nothing() {
+    fn random_differences_do_not_change_the_border() {
         let mut tuner = Tuner::new(1_000, 1_000, &S3FifoTunedConfig::default());
         tuner.misses = [400.0, 351.0, 399.0, 400.0, 400.0, 400.0, 400.0, 400.0];
         assert_eq!(tuner.decide(2.5), BORDERS[OWN]);
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn another_capacity_by_far_begins_anew() {
+    fn a_capacity_far_from_the_first_starts_a_new_sample() {
         let keys = late_thirds(20_000);
         let (_, mut trial) = misses::<S3FifoTuned>(&Default::default(), 500, &keys);
         trial.resize(600, 1000);
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn miniatures_take_what_the_card_says() {
+    fn miniatures_take_the_memory_that_the_card_states() {
         let mut trial = Trial::<S3FifoTuned>::new(1_023, &Default::default(), 1);
         let mut chance = Chance::new(2);
         let mut most = 0;

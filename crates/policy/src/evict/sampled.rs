@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn victims_are_as_old_as_the_best_of_the_draw() {
+    fn victims_are_as_old_as_the_oldest_of_the_draw() {
         // The best of N from a uniform draw is N / (N + 1) old.
         assert!((mean_age(1, 0) - 0.5).abs() < 0.01);
         assert!((mean_age(8, 0) - 8.0 / 9.0).abs() < 0.01);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn keeping_candidates_helps_as_it_should() {
+    fn keeping_candidates_helps_as_much_as_predicted() {
         for (samples, keep) in [(8, 0), (8, 1), (8, 2), (30, 6), (2, 1)] {
             let (ours, paper) = (
                 mean_age(samples, keep),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_candidate_that_is_hit_does_not_go() {
+    fn a_kept_candidate_that_is_hit_is_not_evicted() {
         let config = SampledConfig {
             samples: 4,
             keep: 3,
@@ -262,6 +262,6 @@ mod tests {
         }
         // One entry is drawn among a thousand: nearly certainly older than those just hit.
         assert!(trial.evict_one(10));
-        assert!(kept.iter().all(|&slot| trial.host.is_told(slot)));
+        assert!(kept.iter().all(|&slot| trial.host.is_held(slot)));
     }
 }

@@ -76,7 +76,7 @@ macro_rules! define_any {
         /// An index and its knobs, as given by a user: `wheel`, `sampled:effort=10`. Knobs follow
         /// the name after colons, in their order or by name.
         #[derive(Clone, Debug, PartialEq)]
-        #[expect(missing_docs, reason = "the variants are the indexes, whose files tell about them")]
+        #[expect(missing_docs, reason = "the variants are the indexes, whose files describe them")]
         pub enum ExpirySpec {
             $($name(<$index as ExpiryIndex>::Config),)+
         }
@@ -123,7 +123,7 @@ macro_rules! define_any {
 
         /// An index chosen at run time. Its link in an entry is a `u64` of which the low
         /// [`AnyExpiry::link_bits`] may be set.
-        #[expect(missing_docs, reason = "the variants are the indexes, whose files tell about them")]
+        #[expect(missing_docs, reason = "the variants are the indexes, whose files describe them")]
         pub enum AnyExpiry {
             $($name($index),)+
         }

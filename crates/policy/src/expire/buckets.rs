@@ -453,7 +453,7 @@ mod tests {
             let deadline = Tick(deadline);
             let Some(slot) = key else {
                 let slot = self.host.add(0, 1, Some(deadline));
-                self.host.tell(slot);
+                self.host.hold(slot);
                 self.index.insert(&mut self.host, slot);
                 return slot;
             };
@@ -514,7 +514,7 @@ mod tests {
         assert_eq!(it.bucket(1), [], "a has left bucket 1, which is free again");
         let d = it.set_expire(None, 2_450);
         it.index.remove(&mut it.host, c);
-        it.host.untell(c);
+        it.host.release(c);
         it.host.set_deadline(c, None);
         assert_eq!(it.bucket(2), [a, b, d]);
         // 00:02: bucket 2 is taken by time 2; e is stored in `expires` alone.
@@ -540,13 +540,13 @@ mod tests {
     }
 
     #[test]
-    fn a_full_bucket_takes_several_rounds_and_the_second_part_what_is_left_of_the_last() {
+    fn a_full_bucket_takes_several_rounds_and_the_second_part_gets_the_remaining_time() {
         let start = Tick(1_000_000);
         let mut host = Host::new(start);
         let mut index = Buckets::new(start, &config(120, 1_000), 1);
         let mut add = |index: &mut Buckets, deadline| {
             let slot = host.add(0, 1, Some(Tick(deadline)));
-            host.tell(slot);
+            host.hold(slot);
             index.insert(&mut host, slot);
         };
         // All in one bucket, and then as many that find theirs taken, for sampling alone.
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_take_turns_at_the_second_part_alone() {
+    fn shards_take_turns_only_at_the_second_part() {
         let start = Tick(1_000_000);
         let mut host = Host::new(start);
         let mut config = config(120, 1_000);
@@ -596,7 +596,7 @@ mod tests {
         for number in 0..101 {
             let ttl = if number == 100 { 60_000 } else { 100 };
             let slot = host.add(number, 1, Some(Tick(start.0 + ttl)));
-            host.tell(slot);
+            host.hold(slot);
             index.insert(&mut host, slot);
         }
         // The bucket's second ends at 1,001,000; a turn comes every 800 ms.
@@ -621,7 +621,7 @@ mod tests {
         for tick in 1_000_000..1_200_000 {
             host.set_now(Tick(tick));
             let slot = host.add(0, 1, Some(Tick(tick + 60_000)));
-            host.tell(slot);
+            host.hold(slot);
             index.insert(&mut host, slot);
             assert!(place_of(&host, slot).is_some());
             while index.next_due().is_some_and(|due| due.0 <= tick) {

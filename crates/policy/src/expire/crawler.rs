@@ -220,14 +220,14 @@ mod tests {
     );
 
     #[test]
-    fn each_crawl_looks_at_everything() {
+    fn each_crawl_reads_every_entry() {
         let start = Tick(1_000_000);
         let mut host = Host::new(start);
         let mut index = Crawler::new(start, &CrawlerConfig::default(), 1);
         for number in 0..1_000 {
             let deadline = if number % 100 == 0 { 10 } else { 3_600_000 };
             let slot = host.add(number, 1, Some(Tick(start.0 + deadline)));
-            host.tell(slot);
+            host.hold(slot);
             index.insert(&mut host, slot);
         }
         let now = index.next_due().expect("a crawl comes");

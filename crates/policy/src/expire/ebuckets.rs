@@ -584,7 +584,7 @@ mod tests {
         let mut index = Ebuckets::new(Tick(START), &(), 1);
         let slots = deadlines.map(|deadline| {
             let slot = host.add(0, 1, Some(Tick(START + deadline)));
-            host.tell(slot);
+            host.hold(slot);
             index.insert(&mut host, slot);
             slot
         });
@@ -619,7 +619,7 @@ mod tests {
         // Deadlines before and after get buckets of their own.
         for deadline in [6, 8] {
             let slot = host.add(0, 1, Some(Tick(START + deadline)));
-            host.tell(slot);
+            host.hold(slot);
             index.insert(&mut host, slot);
         }
         assert_eq!((index.tree.len(), index.segments.len), (3, 9));
@@ -633,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn extended_buckets_survive_that_their_segments_move() {
+    fn extended_buckets_stay_valid_when_their_segments_are_moved() {
         // When the last segment of a bucket was freed, the one before it once kept the former place
         // of the first.
         let (mut host, mut index, mut slots) = filled((0..300).map(|number| number % 4));
@@ -646,7 +646,7 @@ mod tests {
                 index.remove(&mut host, slot);
                 host.free(slot);
                 slots[place] = host.add(0, 1, Some(deadline));
-                host.tell(slots[place]);
+                host.hold(slots[place]);
                 index.insert(&mut host, slots[place]);
             } else {
                 let old = host.set_deadline(slot, Some(deadline));

@@ -1,4 +1,4 @@
-//! `radix-capped`: sampling, with a small tree of the sampled entries that die soonest.
+//! `radix-capped`: sampling, with a small tree of the sampled entries that die earliest_tree.
 //!
 //! # Idea
 //! Redis's cycle unchanged, and an ordered radix tree of at most 1 % of the entries. A live entry
@@ -41,12 +41,12 @@ const ENTRIES_PER_KEY: usize = 100;
 
 /// The tree, and the entries that its leaves name: places in `items`.
 #[derive(Default)]
-struct Soonest {
+struct EarliestTree {
     tree: RadixTree,
     items: Vec<(Tick, Slot)>,
 }
 
-impl Soonest {
+impl EarliestTree {
     fn item(&self, leaf: u32) -> (Tick, Slot) {
         self.items[leaf as usize]
     }
@@ -101,7 +101,7 @@ impl Soonest {
             self.tree.rename(key(deadline, slot), moved, leaf);
         }
         if self.tree.is_empty() {
-            *self = Soonest::default();
+            *self = EarliestTree::default();
         } else if self.items.len() <= self.items.capacity() / 4 {
             self.items.shrink_to(self.items.len() * 2);
         }
@@ -115,7 +115,7 @@ impl Soonest {
 /// Sampling with a hint; see the [module](self).
 pub struct RadixCapped {
     expires: Sampled,
-    soonest: Soonest,
+    earliest_tree: EarliestTree,
     /// Whether a cycle is under way and has not finished with the tree.
     is_at_tree: bool,
 }
@@ -127,11 +127,11 @@ impl RadixCapped {
 
     /// Returns dead entries at the front of the tree.
     fn run_tree(&mut self, cells: &mut impl Cells<u32>, now: Tick, budget: &mut Budget) -> Due {
-        while let Some((_, slot)) = self.soonest.first().filter(|first| first.0 < now) {
+        while let Some((_, slot)) = self.earliest_tree.first().filter(|first| first.0 < now) {
             if !budget.spend() {
                 return Due::Again;
             }
-            self.soonest.drop_first();
+            self.earliest_tree.drop_first();
             let is_dead = cells.deadline(slot).is_some_and(|deadline| deadline < now);
             if is_dead && self.expires.holds(cells, slot) {
                 self.expires.remove(cells, slot);
@@ -151,7 +151,7 @@ impl ExpiryIndex for RadixCapped {
     fn new(now: Tick, config: &CyclesConfig, seed: u64) -> Self {
         RadixCapped {
             expires: Sampled::new(now, &config.release_5(0), seed),
-            soonest: Soonest::default(),
+            earliest_tree: EarliestTree::default(),
             is_at_tree: false,
         }
     }
@@ -166,7 +166,7 @@ impl ExpiryIndex for RadixCapped {
 
     fn remove(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
         self.expires.remove(cells, slot);
-        self.soonest.trim(self.cap());
+        self.earliest_tree.trim(self.cap());
     }
 
     fn update(&mut self, cells: &mut impl Cells<u32>, slot: Slot, old: Tick) {
@@ -186,11 +186,11 @@ impl ExpiryIndex for RadixCapped {
         }
         if due == Due::Nothing {
             let cap = self.cap();
-            let soonest = &mut self.soonest;
-            let see = |deadline, slot| soonest.offer(cap, deadline, slot);
+            let earliest_tree = &mut self.earliest_tree;
+            let see = |deadline, slot| earliest_tree.offer(cap, deadline, slot);
             due = self.expires.pop_seeing(cells, now, budget, see);
         }
-        self.soonest.trim(self.cap());
+        self.earliest_tree.trim(self.cap());
         self.is_at_tree &= !self.expires.is_empty();
         due
     }
@@ -216,19 +216,19 @@ impl ExpiryIndex for RadixCapped {
     }
 
     fn heap_bytes(&self) -> usize {
-        self.expires.heap_bytes() + self.soonest.heap_bytes()
+        self.expires.heap_bytes() + self.earliest_tree.heap_bytes()
     }
 
     fn check(&self, cells: &impl Cells<u32>) {
         self.expires.check(cells);
-        let soonest = &self.soonest;
-        soonest.tree.check(|leaf| {
-            let (deadline, slot) = soonest.item(leaf);
+        let earliest_tree = &self.earliest_tree;
+        earliest_tree.tree.check(|leaf| {
+            let (deadline, slot) = earliest_tree.item(leaf);
             key(deadline, slot)
         });
-        assert!(soonest.tree.len() <= self.cap());
-        assert_eq!(soonest.tree.len(), soonest.items.len());
-        assert!(soonest.items.capacity() <= 4 * soonest.items.len().max(4));
+        assert!(earliest_tree.tree.len() <= self.cap());
+        assert_eq!(earliest_tree.tree.len(), earliest_tree.items.len());
+        assert!(earliest_tree.items.capacity() <= 4 * earliest_tree.items.len().max(4));
     }
 }
 
@@ -240,13 +240,13 @@ mod tests {
     crate::index_suite!(RadixCapped);
 
     #[test]
-    fn the_tree_holds_a_hundredth_of_the_soonest_seen_and_is_run_first() {
+    fn the_tree_holds_the_earliest_hundredth_and_is_run_first() {
         let start = Tick(1_000_000);
         let mut host = Host::new(start);
         let mut index = RadixCapped::new(start, &CyclesConfig::default(), 1);
         for number in 0..10_000 {
             let slot = host.add(number, 1, Some(Tick(start.0 + 100_000 + number)));
-            host.tell(slot);
+            host.hold(slot);
             index.insert(&mut host, slot);
         }
         let cycles = |index: &mut RadixCapped, host: &mut Host<u32>, from: u64, until: u64| {
@@ -261,11 +261,11 @@ mod tests {
             found
         };
         assert_eq!(cycles(&mut index, &mut host, 100, 60_000), 0);
-        assert_eq!(index.soonest.tree.len(), 100);
+        assert_eq!(index.earliest_tree.tree.len(), 100);
         // Some 12,000 samples of 10,000 entries saw about 70 % of them, so that the latest in the
         // tree is about the 140th to die.
-        let last = index.soonest.tree.last().expect("it is full");
-        let latest = index.soonest.item(last).0.0 - start.0 - 100_000;
+        let last = index.earliest_tree.tree.last().expect("it is full");
+        let latest = index.earliest_tree.item(last).0.0 - start.0 - 100_000;
         assert!((110..200).contains(&latest), "{latest}");
         // When those have died, the tree finds them, where a sample of 20 would find a few.
         let found = cycles(&mut index, &mut host, 100_200, 100_300);
@@ -281,7 +281,7 @@ mod tests {
         let mut slots = vec![];
         for number in 0..20_000 {
             let slot = host.add(number, 1, Some(Tick(start.0 + 3_600_000 + number)));
-            host.tell(slot);
+            host.hold(slot);
             index.insert(&mut host, slot);
             slots.push(slot);
         }
@@ -290,21 +290,21 @@ mod tests {
             let due = index.pop_expired(&mut host, now, &mut Budget(1_000));
             assert_eq!(due, Due::Nothing);
         }
-        assert_eq!(index.soonest.items.len(), 200);
-        let full = index.soonest.heap_bytes();
+        assert_eq!(index.earliest_tree.items.len(), 200);
+        let full = index.earliest_tree.heap_bytes();
         for (left, slot) in (0..slots.len()).rev().zip(slots) {
             index.remove(&mut host, slot);
             host.free(slot);
-            assert!(index.soonest.items.len() <= left / 100);
+            assert!(index.earliest_tree.items.len() <= left / 100);
             if left % 500 == 0 {
                 index.check(&host);
             }
             if left == 2_000 {
-                assert!(index.soonest.items.capacity() <= 80);
-                assert!(index.soonest.heap_bytes() < full);
+                assert!(index.earliest_tree.items.capacity() <= 80);
+                assert!(index.earliest_tree.heap_bytes() < full);
             }
         }
-        assert_eq!(index.soonest.heap_bytes(), 0);
+        assert_eq!(index.earliest_tree.heap_bytes(), 0);
     }
 
     #[test]
@@ -315,7 +315,7 @@ mod tests {
         let mut slots = vec![];
         for number in 0..200 {
             let slot = host.add(number, 1, Some(Tick(start.0 + 1_000 + number)));
-            host.tell(slot);
+            host.hold(slot);
             index.insert(&mut host, slot);
             slots.push(slot);
         }
@@ -326,7 +326,7 @@ mod tests {
                 Due::Nothing
             );
         }
-        assert_eq!(index.soonest.tree.len(), 2);
+        assert_eq!(index.earliest_tree.tree.len(), 2);
         for slot in slots {
             let old = host.set_deadline(slot, Some(Tick(start.0 + 3_600_000)));
             index.update(&mut host, slot, old.expect("it had one"));
@@ -337,7 +337,7 @@ mod tests {
             index.pop_expired(&mut host, now, &mut Budget(1_000)),
             Due::Nothing
         );
-        assert!(index.soonest.first().is_some_and(|first| first.0 > now));
+        assert!(index.earliest_tree.first().is_some_and(|first| first.0 > now));
         index.check(&host);
     }
 }

@@ -560,7 +560,7 @@ mod tests {
         for number in 0..live + dead {
             let ttl = if number < live { 3_600_000 } else { 0 };
             let slot = host.add(number, 1, Some(Tick(START.0 + ttl)));
-            host.tell(slot);
+            host.hold(slot);
             index.insert(&mut host, slot);
         }
         let tenth = |tenth| {
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn few_dead_among_many_get_twenty_looks_a_tenth_of_a_second() {
+    fn few_dead_among_many_get_twenty_reads_per_tenth_of_a_second() {
         let found = found(&SampledConfig::default(), 50_000, 500, 100);
         // 99 slow cycles read 20 of 50,500 each; 500 of them are dead.
         let sum: u64 = found.iter().sum();
@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sixth_of_dead_ones_drains_as_slowly_as_measured() {
+    fn one_dead_entry_in_six_is_found_as_slowly_as_measured_on_redis() {
         // A million live and 200,000 dead, both with deadlines: within 30 s Redis 8.6 found 2,686
         // of them after the first second, and Valkey 9.1 4,559.
         let found = found(&SampledConfig::default(), 250_000, 50_000, 310);
@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_dead_ones_are_found_in_one_walk() {
+    fn half_of_the_dead_entries_are_found_in_one_walk() {
         let found = found(&SampledConfig::default(), 50_000, 50_000, 10);
         assert_eq!(found.iter().sum::<u64>(), 50_000);
     }
@@ -618,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn release_5_is_content_with_a_quarter() {
+    fn release_5_stops_at_a_quarter_of_dead_entries() {
         let config = SampledConfig {
             release: 5,
             ..SampledConfig::default()
@@ -629,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_iterations_are_two_hundred_looks() {
+    fn ten_iterations_read_two_hundred_entries() {
         let config = SampledConfig {
             release: 5,
             iterations: 10,

@@ -130,7 +130,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_seen_within_a_round_is_never_denied(
+        fn keys_seen_within_a_round_are_always_found(
             steps in proptest::collection::vec((0u8..8, 0u64..500), 0..2000),
         ) {
             let mut bloom = Bloom::new();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_filter_takes_one_stranger_in_a_hundred_for_a_friend_and_forgets_in_two_rounds() {
+    fn a_full_filter_has_one_percent_false_positives_and_is_cleared_after_two_rounds() {
         let keys = 16_384u64;
         let mut bloom = Bloom::new();
         (0..20).for_each(|_| bloom.expect(keys as usize));

@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_one_quantum_cannot_count_keep_the_sum_true() {
+    fn the_sum_stays_correct_when_a_quantum_overflows() {
         // The two together exceed 32 bits, and the sum once ignored that one of them was cut.
         let mut ghost = Ghost::new(1 << 50);
         ghost.file(scramble(1), 938, || 100);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn one_met_again_makes_room_for_another() {
+    fn a_ghost_found_again_makes_room_for_another() {
         let mut ghost = Ghost::new(16);
         (0..16).for_each(|key| ghost.file(scramble(key), 1, || 16));
         assert!(ghost.take(scramble(8), 1));
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_costs_under_five_bytes_a_ghost_and_follows_a_wrong_guess() {
+    fn a_full_table_costs_under_five_bytes_a_ghost_and_adapts_to_a_wrong_guess() {
         for (expected, filed) in [
             (100_000u64, 100_000u64),
             (50_000, 100_000),

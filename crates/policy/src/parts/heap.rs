@@ -83,7 +83,7 @@ impl<R: Copy + Ord> Heap<R> {
 
     /// Changes the rank of a member.
     #[inline]
-    pub fn rank_anew<M: Placed>(&mut self, cells: &mut impl Cells<M>, slot: Slot, rank: R) {
+    pub fn rerank<M: Placed>(&mut self, cells: &mut impl Cells<M>, slot: Slot, rank: R) {
         let place = cells.get(slot).place() as usize;
         let (before, own) = self.items.at(place);
         debug_assert_eq!(own, slot);

@@ -426,7 +426,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
-        fn it_is_an_ordered_map(
+        fn behaves_as_an_ordered_map(
             steps in proptest::collection::vec((0..10_u8, any::<(u8, u64)>()), 0..800),
         ) {
             let mut tree = RadixTree::default();
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_through_all_kinds_and_gives_its_memory_back() {
+    fn nodes_grow_through_all_kinds_and_their_memory_is_freed() {
         let mut tree = RadixTree::default();
         let key_of = |leaf: u32| u128::from(leaf.reverse_bits()) << 40 | u128::from(leaf);
         for leaf in 0..100_000 {

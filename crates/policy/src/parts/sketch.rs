@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_kept_by_doubling_and_halved_by_age() {
+    fn doubling_keeps_counts_and_aging_halves_them() {
         let mut sketch = Sketch::new();
         (0..9).for_each(|_| sketch.add(scramble(1)));
         assert_eq!(sketch.frequency(scramble(1)), 9);

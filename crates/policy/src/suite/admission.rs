@@ -36,8 +36,8 @@ macro_rules! admission_suite {
             }
 
             #[test]
-            fn stands_many_strangers_in_bounded_memory() {
-                $crate::suite::admission::stands_strangers::<$filter>(&$config);
+            fn memory_stays_bounded_under_keys_that_come_once() {
+                $crate::suite::admission::bounds_memory_under_new_keys::<$filter>(&$config);
             }
         }
     };
@@ -100,7 +100,7 @@ pub fn keeps_contract<F: Admission>(config: &F::Config, seed: u64, steps: &[Step
 
 /// Sends hundreds of thousands of keys that come once to a small cache. The memory of a filter must
 /// be bounded by the cache, or by a constant below half a mebibyte.
-pub fn stands_strangers<F: Admission>(config: &F::Config) {
+pub fn bounds_memory_under_new_keys<F: Admission>(config: &F::Config) {
     let mut run = Run::<F>::new(1000, config, 1);
     for key in 0..300_000 {
         run.request(if key % 3 == 0 { key % KEYS } else { KEYS + key });

@@ -37,13 +37,13 @@ macro_rules! index_suite {
             use super::*;
 
             #[test]
-            fn everything_dead_comes_out() {
-                $($crate::suite::expiry::everything_dead_comes_out::<$index>(&$config);)+
+            fn every_dead_entry_is_returned() {
+                $($crate::suite::expiry::every_dead_entry_is_returned::<$index>(&$config);)+
             }
 
             #[test]
-            fn a_jump_of_the_clock_there_and_back_stops_nothing() {
-                $($crate::suite::expiry::a_jump_there_and_back_stops_nothing::<$index>(&$config);)+
+            fn a_jump_of_the_clock_there_and_back_delays_nothing() {
+                $($crate::suite::expiry::a_jump_there_and_back_delays_nothing::<$index>(&$config);)+
             }
 
             #[test]
@@ -69,7 +69,7 @@ macro_rules! index_suite {
             }
 
             #[test]
-            fn a_long_history_of_a_crowd() {
+            fn a_long_history_of_thousands_of_entries() {
                 $($crate::suite::expiry::run_long_history::<$index>(&$config);)+
             }
 
@@ -79,13 +79,13 @@ macro_rules! index_suite {
             }
 
             #[test]
-            fn stale_references_take_no_memory() {
-                $($crate::suite::expiry::stale_references_take_no_memory::<$index>(&$config);)+
+            fn memory_of_stale_references_is_bounded() {
+                $($crate::suite::expiry::memory_of_stale_references_is_bounded::<$index>(&$config);)+
             }
 
             #[test]
-            fn jumps_of_the_clock_are_followed() {
-                $($crate::suite::expiry::jumps_of_the_clock_are_followed::<$index>(&$config);)+
+            fn jumps_of_the_clock_are_handled() {
+                $($crate::suite::expiry::jumps_of_the_clock_are_handled::<$index>(&$config);)+
             }
         }
     };
@@ -150,7 +150,7 @@ fn filled<I: ExpiryIndex>(
     let mut index = I::new(START, config, 1);
     let slots = deadlines.map(|deadline| {
         let slot = host.host.add(0, 1, Some(deadline));
-        host.host.tell(slot);
+        host.host.hold(slot);
         index.insert(&mut host, slot);
         slot
     });
@@ -212,7 +212,7 @@ pub fn calls_keep_to_their_budget<I: ExpiryIndex>(config: &I::Config) {
 
 /// Neither deadlines that keep moving earlier nor entries that come and leave make the index grow,
 /// even if the dead are never collected; and it shrinks again when most entries have left.
-pub fn stale_references_take_no_memory<I: ExpiryIndex>(config: &I::Config) {
+pub fn memory_of_stale_references_is_bounded<I: ExpiryIndex>(config: &I::Config) {
     const COUNT: u64 = 4_000;
     const FLOOR_BYTES: usize = 16 << 10;
     let deadlines = (0..COUNT).map(|number| Tick(START.0 + 20 * HOUR_MS + number * 977));
@@ -239,7 +239,7 @@ pub fn stale_references_take_no_memory<I: ExpiryIndex>(config: &I::Config) {
                 1,
                 Some(Tick(START.0 + HOUR_MS + u64::from(slot.0) * 977)),
             );
-            host.host.tell(*slot);
+            host.host.hold(*slot);
             index.insert(&mut host, *slot);
         }
         assert!(
@@ -268,7 +268,7 @@ pub fn stale_references_take_no_memory<I: ExpiryIndex>(config: &I::Config) {
 }
 
 /// An index that is called at its `next_due` returns every entry some time after its deadline.
-pub fn everything_dead_comes_out<I: ExpiryIndex>(config: &I::Config) {
+pub fn every_dead_entry_is_returned<I: ExpiryIndex>(config: &I::Config) {
     const COUNT: u64 = 3_000;
     let deadlines = (0..COUNT).map(|number| Tick(START.0 + number * 31 % 10_007));
     let (mut host, mut index, slots) = filled::<I>(config, deadlines);
@@ -307,7 +307,7 @@ pub fn everything_dead_comes_out<I: ExpiryIndex>(config: &I::Config) {
 
 /// The clock jumps ten years forward and back, and nothing is inserted since: the entries that the
 /// index had no time to return in between are returned as if there had been no jump.
-pub fn a_jump_there_and_back_stops_nothing<I: ExpiryIndex>(config: &I::Config) {
+pub fn a_jump_there_and_back_delays_nothing<I: ExpiryIndex>(config: &I::Config) {
     const COUNT: u64 = 3_000;
     let deadlines = (0..COUNT).map(|number| Tick(START.0 + 10_000 + number * 31 % 10_007));
     let (mut host, mut index, slots) = filled::<I>(config, deadlines);
@@ -375,7 +375,7 @@ pub fn a_million_on_one_deadline<I: ExpiryIndex>(config: &I::Config) {
 /// horizon. After each jump some entries are inserted. No entry is returned early; entries overdue
 /// by more than the granularity have been returned; and at the end of time all have, if the index
 /// returns any at all.
-pub fn jumps_of_the_clock_are_followed<I: ExpiryIndex>(config: &I::Config) {
+pub fn jumps_of_the_clock_are_handled<I: ExpiryIndex>(config: &I::Config) {
     const PER_KIND: u64 = 20;
     let (mut host, mut index, _) = filled::<I>(config, core::iter::empty());
     let mut held = Vec::new();
@@ -413,7 +413,7 @@ pub fn jumps_of_the_clock_are_followed<I: ExpiryIndex>(config: &I::Config) {
                 Tick::MAX.0 - number,
             ] {
                 let slot = host.host.add(0, 1, Some(Tick(deadline)));
-                host.host.tell(slot);
+                host.host.hold(slot);
                 index.insert(&mut host, slot);
                 held.push((slot, Tick(deadline)));
             }

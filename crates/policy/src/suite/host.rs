@@ -12,7 +12,7 @@ struct Entry<M> {
     next_access: Option<u64>,
     meta: M,
     /// Index in `held`; `None` if the algorithm does not hold the entry.
-    told_index: Option<u32>,
+    held_index: Option<u32>,
 }
 
 /// A host for one algorithm whose bits in each entry are an `M`.
@@ -27,7 +27,7 @@ pub struct Host<M> {
     /// Vacant slots; the last one is reused first, so that a slot is reused right after its entry
     /// left.
     vacant: Vec<Slot>,
-    told: Vec<Slot>,
+    held: Vec<Slot>,
     weight_sum: u64,
 }
 
@@ -39,7 +39,7 @@ impl<M: Copy + Default> Host<M> {
             requests: 0,
             entries: Vec::new(),
             vacant: Vec::new(),
-            told: Vec::new(),
+            held: Vec::new(),
             weight_sum: 0,
         }
     }
@@ -63,36 +63,36 @@ impl<M: Copy + Default> Host<M> {
             deadline,
             next_access: None,
             meta: M::default(),
-            told_index: None,
+            held_index: None,
         });
         self.weight_sum += u64::from(weight);
         slot
     }
 
     /// Records that the algorithm holds the entry from now on, so that `sample` may return it.
-    pub fn tell(&mut self, slot: Slot) {
-        let index = u32::try_from(self.told.len()).expect("slots are u32");
+    pub fn hold(&mut self, slot: Slot) {
+        let index = u32::try_from(self.held.len()).expect("slots are u32");
         let entry = self.entry_mut(slot);
-        assert!(entry.told_index.is_none(), "told of {slot:?} twice");
-        entry.told_index = Some(index);
-        self.told.push(slot);
+        assert!(entry.held_index.is_none(), "{slot:?} is held twice");
+        entry.held_index = Some(index);
+        self.held.push(slot);
     }
 
     /// Records that the algorithm no longer holds the entry, which stays live: `sample` does not
     /// return it any more.
-    pub fn untell(&mut self, slot: Slot) {
-        let index = self.entry_mut(slot).told_index.take();
+    pub fn release(&mut self, slot: Slot) {
+        let index = self.entry_mut(slot).held_index.take();
         let index = index.expect("the algorithm knew the entry") as usize;
-        self.told.swap_remove(index);
-        if let Some(&last) = self.told.get(index) {
-            self.entry_mut(last).told_index = Some(index as u32);
+        self.held.swap_remove(index);
+        if let Some(&last) = self.held.get(index) {
+            self.entry_mut(last).held_index = Some(index as u32);
         }
     }
 
     /// Removes an entry; its slot is the next to be reused.
     pub fn free(&mut self, slot: Slot) {
-        if self.is_told(slot) {
-            self.untell(slot);
+        if self.is_held(slot) {
+            self.release(slot);
         }
         let entry = self.entries[slot.0 as usize].take();
         let entry = entry.expect("only a live entry is freed");
@@ -106,8 +106,8 @@ impl<M: Copy + Default> Host<M> {
         let new = self.take_vacant();
         let entry = self.entries[old.0 as usize].take();
         let entry = entry.expect("only a live entry is moved");
-        if let Some(index) = entry.told_index {
-            self.told[index as usize] = new;
+        if let Some(index) = entry.held_index {
+            self.held[index as usize] = new;
         }
         self.entries[new.0 as usize] = Some(entry);
         self.vacant.push(old);
@@ -132,14 +132,14 @@ impl<M: Copy + Default> Host<M> {
     }
 
     /// Whether the algorithm holds the entry at `slot`; false for a vacant slot.
-    pub fn is_told(&self, slot: Slot) -> bool {
+    pub fn is_held(&self, slot: Slot) -> bool {
         let entry = self.entries.get(slot.0 as usize).and_then(Option::as_ref);
-        entry.is_some_and(|entry| entry.told_index.is_some())
+        entry.is_some_and(|entry| entry.held_index.is_some())
     }
 
     /// Returns the entries that the algorithm holds, in no order.
-    pub fn told(&self) -> &[Slot] {
-        &self.told
+    pub fn held(&self) -> &[Slot] {
+        &self.held
     }
 
     /// Returns all live entries in the order of their slots.
@@ -201,12 +201,12 @@ impl<M: Copy + Default> Facts for Host<M> {
     }
 
     fn len(&self) -> usize {
-        self.told.len()
+        self.held.len()
     }
 
     fn sample(&self, random: u64) -> Option<Slot> {
-        let index = (u128::from(random) * self.told.len() as u128) >> 64;
-        self.told.get(index as usize).copied()
+        let index = (u128::from(random) * self.held.len() as u128) >> 64;
+        self.held.get(index as usize).copied()
     }
 
     fn next_access(&self, slot: Slot) -> Option<u64> {
@@ -243,7 +243,7 @@ mod tests {
     fn a_moved_entry_keeps_its_bits_and_its_place_in_the_sample() {
         let mut host: Host<u8> = Host::new(Tick(0));
         let old = host.add(1, 3, Some(Tick(9)));
-        host.tell(old);
+        host.hold(old);
         host.set(old, 7);
         let new = host.relocate(old);
         assert_ne!(old, new);
@@ -255,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn sample_offers_only_what_was_told() {
+    fn sample_returns_only_entries_that_are_held() {
         let mut host: Host<()> = Host::new(Tick(0));
-        let told = host.add(1, 1, None);
+        let held = host.add(1, 1, None);
         let other = host.add(2, 1, None);
-        host.tell(told);
-        assert_eq!(host.sample(0), Some(told));
-        host.tell(other);
-        host.untell(told);
+        host.hold(held);
+        assert_eq!(host.sample(0), Some(held));
+        host.hold(other);
+        host.release(held);
         assert_eq!(host.sample(0), Some(other));
         assert_eq!(host.len(), 1);
         assert_eq!(host.live().count(), 2);

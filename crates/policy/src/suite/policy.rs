@@ -7,7 +7,7 @@
 //! implementation of the policy.
 
 use super::host::Host;
-use crate::admit::{Admission, Newcomer};
+use crate::admit::{Admission, MissedKey};
 use crate::parts::chance::scramble;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot, Tick};
 use core::cell::RefCell;
@@ -45,8 +45,8 @@ macro_rules! policy_suite {
             }
 
             #[test]
-            fn stands_many_deletions_and_slot_reuse_in_bounded_memory() {
-                $crate::suite::policy::stands_churn::<$policy>(&$config);
+            fn memory_stays_bounded_under_deletions_and_slot_reuse() {
+                $crate::suite::policy::bounds_memory_under_churn::<$policy>(&$config);
             }
         }
     };
@@ -158,7 +158,7 @@ impl<P: Policy> Trial<P> {
         self.host.count_request();
         self.host.set_now(Tick(self.host.now().0 + 7));
         if let Some(&slot) = self.table.get(&key) {
-            if self.host.is_told(slot) {
+            if self.host.is_held(slot) {
                 self.hit(slot);
             }
             return;
@@ -182,13 +182,13 @@ impl<P: Policy> Trial<P> {
         budget: u32,
     ) -> bool {
         if let Some(&slot) = self.table.get(&key) {
-            if self.host.is_told(slot) {
+            if self.host.is_held(slot) {
                 filter.hit(&self.host, slot);
             }
             self.request(key, weight, budget);
             return true;
         }
-        let newcomer = Newcomer {
+        let missed = MissedKey {
             key_hash: scramble(key),
             weight,
             has_room: self.host.weight_sum() + u64::from(weight) <= self.capacity,
@@ -196,8 +196,8 @@ impl<P: Policy> Trial<P> {
         self.host.count_request();
         self.host.set_now(Tick(self.host.now().0 + 7));
         let is_admitted = u64::from(weight) <= self.capacity
-            && filter.admit(&self.host, newcomer) == Admit::Yes
-            && self.policy.miss(&self.host, newcomer.key_hash, weight) == Admit::Yes;
+            && filter.admit(&self.host, missed) == Admit::Yes
+            && self.policy.miss(&self.host, missed.key_hash, weight) == Admit::Yes;
         if is_admitted {
             while self.host.weight_sum() + u64::from(weight) > self.capacity
                 && let Some(victim) = self.choose_victim(budget)
@@ -220,7 +220,7 @@ impl<P: Policy> Trial<P> {
 
     fn insert(&mut self, key: u64, weight: u32) {
         let slot = self.host.add(scramble(key), weight, None);
-        self.host.tell(slot);
+        self.host.hold(slot);
         self.foretell(slot);
         self.table.insert(key, slot);
         self.keys.insert(slot, key);
@@ -246,10 +246,10 @@ impl<P: Policy> Trial<P> {
 
     /// Returns the policy's next victim, which the policy no longer holds and which is still live.
     fn choose_victim(&mut self, budget: u32) -> Option<Slot> {
-        let told = self.host.told().len();
+        let held = self.host.held().len();
         if budget == 0 {
             let answer = self.policy.evict(&mut self.host, &mut Budget(0));
-            let is_empty = answer == Eviction::Empty && told == 0;
+            let is_empty = answer == Eviction::Empty && held == 0;
             assert!(
                 is_empty || answer == Eviction::Again,
                 "without a budget: {answer:?}"
@@ -274,8 +274,8 @@ impl<P: Policy> Trial<P> {
                 Eviction::Victim(slot) => {
                     assert!(self.host.is_live(slot), "the victim {slot:?} is not live");
                     assert!(
-                        self.host.is_told(slot),
-                        "{slot:?} was not told, or is not any more"
+                        self.host.is_held(slot),
+                        "{slot:?} is not held by the policy"
                     );
                     return Some(slot);
                 }
@@ -286,7 +286,7 @@ impl<P: Policy> Trial<P> {
                         .expect("evictions make progress");
                 }
                 Eviction::Empty => {
-                    assert_eq!(told, 0, "empty, they say, with {told} entries told");
+                    assert_eq!(held, 0, "`Empty` was returned with {held} entries held");
                     return None;
                 }
             }
@@ -304,7 +304,7 @@ impl<P: Policy> Trial<P> {
     /// Deletes a key, as a command or its deadline would.
     pub fn remove(&mut self, key: u64) {
         if let Some(&slot) = self.table.get(&key) {
-            if self.host.is_told(slot) {
+            if self.host.is_held(slot) {
                 self.policy.remove(&mut self.host, slot);
             }
             self.forget(slot);
@@ -315,7 +315,7 @@ impl<P: Policy> Trial<P> {
     pub fn reweigh(&mut self, key: u64, weight: u32, budget: u32) {
         if let Some(&slot) = self.table.get(&key) {
             let old = self.host.set_weight(slot, weight);
-            if self.host.is_told(slot) {
+            if self.host.is_held(slot) {
                 self.policy.reweigh(&mut self.host, slot, old);
             }
             self.make_room(0, budget);
@@ -329,7 +329,7 @@ impl<P: Policy> Trial<P> {
             self.keys.remove(&old);
             self.keys.insert(new, key);
             self.table.insert(key, new);
-            if self.host.is_told(new) {
+            if self.host.is_held(new) {
                 self.policy.moved(&mut self.host, old, new);
             }
         }
@@ -342,7 +342,7 @@ impl<P: Policy> Trial<P> {
             let old = self.host.set_weight(slot, weight);
             self.relocate(key);
             let new = self.table[&key];
-            if self.host.is_told(new) {
+            if self.host.is_held(new) {
                 self.policy.reweigh(&mut self.host, new, old);
             }
             self.make_room(0, budget);
@@ -353,11 +353,11 @@ impl<P: Policy> Trial<P> {
     /// `volatile-*` policy sees when a key loses or gets its deadline.
     pub fn toggle(&mut self, key: u64) {
         if let Some(&slot) = self.table.get(&key) {
-            if self.host.is_told(slot) {
+            if self.host.is_held(slot) {
                 self.policy.remove(&mut self.host, slot);
-                self.host.untell(slot);
+                self.host.release(slot);
             } else {
-                self.host.tell(slot);
+                self.host.hold(slot);
                 self.policy.insert(&mut self.host, slot);
             }
         }
@@ -420,14 +420,14 @@ pub fn keeps_contract<P: Policy>(config: &P::Config, seed: u64, steps: &[Step]) 
             trial.step(step);
             trial.policy.check(&trial.host);
         }
-        let told = trial.host.told().len();
+        let held = trial.host.held().len();
         let before = trial.victims.len();
         while trial.evict_one(steps.len() as u32 % 4) {
             trial.policy.check(&trial.host);
         }
         assert_eq!(
             trial.victims.len() - before,
-            told,
+            held,
             "every entry is evictable in the end"
         );
         assert!(
@@ -442,7 +442,7 @@ pub fn keeps_contract<P: Policy>(config: &P::Config, seed: u64, steps: &[Step]) 
 
 /// Deletes, relocates and reuses slots hundreds of thousands of times: the memory left behind must
 /// be bounded by the live entries.
-pub fn stands_churn<P: Policy>(config: &P::Config) {
+pub fn bounds_memory_under_churn<P: Policy>(config: &P::Config) {
     let mut trial = Trial::<P>::new(100_000, config, 1);
     for round in 0..100_000u64 {
         let key = scramble(round) % 64;

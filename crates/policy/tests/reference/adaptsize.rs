@@ -3,7 +3,7 @@
 use crate::traces::{self, Trace};
 use policy::admit::adaptsize::{AdaptSize, AdaptSizeConfig};
 use policy::admit::exp_size::{ExpSize, ExpSizeConfig};
-use policy::admit::{Admission, Newcomer};
+use policy::admit::{Admission, MissedKey};
 use policy::parts::chance::scramble;
 use policy::{Admit, Facts, Slot, Tick};
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ impl<'a> Lru<'a> {
             self.order.remove(&self.last[at]);
         } else {
             let needed = self.held + u64::from(size);
-            let newcomer = Newcomer {
+            let newcomer = MissedKey {
                 key_hash: self.key_hash(Slot(id)),
                 weight: size,
                 has_room: needed <= self.capacity,
@@ -108,7 +108,7 @@ impl<'a> Lru<'a> {
 }
 
 #[test]
-fn c_goes_near_to_where_a_fixed_one_would_be_best() {
+fn c_approaches_the_best_fixed_value() {
     let Some(shared) = crate::shared() else {
         println!("skipped: ../shared with its traces is not here");
         return;

@@ -160,7 +160,7 @@ fn miss_counts_on_generated_traces_are_golden() {
 }
 
 #[test]
-fn no_policy_misses_less_often_than_belady_where_all_weigh_the_same() {
+fn no_policy_misses_less_often_than_belady_with_equal_weights() {
     let bound = |index: usize| {
         let belady = MISSES.iter().find(|(name, _)| *name == "belady");
         belady.expect("belady has a row").1[index]

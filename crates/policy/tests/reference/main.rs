@@ -271,7 +271,7 @@ fn each_row(policy: &str, mut check: impl FnMut(&str, &traces::Trace, &Row)) {
 /// The reason why our W-TinyLFU and the reference's differ: one plain model reproduces both, by
 /// their rules.
 #[test]
-fn w_tinylfu_follows_its_source_and_the_reference_other_rules() {
+fn w_tinylfu_follows_its_source_where_the_reference_differs() {
     each_row("wtinylfu", |name, trace, row| {
         let plain = |rules| w_tinylfu::miss_ratio(trace, row.capacity as usize, rules);
         let (source, reference) = (plain(w_tinylfu::SOURCE), plain(w_tinylfu::REFERENCE));

@@ -137,7 +137,7 @@ impl NaivePolicy for PlainClockPro {
 
 proptest! {
     #[test]
-    fn clock_pro_evicts_as_its_model_whatever_leaves_or_moves(steps in steps()) {
+    fn clock_pro_evicts_as_its_model_with_removals_and_relocations(steps in steps()) {
         let model = PlainClockPro { clock: Vec::new(), capacity: 60, cold_aim: 1, is_back: false };
         agrees_with_model::<ClockPro>(&(), model, 60, &steps, true);
     }

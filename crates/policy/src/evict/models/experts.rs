@@ -111,7 +111,7 @@ impl NaivePolicy for PlainLecar {
     }
     fn remove(&mut self, key: u64) {
         let at = self.queue.iter().position(|&(other, _)| other == key);
-        let at = at.expect("who leaves is held");
+        let at = at.expect("an entry that leaves is held");
         self.queue.remove(at);
         self.entries.remove(&key);
         if let Some(hand) = &mut self.hand {
@@ -145,13 +145,13 @@ impl NaivePolicy for PlainLecar {
 
 proptest! {
     #[test]
-    fn lecar_evicts_as_its_model_whatever_leaves_or_moves(steps in steps()) {
+    fn lecar_evicts_as_its_model_with_removals_and_relocations(steps in steps()) {
         let (config, model) = (LecarConfig::default(), PlainLecar::new(false));
         agrees_with_model::<Lecar>(&config, model, CAPACITY, &steps, true);
     }
 
     #[test]
-    fn lecar_sieve_evicts_as_its_model_whatever_leaves_or_moves(steps in steps()) {
+    fn lecar_sieve_evicts_as_its_model_with_removals_and_relocations(steps in steps()) {
         let (config, model) = (LecarConfig::default(), PlainLecar::new(true));
         agrees_with_model::<LecarSieve>(&config, model, CAPACITY, &steps, true);
     }

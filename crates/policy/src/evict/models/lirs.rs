@@ -94,7 +94,7 @@ impl NaivePolicy for PlainLirs {
 
 proptest! {
     #[test]
-    fn lirs_evicts_as_its_model_whatever_leaves_or_moves(steps in steps()) {
+    fn lirs_evicts_as_its_model_with_removals_and_relocations(steps in steps()) {
         let config = LirsConfig { hir: 0.1, stack: 10.0 };
         let model = PlainLirs { lir_capacity: 54, ..PlainLirs::default() };
         agrees_with_model::<Lirs>(&config, model, 60, &steps, true);

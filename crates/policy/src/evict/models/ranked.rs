@@ -118,23 +118,23 @@ impl NaivePolicy for PlainGreedyDual {
 
 proptest! {
     #[test]
-    fn gdsf_evicts_as_its_model_whatever_leaves_or_moves(steps in steps()) {
+    fn gdsf_evicts_as_its_model_with_removals_and_relocations(steps in steps()) {
         let model = PlainGreedyDual { is_by_size: true, ..PlainGreedyDual::default() };
         agrees_with_model::<Gdsf>(&(), model, 60, &steps, true);
     }
 
     #[test]
-    fn lfuda_evicts_as_its_model_whatever_leaves_or_moves(steps in steps()) {
+    fn lfuda_evicts_as_its_model_with_removals_and_relocations(steps in steps()) {
         agrees_with_model::<Lfuda>(&(), PlainGreedyDual::default(), 60, &steps, true);
     }
 
     #[test]
-    fn lfu_evicts_as_its_model_whatever_leaves_or_moves(steps in steps()) {
+    fn lfu_evicts_as_its_model_with_removals_and_relocations(steps in steps()) {
         agrees_with_model::<Lfu>(&(), PlainLfu::default(), 60, &steps, true);
     }
 
     #[test]
-    fn lru_k_evicts_as_its_model_whatever_leaves_or_moves(steps in steps()) {
+    fn lru_k_evicts_as_its_model_with_removals_and_relocations(steps in steps()) {
         let config = LruKConfig {
             history: 10.0,
             ..LruKConfig::default()

@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn memcached_lru_evicts_as_its_model_whatever_leaves_or_moves(
+    fn memcached_lru_evicts_as_its_model_with_removals_and_relocations(
         steps in steps_of_fixed_weights(),
     ) {
         let config = MemcachedLruConfig { fewest: FEWEST, ..MemcachedLruConfig::default() };

@@ -317,7 +317,7 @@ impl Cache {
     /// Drops the stale references: a key's are its oldest.
     fn sweep(&mut self, table: &mut Table) {
         for _ in 0..self.queues[2].len() {
-            let index = self.queues[2].pop_front().expect("so many were counted");
+            let index = self.queues[2].pop_front().expect("as many references were counted");
             let state = table.state(index);
             match state & STALE {
                 0 => self.queues[2].push_back(index),
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn each_misses_what_a_plain_s3fifo_of_its_border_misses() {
+    fn each_miniature_misses_what_a_plain_s3fifo_of_its_border_misses() {
         for (seed, capacity, keys) in [(1, 60, 60.0), (2, 200, 300.0), (3, 12, 20.0)] {
             let mut miniatures = Miniatures::new(borders(), capacity);
             let mut plain = borders().map(|border| Plain::new(border, capacity));
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_goes_and_memory_is_bounded() {
+    fn keys_in_no_cache_are_dropped_and_memory_is_bounded() {
         let mut miniatures = Miniatures::new(borders(), 100);
         for key in 0..50_000 {
             miniatures.request(key, 1);
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_capacity_is_followed_and_what_is_too_large_is_let_be() {
+    fn a_smaller_capacity_evicts_and_an_object_that_is_too_large_is_ignored() {
         let mut miniatures = Miniatures::new(borders(), 100);
         for key in 0..1_000 {
             miniatures.request(key, 3);

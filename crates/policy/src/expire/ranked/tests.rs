@@ -59,7 +59,7 @@ impl Trial {
 
     fn insert(&mut self, deadline: Tick) -> Slot {
         let slot = self.host.add(0, 1, Some(deadline));
-        self.host.tell(slot);
+        self.host.hold(slot);
         self.index.insert(&mut self.host, slot);
         self.model.insert((deadline, slot));
         slot
@@ -100,14 +100,14 @@ impl Trial {
         for deadline in (0..8).map(|step| Tick(START.0 + around * step / 7)) {
             let rank = places.partition_point(|place| place.0 < deadline);
             assert_eq!(self.rank(deadline), rank);
-            let (mut told, looks) = (vec![], self.looks());
+            let (mut found, looks) = (vec![], self.looks());
             self.index.walk(&looks, rank, &mut |deadline, slot| {
-                told.push((deadline, slot));
-                told.len() < 5
+                found.push((deadline, slot));
+                found.len() < 5
             });
-            assert!(looks.count.get() <= told.len() + 2 * LEAF_MAX);
+            assert!(looks.count.get() <= found.len() + 2 * LEAF_MAX);
             assert_eq!(
-                told,
+                found,
                 places[rank..].iter().copied().take(5).collect::<Vec<_>>()
             );
         }
@@ -204,7 +204,7 @@ proptest! {
 /// Enough entries for several branches, on one deadline and on distinct ones, filled in order and
 /// at random.
 #[test]
-fn many_are_ranked_with_a_look_at_one_leaf() {
+fn a_rank_reads_one_leaf_among_many() {
     const COUNT: u64 = 60_000;
     for (factor, spread) in [(1, 1), (1, COUNT), (7_919, COUNT)] {
         let mut trial = Trial::new();

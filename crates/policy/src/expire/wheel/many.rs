@@ -211,7 +211,7 @@ impl Many {
             self.sweep.leave(place);
             if place.level() > 0 {
                 self.cascade(cells, place, budget);
-            } else if let Some(slot) = self.hand_out(cells, place, budget) {
+            } else if let Some(slot) = self.return_dead(cells, place, budget) {
                 return Due::Slot(slot);
             }
         }
@@ -332,7 +332,7 @@ impl Many {
     }
 
     /// Returns the next entry of the drained millisecond that is dead, if the front group has one.
-    fn hand_out(
+    fn return_dead(
         &mut self,
         cells: &mut impl Cells<Link>,
         place: Place,

@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_do_not_overlap_and_pages_go_back() {
+    fn chunks_do_not_overlap_and_empty_pages_are_freed() {
         let mut pool = Pool::default();
         let mut random = 1_u64;
         let mut held: Vec<u32> = Vec::new();

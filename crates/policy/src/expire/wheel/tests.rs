@@ -22,7 +22,7 @@ impl Trial {
 
     fn insert(&mut self, deadline: u64) -> Slot {
         let slot = self.host.add(0, 1, Some(Tick(deadline)));
-        self.host.tell(slot);
+        self.host.hold(slot);
         self.index.insert(&mut self.host, slot);
         slot
     }
@@ -208,7 +208,7 @@ fn the_clock_may_jump_back_as_often_as_there_are_eras() {
 }
 
 #[test]
-fn beyond_the_last_era_entries_are_late_but_neither_early_nor_lost() {
+fn beyond_the_last_era_entries_are_late_but_not_early_or_lost() {
     let mut trial = Trial::new();
     let hour = 3_600_000;
     let mut count = 0;
@@ -229,7 +229,7 @@ fn beyond_the_last_era_entries_are_late_but_neither_early_nor_lost() {
 }
 
 #[test]
-fn a_bucket_falls_due_while_its_chunks_are_being_moved() {
+fn a_bucket_can_fall_due_while_its_chunks_are_being_moved() {
     // Long rings of one millisecond each, whose chunks alternate in the pages.
     let mut trial = Trial::new();
     for number in 0..20_000 {

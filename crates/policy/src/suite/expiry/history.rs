@@ -166,12 +166,12 @@ impl<I: ExpiryIndex> Trial<I> {
     fn insert(&mut self, choice: u64, number: u64) {
         let deadline = self.deadline(choice, number);
         let slot = self.host.add(number, 1, Some(deadline));
-        self.tell(slot, deadline, slot.0 >= self.slot_count);
+        self.expect_entry(slot, deadline, slot.0 >= self.slot_count);
     }
 
-    fn tell(&mut self, slot: Slot, deadline: Tick, is_plain: bool) {
+    fn expect_entry(&mut self, slot: Slot, deadline: Tick, is_plain: bool) {
         self.slot_count = self.slot_count.max(slot.0 + 1);
-        self.host.tell(slot);
+        self.host.hold(slot);
         self.index.insert(&mut self.host, slot);
         self.order += 1;
         self.expected.push(Expected {
@@ -261,14 +261,14 @@ impl<I: ExpiryIndex> Trial<I> {
             Some(slot) if choice & 1 == 0 => {
                 let deadline = self.deadline(choice, number);
                 self.host.set_deadline(slot, Some(deadline));
-                self.tell(slot, deadline, false);
+                self.expect_entry(slot, deadline, false);
             }
             other => {
                 self.persistent.extend(other);
                 let Some(slot) = self.take(choice) else {
                     return;
                 };
-                self.host.untell(slot);
+                self.host.release(slot);
                 self.host.set_deadline(slot, None);
                 self.persistent.push(slot);
             }
