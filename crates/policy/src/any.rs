@@ -1,6 +1,6 @@
 //! Eviction policies chosen by name.
 //!
-//! The list of policies is `eviction_policies!` in `evict/mod.rs`. From a line of it come the
+//! The list of policies is `eviction_policies!` in `evict.rs`. From a line of it come the
 //! policy's name in [`PolicySpec`] (`--policy`, `--maxmemory-policy`), its place in [`AnyPolicy`]
 //! (run-time choice, for the server), its turn in [`PolicySpec::visit`] (static choice, for the
 //! simulator), and its row in [`POLICIES`] (for the docs).

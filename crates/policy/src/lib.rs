@@ -11,7 +11,7 @@
 //! a [`Budget`] and leaves the rest for the next call.
 //!
 //! Start reading with `evict/lru.rs`, `evict/fifo.rs` and `expire/wheel.rs`. Each of the folders
-//! `evict/`, `admit/` and `expire/` has one list of its algorithms, in `mod.rs`, and one file that
+//! `evict/`, `admit/` and `expire/` has one list of its algorithms, in the folder's module, and one file that
 //! chooses among them by name, `any.rs`. `names.rs`, `knobs.rs` and `packed.rs` are what the
 //! registries are built on; `parts/` holds what several algorithms share.
 #![forbid(unsafe_code)]

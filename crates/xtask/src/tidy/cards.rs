@@ -13,6 +13,9 @@ const FOLDERS: [&str; 4] = [
 /// Files in these folders that are not algorithms.
 const OTHERS: [&str; 2] = ["mod.rs", "any.rs"];
 
+/// The files that list algorithms.
+const LISTS: [&str; 4] = ["/any.rs", "/admit.rs", "/evict.rs", "/expire.rs"];
+
 /// The headings of a card, in order.
 const HEADINGS: [&str; 7] = [
     "# Idea",
@@ -33,7 +36,7 @@ fn is_list(path: &str) -> bool {
     is_of_algorithms
         .iter()
         .any(|folder| path.starts_with(folder))
-        && (path.ends_with("any.rs") || path.ends_with("mod.rs"))
+        && LISTS.iter().any(|name| path.ends_with(name))
 }
 
 /// Runs this check.
@@ -60,7 +63,7 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
                 path: path.clone(),
                 line: 1,
                 found: format!("`{name}` in no list"),
-                expected: format!("`{name}::…` in mod.rs or any.rs"),
+                expected: format!("`{name}::…` in the list of its folder's module or in any.rs"),
                 why: WHY_LIST,
             });
         }
@@ -154,7 +157,7 @@ mod tests {
     #[test]
     fn parts_and_tests_of_an_algorithm_need_no_card() {
         let repository = Repository::of(&[
-            ("crates/policy/src/expire/mod.rs", "mod wheel;"),
+            ("crates/policy/src/expire.rs", "mod wheel;"),
             ("crates/policy/src/expire/wheel/chunks.rs", "fn f() {}"),
             ("crates/policy/src/expire/wheel_tests.rs", "fn f() {}"),
         ]);
