@@ -11,9 +11,9 @@
 //! a [`Budget`] and leaves the rest for the next call.
 //!
 //! Start reading with `evict/lru.rs`, `evict/fifo.rs` and `expire/wheel.rs`. Each of the folders
-//! `evict/`, `admit/` and `expire/` has one list of its algorithms, in the folder's module, and one file that
-//! chooses among them by name, `any.rs`. `names.rs`, `knobs.rs` and `packed.rs` are what the
-//! registries are built on; `parts/` holds what several algorithms share.
+//! `evict/`, `admit/` and `expire/` has one list of its algorithms, in the folder's module, and one
+//! file that chooses among them by name, `any.rs`. `names.rs`, `knobs.rs` and `packed.rs` are what
+//! the registries are built on; `parts/` holds what several algorithms share.
 #![forbid(unsafe_code)]
 
 pub mod admit;
@@ -293,7 +293,7 @@ pub enum Due {
     Slot(Slot),
     /// The budget ran out; more entries may be due.
     Again,
-    /// No other entry is due as far as this index can tell.
+    /// No other entry is due as far as this index has recorded.
     Nothing,
 }
 

@@ -71,7 +71,8 @@ pub(crate) fn suggestion(names: &[&str]) -> String {
     }
 }
 
-/// Optimal string alignment distance: insertions, deletions, substitutions, and swaps of neighbours.
+/// Optimal string alignment distance: insertions, deletions, substitutions, and swaps of
+/// neighbours.
 fn edit_distance(one: &[char], other: &[char]) -> usize {
     let mut two_above = vec![0; other.len() + 1];
     let mut above: Vec<usize> = (0..=other.len()).collect();

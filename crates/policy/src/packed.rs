@@ -70,7 +70,7 @@ macro_rules! delegate_facts {
     };
 }
 
-/// A host's `u64` cells as the typed cells that a policy asks for.
+/// A host's `u64` cells as the typed cells that a policy uses.
 pub(crate) struct Packed<'a, C>(pub(crate) &'a mut C);
 
 impl<C: Cells<u64>> Facts for Packed<'_, C> {
@@ -88,7 +88,7 @@ impl<M: Meta, C: Cells<u64>> Cells<M> for Packed<'_, C> {
     }
 }
 
-/// The same to look at only.
+/// The same for reading only.
 pub(crate) struct PackedView<'a, C>(pub(crate) &'a C);
 
 impl<C: Cells<u64>> Facts for PackedView<'_, C> {

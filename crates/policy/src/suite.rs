@@ -1,5 +1,5 @@
-//! The conformance suites that any policy, admission filter and expiry index passes through one macro
-//! line, and the toy host that they run in.
+//! The conformance suites that any policy, admission filter and expiry index passes through one
+//! macro line, and the toy host that they run in.
 //!
 //! Start with [`host::Host`]: the smallest thing that answers [`Facts`](crate::Facts) and keeps
 //! [`Cells`](crate::Cells). Every structure is driven by random operations in it and compared with

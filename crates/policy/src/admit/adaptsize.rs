@@ -8,8 +8,8 @@
 //! held weights sum up to the capacity.
 //!
 //! # Source
-//! D. S. Berger, R. K. Sitaraman, M. Harchol-Balter, *AdaptSize: orchestrating the hot object memory
-//! cache in a content delivery network*, NSDI 2017,
+//! D. S. Berger, R. K. Sitaraman, M. Harchol-Balter, *AdaptSize: orchestrating the hot object
+//! memory cache in a content delivery network*, NSDI 2017,
 //! <https://www.usenix.org/conference/nsdi17/technical-sessions/presentation/berger>.
 //!
 //! # State

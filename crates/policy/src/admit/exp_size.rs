@@ -6,8 +6,8 @@
 //! admitted after some misses.
 //!
 //! # Source
-//! The static form of D. S. Berger, R. K. Sitaraman, M. Harchol-Balter, *AdaptSize: orchestrating the
-//! hot object memory cache in a content delivery network*, NSDI 2017,
+//! The static form of D. S. Berger, R. K. Sitaraman, M. Harchol-Balter, *AdaptSize: orchestrating
+//! the hot object memory cache in a content delivery network*, NSDI 2017,
 //! <https://www.usenix.org/conference/nsdi17/technical-sessions/presentation/berger>.
 //!
 //! # State

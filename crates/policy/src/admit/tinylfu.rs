@@ -22,7 +22,7 @@
 //! None.
 //!
 //! # Departures
-//! A filter that does not know the policy cannot ask for its next victim: the new key must be more
+//! A filter that does not know the policy cannot see its next victim: the new key must be more
 //! frequent than one of the last eight victims, drawn at random. One rejected key in 128 is
 //! admitted, because otherwise no entry would be evicted any more once the last victims were
 //! popular, and the eight would never change. (Comparing with entries sampled from the cache was

@@ -11,13 +11,13 @@
 //!
 //! # Source
 //! N. Megiddo, D. S. Modha, *ARC: a self-tuning, low overhead replacement cache*, FAST 2003,
-//! <https://www.usenix.org/conference/fast-03/arc-self-tuning-low-overhead-replacement-cache>.
-//! The other two: chapters 9.5.2 and 7.5 in J. Yang, *Designing Efficient and Scalable Key-value Cache
+//! <https://www.usenix.org/conference/fast-03/arc-self-tuning-low-overhead-replacement-cache>. The
+//! other two: chapters 9.5.2 and 7.5 in J. Yang, *Designing Efficient and Scalable Key-value Cache
 //! Management Systems*, CMU 2024. ARC compared with libCacheSim 0.3.5.
 //!
 //! # State
-//! Per entry: 8 bytes (two links of 31 bits, which list, whether marked). Besides: up to one ghost per entry at
-//! about 30 bytes (see [`history`](crate::parts::history)).
+//! Per entry: 8 bytes (two links of 31 bits, which list, whether marked). Besides: up to one ghost
+//! per entry at about 30 bytes (see [`history`](crate::parts::history)).
 //!
 //! # Cost
 //! hit, insert, remove, evict O(1); without the LRU list one step per entry spared · miss: a

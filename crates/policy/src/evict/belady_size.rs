@@ -8,10 +8,10 @@
 //! again before all others.
 //!
 //! # Source
-//! The rule is named "size-aware Belady" in J. Yang, *Designing efficient and scalable key-value cache
-//! management systems*, Carnegie Mellon University 2024, sections 6.2 and 6.4, with D. S. Berger,
-//! N. Beckmann, M. Harchol-Balter, *Practical bounds on optimal caching with variable object sizes*, ACM
-//! POMACS 2(2), 2018, <https://doi.org/10.1145/3224427>.
+//! The rule is named "size-aware Belady" in J. Yang, *Designing efficient and scalable key-value
+//! cache management systems*, Carnegie Mellon University 2024, sections 6.2 and 6.4, with D. S.
+//! Berger, N. Beckmann, M. Harchol-Balter, *Practical bounds on optimal caching with variable
+//! object sizes*, ACM POMACS 2(2), 2018, <https://doi.org/10.1145/3224427>.
 //!
 //! # State
 //! 0 bytes.
@@ -28,8 +28,8 @@
 //! more than `belady`. A new entry is always inserted, even if it would itself be the best victim.
 //!
 //! # Avoid when
-//! The future is not known: only the simulator runs it, on a whole trace. All weigh the same: `belady`
-//! is exact.
+//! The future is not known: only the simulator runs it, on a whole trace. All weigh the same:
+//! `belady` is exact.
 
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;

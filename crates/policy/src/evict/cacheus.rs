@@ -11,11 +11,12 @@
 //! # Source
 //! L. V. Rodriguez, F. Yusuf, S. Lyons, E. Paz, R. Rangaswami, J. Liu, M. Zhao, G. Narasimhan,
 //! *Learning cache replacement with CACHEUS*, FAST 2021,
-//! <https://www.usenix.org/conference/fast21/presentation/rodriguez>. Compared with libCacheSim 0.3.5.
+//! <https://www.usenix.org/conference/fast21/presentation/rodriguez>. Compared with libCacheSim
+//! 0.3.5.
 //!
 //! # State
-//! Per entry: 4 bytes (the number of its node) and a node of 28; up to two ghosts for each at about 40
-//! bytes.
+//! Per entry: 4 bytes (the number of its node) and a node of 28; up to two ghosts for each at about
+//! 40 bytes.
 //!
 //! # Cost
 //! hit, remove, evict O(1) · miss: a look-up in three hash tables · insert O(1), except for a

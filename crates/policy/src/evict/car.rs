@@ -8,12 +8,12 @@
 //!
 //! # Source
 //! S. Bansal, D. S. Modha, *CAR: clock with adaptive replacement*, FAST 2004,
-//! <https://www.usenix.org/conference/fast-04/car-clock-adaptive-replacement>. Compared with libCacheSim
-//! 0.3.5.
+//! <https://www.usenix.org/conference/fast-04/car-clock-adaptive-replacement>. Compared with
+//! libCacheSim 0.3.5.
 //!
 //! # State
-//! Per entry: 7 bits (epoch tag, which clock, marked) and a 4-byte reference in a queue. Besides: up to
-//! one ghost per entry at about 30 bytes (see [`history`](crate::parts::history)).
+//! Per entry: 7 bits (epoch tag, which clock, marked) and a 4-byte reference in a queue. Besides:
+//! up to one ghost per entry at about 30 bytes (see [`history`](crate::parts::history)).
 //!
 //! # Cost
 //! hit 0 or one write of the entry's byte · miss: a look-up in two hash tables · insert, remove

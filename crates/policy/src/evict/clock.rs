@@ -1,4 +1,5 @@
-//! CLOCK with counters of 1 to 3 bits; with 1 bit it is FIFO-Reinsertion, also called Second Chance.
+//! CLOCK with counters of 1 to 3 bits; with 1 bit it is FIFO-Reinsertion, also called Second
+//! Chance.
 //!
 //! # Idea
 //! First in, first out, but an entry that was hit is inserted again instead of being evicted, and

@@ -9,13 +9,14 @@
 //! with each that is not.
 //!
 //! # Source
-//! S. Jiang, F. Chen, X. Zhang, *CLOCK-Pro: an effective improvement of the CLOCK replacement*, USENIX
-//! ATC 2005, <https://www.usenix.org/conference/2005-usenix-annual-technical-conference/clock-pro-effective-improvement-clock-replacement>.
+//! S. Jiang, F. Chen, X. Zhang, *CLOCK-Pro: an effective improvement of the CLOCK replacement*,
+//! USENIX ATC 2005,
+//! <https://www.usenix.org/conference/2005-usenix-annual-technical-conference/clock-pro-effective-improvement-clock-replacement>.
 //! There was no reference to compare it with.
 //!
 //! # State
-//! Per entry: 4 bytes (a mark, the number of its node) and a node of 48 bytes; as much, and 4 bytes in a
-//! table, for each evicted entry in its test period: these weigh up to the capacity.
+//! Per entry: 4 bytes (a mark, the number of its node) and a node of 48 bytes; as much, and 4 bytes
+//! in a table, for each evicted entry in its test period: these weigh up to the capacity.
 //!
 //! # Cost
 //! hit 0 or one write of the entry's bits · miss: a look-up in a hash table · insert, remove O(1) ·
@@ -27,7 +28,7 @@
 //!
 //! # Departures
 //! The clock is three lists in one order: hot entries, entries in their test period, and cold
-//! entries held. Each hand is at the oldest of its list, and a number in each node tells which of
+//! entries held. Each hand is at the oldest of its list, and a number in each node shows which of
 //! two was passed first. A cold entry that HAND_hot passes keeps its turn with HAND_cold, because
 //! it is the farthest from the head of the clock.
 //!

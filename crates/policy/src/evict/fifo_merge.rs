@@ -12,8 +12,8 @@
 //! entries in libCacheSim 0.3.5 (`FIFO_Merge`), with which results were compared.
 //!
 //! # State
-//! Per entry: 16 bits (hits, place, epoch tag) and a 4-byte reference in a queue. Besides: the group
-//! under examination.
+//! Per entry: 16 bits (hits, place, epoch tag) and a 4-byte reference in a queue. Besides: the
+//! group under examination.
 //!
 //! # Cost
 //! hit: one write of the entry's 16 bits · insert O(1) · remove, relocate: a search through the

@@ -6,8 +6,8 @@
 //! entries overtake those that are no longer requested.
 //!
 //! # Source
-//! L. Cherkasova, *Improving WWW proxies performance with greedy-dual-size-frequency caching policy*,
-//! HP Laboratories HPL-98-69R1, 1998. Compared with libCacheSim 0.3.5.
+//! L. Cherkasova, *Improving WWW proxies performance with greedy-dual-size-frequency caching
+//! policy*, HP Laboratories HPL-98-69R1, 1998. Compared with libCacheSim 0.3.5.
 //!
 //! # State
 //! Per entry: 8 bytes (its place in a heap, its frequency) and 24 in the heap.

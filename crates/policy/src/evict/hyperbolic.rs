@@ -9,8 +9,8 @@
 //! # Source
 //! A. Blankstein, S. Sen, M. J. Freedman, *Hyperbolic caching: flexible caching for web
 //! applications*, USENIX ATC 2017,
-//! <https://www.usenix.org/conference/atc17/technical-sessions/presentation/blankstein>. Compared with
-//! libCacheSim 0.3.5.
+//! <https://www.usenix.org/conference/atc17/technical-sessions/presentation/blankstein>. Compared
+//! with libCacheSim 0.3.5.
 //!
 //! # State
 //! Per entry: 8 bytes (32 bits each of hits and of the request number at its birth).

@@ -6,12 +6,14 @@
 //! expert was wrong and loses weight: the more, the more recent the eviction.
 //!
 //! # Source
-//! G. Vietri, L. V. Rodriguez, W. A. Martinez, S. Lyons, J. Liu, R. Rangaswami, M. Zhao,
-//! G. Narasimhan, *Driving cache replacement with ML-based LeCaR*, HotStorage 2018,
-//! <https://www.usenix.org/conference/hotstorage18/presentation/vietri>. Compared with libCacheSim 0.3.5.
+//! G. Vietri, L. V. Rodriguez, W. A. Martinez, S. Lyons, J. Liu, R. Rangaswami, M. Zhao, G.
+//! Narasimhan, *Driving cache replacement with ML-based LeCaR*, HotStorage 2018,
+//! <https://www.usenix.org/conference/hotstorage18/presentation/vietri>. Compared with libCacheSim
+//! 0.3.5.
 //!
 //! # State
-//! Per entry: 4 bytes (the number of its node) and a node of 28; one ghost for each at about 40 bytes.
+//! Per entry: 4 bytes (the number of its node) and a node of 28; one ghost for each at about 40
+//! bytes.
 //!
 //! # Cost
 //! hit, insert, remove, evict O(1) · miss: a look-up in two hash tables.

@@ -5,13 +5,14 @@
 //! still decides more often.
 //!
 //! # Source
-//! Section 9.5.2 in J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU
-//! 2024; Y. Zhang, J. Yang, Y. Yue, Y. Vigfusson, K. V. Rashmi, *SIEVE is Simpler than LRU*, NSDI 2024,
-//! <https://www.usenix.org/conference/nsdi24/presentation/zhang-yazhuo>; LeCaR: see
+//! Section 9.5.2 in J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*,
+//! CMU 2024; Y. Zhang, J. Yang, Y. Yue, Y. Vigfusson, K. V. Rashmi, *SIEVE is Simpler than LRU*,
+//! NSDI 2024, <https://www.usenix.org/conference/nsdi24/presentation/zhang-yazhuo>; LeCaR: see
 //! [`lecar`](super::lecar).
 //!
 //! # State
-//! Per entry: 4 bytes (the number of its node) and a node of 28; one ghost for each at about 40 bytes.
+//! Per entry: 4 bytes (the number of its node) and a node of 28; one ghost for each at about 40
+//! bytes.
 //!
 //! # Cost
 //! hit, insert, remove O(1) · miss: a look-up in two hash tables · evict: one step per entry that

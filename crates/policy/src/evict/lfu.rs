@@ -6,13 +6,14 @@
 //! frequency: a hit moves an entry to the next one.
 //!
 //! # Source
-//! K. Shah, A. Mitra, D. Matani, *An O(1) algorithm for implementing the LFU cache eviction scheme*,
-//! 2010, <http://dhruvbird.com/lfu.pdf>; the policy itself is older (A. V. Aho, P. J. Denning, J. D.
-//! Ullman, *Principles of optimal page replacement*, J. ACM 18(1), 1971). Compared with libCacheSim
-//! 0.3.5.
+//! K. Shah, A. Mitra, D. Matani, *An O(1) algorithm for implementing the LFU cache eviction
+//! scheme*, 2010, <http://dhruvbird.com/lfu.pdf>; the policy itself is older (A. V. Aho, P. J.
+//! Denning, J. D. Ullman, *Principles of optimal page replacement*, J. ACM 18(1), 1971). Compared
+//! with libCacheSim 0.3.5.
 //!
 //! # State
-//! Per entry: 4 bytes (the number of its node) and a node of 16 bytes; per frequency that occurs: 28.
+//! Per entry: 4 bytes (the number of its node) and a node of 16 bytes; per frequency that occurs:
+//! 28.
 //!
 //! # Cost
 //! hit, insert, remove, evict O(1).

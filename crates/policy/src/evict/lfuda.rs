@@ -6,8 +6,8 @@
 //! that are no longer requested.
 //!
 //! # Source
-//! M. Arlitt, L. Cherkasova, J. Dilley, R. Friedrich, T. Jin, *Evaluating content management techniques
-//! for web proxy caches*, ACM SIGMETRICS Performance Evaluation Review 27(4), 2000,
+//! M. Arlitt, L. Cherkasova, J. Dilley, R. Friedrich, T. Jin, *Evaluating content management
+//! techniques for web proxy caches*, ACM SIGMETRICS Performance Evaluation Review 27(4), 2000,
 //! <https://doi.org/10.1145/346000.346003>.
 //!
 //! # State

@@ -21,8 +21,8 @@
 //! modelled again, in one request each: at most 20,000 additions.
 //!
 //! # Knobs
-//! `samples` (64; 1 to 1024): entries sampled for one eviction. `period` (1048576; 256 to 1073741824):
-//! requests from one model to the next.
+//! `samples` (64; 1 to 1024): entries sampled for one eviction. `period` (1048576; 256 to
+//! 1073741824): requests from one model to the next.
 //!
 //! # Departures
 //! As in the authors' code, ages are counted in units of 1,024 requests at first (adapted to the

@@ -14,8 +14,8 @@
 //! Compared with libCacheSim 0.3.5.
 //!
 //! # State
-//! Per entry: 4 bytes (the number of its node) and a node of 48 bytes; as much, and 4 bytes in a table,
-//! for each evicted entry in the stack: up to one for an entry.
+//! Per entry: 4 bytes (the number of its node) and a node of 48 bytes; as much, and 4 bytes in a
+//! table, for each evicted entry in the stack: up to one for an entry.
 //!
 //! # Cost
 //! hit, insert, remove, evict O(1): a bounded number of nodes each · miss: a look-up in a hash

@@ -6,8 +6,8 @@
 //!
 //! # Source
 //! R. L. Mattson, J. Gecsei, D. R. Slutz, I. L. Traiger, *Evaluation techniques for storage
-//! hierarchies*, IBM Systems Journal 9(2), 1970, <https://doi.org/10.1147/sj.92.0078>. Compared with
-//! libCacheSim 0.3.5.
+//! hierarchies*, IBM Systems Journal 9(2), 1970, <https://doi.org/10.1147/sj.92.0078>. Compared
+//! with libCacheSim 0.3.5.
 //!
 //! # State
 //! Per entry: 8 bytes (two links of 31 bits). Besides: nothing.

@@ -8,7 +8,8 @@
 //!
 //! # Source
 //! E. J. O'Neil, P. E. O'Neil, G. Weikum, *The LRU-K page replacement algorithm for database disk
-//! buffering*, SIGMOD 1993, <https://doi.org/10.1145/170035.170081>. Compared with libCacheSim 0.3.5.
+//! buffering*, SIGMOD 1993, <https://doi.org/10.1145/170035.170081>. Compared with libCacheSim
+//! 0.3.5.
 //!
 //! # State
 //! Per entry: 4 bytes (its place in a heap) and 24 in the heap; per remembered key about 40.

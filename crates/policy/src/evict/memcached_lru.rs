@@ -5,7 +5,7 @@
 //! chunks of that class's size. The shares of the classes are settled while the cache fills up.
 //!
 //! # Source
-//! Memcached without moving slabs, as told and compared in J. Yang, Y. Yue, K. V. Rashmi, *A large
+//! Memcached without moving slabs, as described and compared in J. Yang, Y. Yue, K. V. Rashmi, *A large
 //! scale analysis of hundreds of in-memory cache clusters at Twitter*, OSDI 2020,
 //! <https://www.usenix.org/conference/osdi20/presentation/yang>, sections 2.1 and 5.
 //!
@@ -17,8 +17,9 @@
 //! hundred · evict: one step, and for a class without a slab a search through all classes.
 //!
 //! # Knobs
-//! `slab` (1048576; 1 to 1073741824): the weight of a slab. `factor` (1.25; 1.05 to 4.0): from a class to
-//! the next. `fewest` (100; 1 to 1000000): slabs in a full cache at least, for small caches.
+//! `slab` (1048576; 1 to 1073741824): the weight of a slab. `factor` (1.25; 1.05 to 4.0): from a
+//! class to the next. `fewest` (100; 1 to 1000000): slabs in a full cache at least, for small
+//! caches.
 //!
 //! # Departures
 //! Weights are bound, not slabs: a class keeps the weight that its entries had when the cache was

@@ -1,5 +1,5 @@
-//! Quick demotion before any other policy: `qd-lp-fifo`, `qd-lru`, `qd-arc`, `qd-lecar`, `qd-cacheus`,
-//! `qd-lhd`, `qd-lirs`.
+//! Quick demotion before any other policy: `qd-lp-fifo`, `qd-lru`, `qd-arc`, `qd-lecar`,
+//! `qd-cacheus`, `qd-lhd`, `qd-lirs`.
 //!
 //! # Idea
 //! A small probationary FIFO queue in front of a main policy. An entry that is hit in it moves to
@@ -9,8 +9,8 @@
 //!
 //! # Source
 //! J. Yang, Z. Qiu, Y. Zhang, Y. Yue, K. V. Rashmi, *FIFO can be better than LRU: the power of lazy
-//! promotion and quick demotion*, HotOS 2023, <https://doi.org/10.1145/3593856.3595887>; chapter 7.4
-//! in J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU 2024.
+//! promotion and quick demotion*, HotOS 2023, <https://doi.org/10.1145/3593856.3595887>; chapter
+//! 7.4 in J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU 2024.
 //! Compared with libCacheSim 0.3.5 (`QDLP`).
 //!
 //! # State

@@ -6,13 +6,13 @@
 //! soon, reach SIEVE.
 //!
 //! # Source
-//! Section 9.6.4 in J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU
-//! 2024; Y. Zhang, J. Yang, Y. Yue, Y. Vigfusson, K. V. Rashmi, *SIEVE is Simpler than LRU*, NSDI 2024,
-//! <https://www.usenix.org/conference/nsdi24/presentation/zhang-yazhuo>.
+//! Section 9.6.4 in J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*,
+//! CMU 2024; Y. Zhang, J. Yang, Y. Yue, Y. Vigfusson, K. V. Rashmi, *SIEVE is Simpler than LRU*,
+//! NSDI 2024, <https://www.usenix.org/conference/nsdi24/presentation/zhang-yazhuo>.
 //!
 //! # State
-//! Per entry: 16 bits (see [`qd`](super::qd) and [`sieve`](super::sieve)) and a 4-byte reference in a
-//! queue; besides, about 0.9 ghosts an entry at 5 bytes.
+//! Per entry: 16 bits (see [`qd`](super::qd) and [`sieve`](super::sieve)) and a 4-byte reference in
+//! a queue; besides, about 0.9 ghosts an entry at 5 bytes.
 //!
 //! # Cost
 //! hit: one write of the entry's bits, or none · miss: a look-up in two cache lines of ghosts ·

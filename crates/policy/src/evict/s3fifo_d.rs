@@ -6,10 +6,10 @@
 //! thousandth of the cache from the other.
 //!
 //! # Source
-//! Section 8.5.2 in J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU
-//! 2024; J. Yang, Y. Zhang, Z. Qiu, Y. Yue, K. V. Rashmi, *FIFO queues are all you need for cache
-//! eviction*, SOSP 2023, <https://doi.org/10.1145/3600006.3613147>. Compared with libCacheSim 0.3.5
-//! (`S3FIFOd`).
+//! Section 8.5.2 in J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*,
+//! CMU 2024; J. Yang, Y. Zhang, Z. Qiu, Y. Yue, K. V. Rashmi, *FIFO queues are all you need for
+//! cache eviction*, SOSP 2023, <https://doi.org/10.1145/3600006.3613147>. Compared with libCacheSim
+//! 0.3.5 (`S3FIFOd`).
 //!
 //! # State
 //! That of [`s3fifo`](super::s3fifo), and some 30 bytes for each ghost of the two short queues: 3

@@ -32,9 +32,9 @@
 //! miniature over which misses fade by a factor of e.
 //!
 //! # Departures
-//! None, for there is no source. The pairs, in the order in which they are tried: a tenth and 2 (S3-FIFO's), a
-//! tenth and 1, a hundredth and 2 or 1, three hundredths and 1, three tenths and 2 or 1, eight tenths and 1.
-//! Deleted and expired keys stay in the miniatures.
+//! None, for there is no source. The pairs, in the order in which they are tried: a tenth and 2
+//! (S3-FIFO's), a tenth and 1, a hundredth and 2 or 1, three hundredths and 1, three tenths and 2
+//! or 1, eight tenths and 1. Deleted and expired keys stay in the miniatures.
 //!
 //! # Avoid when
 //! The cache is cut into many small shards, each of which would pay for its own miniatures; or a

@@ -7,8 +7,8 @@
 //! # Source
 //! K. Psounis, B. Prabhakar, *Efficient randomized Web-cache replacement schemes using samples from
 //! past eviction times*, IEEE/ACM Transactions on Networking 10(4), 2002,
-//! <https://doi.org/10.1109/TNET.2002.801414>; first in *A randomized Web-cache replacement scheme*,
-//! INFOCOM 2001.
+//! <https://doi.org/10.1109/TNET.2002.801414>; first in *A randomized Web-cache replacement
+//! scheme*, INFOCOM 2001.
 //!
 //! # State
 //! Per entry: 4 bytes (the number of the last request for it, modulo 2^32). Besides: `samples`

@@ -68,9 +68,7 @@ impl Policy for Sieve {
         }
     }
     fn resize(&mut self, capacity: u64) {
-        self.queues
-            .iter_mut()
-            .for_each(|queue| queue.resize(capacity));
+        self.queues.each_mut().map(|queue| queue.resize(capacity));
     }
     #[inline]
     fn insert(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
@@ -106,8 +104,6 @@ impl Policy for Sieve {
         self.queues.iter().map(Queue::heap_bytes).sum()
     }
     fn check(&self, cells: &impl Cells<u8>) {
-        self.queues
-            .iter()
-            .for_each(|queue| drop(queue.check(cells)));
+        self.queues.each_ref().map(|queue| queue.check(cells));
     }
 }

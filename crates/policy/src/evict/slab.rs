@@ -15,8 +15,8 @@
 //! Per entry: 8 bytes (slab and chunk), and 4 to 8 for the chunk. Per slab: 64 bytes.
 //!
 //! # Cost
-//! hit: a few links between slabs for slab-lru, else nothing · insert, remove, relocate O(1) · evict: one
-//! step for each chunk of the slab.
+//! hit: a few links between slabs for slab-lru, else nothing · insert, remove, relocate O(1) ·
+//! evict: one step for each chunk of the slab.
 //!
 //! # Knobs
 //! `slab` (1048576; 1 to 1073741824): the weight of a slab. `factor` (1.25; 1.05 to 4.0): from one
@@ -135,8 +135,8 @@ fn push(numbers: &mut Vec<u32>, number: u32) -> usize {
     numbers.capacity() - before
 }
 
-/// A chunk without an entry has this bit, and below it the number of the next such chunk of the slab. (Slots are
-/// below [`Slot::LIMIT`].)
+/// A chunk without an entry has this bit, and below it the number of the next such chunk of the
+/// slab. (Slots are below [`Slot::LIMIT`].)
 const HOLE: u32 = 1 << 31;
 /// The number after the last hole, and after the last slab.
 const NONE: u32 = HOLE - 1;

@@ -8,11 +8,13 @@
 //!
 //! # Source
 //! T. Johnson, D. Shasha, *2Q: a low overhead high performance buffer management replacement
-//! algorithm*, VLDB 1994, <https://www.vldb.org/conf/1994/P439.PDF>; with SIEVE: chapter 9.5.2 in J. Yang, *Designing Efficient
-//! and Scalable Key-value Cache Management Systems*, CMU 2024. 2Q compared with libCacheSim 0.3.5.
+//! algorithm*, VLDB 1994, <https://www.vldb.org/conf/1994/P439.PDF>; with SIEVE: chapter 9.5.2 in
+//! J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*, CMU 2024. 2Q
+//! compared with libCacheSim 0.3.5.
 //!
 //! # State
-//! Per entry: 8 bytes (two links of 31 bits, which queue). Besides: half a ghost per entry at 5 bytes.
+//! Per entry: 8 bytes (two links of 31 bits, which queue). Besides: half a ghost per entry at 5
+//! bytes.
 //!
 //! # Cost
 //! hit, insert, remove, evict O(1); with SIEVE one step per entry spared · miss: a look-up in two

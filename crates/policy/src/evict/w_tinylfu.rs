@@ -8,8 +8,8 @@
 //!
 //! # Source
 //! G. Einziger, R. Friedman, B. Manes, *TinyLFU: a highly efficient cache admission policy*, ACM
-//! Transactions on Storage 13(4), 2017, <https://doi.org/10.1145/3149371>. Compared with libCacheSim
-//! 0.3.5 and its known defects.
+//! Transactions on Storage 13(4), 2017, <https://doi.org/10.1145/3149371>. Compared with
+//! libCacheSim 0.3.5 and its known defects.
 //!
 //! # State
 //! Per entry: 8 bytes (two links of 31 bits, which segment). Besides: a sketch of 8 bytes per

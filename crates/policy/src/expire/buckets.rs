@@ -10,8 +10,8 @@
 //!
 //! # Source
 //! G. Xie, Y.-C. Chung: Bucket-Based Expiration Algorithm: Improving Eviction Efficiency for
-//! In-Memory Key-Value Database, MEMSYS 2020, <https://doi.org/10.1145/3422575.3422797>, Algorithms 3
-//! and 4, sections 3.1 to 3.3. The second part is Redis 5.0's, on which the authors built.
+//! In-Memory Key-Value Database, MEMSYS 2020, <https://doi.org/10.1145/3422575.3422797>, Algorithms
+//! 3 and 4, sections 3.1 to 3.3. The second part is Redis 5.0's, on which the authors built.
 //!
 //! # State
 //! Per entry: a 4-byte reference in `expires`, one in a bucket unless that was taken, and 8 bytes
@@ -626,7 +626,7 @@ mod tests {
             assert!(place_of(&host, slot).is_some());
             while index.next_due().is_some_and(|due| due.0 <= tick) {
                 if let Due::Slot(slot) = index.pop_expired(&mut host, Tick(tick), &mut Budget(50)) {
-                    let deadline = host.deadline(slot).expect("it still lives");
+                    let deadline = host.deadline(slot).expect("it is still live");
                     lag_ms_max = lag_ms_max.max(tick - deadline.0);
                     host.free(slot);
                 }

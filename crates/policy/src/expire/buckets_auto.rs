@@ -9,12 +9,12 @@
 //! returned on the way.
 //!
 //! # Source
-//! That of `buckets`, whose section 5 names the dynamic configuration of buckets as future work. The
-//! rule is ours.
+//! That of `buckets`, whose section 5 names the dynamic configuration of buckets as future work.
+//! The rule is ours.
 //!
 //! # State
-//! Per entry: 16 bytes as in `buckets`, and half a byte for buckets. Besides: 49 counters of 4 bytes,
-//! 64 buckets of 32 bytes, and while one is carried over two rings.
+//! Per entry: 16 bytes as in `buckets`, and half a byte for buckets. Besides: 49 counters of 4
+//! bytes, 64 buckets of 32 bytes, and while one is carried over two rings.
 //!
 //! # Cost
 //! That of `buckets`. TTLs are counted by powers of two; the counters are read after every 1,024 of
@@ -29,8 +29,8 @@
 //! that die sooner.
 //!
 //! # Avoid when
-//! TTLs differ by orders of magnitude: a ring wide enough for the long ones has buckets too coarse for the
-//! short ones. A wheel of several levels is the answer to that.
+//! TTLs differ by orders of magnitude: a ring wide enough for the long ones has buckets too coarse
+//! for the short ones. A wheel of several levels is the answer to that.
 
 use super::buckets::{InExpires, InExpiresView, Ring, Rounds, high_half, set_high_half};
 use super::sampled::{CyclesConfig, Sampled};
@@ -393,7 +393,7 @@ mod tests {
                         .index
                         .pop_expired(&mut self.host, now, &mut Budget(100));
                     if let Due::Slot(slot) = due {
-                        let deadline = self.host.deadline(slot).expect("it still lives");
+                        let deadline = self.host.deadline(slot).expect("it is still live");
                         let is_of_these = self.host.key_hash(slot) == ttl;
                         if is_of_these && now.0 > start + span / 2 {
                             sum += 1;

@@ -1,9 +1,9 @@
 //! `radix`: every deadline in an ordered radix tree, as once planned for Redis.
 //!
 //! # Idea
-//! The key of an entry is its deadline in big-endian bytes, followed by its slot. A radix tree keeps
-//! keys in the order of their bytes, so that its first leaf is the next to expire and there is no
-//! search for the dead.
+//! The key of an entry is its deadline in big-endian bytes, followed by its slot. A radix tree
+//! keeps keys in the order of their bytes, so that its first leaf is the next to expire and there
+//! is no search for the dead.
 //!
 //! # Source
 //! S. Sanfilippo: New keyspace representation and expire algorithm of Redis, 2019 (a published note

@@ -11,14 +11,15 @@
 //! neighbours under neighbouring slots finds them close together.
 //!
 //! # Source
-//! The counted B-tree, with unsorted leaves: R. Bayer, E. McCreight: Organization and Maintenance of
-//! Large Ordered Indexes, Acta Informatica 1, 1972, <https://doi.org/10.1007/BF00288683>. Slots without
-//! their keys in the leaves: P. Bohannon, P. McIlroy, R. Rastogi: Main-Memory Index Structures with
-//! Fixed-Size Partial Keys, SIGMOD 2001, <https://doi.org/10.1145/375663.375681>, with none of the key.
+//! The counted B-tree, with unsorted leaves: R. Bayer, E. McCreight: Organization and Maintenance
+//! of Large Ordered Indexes, Acta Informatica 1, 1972, <https://doi.org/10.1007/BF00288683>. Slots
+//! without their keys in the leaves: P. Bohannon, P. McIlroy, R. Rastogi: Main-Memory Index
+//! Structures with Fixed-Size Partial Keys, SIGMOD 2001, <https://doi.org/10.1145/375663.375681>,
+//! with none of the key.
 //!
 //! # State
-//! Per entry: nothing in the entry; 4 bytes in a leaf, which has room for up to 7 more, and its share of
-//! the leaf's 40: 4.7 to 5.4 bytes. Besides: 48 bytes for each 256 leaves.
+//! Per entry: nothing in the entry; 4 bytes in a leaf, which has room for up to 7 more, and its
+//! share of the leaf's 40: 4.7 to 5.4 bytes. Besides: 48 bytes for each 256 leaves.
 //!
 //! # Cost
 //! Insert and remove: two binary searches and a leaf's words. About every 32nd insertion reads the

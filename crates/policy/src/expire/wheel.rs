@@ -27,8 +27,8 @@
 //!
 //! # State
 //! Per entry: 16 bits in the deadline's word, and 4.06 to 4.6 bytes of references in long buckets
-//! (in short ones 32 bytes for up to 7). Besides: 256 bytes for each level in use, pages of 1 KiB of
-//! which a sixteenth may be free, half a KiB. Stale references: at most one per entry + 64, and
+//! (in short ones 32 bytes for up to 7). Besides: 256 bytes for each level in use, pages of 1 KiB
+//! of which a sixteenth may be free, half a KiB. Stale references: at most one per entry + 64, and
 //! those added while a sweep looks at 16 for each; those that removals leave go with the next calls
 //! of `pop_expired`. An array of up to 64 entries: 12 bytes each and up to a quarter to spare.
 //!

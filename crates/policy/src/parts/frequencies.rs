@@ -17,8 +17,8 @@ pub trait Counted: Chained + Chained<BY_FREQUENCY> {
     fn group_mut(&mut self) -> &mut u32;
 }
 
-/// Implements [`Counted`] for a node that keeps the number of its group in `group`, and its links in
-/// `recency` and `frequency` or, if it is in no other list, in the one field that is named.
+/// Implements [`Counted`] for a node that keeps the number of its group in `group`, and its links
+/// in `recency` and `frequency` or, if it is in no other list, in the one field that is named.
 macro_rules! counted {
     ($node:ty) => {
         $crate::parts::frequencies::counted!($node: recency, frequency);

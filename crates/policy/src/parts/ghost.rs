@@ -1,28 +1,29 @@
 //! Keys evicted recently: a table of fingerprints with their time, under 5 bytes per ghost.
 //!
-//! Time is virtual: the weight filed so far. Ghosts leave first in, first out, without being touched:
-//! those filed before a *horizon* are dead. The horizon advances when the weight filed since, less the
-//! weight found again since, exceeds the capacity.
+//! Time is virtual: the weight filed so far. Ghosts leave first in, first out, without being
+//! touched: those filed before a *horizon* are dead. The horizon advances when the weight filed
+//! since, less the weight found again since, exceeds the capacity.
 //!
 //! ```text
 //! a ghost:  bit 31      20 19           0
 //!           [    time    ][ fingerprint ]     the word 0: vacant
 //! ```
 //!
-//! The hash cuts the table into *segments*, each of a few buckets of 16 ghosts (one cache line). The
-//! fingerprint chooses the bucket, so that a segment can be rebuilt at another size from its content. A
-//! ghost that finds no room in its bucket goes to the next one. The number of segments is chosen at the
-//! first ghost, when the content of the full cache shows how many to expect; each segment grows and
-//! shrinks by itself in steps of an eighth to a quarter. So the table follows its content without ever
-//! doubling at once, and one call rebuilds at most one segment (about 200 ghosts).
+//! The hash cuts the table into *segments*, each of a few buckets of 16 ghosts (one cache line).
+//! The fingerprint chooses the bucket, so that a segment can be rebuilt at another size from its
+//! content. A ghost that finds no room in its bucket goes to the next one. The number of segments
+//! is chosen at the first ghost, when the content of the full cache shows how many to expect; each
+//! segment grows and shrinks by itself in steps of an eighth to a quarter. So the table follows its
+//! content without ever doubling at once, and one call rebuilds at most one segment (about 200
+//! ghosts).
 //!
-//! Inexact by design: full buckets lose their oldest ghosts early (1 in 50 at the usual load); an unknown
-//! key is mistaken for a ghost once in about 5,000 misses (200 ghosts in a segment, 20 bits); time is
-//! counted in 1/128 of the capacity.
+//! Inexact by design: full buckets lose their oldest ghosts early (1 in 50 at the usual load); an
+//! unknown key is mistaken for a ghost once in about 5,000 misses (200 ghosts in a segment, 20
+//! bits); time is counted in 1/128 of the capacity.
 //!
 //! Source: chapter 8.3.2 of J. Yang, *Designing Efficient and Scalable Key-value Cache Management
-//! Systems*, CMU 2024, which has one bucketed table of fixed size with 4-byte fingerprints, and keeps
-//! counting a ghost that was found again as if it were still there.
+//! Systems*, CMU 2024, which has one bucketed table of fixed size with 4-byte fingerprints, and
+//! keeps counting a ghost that was found again as if it were still there.
 
 /// Ghosts per bucket: one cache line.
 const BUCKET: usize = 16;

@@ -1,8 +1,8 @@
 //! First-in-first-out queues of entries for policies that keep a tag in each entry's bits.
 //!
 //! [`Queue`] hides how references are filed in epochs and recognised as stale (see
-//! [`epochs`](super::epochs)); [`WeighedQueue`] also keeps the sum of its entries' weights. A policy
-//! with two queues gives each a number, which is kept in the bits above the tag.
+//! [`epochs`](super::epochs)); [`WeighedQueue`] also keeps the sum of its entries' weights. A
+//! policy with two queues gives each a number, which is kept in the bits above the tag.
 //!
 //! ```text
 //! bit 7     5+n      5       4   0

@@ -1,19 +1,19 @@
 //! An ordered set of 80-bit keys, each with a leaf of 31 bits: a radix tree of bytes.
 //!
-//! Nodes adapt to the number of their children (4, 16, 48, 256), as in V. Leis, A. Kemper, T. Neumann:
-//! The Adaptive Radix Tree: ARTful Indexing for Main-Memory Databases, ICDE 2013,
-//! <https://doi.org/10.1109/ICDE.2013.6544812>. Paths are compressed as in a PATRICIA tree: a node stores
-//! the depth of the byte by which its children differ and none of the bytes that they share; a search
-//! compares with the key of the leaf at which it ends. Keys are not stored either: the caller returns the
-//! key of a leaf.
+//! Nodes adapt to the number of their children (4, 16, 48, 256), as in V. Leis, A. Kemper, T.
+//! Neumann: The Adaptive Radix Tree: ARTful Indexing for Main-Memory Databases, ICDE 2013,
+//! <https://doi.org/10.1109/ICDE.2013.6544812>. Paths are compressed as in a PATRICIA tree: a node
+//! stores the depth of the byte by which its children differ and none of the bytes that they share;
+//! a search compares with the key of the leaf at which it ends. Keys are not stored either: the
+//! caller returns the key of a leaf.
 //!
 //! ```text
 //! reference  leaf:  1 │ the leaf in 31 bits          nothing: all ones
 //!            node:  0 │ kind in 2 │ index in 29
 //! ```
 //!
-//! Nodes of a kind are stored densely in pages: the last one takes the place of a removed one, so that
-//! pages fall empty.
+//! Nodes of a kind are stored densely in pages: the last one takes the place of a removed one, so
+//! that pages fall empty.
 
 mod nodes;
 

@@ -284,7 +284,7 @@ pub fn every_dead_entry_is_returned<I: ExpiryIndex>(config: &I::Config) {
                     let deadline = host
                         .host
                         .deadline(slot)
-                        .expect("a popped entry still lives");
+                        .expect("a popped entry is still live");
                     assert!(now > deadline);
                     if let Some(late) = index.granularity() {
                         assert!(now.0 <= deadline.0 + 1 + late);

@@ -349,8 +349,8 @@ impl<P: Policy> Trial<P> {
         }
     }
 
-    /// The policy forgets an entry that lives on, or is told of one that it does not know: what a
-    /// `volatile-*` policy sees when a key loses or gets its deadline.
+    /// Removes an entry that stays live from the policy, or inserts one that the policy does not hold,
+    /// as for a `volatile-*` policy when a key loses or gets its deadline.
     pub fn toggle(&mut self, key: u64) {
         if let Some(&slot) = self.table.get(&key) {
             if self.host.is_held(slot) {

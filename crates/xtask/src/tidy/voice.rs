@@ -101,7 +101,9 @@ fn rust(path: &str, source: &Source) -> Vec<Finding> {
     let lines = source.text.lines().zip(source.comment_lines());
     for (n, (line, has_comment)) in lines.enumerate() {
         let width = line.chars().count();
-        if has_comment && width > WIDTH_MAX {
+        // A link cannot be wrapped.
+        let is_link = line.contains("://") && line.split_whitespace().count() <= 2;
+        if has_comment && width > WIDTH_MAX && !is_link {
             findings.push(Finding {
                 path: path.to_string(),
                 line: n + 1,
@@ -293,6 +295,7 @@ mod tests {
         let path = "crates/a/src/b.rs";
         let wide = "x".repeat(WIDTH_MAX);
         assert_eq!(found(path, &format!("// {wide}")).len(), 1);
+        assert_eq!(found(path, &format!("// <https://{wide}>,")), []);
         assert_eq!(found(path, &format!("const A: &str = \"//{wide}\";")), []);
     }
 }

@@ -27,8 +27,8 @@ const _: () = assert!(pool::CAPACITY_MAX <= ROOM_MASK);
 /// bits 6–8    the level           bits 12–15  a tag of the reference's word in its chunk, never 0
 /// ```
 ///
-/// The tag distinguishes the reference from an older one to the same slot in the same bucket, which an
-/// earlier entry of the slot left behind: it mistakes one in 15 of them.
+/// The tag distinguishes the reference from an older one to the same slot in the same bucket, which
+/// an earlier entry of the slot left behind: it mistakes one in 15 of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Link(u16);
 

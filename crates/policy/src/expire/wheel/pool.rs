@@ -7,10 +7,11 @@
 //! words 1..     references; the chunk is filled from its last word down to word 1
 //! ```
 //!
-//! The *ordinal* is the position in its chain at which the chunk was added, up to [`ORDINAL_MAX`], and
-//! determines its size: a bucket with few references pays 32 bytes, one with thousands 4.06 bytes per
-//! reference. Chunks are taken from the lowest page with room, so that pages at the end fall empty. An
-//! empty page is returned to the allocator at once, except one that a large pool keeps against thrashing.
+//! The *ordinal* is the position in its chain at which the chunk was added, up to [`ORDINAL_MAX`],
+//! and determines its size: a bucket with few references pays 32 bytes, one with thousands 4.06
+//! bytes per reference. Chunks are taken from the lowest page with room, so that pages at the end
+//! fall empty. An empty page is returned to the allocator at once, except one that a large pool
+//! keeps against thrashing.
 
 /// Words of a cell.
 const CELL_WORDS: usize = 8;

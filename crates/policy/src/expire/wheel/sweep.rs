@@ -1,7 +1,7 @@
 //! Passes over all buckets that keep the pool small, a budgeted number of steps at a time.
 //!
-//! *Sifting* drops stale references. It copies each bucket's references, in order, from its chunks to new
-//! ones at the front of the same ring:
+//! *Sifting* drops stale references. It copies each bucket's references, in order, from its chunks
+//! to new ones at the front of the same ring:
 //!
 //! ```text
 //! (last chunk) → written → … → written, with holes → read, with holes → … → last chunk →
@@ -10,8 +10,9 @@
 //! *Packing* moves chunks unchanged to lower pages, so that the last pages fall empty; it reads no
 //! entries.
 //!
-//! New references go to the end of the ring as always. When a bucket is drained, which may be at the same
-//! time, the pass starts again there: holes are skipped, and the chunks written so far are complete.
+//! New references go to the end of the ring as always. When a bucket is drained, which may be at
+//! the same time, the pass starts again there: holes are skipped, and the chunks written so far are
+//! complete.
 
 use super::era::{BUCKETS, Link, Place, Tail};
 use super::many::{Found, Many, look};

@@ -53,7 +53,7 @@ impl Trial {
                 let deadline = self
                     .host
                     .deadline(slot)
-                    .expect("a popped entry still lives");
+                    .expect("a popped entry is still live");
                 self.host.free(slot);
                 assert!(deadline < now, "early");
                 Ok(deadline.0)

@@ -323,7 +323,7 @@ impl<I: ExpiryIndex> Trial<I> {
         let next = self.index.next_due();
         assert!(
             next.is_none_or(|next| next > self.now),
-            "{next:?} asks for a call in vain"
+            "a call at {next:?} is due and has no effect"
         );
         if self.is_exact {
             let late = self
