@@ -356,11 +356,11 @@ mod tests {
         );
         assert_eq!(
             message("lur"),
-            "no eviction policy is called 'lur': did you mean 'lru'? docs/policies.md lists all names"
+            "no eviction policy is called 'lur': did you mean 'lru'? docs/reference/policies.md lists all names"
         );
         assert_eq!(
             message("quantum"),
-            "no eviction policy is called 'quantum': docs/policies.md lists all names"
+            "no eviction policy is called 'quantum': docs/reference/policies.md lists all names"
         );
     }
 

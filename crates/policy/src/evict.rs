@@ -4,7 +4,7 @@
 //! `eviction_policies!` below. The line declares the module and gives the policy its name in
 //! [`PolicySpec`](crate::any::PolicySpec), its place in [`AnyPolicy`](crate::any::AnyPolicy), its
 //! row in [`POLICIES`](crate::any::POLICIES), its run through the conformance suite, and its rows
-//! in the golden table and in `docs/policies.md`, which two commands write:
+//! in the golden table and in `docs/reference/policies.md`, which two commands write:
 //!
 //! ```text
 //! UPDATE=1 cargo test -p mayfly-policy --test reference golden

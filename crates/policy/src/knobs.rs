@@ -161,7 +161,7 @@ impl fmt::Display for SpecError {
                 let space = if near.is_empty() { "" } else { " " };
                 write!(
                     f,
-                    "no {kind} is called '{given}': {suggestion}{space}docs/policies.md lists all names"
+                    "no {kind} is called '{given}': {suggestion}{space}docs/reference/policies.md lists all names"
                 )
             }
             SpecError::UnknownKnob {

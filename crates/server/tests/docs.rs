@@ -149,8 +149,9 @@ fn the_page_of_settings_matches_the_table() {
 #[test]
 fn the_page_of_policies_matches_the_lists() {
     let mut page = String::from(
-        "# Eviction policies, admission filters and expiry indexes\n\nGenerated from the lists in `crates/policy/src/any.rs`, \
-         `crates/policy/src/admit/any.rs`, `crates/policy/src/expire/any.rs` and `crates/store/src/eviction.rs`; a test compares them. \
+        "# Eviction policies, admission filters and expiry indexes\n\nGenerated from the lists in `crates/policy/src/evict.rs`, \
+         `crates/policy/src/admit.rs`, `crates/policy/src/expire.rs` and `crates/store/src/eviction.rs`; a test compares them. \
+         Names ignore case, `-` and `_`; other accepted names are in parentheses. \
          Each algorithm is one file below `crates/policy/src/evict/`, `admit/` or `expire/`, which begins with a description: idea, source, bytes per entry, cost, parameters, and when to avoid it.\n\n\
          ## Names of maxmemory-policy\n\nThe third column names the algorithm that serves each name, because some names of Redis are served by another algorithm. \
          `noeviction`, the default, refuses writes when memory is full.\n\n\
@@ -174,8 +175,8 @@ fn the_page_of_policies_matches_the_lists() {
     for about in policy::any::POLICIES {
         let _ = writeln!(
             page,
-            "| `{}` | {} | {} | {} |",
-            about.name,
+            "| {} | {} | {} | {} |",
+            names(about.name, about.aliases),
             match about.on_hit {
                 policy::OnHit::Ignore => "nothing",
                 policy::OnHit::Mark => "marks the entry",
@@ -194,8 +195,8 @@ fn the_page_of_policies_matches_the_lists() {
     for about in policy::admit::any::FILTERS {
         let _ = writeln!(
             page,
-            "| `{}` | {} | {} |",
-            about.name,
+            "| {} | {} | {} |",
+            names(about.name, about.aliases),
             if about.listens { "yes" } else { "no" },
             knobs(about.knobs)
         );
@@ -208,8 +209,8 @@ fn the_page_of_policies_matches_the_lists() {
     for about in policy::expire::any::INDEXES {
         let _ = writeln!(
             page,
-            "| `{}` | {} | {} |",
-            about.name,
+            "| {} | {} | {} |",
+            names(about.name, about.aliases),
             about.link_bits,
             knobs(about.knobs)
         );
@@ -221,6 +222,15 @@ fn the_page_of_policies_matches_the_lists() {
         let _ = writeln!(page, "| `{name}` | `{spec}` |");
     }
     compare("policies.md", &page);
+}
+
+/// Lists an algorithm's canonical name and its aliases for a table cell.
+fn names(name: &str, aliases: &[&str]) -> String {
+    let aliases: Vec<String> = aliases.iter().map(|alias| format!("`{alias}`")).collect();
+    match aliases.is_empty() {
+        true => format!("`{name}`"),
+        false => format!("`{name}` ({})", aliases.join(", ")),
+    }
 }
 
 /// Lists an algorithm's parameters for a table cell.

@@ -224,7 +224,7 @@ mod tests {
         );
         assert_eq!(
             message("blom"),
-            "no admission filter is called 'blom': did you mean 'bloom'? docs/policies.md lists all names"
+            "no admission filter is called 'blom': did you mean 'bloom'? docs/reference/policies.md lists all names"
         );
         assert_eq!(spec("None").name(), "always");
     }

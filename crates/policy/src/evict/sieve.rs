@@ -15,27 +15,24 @@
 //! Per entry: 7 bits (epoch tag, which queue, visited) and a 4-byte reference in a queue.
 //!
 //! # Cost
-//! hit 0 or one write of the entry's byte · insert, remove O(1) · evict: one step per entry passed;
-//! all may be visited, and the budget can end the round anywhere.
+//! hit: at most one write of a byte · insert, remove O(1) · evict: one step per entry passed.
 //!
 //! # Knobs
 //! None.
 //!
 //! # Departures
-//! The source has one linked list and a pointer into it. Here the list is cut at the hand into two
-//! queues: one ahead of the hand, one that it has passed. A survivor moves to the young end of the
-//! passed queue; a new entry goes to the young end of the other. When the queue ahead is empty the
-//! two change roles. The order is the source's at half the bytes. Stale references as in `fifo`.
+//! The source has one linked list and a pointer into it. Here the hand cuts the list into two
+//! queues: survivors join the one behind it, new entries the one ahead. When that is empty the two
+//! change roles. The order is the source's at half the bytes. Stale references as in `fifo`.
 //!
 //! # Avoid when
 //! The loops are longer than the cache (block traces), or scans come between reuses.
 
-use crate::parts::epochs::TAG_BITS;
 use crate::parts::queue::{Queue, TWO_QUEUES, queue_of};
 use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 /// Set in the entry's byte, above the queue's bits, by a hit.
-const VISITED: u8 = 1 << (TAG_BITS + 1);
+const VISITED: u8 = TWO_QUEUES + 1;
 
 /// The SIEVE policy.
 #[derive(Clone, Debug)]
@@ -68,7 +65,9 @@ impl Policy for Sieve {
         }
     }
     fn resize(&mut self, capacity: u64) {
-        self.queues.each_mut().map(|queue| queue.resize(capacity));
+        for queue in &mut self.queues {
+            queue.resize(capacity);
+        }
     }
     #[inline]
     fn insert(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
@@ -104,6 +103,8 @@ impl Policy for Sieve {
         self.queues.iter().map(Queue::heap_bytes).sum()
     }
     fn check(&self, cells: &impl Cells<u8>) {
-        self.queues.each_ref().map(|queue| queue.check(cells));
+        for queue in &self.queues {
+            queue.check(cells);
+        }
     }
 }

@@ -310,7 +310,7 @@ mod tests {
         );
         assert_eq!(
             message("whele"),
-            "no expiry index is called 'whele': did you mean 'wheel'? docs/policies.md lists all names"
+            "no expiry index is called 'whele': did you mean 'wheel'? docs/reference/policies.md lists all names"
         );
     }
 
