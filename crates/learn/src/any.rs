@@ -4,11 +4,11 @@
 //! [`LearnedSpec`] and so in [`Spec`] (`--policy`), its turn in [`Spec::visit`], and its row in [`POLICIES`].
 
 use crate::evict;
-use crate::lessons::Learns;
 use crate::regressor::Maker;
+use crate::stats::{LearningStats, Learns};
 use policy::any::{About, KIND, PolicySpec, Visitor};
 use policy::knobs::{Knobs, SpecError, read_knobs, write_knobs};
-use policy::{Lessons, Meta, Policy};
+use policy::{Meta, Policy};
 use std::any::Any;
 use std::fmt;
 use std::str::FromStr;
@@ -75,7 +75,7 @@ macro_rules! define_any {
         }
 
         /// What a policy has learned; `None` if it is not in this list, or does not learn.
-        pub fn lessons_of(policy: &dyn Any) -> Option<Lessons> {
+        pub fn lessons_of(policy: &dyn Any) -> Option<LearningStats> {
             $(if let Some(policy) = policy.downcast_ref::<$policy>() {
                 return policy.lessons();
             })+

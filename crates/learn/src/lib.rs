@@ -18,15 +18,15 @@ mod boosted;
 pub mod evict;
 mod features;
 mod held_out;
-mod lessons;
 mod regressor;
 mod schedule;
+mod stats;
 mod tutor;
 
 pub use boosted::{Boosted, Boosting};
 pub use features::{FEATURES, Totals, Window};
 pub use held_out::{HeldOut, PARTS};
-pub use lessons::Learns;
 pub use regressor::{Maker, Regressor, Rows, Untrained};
 pub use schedule::{Interval, Schedule};
+pub use stats::{LearningStats, Learns};
 pub use tutor::{Heard, Tutor, Tutoring};

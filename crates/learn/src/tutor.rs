@@ -15,10 +15,11 @@
 use crate::features::{FEATURES, Totals, Window};
 use crate::held_out::HeldOut;
 use crate::schedule::{Interval, Schedule};
+use crate::stats::LearningStats;
 use crate::{Boosting, Maker, Regressor, Rows};
+use policy::Tick;
 use policy::groups::Groups;
 use policy::parts::chance::Chance;
-use policy::{Lessons, Tick};
 
 /// Fewer samples teach noise.
 const SAMPLES_MIN: usize = 128;
@@ -95,7 +96,7 @@ pub struct Tutor {
     trained: u64,
     /// Samples are drawn each time that so many groups were begun.
     stride: u64,
-    lessons: Lessons,
+    lessons: LearningStats,
     learned_at: Option<Tick>,
     held_out: Option<HeldOut>,
     rows: Rows,
@@ -119,7 +120,7 @@ impl Tutor {
             drawn: 0,
             trained: 0,
             stride: 1,
-            lessons: Lessons::default(),
+            lessons: LearningStats::default(),
             learned_at: None,
             held_out: None,
             rows: Rows::new(FEATURES.len()),
@@ -133,7 +134,7 @@ impl Tutor {
     }
 
     /// What it did.
-    pub fn lessons(&self) -> Lessons {
+    pub fn lessons(&self) -> LearningStats {
         let mut lessons = self.lessons.clone();
         let shares = self.regressor.importances();
         lessons.importances = FEATURES.into_iter().zip(shares).collect();

@@ -1,8 +1,8 @@
 //! What a policy learned in a replay, the CPU time that it took, and how well it predicted.
 
 use crate::cpu::thread_cpu_time;
+use learn::LearningStats;
 use learn::{Boosted, Boosting, HeldOut, Maker, PARTS, Regressor, Rows, Untrained};
-use policy::Lessons;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::thread::LocalKey;
@@ -15,7 +15,7 @@ const TRAININGS_MIN: u64 = 3;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Learned {
     /// Counters, which are deterministic.
-    pub lessons: Lessons,
+    pub lessons: LearningStats,
     /// CPU time of training, part of the replay's.
     pub training_time: Duration,
     /// CPU time of predictions, part of the replay's.
@@ -75,7 +75,7 @@ impl Learned {
 
     /// Collects the statistics of the replay that this thread has just finished and that started
     /// with [`begin`].
-    pub(crate) fn of(lessons: Lessons, requests: u64, held: u64) -> Learned {
+    pub(crate) fn of(lessons: LearningStats, requests: u64, held: u64) -> Learned {
         let age = |trained_at: u64| requests.saturating_sub(trained_at);
         Learned {
             model_age: lessons.trained_at.map(age),

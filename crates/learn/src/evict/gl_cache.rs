@@ -72,8 +72,8 @@ pub use features::names as feature_names;
 pub use knobs::{GlConfig, Mode};
 pub use ways::Way;
 
-use crate::lessons::Learns;
 use crate::schedule::Schedule;
+use crate::stats::{LearningStats, Learns};
 use crate::{Regressor, Rows};
 use examine::{Examined, Ranked, Stage};
 use features::{WIDTH, Window};
@@ -81,7 +81,7 @@ use groups::{Groups, NONE};
 use note::{GHOSTED, LEAVING, Note};
 use policy::knobs::Knobs;
 use policy::parts::chance::Chance;
-use policy::{Admit, Budget, Cells, Eviction, Facts, Lessons, OnHit, Policy, Slot};
+use policy::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 use samples::Samples;
 use ways::Trials;
 
@@ -118,7 +118,7 @@ pub struct GlCache<const ORACLE: bool = false> {
     /// Groups written since the last training, and after how many of them samples are drawn.
     closed: usize,
     stride: usize,
-    lessons: Lessons,
+    lessons: LearningStats,
     chance: Chance,
     /// The way that the groups go which are being merged.
     merging_way: Way,
@@ -258,7 +258,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
 }
 
 impl<const ORACLE: bool> Learns for GlCache<ORACLE> {
-    fn lessons(&self) -> Option<Lessons> {
+    fn lessons(&self) -> Option<LearningStats> {
         let shares = self.regressor.importances();
         let mut lessons = self.lessons.clone();
         lessons.importances = features::names().zip(shares).collect();
@@ -294,7 +294,7 @@ impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
             schedule: Schedule::new(config.interval),
             closed: 0,
             stride: 1,
-            lessons: Lessons::default(),
+            lessons: LearningStats::default(),
             chance: Chance::new(seed),
             merging_way: Way::default(),
             trials: None,

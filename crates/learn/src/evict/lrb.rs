@@ -41,11 +41,11 @@
 //! Speed matters: an eviction costs a thousand times what it does under S3-FIFO. The trace is short: before
 //! some hundred thousand labels nothing is learned.
 
-use crate::lessons::Learns;
+use crate::stats::{LearningStats, Learns};
 use crate::{Boosting, Maker, Regressor, Rows};
 use policy::knobs::{Knob, Knobs};
 use policy::parts::chance::Chance;
-use policy::{Budget, Cells, Eviction, Lessons, OnHit, Policy, Slot};
+use policy::{Budget, Cells, Eviction, OnHit, Policy, Slot};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -256,7 +256,7 @@ pub struct Lrb {
     /// The rows of those drawn, and what was predicted.
     asked: Rows,
     told: Vec<f32>,
-    lessons: Lessons,
+    lessons: LearningStats,
     /// Who was drawn for the eviction under way, and how many draws are left.
     drawn: Vec<u32>,
     undrawn: u16,
@@ -421,7 +421,7 @@ impl Lrb {
 }
 
 impl Learns for Lrb {
-    fn lessons(&self) -> Option<Lessons> {
+    fn lessons(&self) -> Option<LearningStats> {
         let shares = self.model.importances();
         let mut lessons = self.lessons.clone();
         lessons.learning_bytes = self.heap_bytes() as u64;
@@ -458,7 +458,7 @@ impl Policy for Lrb {
             labels: Vec::new(),
             asked: Rows::new(WIDTH),
             told: Vec::new(),
-            lessons: Lessons::default(),
+            lessons: LearningStats::default(),
             drawn: Vec::new(),
             undrawn: config.knobs.candidates,
             chance: Chance::new(seed),

@@ -1,7 +1,7 @@
 //! State of learning, shared between the learner's thread and the rest of the server.
 
 use learn::HeldOut;
-use policy::Lessons;
+use learn::LearningStats;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::Tick;
@@ -41,7 +41,7 @@ pub struct Report {
     /// State of the model.
     pub state: State,
     /// Counters of learning.
-    pub lessons: Lessons,
+    pub lessons: LearningStats,
     /// Time at which the last model was trained.
     pub learned_at: Option<Tick>,
     /// Accuracy of the last model on held-out samples.
