@@ -1,6 +1,7 @@
-//! Nanoseconds of processor time for each field of one large hash: set, given a deadline, asked for it, given
-//! another, and taken out after all but a few have died at one instant. `cargo bench -p mayfly-store --bench
-//! elements [-- FIELDS [INDEX]]`; as a test it runs with few fields.
+//! Nanoseconds of processor time per field of one large hash: setting it, giving it a deadline,
+//! reading the deadline, changing it, and removing the field after all but a few have expired at
+//! one instant. `cargo bench -p mayfly-store --bench elements [-- FIELDS [INDEX]]`; as a test it
+//! runs with few fields.
 
 #![expect(
     clippy::disallowed_methods,
@@ -12,9 +13,9 @@ use store::{Hash, Key, Keyspace, Options, Scene, Tick};
 
 const NOW: Tick = Tick(1_700_000_000_000);
 const DEADLINE: Tick = Tick(NOW.0 + 1_000);
-/// One in so many fields has no deadline.
+/// One field in this number has no deadline.
 const SURVIVOR: u64 = 1_000;
-/// Steps of a slice of the expiry cycle.
+/// Steps per slice of the expiry cycle.
 const SLICE: u32 = 1_000;
 
 fn mix(x: u64) -> u64 {
@@ -23,7 +24,7 @@ fn mix(x: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// Nanoseconds of processor time that this process has had.
+/// Returns the processor time of this process in nanoseconds.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     text.split(' ')
@@ -42,7 +43,7 @@ impl Bench {
         self.space.key(0, b"hash")
     }
 
-    /// Works on every field in an order made by chance.
+    /// Runs `work` on every field in random order.
     fn each(&self, what: &str, work: impl Fn(&mut Hash, &[u8], u64, &Scene<'_>)) {
         let key = self.key();
         let mut view = self.space.lock_all(NOW);
@@ -55,15 +56,15 @@ impl Bench {
             });
             black_box(edited.expect("it is a hash"));
         }
-        self.tell(what, start);
+        self.report(what, start);
     }
 
-    fn tell(&self, what: &str, start: u64) {
+    fn report(&self, what: &str, start: u64) {
         let each = (cpu_ns() - start) as f64 / self.fields as f64;
         println!("{what:<22} {each:>7.0} ns a field");
     }
 
-    /// Takes out all that is dead, slice by slice; how many fields are left.
+    /// Removes all expired fields, slice by slice. Returns the number of fields left.
     fn drain(&self) -> usize {
         let (now, key) = (Tick(DEADLINE.0 + 1), self.key());
         let (shard, mut events, start) = (self.space.shard_of(&key), Vec::new(), cpu_ns());
@@ -72,7 +73,7 @@ impl Bench {
             .expire(shard, now, SLICE, &mut events, &mut |_, _| ())
             .more
         {}
-        self.tell("drain", start);
+        self.report("drain", start);
         let mut view = self.space.lock_all(now);
         let len = view.read_hash(&key, |hash, scene| hash.len(scene));
         len.expect("it is a hash").unwrap_or(0)
@@ -103,7 +104,7 @@ fn main() {
     bench.each("a deadline of its own", |hash, field, number, scene| {
         hash.set_deadline(field, Some(Tick(NOW.0 + 60_000 + number)), scene);
     });
-    bench.each("asked for", |hash, field, _, scene| {
+    bench.each("deadline read", |hash, field, _, scene| {
         black_box(hash.deadline(field, scene));
     });
     bench.each("the same deadline", |hash, field, number, scene| {

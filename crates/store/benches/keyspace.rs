@@ -1,6 +1,6 @@
-//! Nanoseconds of processor time of a get and a set in the keyspace alone, as a worker with one data thread does them:
-//! all shards locked once for a batch of 32 keys, with and without asking for their cache lines
-//! first. `cargo bench -p mayfly-store [-- KEYS]`; as a test it runs with few keys.
+//! Nanoseconds of processor time of a get and a set in the keyspace alone, as a worker with one
+//! data thread does them: all shards locked once for a batch of 32 keys, with and without
+//! prefetching. `cargo bench -p mayfly-store [-- KEYS]`; as a test it runs with few keys.
 
 #![expect(
     clippy::disallowed_methods,
@@ -18,14 +18,14 @@ fn mix(x: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// Sixteen bytes, made without touching memory that a server would not touch.
+/// Returns sixteen bytes, made without touching memory that a server would not touch.
 fn name_of(number: u64) -> [u8; 16] {
     let mut name = *b"key:000000000000";
     name[8..].copy_from_slice(&number.to_be_bytes());
     name
 }
 
-/// Nanoseconds of processor time that this process has had.
+/// Returns the processor time of this process in nanoseconds.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     text.split(' ')
@@ -81,9 +81,9 @@ fn main() {
     });
     for (how, prefetch) in [
         ("", false),
-        (", lines asked for", true),
+        (", prefetched", true),
         ("", false),
-        (", lines asked for", true),
+        (", prefetched", true),
     ] {
         let get = format!("get{how}");
         run(&get, prefetch, &mut |view, key| {
@@ -93,7 +93,7 @@ fn main() {
     run("set over", false, &mut |view, key| {
         view.set(key, b"abc", NewDeadline::Clear)
     });
-    run("set over, lines asked for", true, &mut |view, key| {
+    run("set over, prefetched", true, &mut |view, key| {
         view.set(key, b"abc", NewDeadline::Clear)
     });
     run("set EX, first", true, &mut |view, key| {

@@ -1,14 +1,17 @@
-//! Many elements, each with or without a deadline: the one mechanism behind the times of hash fields, set
-//! members and members of sorted sets.
+//! Large collections whose elements may have deadlines: hash fields, set members and members of
+//! sorted sets.
 //!
-//! The first deadline makes an index of its own. By default it is the one that ranks: so the dead are
-//! counted without a look at each (`counts.rs`), and elements are listed in the order of their deadlines. What
-//! that index wants next is what the key's entry is filed under in the keyspace's index: an index of
-//! indexes. So a dead element is met when its time comes, by the same cycle and under the same budget as a
-//! dead key; and a command that comes first removes what is due before it looks.
+//! The first deadline creates an index for the collection, by default the ranked one. It counts
+//! expired elements without looking at each (`counts.rs`) and lists elements in the order of their
+//! deadlines.
 //!
-//! When all elements are dead at once, the collection is given up as a whole: the background takes it
-//! apart. An index that does not count notices it by the latest deadline ever given.
+//! The entry of the key is in the keyspace's index under the instant at which the collection's
+//! index must run next. So the keyspace's index is an index of indexes: expired elements are found
+//! on time, by the same cycle and under the same budget as expired keys. A command that comes
+//! earlier removes what is due before it reads.
+//!
+//! When all elements have expired at once, the collection is marked void and freed in the
+//! background. An index that does not count finds that out by the latest deadline ever set.
 
 mod counts;
 
@@ -19,15 +22,14 @@ use policy::expire::any::AnyExpiry;
 use policy::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
 use std::borrow::Borrow;
 
-/// Elements that may be looked at to see whether any lives, where the index does not count.
+/// Maximum number of elements that are searched for a live one if the index does not count.
 const LOOK_MAX: usize = 4096;
 
-/// What goes along with elements, in a structure of its own: the order of a sorted set. `()` where there
-/// is nothing.
+/// A structure that refers to elements by slot, such as the order of a sorted set; `()` for none.
 pub(crate) trait SecondaryIndex {
-    /// A live element is about to leave.
+    /// Prepares for the removal of a live element.
     fn before_removal(&mut self, elements: &Elements, slot: Slot);
-    /// An element has another name now.
+    /// Records that an element has another slot.
     fn moved(&mut self, elements: &Elements, from: Slot, to: Slot);
 }
 
@@ -36,12 +38,12 @@ impl SecondaryIndex for () {
     fn moved(&mut self, _elements: &Elements, _from: Slot, _to: Slot) {}
 }
 
-/// See the module text.
+/// Elements with an index of their deadlines, which exists only while some have one.
 #[derive(Debug)]
 pub(crate) struct TimedElements {
     elements: Elements,
     deadline_index: Option<Box<DeadlineIndex>>,
-    /// All are dead and given up.
+    /// Whether all elements have expired and the collection is to be freed.
     is_void: bool,
 }
 
@@ -49,9 +51,9 @@ struct DeadlineIndex {
     index: AnyExpiry,
     /// The key's own deadline.
     own: Option<Tick>,
-    /// No element has a later deadline.
+    /// Upper bound of the elements' deadlines.
     latest: Tick,
-    /// The last instant at which the index worked.
+    /// Instant of the index's last run.
     last_seen: Tick,
 }
 
@@ -65,7 +67,7 @@ impl std::fmt::Debug for DeadlineIndex {
     }
 }
 
-/// The elements as the index of their deadlines sees them.
+/// View of the elements for the index of their deadlines.
 struct DeadlineCells<E> {
     elements: E,
     now: Tick,
@@ -118,7 +120,7 @@ impl Cells<u64> for DeadlineCells<&mut Elements> {
 }
 
 impl TimedElements {
-    /// No elements.
+    /// Creates a collection without elements.
     pub fn new(tail: Tail, scene: &Scene<'_>) -> TimedElements {
         TimedElements {
             elements: Elements::new(tail, scene.hash_key, scene.expiry.link_bits()),
@@ -127,7 +129,7 @@ impl TimedElements {
         }
     }
 
-    /// The elements of a packed collection.
+    /// Creates a collection with the elements of a packed one.
     pub fn unpack(tail: Tail, packed: &PackedElements, scene: &Scene<'_>) -> TimedElements {
         let mut members = TimedElements::new(tail, scene);
         for element in packed.iter() {
@@ -140,22 +142,23 @@ impl TimedElements {
         members
     }
 
-    /// The elements, dead ones too.
+    /// Returns the elements, expired ones too.
     pub fn elements(&self) -> &Elements {
         &self.elements
     }
 
-    /// Whether none is left, dead or alive.
+    /// Returns whether no element is left, expired or not.
     pub fn is_void(&self) -> bool {
         self.is_void || self.elements.len() == 0
     }
 
-    /// Gives all up at once: nothing may be asked of them any more, and the background takes them apart.
+    /// Marks all elements as removed at once. They must not be accessed any more, and the
+    /// background frees them.
     pub fn mark_void(&mut self) {
         self.is_void = true;
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         let deadline_index = self.deadline_index.as_ref().map_or(0, |deadline_index| {
             size_of::<DeadlineIndex>() + deadline_index.index.heap_bytes()
@@ -163,7 +166,7 @@ impl TimedElements {
         self.elements.heap_bytes() + deadline_index
     }
 
-    /// Whether an element's deadline has not passed.
+    /// Returns whether an element's deadline has not passed.
     #[inline]
     pub fn is_live(&self, slot: Slot, now: Tick) -> bool {
         self.deadline_index.is_none()
@@ -173,14 +176,14 @@ impl TimedElements {
                 .is_none_or(|deadline| now <= deadline)
     }
 
-    /// The slot of a live member.
+    /// Returns the slot of a live member.
     #[inline]
     pub fn find_live(&self, member: &[u8], now: Tick) -> Option<Slot> {
         let slot = self.elements.find(member)?;
         self.is_live(slot, now).then_some(slot)
     }
 
-    /// Adds an element for a member that is not there, dead or alive.
+    /// Adds an element for a member that is not present, expired or not.
     pub fn insert(
         &mut self,
         member: &[u8],
@@ -193,12 +196,12 @@ impl TimedElements {
             .unwrap_or(slot)
     }
 
-    /// Gives an element another value or score; its deadline stays.
+    /// Sets an element's value or score and keeps its deadline.
     pub fn set_value(&mut self, slot: Slot, value: &[u8]) {
         self.elements.set_value(slot, value);
     }
 
-    /// Removes an element, dead or alive.
+    /// Removes an element, expired or not.
     pub fn remove(&mut self, slot: Slot, now: Tick, secondary: &mut impl SecondaryIndex) {
         if self.elements.deadline(slot).is_some()
             && let Some(deadline_index) = &mut self.deadline_index
@@ -214,13 +217,14 @@ impl TimedElements {
         self.settle();
     }
 
-    /// Removes an element that its index does not hold any more.
+    /// Removes an element that is not in the index of deadlines.
     fn remove_unindexed(&mut self, slot: Slot, secondary: &mut impl SecondaryIndex) {
         secondary.before_removal(&self.elements, slot);
         self.elements.remove(slot);
     }
 
-    /// Has moved what is to move; where the one went that nobody knows yet.
+    /// Completes the pending moves and updates both indexes. Returns the new slot of `unknown`, an
+    /// element that neither index knows yet, if it moved.
     fn apply_moves(
         &mut self,
         now: Tick,
@@ -246,7 +250,7 @@ impl TimedElements {
         known
     }
 
-    /// Gives the index back when no element has a deadline, and nothing is to be tidied up.
+    /// Drops the index when no element has a deadline and no pages are to be merged.
     fn settle(&mut self) {
         let is_idle = self.elements.deadline_count() == 0 && !self.elements.is_sparse();
         if self.deadline_index.is_some() && is_idle {
@@ -254,8 +258,8 @@ impl TimedElements {
         }
     }
 
-    /// Asks `choose`, which is told when a live member dies, for another deadline; `None` leaves it as it is.
-    /// False when there is no such member.
+    /// Passes a live member's deadline to `choose` and sets the one that it returns. Returns
+    /// whether there is such a member.
     #[inline]
     pub fn update_deadline(
         &mut self,
@@ -276,7 +280,7 @@ impl TimedElements {
         true
     }
 
-    /// Gives an element a deadline, another one, or takes it.
+    /// Sets, changes or removes an element's deadline.
     pub fn set_deadline(&mut self, slot: Slot, deadline: Option<Tick>, scene: &Scene<'_>) {
         let old = self.elements.deadline(slot);
         if old == deadline {
@@ -302,11 +306,12 @@ impl TimedElements {
         }
     }
 
-    /// The key's own deadline and what the index wants next, when elements have deadlines.
+    /// Returns the key's own deadline and the instant at which the index must run, if elements have
+    /// deadlines.
     pub fn deadlines(&self) -> Option<Deadlines> {
         let deadline_index = self.deadline_index.as_deref()?;
-        // The index tells the first instant after a deadline, or when it wants to work for another
-        // reason. Whatever it wants: when all are dead, the key is to be seen no more.
+        // The index returns the first instant after a deadline, or one at which it has other work.
+        // Whatever that is, the key must not be seen when all elements have expired.
         let due = match deadline_index.index.next_due() {
             _ if self.elements.is_sparse() => Tick(0),
             due => due.unwrap_or(Tick::MAX),
@@ -318,21 +323,21 @@ impl TimedElements {
         })
     }
 
-    /// The key's own deadline, when elements have deadlines.
+    /// Returns the key's own deadline, if elements have deadlines.
     pub fn embedded_deadline(&self) -> Option<Option<Tick>> {
         self.deadline_index
             .as_deref()
             .map(|deadline_index| deadline_index.own)
     }
 
-    /// Keeps the key's own deadline; only while elements have some.
+    /// Stores the key's own deadline. Must be called only while elements have deadlines.
     pub fn set_own(&mut self, own: Option<Tick>) {
         if let Some(deadline_index) = &mut self.deadline_index {
             deadline_index.own = own;
         }
     }
 
-    /// Removes dead elements, a step of the budget each, or all at once when none lives.
+    /// Removes expired elements, one step of the budget each, or all at once if none is live.
     pub fn purge(
         &mut self,
         now: Tick,
@@ -342,7 +347,7 @@ impl TimedElements {
     ) {
         if self.is_dead(now) {
             if let Some(deadline_index) = &self.deadline_index {
-                // The latest deadline ever given may be that of one that went alive.
+                // The latest deadline may be that of an element that was removed before it expired.
                 let latest = deadline_index.latest.min(Tick(now.0 - 1));
                 expired(latest, self.elements.len() as u32);
             }
@@ -358,7 +363,12 @@ impl TimedElements {
             let cells = &mut DeadlineCells { elements, now };
             match deadline_index.index.pop_expired(cells, now, budget) {
                 Due::Slot(slot) => {
-                    expired(self.elements.deadline(slot).expect("it expired"), 1);
+                    expired(
+                        self.elements
+                            .deadline(slot)
+                            .expect("an expired entry has a deadline"),
+                        1,
+                    );
                     self.remove_unindexed(slot, secondary);
                 }
                 Due::Again => return self.void_if_all_dead(now, expired),
@@ -367,8 +377,8 @@ impl TimedElements {
         }
     }
 
-    /// Merges pages when those that died have left them sparse. While many die it is not done: what is
-    /// moved may be the next to go.
+    /// Merges pages that removals have left sparse. It is not done while elements expire, because
+    /// the elements moved may be the next to expire.
     fn merge_sparse(
         &mut self,
         now: Tick,
@@ -382,19 +392,24 @@ impl TimedElements {
         self.settle();
     }
 
-    /// Gives all up when none of a few lives, and the index does not count: the latest deadline ever given may
-    /// be that of one that is gone, and a key of which nothing lives is not to be seen until all are taken out.
+    /// Marks a small collection void if none of its elements is live and the index does not count.
+    /// The latest deadline does not show that, because it may be that of a removed element.
     fn void_if_all_dead(&mut self, now: Tick, expired: ReportExpired<'_>) {
         if self.elements.len() > LOOK_MAX || self.live(now).next().is_some() {
             return;
         }
         for slot in self.elements.iter() {
-            expired(self.elements.deadline(slot).expect("it is dead"), 1);
+            expired(
+                self.elements
+                    .deadline(slot)
+                    .expect("an expired element has a deadline"),
+                1,
+            );
         }
         self.is_void = true;
     }
 
-    /// Another one with the same elements and deadlines, but for the key's own.
+    /// Returns a copy with the same elements and deadlines, but without the key's own deadline.
     pub fn duplicate(&self, scene: &Scene<'_>) -> TimedElements {
         let mut elements = self.elements.clone();
         let deadline_index = self.deadline_index.as_deref().map(|old| {
@@ -419,12 +434,12 @@ impl TimedElements {
         }
     }
 
-    /// Drops about so many of its parts; true while there are more.
+    /// Frees about `steps` parts and returns whether parts are left.
     pub fn dismantle(&mut self, steps: u32) -> bool {
         self.elements.dismantle(steps)
     }
 
-    /// Panics when it contradicts itself.
+    /// Panics if the structure is inconsistent.
     pub fn check(&self) {
         self.elements.check();
         let index_len = self
@@ -447,7 +462,7 @@ impl TimedElements {
     }
 }
 
-/// Nothing goes along with these elements.
+/// Implemented for elements without a secondary index.
 impl Representation for TimedElements {
     fn is_void(&self) -> bool {
         TimedElements::is_void(self)

@@ -1,24 +1,25 @@
-//! The elements of collections: packed into one run of bytes while they are few and short, in pages of
-//! their own when they are many.
+//! Elements of collections: packed into one run of bytes if they are few and short, else in pages.
 //!
 //! # Many elements
 //!
-//! [`Elements`] is a table under linear hashing whose buckets are pages of 12 to some 60 elements. It
-//! grows and shrinks by one page at a time, in the order of the pages' numbers: no step ever touches more
-//! than two pages, and there is no directory to double. The sum for a member of 14 and a value of 3 bytes:
+//! [`Elements`] is a hash table under linear hashing. Its buckets are pages of 12 to about 60
+//! elements. It grows and shrinks by one page at a time, in the order of the page numbers. No step
+//! touches more than two pages, and there is no directory to double. The bytes for a member of 14
+//! and a value of 3 bytes:
 //!
 //! ```text
 //! 17   member and value                1    their lengths
-//! 3    tag and place in the page       0.3  the page's header
-//! 0.7  the page's handle               3.6  what the allocator rounds up, and room to grow
+//! 3    tag and place in the page       0.3  header of the page
+//! 0.7  handle of the page              3.6  rounding of the allocator, and room to grow
 //! ```
 //!
-//! An element is named by a [`Slot`]: page number · 256 + index in the page. It keeps it until the page is
-//! split or merged; then [`Elements::take_move`] moves it and tells where it went. Long elements lie outside, and the
-//! page holds their number.
+//! A [`Slot`] names an element: page number · 256 + index in the page. It stays the same until the
+//! page is split or merged. Then [`Elements::take_move`] moves the elements one by one and returns
+//! their old and new slots. Long elements are stored outside, and the page holds their number.
 //!
-//! Pages are found by a keyed hash: nobody can choose members that gather in one page. With 24 elements
-//! a page, and 48 in a page just before its split, more than 255 do not come together by chance.
+//! The page is chosen by a keyed hash, so that clients cannot choose members that gather in one
+//! page. With 24 elements per page on average, and 48 in a page just before its split, more than
+//! 255 elements do not meet in one page by chance.
 
 mod chunked;
 pub(crate) mod packed;
@@ -32,41 +33,41 @@ use page::{HAS_DEADLINE, IS_OUTSIDE, NUMBER, Page, PageKind};
 use policy::{Slot, Tick};
 use siphasher::sip::SipHasher13;
 
-/// Elements a page, on average, at which one is split.
+/// Average number of elements per page above which a page is split.
 const LOAD: usize = 24;
-/// Elements a page at which the last one is merged.
+/// Average number of elements per page below which the last page is merged.
 const LOAD_MIN: usize = LOAD / 2;
-/// The most pages: an element's name stays below [`Slot::LIMIT`]. Two hundred million elements; beyond that
-/// pages grow fuller, up to a thousand million.
+/// Maximum number of pages, because slots must be below [`Slot::LIMIT`]. It is reached at 200
+/// million elements; then pages become fuller, up to about 10^9 elements.
 const PAGES_MAX: usize = 1 << 23;
-/// The longest element that lies in its page.
+/// Length of the longest element that is stored in its page.
 const INLINE_MAX: usize = 128;
 
-/// See the module text.
+/// Elements by name and by slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Elements {
     pages: Chunked<Page>,
     outside: Chunked<Option<Box<[u8]>>>,
     outside_vacant: Vec<u32>,
-    /// Of the pages and of what lies outside.
+    /// Bytes of the pages and of the elements outside.
     held_bytes: usize,
     len: usize,
     deadline_count: usize,
-    /// No page has ever had more indexes.
+    /// Upper bound of the number of indexes of any page.
     indexes_max: usize,
     hash_key: [u64; 2],
     kind: PageKind,
-    /// Elements that are to go from one page to another.
+    /// Elements that must be moved between two pages.
     pending_moves: Option<PendingMoves>,
     scratch: Vec<u8>,
 }
 
-/// A page that is being split or merged.
+/// A split or merge in progress.
 #[derive(Clone, Debug)]
 struct PendingMoves {
     from: usize,
     to: usize,
-    /// The indexes of those that go, the first one last.
+    /// Indexes of the elements still to be moved; the next one is last.
     remaining: Vec<u8>,
 }
 
@@ -80,13 +81,13 @@ fn split_slot(slot: Slot) -> (usize, usize) {
     (slot.0 as usize >> 8, slot.0 as usize & 255)
 }
 
-/// The byte of a hash that stands in the page.
+/// Returns the byte of a hash that is stored in the page.
 #[inline(always)]
 fn tag_of(hash: u64) -> u8 {
     ((hash >> 56) as u8).max(1)
 }
 
-/// The page to which a hash leads.
+/// Returns the number of the page of a hash.
 #[inline(always)]
 fn page_of(hash: u64, pages: usize) -> usize {
     let mask = pages.next_power_of_two() - 1;
@@ -94,7 +95,7 @@ fn page_of(hash: u64, pages: usize) -> usize {
     if page < pages { page } else { page & mask >> 1 }
 }
 
-/// How many bits of the hashes lead to a page.
+/// Returns the number of hash bits that select a page.
 fn depth_of(page: usize, pages: usize) -> u32 {
     let full = pages.next_power_of_two();
     let is_split = page >= full / 2 || page + full / 2 < pages;
@@ -102,7 +103,8 @@ fn depth_of(page: usize, pages: usize) -> u32 {
 }
 
 impl Elements {
-    /// No elements. `hash_key` is secret; `link_bits` is what an index of their deadlines needs.
+    /// Creates a table without elements. `hash_key` is secret. `link_bits` is the number of bits
+    /// that the index of deadlines needs per element.
     pub fn new(tail: Tail, hash_key: [u64; 2], link_bits: u32) -> Elements {
         let wide = match link_bits {
             0..=16 => 0,
@@ -127,17 +129,17 @@ impl Elements {
         elements
     }
 
-    /// How many elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// How many of them have a deadline.
+    /// Returns the number of elements with a deadline.
     pub fn deadline_count(&self) -> usize {
         self.deadline_count
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.held_bytes
             + self.pages.heap_bytes()
@@ -151,7 +153,7 @@ impl Elements {
         self.pages.push(page);
     }
 
-    /// Changes a page and keeps the account of its bytes.
+    /// Changes a page and updates the count of bytes.
     #[inline]
     fn change_page<R>(&mut self, number: usize, change: impl FnOnce(&mut Page) -> R) -> R {
         let page = self.pages.at_mut(number);
@@ -167,7 +169,7 @@ impl Elements {
         SipHasher13::new_with_keys(self.hash_key[0], self.hash_key[1]).hash(member)
     }
 
-    /// Where a live element's bytes are, behind its deadline.
+    /// Returns the bytes of a live element behind its deadline.
     #[inline]
     fn body<'a>(&'a self, page: &'a Page, index: usize) -> &'a [u8] {
         let body = page.body(index);
@@ -178,11 +180,11 @@ impl Elements {
         self.outside
             .at(number as usize)
             .as_deref()
-            .expect("its number names an element")
+            .expect("the number names an element")
     }
 
-    /// Brings a member near, step by step, each when what the one before asked for has arrived. The first:
-    /// the handle of its page. Returns its hash for the others.
+    /// Prefetches the handle of a member's page. Returns the member's hash for the next two steps,
+    /// each of which should be called when the data of the step before is in the cache.
     #[inline]
     pub fn prefetch_handle(&self, member: &[u8]) -> u64 {
         let hash = self.hash(member);
@@ -190,13 +192,13 @@ impl Elements {
         hash
     }
 
-    /// The second: the page's tags and places.
+    /// Prefetches the tags and places of a page.
     #[inline]
     pub fn prefetch_page(&self, hash: u64) {
         self.page_for(hash).prefetch();
     }
 
-    /// The third: the element itself.
+    /// Prefetches the element.
     #[inline]
     pub fn prefetch_element(&self, hash: u64) {
         self.page_for(hash).prefetch_payload(tag_of(hash));
@@ -207,7 +209,7 @@ impl Elements {
         self.pages.at(page_of(hash, self.pages.len()))
     }
 
-    /// The slot of a member.
+    /// Returns the slot of a member.
     #[inline]
     pub fn find(&self, member: &[u8]) -> Option<Slot> {
         let hash = self.hash(member);
@@ -221,7 +223,7 @@ impl Elements {
         Some(slot_of(number, index))
     }
 
-    /// Whether an element has this name; any number may be asked about.
+    /// Returns whether `slot` names an element. Any number may be given.
     #[inline]
     pub fn is_live(&self, slot: Slot) -> bool {
         let (page, index) = split_slot(slot);
@@ -238,31 +240,31 @@ impl Elements {
         (body, Parts::of(body, 0, self.kind.tail))
     }
 
-    /// A live element's member, and its value or the bytes of its score.
+    /// Returns a live element's member, and its value or the bytes of its score.
     pub fn element(&self, slot: Slot) -> (&[u8], &[u8]) {
         let (body, parts) = self.parts(slot);
         let member = &body[parts.member_at..parts.tail_at];
         (member, &body[parts.tail_at..parts.end])
     }
 
-    /// A live element's member.
+    /// Returns a live element's member.
     pub fn member(&self, slot: Slot) -> &[u8] {
         let (body, parts) = self.parts(slot);
         &body[parts.member_at..parts.tail_at]
     }
 
-    /// A live element's value, or the bytes of its score.
+    /// Returns a live element's value or the bytes of its score.
     pub fn value(&self, slot: Slot) -> &[u8] {
         let (body, parts) = self.parts(slot);
         &body[parts.tail_at..parts.end]
     }
 
-    /// The hash of a live element's member.
+    /// Returns the hash of a live element's member.
     pub fn hash_of(&self, slot: Slot) -> u64 {
         self.hash(self.member(slot))
     }
 
-    /// When a live element dies.
+    /// Returns the deadline of a live element.
     #[inline]
     pub fn deadline(&self, slot: Slot) -> Option<Tick> {
         #[cfg(test)]
@@ -271,21 +273,22 @@ impl Elements {
         self.pages.at(page).deadline(index)
     }
 
-    /// The index's link of a live element; 0 without a deadline.
+    /// Returns the link of a live element for the index of deadlines; 0 without a deadline.
     #[inline]
     pub fn link(&self, slot: Slot) -> u64 {
         let (page, index) = split_slot(slot);
         self.pages.at(page).link(index).unwrap_or(0)
     }
 
-    /// Sets the index's link of a live element with a deadline.
+    /// Sets the link of a live element with a deadline.
     #[inline]
     pub fn set_link(&mut self, slot: Slot, link: u64) {
         let (page, index) = split_slot(slot);
         self.pages.at_mut(page).set_link(index, link);
     }
 
-    /// Gives a live element a deadline, or takes it. The link stays while there is one, and begins as 0.
+    /// Sets or removes the deadline of a live element. The link is kept if there was a deadline,
+    /// else it is 0.
     pub fn set_deadline(&mut self, slot: Slot, deadline: Option<Tick>) {
         let (number, index) = split_slot(slot);
         let page = self.pages.at_mut(number);
@@ -315,7 +318,7 @@ impl Elements {
         }
     }
 
-    /// Gives a live element another payload, outside if the page has no room.
+    /// Replaces the payload of a live element. It is moved outside if the page has no room.
     fn put_payload(&mut self, slot: Slot, payload: &[u8], flags: u16) {
         let (number, index) = split_slot(slot);
         if self.change_page(number, |page| page.replace(index, payload, flags)) {
@@ -330,7 +333,7 @@ impl Elements {
         assert!(is_done, "255 numbers with deadlines fit a page");
     }
 
-    /// Brings the element in a payload outside; the payload and the flags that are left.
+    /// Moves the element in a payload outside. Returns the remaining payload and flags.
     fn move_outside(&mut self, payload: &[u8], flags: u16) -> (Vec<u8>, u16) {
         let start = self.pages.at(0).before(flags);
         let number = self.hold(payload[start..].into());
@@ -352,7 +355,7 @@ impl Elements {
         }
     }
 
-    /// Drops what a live element holds outside, if anything.
+    /// Frees what a live element stores outside.
     fn release_outside(&mut self, slot: Slot) {
         let (page, index) = split_slot(slot);
         let page = self.pages.at(page);
@@ -362,11 +365,11 @@ impl Elements {
         let number = &page.body(index)[..NUMBER];
         let number = u32::from_le_bytes(number.try_into().expect("four bytes"));
         let body = self.outside.at_mut(number as usize).take();
-        self.held_bytes -= body.expect("its number names an element").len();
+        self.held_bytes -= body.expect("the number names an element").len();
         self.outside_vacant.push(number);
     }
 
-    /// Gives a live element another value or score; deadline and slot stay.
+    /// Sets the value or score of a live element. Deadline and slot stay the same.
     pub fn set_value(&mut self, slot: Slot, value: &[u8]) {
         let (number, index) = split_slot(slot);
         let page = self.pages.at(number);
@@ -390,10 +393,13 @@ impl Elements {
         self.put_payload(slot, &payload, flags);
     }
 
-    /// Adds an element for a member that is not there; where it is now. It and others may be about to
-    /// move.
+    /// Adds an element for an absent member and returns its slot. Moves may be pending afterwards,
+    /// also of this element.
     pub fn insert(&mut self, member: &[u8], value: &[u8]) -> Slot {
-        debug_assert!(self.pending_moves.is_none(), "moves are taken at once");
+        debug_assert!(
+            self.pending_moves.is_none(),
+            "pending moves must be taken first"
+        );
         let hash = self.hash(member);
         let mut payload = std::mem::take(&mut self.scratch);
         payload.clear();
@@ -415,7 +421,7 @@ impl Elements {
         slot
     }
 
-    /// Puts an element into a page, outside if there is no room.
+    /// Puts an element into a page, outside if the page has no room.
     fn place(&mut self, number: usize, tag: u8, payload: &[u8], flags: u16) -> Slot {
         let inserted = self.change_page(number, |page| page.insert(tag, payload, flags));
         let index = inserted.unwrap_or_else(|| {
@@ -431,7 +437,7 @@ impl Elements {
         slot_of(number, index)
     }
 
-    /// Adds a page, to which those elements are to go that belong there.
+    /// Adds a page, and prepares the moves of the elements that belong there.
     fn split(&mut self) {
         let new = self.pages.len();
         let old = new - (new + 1).next_power_of_two() / 2;
@@ -456,8 +462,8 @@ impl Elements {
         });
     }
 
-    /// The next element that moves: from where to where. One at a time, so that whoever links elements with
-    /// each other can follow. All are taken before the next change.
+    /// Moves the next element and returns its old and its new slot. Moves are returned one by one,
+    /// so that the caller can update its references. All must be taken before the next change.
     pub fn take_move(&mut self) -> Option<(Slot, Slot)> {
         let PendingMoves {
             from,
@@ -468,7 +474,7 @@ impl Elements {
         let Some(index) = remaining.pop() else {
             self.pending_moves = None;
             if from + 1 == self.pages.len() {
-                let gone = self.pages.pop().expect("it is the last one");
+                let gone = self.pages.pop().expect("there is a last page");
                 self.held_bytes -= gone.heap_bytes();
             } else {
                 self.change_page(from, Page::shrink);
@@ -487,9 +493,12 @@ impl Elements {
         Some((slot_of(from, index), slot))
     }
 
-    /// Removes an element, and nothing else: [`Elements::is_sparse`] tells whether pages are to be merged.
+    /// Removes an element. Pages are not merged; see [`Elements::is_sparse`].
     pub fn remove(&mut self, slot: Slot) {
-        debug_assert!(self.pending_moves.is_none(), "moves are taken at once");
+        debug_assert!(
+            self.pending_moves.is_none(),
+            "pending moves must be taken first"
+        );
         self.release_outside(slot);
         self.deadline_count -= usize::from(self.deadline(slot).is_some());
         let (number, index) = split_slot(slot);
@@ -497,13 +506,14 @@ impl Elements {
         self.len -= 1;
     }
 
-    /// The last page and the one from which it was split.
+    /// Returns the last page and the page from which it was split.
     fn last_two(&self) -> (usize, usize) {
         let last = self.pages.len() - 1;
         (last, last - (last + 1).next_power_of_two() / 2)
     }
 
-    /// Whether there are more pages than there should be, and the last one fits where it came from.
+    /// Returns whether there are more pages than needed and the last one fits into the page from
+    /// which it was split.
     pub fn is_sparse(&self) -> bool {
         let count = self.pages.len();
         if count <= 1 || self.len >= count * LOAD_MIN {
@@ -515,9 +525,13 @@ impl Elements {
             && page.live_bytes() + other.live_bytes() <= page::MERGED_MAX
     }
 
-    /// Has the elements of the last page go where they came from, if [`Elements::is_sparse`].
+    /// Prepares the moves of the last page's elements into the page from which it was split, if
+    /// [`Elements::is_sparse`].
     pub fn merge(&mut self) {
-        debug_assert!(self.pending_moves.is_none(), "moves are taken at once");
+        debug_assert!(
+            self.pending_moves.is_none(),
+            "pending moves must be taken first"
+        );
         if !self.is_sparse() {
             return;
         }
@@ -535,8 +549,8 @@ impl Elements {
         });
     }
 
-    /// Drops up to so many pages and long elements; true while there are more. Nothing else may be asked
-    /// afterwards.
+    /// Frees up to `steps` pages and long elements, and returns whether any are left. The table
+    /// must not be used for anything else afterwards.
     pub fn dismantle(&mut self, steps: u32) -> bool {
         for _ in 0..steps {
             if self.outside.pop().is_none() && self.pages.pop().is_none() {
@@ -546,7 +560,7 @@ impl Elements {
         true
     }
 
-    /// Panics when the structure contradicts itself. Walks everything.
+    /// Panics if pages, outside elements and counts disagree. Walks everything.
     pub fn check(&self) {
         assert!(self.pending_moves.is_none());
         let (mut len, mut bytes, mut deadlines, mut numbers) = (0, 0, 0, 0);

@@ -1,56 +1,57 @@
-//! Sketches that count distinct elements in 12 KB at most, as strings in Redis's format, so that GET
-//! and SET carry them between servers.
+//! Sketches that count distinct elements in at most 12 KB. They are strings in Redis's format, so
+//! that GET and SET transfer them between servers.
 //!
-//! Source: Philippe Flajolet, Éric Fusy, Olivier Gandouet, Frédéric Meunier, "HyperLogLog: the analysis
-//! of a near-optimal cardinality estimation algorithm", AofA 2007; the estimate is that of Otmar Ertl,
-//! "New cardinality estimation algorithms for HyperLogLog sketches", arXiv:1702.01284, 2017.
+//! Source: Philippe Flajolet, Éric Fusy, Olivier Gandouet, Frédéric Meunier, "HyperLogLog: the
+//! analysis of a near-optimal cardinality estimation algorithm", AofA 2007. The estimate is that of
+//! Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog sketches", arXiv:1702.01284,
+//! 2017.
 //!
 //! ```text
-//! head     "HYLL" | encoding: 0 dense, 1 sparse | 0 0 0 | count: 8 bytes, little-endian; its highest bit:
-//!          the count is out of date
+//! head     "HYLL" │ encoding: 0 dense, 1 sparse │ 0 0 0 │ count: 8 bytes, little-endian;
+//!          its highest bit: the count is out of date
 //! dense    16,384 registers of 6 bits, each from the lowest free bit of its byte on
-//! sparse   runs of equal registers, in order, that sum up to 16,384:
+//! sparse   runs of equal registers in order, whose lengths add up to 16,384:
 //!          00llllll            1 + l registers of 0
 //!          01llllll llllllll   1 + l registers of 0, the high bits first
 //!          1vvvvvll            1 + l registers of 1 + v
 //! ```
 //!
-//! A register holds the greatest rank of the elements that fall to it: how many low bits of what is left
-//! of the element's hash are clear, and one more.
+//! A register holds the greatest rank of its elements. The rank is one more than the number of low
+//! zero bits in the part of the hash that does not select the register.
 
-/// Bits of the hash that choose a register.
+/// Number of hash bits that select a register.
 const INDEX_BITS: u32 = 14;
-/// Registers.
+/// Number of registers.
 const COUNT: usize = 1 << INDEX_BITS;
-/// Bits of the hash that make the rank; the greatest rank is one more.
+/// Number of hash bits that determine the rank; the greatest rank is one more.
 const RANK_BITS: usize = 64 - INDEX_BITS as usize;
 const HEAD: usize = 16;
 const DENSE_BYTES: usize = HEAD + COUNT * 6 / 8;
 const ENCODING_AT: usize = 4;
 const DENSE: u8 = 0;
 const SPARSE: u8 = 1;
-/// The highest byte of the count, and its bit that says that it is out of date.
+/// Position of the highest byte of the count, whose highest bit marks the count as out of date.
 const STALE_AT: usize = 15;
 const STALE: u8 = 0x80;
-/// The greatest rank of a sparse register, and the longest runs.
+/// Greatest rank of a sparse register, and greatest lengths of its runs.
 const SPARSE_RANK_MAX: u8 = 32;
 const RANK_RUN_MAX: usize = 4;
 const SHORT_ZEROS_MAX: usize = 64;
-/// Any: the one that all servers share.
+/// Seed of the hash, the same on all servers.
 const HASH_SEED: u64 = 0xadc8_3b19;
 
 const _: () = assert!(COUNT.is_multiple_of(4), "four registers are three bytes");
 
-/// Why a string cannot be used.
+/// Error: why a string cannot be used as a sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// It is none.
+    /// The string is not a sketch.
     NoSketch,
-    /// It begins as one, but its runs do not sum up.
+    /// The string begins as a sketch, but the lengths of its runs do not add up.
     Corrupt,
 }
 
-/// Appleby's MurmurHash64A.
+/// Austin Appleby's MurmurHash64A.
 fn hash(element: &[u8]) -> u64 {
     const M: u64 = 0xc6a4_a793_5bd1_e995;
     let mix = |word: u64| {
@@ -71,7 +72,7 @@ fn hash(element: &[u8]) -> u64 {
     state ^ state >> 47
 }
 
-/// An element's register and its rank there.
+/// Returns an element's register and its rank there.
 fn place(element: &[u8]) -> (usize, u8) {
     let hash = hash(element);
     let rest = hash >> INDEX_BITS | 1 << RANK_BITS;
@@ -82,16 +83,17 @@ fn place(element: &[u8]) -> (usize, u8) {
 /// One run of the sparse form.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// Where it stands, and in how many bytes.
+    /// Position of the run and its length in bytes.
     at: usize,
     bytes: usize,
-    /// Its first register, how many, and their rank.
+    /// First register, number of registers, and their rank.
     first: usize,
     len: usize,
     rank: u8,
 }
 
-/// The runs of a sparse sketch, or `Corrupt` as the last one where they do not sum up.
+/// Iterator over the runs of a sparse sketch; the last item is `Corrupt` if their lengths do not
+/// add up.
 struct Runs<'a> {
     sketch: &'a [u8],
     at: usize,
@@ -140,7 +142,7 @@ impl Iterator for Runs<'_> {
     }
 }
 
-/// Writes registers of one rank as runs.
+/// Appends registers of one rank as runs.
 fn push_runs(out: &mut Vec<u8>, rank: u8, mut len: usize) {
     while len > 0 {
         let now = match rank {
@@ -163,7 +165,7 @@ fn push_runs(out: &mut Vec<u8>, rank: u8, mut len: usize) {
     }
 }
 
-/// Whether the string is a sketch, by its head and length.
+/// Checks head and length of a sketch and returns its encoding.
 fn encoding(sketch: &[u8]) -> Result<u8, Flaw> {
     match sketch.get(ENCODING_AT) {
         Some(&DENSE) if sketch.len() == DENSE_BYTES => {}
@@ -176,7 +178,7 @@ fn encoding(sketch: &[u8]) -> Result<u8, Flaw> {
         .ok_or(Flaw::NoSketch)
 }
 
-/// Where a dense register begins: its byte, and its lowest bit there.
+/// Returns the byte of a dense register and its lowest bit there.
 fn dense_place(index: usize) -> (usize, u32) {
     (HEAD + index * 6 / 8, (index * 6 % 8) as u32)
 }
@@ -196,14 +198,14 @@ fn set_dense(sketch: &mut [u8], index: usize, rank: u8) {
     }
 }
 
-/// A head without registers; the count is out of date.
+/// Appends a head whose count is out of date.
 fn push_head(out: &mut Vec<u8>, encoding: u8) {
     out.extend(b"HYLL");
     out.extend([encoding, 0, 0, 0]);
     out.extend([0, 0, 0, 0, 0, 0, 0, STALE]);
 }
 
-/// An empty sketch.
+/// Returns an empty sketch.
 pub fn empty() -> Vec<u8> {
     let mut sketch = Vec::with_capacity(HEAD + 2);
     push_head(&mut sketch, SPARSE);
@@ -211,10 +213,11 @@ pub fn empty() -> Vec<u8> {
     sketch
 }
 
-/// Whether adding the element would change the sketch.
+/// Returns whether adding the element would change the sketch.
 ///
 /// # Errors
-/// The string is no sketch.
+///
+/// The string is not a sketch.
 pub fn would_change(sketch: &[u8], element: &[u8]) -> Result<bool, Flaw> {
     let (index, rank) = place(element);
     let old = match encoding(sketch)? {
@@ -224,7 +227,7 @@ pub fn would_change(sketch: &[u8], element: &[u8]) -> Result<bool, Flaw> {
     Ok(rank > old)
 }
 
-/// The run that holds a register, and the ones on both sides of it.
+/// Returns the run of a register and the runs before and after it.
 fn run_of(sketch: &[u8], index: usize) -> Result<(Option<Run>, Run, Option<Run>), Flaw> {
     let mut runs = Runs::of(sketch);
     let mut before = None;
@@ -237,11 +240,12 @@ fn run_of(sketch: &[u8], index: usize) -> Result<(Option<Run>, Run, Option<Run>)
     Err(Flaw::Corrupt)
 }
 
-/// Adds an element; whether that changed the sketch. A sparse one that would outgrow
+/// Adds an element. Returns whether that changed the sketch. A sparse sketch that would exceed
 /// `sparse_bytes_max` becomes dense.
 ///
 /// # Errors
-/// The string is no sketch; it stays as it is.
+///
+/// The string is not a sketch; it is not changed.
 pub fn add(sketch: &mut Vec<u8>, element: &[u8], sparse_bytes_max: usize) -> Result<bool, Flaw> {
     let (index, rank) = place(element);
     let has_changed = match encoding(sketch)? {
@@ -275,7 +279,7 @@ fn raise_sparse(
     let (mut start, mut end) = (run.at, run.at + run.bytes);
     let left = index - run.first;
     let right = run.len - left - 1;
-    // A neighbour of the same rank takes the register in while its run has room.
+    // The register joins a neighbouring run of the same rank if that run has room.
     let has_room = |other: &Run, len: usize| other.rank == rank && other.len + len <= RANK_RUN_MAX;
     let mut len = 1;
     if let Some(other) = before.filter(|other| left == 0 && has_room(other, len)) {
@@ -302,10 +306,11 @@ fn raise_sparse(
     Ok(true)
 }
 
-/// The count, if it is kept and up to date.
+/// Returns the stored count if it is up to date.
 ///
 /// # Errors
-/// The string is no sketch.
+///
+/// The string is not a sketch.
 pub fn known_count(sketch: &[u8]) -> Result<Option<u64>, Flaw> {
     encoding(sketch)?;
     let mut bytes = [0; 8];
@@ -314,12 +319,12 @@ pub fn known_count(sketch: &[u8]) -> Result<Option<u64>, Flaw> {
     Ok((!is_stale).then_some(u64::from_le_bytes(bytes)))
 }
 
-/// Keeps the count, for a sketch.
+/// Stores the count in a sketch.
 pub fn keep_count(sketch: &mut [u8], count: u64) {
     sketch[8..HEAD].copy_from_slice(&count.to_le_bytes());
 }
 
-/// The registers of one sketch, or the greatest of several.
+/// Registers of one sketch, or the maximum of several.
 pub struct Registers(Box<[u8; COUNT]>);
 
 impl Default for Registers {
@@ -329,10 +334,11 @@ impl Default for Registers {
 }
 
 impl Registers {
-    /// Takes a sketch in; whether it was dense.
+    /// Merges a sketch into the registers. Returns whether it was dense.
     ///
     /// # Errors
-    /// The string is no sketch.
+    ///
+    /// The string is not a sketch.
     pub fn merge(&mut self, sketch: &[u8]) -> Result<bool, Flaw> {
         if encoding(sketch)? == SPARSE {
             for run in Runs::of(sketch) {
@@ -356,7 +362,8 @@ impl Registers {
         Ok(true)
     }
 
-    /// As a sketch whose count is out of date: a sparse one, if it may be and is small enough.
+    /// Returns the registers as a sketch whose count is out of date: a sparse one if `is_dense` is
+    /// false and it is small enough.
     pub fn sketch(&self, is_dense: bool, sparse_bytes_max: usize) -> Vec<u8> {
         let highest = self.0.iter().max().copied().unwrap_or(0);
         if is_dense || highest > SPARSE_RANK_MAX {
@@ -385,7 +392,7 @@ impl Registers {
         sketch
     }
 
-    /// How many distinct elements were added, about: within 0.81 % in two of three cases.
+    /// Returns the estimated number of distinct elements, within 0.81 % in two of three cases.
     pub fn count(&self) -> u64 {
         let mut histogram = [0u32; 64];
         for &register in self.0.iter() {
@@ -393,7 +400,7 @@ impl Registers {
         }
         let m = COUNT as f64;
         let of_all = |count: u32| f64::from(count) / m;
-        // Ertl's algorithm 6, in his names: z sums the histogram from the highest rank down.
+        // Ertl's algorithm 6 with his names: z sums the histogram from the highest rank down.
         let mut z = m * tau(1.0 - of_all(histogram[RANK_BITS + 1]));
         for &count in histogram[1..=RANK_BITS].iter().rev() {
             z = 0.5 * (z + f64::from(count));
@@ -404,7 +411,7 @@ impl Registers {
     }
 }
 
-/// What the registers of 0 add: `x + Σ x^(2^k) · 2^(k−1)`.
+/// Returns the contribution of registers of 0: `x + Σ x^(2^k) · 2^(k−1)`.
 fn sigma(mut x: f64) -> f64 {
     if x == 1.0 {
         return f64::INFINITY;
@@ -421,7 +428,8 @@ fn sigma(mut x: f64) -> f64 {
     }
 }
 
-/// What the registers of the highest rank add: `(1 − x − Σ (1 − x^(2^−k))² · 2^−k) / 3`.
+/// Returns the contribution of registers of the highest rank: `(1 − x − Σ (1 − x^(2^−k))² · 2^−k) /
+/// 3`.
 fn tau(mut x: f64) -> f64 {
     if x == 0.0 || x == 1.0 {
         return 0.0;

@@ -5,9 +5,9 @@
 //! bits   has flags 1 │ is stale 1 │ has a winner 1 │ is fetched 1
 //! ```
 //!
-//! Commands of Redis read the value and ignore the head; they write plain strings. A plain string is an
-//! item without flags for memcached clients. Its cas number is the hash of its bytes, so that any
-//! change of them is detected. It counts as fetched, because it has no room for that mark.
+//! Commands of Redis read the value and ignore the head; they write plain strings. A plain string
+//! is an item without flags for memcached clients. Its cas number is the hash of its bytes, so that
+//! any change of them is detected. It counts as fetched, because it has no room for that mark.
 
 use crate::object::Object;
 use crate::tags::{TAG_ITEM, TAG_STRING};

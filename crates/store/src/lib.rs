@@ -1,12 +1,13 @@
 //! The keyspace: sixteen databases of keys with deadlines, divided into shards behind short locks.
 //!
 //! A [`Keyspace`] is shared by all workers. A [`View`] is one or more of its shards, locked, at one
-//! instant; commands run on it. Each shard holds its part of every database: a [`cache::Shard`] with
-//! its own table, arena, policy and expiry index.
+//! instant; commands run on it. Each shard holds its part of every database: a [`cache::Shard`]
+//! with its own table, arena, policy and expiry index.
 //!
-//! Collections (`types/`) are independent of keys and locks. Few elements are packed into one run of
-//! bytes; many are stored in pages (`elements/`). Each element may have a deadline. The entry of such a
-//! collection is in the expiry index under the earliest of these deadlines and the key's own.
+//! Collections (`types/`) are independent of keys and locks. Few elements are packed into one run
+//! of bytes; many are stored in pages (`elements/`). Each element may have a deadline. The entry of
+//! such a collection is in the expiry index under the earliest of these deadlines and the key's
+//! own.
 //!
 //! The crate has no sockets, no protocol, no clock and no threads. The server passes `now`, calls
 //! [`Keyspace::expire`] and [`Keyspace::background_step`], and takes out the [`Event`]s.

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_is_set_by_its_name() {
+    fn a_limit_is_set_by_its_name() {
         let limits = Limits::default();
         assert!(limits.set("hash_entries", 7));
         assert_eq!((limits.hash_entries(), limits.hash_value()), (7, 64));

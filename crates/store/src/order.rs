@@ -1,19 +1,19 @@
 //! The order of a large sorted set: a counted B+tree of scores and element slots.
 //!
-//! Members are not in it. Where scores tie, the caller's comparison looks at the members behind the
-//! slots; so an entry is 12 bytes whatever the member's length. Inner nodes count what is below each
-//! child, which makes a rank one descent, and keep each child's first entry, which makes a search
-//! one descent that touches a member only on ties.
+//! The members are not in the tree. If scores are equal, the caller's comparison looks at the
+//! members of the slots. So an entry takes 12 bytes, whatever the length of its member. Inner nodes
+//! count the entries below each child, so that a rank takes one descent. They keep the first entry
+//! of each child, so that a search takes one descent and compares members only if scores are equal.
 //!
 //! ```text
-//! leaf    entries: 16 to 64, room for the next multiple of 16; on the right edge also fewer
-//! entry   score 8 | slot 4
-//! inner   children: 8 to 32; a child is its first entry, how many entries are below it, its node
+//! leaf    entries: 16 to 64, with capacity in multiples of 16; fewer at the right edge
+//! entry   score 8 │ slot 4
+//! inner   children: 8 to 32; a child is its first entry, the number of entries below it, its node
 //! ```
 //!
-//! A leaf that overflows at its right end at the right edge of the tree is left full, so a set filled in
-//! order has no slack. Every call moves at most two nodes' worth of items on each level; a million
-//! entries have four or five levels.
+//! A leaf that overflows at the right edge of the tree is left full, so a set filled in order has
+//! no unused room. Every call moves at most two nodes of items on each level. A million entries
+//! have four or five levels.
 
 use policy::Slot;
 use std::cmp::Ordering;
@@ -21,15 +21,16 @@ use std::ops::Range;
 
 const LEAF_MAX: usize = 64;
 const LEAF_MIN: usize = LEAF_MAX / 4;
-/// Leaves grow and shrink by so many entries.
+/// Number of entries by which leaves grow and shrink.
 const LEAF_STEP: usize = 16;
 const INNER_MAX: usize = 32;
 const INNER_MIN: usize = INNER_MAX / 4;
 const INNER_STEP: usize = 8;
 
-/// A score and whose it is. The score is never NaN.
+/// A score and the slot of its element. The score is never NaN.
 ///
-/// Three words instead of a double and a word: an entry is 12 bytes in an array, not 16.
+/// It is three words instead of a double and a word, so that an entry takes 12 bytes in an array
+/// and not 16.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry([u32; 3]);
 
@@ -51,7 +52,7 @@ impl Entry {
     }
 }
 
-/// See the module text.
+/// Entries in order, with their number and the bytes of the nodes.
 #[derive(Debug)]
 pub(crate) struct Order {
     root: Node,
@@ -63,7 +64,7 @@ impl Clone for Order {
     fn clone(&self) -> Order {
         let root = self.root.clone();
         Order {
-            // Without the room to grow that the original may have.
+            // The copy has no unused room, unlike the original.
             heap_bytes: root.heap_bytes(),
             len: self.len,
             root,
@@ -84,15 +85,15 @@ struct Child {
     node: Node,
 }
 
-/// How a descent finds its way.
+/// Way of choosing children in a descent.
 trait Descent {
-    /// Which child it is in.
+    /// Returns the child that contains the target.
     fn child(&mut self, children: &[Child]) -> usize;
-    /// Where a new entry goes.
+    /// Returns the position of a new entry in a leaf.
     fn place(&mut self, entries: &[Entry]) -> usize;
 }
 
-/// By the number of entries before it.
+/// Descent by the number of entries before the target.
 struct ByRank(usize);
 
 impl Descent for ByRank {
@@ -111,12 +112,12 @@ impl Descent for ByRank {
     }
 }
 
-/// By how entries compare with the one that is sought.
+/// Descent by comparing entries with the target.
 struct BySearch<F>(F);
 
 impl<F: FnMut(Entry) -> Ordering> Descent for BySearch<F> {
     fn child(&mut self, children: &[Child]) -> usize {
-        // The first child needs no look: what is before its first entry goes there too.
+        // The first child needs no comparison: an entry before its first one belongs to it, too.
         children[1..].partition_point(|child| (self.0)(child.first).is_le())
     }
 
@@ -126,10 +127,10 @@ impl<F: FnMut(Entry) -> Ordering> Descent for BySearch<F> {
 }
 
 impl<F: FnMut(Entry) -> Ordering> BySearch<F> {
-    /// Which entry is the one.
+    /// Returns the position of the target, which must be present.
     fn entry(&mut self, entries: &[Entry]) -> usize {
         let found = entries.binary_search_by(|&entry| (self.0)(entry));
-        found.expect("the entry that is sought is there")
+        found.expect("the entry must be present")
     }
 }
 
@@ -146,18 +147,18 @@ impl Order {
         self.len
     }
 
-    /// Bytes of its nodes.
+    /// Returns the number of bytes of the nodes.
     pub fn heap_bytes(&self) -> usize {
         self.heap_bytes
     }
 
-    /// Puts an entry where the comparison wants it: `compare` tells how entries compare with it, and is
-    /// equal to none.
+    /// Inserts an entry at the position given by `compare`, which compares entries with it and must
+    /// be equal for none.
     pub fn insert(&mut self, entry: Entry, compare: impl FnMut(Entry) -> Ordering) {
         self.insert_by(entry, &mut BySearch(compare));
     }
 
-    /// Puts an entry behind all others, where the caller knows that it belongs.
+    /// Appends an entry. The caller guarantees that it is the last in order.
     pub fn push(&mut self, entry: Entry) {
         self.insert_by(entry, &mut ByRank(self.len));
     }
@@ -167,7 +168,7 @@ impl Order {
         if let Some(right) = self.root.insert(entry, guide, true, bytes) {
             let left = std::mem::replace(&mut self.root, Node::Inner(Vec::new()));
             let Node::Inner(children) = &mut self.root else {
-                unreachable!("it was just made")
+                unreachable!("the node was created above")
             };
             children.reserve_exact(INNER_STEP);
             self.heap_bytes += capacity_bytes(children);
@@ -176,7 +177,7 @@ impl Order {
         self.len += 1;
     }
 
-    /// Takes out the entry that `compare` finds equal, which is there.
+    /// Removes the entry for which `compare` is equal. It must be present.
     pub fn remove(&mut self, compare: impl FnMut(Entry) -> Ordering) -> Entry {
         let (guide, bytes) = (&mut BySearch(compare), &mut self.heap_bytes);
         let entry = self.root.remove(guide, bytes);
@@ -191,13 +192,13 @@ impl Order {
         entry
     }
 
-    /// Gives the entry that `compare` finds equal another slot: its element has moved.
+    /// Sets the slot of the entry for which `compare` is equal, because its element has moved.
     pub fn set_slot(&mut self, slot: Slot, compare: impl FnMut(Entry) -> Ordering) {
         self.root.set_slot(slot, &mut BySearch(compare));
     }
 
-    /// How many entries there are before the first for which `is_before` is false; it must be true for
-    /// all entries up to some point and false from there on.
+    /// Returns the number of entries before the first for which `is_before` is false. It must be
+    /// true for all entries up to some position and false from there on.
     pub fn partition_point(&self, mut is_before: impl FnMut(Entry) -> bool) -> usize {
         let (mut node, mut rank) = (&self.root, 0);
         loop {
@@ -214,7 +215,7 @@ impl Order {
         }
     }
 
-    /// The entry with so many before it.
+    /// Returns the entry of a rank.
     pub fn get(&self, rank: usize) -> Option<Entry> {
         (rank < self.len).then(|| {
             let (leaf, at) = self.leaf(rank);
@@ -222,7 +223,7 @@ impl Order {
         })
     }
 
-    /// The entries of these ranks, from either end; ranks beyond the end are cut off.
+    /// Returns the entries of a range of ranks, from either end. Ranks past the end are cut off.
     pub fn iter(&self, ranks: Range<usize>) -> Iter<'_> {
         let end = ranks.end.min(self.len);
         Iter {
@@ -233,7 +234,7 @@ impl Order {
         }
     }
 
-    /// The leaf in which the entry of this rank stands, and where in it.
+    /// Returns the leaf with the entry of a rank, and the entry's position in it.
     fn leaf(&self, rank: usize) -> (&[Entry], usize) {
         let mut guide = ByRank(rank);
         let mut node = &self.root;
@@ -245,8 +246,8 @@ impl Order {
         }
     }
 
-    /// Frees up to so many leaves and takes them from `steps`; true when nothing is left. Once begun, it
-    /// is all that may be done.
+    /// Frees up to `steps` leaves and subtracts them from `steps`. Returns whether nothing is left.
+    /// The tree must not be used for anything else afterwards.
     pub fn dismantle(&mut self, steps: &mut u32) -> bool {
         if self.len > 0 && self.root.dismantle(steps) {
             *self = Order::new();
@@ -254,7 +255,7 @@ impl Order {
         self.len == 0
     }
 
-    /// Panics when the tree contradicts itself, or `compare` does not find its entries in order.
+    /// Panics if the tree is inconsistent or `compare` does not find its entries in order.
     pub fn check(&self, mut compare: impl FnMut(Entry, Entry) -> Ordering) {
         assert_eq!(self.root.check(true, true).0, self.len);
         assert_eq!(self.root.heap_bytes(), self.heap_bytes);
@@ -266,11 +267,11 @@ impl Order {
     }
 }
 
-/// Entries in order; see [`Order::iter`].
+/// Iterator over entries in order, see [`Order::iter`].
 pub(crate) struct Iter<'a> {
     order: &'a Order,
     ranks: Range<usize>,
-    /// What is left of the leaf at hand on either side; it may reach beyond `ranks`.
+    /// Rest of the present leaf at either end. It may reach beyond `ranks`.
     front: &'a [Entry],
     back: &'a [Entry],
 }
@@ -313,7 +314,7 @@ fn capacity_bytes<T>(items: &Vec<T>) -> usize {
     items.capacity() * size_of::<T>()
 }
 
-/// Runs `work` on a node's items and keeps the account of their room.
+/// Changes a node's items and updates the count of bytes.
 fn accounted<T, R>(
     items: &mut Vec<T>,
     bytes: &mut usize,
@@ -325,8 +326,8 @@ fn accounted<T, R>(
     result
 }
 
-/// Inserts one item; when there are `max` already, the right half comes back. At the right edge of
-/// the tree the left part stays full.
+/// Inserts one item. If there are `max` already, splits the items and returns the right half. At
+/// the right edge of the tree the left part stays full.
 fn insert_or_split<T>(
     items: &mut Vec<T>,
     at: usize,
@@ -363,15 +364,15 @@ fn insert_or_split<T>(
     .inspect(|right| *bytes += capacity_bytes(right))
 }
 
-/// Gives room back when two steps of it are free.
+/// Shrinks the items if two steps of room are unused.
 fn tighten<T>(items: &mut Vec<T>, step: usize) {
     if items.len() + 2 * step <= items.capacity() {
         items.shrink_to(items.len() + step);
     }
 }
 
-/// Moves what two neighbours hold into the left one, or half of it into each if that is too much; the
-/// right one comes back in this case.
+/// Moves the items of two neighbours into the left one, or balances them if they are too many.
+/// Returns the right one in the latter case.
 fn join<T>(
     left: &mut Vec<T>,
     mut right: Vec<T>,
@@ -431,7 +432,7 @@ impl Node {
         }
     }
 
-    /// Inserts below this node; the new right neighbour comes back if it had to be split.
+    /// Inserts an entry below this node. Returns the new right neighbour if the node was split.
     fn insert(
         &mut self,
         entry: Entry,
@@ -451,7 +452,7 @@ impl Node {
                 let child = &mut children[at];
                 let right = child.node.insert(entry, guide, is_last, bytes);
                 child.count += 1;
-                child.first = child.node.first().expect("something was put in");
+                child.first = child.node.first().expect("an entry was inserted");
                 let right = Child::of(right?);
                 child.count -= right.count;
                 let bounds = (INNER_STEP, INNER_MAX);
@@ -461,7 +462,7 @@ impl Node {
         }
     }
 
-    /// Removes an entry below this node, and leaves no sparse child behind that has a neighbour.
+    /// Removes an entry below this node. No sparse child is left that has a neighbour.
     fn remove(
         &mut self,
         guide: &mut BySearch<impl FnMut(Entry) -> Ordering>,
@@ -499,7 +500,7 @@ impl Node {
         }
     }
 
-    /// Bytes of this node's items, without what is below them.
+    /// Returns the bytes of this node's items.
     fn own_bytes(&self) -> usize {
         match self {
             Node::Leaf(entries) => capacity_bytes(entries),
@@ -507,7 +508,7 @@ impl Node {
         }
     }
 
-    /// Bytes of all below this node.
+    /// Returns the bytes of this node and all nodes below it.
     fn heap_bytes(&self) -> usize {
         let below = match self {
             Node::Leaf(_) => 0,
@@ -526,7 +527,7 @@ impl Node {
                 let at = guide.child(children);
                 let child = &mut children[at];
                 child.node.set_slot(slot, guide);
-                child.first = child.node.first().expect("it was relabelled in it");
+                child.first = child.node.first().expect("the child holds the entry");
             }
         }
     }
@@ -549,7 +550,7 @@ impl Node {
         true
     }
 
-    /// How many entries, and how many levels.
+    /// Returns the number of entries and of levels.
     fn check(&self, is_root: bool, is_right_edge: bool) -> (usize, usize) {
         let may_be_sparse = is_root || is_right_edge;
         assert!(may_be_sparse || !self.is_sparse());
@@ -578,7 +579,7 @@ impl Node {
     }
 }
 
-/// Joins the children at `at` and behind it.
+/// Merges or balances the children at `at` and behind it.
 fn rebalance(children: &mut Vec<Child>, at: usize, bytes: &mut usize) {
     let right = children.remove(at + 1);
     let left = &mut children[at];
@@ -593,7 +594,7 @@ fn rebalance(children: &mut Vec<Child>, at: usize, bytes: &mut usize) {
     };
     left.count = left.node.count() as u32;
     if let Some(right) = right {
-        // There is room: one was just taken out.
+        // There is room because one child was just removed.
         children.insert(at + 1, Child::of(right));
     }
 }

@@ -42,7 +42,7 @@ pub(crate) struct Locked {
     /// Values of many parts that wait to be freed in steps.
     pub deferred_large: Vec<Object>,
     /// Flushed databases that wait to be freed in steps.
-    #[expect(clippy::vec_box, reason = "they come in boxes and need no move")]
+    #[expect(clippy::vec_box, reason = "the databases are boxed already")]
     pub flushed: Vec<Box<Db>>,
     /// Bytes of this shard in the published sum.
     published_bytes: u64,
@@ -165,7 +165,9 @@ impl Locked {
     /// Removes an entry, with the event and the counter that its reason requires.
     pub fn remove_entry(&mut self, db: u8, slot: Slot, removal: Removal, shared: &Shared) {
         let is_told = shared.is_notifying() && removal != Removal::Deleted;
-        let data = self.dbs[db as usize].as_mut().expect("the entry is in it");
+        let data = self.dbs[db as usize]
+            .as_mut()
+            .expect("the database holds the entry");
         let key = (is_told || !self.watched.is_empty()).then(|| data.entries.key(slot).to_vec());
         let object = match removal {
             Removal::Deleted | Removal::ExpiredOnAccess | Removal::Emptied(IndexState::Indexed) => {
@@ -261,7 +263,7 @@ impl Locked {
             if at > now {
                 return false;
             }
-            let data = self.dbs[db].as_mut().expect("it has a next_due");
+            let data = self.dbs[db].as_mut().expect("the database exists");
             match data.pop_expired(now, budget) {
                 Due::Slot(slot) if has_deadlines(&data.value(slot)) => {
                     let mut slice = Budget(budget.0.min(PURGE_STEPS));
@@ -271,7 +273,12 @@ impl Locked {
                     budget.0 += slice.0;
                 }
                 Due::Slot(slot) => {
-                    report(data.entries.deadline(slot).expect("it expired"), 1);
+                    report(
+                        data.entries
+                            .deadline(slot)
+                            .expect("an expired entry has a deadline"),
+                        1,
+                    );
                     self.remove_entry(db as u8, slot, Removal::ExpiredByIndex, shared);
                     self.account(db as u8, shared);
                 }

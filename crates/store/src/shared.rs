@@ -114,8 +114,8 @@ impl Shared {
             max => (max / self.shard_count as u64).max(1),
         };
         let policy = settings.spec.as_ref().map(|spec| {
-            let policy = AnyPolicy::build(spec, capacity, seed)
-                .expect("its name was parsed as a served one");
+            let policy =
+                AnyPolicy::build(spec, capacity, seed).expect("the name was checked to be served");
             let bits = policy.meta_bits();
             (policy, bits)
         });

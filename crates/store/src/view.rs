@@ -186,7 +186,7 @@ impl<'a> View<'a> {
     fn db(&mut self, key: &Key<'_>) -> &mut Db {
         self.parts(key).2.dbs[key.db as usize]
             .as_mut()
-            .expect("a slot was found in it")
+            .expect("the database holds the slot")
     }
 
     /// Takes the buffer of the key's shard, emptied. The caller puts it back.
@@ -214,7 +214,7 @@ impl<'a> View<'a> {
             Ok(slot) => {
                 locked.counters.hits += 1;
                 let db = &mut locked.dbs[key.db as usize];
-                let db = db.as_mut().expect("a slot was found in it");
+                let db = db.as_mut().expect("the database holds the slot");
                 cache::Entries::begin(&mut db.entries, now);
                 db.hit(slot);
                 Some((db, slot))
@@ -390,7 +390,7 @@ impl<'a> View<'a> {
             locked.make_room(key.db, value_bytes, shared);
             let db = locked.dbs[key.db as usize]
                 .as_mut()
-                .expect("it was made above");
+                .expect("the database was created above");
             db.insert(key.hash, key.bytes, value, at);
         }
         self.written(key, at);
@@ -445,7 +445,7 @@ impl<'a> View<'a> {
         let mut added = 0;
         let result = self.db(key).edit_outside(slot, |object| {
             let Object::String(bytes) = object else {
-                unreachable!("the caller has looked")
+                unreachable!("the caller has checked the type")
             };
             let before = bytes.capacity();
             let result = edit(bytes);
@@ -455,7 +455,7 @@ impl<'a> View<'a> {
         let (space, _, locked) = self.parts(key);
         locked.make_room(key.db, added, space.shared());
         self.written(key, None);
-        result.expect("its value is outside")
+        result.expect("the value is an outside object")
     }
 
     /// Deletes a live key. Returns whether there was one.

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_written_key_is_told_once_until_it_is_asked_for() {
+    fn a_written_key_is_marked_once_until_it_is_taken() {
         let mut waiting = WaitQueues::default();
         assert!(!waiting.mark_ready(0, b"k", || 1), "nobody waits");
         waiting.add(0, b"k", 7);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_keeps_its_order_and_ends_with_its_last() {
+    fn a_queue_keeps_its_order_and_is_removed_when_empty() {
         let mut waiting = WaitQueues::default();
         for waiter in [7, 8, 9] {
             waiting.add(0, b"k", waiter);

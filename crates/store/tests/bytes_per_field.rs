@@ -1,6 +1,6 @@
-//! The sum of bytes per field that the docs promise: fields of 14 and 3 bytes in one large hash, at
-//! numbers between the powers of two, and in hashes of one field each. What is asserted is what the
-//! keyspace itself counts.
+//! Bytes per field as the docs state them: fields of 14 bytes with values of 3 bytes in one large
+//! hash, at counts between powers of two, and in hashes of one field each. The bytes are those that
+//! the keyspace counts.
 
 use store::{Keyspace, Options, Tick};
 
@@ -20,12 +20,12 @@ fn space() -> Keyspace {
     Keyspace::new(&options, NOW).expect("valid options")
 }
 
-/// Spread over ten hours, as far apart as they get.
+/// Returns deadlines spread over ten hours.
 fn deadline(number: u32) -> Tick {
     Tick(NOW.0 + 1000 + u64::from(number.wrapping_mul(2_654_435_761)) % 36_000_000)
 }
 
-/// Gives a field of a key a value of three bytes, and a deadline or none.
+/// Sets a field with a value of three bytes, with or without a deadline.
 fn put(space: &Keyspace, key: &str, number: u32, deadline: Option<Tick>) {
     let key = space.key(0, key.as_bytes());
     let field = format!("field:{number:08}");
@@ -39,7 +39,7 @@ fn put(space: &Keyspace, key: &str, number: u32, deadline: Option<Tick>) {
 }
 
 fn bytes(space: &Keyspace) -> f64 {
-    // What an index has to sweep up, it sweeps when there is time.
+    // Background work removes what an index has left.
     let mut events = vec![];
     for shard in 0..space.shard_count() {
         while space
@@ -79,28 +79,28 @@ fn of_small_hashes(deadline_of: impl Fn(u32) -> Option<Tick>) -> f64 {
 }
 
 #[test]
-fn a_field_of_many() {
+fn a_field_of_a_large_hash_costs_few_bytes() {
     let worst = worst_of_one_hash(|_| None);
     println!("{worst} bytes a field");
     assert!(worst < 27.0, "{worst} bytes a field");
 }
 
 #[test]
-fn a_field_of_many_with_a_deadline_of_its_own() {
+fn a_field_with_a_deadline_costs_few_bytes() {
     let worst = worst_of_one_hash(|number| Some(deadline(number)));
     println!("{worst} bytes a field with a deadline");
     assert!(worst < 42.0, "{worst} bytes a field");
 }
 
 #[test]
-fn a_hash_of_one_field() {
+fn a_hash_of_one_field_costs_few_bytes() {
     let bytes = of_small_hashes(|_| None);
     println!("{bytes} bytes a hash");
     assert!(bytes < 42.0, "{bytes} bytes a hash");
 }
 
 #[test]
-fn a_hash_of_one_field_with_a_deadline() {
+fn a_hash_of_one_field_with_a_deadline_costs_few_bytes() {
     let bytes = of_small_hashes(|number| Some(deadline(number)));
     println!("{bytes} bytes a hash with a deadline");
     assert!(bytes < 69.0, "{bytes} bytes a hash");

@@ -1,6 +1,6 @@
-//! The sum of bytes per key that the docs promise, at key counts between the powers of two, where
-//! tables that double would show. An eighth of the sizes that `mayfly bench memory` measures as
-//! resident memory: what is asserted here is what the keyspace itself counts.
+//! Bytes per key as the docs state them, at key counts between powers of two, where tables that
+//! double would show. The counts are an eighth of those for which `mayfly bench memory` measures
+//! resident memory. The bytes are those that the keyspace counts.
 
 use store::{Keyspace, NewDeadline, Options, Tick};
 
@@ -20,7 +20,7 @@ fn space(policy: &str, maxmemory: u64) -> Keyspace {
     Keyspace::new(&options, NOW).expect("valid options")
 }
 
-/// A 16-byte key with a 3-byte value.
+/// Stores a 16-byte key with a 3-byte value.
 fn put(space: &Keyspace, number: u32, deadline: NewDeadline) {
     let bytes = format!("{number:016}");
     let key = space.key(0, bytes.as_bytes());
@@ -29,7 +29,7 @@ fn put(space: &Keyspace, number: u32, deadline: NewDeadline) {
         .set(&key, b"abc", deadline);
 }
 
-/// The most bytes per key at any of the key counts.
+/// Returns the maximum bytes per key over all key counts.
 fn worst(deadline_of: impl Fn(u32) -> NewDeadline) -> f64 {
     let space = space("noeviction", 0);
     let (mut next, mut worst) = (0, 0f64);
@@ -46,14 +46,14 @@ fn worst(deadline_of: impl Fn(u32) -> NewDeadline) -> f64 {
 }
 
 #[test]
-fn a_key_without_a_deadline() {
+fn a_key_without_a_deadline_costs_few_bytes() {
     let worst = worst(|_| NewDeadline::Clear);
     assert!(worst < 34.5, "{worst} bytes a key");
 }
 
 #[test]
-fn a_key_with_a_deadline_of_its_own() {
-    // Spread over ten hours, as far apart as they get.
+fn a_key_with_a_deadline_costs_few_bytes() {
+    // Deadlines spread over ten hours.
     let deadline = |n: u32| {
         NewDeadline::At(Tick(
             NOW.0 + 1000 + u64::from(n.wrapping_mul(2_654_435_761)) % 36_000_000,
@@ -64,7 +64,7 @@ fn a_key_with_a_deadline_of_its_own() {
 }
 
 #[test]
-fn a_key_under_s3_fifo_with_its_ghost_full() {
+fn a_key_costs_few_bytes_under_s3_fifo_with_a_full_ghost_queue() {
     let space = space("allkeys-s3fifo", 32 << 20);
     for number in 0..2_200_000 {
         put(&space, number, NewDeadline::Clear);

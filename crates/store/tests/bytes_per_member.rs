@@ -1,10 +1,10 @@
-//! The sum of bytes per member of a large set of members of 14 bytes, as the keyspace itself counts them:
-//! plain, and with distinct deadlines.
+//! Bytes per member of a large set of members of 14 bytes as the keyspace counts them: without
+//! deadlines, and with distinct ones.
 
 use store::{Keyspace, Options, Tick};
 
 const NOW: Tick = Tick(1_700_000_000_000);
-/// Not a power of two.
+/// A count that is not a power of two.
 const MEMBERS: u32 = 300_000;
 
 fn space() -> Keyspace {
@@ -19,7 +19,7 @@ fn space() -> Keyspace {
     Keyspace::new(&options, NOW).expect("valid options")
 }
 
-/// Bytes for each member of one set, of which each has a deadline or none.
+/// Returns the bytes per member of one set whose members have the given deadlines.
 fn bytes_per_member(deadline: impl Fn(u32) -> Option<Tick>) -> f64 {
     let space = space();
     let empty = space.memory_facts().used_bytes;
@@ -39,9 +39,9 @@ fn bytes_per_member(deadline: impl Fn(u32) -> Option<Tick>) -> f64 {
 }
 
 #[test]
-fn a_member_costs_little_more_than_its_bytes() {
+fn a_member_of_a_large_set_costs_few_bytes() {
     let plain = bytes_per_member(|_| None);
-    // Spread over ten hours.
+    // Deadlines spread over ten hours.
     let spread = |number: u32| u64::from(number.wrapping_mul(2_654_435_761)) % 36_000_000;
     let timed = bytes_per_member(|number| Some(Tick(NOW.0 + 1000 + spread(number))));
     println!("{plain:.1} bytes a member, {timed:.1} with a deadline");

@@ -1,7 +1,9 @@
-//! Random commands on hashes of several keys against a plain model with a simulated clock: fields' and
-//! keys' deadlines, the expiry cycle cut at any step, eviction policies changed on the way, copies,
-//! renames, events. A failure is shrunk and prints its seed. Under the indexes that are exact: with one
-//! that finds the dead at intervals, a key of which no field lives may be seen until then.
+//! Random commands on hashes of several keys against a plain model with a simulated clock:
+//! deadlines of fields and keys, the expiry cycle cut at any step, changing eviction policies,
+//! copies, renames and events. A failure is shrunk and prints its seed.
+//!
+//! Only exact indexes are used. With an index that finds expired elements at intervals, a key whose
+//! fields have all expired may be visible until then.
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -57,7 +59,7 @@ type Fields = BTreeMap<Vec<u8>, (Vec<u8>, Option<Tick>)>;
 
 #[derive(Clone, Debug, Default)]
 struct Plain {
-    /// `None`: a string.
+    /// `None` for a string.
     fields: Option<Fields>,
     deadline: Option<Tick>,
 }
@@ -66,8 +68,8 @@ struct Pair {
     space: Keyspace,
     plain: BTreeMap<u8, Plain>,
     now: u64,
-    /// Since the last look.
-    told: Vec<Event>,
+    /// Events since the last comparison.
+    reported: Vec<Event>,
 }
 
 const NAMES: [&str; 4] = [
@@ -104,7 +106,7 @@ impl Pair {
             space,
             plain: BTreeMap::new(),
             now: START,
-            told: vec![],
+            reported: vec![],
         }
     }
 
@@ -117,7 +119,7 @@ impl Pair {
         }
     }
 
-    /// What is dead by now is gone from the model at once.
+    /// Removes from the model what has expired by now.
     fn forget_dead(&mut self) {
         let now = Tick(self.now);
         let is_dead = |deadline: &Option<Tick>| deadline.is_some_and(|deadline| now > deadline);
@@ -138,11 +140,11 @@ impl Pair {
     fn view<R>(&mut self, work: impl FnOnce(&mut store::View<'_>) -> R) -> R {
         let mut view = self.space.lock_all(Tick(self.now));
         let result = work(&mut view);
-        view.take_events(&mut self.told);
+        view.take_events(&mut self.reported);
         result
     }
 
-    /// The model's hash under a key that is none or a hash.
+    /// Returns the model's hash of a key that is absent or a hash.
     fn fields(&mut self, key: u8) -> Option<&mut Fields> {
         self.plain
             .entry(key)
@@ -283,13 +285,14 @@ impl Pair {
                 for shard in 0..self.space.shard_count() {
                     let now = Tick(self.now);
                     let late = &mut |deadline: Tick, _| assert!(deadline < now);
-                    self.space.expire(shard, now, steps, &mut self.told, late);
+                    self.space
+                        .expire(shard, now, steps, &mut self.reported, late);
                 }
             }
             Op::Tend(steps) => {
                 for shard in 0..self.space.shard_count() {
                     self.space
-                        .background_step(shard, Tick(self.now), steps, &mut self.told);
+                        .background_step(shard, Tick(self.now), steps, &mut self.reported);
                 }
             }
             Op::Policy(number) => {
@@ -335,9 +338,9 @@ impl Pair {
         assert_eq!(held, Ok(Some(fields)));
     }
 
-    /// Only what time does is told: commands tell the rest.
+    /// Compares the events caused by time. The events of commands are compared elsewhere.
     fn check_events(&mut self) {
-        for event in self.told.drain(..) {
+        for event in self.reported.drain(..) {
             let is_known = match event.class {
                 Class::Expired => event.name == "expired",
                 Class::Hash => event.name == "hexpired",
@@ -352,7 +355,7 @@ impl Pair {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
     #[test]
-    fn hashes_are_plain_maps_with_times(
+    fn hashes_by_key_hold_what_plain_maps_hold(
         expiry in prop::sample::select(vec!["ranked", "ranked", "wheel", "ordered"]),
         entries in prop_oneof![Just(4i64), Just(512)],
         ops in prop::collection::vec(op(), 1..80),
@@ -367,13 +370,13 @@ proptest! {
         pair.space.check();
         let own = pair.plain.values().filter(|entry| entry.deadline.is_some());
         prop_assert_eq!(pair.space.db_facts(0, Tick(pair.now)).with_deadline, own.count() as u64);
-        // When all is over, nothing with a deadline is left in memory.
+        // After all deadlines have passed, nothing with a deadline may be left in memory.
         pair.now += 10_000;
         pair.forget_dead();
         for shard in 0..2 {
             for _ in 0..100 {
-                pair.space.expire(shard, Tick(pair.now), 1000, &mut pair.told, &mut |_, _| ());
-                pair.space.background_step(shard, Tick(pair.now), 1000, &mut pair.told);
+                pair.space.expire(shard, Tick(pair.now), 1000, &mut pair.reported, &mut |_, _| ());
+                pair.space.background_step(shard, Tick(pair.now), 1000, &mut pair.reported);
             }
         }
         pair.space.check();

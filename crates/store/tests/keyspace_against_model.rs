@@ -1,4 +1,4 @@
-//! Random operations on a keyspace against plain maps, under a simulated clock that also jumps.
+//! Random operations on a keyspace against plain maps, with a simulated clock that also jumps.
 
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,7 +90,7 @@ struct Run {
     now: u64,
     db: u8,
     watched: Option<(Vec<u8>, u8, Arc<AtomicBool>)>,
-    /// Keys that the model dropped as dead, by database, and what the keyspace said of them.
+    /// Number of keys that the model removed as expired; compared with what the keyspace reports.
     dead: usize,
     expired_events: usize,
 }
@@ -100,7 +100,7 @@ impl Run {
         self.space.lock_all(Tick(self.now))
     }
 
-    /// The model's map without its dead.
+    /// Returns the model's map of a database without expired keys.
     fn map(&mut self, db: u8) -> &mut Map {
         let now = self.now;
         let map = &mut self.dbs[db as usize];
@@ -244,7 +244,8 @@ impl Run {
             Op::Copy(from, to, to_db) => self.copy(from, to, to_db, false),
             Op::Rename(from, to) => self.copy(from, to, db, true),
             Op::Advance(ms) => self.now += ms,
-            // What is dead stays dead in the model, so the keyspace forgets it before the jump.
+            // The keyspace removes what has expired before the clock goes back, because expired
+            // keys stay removed in the model.
             Op::Back(ms) => {
                 self.expire_all();
                 self.now -= ms.min(self.now);
@@ -317,7 +318,7 @@ impl Run {
         }
     }
 
-    /// Lets the keyspace run until nothing dead is left.
+    /// Runs the expiry until nothing expired is left.
     fn expire_all(&mut self) {
         for shard in 0..self.space.shard_count() {
             let mut events = vec![];
@@ -375,7 +376,7 @@ fn options(policy: &str, maxmemory: u64) -> Options {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn a_keyspace_holds_what_the_maps_hold(
+    fn a_keyspace_holds_what_plain_maps_hold(
         ops in prop::collection::vec(op(), 1..700),
         expiry in prop::sample::select(vec!["wheel", "wheel", "ordered"]),
     ) {
@@ -396,7 +397,7 @@ proptest! {
 }
 
 #[test]
-fn memory_stays_under_its_bound_and_evictions_are_told() {
+fn memory_stays_below_its_limit_and_evictions_are_notified() {
     for policy in Keyspace::policy_names()
         .iter()
         .filter(|p| p.starts_with("allkeys"))
@@ -426,7 +427,7 @@ fn memory_stays_under_its_bound_and_evictions_are_told() {
 }
 
 #[test]
-fn without_a_policy_writes_are_refused_over_the_bound() {
+fn without_a_policy_writes_over_the_limit_are_refused() {
     let now = Tick(1_700_000_000_000);
     let space = Keyspace::new(&options("noeviction", 1 << 20), now).expect("valid");
     let mut stored = 0u32;
@@ -447,8 +448,8 @@ fn without_a_policy_writes_are_refused_over_the_bound() {
 }
 
 #[test]
-fn no_key_without_a_deadline_is_evicted_once_only_others_may_be() {
-    // The old policy of all keys went on to choose victims until the last of them had been carried over.
+fn a_volatile_policy_evicts_only_keys_with_a_deadline() {
+    // Regression: the old policy of all keys chose victims until the last of them had been moved.
     let now = Tick(1_700_000_000_000);
     for old in ["allkeys-s3fifo", "allkeys-random", "allkeys-sieve"] {
         let space = Keyspace::new(&options(old, 0), now).expect("valid");
@@ -473,7 +474,7 @@ fn no_key_without_a_deadline_is_evicted_once_only_others_may_be() {
 }
 
 #[test]
-fn a_lowered_bound_and_another_policy_are_carried_out_in_steps() {
+fn a_lowered_limit_and_a_changed_policy_take_effect_in_steps() {
     let now = Tick(1_700_000_000_000);
     let space = Keyspace::new(&options("noeviction", 0), now).expect("valid");
     for i in 0..40_000u32 {
@@ -500,7 +501,7 @@ fn a_lowered_bound_and_another_policy_are_carried_out_in_steps() {
 }
 
 #[test]
-fn a_sampling_index_gives_back_what_is_dead_in_the_end() {
+fn a_sampling_index_removes_all_expired_keys_eventually() {
     let start = Tick(1_700_000_000_000);
     let options = Options {
         expiry: "sampled:effort=10".into(),
@@ -531,10 +532,10 @@ fn a_sampling_index_gives_back_what_is_dead_in_the_end() {
     assert_eq!(space.expiry_facts(now).granularity_ms, None);
 }
 
-/// What keys that go leave behind in the wheel was swept up only once another key with an early deadline
-/// came: nobody was told that the wheel wants to run.
+/// Regression: what removed keys left in the wheel was cleaned up only when another key with an
+/// early deadline was set, because the wheel's wish to run was not published.
 #[test]
-fn what_deleted_keys_leave_in_the_index_is_swept_up() {
+fn what_deleted_keys_leave_in_the_index_is_removed() {
     let now = Tick(1_700_000_000_000);
     let space = Keyspace::new(&options("noeviction", 0), now).expect("valid");
     let names: Vec<String> = (0..40_000).map(|i| format!("key:{i:012}")).collect();
@@ -560,9 +561,10 @@ fn what_deleted_keys_leave_in_the_index_is_swept_up() {
     assert!(index_bytes() < full / 4, "{} of {full}", index_bytes());
 }
 
-/// Indexes that share the cycles of one server take turns: the shard's number has to reach them.
+/// Indexes that share the cycles of one server take turns by the shard's number, which must be
+/// passed to them.
 #[test]
-fn shards_that_share_cycles_take_turns() {
+fn indexes_that_share_cycles_take_turns_by_shard() {
     let now = Tick(1_700_000_000_000);
     let options = Options {
         expiry: "sampled:shards=4".into(),
@@ -582,9 +584,10 @@ fn shards_that_share_cycles_take_turns() {
     assert_eq!((space.shard_count(), turns.len()), (4, 4), "{turns:?}");
 }
 
-/// Indexes that run at intervals waited until the clock got to where it had been.
+/// Regression: indexes that run at intervals waited until the clock reached its earlier value
+/// again.
 #[test]
-fn a_clock_that_goes_forward_and_back_stops_no_index() {
+fn an_index_keeps_running_after_the_clock_went_forward_and_back() {
     const DECADE_MS: u64 = 10 * 365 * 86_400_000;
     for name in Keyspace::expiry_names() {
         let start = Tick(1_700_000_000_000);
@@ -623,18 +626,18 @@ fn a_clock_that_goes_forward_and_back_stops_no_index() {
 }
 
 #[test]
-fn a_name_that_does_not_exist_is_answered_with_those_that_do() {
+fn the_error_for_an_unknown_name_lists_known_names() {
     let mut bad = options("allkeys-nonsense", 0);
     assert!(Keyspace::new(&bad, Tick(0)).is_err_and(|e| e.contains("allkeys-nonsense")));
     bad.policy = "noeviction".into();
     bad.expiry = "hourglass".into();
     assert!(Keyspace::new(&bad, Tick(0)).is_err_and(|e| e.contains("hourglass")));
-    let told = Keyspace::check_expiry("buckets:0x1").expect_err("a ring has buckets");
-    assert_eq!(told.matches("buckets:").count(), 1, "{told}");
+    let reported = Keyspace::check_expiry("buckets:0x1").expect_err("a ring has buckets");
+    assert_eq!(reported.matches("buckets:").count(), 1, "{reported}");
 }
 
 #[test]
-fn few_volatile_keys_among_many_others_are_found_and_evicted() {
+fn few_volatile_keys_among_many_others_are_evicted() {
     for policy in Keyspace::policy_names()
         .iter()
         .filter(|p| p.starts_with("volatile"))
@@ -665,7 +668,7 @@ fn few_volatile_keys_among_many_others_are_found_and_evicted() {
     }
 }
 
-/// Stores a value without a deadline; false when there is no room.
+/// Stores a value without a deadline. Returns false if there is no room.
 fn put(space: &Keyspace, key: &str, len: usize) -> bool {
     let now = Tick(1_700_000_000_000);
     let key = space.key(0, key.as_bytes());
@@ -678,8 +681,9 @@ fn put(space: &Keyspace, key: &str, len: usize) -> bool {
 }
 
 #[test]
-fn large_values_over_many_small_ones_stay_under_the_bound() {
-    // A write evicted 128 entries at most: large values piled up until the small ones were gone.
+fn large_values_over_many_small_ones_stay_below_the_limit() {
+    // Regression: a write evicted at most 128 entries, so large values accumulated until the small
+    // ones were evicted.
     let now = Tick(1_700_000_000_000);
     for policy in ["allkeys-s3fifo", "allkeys-fifo", "allkeys-random"] {
         let max = 8 << 20;
@@ -694,8 +698,8 @@ fn large_values_over_many_small_ones_stay_under_the_bound() {
 }
 
 #[test]
-fn nothing_is_evicted_from_the_moment_that_noeviction_is_heeded() {
-    // The old policy gave up victims for as long as its entries were being carried over.
+fn nothing_is_evicted_after_noeviction_is_set() {
+    // Regression: the old policy chose victims as long as its entries were being moved.
     let now = Tick(1_700_000_000_000);
     let space = Keyspace::new(&options("allkeys-fifo", 4 << 20), now).expect("valid");
     (0..20_000).for_each(|i| assert!(put(&space, &format!("key:{i:012}"), 40)));
@@ -712,8 +716,8 @@ fn nothing_is_evicted_from_the_moment_that_noeviction_is_heeded() {
 }
 
 #[test]
-fn a_flushed_database_is_taken_apart_in_steps() {
-    // All of it was dropped in one call.
+fn a_flushed_database_is_freed_in_steps() {
+    // Regression: all of it was dropped in one call.
     let now = Tick(1_700_000_000_000);
     let space = Keyspace::new(&options("noeviction", 0), now).expect("valid");
     (0..8_000).for_each(|i| assert!(put(&space, &format!("key:{i:012}"), 2_000)));

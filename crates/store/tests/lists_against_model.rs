@@ -1,5 +1,5 @@
-//! Random operations on lists by key against plain deques: how a list is held, moved and taken apart
-//! must not show, and its bytes must be counted right.
+//! Random operations on lists by key against plain deques: the form of a list, moves and deferred
+//! drops must not be visible, and its bytes must be counted correctly.
 
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
@@ -66,7 +66,7 @@ fn tend(space: &Keyspace, steps: u32) -> bool {
     more
 }
 
-/// Elements differ, so that their order shows.
+/// Returns distinct elements, so that their order is visible.
 fn element(number: &mut usize, len: usize) -> Vec<u8> {
     *number += 1;
     let mut bytes = number.to_string().into_bytes();
@@ -189,7 +189,7 @@ fn apply(space: &Keyspace, model: &mut Model, number: &mut usize, op: Op) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn lists_by_key_are_plain_deques(ops in prop::collection::vec(op(), 1..100)) {
+    fn lists_by_key_hold_what_plain_deques_hold(ops in prop::collection::vec(op(), 1..100)) {
         let (space, mut model, mut number) = (space(), Model::new(), 0);
         for op in ops {
             apply(&space, &mut model, &mut number, op);

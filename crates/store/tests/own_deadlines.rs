@@ -1,5 +1,5 @@
-//! A key has a deadline of its own, or elements with deadlines, or both: what asks for keys with a
-//! deadline asks for the first.
+//! A key has a deadline of its own, elements with deadlines, or both. Policies and facts about keys
+//! with a deadline must consider only the key's own.
 
 use store::{DbFacts, Key, Keyspace, NewDeadline, Options, Tick};
 
@@ -22,7 +22,7 @@ fn after(ttl: u64) -> Option<Tick> {
     Some(Tick(START + ttl))
 }
 
-/// Makes a hash of so many fields.
+/// Creates a hash of `count` fields.
 fn fill(space: &Keyspace, key: &Key<'_>, count: u32) {
     let edited = space.lock_all(NOW).edit_hash(key, true, |hash, scene| {
         (0..count).for_each(|field| {
@@ -41,15 +41,15 @@ fn set_field_deadline(space: &Keyspace, key: &Key<'_>, field: u32, deadline: Opt
     edited.expect("it is a hash").expect("it has the field");
 }
 
-/// Whether a policy owns the key.
+/// Returns whether a policy owns the key.
 fn is_owned(space: &Keyspace, key: &Key<'_>) -> bool {
     space.check();
     let facts = space.lock_all(NOW).facts(key);
-    facts.expect("it is there").frequency.is_some()
+    facts.expect("it is present").frequency.is_some()
 }
 
 #[test]
-fn a_volatile_policy_owns_a_key_for_its_own_deadline_alone() {
+fn a_volatile_policy_owns_a_key_only_because_of_its_own_deadline() {
     let space = keyspace("volatile-s3fifo");
     for (name, count) in [(&b"inline"[..], 3), (b"packed", 400), (b"large", 3000)] {
         let key = space.key(0, name);
@@ -73,7 +73,7 @@ fn a_volatile_policy_owns_a_key_for_its_own_deadline_alone() {
 }
 
 #[test]
-fn a_field_that_dies_leaves_the_key_with_its_owner() {
+fn an_expired_field_does_not_change_the_owner_of_its_key() {
     let space = keyspace("volatile-s3fifo");
     for (name, count) in [(&b"inline"[..], 3), (b"large", 3000)] {
         let (key, keeper) = (space.key(0, name), space.key(0, b"keeper"));
@@ -92,8 +92,8 @@ fn a_field_that_dies_leaves_the_key_with_its_owner() {
 }
 
 #[test]
-fn memory_is_not_made_of_keys_without_a_deadline_of_their_own() {
-    // A hash was evicted because one of its fields had a deadline.
+fn a_volatile_policy_does_not_evict_keys_without_a_deadline_of_their_own() {
+    // Regression: a hash was evicted because one of its fields had a deadline.
     for policy in ["volatile-lru", "volatile-ttl", "volatile-s3fifo"] {
         let space = keyspace(policy);
         let name = |number: u32| format!("hash:{number}").into_bytes();
@@ -122,7 +122,7 @@ fn memory_is_not_made_of_keys_without_a_deadline_of_their_own() {
 }
 
 #[test]
-fn a_policy_that_takes_over_takes_what_has_a_deadline_of_its_own() {
+fn a_new_volatile_policy_takes_over_keys_with_a_deadline_of_their_own() {
     let space = keyspace("allkeys-s3fifo");
     let (hash, both) = (space.key(0, b"hash"), space.key(0, b"both"));
     for key in [&hash, &both] {
@@ -138,7 +138,7 @@ fn a_policy_that_takes_over_takes_what_has_a_deadline_of_its_own() {
 }
 
 #[test]
-fn facts_tell_the_deadlines_of_keys_and_those_with_others() {
+fn facts_count_keys_with_deadlines_and_keys_with_element_deadlines() {
     let space = keyspace("noeviction");
     let names = [&b"plain"[..], b"elements", b"both", b"own"];
     for name in names {

@@ -1,17 +1,16 @@
-//! How many elements live, which they are, and in which order they die, while dead ones wait to be taken
-//! out.
+//! Counting, listing and sampling of live elements while expired ones wait to be removed.
 //!
-//! Under the index that ranks, the default, nothing here grows with the dead:
+//! With the ranked index, the default, no cost grows with the number of expired elements:
 //!
-//! - How many are dead is a sum over its branches, and a look at 64 elements at most.
-//! - An element by chance takes 256 looks and 256 pages at most; where nearly all are dead, one of
-//!   those that still have time is found by its rank. Only where those that live have no deadline, and are
-//!   fewer than one in some thousands, the pages are walked.
-//! - Listed by deadline, elements are looked at in leaves of 64: those told, and two leaves more, however
-//!   many come before them.
+//! - The number of expired elements is a sum over branches of the index, and a look at 64 elements.
+//! - A random element takes at most 256 tries and 256 pages. If nearly all elements have expired,
+//!   one of those with a deadline is found by its rank. Only if the live elements have no deadline
+//!   and are fewer than one in some thousands, the pages are walked.
+//! - A list by deadline looks at the elements listed and at two leaves of 64 more, however many
+//!   elements come before them.
 //!
-//! Other indexes do not count: under them dead elements are counted one by one, and a list by
-//! deadline looks at all.
+//! Other indexes do not count. With them, expired elements are counted one by one, and a list by
+//! deadline looks at all elements.
 
 use super::{DeadlineCells, TimedElements};
 use crate::collection::below;
@@ -20,7 +19,7 @@ use policy::expire::ranked::Ranked;
 use policy::{ExpiryIndex, Slot, Tick};
 use std::collections::{BinaryHeap, HashSet};
 
-/// Choices by chance for each element that is asked for, before the rest is taken as it comes.
+/// Random tries per element wanted, after which the rest is taken in the order of the pages.
 const TRIES_EACH: usize = 16;
 
 impl TimedElements {
@@ -29,12 +28,13 @@ impl TimedElements {
         DeadlineCells { elements, now }
     }
 
-    /// The index, if it is the one that ranks.
+    /// Returns the index, if it is the ranked one.
     fn ranks(&self) -> Option<&Ranked> {
         self.deadline_index.as_deref()?.index.ranked()
     }
 
-    /// How many are dead and not yet gone, unless they would have to be counted.
+    /// Returns the number of expired elements that are not removed yet; `None` if they would have
+    /// to be counted one by one.
     fn dead(&self, now: Tick) -> Option<usize> {
         let Some(deadline_index) = &self.deadline_index else {
             return Some(0);
@@ -45,7 +45,7 @@ impl TimedElements {
         }
     }
 
-    /// How many live. Exact.
+    /// Returns the exact number of live elements.
     pub fn len(&self, now: Tick) -> usize {
         match self.dead(now) {
             _ if self.is_void => 0,
@@ -54,7 +54,7 @@ impl TimedElements {
         }
     }
 
-    /// Whether none lives.
+    /// Returns whether no element is live.
     pub fn is_empty(&self, now: Tick) -> bool {
         match self.dead(now) {
             _ if self.is_void => true,
@@ -63,12 +63,12 @@ impl TimedElements {
         }
     }
 
-    /// Whether some may be dead and not yet gone.
+    /// Returns whether expired elements may be present.
     pub fn may_hold_dead(&self, now: Tick) -> bool {
         self.is_void || self.dead(now) != Some(0)
     }
 
-    /// Whether none lives, as far as a bounded look tells.
+    /// Returns whether no element is live. A bounded search may miss that and return false.
     pub fn is_dead(&self, now: Tick) -> bool {
         let Some(deadline_index) = self.deadline_index.as_deref().filter(|_| !self.is_void())
         else {
@@ -82,13 +82,14 @@ impl TimedElements {
         }
     }
 
-    /// The live elements, page by page.
+    /// Returns the live elements, page by page.
     pub fn live(&self, now: Tick) -> impl Iterator<Item = Slot> {
         let slots = self.elements.iter();
         slots.filter(move |slot| !self.is_void && self.is_live(*slot, now))
     }
 
-    /// Tells the live elements: page by page, or by their deadlines where most are dead.
+    /// Passes the live elements to `each`: page by page, or by their deadlines if most elements
+    /// have expired.
     pub fn each_live(&self, now: Tick, each: &mut dyn FnMut(Slot)) {
         let all_die = self.elements.deadline_count() == self.elements.len();
         if let Some(ranks) = self.ranks().filter(|_| all_die && !self.is_void) {
@@ -104,9 +105,9 @@ impl TimedElements {
         self.live(now).for_each(each);
     }
 
-    /// Tells live elements by their deadlines, from `first` to `last`, without the `offset` first of them, up to
-    /// `count`. Those of one instant come in no order that means anything, but in the same one until
-    /// something is written.
+    /// Passes live elements with deadlines from `first` to `last` to `each` in the order of the
+    /// deadlines: the first `offset` are skipped, then up to `count` are passed. Elements with
+    /// equal deadlines are in an arbitrary order that does not change until something is written.
     pub fn each_by_deadline(
         &self,
         (first, last): (Tick, Tick),
@@ -130,7 +131,7 @@ impl TimedElements {
                 left > 0
             });
         }
-        // Of many, no more are kept at once than can be told.
+        // Keeps no more elements at once than can be passed.
         let (most, mut nearest) = (offset.saturating_add(count), BinaryHeap::new());
         for slot in self.elements.iter() {
             let deadline = self.elements.deadline(slot);
@@ -142,19 +143,19 @@ impl TimedElements {
                 nearest.pop();
             }
         }
-        let told = nearest.into_sorted_vec().into_iter().skip(offset);
-        told.for_each(|(deadline, slot)| each(deadline, slot));
+        let reported = nearest.into_sorted_vec().into_iter().skip(offset);
+        reported.for_each(|(deadline, slot)| each(deadline, slot));
     }
 
-    /// A live element, uniformly by chance; `None` when there is none.
+    /// Returns a random live element, each equally likely; `None` if there is none.
     fn pick(&self, now: Tick, random: u64) -> Option<Slot> {
         let is_live = |slot| self.is_live(slot, now);
         let found = self.elements.sample_where(random, is_live);
         found.or_else(|| self.pick_of_few(now, random))
     }
 
-    /// The same where nearly all are dead: by rank one of those that have a deadline, or the first
-    /// of the others.
+    /// Returns a random live element if nearly all have expired: by rank one of those with a
+    /// deadline, or the first of the others.
     #[cold]
     fn pick_of_few(&self, now: Tick, random: u64) -> Option<Slot> {
         let len = self.len(now);
@@ -172,7 +173,8 @@ impl TimedElements {
         self.live(now).next()
     }
 
-    /// Tells up to `count` different live elements, chosen uniformly by chance; all if there are no more.
+    /// Passes up to `count` distinct live elements to `each`, chosen uniformly; all if there are no
+    /// more.
     pub fn sample(
         &self,
         count: usize,
@@ -185,16 +187,16 @@ impl TimedElements {
             return self.each_live(now, each);
         }
         if count * 4 < len {
-            let mut told = HashSet::with_capacity(count);
+            let mut reported = HashSet::with_capacity(count);
             for _ in 0..TRIES_EACH * count {
                 match self.pick(now, random()) {
-                    _ if told.len() == count => return,
-                    Some(slot) if told.insert(slot) => each(slot),
+                    _ if reported.len() == count => return,
+                    Some(slot) if reported.insert(slot) => each(slot),
                     _ => {}
                 }
             }
             return self.each_live(now, &mut |slot| {
-                if told.len() < count && told.insert(slot) {
+                if reported.len() < count && reported.insert(slot) {
                     each(slot);
                 }
             });
@@ -208,7 +210,8 @@ impl TimedElements {
         }
     }
 
-    /// Tells `count` live elements, each chosen uniformly by chance; none if there are none.
+    /// Passes `count` live elements to `each`, every one chosen uniformly among all; none if there
+    /// are none.
     pub fn sample_with_repeats(
         &self,
         count: usize,

@@ -1,11 +1,12 @@
-//! A growing array in chunks: no call copies more than one chunk, as a doubling vector would.
+//! A growing array in chunks: no call copies more than one chunk, whereas a vector copies all items
+//! when it doubles.
 
-/// Items in a chunk: what is copied when the last one grows is at most 16 KiB of page handles.
+/// Items per chunk. Growing the last chunk copies at most 16 KiB of page handles.
 const CHUNK: usize = 1024;
-/// How many items the last chunk grows by, at the least and at the most.
+/// Minimum and maximum number of items by which the last chunk grows.
 const GROWTH: (usize, usize) = (4, 64);
 
-/// See the module text.
+/// An array in chunks of equal size; only the last one may be shorter.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunked<T> {
     chunks: Vec<Vec<T>>,
@@ -18,7 +19,7 @@ impl<T> Default for Chunked<T> {
 }
 
 impl<T> Chunked<T> {
-    /// How many items it holds.
+    /// Returns the number of items.
     #[inline]
     pub fn len(&self) -> usize {
         match self.chunks.last() {
@@ -27,19 +28,19 @@ impl<T> Chunked<T> {
         }
     }
 
-    /// The item at an index that is below [`Chunked::len`].
+    /// Returns the item at an index below [`Chunked::len`].
     #[inline]
     pub fn at(&self, index: usize) -> &T {
         &self.chunks[index / CHUNK][index % CHUNK]
     }
 
-    /// The item at an index; `None` behind the last one.
+    /// Returns the item at an index; `None` past the last one.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
         self.chunks.get(index / CHUNK)?.get(index % CHUNK)
     }
 
-    /// The item at an index, to be changed.
+    /// Returns the item at an index, for changes.
     #[inline]
     pub fn at_mut(&mut self, index: usize) -> &mut T {
         &mut self.chunks[index / CHUNK][index % CHUNK]
@@ -58,7 +59,7 @@ impl<T> Chunked<T> {
         last.push(item);
     }
 
-    /// Takes the last item.
+    /// Removes and returns the last item.
     pub fn pop(&mut self) -> Option<T> {
         let last = self.chunks.last_mut()?;
         let item = last.pop();
@@ -68,7 +69,7 @@ impl<T> Chunked<T> {
         item
     }
 
-    /// Bytes of the array itself, without what its items hold.
+    /// Returns the bytes of the array itself, without what its items own.
     pub fn heap_bytes(&self) -> usize {
         let last = self.chunks.last().map_or(0, Vec::capacity);
         let full = self.chunks.len().saturating_sub(1) * CHUNK;
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_stay_where_they_are() {
+    fn items_keep_their_index() {
         let mut items = Chunked::default();
         for i in 0..3000usize {
             assert_eq!(items.len(), i);

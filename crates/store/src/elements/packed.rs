@@ -1,51 +1,51 @@
-//! A few elements in one run of bytes, looked through from the start.
+//! A few elements in one run of bytes, which is searched from the start.
 //!
 //! ```text
-//! plain:       element …
-//!              element   length │ member │ score 0|8 (sorted sets)
-//!              length    7 bits a byte, the lowest first; the top bit says that more follow
-//! of a hash:   element   lengths 1 │ length │ length │ member │ value
-//!              lengths   value 4 │ member 4; 15: a length of its own follows, the member's first
-//! with TTLs:   flags 1 │ the key's own deadline 0|6 │ element …
-//!              flags     1: the key has a deadline of its own
-//!              element   deadline 6 │ as above; a deadline of 0: it has none
+//! plain         element …
+//!               element   length │ member │ score 0|8 (sorted sets)
+//!               length    7 bits per byte, the lowest first; the top bit: more bytes follow
+//! of a hash     element   lengths 1 │ length │ length │ member │ value
+//!               lengths   value 4 │ member 4; 15: a length of its own follows, the member's first
+//! with TTLs     flags 1 │ the key's own deadline 0|6 │ element …
+//!               flags     1: the key has a deadline of its own
+//!               element   deadline 6 │ as above; deadline 0: none
 //! ```
 //!
-//! Which of the two it is stands beside the bytes, in the tag of the entry that holds them: a
-//! collection none of whose elements ever had a deadline pays nothing for the possibility.
+//! The tag of the entry that holds the bytes states which layout it is. So a collection of which no
+//! element ever had a deadline does not pay for that possibility.
 
 use crate::collection::{ChooseDeadline, Deadlines, ReportExpired, Representation, trim_bytes};
 use policy::{Budget, Tick};
 
-/// Bytes of a deadline.
+/// Length of a deadline in bytes.
 const DEADLINE: usize = 6;
-/// Four bits of a length that say: it stands by itself.
+/// Value of four length bits that means: the length follows separately.
 const LONG: usize = 15;
-/// The flag that says: the key's own deadline follows.
+/// Flag that means: the key's own deadline follows.
 const HAS_OWN: u8 = 1;
 
-/// What follows each member.
+/// Data behind each member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tail {
-    /// Nothing: sets, lists.
+    /// Nothing: sets and lists.
     Nothing = 0,
     /// A value: hashes.
     Value = 1,
-    /// Eight bytes: sorted sets.
+    /// A score of eight bytes: sorted sets.
     Score = 2,
 }
 
-/// Where the parts of an element stand.
+/// Positions of the parts of an element.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts {
     pub member_at: usize,
-    /// The member's end, too.
+    /// End of the member and begin of its value or score.
     pub tail_at: usize,
     pub end: usize,
 }
 
 impl Parts {
-    /// Those of the element that begins at a byte, behind its deadline.
+    /// Returns the parts of the element at a position behind its deadline.
     #[inline(always)]
     pub fn of(bytes: &[u8], at: usize, tail: Tail) -> Parts {
         let (member_len, tail_len, member_at) = match tail {
@@ -73,7 +73,7 @@ impl Parts {
     }
 }
 
-/// The key's own deadline, in the bytes of elements with deadlines.
+/// Returns the key's own deadline from the bytes of elements with deadlines.
 pub(crate) fn own_deadline(bytes: &[u8]) -> Option<Tick> {
     match bytes[0] & HAS_OWN {
         0 => None,
@@ -81,7 +81,7 @@ pub(crate) fn own_deadline(bytes: &[u8]) -> Option<Tick> {
     }
 }
 
-/// Bytes of an element without a deadline.
+/// Returns the length of an element without a deadline.
 fn element_bytes(member: &[u8], value: &[u8], tail: Tail) -> usize {
     let lengths = match tail {
         Tail::Value => {
@@ -93,7 +93,7 @@ fn element_bytes(member: &[u8], value: &[u8], tail: Tail) -> usize {
     lengths + member.len() + value.len()
 }
 
-/// Writes an element without a deadline behind others.
+/// Appends an element without a deadline.
 pub(super) fn write_element(bytes: &mut Vec<u8>, member: &[u8], value: &[u8], tail: Tail) {
     if tail == Tail::Value {
         let short = |len: usize| len.min(LONG) as u8;
@@ -110,7 +110,7 @@ pub(super) fn write_element(bytes: &mut Vec<u8>, member: &[u8], value: &[u8], ta
     bytes.extend_from_slice(value);
 }
 
-/// See the module text.
+/// Elements in one run of bytes, with or without room for deadlines.
 #[derive(Clone, Debug)]
 pub(crate) struct PackedElements {
     bytes: Vec<u8>,
@@ -118,30 +118,30 @@ pub(crate) struct PackedElements {
     has_deadlines: bool,
 }
 
-/// One element, and where it stands.
+/// One element and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Element<'a> {
-    /// Its first byte.
+    /// Position of its first byte.
     pub at: usize,
-    /// The byte behind it.
+    /// Position behind its last byte.
     pub end: usize,
-    /// When it dies.
+    /// Deadline of the element.
     pub deadline: Option<Tick>,
-    /// Field, member, or what a list holds.
+    /// Field or member.
     pub member: &'a [u8],
-    /// A value or the bytes of a score.
+    /// Value or bytes of the score; empty in a set.
     pub tail: &'a [u8],
 }
 
 impl Element<'_> {
-    /// Whether its deadline has not passed.
+    /// Returns whether its deadline has not passed.
     #[inline]
     pub fn is_live(&self, now: Tick) -> bool {
         self.deadline.is_none_or(|deadline| now <= deadline)
     }
 }
 
-/// The bytes of a length.
+/// Returns the number of bytes that encode a length.
 fn length_bytes(len: usize) -> usize {
     match len {
         0..=0x7f => 1,
@@ -158,7 +158,7 @@ fn write_length(bytes: &mut Vec<u8>, mut len: usize) {
     bytes.push(len as u8);
 }
 
-/// A length, and where what it counts begins.
+/// Reads a length. Returns it and the position behind it.
 #[inline(always)]
 fn read_length(bytes: &[u8], at: usize) -> (usize, usize) {
     let first = bytes[at];
@@ -174,7 +174,7 @@ fn read_length(bytes: &[u8], at: usize) -> (usize, usize) {
 }
 
 fn deadline_bytes(deadline: Option<Tick>) -> [u8; DEADLINE] {
-    // A deadline of 0 is as past as that of the first millisecond.
+    // 0 means no deadline; an instant of 0 is stored as 1, which has passed as well.
     let number = deadline.map_or(0, |deadline| deadline.min(Tick::MAX).0.max(1));
     let mut bytes = [0; DEADLINE];
     bytes.copy_from_slice(&number.to_le_bytes()[..DEADLINE]);
@@ -192,12 +192,12 @@ fn read_deadline(bytes: &[u8], at: usize) -> Option<Tick> {
 }
 
 impl PackedElements {
-    /// No elements.
+    /// Creates a run without elements.
     pub fn new(tail: Tail) -> PackedElements {
         PackedElements::from_bytes(tail, false, Vec::new())
     }
 
-    /// What was packed before.
+    /// Restores a run from its bytes.
     pub fn from_bytes(tail: Tail, has_deadlines: bool, bytes: Vec<u8>) -> PackedElements {
         PackedElements {
             bytes,
@@ -206,22 +206,22 @@ impl PackedElements {
         }
     }
 
-    /// All of it; [`PackedElements::has_deadlines`] belongs to it.
+    /// Returns the bytes. Together with [`PackedElements::has_deadlines`] they restore the run.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The buffer, to be used again.
+    /// Returns the buffer, for reuse.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Whether elements have room for a deadline.
+    /// Returns whether elements have room for a deadline.
     pub fn has_deadlines(&self) -> bool {
         self.has_deadlines
     }
 
-    /// Where the elements begin.
+    /// Returns the position of the first element.
     #[inline(always)]
     pub fn start(&self) -> usize {
         match (self.has_deadlines, self.bytes.first()) {
@@ -231,12 +231,12 @@ impl PackedElements {
         }
     }
 
-    /// Whether there is no element, dead or alive.
+    /// Returns whether there is no element, expired or not.
     pub fn is_empty(&self) -> bool {
         self.start() >= self.bytes.len()
     }
 
-    /// The element that begins at a byte; `None` at the end.
+    /// Returns the element at a position; `None` at the end.
     #[inline(always)]
     pub fn at(&self, at: usize) -> Option<Element<'_>> {
         if at >= self.bytes.len() {
@@ -257,7 +257,7 @@ impl PackedElements {
         })
     }
 
-    /// All elements in their order, dead ones too.
+    /// Returns all elements in order, expired ones too.
     pub fn iter(&self) -> impl Iterator<Item = Element<'_>> {
         let mut at = self.start();
         std::iter::from_fn(move || {
@@ -267,23 +267,23 @@ impl PackedElements {
         })
     }
 
-    /// The live elements in their order.
+    /// Returns the live elements in order.
     pub fn live(&self, now: Tick) -> impl Iterator<Item = Element<'_>> {
         self.iter().filter(move |element| element.is_live(now))
     }
 
-    /// How many live.
+    /// Returns the number of live elements.
     pub fn len(&self, now: Tick) -> usize {
         self.live(now).count()
     }
 
-    /// The element of this member, dead or alive.
+    /// Returns the element of a member, expired or not.
     #[inline]
     pub fn find(&self, member: &[u8]) -> Option<Element<'_>> {
         self.iter().find(|element| element.member == member)
     }
 
-    /// The element of this member, dead or alive, or how many others there are.
+    /// Returns the element of a member, expired or not; the error is the number of elements.
     #[inline]
     pub fn find_or_count(&self, member: &[u8]) -> Result<Element<'_>, usize> {
         let mut count = 0;
@@ -296,8 +296,8 @@ impl PackedElements {
         Err(count)
     }
 
-    /// Asks `choose`, which is told when a live element dies, for another deadline; `None` leaves it as it is.
-    /// False when there is no such element.
+    /// Passes a live element's deadline to `choose` and sets the one that it returns. Returns
+    /// whether there is such an element.
     #[inline]
     pub fn update_deadline(
         &mut self,
@@ -318,7 +318,7 @@ impl PackedElements {
         true
     }
 
-    /// Puts an element before the one at a byte, or at the end, which is [`PackedElements::end`].
+    /// Inserts an element before the one at a position, or at [`PackedElements::end`].
     pub fn insert(&mut self, at: usize, member: &[u8], tail: &[u8]) {
         debug_assert!(at >= self.start() && at <= self.bytes.len());
         let deadline = if self.has_deadlines { DEADLINE } else { 0 };
@@ -333,19 +333,19 @@ impl PackedElements {
         self.bytes[at..].rotate_right(room);
     }
 
-    /// The byte behind the last element.
+    /// Returns the position behind the last element.
     pub fn end(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Puts an element behind all others.
+    /// Appends an element.
     pub fn push(&mut self, member: &[u8], tail: &[u8]) {
         self.insert(self.end().max(self.start()), member, tail);
     }
 
-    /// Gives the element at a byte another value or score.
+    /// Sets the value or score of the element at a position.
     pub fn set_tail(&mut self, at: usize, tail: &[u8]) {
-        let element = self.at(at).expect("an element stands there");
+        let element = self.at(at).expect("an element begins here");
         let (end, old_len) = (element.end, element.tail.len());
         if old_len == tail.len() {
             self.bytes[end - old_len..end].copy_from_slice(tail);
@@ -357,14 +357,14 @@ impl PackedElements {
         self.bytes.splice(start..end, bytes);
     }
 
-    /// Removes the element at a byte; the next one stands there afterwards.
+    /// Removes the element at a position. The next element is there afterwards.
     pub fn remove(&mut self, at: usize) {
-        let end = self.at(at).expect("an element stands there").end;
+        let end = self.at(at).expect("an element begins here").end;
         self.bytes.drain(at..end);
     }
 
-    /// Gives the element at a byte a deadline, or takes it. Returns where the element stands
-    /// afterwards: the first deadline makes room in all.
+    /// Sets or removes the deadline of the element at a position. Returns the position of the
+    /// element afterwards, because the first deadline makes room in all elements.
     pub fn set_deadline(&mut self, at: usize, deadline: Option<Tick>) -> usize {
         let mut at = at;
         if !self.has_deadlines {
@@ -377,7 +377,7 @@ impl PackedElements {
         at
     }
 
-    /// Makes room for deadlines; where the element that stood at a byte stands then.
+    /// Makes room for deadlines. Returns the new position of the element at `at`.
     fn make_deadlines(&mut self, at: usize) -> usize {
         let mut bytes = Vec::with_capacity(self.bytes.len() * 3 / 2 + 8);
         bytes.push(0);
@@ -395,7 +395,7 @@ impl PackedElements {
         moved
     }
 
-    /// Gives the room for deadlines back when no element has one.
+    /// Removes the room for deadlines if no element has one.
     pub fn settle(&mut self) {
         if !self.has_deadlines || self.iter().any(|element| element.deadline.is_some()) {
             return;
@@ -410,7 +410,7 @@ impl PackedElements {
         self.has_deadlines = false;
     }
 
-    /// The key's own deadline, when it is kept here.
+    /// Returns the key's own deadline, if it is stored here.
     pub fn own(&self) -> Option<Tick> {
         self.embedded_deadline().flatten()
     }
@@ -459,7 +459,7 @@ impl Representation for PackedElements {
         }
     }
 
-    // All of them, since one pass is one pass.
+    // Removes all expired elements in one pass, even if the budget is smaller.
     fn purge(&mut self, now: Tick, budget: &mut Budget, expired: ReportExpired<'_>) {
         if !self.has_deadlines {
             return;
@@ -559,7 +559,7 @@ mod tests {
                 if let Some(i) = pick(i) {
                     let at = packed.set_deadline(places[i], deadline.map(Tick));
                     plain[i].2 = deadline.map(Tick);
-                    assert_eq!(packed.at(at).expect("it is there").member, plain[i].0);
+                    assert_eq!(packed.at(at).expect("it is present").member, plain[i].0);
                 }
             }
             Op::SetOwn(deadline) => {
@@ -570,13 +570,13 @@ mod tests {
             }
             Op::Settle => packed.settle(),
             Op::Purge(now) => {
-                let (mut told, before) = (0, plain.len());
+                let (mut reported, before) = (0, plain.len());
                 packed.purge(Tick(now), &mut Budget(9), &mut |deadline, count| {
                     assert!(deadline.0 < now);
-                    told += count as usize;
+                    reported += count as usize;
                 });
                 plain.retain(|(_, _, deadline)| deadline.is_none_or(|d| now <= d.0));
-                assert_eq!(told, before - plain.len());
+                assert_eq!(reported, before - plain.len());
             }
         }
         if !packed.has_deadlines() {
@@ -587,7 +587,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(96))]
         #[test]
-        fn elements_are_those_of_a_plain_list(
+        fn packed_elements_hold_what_a_plain_list_holds(
             tail in prop_oneof![Just(Tail::Nothing), Just(Tail::Value), Just(Tail::Score)],
             ops in prop::collection::vec(op(), 1..60),
         ) {

@@ -1,18 +1,19 @@
-//! A page of elements: one allocation, its elements found by a byte of their hash.
+//! A page of elements: one allocation, in which elements are found by a byte of their hash.
 //!
 //! ```text
-//! page:     indexes 1 │ live 1 │ used 2 │ garbage 2 │ kind 1 │ tag 1 × indexes │ place 2 × indexes │ free │ payloads
-//! kind:     what follows members 4 │ width of a wide link 4
-//! tag:      0 when the index is vacant, else a byte of the member's hash
-//! place:    distance 14 │ has a deadline 1 │ is outside 1
-//!           distance   from the end of the page back to the payload's first byte
-//! payload:  deadline 48 bits + link 16 bits │ wide link 0|4|8, when there is a deadline
-//!           │ element, or its number 4 when outside
+//! page      indexes 1 │ live 1 │ used 2 │ garbage 2 │ kind 1 │ tag 1 × indexes │ place 2 × indexes
+//!           │ free │ payloads
+//! kind      data behind members 4 │ width of a wide link 4
+//! tag       0 if the index is vacant, else a byte of the member's hash
+//! place     distance 14 │ has a deadline 1 │ is outside 1
+//!           distance    from the end of the page back to the first byte of the payload
+//! payload   deadline 48 bits + link 16 bits │ wide link 0|4|8, if the element has a deadline
+//!           │ element, or its number 4 if it is outside
 //! ```
 //!
-//! Payloads grow towards the front. One that leaves becomes garbage; when a payload finds no room the page
-//! is written anew, without garbage, in the allocator's next size. An element keeps its index until it
-//! leaves the page.
+//! Payloads grow towards the front. A removed payload becomes garbage. If a new payload finds no
+//! room, the page is written again without garbage in the next size of the allocator. An element
+//! keeps its index until it leaves the page.
 
 use super::packed::{Parts, Tail};
 use cache::prefetch::prefetch;
@@ -20,55 +21,55 @@ use policy::Tick;
 
 /// Bytes before the tags.
 const HEADER: usize = 7;
-/// Bytes of tag and place.
+/// Bytes of one tag and one place.
 const PER_INDEX: usize = 3;
-/// The most indexes of a page.
+/// Maximum number of indexes of a page.
 pub(super) const INDEX_MAX: usize = 255;
-/// The most bytes of a page: distances have 14 bits.
+/// Maximum length of a page in bytes, because distances have 14 bits.
 const PAGE_MAX: usize = 1 << 14;
-/// The most bytes of payloads of two pages that become one.
+/// Maximum bytes of payloads of two pages that are merged.
 pub(super) const MERGED_MAX: usize = PAGE_MAX / 2;
-/// The least.
+/// Minimum length of a page in bytes.
 const PAGE_MIN: usize = 64;
-/// Bytes of a deadline and a link of 16 bits.
+/// Length of a deadline with a link of 16 bits.
 const WORD: usize = 8;
-/// Bytes of the number of an element outside.
+/// Length of the number of an outside element.
 pub(super) const NUMBER: usize = 4;
-/// An element begins with its deadline.
+/// Flag of an element whose payload begins with its deadline.
 pub(super) const HAS_DEADLINE: u16 = 1 << 14;
-/// An element lies elsewhere.
+/// Flag of an element that is stored outside.
 pub(super) const IS_OUTSIDE: u16 = 1 << 15;
 const DISTANCE: u16 = (1 << 14) - 1;
 
-/// What all pages of a collection have in common.
+/// Properties common to all pages of a collection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageKind {
-    /// What follows members.
+    /// Data behind each member.
     pub tail: Tail,
-    /// Bytes of a link for which 16 bits are not enough.
+    /// Length of a link for which 16 bits are not enough; else 0.
     pub wide: u8,
 }
 
-/// See the module text.
+/// A page as one allocation.
 #[derive(Clone, Debug)]
 pub(super) struct Page(Box<[u8]>);
 
-/// The size in which the allocator hands out room for so many bytes: four sizes to each doubling, as
-/// jemalloc has them.
+/// Returns the size that the allocator reserves for `bytes`: four sizes per doubling, as in
+/// jemalloc.
 fn allocated(bytes: usize) -> usize {
     let step = (bytes.max(PAGE_MIN).next_power_of_two() / 8).max(16);
     bytes.max(PAGE_MIN).next_multiple_of(step)
 }
 
 impl Page {
-    /// Without elements, with room for so many of so many bytes together.
+    /// Creates an empty page with room for `count` payloads of `bytes` in total.
     pub fn new(kind: PageKind, count: usize, bytes: usize) -> Page {
         let mut bytes = vec![0; allocated(HEADER + PER_INDEX * count + bytes)];
         bytes[6] = kind.tail as u8 | kind.wide << 4;
         Page(bytes.into())
     }
 
-    /// Bytes of the deadline before an element.
+    /// Returns the length of the deadline before an element.
     #[inline(always)]
     pub fn before(&self, flags: u16) -> usize {
         if flags & HAS_DEADLINE == 0 {
@@ -93,7 +94,7 @@ impl Page {
         }
     }
 
-    /// Bytes of a live element's payload.
+    /// Returns the length of a live element's payload.
     pub fn payload_len(&self, index: usize) -> usize {
         let (flags, payload) = (self.flags(index), self.payload(index));
         let before = self.before(flags);
@@ -113,24 +114,24 @@ impl Page {
         self.0[at..at + 2].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.0.len()
     }
 
-    /// Every index is below this.
+    /// Returns the number of indexes, vacant ones too.
     #[inline(always)]
     pub fn indexes(&self) -> usize {
         self.0[0] as usize
     }
 
-    /// How many elements.
+    /// Returns the number of elements.
     #[inline(always)]
     pub fn live(&self) -> usize {
         self.0[1] as usize
     }
 
-    /// Bytes of payloads, with those that left.
+    /// Returns the bytes of payloads and of garbage.
     #[inline(always)]
     fn used(&self) -> usize {
         self.word(2) as usize
@@ -141,12 +142,12 @@ impl Page {
         self.word(4) as usize
     }
 
-    /// Bytes of payloads.
+    /// Returns the bytes of payloads.
     pub fn live_bytes(&self) -> usize {
         self.used() - self.garbage()
     }
 
-    /// The byte of the hash of the element at an index; 0: there is none.
+    /// Returns the hash byte of the element at an index; 0 if there is none.
     #[inline(always)]
     pub fn tag(&self, index: usize) -> u8 {
         self.0[HEADER + index]
@@ -157,31 +158,31 @@ impl Page {
         HEADER + self.indexes() + 2 * index
     }
 
-    /// The flags of a live element.
+    /// Returns the flags of a live element.
     #[inline(always)]
     pub fn flags(&self, index: usize) -> u16 {
         self.word(self.place_at(index)) & !DISTANCE
     }
 
-    /// Where a live element's payload begins.
+    /// Returns the position of a live element's payload.
     #[inline(always)]
     fn payload_at(&self, index: usize) -> usize {
         self.0.len() - (self.word(self.place_at(index)) & DISTANCE) as usize
     }
 
-    /// The page from a live element's payload on.
+    /// Returns the page from a live element's payload on.
     #[inline(always)]
     pub fn payload(&self, index: usize) -> &[u8] {
         &self.0[self.payload_at(index)..]
     }
 
-    /// The same, to be changed.
+    /// Returns the page from a live element's payload on, for changes.
     pub fn payload_mut(&mut self, index: usize) -> &mut [u8] {
         let at = self.payload_at(index);
         &mut self.0[at..]
     }
 
-    /// The page from a live element on, behind its deadline.
+    /// Returns the page from a live element on, behind its deadline.
     #[inline(always)]
     pub fn body(&self, index: usize) -> &[u8] {
         let place = self.word(self.place_at(index));
@@ -189,7 +190,7 @@ impl Page {
         &self.0[self.0.len() - (place & DISTANCE) as usize + before..]
     }
 
-    /// The index's link of a live element that has a deadline.
+    /// Returns the link of a live element with a deadline.
     pub fn link(&self, index: usize) -> Option<u64> {
         let word = self.deadline_word(index)?;
         let wide = &self.payload(index)[WORD..self.before(HAS_DEADLINE)];
@@ -201,7 +202,7 @@ impl Page {
         Some(u64::from_le_bytes(link))
     }
 
-    /// Sets it.
+    /// Sets the link of a live element with a deadline.
     pub fn set_link(&mut self, index: usize, link: u64) {
         let end = self.before(HAS_DEADLINE);
         let payload = self.payload_mut(index);
@@ -213,7 +214,8 @@ impl Page {
         }
     }
 
-    /// The deadline and the narrow link of a live element that has them.
+    /// Returns the deadline and the narrow link of a live element as one word; `None` without a
+    /// deadline.
     #[inline(always)]
     pub fn deadline_word(&self, index: usize) -> Option<u64> {
         if self.flags(index) & HAS_DEADLINE == 0 {
@@ -223,19 +225,19 @@ impl Page {
         Some(u64::from_le_bytes(word.try_into().expect("eight bytes")))
     }
 
-    /// Sets both, where there is room for them.
+    /// Sets the deadline and the narrow link of a live element with a deadline.
     pub fn set_deadline_word(&mut self, index: usize, word: u64) {
         debug_assert!(self.flags(index) & HAS_DEADLINE != 0);
         self.payload_mut(index)[..WORD].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// When a live element dies.
+    /// Returns the deadline of a live element.
     #[inline(always)]
     pub fn deadline(&self, index: usize) -> Option<Tick> {
         self.deadline_word(index).map(|word| Tick(word >> 16))
     }
 
-    /// The first index whose tag is this one and that `is_it` agrees to.
+    /// Returns the first index with a tag for which `is_it` returns true.
     #[inline(always)]
     pub fn find(&self, tag: u8, is_it: impl Fn(usize) -> bool) -> Option<usize> {
         const LOW: u64 = 0x0101_0101_0101_0101;
@@ -246,7 +248,8 @@ impl Page {
         let mut base = 0;
         for group in &mut groups {
             let word = u64::from_le_bytes(group.try_into().expect("eight bytes")) ^ wanted;
-            // Bytes that are zero, and perhaps some behind one, which the comparison sorts out.
+            // Marks the bytes that are zero, and possibly bytes behind one, which the comparison
+            // rejects.
             let mut zeros = word.wrapping_sub(LOW) & !word & HIGH;
             while zeros != 0 {
                 let index = base + (zeros.trailing_zeros() / 8) as usize;
@@ -262,14 +265,14 @@ impl Page {
             .map(|(_, index)| index)
     }
 
-    /// Asks the processor for tags and places: the lines that most pages have them in.
+    /// Prefetches the cache lines in which most pages have their tags and places.
     #[inline]
     pub fn prefetch(&self) {
         const LINE: usize = 64;
         self.0.iter().step_by(LINE).take(3).for_each(prefetch);
     }
 
-    /// Asks the processor for the payloads of those that have this tag, once the tags have arrived.
+    /// Prefetches the payloads with a tag, once the tags are in the cache.
     #[inline]
     pub fn prefetch_payload(&self, tag: u8) {
         let _ = self.find(tag, |index| {
@@ -282,7 +285,7 @@ impl Page {
         self.0.len() - HEADER - PER_INDEX * self.indexes() - self.used()
     }
 
-    /// Makes room for so many bytes; false when the page would be too large.
+    /// Makes room for a payload of `bytes`. Returns false if the page would become too large.
     fn make_room(&mut self, bytes: usize) -> bool {
         if self.free() >= bytes {
             return true;
@@ -295,7 +298,7 @@ impl Page {
         true
     }
 
-    /// Writes the page anew in so many bytes, without garbage.
+    /// Writes the page again with a length of `bytes`, without garbage.
     fn rewrite(&mut self, bytes: usize) {
         let mut new = vec![0; bytes].into_boxed_slice();
         let front = HEADER + PER_INDEX * self.indexes();
@@ -321,7 +324,7 @@ impl Page {
         self.set_word(4, 0);
     }
 
-    /// Puts a payload in, to which the index leads that was given room.
+    /// Writes a payload into the free room and sets the place of its index.
     fn write(&mut self, index: usize, payload: &[u8], flags: u16) {
         let distance = self.used() + payload.len();
         let at = self.0.len() - distance;
@@ -331,7 +334,7 @@ impl Page {
         self.set_word(place, flags | distance as u16);
     }
 
-    /// Adds an element; `None` when the page has no room.
+    /// Adds an element and returns its index; `None` if the page has no room.
     pub fn insert(&mut self, tag: u8, payload: &[u8], flags: u16) -> Option<usize> {
         debug_assert!(tag != 0);
         let vacant = if self.live() < self.indexes() {
@@ -356,7 +359,7 @@ impl Page {
         Some(index)
     }
 
-    /// Gives a live element another payload; false when the page has no room.
+    /// Replaces a live element's payload. Returns false if the page has no room.
     pub fn replace(&mut self, index: usize, payload: &[u8], flags: u16) -> bool {
         let old = self.payload_len(index);
         if self.free() < payload.len() {
@@ -364,7 +367,7 @@ impl Page {
             if total + payload.len() >= PAGE_MAX {
                 return false;
             }
-            // It is left out of the rewritten page, and so is its old payload.
+            // The element is left out of the rewritten page, and its old payload with it.
             let tag = std::mem::take(&mut self.0[HEADER + index]);
             self.add_garbage(old);
             self.rewrite(allocated(total + payload.len()));
@@ -380,7 +383,7 @@ impl Page {
         self.set_word(4, (self.garbage() + bytes) as u16);
     }
 
-    /// Removes a live element. The page gives room back when more than half of it is garbage.
+    /// Removes a live element. Shrinks the page if more than half of it is garbage.
     pub fn remove(&mut self, index: usize) {
         let old = self.payload_len(index);
         self.0[HEADER + index] = 0;
@@ -393,7 +396,7 @@ impl Page {
         }
     }
 
-    /// Gives back garbage, vacant indexes at the end and room to spare.
+    /// Removes garbage, vacant indexes at the end, and spare room.
     pub fn shrink(&mut self) {
         let mut count = self.indexes();
         while count > 0 && self.tag(count - 1) == 0 {
@@ -408,7 +411,7 @@ impl Page {
         }
     }
 
-    /// Panics when the page contradicts itself.
+    /// Panics if the page is inconsistent.
     pub fn check(&self) {
         let live = (0..self.indexes()).filter(|index| self.tag(*index) != 0);
         let mut ranges: Vec<(usize, usize)> = live

@@ -1,18 +1,18 @@
-//! Random operations against a plain map, with slots followed through every move.
+//! Random operations against a plain map that follows each slot through all moves.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 thread_local! {
-    /// Deadlines looked at.
+    /// Number of deadlines looked at.
     pub(crate) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 #[derive(Clone, Debug)]
 enum Op {
     Insert(u16, usize),
-    /// Many at once, so that pages split and merge.
+    /// Adds many elements, so that pages split and merge.
     Fill(u16, u16),
     Clear(u16, u16),
     Remove(u16),
@@ -79,7 +79,7 @@ impl Pair {
             assert!(!self.elements.is_live(from) && self.elements.is_live(to));
             let entry = slots
                 .remove(&from)
-                .expect("what moves was known by its name");
+                .expect("the slot that moves must be known");
             entry.slot = to;
             assert!(slots.insert(to, entry).is_none());
         }
@@ -170,7 +170,7 @@ impl Pair {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
-    fn elements_are_those_of_a_plain_map(
+    fn elements_hold_what_a_plain_map_holds(
         tail in prop_oneof![Just(Tail::Nothing), Just(Tail::Value), Just(Tail::Score)],
         link_bits in prop_oneof![Just(16), Just(32), Just(64)],
         ops in prop::collection::vec(op(), 1..80),
@@ -182,7 +182,7 @@ proptest! {
         pair.compare();
         let keys: Vec<Vec<u8>> = pair.plain.keys().cloned().collect();
         for member in keys {
-            let slot = pair.elements.find(&member).expect("it is there");
+            let slot = pair.elements.find(&member).expect("it is present");
             pair.elements.remove(slot);
             pair.elements.merge();
             pair.plain.remove(&member);
@@ -193,40 +193,41 @@ proptest! {
     }
 
     #[test]
-    fn a_scan_tells_all_that_is_there_throughout(
+    fn a_scan_returns_every_element_that_stays(
         count in 1..2000u16,
         step in 1..200usize,
         changes in prop::collection::vec((any::<bool>(), 0..400u16), 1..40),
     ) {
         let mut pair = Pair::new(Tail::Nothing, 16);
         (0..count).for_each(|key| pair.insert(key, 0));
-        let (mut told, mut cursor) = (BTreeSet::new(), 0);
+        let (mut reported, mut cursor) = (BTreeSet::new(), 0);
         let mut changes = changes.into_iter().cycle();
         for calls in 0.. {
-            prop_assert!(calls < 100_000, "it does not end");
+            prop_assert!(calls < 100_000, "the scan does not end");
             let elements = &pair.elements;
             cursor = elements.scan(cursor, step, &mut |slot| {
-                told.insert(elements.member(slot).to_vec());
+                reported.insert(elements.member(slot).to_vec());
             });
             if cursor == 0 {
                 break;
             }
-            // What comes and goes meanwhile makes the pages split and merge.
+            // Changes during the scan make pages split and merge.
             let (comes, many) = changes.next().expect("a cycle");
             for key in 10_000..10_000 + many {
                 if comes { pair.insert(key, 0) } else { pair.remove(key) }
             }
         }
-        prop_assert!((0..count).all(|key| told.contains(&name(key))));
+        prop_assert!((0..count).all(|key| reported.contains(&name(key))));
     }
 }
 
-/// Pages that may be left when all elements are gone: merging goes one page at a time.
+/// Maximum number of pages above one that may be left without elements, because each removal merges
+/// one page.
 const PAGES_LEFT: usize = 1;
 
 #[test]
-fn few_bytes_an_element() {
-    // 14 bytes of member and 3 of value, at numbers between the powers of two.
+fn an_element_costs_few_bytes() {
+    // Members of 14 bytes and values of 3, at counts between powers of two.
     let mut elements = Elements::new(Tail::Value, [3, 4], 16);
     let (mut count, mut worst) = (0u32, 0f64);
     for target in [100_000, 125_000, 150_000, 175_000, 200_000] {
@@ -242,7 +243,7 @@ fn few_bytes_an_element() {
 }
 
 #[test]
-fn chance_is_even() {
+fn every_element_is_sampled_about_equally_often() {
     let mut elements = Elements::new(Tail::Nothing, [5, 6], 16);
     for i in 0..100u32 {
         elements.insert(&i.to_le_bytes(), b"");
@@ -259,7 +260,7 @@ fn chance_is_even() {
             .expect("there are some");
         *counts.entry(slot).or_insert(0) += 1;
     }
-    // A thousand each, with a deviation of about 32.
+    // 1,000 each are expected, with a standard deviation of about 32.
     assert!(
         counts.len() == 100 && counts.values().all(|n| (800..1200).contains(n)),
         "{counts:?}"

@@ -1,13 +1,13 @@
-//! Elements one after the other, or by chance.
+//! Iteration over elements: page by page, by a scan cursor, and at random.
 
 use super::{Elements, depth_of, page_of, slot_of};
 use policy::Slot;
 
-/// Tries to find an element by chance before the pages are walked from there on.
+/// Random tries, after which pages are searched.
 const SAMPLE_TRIES: u32 = 256;
 
 impl Elements {
-    /// All elements, page by page.
+    /// Returns all elements, page by page.
     pub fn iter(&self) -> impl Iterator<Item = Slot> {
         (0..self.pages.len()).flat_map(|number| self.iter_page(number))
     }
@@ -19,19 +19,21 @@ impl Elements {
             .map(move |index| slot_of(number, index))
     }
 
-    /// Tells `each` about some elements from a cursor on, whole pages until there are `count`; the next
-    /// cursor, 0 at the end. Every element that is there throughout a scan is told at least once: the
-    /// cursor is a place in the order of the reversed hashes, in which a page is a range, its two halves
-    /// are when it is split, and the two are one when they are merged.
+    /// Passes elements from a cursor on to `each`, whole pages until there are `count`. Returns the
+    /// next cursor, 0 at the end. An element that is present during the whole scan is passed at
+    /// least once.
+    ///
+    /// The cursor is a position in the order of the reversed hashes. In this order a page is a
+    /// range, a split cuts the range in two, and a merge joins two ranges.
     pub fn scan(&self, cursor: u64, count: usize, each: &mut dyn FnMut(Slot)) -> u64 {
-        let (mut at, mut told) = (cursor, 0);
-        while told < count.max(1) {
+        let (mut at, mut passed) = (cursor, 0);
+        while passed < count.max(1) {
             let Ok(reversed) = u32::try_from(at) else {
                 return 0;
             };
             let number = page_of(u64::from(reversed.reverse_bits()), self.pages.len());
             for slot in self.iter_page(number) {
-                told += 1;
+                passed += 1;
                 each(slot);
             }
             let depth = depth_of(number, self.pages.len());
@@ -41,8 +43,8 @@ impl Elements {
         if at >= 1 << 32 { 0 } else { at }
     }
 
-    /// An element that `is_wanted`, uniformly by the random bits; where few are, `None` if a bounded search
-    /// finds none.
+    /// Returns a random element for which `is_wanted` returns true, each equally likely. Returns
+    /// `None` if a bounded search finds none.
     pub fn sample_where(&self, random: u64, is_wanted: impl Fn(Slot) -> bool) -> Option<Slot> {
         if self.len == 0 {
             return None;

@@ -20,11 +20,11 @@ fn both_forms_hold_what_plain_registers_hold() {
     for seed in 1..=6u64 {
         let mut state = seed;
         let mut model = Registers::default();
-        // Some never turn dense, some at once, some on the way.
+        // Some sketches stay sparse, some become dense at once, some on the way.
         let sparse_bytes_max = [20, 3000, 100_000][seed as usize % 3];
         let mut sketch = empty();
         for step in 0..4000 {
-            // Near indexes and small ranks, so that runs meet, split and join.
+            // Indexes are near each other and ranks small, so that runs meet, split and join.
             let element = (chance(&mut state) % 3000).to_le_bytes();
             let (index, rank) = place(&element);
             let is_higher = rank > model.0[index];
@@ -75,16 +75,19 @@ fn a_rank_beyond_the_sparse_form_makes_it_dense() {
 }
 
 #[test]
-fn the_count_is_near() {
+fn the_estimate_is_within_six_standard_errors() {
     let (mut sketch, mut state) = (empty(), 99);
     let mut next = 1u64;
     for count in 1..=200_000u64 {
         add(&mut sketch, &chance(&mut state).to_le_bytes(), 3000).expect("a sketch");
         if count == next {
-            let told = registers(&sketch).count();
+            let reported = registers(&sketch).count();
             // Six standard errors.
             let allowed = (count as f64 * 0.0488).ceil() as u64;
-            assert!(told.abs_diff(count) <= allowed, "{told} for {count}");
+            assert!(
+                reported.abs_diff(count) <= allowed,
+                "{reported} for {count}"
+            );
             next = next * 3 / 2 + 1;
         }
     }
@@ -92,7 +95,7 @@ fn the_count_is_near() {
 }
 
 #[test]
-fn a_kept_count_is_told_until_an_element_changes_the_sketch() {
+fn a_stored_count_is_valid_until_an_element_changes_the_sketch() {
     let mut sketch = empty();
     assert_eq!(add(&mut sketch, b"a", 3000), Ok(true));
     assert_eq!(known_count(&sketch), Ok(None));
@@ -104,7 +107,7 @@ fn a_kept_count_is_told_until_an_element_changes_the_sketch() {
 }
 
 #[test]
-fn broken_sketches_are_refused() {
+fn corrupt_sketches_are_rejected() {
     assert_eq!(known_count(b""), Err(Flaw::NoSketch));
     assert_eq!(known_count(b"HYLL\x01"), Err(Flaw::NoSketch));
     let mut long = empty();
@@ -113,7 +116,7 @@ fn broken_sketches_are_refused() {
     let mut other = empty();
     other[0] = b'h';
     assert_eq!(would_change(&other, b"a"), Err(Flaw::NoSketch));
-    // Random bytes behind a sparse head: refused or not, nothing breaks.
+    // Random bytes behind a sparse head must be handled without a panic.
     let mut state = 5;
     for len in 0..400usize {
         let mut sketch = empty();

@@ -1,4 +1,4 @@
-//! Random operations against a sorted vector, with members that tie and slots that change.
+//! Random operations against a sorted vector, with equal scores and changing slots.
 
 use super::*;
 use proptest::prelude::*;
@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 enum Op {
     Insert(i8, u16),
-    /// So many members in order, from this one on.
+    /// Adds members in order: score, first member, number.
     Fill(i8, u16, u16),
     Push(u16),
     Remove(u16),
-    /// So many from this rank on.
+    /// Removes members by rank: first rank, number.
     RemoveRange(u16, u16),
     Relabel(u16),
     Look(i8, u16),
@@ -32,7 +32,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The order, the model, and what is behind each slot.
+/// The order, the model, and the members of the slots.
 struct Run {
     order: Order,
     model: Vec<(f64, u32)>,
@@ -41,7 +41,7 @@ struct Run {
     next_slot: u32,
 }
 
-/// How an entry compares with a score and a member.
+/// Compares an entry with a score and a member.
 fn compare(
     members: &BTreeMap<u32, u32>,
     (score, member): (f64, u32),
@@ -63,7 +63,7 @@ impl Run {
         }
     }
 
-    /// A slot for a new member.
+    /// Returns a slot for a new member.
     fn name(&mut self, member: u32) -> Slot {
         let slot = self.next_slot;
         self.next_slot += 1;
@@ -134,7 +134,7 @@ impl Run {
         }
     }
 
-    /// Ranks, ranges and single entries are the model's.
+    /// Compares ranks, ranges and single entries with the model.
     fn look(&self, score: f64, member: u32) {
         let key = (score, member);
         let mut compare = compare(&self.members, key);
@@ -178,7 +178,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn it_is_a_sorted_vector(ops in prop::collection::vec(op(), 1..80)) {
+    fn an_order_holds_what_a_sorted_vector_holds(ops in prop::collection::vec(op(), 1..80)) {
         let mut run = Run::new();
         for op in &ops {
             run.apply(op);
@@ -193,17 +193,17 @@ proptest! {
 }
 
 #[test]
-fn filled_in_order_it_has_no_slack() {
+fn a_tree_filled_in_order_has_no_unused_room() {
     let mut order = Order::new();
     let count = 100_000;
     (0..count).for_each(|n| order.push(Entry::new(f64::from(n), Slot(n))));
     order.check(|a, b| a.score().total_cmp(&b.score()));
-    // An entry's own 12 bytes, and 48 for each leaf of 64.
+    // 12 bytes per entry, and 48 per leaf of 64.
     assert!(order.heap_bytes() < count as usize * 13);
 }
 
 #[test]
-fn filled_by_chance_it_costs_sixteen_bytes_an_entry() {
+fn a_tree_filled_at_random_costs_sixteen_bytes_per_entry() {
     let mut order = Order::new();
     let count = 100_000;
     let mut state = 1u64;
@@ -223,7 +223,7 @@ fn filled_by_chance_it_costs_sixteen_bytes_an_entry() {
 }
 
 #[test]
-fn it_is_dismantled_in_steps() {
+fn a_tree_is_freed_in_steps() {
     let mut order = Order::new();
     (0..10_000).for_each(|n| order.push(Entry::new(f64::from(n), Slot(n))));
     let mut calls = 0;
@@ -240,7 +240,7 @@ fn it_is_dismantled_in_steps() {
 }
 
 #[test]
-fn scores_of_any_kind_come_back() {
+fn every_score_is_returned_unchanged() {
     for score in [0.0, -0.0, 1.5, -1e300, f64::INFINITY, f64::NEG_INFINITY] {
         let entry = Entry::new(score, Slot(7));
         assert_eq!(entry.score().to_bits(), score.to_bits());

@@ -94,7 +94,9 @@ impl Locked {
         work: impl FnOnce(&mut Object) -> Option<R>,
     ) -> Option<(R, EditedValue)> {
         let (db, slot) = at;
-        let data = self.dbs[db as usize].as_mut().expect("the entry is in it");
+        let data = self.dbs[db as usize]
+            .as_mut()
+            .expect("the database holds the entry");
         let Value::Inline(tag, bytes) = data.value(slot) else {
             return self.edit_outside_value(at, index_state, own, now, work);
         };
@@ -136,7 +138,9 @@ impl Locked {
         now: Tick,
         work: impl FnOnce(&mut Object) -> Option<R>,
     ) -> Option<(R, EditedValue)> {
-        let data = self.dbs[db as usize].as_mut().expect("the entry is in it");
+        let data = self.dbs[db as usize]
+            .as_mut()
+            .expect("the database holds the entry");
         let worked = data.edit_outside(slot, |object| {
             let result = work(object)?;
             if object.is_empty_collection() {
@@ -146,7 +150,7 @@ impl Locked {
             let small = object.inline().map(|(tag, bytes)| (tag, bytes.len()));
             Some((result, Some((filed, small))))
         });
-        let (result, rest) = worked.expect("its value is outside")?;
+        let (result, rest) = worked.expect("the value is an outside object")?;
         let Some((filed, small)) = rest else {
             return Some((result, EditedValue::Empty));
         };
@@ -160,7 +164,7 @@ impl Locked {
                     Value::Outside(object) => object.inline().map(|(_, bytes)| bytes.to_vec()),
                     Value::Inline(..) => None,
                 };
-                let bytes = bytes.expect("it was small");
+                let bytes = bytes.expect("the object is small");
                 let (at, dropped) = data.change(slot, NewValue::Inline(tag, &bytes), filed);
                 self.defer_drop(dropped);
                 at
@@ -174,7 +178,7 @@ impl Locked {
     /// key's own, else its expired elements. Returns the slot of the entry if it is still present.
     #[expect(
         clippy::too_many_arguments,
-        reason = "the instant, the bound and who is told"
+        reason = "instant, budget and callback are passed through"
     )]
     pub fn expire_due(
         &mut self,
@@ -186,7 +190,9 @@ impl Locked {
         shared: &Shared,
         report: &mut dyn FnMut(Tick, u32),
     ) -> Option<Slot> {
-        let data = self.dbs[db as usize].as_mut().expect("the entry is in it");
+        let data = self.dbs[db as usize]
+            .as_mut()
+            .expect("the database holds the entry");
         let own = data.entries.own_deadline(slot);
         if let Some(own) = own.filter(|own| now > *own) {
             report(own, 1);
@@ -210,7 +216,7 @@ impl Locked {
             object.purge(now, budget, &mut expired);
             Some(object.expired_event())
         });
-        let ((class, name), edited) = worked.expect("it may have changed");
+        let ((class, name), edited) = worked.expect("the closure returns a result");
         self.counters.expired_elements += u64::from(count);
         if let Some(key) = key.filter(|_| count > 0) {
             self.mark_watchers(db, &key);

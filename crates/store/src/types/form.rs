@@ -60,8 +60,8 @@ impl<P: PackedForm, L: LargeForm> Form<P, L> {
         }
     }
 
-    /// Returns a copy with the same elements and deadlines. The copy of a large form lacks the key's own
-    /// deadline.
+    /// Returns a copy with the same elements and deadlines. The copy of a large form lacks the
+    /// key's own deadline.
     pub fn duplicate(&self, scene: &Scene<'_>) -> Self {
         match self {
             Form::Packed(packed) => Form::Packed(packed.duplicate()),
@@ -173,9 +173,9 @@ impl<L: LargeElements> ElementForm<L> {
         }
     }
 
-    /// Adds an element, or sets the value of one, in the packed form while `may_push(count)` holds for
-    /// the number of elements before. Returns whether it is new. An expired element that is still there
-    /// is replaced by a new one without a deadline; else the deadline is kept.
+    /// Adds an element, or sets the value of one, in the packed form while `may_push(count)` holds
+    /// for the number of elements before. Returns whether it is new. An expired element that is
+    /// still there is replaced by a new one without a deadline; else the deadline is kept.
     pub fn put(
         &mut self,
         (tail, member, value): (Tail, &[u8], &[u8]),
@@ -237,8 +237,8 @@ impl<L: LargeElements> ElementForm<L> {
         }
     }
 
-    /// Returns the deadline of a live element: `None` without such an element, `Some(None)` without a
-    /// deadline.
+    /// Returns the deadline of a live element: `None` without such an element, `Some(None)` without
+    /// a deadline.
     #[inline]
     pub fn deadline(&self, member: &[u8], now: Tick) -> Option<Option<Tick>> {
         match self {
@@ -258,8 +258,8 @@ impl<L: LargeElements> ElementForm<L> {
         }
     }
 
-    /// Passes a live element's deadline to `choose` and sets the one that it returns. Returns whether
-    /// there is such an element.
+    /// Passes a live element's deadline to `choose` and sets the one that it returns. Returns
+    /// whether there is such an element.
     pub fn update_deadline(
         &mut self,
         member: &[u8],
@@ -284,9 +284,9 @@ impl<L: LargeElements> ElementForm<L> {
         }
     }
 
-    /// Passes some live elements from `cursor` on to `each`, about `count`, and all of a packed form.
-    /// Returns the next cursor, 0 at the end. An element that is present during the whole scan is passed
-    /// at least once.
+    /// Passes some live elements from `cursor` on to `each`, about `count`, and all of a packed
+    /// form. Returns the next cursor, 0 at the end. An element that is present during the whole
+    /// scan is passed at least once.
     pub fn scan(
         &self,
         cursor: u64,
@@ -311,8 +311,8 @@ impl<L: LargeElements> ElementForm<L> {
         }
     }
 
-    /// Passes `count` live elements to `each`, every one chosen uniformly among all; none if there are
-    /// none.
+    /// Passes `count` live elements to `each`, every one chosen uniformly among all; none if there
+    /// are none.
     pub fn sample_with_repeats(
         &self,
         count: usize,
@@ -358,9 +358,9 @@ fn live<'a>(packed: &'a PackedElements, member: &[u8], now: Tick) -> Option<Elem
     packed.find(member).filter(|element| element.is_live(now))
 }
 
-/// Implements [`crate::collection::Collection`] for a type with a field `form`: its kind and event, a
-/// function that makes the packed form of tag and bytes, one that returns the tag, and the bytes of the
-/// empty collection.
+/// Implements [`crate::collection::Collection`] for a type with a field `form`: its kind and event,
+/// a function that makes the packed form of tag and bytes, one that returns the tag, and the bytes
+/// of the empty collection.
 macro_rules! collection {
     ($type:ident, $expired:literal, $unpack:expr, $tag:expr, $empty:expr) => {
         impl crate::collection::Collection for $type {

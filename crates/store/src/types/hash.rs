@@ -8,7 +8,7 @@ use crate::elements::packed::{PackedElements, Tail};
 use crate::tags::{TAG_HASH, TAG_HASH_TTL};
 use policy::Tick;
 
-/// A hash. No method that reads shows a field whose deadline has passed.
+/// Fields with values. Reading methods never return a field whose deadline has passed.
 #[derive(Debug)]
 pub struct Hash {
     /// Packed fields are in the order of insertion.
@@ -29,13 +29,13 @@ collection!(
 element_methods!(Hash, "field");
 
 impl Hash {
-    /// A field's value.
+    /// Returns the value of a live field.
     #[inline]
     pub fn get(&self, field: &[u8], scene: &Scene<'_>) -> Option<&[u8]> {
         self.form.get(field, scene.now)
     }
 
-    /// Gives a field a value and no deadline; whether the field is new.
+    /// Sets the value of a field and removes its deadline. Returns whether the field is new.
     pub fn set(&mut self, field: &[u8], value: &[u8], scene: &Scene<'_>) -> bool {
         let is_new = self.put(field, value, scene);
         if !is_new {
@@ -44,13 +44,13 @@ impl Hash {
         is_new
     }
 
-    /// Gives a field a value; whether the field is new. Its deadline stays.
+    /// Sets the value of a field and keeps its deadline. Returns whether the field is new.
     pub fn set_keeping(&mut self, field: &[u8], value: &[u8], scene: &Scene<'_>) -> bool {
         self.put(field, value, scene)
     }
 
-    /// Gives a field a value; whether it is new. A dead one that is still there comes anew, without a
-    /// deadline.
+    /// Sets the value of a field. Returns whether it is new. An expired field that is still present
+    /// is replaced by a new one without a deadline.
     fn put(&mut self, field: &[u8], value: &[u8], scene: &Scene<'_>) -> bool {
         let is_long = |bytes: &[u8]| bytes.len() as i64 > scene.limits.hash_value();
         if is_long(field) || is_long(value) {
@@ -60,14 +60,14 @@ impl Hash {
         self.form.put((Tail::Value, field, value), scene, may_push)
     }
 
-    /// Takes a live field's deadline, if it has one.
+    /// Removes the deadline of a live field.
     fn persist(&mut self, field: &[u8], scene: &Scene<'_>) {
         if self.has_deadlines() {
             self.set_deadline(field, None, scene);
         }
     }
 
-    /// Tells all fields, their values and deadlines.
+    /// Passes all live fields with their values and deadlines to `each`.
     pub fn each<'h>(
         &'h self,
         scene: &Scene<'_>,
@@ -87,9 +87,10 @@ impl Hash {
         }
     }
 
-    /// Tells fields by their deadlines, from `first` to `last`, both included, without the `offset` first of
-    /// them, up to `count`. Those of one instant come in no order that means anything, but in the same
-    /// one until something is written. The work grows with `count`, not with the hash.
+    /// Passes live fields with deadlines from `first` to `last` to `each` in the order of the
+    /// deadlines: the first `offset` are skipped, then up to `count` are passed. Fields with equal
+    /// deadlines are in an arbitrary order that does not change until something is written. The
+    /// work grows with `count`, not with the hash.
     pub fn each_by_deadline<'h>(
         &'h self,
         (first, last): (Tick, Tick),
@@ -104,8 +105,8 @@ impl Hash {
                 let is_meant = |(at, _): &(Tick, _)| (first..=last).contains(at);
                 let mut fields: Vec<_> = timed.filter(is_meant).collect();
                 fields.sort_by_key(|field| field.0);
-                let told = fields.into_iter().skip(offset).take(count);
-                told.for_each(|(deadline, field)| each(field, deadline));
+                let passed = fields.into_iter().skip(offset).take(count);
+                passed.for_each(|(deadline, field)| each(field, deadline));
             }
             Form::Large(members) => {
                 let elements = members.elements();
@@ -115,8 +116,9 @@ impl Hash {
         }
     }
 
-    /// Tells some fields and values from a cursor on, about `count`, and all when they are few; the next
-    /// cursor, 0 at the end. A field that is there throughout is told at least once.
+    /// Passes about `count` live fields and values from `cursor` on to `each`; all if the hash is
+    /// packed. Returns the next cursor, 0 at the end. A field that is present during the whole scan
+    /// is passed at least once.
     pub fn scan(
         &self,
         cursor: u64,
@@ -127,7 +129,7 @@ impl Hash {
         self.form.scan(cursor, count, scene.now, each)
     }
 
-    /// Tells up to `count` different fields with their values, chosen uniformly by chance.
+    /// Passes up to `count` distinct live fields with their values to `each`, chosen uniformly.
     pub fn sample(
         &self,
         count: usize,
@@ -139,7 +141,7 @@ impl Hash {
             Form::Packed(packed) => {
                 let mut all: Vec<_> = packed.live(scene.now).collect();
                 let count = count.min(all.len());
-                // The first steps of a Fisher-Yates shuffle, where not all are asked for.
+                // The first steps of a Fisher-Yates shuffle, unless all fields are wanted.
                 for at in 0..count {
                     if count < all.len() {
                         let other = at + below(random(), all.len() - at);
@@ -149,16 +151,17 @@ impl Hash {
                 }
             }
             Form::Large(members) => {
-                let tell = &mut |slot| {
+                let pass = &mut |slot| {
                     let (field, value) = members.elements().element(slot);
                     each(field, value);
                 };
-                members.sample(count, scene.now, random, tell);
+                members.sample(count, scene.now, random, pass);
             }
         }
     }
 
-    /// Tells `count` fields with their values, each chosen uniformly by chance; none if there are none.
+    /// Passes `count` live fields with their values to `each`, every one chosen uniformly among
+    /// all; none if there are none.
     pub fn sample_with_repeats(
         &self,
         count: usize,

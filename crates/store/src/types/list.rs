@@ -11,17 +11,17 @@ use crate::tags::TAG_LIST;
 use chunk::{Chunk, ChunkLimit, Entries, element_bytes, insert_element};
 use large::Large;
 
-/// An end of a list.
+/// End of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The first element's.
+    /// End of the first element.
     Left,
-    /// The last one's.
+    /// End of the last element.
     Right,
 }
 
 impl End {
-    /// The other one.
+    /// Returns the opposite end.
     pub fn other(self) -> End {
         match self {
             End::Left => End::Right,
@@ -33,12 +33,12 @@ impl End {
 /// A short list.
 ///
 /// ```text
-/// element …  │ count 16
+/// element … │ count 16 bits
 /// ```
 #[derive(Debug)]
 struct Small(Vec<u8>);
 
-/// Bytes of the count.
+/// Length of the count in bytes.
 const COUNT: usize = 2;
 
 impl Small {
@@ -57,7 +57,7 @@ impl Small {
 
     fn set_len(&mut self, len: usize) {
         let at = self.bytes_len();
-        let len = u16::try_from(len).expect("the limit is lower");
+        let len = u16::try_from(len).expect("the limit is below 2^16");
         self.0[at..].copy_from_slice(&len.to_le_bytes());
     }
 
@@ -108,7 +108,7 @@ pub struct List {
 }
 
 impl List {
-    /// How many elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         match &self.form {
             Form::Packed(small) => small.len(),
@@ -116,17 +116,17 @@ impl List {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no element.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether it is one run of bytes.
+    /// Returns whether the list is one run of bytes.
     pub fn is_packed(&self) -> bool {
         matches!(self.form, Form::Packed(_))
     }
 
-    /// The elements from one on, going away from an end.
+    /// Returns the elements from `index` on, in the direction away from the end `from`.
     pub fn iter(&self, from: End, index: usize) -> Iter<'_> {
         match &self.form {
             Form::Large(large) => large.iter(from, index),
@@ -142,7 +142,7 @@ impl List {
         }
     }
 
-    /// One element.
+    /// Returns the element at an index.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         self.iter(End::Left, index).next()
     }
@@ -159,10 +159,10 @@ impl List {
         }
     }
 
-    /// Removes the element at an end, after telling it; false when there is none.
-    pub fn pop(&mut self, end: End, scene: &Scene<'_>, tell: impl FnOnce(&[u8])) -> bool {
+    /// Passes the element at an end to `pass` and removes it. Returns false if the list is empty.
+    pub fn pop(&mut self, end: End, scene: &Scene<'_>, pass: impl FnOnce(&[u8])) -> bool {
         let is_done = match &mut self.form {
-            Form::Large(large) => large.pop(end, tell),
+            Form::Large(large) => large.pop(end, pass),
             Form::Packed(small) => {
                 let mut entries = small.entries();
                 let (element, index) = match end {
@@ -170,7 +170,7 @@ impl List {
                     End::Right => (entries.next_back(), entries.len()),
                 };
                 let is_there = element.is_some();
-                element.map(tell);
+                element.map(pass);
                 if is_there {
                     small.remove(index, 1);
                 }
@@ -181,7 +181,7 @@ impl List {
         is_done
     }
 
-    /// Replaces an element; false when it is not there.
+    /// Replaces the element at an index. Returns false if there is none.
     pub fn set(&mut self, index: usize, value: &[u8], scene: &Scene<'_>) -> bool {
         if index >= self.len() {
             return false;
@@ -197,7 +197,7 @@ impl List {
         true
     }
 
-    /// Puts an element before that of this index, or at the end for their number.
+    /// Inserts an element before the one at `index`, or at the end if `index` is the length.
     pub fn insert(&mut self, index: usize, value: &[u8], scene: &Scene<'_>) {
         assert!(index <= self.len());
         match self.form_for(value.len(), scene) {
@@ -206,7 +206,8 @@ impl List {
         }
     }
 
-    /// Keeps so many elements from one on, and no others. What is returned is dropped best in steps.
+    /// Keeps `count` elements from `start` on and removes all others. Returns the removed ones,
+    /// which should be freed in steps.
     pub fn keep(&mut self, start: usize, count: usize, scene: &Scene<'_>) -> List {
         let len = self.len();
         let start = start.min(len);
@@ -228,7 +229,7 @@ impl List {
         }
     }
 
-    /// Removes the elements that equal a value, at most so many, from an end on; how many.
+    /// Removes up to `max` elements equal to `value`, beginning at an end. Returns their number.
     pub fn remove_equal(&mut self, value: &[u8], end: End, max: usize, scene: &Scene<'_>) -> usize {
         let limit = limit_of(scene);
         let removed = match &mut self.form {
@@ -246,7 +247,7 @@ impl List {
         removed
     }
 
-    /// The form in which a value of this length more has room, and the limit.
+    /// Returns the form in which there is room for an element of length `len`, and the limit.
     fn form_for(&mut self, len: usize, scene: &Scene<'_>) -> (&mut ListForm, ChunkLimit) {
         let limit = limit_of(scene);
         if let Form::Packed(small) = &self.form
@@ -261,7 +262,7 @@ impl List {
         (&mut self.form, limit)
     }
 
-    /// Packs what has become short.
+    /// Packs a list that has become short.
     fn settle(&mut self, scene: &Scene<'_>) {
         let Form::Large(large) = &self.form else {
             return;

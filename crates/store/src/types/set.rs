@@ -14,7 +14,7 @@ use crate::tags::{TAG_INTSET, TAG_SET, TAG_SET_TTL};
 use integers::{Digits, Integers, integer};
 use policy::Tick;
 
-/// A set of byte strings. No method that reads shows a member whose deadline has passed.
+/// Distinct byte strings. Reading methods never return a member whose deadline has passed.
 #[derive(Debug)]
 pub struct Set {
     form: Form,
@@ -51,8 +51,8 @@ impl Set {
         }
     }
 
-    /// Adds a member; false when it was there, and then its deadline stays. One that has died but was
-    /// not yet taken away comes anew, without a deadline.
+    /// Adds a member. Returns false if it is present, and keeps its deadline. An expired member
+    /// that is still present is replaced by a new one without a deadline.
     pub fn add(&mut self, member: &[u8], scene: &Scene<'_>) -> bool {
         if let Form::Integers(integers) = &mut self.form {
             match integer(member) {
@@ -89,8 +89,8 @@ impl Set {
         self.form = Form::Strings(form);
     }
 
-    /// Removes a live member. Returns whether there was one. An expired one stays until it is removed
-    /// as such, so that its expiry is counted and notified.
+    /// Removes a live member. Returns whether there was one. An expired one stays until it is
+    /// removed as such, so that its expiry is counted and notified.
     pub fn remove(&mut self, member: &[u8], scene: &Scene<'_>) -> bool {
         match &mut self.form {
             Form::Integers(integers) => {
@@ -120,7 +120,7 @@ impl Set {
         }
     }
 
-    /// Tells members until `each` says false; whether it never did.
+    /// Passes live members to `each` until it returns false. Returns whether it never did.
     fn all(&self, scene: &Scene<'_>, mut each: impl FnMut(&[u8]) -> bool) -> bool {
         match &self.form {
             Form::Integers(integers) => integers.iter().all(|n| each(Digits::of(n).as_bytes())),
@@ -135,7 +135,8 @@ impl Set {
         }
     }
 
-    /// Tells all members: integers in ascending order, others as they lie.
+    /// Passes all live members to `each`: integers in ascending order, others in the order of
+    /// storage.
     pub fn each(&self, scene: &Scene<'_>, mut each: impl FnMut(&[u8])) {
         self.all(scene, |member| {
             each(member);
@@ -143,8 +144,9 @@ impl Set {
         });
     }
 
-    /// Tells about `count` members from `cursor` on, and all when they are packed; returns the next
-    /// cursor, 0 at the end. A member that is there throughout is told at least once.
+    /// Passes about `count` live members from `cursor` on to `each`; all if the set is packed.
+    /// Returns the next cursor, 0 at the end. A member that is present during the whole scan is
+    /// passed at least once.
     pub fn scan(
         &self,
         cursor: u64,
@@ -159,8 +161,8 @@ impl Set {
         form.scan(cursor, count, scene.now, |member, _| each(member))
     }
 
-    /// Tells `count` different members, or all if there are fewer; each choice is as likely as any other.
-    /// `random` makes 64 random bits.
+    /// Passes `count` distinct live members to `each`, or all if there are fewer; each choice is
+    /// equally likely. `random` returns 64 random bits.
     pub fn sample(
         &self,
         count: usize,
@@ -169,12 +171,12 @@ impl Set {
         each: &mut dyn FnMut(&[u8]),
     ) {
         if let Form::Strings(ElementForm::Large(members)) = &self.form {
-            let tell = &mut |slot| each(members.elements().member(slot));
-            return members.sample(count, scene.now, random, tell);
+            let pass = &mut |slot| each(members.elements().member(slot));
+            return members.sample(count, scene.now, random, pass);
         }
         let mut left = self.len(scene);
         let mut wanted = count.min(left);
-        // Of those still to come, as many are chosen as are still wanted (Knuth's algorithm S).
+        // Chooses from the remaining members as many as are still wanted (Knuth's algorithm S).
         self.all(scene, |member| {
             if below(random(), left) < wanted {
                 each(member);
@@ -185,7 +187,8 @@ impl Set {
         });
     }
 
-    /// Tells `count` members, each chosen anew among all; none if the set is empty.
+    /// Passes `count` live members to `each`, every one chosen uniformly among all; none if the set
+    /// is empty.
     pub fn sample_with_repeats(
         &self,
         count: usize,
@@ -208,7 +211,8 @@ impl Set {
         }
     }
 
-    /// When a member dies. `None`: there is none; `Some(None)`: it has no deadline.
+    /// Returns the deadline of a live member: `None` without such a member, `Some(None)` without a
+    /// deadline.
     pub fn deadline(&self, member: &[u8], scene: &Scene<'_>) -> Option<Option<Tick>> {
         match &self.form {
             Form::Integers(_) => self.contains(member, scene).then_some(None),
@@ -224,8 +228,8 @@ impl Set {
         }
     }
 
-    /// Asks `choose`, which is told when a member dies, for another deadline or none; `None` leaves it as it is.
-    /// False when there is no such member.
+    /// Passes the deadline of a live member to `choose` and sets the one that it returns; `None`
+    /// changes nothing. Returns whether there is such a member.
     pub fn update_deadline(
         &mut self,
         member: &[u8],
@@ -245,7 +249,7 @@ impl Set {
         }
     }
 
-    /// Gives a member another deadline, or takes it; false when there is no such member.
+    /// Sets or removes the deadline of a live member. Returns whether there is such a member.
     pub fn set_deadline(
         &mut self,
         member: &[u8],
@@ -256,7 +260,7 @@ impl Set {
     }
 }
 
-/// Whether so many members, one of them of such a length, may be packed.
+/// Returns whether `count` members, one of length `len`, may be packed.
 fn is_packable(count: usize, len: usize, scene: &Scene<'_>) -> bool {
     count as i64 <= scene.limits.set_entries() && len as i64 <= scene.limits.set_value()
 }

@@ -17,11 +17,11 @@ use policy::Tick;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// A sorted set. No method that reads shows a member whose deadline has passed, and ranks count live
-/// members only.
+/// Distinct byte strings with scores. Reading methods never return a member whose deadline has
+/// passed, and ranks count live members only.
 #[derive(Debug)]
 pub struct SortedSet {
-    /// Packed members are in order.
+    /// Packed members are in their order.
     form: ElementForm<LargeSortedSet>,
 }
 
@@ -38,19 +38,19 @@ collection!(
 );
 element_methods!(SortedSet, "member");
 
-/// The order of two members. Scores are neither NaN nor −0.
+/// Compares two members by score, then by bytes. Scores are neither NaN nor −0.
 fn compare(score: f64, member: &[u8], other_score: f64, other: &[u8]) -> Ordering {
     let by_score = score.total_cmp(&other_score);
     by_score.then_with(|| member.cmp(other))
 }
 
 impl SortedSet {
-    /// The score of a member.
+    /// Returns the score of a live member.
     pub fn score(&self, member: &[u8], scene: &Scene<'_>) -> Option<f64> {
         self.form.get(member, scene.now).map(score_of)
     }
 
-    /// How many members stand before this one, and its score.
+    /// Returns the rank and the score of a live member.
     pub fn rank(&self, member: &[u8], scene: &Scene<'_>) -> Option<(usize, f64)> {
         match &self.form {
             Form::Packed(packed) => small::rank(packed, member, scene.now),
@@ -58,7 +58,7 @@ impl SortedSet {
         }
     }
 
-    /// The ranks of the members in an interval.
+    /// Returns the ranks of the members in an interval.
     pub fn ranks(&self, interval: &Interval<'_>, scene: &Scene<'_>) -> Range<usize> {
         match &self.form {
             Form::Packed(packed) => small::ranks(packed, interval, scene.now),
@@ -66,8 +66,8 @@ impl SortedSet {
         }
     }
 
-    /// Tells the members of these ranks and their scores in order, or backwards. Ranks beyond the end
-    /// are nobody's.
+    /// Passes the members of a range of ranks and their scores to `each`, in order or in reverse.
+    /// Ranks past the end are ignored.
     pub fn each(
         &self,
         ranks: Range<usize>,
@@ -81,8 +81,9 @@ impl SortedSet {
         }
     }
 
-    /// Gives a member a score, or adds it; the score is not NaN, and −0 becomes 0. Its deadline stays. A
-    /// dead one that is still there comes anew, without a deadline.
+    /// Sets the score of a member, or adds it, and keeps its deadline. The score must not be NaN;
+    /// −0 becomes 0. An expired member that is still present is replaced by a new one without a
+    /// deadline.
     pub fn set(&mut self, member: &[u8], score: f64, scene: &Scene<'_>) {
         assert!(!score.is_nan());
         let score = score + 0.0;
@@ -109,7 +110,7 @@ impl SortedSet {
             .set(member, score, scene);
     }
 
-    /// Removes the members of these ranks; how many they were.
+    /// Removes the members of a range of ranks. Returns their number.
     pub fn remove_ranks(&mut self, ranks: Range<usize>, scene: &Scene<'_>) -> usize {
         match &mut self.form {
             Form::Packed(packed) => small::remove_ranks(packed, ranks, scene.now),
@@ -117,8 +118,9 @@ impl SortedSet {
         }
     }
 
-    /// Tells about `count` members from `cursor` on, and all when they are few; the next cursor, 0 at the
-    /// end. A member that is there throughout is told at least once.
+    /// Passes about `count` live members from `cursor` on to `each`; all if the set is packed.
+    /// Returns the next cursor, 0 at the end. A member that is present during the whole scan is
+    /// passed at least once.
     pub fn scan(
         &self,
         cursor: u64,

@@ -1,7 +1,7 @@
 //! Random operations on hashes, sets and sorted sets against a plain map, with a simulated clock.
 //!
-//! [`Model`] has the operations that the types share. Each type's own tests say by [`Subject`] how to
-//! call it, and add the operations and comparisons that only it has.
+//! [`Model`] has the operations that the types share. Each type's own tests implement [`Subject`]
+//! and add the operations and comparisons that only that type has.
 
 use crate::collection::{Collection, Representation, Scene};
 use crate::limits::Limits;

@@ -27,7 +27,10 @@ pub struct Edited<R> {
 /// Defines the methods of one type.
 macro_rules! verbs {
     ($($read:ident, $edit:ident, $type:ident;)*) => {$(
-        #[doc = concat!("Lends a live key's [`", stringify!($type), "`](struct@crate::", stringify!($type), "); counts a hit or a miss and tells the policy. `None`: no such key. Errors: another type.")]
+        #[doc = concat!("Passes a live key's [`", stringify!($type), "`](struct@crate::", stringify!($type), ") to `read`. Counts a hit or a miss and notifies the policy. Returns `None` without such a key.
+
+# Errors
+The key holds another type.")]
         pub fn $read<R>(
             &mut self,
             key: &Key<'_>,
@@ -36,7 +39,10 @@ macro_rules! verbs {
             self.read_collection(key, read)
         }
 
-        #[doc = concat!("Lends a live key's [`", stringify!($type), "`](struct@crate::", stringify!($type), ") to be changed, or an empty one if there is none and one may be created. `edit` returns `None` when it has changed nothing; else the key is stored, evicting as needed, or deleted when no element is left. `None`: no key, or nothing changed. Errors: another type.")]
+        #[doc = concat!("Passes a live key's [`", stringify!($type), "`](struct@crate::", stringify!($type), ") to `edit`, or an empty one if the key is absent and `may_create` is true. `edit` returns `None` if it changed nothing. Otherwise the key is stored, evicting as needed, or deleted if no element is left. Returns `None` if nothing changed.
+
+# Errors
+The key holds another type.")]
         pub fn $edit<R>(
             &mut self,
             key: &Key<'_>,
@@ -71,7 +77,7 @@ impl<'a> View<'a> {
             None => Ok(None),
             Some(value) if kind_of(&value) != C::KIND => Err(WrongType),
             Some(Value::Outside(object)) => {
-                let collection = C::of(object).expect("its kind is the same");
+                let collection = C::of(object).expect("the types are equal");
                 Ok(Some(read(collection, &scene)))
             }
             Some(Value::Inline(tag, bytes)) => {
@@ -119,7 +125,7 @@ impl<'a> View<'a> {
         let before = self.outside_bytes(key, slot);
         let locked = self.parts(key).2;
         let worked = locked.edit_value((key.db, slot), IndexState::Indexed, own, now, |object| {
-            edit(C::of_mut(object).expect("its kind is the same"), &scene)
+            edit(C::of_mut(object).expect("the types are equal"), &scene)
         });
         let Some((result, edited)) = worked else {
             return Ok(None);
@@ -287,7 +293,7 @@ impl<'a> View<'a> {
         let (space, _, locked) = self.parts(from);
         let db = locked.dbs[from.db as usize]
             .as_mut()
-            .expect("a slot was found in it");
+            .expect("the database holds the slot");
         let own = db.entries.own_deadline(slot);
         let inline = match db.value(slot) {
             Value::Inline(tag, bytes) => Some(Object::unpack(tag, bytes.to_vec())),

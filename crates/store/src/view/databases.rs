@@ -30,7 +30,7 @@ impl View<'_> {
     ) -> u64 {
         let now = self.now();
         let guards = self.all();
-        let mut told = 0;
+        let mut reported = 0;
         let mut shard = (cursor >> 48) as usize;
         let mut at = TablePosition {
             bucket: (cursor >> 32) as u16,
@@ -38,12 +38,14 @@ impl View<'_> {
         };
         while let Some(locked) = guards.get(shard) {
             if let Some(data) = locked.db(db) {
-                let next = data.entries.scan(at, count.saturating_sub(told), |slot| {
-                    if !is_dead(data, slot, now) {
-                        told += 1;
-                        each(data.entries.key(slot), kind_of(&data.value(slot)));
-                    }
-                });
+                let next = data
+                    .entries
+                    .scan(at, count.saturating_sub(reported), |slot| {
+                        if !is_dead(data, slot, now) {
+                            reported += 1;
+                            each(data.entries.key(slot), kind_of(&data.value(slot)));
+                        }
+                    });
                 if let Some(next) = next {
                     return (shard as u64) << 48
                         | u64::from(next.bucket) << 32
@@ -51,7 +53,7 @@ impl View<'_> {
                 }
             }
             (shard, at) = (shard + 1, TablePosition::default());
-            if told >= count && shard < guards.len() {
+            if reported >= count && shard < guards.len() {
                 return (shard as u64) << 48;
             }
         }

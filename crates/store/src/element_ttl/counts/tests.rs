@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 const NOW: Tick = Tick(1_000_000);
 const LATER: Tick = Tick(NOW.0 + 1000);
 const COUNT: u32 = 40_000;
-/// Entries of a leaf of the index.
+/// Number of entries in a leaf of the index.
 const LEAF: usize = 64;
-/// Looks and pages of a choice by chance, and elements of a page.
+/// Maximum cost of a random choice: tries, pages and one leaf.
 const CHANCE: usize = 256 + 256 * 64 + LEAF;
 
-/// Elements, each with the deadline that is chosen for its number.
+/// Creates elements with the deadlines that `deadline_of` returns for their numbers.
 fn members(limits: &Limits, deadline_of: impl Fn(u32) -> Option<Tick>) -> TimedElements {
     let scene = Scene::of(NOW, limits);
     let mut members = TimedElements::new(Tail::Nothing, &scene);
@@ -28,7 +28,7 @@ fn members(limits: &Limits, deadline_of: impl Fn(u32) -> Option<Tick>) -> TimedE
     members
 }
 
-/// What it costs.
+/// Returns the result of `work` and the number of deadlines it looked at.
 fn looks<R>(work: impl FnOnce() -> R) -> (R, usize) {
     LOOKS.set(0);
     let result = work();
@@ -40,15 +40,15 @@ fn number_of(members: &TimedElements, slot: Slot) -> u32 {
     name["element:".len()..].parse().expect("a number")
 }
 
-/// Dies at the deadline after `NOW`, or long after it.
+/// Expires soon after `NOW` for even numbers, much later for odd ones.
 fn half(number: u32) -> Option<Tick> {
     Some(Tick(NOW.0 + u64::from(number % 2) * 10_000 + 1))
 }
 
 #[test]
-fn half_of_all_die_at_once_and_are_not_counted_one_by_one() {
+fn half_of_all_elements_expire_and_are_not_counted_one_by_one() {
     let limits = Limits::default();
-    // On one deadline, on distinct ones, and beside elements that stay.
+    // Half of the deadlines equal, all distinct, and half of the elements without one.
     let few = |number: u32| Some(Tick(NOW.0 + 1 + u64::from(number)));
     let endless = |number: u32| half(number).filter(|at| *at < LATER);
     type DeadlineOf<'a> = &'a dyn Fn(u32) -> Option<Tick>;
@@ -69,22 +69,22 @@ fn half_of_all_die_at_once_and_are_not_counted_one_by_one() {
                 .wrapping_add(7);
             state
         };
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         let (_, count) = looks(|| {
             members.sample(10, LATER, random, &mut |slot| {
-                told.insert(number_of(&members, slot));
+                reported.insert(number_of(&members, slot));
             });
         });
         assert!(count <= LEAF + 10 * 256, "{count}");
-        assert_eq!(told.len(), 10);
+        assert_eq!(reported.len(), 10);
         let lives = |number: &u32| deadline_of(*number).is_none_or(|at| at >= LATER);
-        assert!(told.iter().all(lives));
+        assert!(reported.iter().all(lives));
     }
 }
 
-/// Of many that are dead, the few that live are found all the same, and each may come.
+/// Few live elements among many expired ones are all found by sampling.
 #[test]
-fn the_few_living_among_many_dead_are_drawn_by_rank() {
+fn few_live_elements_among_many_expired_ones_are_sampled_by_rank() {
     let limits = Limits::default();
     let members = members(&limits, |number| match number % 10_000 {
         0 => Some(Tick(LATER.0 + u64::from(number))),
@@ -107,47 +107,47 @@ fn the_few_living_among_many_dead_are_drawn_by_rank() {
     assert!(most <= CHANCE + 2 * LEAF, "{most}");
     assert_eq!(drawn, BTreeSet::from([0, 10_000, 20_000, 30_000]));
     for count in [1, 3, 4, 9] {
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         let random = &mut || 1 << 63;
         let each = &mut |slot| {
-            told.insert(slot);
+            reported.insert(slot);
         };
         members.sample(count, LATER, random, each);
-        assert_eq!(told.len(), count.min(4));
+        assert_eq!(reported.len(), count.min(4));
     }
-    // The listing of all that live does not come by the dead.
+    // Listing the live elements does not pass over the expired ones.
     let (_, count) = looks(|| members.each_live(LATER, &mut |_| ()));
     assert!(count <= 3 * LEAF, "{count}");
 }
 
 #[test]
-fn a_list_by_deadline_costs_what_it_tells() {
+fn the_cost_of_a_list_by_deadline_depends_on_its_length() {
     let limits = Limits::default();
     let members = members(&limits, |number| {
         Some(Tick(NOW.0 + 1 + u64::from(number * 7_919 % COUNT)))
     });
     for (first, offset) in [(NOW, 0), (LATER, 0), (LATER, 30_000), (Tick(0), 38_990)] {
-        let mut told = vec![];
+        let mut reported = vec![];
         let (_, count) = looks(|| {
-            let each = &mut |deadline, _| told.push(deadline);
+            let each = &mut |deadline, _| reported.push(deadline);
             members.each_by_deadline((first, Tick::MAX), (offset, 20), LATER, each);
         });
         let wanted = (LATER.0 + offset as u64..=NOW.0 + u64::from(COUNT)).take(20);
-        assert_eq!(told, wanted.map(Tick).collect::<Vec<_>>());
+        assert_eq!(reported, wanted.map(Tick).collect::<Vec<_>>());
         assert!(count <= 3 * LEAF, "{count}");
     }
 }
 
-/// What an index that does not count tells is the same, at its own price.
+/// An index that does not count returns the same, at a higher cost.
 #[test]
-fn all_indexes_tell_the_same() {
+fn all_indexes_return_the_same_elements() {
     let limits = Limits::default();
     let list = |members: &TimedElements, offset| {
-        let mut told = vec![];
-        let each = &mut |deadline, slot| told.push((deadline, number_of(members, slot)));
+        let mut reported = vec![];
+        let each = &mut |deadline, slot| reported.push((deadline, number_of(members, slot)));
         let last = Tick(LATER.0 + 300);
         members.each_by_deadline((NOW, last), (offset, 50), LATER, each);
-        told
+        reported
     };
     let mut answers = vec![];
     for expiry in [ExpirySpec::Ranked(()), ExpirySpec::Wheel(())] {

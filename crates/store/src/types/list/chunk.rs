@@ -1,31 +1,32 @@
-//! Elements one after the other in one run of bytes, readable from either end.
+//! Elements in one run of bytes that can be read from either end.
 //!
 //! ```text
-//! element   length │ bytes │ length mirrored
-//! length    7 bits a byte, the lowest first; the top bit says that more follow. Mirrored: the same bytes
-//!           in the opposite order, so that it is read from its last byte on.
+//! element   length │ bytes │ mirrored length
+//! length    7 bits per byte, the lowest first; the top bit: more bytes follow
+//! mirrored  the same bytes in reverse order, so that the length is read from its last byte on
 //! ```
 
 use super::End;
 
-/// Up to where a chunk is filled. A longer element has a chunk of its own.
+/// Limit of a chunk. An element longer than the limit has a chunk of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkLimit {
-    /// Bytes, those of the lengths counted.
+    /// Maximum length in bytes, with the encoded lengths.
     pub bytes: usize,
-    /// Elements.
+    /// Maximum number of elements.
     pub count: usize,
 }
 
-/// Room made at least, as far as the limit allows.
+/// Minimum room made for further elements, within the limit.
 const ROOM_LEAST: usize = 64;
-/// What bounds a chunk when only its elements are counted.
+/// Maximum bytes of a chunk whose limit is a number of elements.
 const BYTES_OF_COUNTED: usize = 8 << 10;
-/// The packed form counts its elements in 16 bits.
+/// Maximum number of elements of the packed form, which counts them in 16 bits.
 const COUNT_MAX: usize = u16::MAX as usize;
 
 impl ChunkLimit {
-    /// What a value of `list-max-listpack-size` means: elements, or from −1 to −5 bytes, 4 to 64 KiB.
+    /// Returns the limit for a value of `list-max-listpack-size`: a number of elements, or −1 to −5
+    /// for 4 to 64 KiB.
     pub fn of(size: i64) -> ChunkLimit {
         match size {
             0.. => ChunkLimit {
@@ -39,13 +40,13 @@ impl ChunkLimit {
         }
     }
 
-    /// Whether a run of so many elements and bytes is within it.
+    /// Returns whether `count` elements of `bytes` in total are within the limit.
     pub fn allows(&self, count: usize, bytes: usize) -> bool {
         count <= self.count && bytes <= self.bytes
     }
 
-    /// Below this, neighbours are merged and a list is packed again: half, so that one that swings
-    /// about the limit is not converted each time.
+    /// Returns half the limit. Below it neighbours are merged and a list is packed again. It is
+    /// half so that a list whose length varies about the limit is not converted each time.
     pub fn half(&self) -> ChunkLimit {
         ChunkLimit {
             bytes: self.bytes / 2,
@@ -54,7 +55,7 @@ impl ChunkLimit {
     }
 }
 
-/// The bytes of a length.
+/// Returns the number of bytes that encode a length.
 fn length_bytes(len: usize) -> usize {
     match len {
         0..=0x7f => 1,
@@ -63,7 +64,7 @@ fn length_bytes(len: usize) -> usize {
     }
 }
 
-/// The bytes of an element with so many bytes of its own.
+/// Returns the encoded length of an element of length `len`.
 pub(super) fn element_bytes(len: usize) -> usize {
     2 * length_bytes(len) + len
 }
@@ -81,7 +82,7 @@ fn write_element(room: &mut [u8], value: &[u8]) {
     room[width..=last - width].copy_from_slice(value);
 }
 
-/// Puts an element before the one at a byte.
+/// Inserts an element before the one at a position.
 pub(super) fn insert_element(buffer: &mut Vec<u8>, at: usize, value: &[u8]) {
     let (size, old_len) = (element_bytes(value.len()), buffer.len());
     buffer.resize(old_len + size, 0);
@@ -89,7 +90,7 @@ pub(super) fn insert_element(buffer: &mut Vec<u8>, at: usize, value: &[u8]) {
     write_element(&mut buffer[at..at + size], value);
 }
 
-/// The length at the front of some bytes, and how wide it is.
+/// Reads a length. Returns it and the number of its bytes.
 #[inline(always)]
 fn read_length(bytes: impl Iterator<Item = u8>) -> (usize, usize) {
     let (mut len, mut width) = (0, 0);
@@ -103,7 +104,7 @@ fn read_length(bytes: impl Iterator<Item = u8>) -> (usize, usize) {
     (len, width)
 }
 
-/// Some elements in a row.
+/// Consecutive elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entries<'a> {
     bytes: &'a [u8],
@@ -115,17 +116,17 @@ impl<'a> Entries<'a> {
         Entries { bytes, count }
     }
 
-    /// All of them, encoded.
+    /// Returns the encoded elements.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// How many.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Before which byte the element of this index begins; that of the end for their number.
+    /// Returns the position of the element at an index; the end if `index` is their number.
     pub fn offset(&self, index: usize) -> usize {
         debug_assert!(index <= self.count);
         let mut walk = *self;
@@ -142,12 +143,12 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// Those from this index on.
+    /// Returns the elements from an index on.
     pub fn from(&self, index: usize) -> Entries<'a> {
         Entries::new(&self.bytes[self.offset(index)..], self.count - index)
     }
 
-    /// Those before this index.
+    /// Returns the elements before an index.
     pub fn before(&self, index: usize) -> Entries<'a> {
         Entries::new(&self.bytes[..self.offset(index)], index)
     }
@@ -180,7 +181,7 @@ impl DoubleEndedIterator for Entries<'_> {
 /// A part of a large list.
 ///
 /// ```text
-/// buffer   room for more on the left (start) │ elements │ room for more on the right (spare capacity)
+/// buffer   room on the left (start) │ elements │ room on the right (spare capacity)
 /// ```
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
@@ -190,7 +191,7 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// These elements, with no room for more.
+    /// Creates a chunk of elements without room for more.
     pub fn of(entries: Entries<'_>) -> Chunk {
         Chunk {
             buffer: entries.bytes.to_vec(),
@@ -199,7 +200,7 @@ impl Chunk {
         }
     }
 
-    /// One element, with no room for more.
+    /// Creates a chunk of one element without room for more.
     pub fn alone(value: &[u8]) -> Chunk {
         let mut buffer = vec![0; element_bytes(value.len())];
         write_element(&mut buffer, value);
@@ -210,33 +211,33 @@ impl Chunk {
         }
     }
 
-    /// Its elements.
+    /// Returns the elements.
     pub fn entries(&self) -> Entries<'_> {
         Entries::new(&self.buffer[self.start as usize..], self.len())
     }
 
-    /// How many elements it has.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Bytes of its elements.
+    /// Returns the encoded length of the elements.
     pub fn bytes(&self) -> usize {
         self.buffer.len() - self.start as usize
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.buffer.capacity()
     }
 
-    /// Whether an element of this length would keep it within the limit.
+    /// Returns whether the chunk is within the limit with one more element of length `len`.
     pub fn takes(&self, len: usize, limit: ChunkLimit) -> bool {
         limit.allows(self.len() + 1, self.bytes() + element_bytes(len))
     }
 
-    /// Whether an element of this length should be pushed here, and not into a new chunk: room is made
-    /// by a copy only if that copy is paid for by the elements that come next.
+    /// Returns whether an element of length `len` should be added here and not to a new chunk. Room
+    /// is made by a copy only if the elements that follow pay for it.
     pub fn takes_at(&self, end: End, len: usize, limit: ChunkLimit) -> bool {
         let is_cheap = self.spare(end) >= element_bytes(len)
             || self.buffer.capacity() < limit.bytes
@@ -251,8 +252,8 @@ impl Chunk {
         }
     }
 
-    /// Moves the elements into a buffer with room on one side for so many bytes and a quarter of what is
-    /// there, as far as the limit allows, and what room there was on the other.
+    /// Moves the elements into a new buffer. On one side it has room for `room` bytes and a quarter
+    /// of the elements' bytes, within the limit; on the other side the room stays the same.
     fn make_room(&mut self, end: End, room: usize, limit: ChunkLimit) {
         let live = self.bytes();
         let most = limit.bytes.max(live + room);
@@ -289,7 +290,7 @@ impl Chunk {
         self.count += 1;
     }
 
-    /// Removes the elements of these indexes.
+    /// Removes `count` elements from an index on.
     pub fn remove(&mut self, index: usize, count: usize) {
         let entries = self.entries();
         let at = entries.offset(index);
@@ -304,7 +305,7 @@ impl Chunk {
         self.give_back();
     }
 
-    /// Puts an element before that of this index.
+    /// Inserts an element before the one at an index.
     pub fn insert(&mut self, index: usize, value: &[u8]) {
         let at = self.start as usize + self.entries().offset(index);
         insert_element(&mut self.buffer, at, value);
@@ -312,14 +313,14 @@ impl Chunk {
         self.give_back();
     }
 
-    /// Splits off the elements from this index on.
+    /// Splits off the elements from an index on.
     pub fn split(&mut self, index: usize) -> Chunk {
         let tail = Chunk::of(self.entries().from(index));
         *self = Chunk::of(self.entries().before(index));
         tail
     }
 
-    /// Adds another chunk's elements behind its own.
+    /// Appends the elements of another chunk.
     pub fn append(&mut self, other: &Chunk) {
         self.buffer
             .extend_from_slice(&other.buffer[other.start as usize..]);
@@ -327,14 +328,14 @@ impl Chunk {
         self.give_back();
     }
 
-    /// Removes the elements that equal a value, at most so many, from an end on; how many.
+    /// Removes up to `max` elements equal to `value`, beginning at an end. Returns their number.
     pub fn remove_equal(&mut self, value: &[u8], end: End, max: usize) -> usize {
         let equal = self.entries().filter(|element| *element == value).count();
         let removed = equal.min(max);
         if removed == 0 {
             return 0;
         }
-        // Those nearer to the other end stay when there are more.
+        // If there are more, those nearer to the other end stay.
         let spared = match end {
             End::Left => 0,
             End::Right => equal - removed,
@@ -356,21 +357,21 @@ impl Chunk {
         removed
     }
 
-    /// Gives back room beyond what elements take and half as much.
+    /// Shrinks the buffer if more than half of the elements' bytes is unused.
     fn give_back(&mut self) {
         if self.buffer.capacity() > self.bytes() + self.bytes() / 2 + 2 * ROOM_LEAST {
             self.seal();
         }
     }
 
-    /// Gives all room back: it is no longer at an end of its list.
+    /// Removes all spare room, because the chunk is no longer at an end of its list.
     pub fn seal(&mut self) {
         self.buffer.drain(..self.start as usize);
         self.start = 0;
         self.buffer.shrink_to_fit();
     }
 
-    /// Panics when it contradicts itself.
+    /// Panics if the chunk is inconsistent.
     pub fn check(&self) {
         let (mut forward, mut backward) = (self.entries(), self.entries());
         let (mut left, mut right) = (0, 0);

@@ -1,7 +1,8 @@
-//! A long list: chunks in blocks, each of which knows how many elements it has.
+//! A long list: chunks in blocks, each with the number of its elements.
 //!
-//! Two levels, because a gigabyte in chunks of 8 KiB is a hundred thousand of them: an element is found, and a
-//! chunk put between others, by passing two thousand blocks and some chunks.
+//! There are two levels because a gigabyte in chunks of 8 KiB is more than a hundred thousand
+//! chunks. An element is found, or a chunk inserted, by passing two thousand blocks and some
+//! chunks.
 
 use super::End;
 use super::chunk::{Chunk, ChunkLimit, Entries, element_bytes};
@@ -9,7 +10,7 @@ use crate::collection::{Representation, Scene};
 use crate::types::form::LargeForm;
 use std::collections::VecDeque;
 
-/// The most chunks of a block.
+/// Maximum number of chunks in a block.
 const BLOCK_CHUNKS: usize = 64;
 
 #[derive(Debug, Default)]
@@ -24,18 +25,18 @@ impl Block {
     }
 }
 
-/// See the module text.
+/// Chunks in blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Large {
     blocks: VecDeque<Block>,
     len: usize,
     /// Bytes of all chunks' buffers.
     buffer_bytes: usize,
-    /// Room for chunks in all blocks.
+    /// Capacity for chunks in all blocks.
     slots: usize,
 }
 
-/// Names a chunk.
+/// Position of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     block: usize,
@@ -45,7 +46,7 @@ struct Place {
 const FIRST: Place = Place { block: 0, chunk: 0 };
 
 impl Place {
-    /// The next place in its block.
+    /// Returns the next position in the block.
     fn behind(self) -> Place {
         Place {
             chunk: self.chunk + 1,
@@ -55,19 +56,19 @@ impl Place {
 }
 
 impl Large {
-    /// A list of one chunk.
+    /// Creates a list of one chunk.
     pub fn of(chunk: Chunk) -> Large {
         let mut large = Large::default();
         large.put(FIRST, chunk);
         large
     }
 
-    /// How many elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Its chunk, when it has only one.
+    /// Returns the chunk of a list that has only one.
     pub fn only(&self) -> Option<&Chunk> {
         match (self.blocks.len(), self.blocks.front()) {
             (1, Some(block)) if block.chunks.len() == 1 => block.chunks.front(),
@@ -79,7 +80,7 @@ impl Large {
         &self.blocks[place.block].chunks[place.chunk]
     }
 
-    /// The chunk at an end; none when there is no element.
+    /// Returns the position of the chunk at an end; `None` for an empty list.
     fn at_end(&self, end: End) -> Option<Place> {
         match end {
             End::Left => (!self.blocks.is_empty()).then_some(FIRST),
@@ -91,7 +92,7 @@ impl Large {
         }
     }
 
-    /// The next chunk, coming from an end.
+    /// Returns the position of the next chunk in the direction away from an end.
     fn beside(&self, place: Place, from: End) -> Option<Place> {
         match from {
             End::Left if place.chunk + 1 < self.blocks[place.block].chunks.len() => Some(Place {
@@ -114,13 +115,13 @@ impl Large {
         }
     }
 
-    /// The chunk of an element, and the element's index there. Looks from the nearer end.
+    /// Returns the chunk of an element and the element's index in it. Searches from the nearer end.
     fn locate(&self, index: usize) -> (Place, usize) {
         debug_assert!(index < self.len);
         let (mut block, mut index) = if index < self.len / 2 {
             (0, index)
         } else {
-            // The elements before the block at which the search begins are counted away.
+            // Subtracts the blocks passed from the number of elements before.
             let (mut block, mut before) = (self.blocks.len(), self.len);
             while before > index {
                 block -= 1;
@@ -143,7 +144,7 @@ impl Large {
         (Place { block, chunk }, index)
     }
 
-    /// Changes one chunk and keeps the sums.
+    /// Changes one chunk and updates the sums.
     fn edit<R>(&mut self, place: Place, edit: impl FnOnce(&mut Chunk) -> R) -> R {
         let block = &mut self.blocks[place.block];
         let chunk = &mut block.chunks[place.chunk];
@@ -155,8 +156,8 @@ impl Large {
         result
     }
 
-    /// Puts a chunk before the one at a place, and tells where it stands then: a full block makes room at
-    /// its end, or in its middle.
+    /// Inserts a chunk before the one at a position and returns its position. A full block is split
+    /// at its end or in its middle.
     fn put(&mut self, place: Place, chunk: Chunk) -> Place {
         let Place {
             mut block,
@@ -199,15 +200,15 @@ impl Large {
         self.blocks.insert(at + 1, tail);
     }
 
-    /// Takes a chunk out, and its block when that was the last in it.
+    /// Removes a chunk, and its block if that becomes empty.
     fn take(&mut self, place: Place) -> Chunk {
         let block = &mut self.blocks[place.block];
-        let chunk = block.chunks.remove(place.chunk).expect("it is there");
+        let chunk = block.chunks.remove(place.chunk).expect("it is present");
         self.buffer_bytes -= chunk.heap_bytes();
         self.len -= chunk.len();
         block.len -= chunk.len();
         if block.chunks.is_empty() {
-            let block = self.blocks.remove(place.block).expect("it is there");
+            let block = self.blocks.remove(place.block).expect("it is present");
             self.slots -= block.slots();
             if self.blocks.capacity() > 4 * self.blocks.len() + 4 {
                 self.blocks.shrink_to(2 * self.blocks.len());
@@ -234,8 +235,8 @@ impl Large {
         self.put(place, chunk);
     }
 
-    /// Removes the element at an end, after telling it; false when there is none.
-    pub fn pop(&mut self, end: End, tell: impl FnOnce(&[u8])) -> bool {
+    /// Passes the element at an end to `pass` and removes it. Returns false if the list is empty.
+    pub fn pop(&mut self, end: End, pass: impl FnOnce(&[u8])) -> bool {
         let Some(place) = self.at_end(end) else {
             return false;
         };
@@ -244,12 +245,12 @@ impl Large {
             End::Left => (entries.next(), 0),
             End::Right => (entries.next_back(), entries.len()),
         };
-        tell(element.expect("no chunk is empty"));
+        pass(element.expect("no chunk is empty"));
         self.remove_at(place, index);
         true
     }
 
-    /// Removes one element, and its chunk when that is empty then.
+    /// Removes one element, and its chunk if that becomes empty.
     fn remove_at(&mut self, place: Place, index: usize) {
         self.edit(place, |chunk| chunk.remove(index, 1));
         if self.chunk(place).len() == 0 {
@@ -257,7 +258,8 @@ impl Large {
         }
     }
 
-    /// The elements from one on, coming from an end: `index` counts from the left in either case.
+    /// Returns the elements from `index` on, in the direction away from the end `from`. `index`
+    /// counts from the left in either case.
     pub fn iter(&self, from: End, index: usize) -> Iter<'_> {
         if index >= self.len {
             return Iter::of(Entries::new(&[], 0), from);
@@ -274,11 +276,11 @@ impl Large {
         }
     }
 
-    /// Replaces an element that is there.
+    /// Replaces the element at an index, which must be present.
     pub fn set(&mut self, index: usize, value: &[u8], limit: ChunkLimit) {
         let (place, within) = self.locate(index);
         let chunk = self.chunk(place);
-        let old = chunk.entries().from(within).next().expect("it is there");
+        let old = chunk.entries().from(within).next().expect("it is present");
         let bytes = chunk.bytes() - element_bytes(old.len()) + element_bytes(value.len());
         if chunk.len() == 1 {
             self.edit(place, |chunk| *chunk = Chunk::alone(value));
@@ -293,7 +295,7 @@ impl Large {
         }
     }
 
-    /// Puts an element before that of this index.
+    /// Inserts an element before the one at an index.
     pub fn insert(&mut self, index: usize, value: &[u8], limit: ChunkLimit) {
         if index == self.len {
             return self.push(End::Right, value, limit);
@@ -310,7 +312,7 @@ impl Large {
         self.insert_between(tail, value, limit);
     }
 
-    /// Puts an element between a chunk and the one before it, into either or a new one.
+    /// Inserts an element between a chunk and the one before it: into one of them or a new one.
     fn insert_between(&mut self, place: Place, value: &[u8], limit: ChunkLimit) {
         if let Some(before) = self.beside(place, End::Right)
             && self.chunk(before).takes(value.len(), limit)
@@ -324,12 +326,12 @@ impl Large {
         }
     }
 
-    /// Removes so many elements from an end. Whole blocks of chunks are not freed here but handed back,
-    /// to be dismantled in steps.
+    /// Removes `count` elements from an end. Whole blocks of chunks are moved to `waste`, so that
+    /// the caller frees them in steps.
     pub fn cut(&mut self, end: End, mut count: usize, waste: &mut Large) {
         debug_assert!(count <= self.len);
         while count > 0 {
-            let place = self.at_end(end).expect("so many are there");
+            let place = self.at_end(end).expect("the list has that many elements");
             let block = &self.blocks[place.block];
             if block.len <= count {
                 count -= block.len;
@@ -351,7 +353,7 @@ impl Large {
     }
 
     fn cut_block(&mut self, at: usize, waste: &mut Large) {
-        let block = self.blocks.remove(at).expect("it is there");
+        let block = self.blocks.remove(at).expect("it is present");
         let bytes: usize = block.chunks.iter().map(Chunk::heap_bytes).sum();
         self.len -= block.len;
         self.slots -= block.slots();
@@ -362,7 +364,7 @@ impl Large {
         waste.blocks.push_back(block);
     }
 
-    /// Removes the elements that equal a value, at most so many, from an end on; how many.
+    /// Removes up to `max` elements equal to `value`, beginning at an end. Returns their number.
     pub fn remove_equal(&mut self, value: &[u8], end: End, max: usize, limit: ChunkLimit) -> usize {
         let mut removed = 0;
         let mut next = self.at_end(end);
@@ -385,8 +387,8 @@ impl Large {
         removed
     }
 
-    /// Joins a chunk that has become smaller with the one to its left when both fill no more than half a
-    /// chunk, or drops it when it is empty. The chunk to the right of it, then.
+    /// Merges a chunk that has shrunk with the one on its left if both together fill at most half a
+    /// chunk; removes it if it is empty. Returns the position of the chunk on its right.
     fn merge_into_left(&mut self, place: Place, limit: ChunkLimit) -> Option<Place> {
         let chunk = self.chunk(place);
         let (len, bytes) = (chunk.len(), chunk.bytes());
@@ -403,7 +405,7 @@ impl Large {
         {
             self.edit(left, |into| into.append(&chunk));
         }
-        // What was to the right of it has taken its place, unless it was the last of its block.
+        // The chunk on its right has its position now, unless it was the last of its block.
         let block = self.blocks.get(place.block)?;
         if place.chunk < block.chunks.len() {
             return Some(place);
@@ -475,7 +477,7 @@ impl Representation for Large {
 
 #[cfg(test)]
 impl Large {
-    /// Panics when a chunk is longer than the limit allows.
+    /// Panics if a chunk exceeds the limit.
     pub fn check_limit(&self, limit: ChunkLimit) {
         for chunk in self.blocks.iter().flat_map(|block| &block.chunks) {
             assert!(chunk.len() == 1 || limit.allows(chunk.len(), chunk.bytes()));
@@ -483,7 +485,7 @@ impl Large {
     }
 }
 
-/// Elements in a row, coming from an end.
+/// Iterator over elements in the direction away from an end.
 #[derive(Debug)]
 pub struct Iter<'a> {
     entries: Entries<'a>,

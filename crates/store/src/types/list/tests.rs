@@ -24,7 +24,8 @@ enum Op {
     Size(i64),
 }
 
-/// Few values, so that equal ones meet; some longer than one byte of length tells, some than a chunk.
+/// Few distinct values, so that equal ones meet. Some are longer than one length byte can encode,
+/// some longer than a chunk.
 fn value() -> impl Strategy<Value = Vec<u8>> {
     let byte = |len: usize| (0..3u8).prop_map(move |byte| vec![byte; len]);
     prop_oneof![
@@ -75,7 +76,7 @@ fn pop(list: &mut List, plain: &mut Plain, from: End, scene: &Scene<'_>) {
     assert_eq!(is_done, wanted.is_some());
 }
 
-/// The plain way to remove equal elements from an end on.
+/// Removes equal elements from a plain deque, beginning at an end.
 fn remove_equal(plain: &mut Plain, value: &[u8], from: End, max: usize) -> usize {
     let equal = |(i, element): (usize, &Vec<u8>)| (element == value).then_some(i);
     let mut places: Vec<usize> = plain.iter().enumerate().filter_map(equal).collect();
@@ -169,7 +170,7 @@ fn with_scene(run: impl FnOnce(&Scene<'_>)) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]
-    fn a_list_is_a_plain_deque(ops in prop::collection::vec(op(), 1..120)) {
+    fn a_list_holds_what_a_plain_deque_holds(ops in prop::collection::vec(op(), 1..120)) {
         with_scene(|scene| {
             let (mut list, mut plain) = (List::new(), Plain::new());
             let mut is_resized = false;
@@ -178,7 +179,7 @@ proptest! {
                 apply(&mut list, &mut plain, op, scene);
                 assert_eq!(list.len(), plain.len());
                 list.check();
-                // What was filled under another limit may be over it.
+                // Chunks filled under another limit may exceed the present one.
                 if !is_resized {
                     check_limit(&list, scene);
                 }
@@ -241,7 +242,7 @@ fn a_list_filled_from_its_middle_keeps_its_chunks_half_full() {
 }
 
 #[test]
-fn a_huge_list_is_dismantled_in_steps() {
+fn a_large_list_is_freed_in_steps() {
     with_scene(|scene| {
         let mut list = filled(500_000, scene);
         let mut waste = list.keep(250_000, 5, scene);
@@ -257,7 +258,7 @@ fn a_huge_list_is_dismantled_in_steps() {
 }
 
 #[test]
-fn a_list_swings_between_its_forms_at_half_the_limit() {
+fn a_list_is_packed_again_at_half_the_limit() {
     with_scene(|scene| {
         let mut list = List::new();
         while list.is_packed() {

@@ -4,13 +4,14 @@ use super::Set;
 use crate::collection::Scene;
 
 impl Set {
-    /// Tells the members that are in all sets until `each` says false. A key without a set counts as an
-    /// empty one.
+    /// Passes the members that are in all sets to `each` until it returns false. A missing set
+    /// counts as empty.
     pub fn intersect(sets: &[Option<&Set>], scene: &Scene<'_>, each: impl FnMut(&[u8]) -> bool) {
         let Some(mut sets) = sets.iter().copied().collect::<Option<Vec<&Set>>>() else {
             return;
         };
-        // From the smallest on, every member is looked for in the others, where it is missed soonest.
+        // Looks up each member of the smallest set in the others, beginning with the next smallest,
+        // because a member is most likely to be missing there.
         sets.sort_by_cached_key(|set| set.len(scene));
         let Some((first, others)) = sets.split_first() else {
             return;
@@ -21,7 +22,7 @@ impl Set {
         });
     }
 
-    /// The members that are in any set.
+    /// Returns the members that are in any set.
     pub fn union(sets: &[Option<&Set>], scene: &Scene<'_>) -> Set {
         let mut union = Set::default();
         for set in sets.iter().flatten() {
@@ -32,12 +33,12 @@ impl Set {
         union
     }
 
-    /// Tells the members of the first set that no other has.
+    /// Passes the members of the first set that are in no other set to `each`.
     pub fn subtract(sets: &[Option<&Set>], scene: &Scene<'_>, mut each: impl FnMut(&[u8])) {
         let Some((Some(first), others)) = sets.split_first() else {
             return;
         };
-        // Where most are, most are found.
+        // Begins with the largest set, because a member is most likely to be found there.
         let mut others: Vec<&Set> = others.iter().copied().flatten().collect();
         others.sort_by_cached_key(|set| std::cmp::Reverse(set.len(scene)));
         first.each(scene, |member| {
@@ -47,10 +48,10 @@ impl Set {
         });
     }
 
-    /// A set of these members.
-    pub fn collect(scene: &Scene<'_>, tell: impl FnOnce(&mut dyn FnMut(&[u8]))) -> Set {
+    /// Returns a set of the members that `pass` passes.
+    pub fn collect(scene: &Scene<'_>, pass: impl FnOnce(&mut dyn FnMut(&[u8]))) -> Set {
         let mut set = Set::default();
-        tell(&mut |member| {
+        pass(&mut |member| {
             set.add(member, scene);
         });
         set

@@ -1,29 +1,29 @@
 //! Integers in one run of bytes, in ascending order.
 //!
 //! ```text
-//! width: 2, 4 or 8 │ integers of so many bytes, little-endian, two's complement
+//! width 1: 2, 4 or 8 │ integers of that many bytes, little-endian, two's complement
 //! ```
 //!
-//! All are as wide as the widest had to be when it came; none gets narrower again. Without integers
-//! there are no bytes.
+//! All integers have the width of the widest one that was ever present. Without integers there are
+//! no bytes.
 
 use crate::collection::{Representation, Scene, trim_bytes};
 use std::ops::Range;
 
-/// See the module text.
+/// Integers in ascending order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Integers {
     bytes: Vec<u8>,
 }
 
-/// An integer's digits.
+/// Decimal digits of an integer.
 pub(super) struct Digits {
     text: [u8; 20],
     start: usize,
 }
 
 impl Digits {
-    /// Those of an integer.
+    /// Returns the digits of an integer.
     pub fn of(number: i64) -> Digits {
         let (mut text, mut start) = ([0; 20], 20);
         let mut rest = number.unsigned_abs();
@@ -42,19 +42,19 @@ impl Digits {
         Digits { text, start }
     }
 
-    /// As they are written.
+    /// Returns the digits as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.text[self.start..]
     }
 }
 
-/// The integer that is written with exactly these bytes.
+/// Returns the integer whose digits are exactly these bytes.
 pub(super) fn integer(text: &[u8]) -> Option<i64> {
     let number = std::str::from_utf8(text).ok()?.parse::<i64>().ok()?;
     (Digits::of(number).as_bytes() == text).then_some(number)
 }
 
-/// The fewest bytes that hold an integer.
+/// Returns the smallest width in bytes for an integer.
 fn width_of(number: i64) -> usize {
     match number {
         _ if i16::try_from(number).is_ok() => 2,
@@ -64,17 +64,17 @@ fn width_of(number: i64) -> usize {
 }
 
 impl Integers {
-    /// What [`Integers::bytes`] told.
+    /// Restores the integers from what [`Integers::bytes`] returned.
     pub fn from_bytes(bytes: Vec<u8>) -> Integers {
         Integers { bytes }
     }
 
-    /// All of it.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The buffer, to be used again.
+    /// Returns the buffer, for reuse.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -88,12 +88,12 @@ impl Integers {
         1 + index * width..1 + (index + 1) * width
     }
 
-    /// How many.
+    /// Returns the number of integers.
     pub fn len(&self) -> usize {
         self.bytes.len() / self.width()
     }
 
-    /// The one at an index, in ascending order.
+    /// Returns the integer at an index.
     pub fn get(&self, index: usize) -> i64 {
         let bytes = &self.bytes[self.place(index)];
         let is_negative = bytes[bytes.len() - 1] >= 0x80;
@@ -102,12 +102,12 @@ impl Integers {
         i64::from_le_bytes(word)
     }
 
-    /// All, in ascending order.
+    /// Returns all integers in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = i64> {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Where an integer stands, or where it would.
+    /// Returns the index of an integer; the error is the index at which it would be inserted.
     pub fn find(&self, number: i64) -> Result<usize, usize> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -126,12 +126,12 @@ impl Integers {
         integer(member).and_then(|number| self.find(number).ok())
     }
 
-    /// Whether another one may be packed too.
+    /// Returns whether one more integer may be packed.
     pub fn has_room(&self, scene: &Scene<'_>) -> bool {
         (self.len() as i64) < scene.limits.set_intset_entries()
     }
 
-    /// Adds an integer; false when it was there.
+    /// Adds an integer. Returns false if it is present.
     pub fn insert(&mut self, number: i64) -> bool {
         let Err(index) = self.find(number) else {
             return false;
@@ -144,7 +144,7 @@ impl Integers {
         true
     }
 
-    /// Makes all at least so wide.
+    /// Widens all integers to at least `width` bytes.
     fn widen(&mut self, width: usize) {
         if self.bytes.is_empty() {
             self.bytes.push(width as u8);
@@ -160,7 +160,7 @@ impl Integers {
         self.bytes = bytes;
     }
 
-    /// Removes the one at an index.
+    /// Removes the integer at an index.
     pub fn remove(&mut self, index: usize) {
         let place = self.place(index);
         self.bytes.drain(place);
@@ -197,7 +197,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn an_integer_is_one_only_as_it_is_printed() {
+    fn only_canonical_digits_are_an_integer() {
         for number in [0, 1, -1, 42, i64::MAX, i64::MIN] {
             let text = number.to_string();
             assert_eq!(Digits::of(number).as_bytes(), text.as_bytes());
@@ -236,7 +236,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn integers_are_those_of_an_ordered_set(
+        fn integers_hold_what_an_ordered_set_holds(
             steps in prop::collection::vec((any::<bool>(), number()), 0..80),
         ) {
             let (mut integers, mut model) = (Integers::default(), BTreeSet::new());

@@ -2,20 +2,20 @@
 
 use std::ops::Bound;
 
-/// Which members are meant: those with scores between two numbers, or, among members of one score,
-/// those between two others.
+/// Selection of members: by scores between two bounds, or by bytes among members of one score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Interval<'a> {
-    /// By score; the bounds are not NaN.
+    /// Scores between two bounds, which must not be NaN.
     Scores(Bound<f64>, Bound<f64>),
-    /// By member, byte by byte. Means nothing where scores differ, and is then answered somehow.
+    /// Members between two bounds, compared byte by byte. The result is unspecified if scores
+    /// differ.
     Members(Bound<&'a [u8]>, Bound<&'a [u8]>),
-    /// None.
+    /// No member.
     Nothing,
 }
 
 impl Interval<'_> {
-    /// Whether a member lies before the interval. Asks for its bytes only if they matter.
+    /// Returns whether a member is before the interval. Computes its bytes only if needed.
     pub(crate) fn is_behind<'m>(&self, score: f64, member: impl FnOnce() -> &'m [u8]) -> bool {
         match *self {
             Interval::Scores(min, _) => is_below(score, min),
@@ -25,7 +25,7 @@ impl Interval<'_> {
         }
     }
 
-    /// Whether a member does not lie beyond the interval.
+    /// Returns whether a member is not past the interval. Computes its bytes only if needed.
     pub(crate) fn reaches<'m>(&self, score: f64, member: impl FnOnce() -> &'m [u8]) -> bool {
         match *self {
             Interval::Scores(_, max) => !is_above(score, max),

@@ -1,7 +1,7 @@
-//! Many members: in pages, each with its score, and beside them the order of scores and slots.
+//! Large sorted sets: members with scores in pages, and the order of scores and slots.
 //!
-//! Ranks are the order's own. Only while members are dead and not yet gone, which the removal of what is
-//! due keeps short, are they counted one by one.
+//! Ranks are those of the order. Only while expired members are present, which regular removal
+//! keeps short, members are counted one by one.
 
 use super::{Interval, compare};
 use crate::collection::{Deadlines, ReportExpired, Representation, Scene};
@@ -14,7 +14,7 @@ use policy::{Budget, Slot, Tick};
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// See the module text.
+/// Members in pages and their order.
 #[derive(Debug)]
 pub(super) struct LargeSortedSet {
     pub members: TimedElements,
@@ -30,7 +30,7 @@ impl SecondaryIndex for Order {
     fn moved(&mut self, elements: &Elements, from: Slot, to: Slot) {
         let (member, score) = scored(elements, to);
         let mut others = against(elements, score, member);
-        // There is nothing at the old place any more.
+        // The old slot is not in use any more.
         self.set_slot(to, |entry| {
             let by_score = entry.score().total_cmp(&score);
             by_score.then_with(|| match entry.slot() {
@@ -41,7 +41,7 @@ impl SecondaryIndex for Order {
     }
 }
 
-/// The score in the bytes behind a member.
+/// Decodes a score.
 pub(super) fn score_of(tail: &[u8]) -> f64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(tail);
@@ -53,7 +53,7 @@ fn scored(elements: &Elements, slot: Slot) -> (&[u8], f64) {
     (member, score_of(tail))
 }
 
-/// How entries compare with a score and a member.
+/// Returns a comparison of entries with a score and a member.
 fn against<'a>(
     elements: &'a Elements,
     score: f64,
@@ -66,7 +66,7 @@ fn against<'a>(
 }
 
 impl LargeSortedSet {
-    /// Gives a member a score, or adds it. Its deadline stays; that of a dead one does not.
+    /// Sets the score of a member, or adds it. The deadline of a live member is kept.
     pub fn set(&mut self, member: &[u8], score: f64, scene: &Scene<'_>) {
         let LargeSortedSet { members, order } = self;
         let slot = match members.elements().find(member) {
@@ -88,13 +88,13 @@ impl LargeSortedSet {
         order.insert(Entry::new(score, slot), compare);
     }
 
-    /// The score of a live member.
+    /// Returns the score of a live member.
     pub fn score(&self, member: &[u8], now: Tick) -> Option<f64> {
         let slot = self.members.find_live(member, now)?;
         Some(score_of(self.members.elements().value(slot)))
     }
 
-    /// How many live members stand before this one, and its score.
+    /// Returns the rank and the score of a live member.
     pub fn rank(&self, member: &[u8], now: Tick) -> Option<(usize, f64)> {
         let score = self.score(member, now)?;
         let mut compare = against(self.members.elements(), score, member);
@@ -102,7 +102,7 @@ impl LargeSortedSet {
         Some((self.rank_at(place, now), score))
     }
 
-    /// The ranks of an interval among the live members.
+    /// Returns the ranks of an interval among the live members.
     pub fn ranks(&self, interval: &Interval<'_>, now: Tick) -> Range<usize> {
         let elements = self.members.elements();
         let member = |entry: Entry| move || elements.member(entry.slot());
@@ -116,7 +116,7 @@ impl LargeSortedSet {
         start..self.rank_at(end, now).max(start)
     }
 
-    /// How many live members stand before a place in the order.
+    /// Returns the number of live members before a position in the order.
     fn rank_at(&self, place: usize, now: Tick) -> usize {
         if !self.members.may_hold_dead(now) {
             return place;
@@ -128,7 +128,7 @@ impl LargeSortedSet {
             .count()
     }
 
-    /// The place in the order of the live member of this rank.
+    /// Returns the position in the order of the live member of a rank.
     fn place_of(&self, rank: usize, now: Tick) -> usize {
         if !self.members.may_hold_dead(now) {
             return rank;
@@ -144,7 +144,7 @@ impl LargeSortedSet {
         self.members.is_live(entry.slot(), now)
     }
 
-    /// Tells the live members of these ranks, in order or backwards.
+    /// Passes the live members of a range of ranks to `each`, in order or in reverse.
     pub fn each(
         &self,
         ranks: Range<usize>,
@@ -152,15 +152,15 @@ impl LargeSortedSet {
         now: Tick,
         mut each: impl FnMut(&[u8], f64),
     ) {
-        let mut tell = |entry: Entry| {
+        let mut pass = |entry: Entry| {
             each(self.members.elements().member(entry.slot()), entry.score());
         };
         if !self.members.may_hold_dead(now) {
             let entries = self.order.iter(ranks);
             return if is_reverse {
-                entries.rev().for_each(tell);
+                entries.rev().for_each(pass);
             } else {
-                entries.for_each(tell);
+                entries.for_each(pass);
             };
         }
         let places = self.place_of(ranks.start, now)..self.place_of(ranks.end, now);
@@ -169,10 +169,11 @@ impl LargeSortedSet {
         if is_reverse {
             live.reverse();
         }
-        live.into_iter().for_each(&mut tell);
+        live.into_iter().for_each(&mut pass);
     }
 
-    /// Removes the live members of these ranks; how many they were. All at once cost nothing here.
+    /// Removes the live members of a range of ranks and returns their number. Removing all members
+    /// takes constant time.
     pub fn remove_ranks(&mut self, ranks: Range<usize>, now: Tick) -> usize {
         let len = self.order.len();
         if ranks.start == 0 && ranks.end >= len && !self.members.may_hold_dead(now) {
@@ -181,7 +182,8 @@ impl LargeSortedSet {
         }
         let (mut place, mut removed) = (self.place_of(ranks.start, now), 0);
         while removed < ranks.len() {
-            // Others may move to other slots with each removal, but not in the order.
+            // A removal may change the slots of other members, but not their positions in the
+            // order.
             let Some(entry) = self.order.get(place) else {
                 break;
             };
@@ -211,7 +213,7 @@ impl LargeElements for LargeSortedSet {
         let mut order = Order::new();
         for element in packed.iter() {
             let slot = members.elements().find(element.member);
-            let slot = slot.expect("it has just been put in");
+            let slot = slot.expect("the element was inserted above");
             order.push(Entry::new(score_of(element.tail), slot));
         }
         LargeSortedSet { members, order }

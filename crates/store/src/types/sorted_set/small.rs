@@ -1,4 +1,5 @@
-//! A few members: packed, in the order of their scores and, where these are equal, of their bytes.
+//! Small sorted sets: packed members in the order of their scores and, where these are equal, of
+//! their bytes.
 
 use super::large::score_of;
 use super::{Interval, compare};
@@ -6,7 +7,7 @@ use crate::elements::packed::PackedElements;
 use policy::Tick;
 use std::ops::Range;
 
-/// Where a member with this score belongs.
+/// Returns the position at which a member with this score belongs.
 fn place(packed: &PackedElements, score: f64, member: &[u8]) -> usize {
     let mut behind = packed
         .iter()
@@ -15,7 +16,7 @@ fn place(packed: &PackedElements, score: f64, member: &[u8]) -> usize {
     first.unwrap_or(packed.end().max(packed.start()))
 }
 
-/// Puts a member that is not there where it belongs.
+/// Inserts an absent member.
 pub(super) fn insert(
     packed: &mut PackedElements,
     member: &[u8],
@@ -29,14 +30,14 @@ pub(super) fn insert(
     }
 }
 
-/// The number of live members before this one, and its score.
+/// Returns the rank and the score of a live member.
 pub(super) fn rank(packed: &PackedElements, member: &[u8], now: Tick) -> Option<(usize, f64)> {
     let mut live = packed.live(now).enumerate();
     let (rank, element) = live.find(|(_, element)| element.member == member)?;
     Some((rank, score_of(element.tail)))
 }
 
-/// The ranks of an interval among the live members.
+/// Returns the ranks of an interval among the live members.
 pub(super) fn ranks(packed: &PackedElements, interval: &Interval<'_>, now: Tick) -> Range<usize> {
     let (mut start, mut end) = (0, 0);
     for element in packed.live(now) {
@@ -51,7 +52,7 @@ pub(super) fn ranks(packed: &PackedElements, interval: &Interval<'_>, now: Tick)
     start..end
 }
 
-/// Tells the live members of these ranks.
+/// Passes the live members of a range of ranks to `each`.
 pub(super) fn each(
     packed: &PackedElements,
     ranks: Range<usize>,
@@ -64,13 +65,13 @@ pub(super) fn each(
     if !is_reverse {
         return chosen.for_each(|element| each(element.member, score_of(element.tail)));
     }
-    // What has lengths in front can be read in one direction only.
+    // Packed elements can be read only forwards, because their lengths are in front.
     let chosen: Vec<_> = chosen.collect();
     let backwards = chosen.iter().rev();
     backwards.for_each(|element| each(element.member, score_of(element.tail)));
 }
 
-/// Removes the live members of these ranks; how many they were.
+/// Removes the live members of a range of ranks. Returns their number.
 pub(super) fn remove_ranks(packed: &mut PackedElements, ranks: Range<usize>, now: Tick) -> usize {
     let mut removed = 0;
     for _ in ranks.clone() {

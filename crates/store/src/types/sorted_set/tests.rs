@@ -126,7 +126,7 @@ impl Model<SortedSet> {
         );
     }
 
-    /// Among members of one score: all are given it first.
+    /// Compares intervals of members after all have been given one score.
     fn members(&mut self, min: u8, max: u8, is_open: bool) {
         let live: Vec<_> = self
             .in_order()
@@ -140,7 +140,7 @@ impl Model<SortedSet> {
             let entry = self.plain.entry(member.clone());
             entry.and_modify(|entry| entry.0 = 1.0);
         }
-        // The dead that are still there would be out of order with an interval of members.
+        // Expired members would be out of order, because their scores differ.
         self.remove_expired(1_000_000);
         if self.plain.len() != live.len() || live.is_empty() {
             return;
@@ -206,7 +206,7 @@ fn a_large_sorted_set_is_freed_in_steps() {
     while model.subject.dismantle(50) {
         calls += 1;
     }
-    // Pages of some 18 members, leaves of some 45.
+    // Pages hold about 18 members, leaves about 45.
     assert!((20..60).contains(&calls), "{calls}");
 }
 
@@ -226,7 +226,7 @@ fn a_member_costs_few_bytes() {
         model.with(|set, scene| set.set_deadline(&name(number), deadline, scene));
     }
     let timed = each(&model.subject);
-    // A member of 14 bytes and its score are 22, their place in the order 16.
+    // A member of 14 bytes and its score take 22 bytes, its entry in the order 16.
     println!("{plain:.1} bytes a member, {timed:.1} with a deadline");
     assert!(plain < 50.0, "{plain} bytes a member");
     assert!(timed < 64.0, "{timed} bytes a member with a deadline");
