@@ -2,7 +2,7 @@
 
 use crate::command::refusal::Answer;
 use crate::engine::Strings;
-use crate::engine::segment::Hand;
+use crate::engine::segment::Handle;
 use crate::engine::slab::Slab;
 use crate::locks::lock;
 use crate::session::Session;
@@ -11,44 +11,44 @@ use crate::state::Server;
 use store::{Class, Edited, Key};
 use wire::{Args, Reply};
 
-/// The code of a command on the slab engine, or of one that needs no engine.
+/// Code of a command on the slab engine, or of one that uses no keys.
 pub type OnSlab = fn(&mut Ctx<'_, '_>, Args<'_>);
-/// The code of a command on the segment engine.
-pub type OnSegment = fn(&mut Ctx<'_, '_, &mut Hand<'_>>, Args<'_>);
+/// Code of a command on the segment engine.
+pub type OnSegment = fn(&mut Ctx<'_, '_, &mut Handle<'_>>, Args<'_>);
 
-/// Which engines serve a command, and its code.
+/// Code of a command, and the engines that serve it.
 #[derive(Clone, Copy)]
 pub struct Run {
-    /// The code on the slab engine.
+    /// Code on the slab engine.
     pub slab: OnSlab,
-    /// Whether and how the segment engine serves it.
+    /// Whether and with which code the segment engine serves the command.
     pub segment: Segment,
 }
 
-/// How the segment engine serves a command.
+/// Service of a command by the segment engine.
 #[derive(Clone, Copy)]
 pub enum Segment {
-    /// Not at all.
+    /// The command is refused.
     Refused,
-    /// With the code of the slab engine, on no keys.
+    /// The command uses no keys and runs the code of the slab engine.
     Keyless,
-    /// With this code.
+    /// The command runs this code.
     Own(OnSegment),
 }
 
 impl Run {
-    /// Whether the segment engine serves it.
+    /// Whether the segment engine serves the command.
     pub fn is_on_segment(&self) -> bool {
         !matches!(self.segment, Segment::Refused)
     }
 
-    /// A command that the slab engine alone serves.
+    /// A command that only the slab engine serves.
     pub const fn slab(run: OnSlab) -> Run {
         let segment = Segment::Refused;
         Run { slab: run, segment }
     }
 
-    /// A command that needs no keys, on either engine.
+    /// A command that uses no keys, served on either engine.
     pub const fn any(run: OnSlab) -> Run {
         let segment = Segment::Keyless;
         Run { slab: run, segment }
@@ -61,7 +61,7 @@ impl Run {
     }
 }
 
-/// A command that both engines serve, from code that takes either.
+/// Creates the [`Run`] of a command that both engines serve with the same generic code.
 macro_rules! on_both {
     ($work:path) => {
         $crate::context::Run::both(

@@ -1,8 +1,8 @@
-//! From arguments to a reply: finds the command, checks what holds for all of them, locks what its
-//! keys need, runs it, and counts it.
+//! Dispatch of commands: looks a command up, checks what holds for all commands, locks the shards
+//! of its keys, runs it and counts it.
 
 mod memcached;
-mod near;
+mod prefetch;
 mod segment;
 
 use crate::blocking;
@@ -10,7 +10,7 @@ use crate::clock::Moment;
 use crate::command::refusal::OUT_OF_MEMORY;
 use crate::command::{self};
 use crate::context::{Ctx, KeyMemo, Segment, Spec};
-use crate::engine::segment::Hand;
+use crate::engine::segment::Handle;
 use crate::engine::slab::Slab;
 use crate::locks::{Locks, lock};
 use crate::notify;
@@ -22,31 +22,32 @@ use std::sync::atomic::Ordering::Relaxed;
 use store::{Event, Tick, View};
 use wire::{Args, Protocol, Reply, Span};
 
-/// From so many commands of one client on, one worker holds all shards until its turn ends.
+/// Number of commands of one client from which on a worker holds all shards until its turn ends.
 const WHOLE_FROM_CALLS: usize = 4;
 
-/// Commands parsed before the first of them runs: as many as the nearest caches hold the keys of.
+/// Maximum number of commands parsed before the first of them runs, so that the prefetched keys
+/// stay cached.
 pub const BATCH_CALLS_MAX: usize = 64;
 
 /// One parsed command of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// Where it begins in the input.
+    /// Offset of the command in the input.
     pub start: usize,
-    /// How many bytes it takes there.
+    /// Length of the command in bytes.
     pub len: usize,
-    /// Its first span.
+    /// Index of its first span.
     pub first: usize,
-    /// How many spans it has.
+    /// Number of spans.
     pub count: usize,
-    /// Its code; none when there is no such command.
+    /// Index in the table; `None` for an unknown command.
     pub index: Option<SpecIndex>,
-    /// Its first key, hashed.
+    /// Hash of the first key, if it was computed.
     pub memo: Option<KeyMemo>,
 }
 
 impl Call {
-    /// Its arguments.
+    /// Returns the arguments.
     pub fn args<'a>(&self, input: &'a [u8], spans: &'a [Span]) -> Args<'a> {
         Args::new(
             &input[self.start..],
@@ -55,42 +56,42 @@ impl Call {
     }
 }
 
-/// What became of a command.
+/// Result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is answered.
+    /// The command was answered.
     Done,
-    /// CLIENT PAUSE holds it: nothing was written, try again later.
+    /// CLIENT PAUSE holds the command. Nothing was written; the caller tries again later.
     Held,
 }
 
 /// A worker's access to the engine that holds the keys.
 pub(crate) enum Engine<'s> {
-    /// Shards of the keyspace.
-    Slab(Held<'s>),
+    /// The keyspace.
+    Slab(LockedShards<'s>),
     /// The segment engine. The keyspace is empty beside it.
-    Segment(Hand<'s>),
+    Segment(Handle<'s>),
 }
 
-/// Shards that a worker holds.
-pub(crate) struct Held<'s> {
-    /// All of them, from one command to the next.
+/// Shards that a worker has locked.
+pub(crate) struct LockedShards<'s> {
+    /// All shards, locked from one command to the next.
     whole: Option<View<'s>>,
-    /// Those of the last command, if it held some only.
+    /// Shards of the last command, if it did not need all.
     locks: Locks,
 }
 
-impl Default for Held<'_> {
+impl Default for LockedShards<'_> {
     fn default() -> Self {
-        Held {
+        LockedShards {
             whole: None,
             locks: Locks::Some(Vec::new()),
         }
     }
 }
 
-impl<'s> Held<'s> {
-    /// Locks all shards until `finish`, if there is one worker.
+impl<'s> LockedShards<'s> {
+    /// Locks all shards until `finish`, if there is only one worker.
     fn lock_whole(&mut self, server: &'s Server, now: Tick) {
         if server.threads == 1 {
             let whole = || server.keyspace.lock_all(now);
@@ -99,8 +100,8 @@ impl<'s> Held<'s> {
     }
 }
 
-/// Runs commands for one worker. With one worker it may hold all shards from one command to the next
-/// until `finish`; with several it locks for each command. On the segment engine it locks nothing.
+/// Runs commands for one worker. A single worker may hold all shards from one command to the next
+/// until `finish`; several workers lock for each command. On the segment engine nothing is locked.
 pub struct Executor<'s> {
     server: &'s Server,
     worker: usize,
@@ -111,12 +112,12 @@ pub struct Executor<'s> {
     timing: Timing<'s>,
     /// Hashes of a batch's keys.
     hashed: Vec<u64>,
-    /// A command that may have set a deadline has run since this was last cleared.
+    /// Whether a command that may have set a deadline has run since this was last cleared.
     pub has_written: bool,
 }
 
 impl<'s> Executor<'s> {
-    /// An executor that has locked nothing yet.
+    /// Creates an executor that has locked nothing.
     pub fn new(server: &'s Server, worker: usize, now: Tick) -> Self {
         Executor {
             server,
@@ -124,8 +125,10 @@ impl<'s> Executor<'s> {
             now,
             moment: server.clock.moment(),
             engine: match &server.segments {
-                Some(segments) => Engine::Segment(Hand::new(segments, &server.stats, worker, now)),
-                None => Engine::Slab(Held::default()),
+                Some(segments) => {
+                    Engine::Segment(Handle::new(segments, &server.stats, worker, now))
+                }
+                None => Engine::Slab(LockedShards::default()),
             },
             events: Vec::new(),
             timing: Timing::new(server, worker),
@@ -134,22 +137,22 @@ impl<'s> Executor<'s> {
         }
     }
 
-    /// The server it works for.
+    /// Returns the server.
     pub fn server(&self) -> &'s Server {
         self.server
     }
 
-    /// The instant at which commands run now.
+    /// Returns the time at which commands run.
     pub fn now(&self) -> Tick {
         self.now
     }
 
-    /// The same on the clock that measures spans.
+    /// Returns the same time on the monotonic clock.
     pub fn moment(&self) -> Moment {
         self.moment
     }
 
-    /// Commands from here on run at `now`.
+    /// Sets the time at which commands run.
     pub fn set_now(&mut self, now: Tick) {
         self.now = now;
         self.moment = self.server.clock.moment();
@@ -159,12 +162,12 @@ impl<'s> Executor<'s> {
                     view.set_now(now);
                 }
             }
-            Engine::Segment(hand) => hand.now = now,
+            Engine::Segment(handle) => handle.now = now,
         }
     }
 
-    /// Runs one command: exactly one reply is written to `out`, unless it is held or the client wants
-    /// none.
+    /// Runs one command. Writes exactly one reply to `out`, unless the command is held or the
+    /// client wants no reply.
     pub fn run(
         &mut self,
         session: &mut Session,
@@ -202,7 +205,7 @@ impl<'s> Executor<'s> {
         Outcome::Done
     }
 
-    /// Writes the reply of a command that has waited.
+    /// Writes the reply of a command that was blocked.
     pub fn reply_late(&self, session: &mut Session, bytes: &[u8], out: &mut Vec<u8>) {
         let position = out.len();
         out.extend_from_slice(bytes);
@@ -212,7 +215,7 @@ impl<'s> Executor<'s> {
         after_reply(session, out, position);
     }
 
-    /// Checks, queues or runs; whether it ran.
+    /// Checks a command, then queues or runs it. Returns whether it ran.
     fn dispatch(
         &mut self,
         session: &mut Session,
@@ -239,8 +242,8 @@ impl<'s> Executor<'s> {
         let now = self.now;
         let held = match &mut self.engine {
             Engine::Slab(held) => held,
-            Engine::Segment(hand) => {
-                return run_on_segment(hand, server, session, (spec, args, memo), reply);
+            Engine::Segment(handle) => {
+                return run_on_segment(handle, server, session, (spec, args, memo), reply);
             }
         };
         if let Some(view) = held.whole.as_mut() {
@@ -266,12 +269,12 @@ impl<'s> Executor<'s> {
         true
     }
 
-    /// After a client's batch.
+    /// Ends a client's batch.
     pub fn end_batch(&mut self) {
         self.timing.close();
     }
 
-    /// Lets go of all shards and publishes what happened to their keys.
+    /// Unlocks all shards and publishes the events of their keys.
     pub fn finish(&mut self) {
         self.timing.close();
         match &mut self.engine {
@@ -280,12 +283,12 @@ impl<'s> Executor<'s> {
                     publish(self.server, &mut view, &mut self.events);
                 }
             }
-            Engine::Segment(hand) => hand.release(),
+            Engine::Segment(handle) => handle.release(),
         }
     }
 
-    /// Ends a client's wait, if it waits; false when it does not, or when it was served already and the
-    /// reply is under way.
+    /// Ends a client's wait. Returns false if the client does not wait, or if it was served already
+    /// and the reply is on its way.
     pub fn end_wait(&mut self, session: &Session) -> bool {
         if !session.is_blocked() {
             return false;
@@ -294,7 +297,7 @@ impl<'s> Executor<'s> {
         blocking::end_wait(self.server, session.info.id).is_some()
     }
 
-    /// Cuts all ties of a client that goes away.
+    /// Removes all state of a client that disconnects.
     pub fn forget(&mut self, session: &mut Session) {
         session.unsubscribe_all(&self.server.pubsub);
         session.end_transaction();
@@ -312,7 +315,7 @@ impl<'s> Executor<'s> {
     }
 }
 
-/// Publishes what happened to the keys of locked shards.
+/// Publishes the events of the keys in locked shards.
 fn publish(server: &Server, view: &mut View<'_>, events: &mut Vec<Event>) {
     if server.notifies() {
         view.take_events(events);
@@ -320,10 +323,10 @@ fn publish(server: &Server, view: &mut View<'_>, events: &mut Vec<Event>) {
     }
 }
 
-/// Collects the shards of a command's keys.
+/// Determines the shards of a command's keys.
 fn lock_for(
     server: &Server,
-    held: &mut Held<'_>,
+    held: &mut LockedShards<'_>,
     session: &Session,
     spec: &Spec,
     args: Args<'_>,
@@ -340,7 +343,7 @@ fn lock_for(
     held.locks = Locks::Some(shards);
 }
 
-/// Notifies the workers that own the shards just written to of deadlines earlier than they expect.
+/// Notifies the owners of the written shards of deadlines earlier than they expect.
 fn wake_owners(server: &Server, worker: usize, locks: &Locks) {
     let wake = |shard: usize| {
         let owner = shard % server.threads;
@@ -356,7 +359,8 @@ fn wake_owners(server: &Server, worker: usize, locks: &Locks) {
     }
 }
 
-/// The list of the last command's shards, emptied, to be filled again; what is locked meanwhile is all.
+/// Takes the list of the last command's shards, empties and returns it. The locks are set to all
+/// shards until it is returned.
 fn spare(locks: &mut Locks) -> Vec<usize> {
     let mut shards = match std::mem::replace(locks, Locks::All) {
         Locks::All => Vec::new(),
@@ -366,7 +370,7 @@ fn spare(locks: &mut Locks) -> Vec<usize> {
     shards
 }
 
-/// Adds the shards that a command needs; true when it needs all.
+/// Adds the shards that a command needs. Returns true if it needs all.
 fn collect(
     server: &Server,
     session: &Session,
@@ -404,7 +408,7 @@ fn collect(
     false
 }
 
-/// What must hold before any command runs or is queued.
+/// Checks what must hold before any command runs or is queued.
 fn check(server: &Server, session: &Session, spec: &Spec, args: Args<'_>) -> Result<(), String> {
     if !spec.accepts(args.len()) {
         return Err(format!(
@@ -428,7 +432,7 @@ fn check(server: &Server, session: &Session, spec: &Spec, args: Args<'_>) -> Res
     Ok(())
 }
 
-/// Drops the reply if the client does not want it.
+/// Removes the reply if the client does not want it.
 fn after_reply(session: &mut Session, out: &mut Vec<u8>, position: usize) {
     match session.reply_mode {
         ReplyMode::On => {}
@@ -446,7 +450,7 @@ fn after_reply(session: &mut Session, out: &mut Vec<u8>, position: usize) {
 
 /// Runs or refuses a command on the segment engine. Returns whether it ran.
 fn run_on_segment<'a, 's>(
-    hand: &'a mut Hand<'s>,
+    handle: &'a mut Handle<'s>,
     server: &'s Server,
     session: &'a mut Session,
     (spec, args, memo): (&Spec, Args<'_>, Option<KeyMemo>),
@@ -456,7 +460,7 @@ fn run_on_segment<'a, 's>(
     match spec.run.segment {
         Segment::Own(run) => {
             let mut ctx = Ctx {
-                view: hand,
+                view: handle,
                 session,
                 server,
                 reply,
@@ -468,7 +472,7 @@ fn run_on_segment<'a, 's>(
         }
         Segment::Keyless => {
             let locks = Locks::Some(Vec::new());
-            let mut view = lock(&server.keyspace, &locks, hand.now);
+            let mut view = lock(&server.keyspace, &locks, handle.now);
             let mut ctx = context(server, &mut view, &locks, session, memo, reply);
             (spec.run.slab)(&mut ctx, args);
             true
@@ -483,7 +487,7 @@ fn run_on_segment<'a, 's>(
     }
 }
 
-/// What a command on these shards works with.
+/// Creates the context of a command on locked shards.
 #[inline]
 fn context<'a, 'v>(
     server: &'v Server,
@@ -504,7 +508,7 @@ fn context<'a, 'v>(
     }
 }
 
-/// Runs a command whose keys are locked, if there is room for what it may write.
+/// Runs a command whose shards are locked, if there is room for what it may write.
 #[inline]
 fn call(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: Args<'_>) {
     if spec.has(flag::DENYOOM) && ctx.view.is_full() {
@@ -513,7 +517,7 @@ fn call(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: Args<'_>) {
     (spec.run.slab)(ctx, args);
 }
 
-/// Runs one command without a socket, for tests and for embedding.
+/// Runs one command without a connection, for tests.
 pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, out: &mut Vec<u8>) {
     let mut input = Vec::new();
     let mut spans = Vec::new();
@@ -541,7 +545,7 @@ pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, o
     executor.finish();
 }
 
-/// What is missing for a command of Redis that is not served.
+/// Describes the missing feature if Redis has a command that is not served.
 fn not_served(name: &str) -> Option<&'static str> {
     const STREAMS: &[&str] = &[
         "xack",
@@ -581,7 +585,7 @@ fn not_served(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Redis's words for a command that does not exist, with the beginning of its arguments.
+/// Formats the error for an unknown command as Redis does, with the beginning of its arguments.
 fn unknown_command(args: Args<'_>) -> String {
     let name = String::from_utf8_lossy(&args[0][..args[0].len().min(128)]).into_owned();
     if let Some(what) = not_served(&name.to_ascii_lowercase()) {

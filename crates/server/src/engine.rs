@@ -2,7 +2,7 @@
 //!
 //! Commands on strings and keys are written once, on [`Strings`]; memcached's requests on [`Items`].
 //! Both traits have two implementations: [`slab::Slab`], the locked shards of the keyspace, and
-//! [`segment::Hand`], a worker's access to the segment engine. Each verb is one step for all other
+//! [`segment::Handle`], a worker's access to the segment engine. Each verb is one step for all other
 //! clients: the slab engine holds the key's shard, the segment engine repeats a change that another
 //! client overtook. The engine is a type parameter of the commands, so a verb costs no virtual call.
 //!
@@ -14,7 +14,7 @@ pub mod items;
 pub mod segment;
 pub mod slab;
 
-use crate::command::lifetime::{Conditions, Fate, When};
+use crate::command::lifetime::{Conditions, DeadlineChange, When};
 use crate::command::refusal::Refusal;
 use crate::config::Config;
 use crate::stats::Stats;
@@ -68,7 +68,7 @@ pub trait Strings {
         &mut self,
         key: &Key<'_>,
         value: &[u8],
-        fate: Fate,
+        expiration: DeadlineChange,
         condition: &Condition<'_>,
         old: Option<&mut Reply<'_>>,
     ) -> Result<bool, Refusal>;
@@ -85,16 +85,16 @@ pub trait Strings {
     /// The key holds another type.
     fn take(&mut self, key: &Key<'_>, reply: &mut Reply<'_>) -> Result<(), Refusal>;
 
-    /// Replies with the value or null and changes the deadline. `fate` is called only if there is a
+    /// Replies with the value or null and changes the deadline. `expiration` is called only if there is a
     /// value.
     ///
     /// # Errors
-    /// The key holds another type, no room, or `fate` fails.
+    /// The key holds another type, no room, or `expiration` fails.
     fn reply_and_expire(
         &mut self,
         key: &Key<'_>,
         reply: &mut Reply<'_>,
-        fate: impl Fn() -> Result<Fate, Refusal>,
+        expiration: impl Fn() -> Result<DeadlineChange, Refusal>,
     ) -> Result<(), Refusal>;
 
     /// Adds to the integer that a key holds; a missing key counts as 0. Returns the sum.

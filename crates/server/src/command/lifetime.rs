@@ -177,11 +177,11 @@ pub enum Lifetime<'a> {
 
 /// Effect of a lifetime on an entry, with the number parsed and checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum DeadlineChange {
     /// The entry's deadline becomes this one.
-    Lives(NewDeadline),
+    To(NewDeadline),
     /// The deadline has already passed.
-    IsDead,
+    Past,
 }
 
 impl<'a> Lifetime<'a> {
@@ -239,16 +239,16 @@ impl<'a> Lifetime<'a> {
 
     /// Returns the effect on an entry; `otherwise` if there was no option. The number must be
     /// positive.
-    pub fn fate(
+    pub fn deadline_change(
         self,
         now: Tick,
         command: &'static str,
         otherwise: NewDeadline,
-    ) -> Result<Fate, Refusal> {
+    ) -> Result<DeadlineChange, Refusal> {
         let (unit, base, text) = match self {
-            Lifetime::Unsaid => return Ok(Fate::Lives(otherwise)),
-            Lifetime::Keep => return Ok(Fate::Lives(NewDeadline::Keep)),
-            Lifetime::Persist => return Ok(Fate::Lives(NewDeadline::Clear)),
+            Lifetime::Unsaid => return Ok(DeadlineChange::To(otherwise)),
+            Lifetime::Keep => return Ok(DeadlineChange::To(NewDeadline::Keep)),
+            Lifetime::Persist => return Ok(DeadlineChange::To(NewDeadline::Clear)),
             Lifetime::Until(unit, base, text) => (unit, base, text),
         };
         let number = parse_i64(text).ok_or(Refusal::NotInteger)?;
@@ -256,9 +256,9 @@ impl<'a> Lifetime<'a> {
             .filter(|_| number > 0)
             .ok_or(Refusal::ExpireTime(command))?;
         Ok(if is_past(when, now) {
-            Fate::IsDead
+            DeadlineChange::Past
         } else {
-            Fate::Lives(NewDeadline::At(deadline(when)))
+            DeadlineChange::To(NewDeadline::At(deadline(when)))
         })
     }
 }
@@ -311,8 +311,8 @@ mod tests {
         assert_eq!(lifetime.take(b"keepttl", None), Err(Refusal::Syntax));
         assert_eq!(lifetime.take(b"nx", None), Ok(0));
         assert_eq!(
-            lifetime.fate(NOW, "set", NewDeadline::Clear),
-            Ok(Fate::Lives(NewDeadline::At(Tick(1_006_000))))
+            lifetime.deadline_change(NOW, "set", NewDeadline::Clear),
+            Ok(DeadlineChange::To(NewDeadline::At(Tick(1_006_000))))
         );
         assert_eq!(Lifetime::default().take(b"EX", None), Err(Refusal::Syntax));
     }

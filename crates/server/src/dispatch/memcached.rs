@@ -1,5 +1,5 @@
-//! The same walk for requests in memcached's protocol, which have no table: what each needs stands in
-//! its verb.
+//! Dispatch of requests in memcached's protocol. They have no table: the verb determines what a
+//! request needs.
 
 use super::{
     BATCH_CALLS_MAX, Engine, Executor, Outcome, WHOLE_FROM_CALLS, publish, segment, spare,
@@ -14,12 +14,13 @@ use store::Key;
 use wire::Span;
 use wire::memcached::{Request, Verb};
 
-/// Keys of one batch that are hashed and asked for beforehand: some requests name a thousand.
+/// Maximum number of keys of a batch that are hashed and prefetched. A single request may name a
+/// thousand keys.
 const KEYS_NEAR_MAX: usize = 2 * BATCH_CALLS_MAX;
 
 impl Executor<'_> {
-    /// Before a batch in memcached's protocol: as `prepare`. The keys are those of all its requests, in the
-    /// order of their spans; the first of many are brought near.
+    /// Prefetches the first keys of a batch in memcached's protocol. `keys` are those of all its
+    /// requests, in the order of their spans.
     pub fn prepare_keys<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]> + Clone) {
         let server = self.server;
         self.hashed.clear();
@@ -29,7 +30,9 @@ impl Executor<'_> {
         let keys = keys.take(KEYS_NEAR_MAX);
         let held = match &mut self.engine {
             Engine::Slab(held) => held,
-            Engine::Segment(hand) => return segment::prepare_keys(hand, keys, &mut self.hashed),
+            Engine::Segment(handle) => {
+                return segment::prepare_keys(handle, keys, &mut self.hashed);
+            }
         };
         held.lock_whole(server, self.now);
         for bytes in keys.clone() {
@@ -50,7 +53,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Carries out one request in memcached's protocol; `input` begins where it does.
+    /// Runs one request in memcached's protocol. `input` begins with the request.
     pub fn run_memcached(
         &mut self,
         session: &mut Session,
@@ -69,7 +72,7 @@ impl Executor<'_> {
         let hashes = self.hashed.get(request.first_key as usize..);
         let hashes = hashes.unwrap_or_default();
         if request.verb == Verb::Stats {
-            // It takes the keyspace's locks itself.
+            // `stats` takes the keyspace's locks itself.
             self.finish();
             let what = keys.first().map_or(&[][..], |span| &input[span.range()]);
             memcached::show_stats(server, what, out);
@@ -90,8 +93,8 @@ impl Executor<'_> {
         let space = &server.keyspace;
         let held = match &mut self.engine {
             Engine::Slab(held) => held,
-            Engine::Segment(hand) => {
-                memcached::run(&mut turn.on(hand));
+            Engine::Segment(handle) => {
+                memcached::run(&mut turn.on(handle));
                 return Outcome::Done;
             }
         };
@@ -119,14 +122,14 @@ impl Executor<'_> {
         Outcome::Done
     }
 
-    /// Deletes what a value that was too large to be read would have replaced.
+    /// Deletes the item that a value would have replaced which was too large to be read.
     pub fn drop_stale(&mut self, key: &[u8]) {
         let server = self.server;
         self.finish();
-        if let Engine::Segment(hand) = &mut self.engine {
-            let mut hand = hand;
-            let key = Strings::key(&hand, memcached::DATABASE, key);
-            Strings::remove(&mut hand, &key);
+        if let Engine::Segment(handle) = &mut self.engine {
+            let mut handle = handle;
+            let key = Strings::key(&handle, memcached::DATABASE, key);
+            Strings::remove(&mut handle, &key);
             return;
         }
         let space = &server.keyspace;

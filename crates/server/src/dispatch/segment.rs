@@ -3,13 +3,12 @@
 use super::{Call, WHOLE_FROM_CALLS};
 use crate::command;
 use crate::context::KeyMemo;
-use crate::engine::segment::Hand;
+use crate::engine::segment::Handle;
 use segment::Key;
 use wire::Span;
 
-/// Brings what a batch's first keys will touch into the processor's caches: the lines of the table, then
-/// the objects.
-pub(super) fn prepare(hand: &Hand<'_>, calls: &mut [Call], input: &[u8], spans: &[Span]) {
+/// Prefetches what a batch's first keys need: the lines of the table, then the objects.
+pub(super) fn prepare(handle: &Handle<'_>, calls: &mut [Call], input: &[u8], spans: &[Span]) {
     if calls.len() < WHOLE_FROM_CALLS {
         return;
     }
@@ -17,36 +16,36 @@ pub(super) fn prepare(hand: &Hand<'_>, calls: &mut [Call], input: &[u8], spans: 
         let Some(bytes) = first_key_of(call, input, spans) else {
             continue;
         };
-        let key = hand.key(bytes);
+        let key = handle.key(bytes);
         call.memo = Some(KeyMemo {
             address: bytes.as_ptr() as usize,
             len: bytes.len(),
             db: 0,
             hash: key.hash(),
         });
-        hand.cache.prefetch(&key);
+        handle.cache.prefetch(&key);
     }
     for call in calls.iter() {
         if let Some(memo) = call.memo {
-            // The object is found by its hash alone.
-            hand.cache.prefetch_object(&Key::hashed(&[], memo.hash));
+            // The hash is enough to find the object.
+            handle.cache.prefetch_object(&Key::hashed(&[], memo.hash));
         }
     }
 }
 
-/// The same for requests in memcached's protocol, all of whose keys are hashed.
+/// Hashes and prefetches the keys of requests in memcached's protocol.
 pub(super) fn prepare_keys<'k>(
-    hand: &Hand<'_>,
+    handle: &Handle<'_>,
     keys: impl Iterator<Item = &'k [u8]>,
     hashed: &mut Vec<u64>,
 ) {
     for bytes in keys {
-        let key = hand.key(bytes);
+        let key = handle.key(bytes);
         hashed.push(key.hash());
-        hand.cache.prefetch(&key);
+        handle.cache.prefetch(&key);
     }
     for &hash in hashed.iter() {
-        hand.cache.prefetch_object(&Key::hashed(&[], hash));
+        handle.cache.prefetch_object(&Key::hashed(&[], hash));
     }
 }
 

@@ -66,13 +66,13 @@ pub const DIGEST_DIGITS: usize = 16;
 /// Relation between the value and the operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// IFEQ.
+    /// IFEQ: equal to the operand.
     Equal,
-    /// IFNE.
+    /// IFNE: different from the operand.
     Unequal,
-    /// IFDEQ.
+    /// IFDEQ: the digest is equal to the operand.
     DigestEqual,
-    /// IFDNE.
+    /// IFDNE: the digest is different from the operand.
     DigestUnequal,
 }
 

@@ -1,106 +1,112 @@
-//! memcached's verbs on an engine, and the decisions that are the same on both.
+//! memcached's verbs on an engine, and the decisions that are the same on both engines.
 //!
-//! Requests that take two verbs (`gat`, and T of `mg` and `ma`, which read or count and then touch) are
-//! one step on the slab engine alone; if the new deadline finds no room, the old one stays. Functions of
-//! the stored item decide what happens ([`judge`], [`counted`], [`Removing::judge`]), so that an engine
-//! may call them again when another client was faster.
+//! Requests that need two verbs (`gat`, and flag T of `mg` and `ma`, which read or count and then
+//! touch) are one step on the slab engine only. If the new deadline finds no room, the old one
+//! stays. What happens is decided by functions of the stored item ([`store_action`], [`counted`],
+//! [`RemoveRequest::refusal`]), so that an engine can call them again when another client was
+//! faster.
 
 use super::Strings;
-use crate::command::lifetime::Fate;
+use crate::command::lifetime::DeadlineChange;
 use store::{ItemHead, Key, Tick, WrongType};
 use wire::memcached::Mode;
 
-/// What holds the items.
+/// Verbs of memcached's protocol.
 pub(crate) trait Items: Strings {
-    /// Reads an item, which counts as a use. `tell` appends what stands before the value, and tells the head
-    /// as it shall be from now on; it may be asked more than once, and what it appended before is taken back.
+    /// Reads an item and counts an access. `write_head` appends what precedes the value and returns
+    /// the item's new head. It may be called more than once; what it appended before is removed
+    /// then.
     ///
     /// # Errors
+    ///
     /// The key holds another type.
     fn read(
         &mut self,
         key: &Key<'_>,
-        asks: Asks,
+        fields: ReadFields,
         out: &mut Vec<u8>,
-        tell: impl FnMut(&mut Vec<u8>, &Seen) -> ItemHead,
+        write_head: impl FnMut(&mut Vec<u8>, &ItemFacts) -> ItemHead,
     ) -> Result<bool, WrongType>;
 
-    /// Stores under a condition.
-    fn store(&mut self, key: &Key<'_>, what: &Storing<'_>) -> Stored;
+    /// Stores a value under a condition.
+    fn store(&mut self, key: &Key<'_>, what: &StoreRequest<'_>) -> StoreOutcome;
 
-    /// Counts up or down from the number that a key holds. Up, it wraps at 2^64; down, it stops at 0.
-    /// (memcached counts in place and may leave blanks behind a number that became shorter.)
+    /// Adds to or subtracts from the number that a key holds. Addition wraps at 2^64, subtraction
+    /// stops at 0. memcached itself counts in place and may leave blanks behind a number that
+    /// became shorter.
     ///
     /// # Errors
-    /// What stands in the way.
-    fn count(&mut self, key: &Key<'_>, how: &Counting) -> Result<(u64, Seen), NoCount>;
+    ///
+    /// See [`CountError`].
+    fn count(&mut self, key: &Key<'_>, how: &CountRequest) -> Result<(u64, ItemFacts), CountError>;
 
-    /// Deletes under a condition, or makes out of date.
-    fn remove_if(&mut self, key: &Key<'_>, how: &Removing) -> Removed;
+    /// Deletes an item or marks it as stale, under a condition.
+    fn remove_if(&mut self, key: &Key<'_>, how: &RemoveRequest) -> RemoveOutcome;
 
-    /// Gives a live key another lifetime.
-    fn touch(&mut self, key: &Key<'_>, fate: Fate) -> Touched;
+    /// Changes the deadline of an item.
+    fn touch(&mut self, key: &Key<'_>, expiration: DeadlineChange) -> TouchOutcome;
 
-    /// Marks an item as asked for.
+    /// Marks an item as fetched.
     fn mark_fetched(&mut self, key: &Key<'_>);
 
-    /// What is known of an item, for people: and how many bytes it takes.
-    fn describe(&mut self, key: &Key<'_>) -> Option<(Seen, usize)>;
+    /// Returns the facts of an item and its size in bytes.
+    fn describe(&mut self, key: &Key<'_>) -> Option<(ItemFacts, usize)>;
 }
 
-/// What a reader wants besides an item's head.
+/// Facts that a reader needs besides the item's head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asks {
+pub(crate) struct ReadFields {
     pub value: bool,
     pub deadline: bool,
     pub idle: bool,
 }
 
-/// An item that is there.
+/// An existing item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ItemFacts {
     pub head: ItemHead,
-    /// Bytes of the value.
+    /// Length of the value in bytes.
     pub len: usize,
-    /// When it is dead, where that was asked for.
+    /// Deadline, if it was requested.
     pub deadline: Option<Tick>,
-    /// Since when it was not asked for, where that was asked for and is kept.
+    /// Time since the last access in milliseconds, if it was requested and is known.
     pub idle_ms: Option<u64>,
 }
 
-impl Seen {
-    /// Seconds that it has left, the begun one included; `None`: it stays.
+impl ItemFacts {
+    /// Remaining TTL in seconds, rounded up; `None` without a deadline.
     pub fn seconds_left(&self, now: Tick) -> Option<u64> {
         seconds_until(self.deadline, now)
     }
 }
 
-/// Seconds until a deadline, the begun one included; `None`: it stays.
+/// Time until a deadline in seconds, rounded up; `None` without a deadline.
 pub(crate) fn seconds_until(deadline: Option<Tick>, now: Tick) -> Option<u64> {
     Some(deadline?.0.saturating_sub(now.0).div_ceil(1000))
 }
 
-/// What to store, and when.
+/// Request to store a value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Storing<'a> {
+pub(crate) struct StoreRequest<'a> {
     pub mode: Mode,
     pub value: &'a [u8],
     pub client_flags: u32,
-    pub fate: Fate,
-    /// The cas number that has to be there.
+    pub expiration: DeadlineChange,
+    /// Cas number that the item must have.
     pub cas: Option<u64>,
-    /// The cas number that shall be there; else the next one.
+    /// Cas number that the item gets; the next one if `None`.
     pub new_cas: Option<u64>,
-    /// A cas number older than what is there stores, too, but as out of date (`I`).
+    /// Whether a cas number lower than the item's stores the value as stale (flag I).
     pub may_be_stale: bool,
-    /// `append` and `prepend` make what is not there.
+    /// Whether `append` and `prepend` create a missing item.
     pub vivifies: bool,
-    /// It is made for a miss, and its asker wins the right to fetch it.
+    /// Whether the item is created for a miss. The requesting client then wins the right to recache
+    /// it.
     pub has_winner: bool,
 }
 
-impl Storing<'_> {
-    /// Whether it replaces whatever is there.
+impl StoreRequest<'_> {
+    /// Whether the request overwrites any existing item.
     pub fn is_plain(&self) -> bool {
         self.mode == Mode::Plain && self.cas.is_none()
     }
@@ -110,75 +116,79 @@ impl Storing<'_> {
     }
 }
 
-/// What became of it.
+/// Result of a store request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stored {
-    /// It is there, under this cas number, and until then.
+pub(crate) enum StoreOutcome {
+    /// The value was stored, with this cas number and deadline.
     Yes(u64, Option<Tick>),
     /// The condition did not hold.
     No,
-    /// Another cas number is there.
+    /// The item has another cas number.
     Exists,
-    /// Nothing is there that the cas number could be compared with.
+    /// There is no item whose cas number could be compared.
     NotFound,
     /// There is no room.
     Full,
-    /// There never is so much room in one piece.
+    /// The value exceeds the largest size.
     TooLarge,
-    /// What is there has another type.
+    /// The key holds another type.
     WrongType,
 }
 
-/// What a storage command does, by what is there.
+/// What a storage command does, given the existing item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Nothing.
-    Refuse(Stored),
-    /// The value replaces what is there.
+pub(crate) enum StoreAction {
+    /// Nothing is stored.
+    Refuse(StoreOutcome),
+    /// The value replaces the item.
     Write,
-    /// The same, but it is out of date already; what was there is this.
+    /// The value replaces this item and is stale.
     WriteStale(ItemHead),
-    /// The value joins what is there, whose flags and deadline stay.
+    /// The value is joined to that of this item, whose flags and deadline stay.
     Join(ItemHead),
 }
 
-/// What a storage command does with this item there.
-pub(crate) fn judge(what: &Storing<'_>, old: Option<ItemHead>) -> Verdict {
-    // An add does not look at the number; with nothing there, only a set or a replace misses it.
+/// Returns what a storage command does, given the existing item.
+pub(crate) fn store_action(what: &StoreRequest<'_>, old: Option<ItemHead>) -> StoreAction {
+    // `add` ignores the cas number. Without an item, only `set` and `replace` fail because of it.
     match (old, what.cas) {
         _ if what.mode == Mode::Add => {}
-        (None, Some(_)) if !what.is_joining() => return Verdict::Refuse(Stored::NotFound),
+        (None, Some(_)) if !what.is_joining() => {
+            return StoreAction::Refuse(StoreOutcome::NotFound);
+        }
         (Some(old), Some(cas)) if cas != old.cas => {
             if what.is_joining() || !what.may_be_stale || cas > old.cas {
-                return Verdict::Refuse(Stored::Exists);
+                return StoreAction::Refuse(StoreOutcome::Exists);
             }
-            return Verdict::WriteStale(old);
+            return StoreAction::WriteStale(old);
         }
         _ => {}
     }
     match (what.mode, old) {
-        (Mode::Add, Some(_)) | (Mode::Replace, None) => Verdict::Refuse(Stored::No),
-        (Mode::Append | Mode::Prepend, None) if !what.vivifies => Verdict::Refuse(Stored::No),
-        (Mode::Append | Mode::Prepend, Some(old)) => Verdict::Join(old),
-        _ => Verdict::Write,
+        (Mode::Add, Some(_)) | (Mode::Replace, None) => StoreAction::Refuse(StoreOutcome::No),
+        (Mode::Append | Mode::Prepend, None) if !what.vivifies => {
+            StoreAction::Refuse(StoreOutcome::No)
+        }
+        (Mode::Append | Mode::Prepend, Some(old)) => StoreAction::Join(old),
+        _ => StoreAction::Write,
     }
 }
 
-/// How to count.
+/// Request to add to or subtract from a number.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counting {
+pub(crate) struct CountRequest {
     pub delta: u64,
     pub is_down: bool,
-    /// As in [`Storing`].
+    /// Cas number that the item must have.
     pub cas: Option<u64>,
-    /// As in [`Storing`].
+    /// Cas number that the item gets; the next one if `None`.
     pub new_cas: Option<u64>,
-    /// The deadline is to be told.
+    /// Whether the reply needs the deadline.
     pub asks_deadline: bool,
 }
 
-impl Counting {
-    /// The number that follows another.
+impl CountRequest {
+    /// Returns the number that replaces `number`.
     pub fn after(&self, number: u64) -> u64 {
         match self.is_down {
             true => number.saturating_sub(self.delta),
@@ -187,46 +197,47 @@ impl Counting {
     }
 }
 
-/// What stands in the way of counting.
+/// Reason for which a number was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoCount {
-    /// Nothing is there.
+pub(crate) enum CountError {
+    /// There is no item.
     NotFound,
-    /// It is no number.
+    /// The value is not a number.
     NoNumber,
-    /// Another cas number is there.
+    /// The item has another cas number.
     Exists,
     /// There is no room.
     Full,
-    /// What is there has another type.
+    /// The key holds another type.
     WrongType,
 }
 
-impl From<WrongType> for NoCount {
-    fn from(_: WrongType) -> NoCount {
-        NoCount::WrongType
+impl From<WrongType> for CountError {
+    fn from(_: WrongType) -> CountError {
+        CountError::WrongType
     }
 }
 
-/// The number that comes of this item.
+/// Returns the new number of an item, and the item's head.
 pub(crate) fn counted(
-    how: &Counting,
+    how: &CountRequest,
     found: Option<(ItemHead, &[u8])>,
-) -> Result<(u64, ItemHead), NoCount> {
-    let (head, old) = found.ok_or(NoCount::NotFound)?;
+) -> Result<(u64, ItemHead), CountError> {
+    let (head, old) = found.ok_or(CountError::NotFound)?;
     if old.is_empty() {
-        return Err(NoCount::NoNumber);
+        return Err(CountError::NoNumber);
     }
     if how.cas.is_some_and(|cas| cas != head.cas) {
-        return Err(NoCount::Exists);
+        return Err(CountError::Exists);
     }
-    let number = number_of(old).ok_or(NoCount::NoNumber)?;
+    let number = number_of(old).ok_or(CountError::NoNumber)?;
     Ok((how.after(number), head))
 }
 
-/// The number at the front of a value: blanks, a plus, and digits up to its end or to a blank.
+/// Parses the number at the front of a value: blanks, a plus sign, and digits up to the end or a
+/// blank.
 pub(crate) fn number_of(text: &[u8]) -> Option<u64> {
-    // As C counts them: with the vertical tab.
+    // Blanks as in C, with the vertical tab.
     let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
     let begin = text.iter().position(|byte| !is_blank(byte))?;
     let text = &text[begin..];
@@ -239,28 +250,28 @@ pub(crate) fn number_of(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(&text[..len]).ok()?.parse().ok()
 }
 
-/// How to delete.
+/// Request to delete an item.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Removing {
-    /// The cas number that has to be there.
+pub(crate) struct RemoveRequest {
+    /// Cas number that the item must have.
     pub cas: Option<u64>,
-    /// It stays, as out of date.
+    /// Whether the item stays, marked as stale.
     pub makes_stale: bool,
-    /// It stays, without its value and flags.
+    /// Whether the item stays without its value and flags.
     pub drops_value: bool,
-    /// As in [`Storing`], where it stays.
+    /// Cas number of an item that stays; the next one if `None`.
     pub new_cas: Option<u64>,
-    /// Its lifetime, where it stays and that changes.
-    pub fate: Option<Fate>,
+    /// New deadline of an item that stays, if it changes.
+    pub expiration: Option<DeadlineChange>,
 }
 
-impl Removing {
+impl RemoveRequest {
     /// Whether the item stays in some form.
     pub fn keeps(&self) -> bool {
         self.makes_stale || self.drops_value
     }
 
-    /// The head of what stays, but for its cas number.
+    /// Returns the head of an item that stays, except for its cas number.
     pub fn left(&self, head: ItemHead) -> ItemHead {
         ItemHead {
             client_flags: if self.drops_value {
@@ -269,43 +280,43 @@ impl Removing {
                 head.client_flags
             },
             is_stale: head.is_stale || self.makes_stale,
-            // The next to ask wins.
+            // The next client that reads it wins.
             has_winner: head.has_winner && !self.makes_stale,
             ..head
         }
     }
 
-    /// Why it is not removed, if it is not.
-    pub fn judge(&self, old: Option<ItemHead>) -> Option<Removed> {
+    /// Returns why the item is not removed, or `None` if it is.
+    pub fn refusal(&self, old: Option<ItemHead>) -> Option<RemoveOutcome> {
         match old {
-            None => Some(Removed::NotFound),
-            Some(old) if self.cas.is_some_and(|cas| cas != old.cas) => Some(Removed::Exists),
+            None => Some(RemoveOutcome::NotFound),
+            Some(old) if self.cas.is_some_and(|cas| cas != old.cas) => Some(RemoveOutcome::Exists),
             Some(_) => None,
         }
     }
 }
 
-/// What became of it.
+/// Result of a delete request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Removed {
+pub(crate) enum RemoveOutcome {
     Yes,
-    /// Nothing is there.
+    /// There is no item.
     NotFound,
-    /// Another cas number is there.
+    /// The item has another cas number.
     Exists,
     /// There is no room for what would stay.
     Full,
-    /// What is there has another type.
+    /// The key holds another type.
     WrongType,
 }
 
-/// What became of a lifetime.
+/// Result of a change of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Touched {
-    /// It lives until then, which may be earlier than was asked for.
+pub(crate) enum TouchOutcome {
+    /// The item has this deadline now. It may be earlier than requested.
     Yes(Option<Tick>),
-    /// Nothing is there.
+    /// There is no item.
     NotFound,
-    /// There is no room for it where such lifetimes are.
+    /// There is no room among objects with such deadlines.
     Full,
 }

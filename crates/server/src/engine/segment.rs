@@ -1,13 +1,14 @@
-//! The segment engine as the server runs it: one engine for all workers, and a writer for each.
+//! The segment engine in the server: one engine for all workers, and a writer for each worker.
 //!
-//! Any worker answers any key. What reads takes no lock; what writes goes through the worker's own
-//! [`Writer`], whose mutex nobody else asks for. So there are no shards to lock, and nothing that takes
-//! several keys or several steps is one step for others: what would have to be is refused ([`command`]).
-//! A change that depends on what is there ([`Hand::edit`]) is tried again when that has changed meanwhile.
+//! Any worker serves any key. Reads take no lock. Writes go through the worker's own [`Writer`],
+//! whose mutex no other worker locks. There are no shards to lock, so a command on several keys or
+//! in several steps is not atomic; commands that would have to be are refused. A change that
+//! depends on the stored value ([`Handle::edit`]) is repeated if the value has changed in the
+//! meantime.
 //!
-//! The keyspace stays empty beside it: commands without keys run on that as ever.
+//! The keyspace stays empty beside it: commands without keys run on that.
 //!
-//! Start reading with [`Hand`], what one worker works with.
+//! Start reading with [`Handle`], a worker's access to the engine.
 
 mod facts;
 mod items;
@@ -18,34 +19,34 @@ mod strings;
 
 pub use marks::Marks;
 
-use crate::command::lifetime::Fate;
+use crate::command::lifetime::DeadlineChange;
 use crate::stats::{Stats, WorkerStats};
 use segment::{Condition, Item, Key, Payload, Receipt, Refused, Segcache, Unchanged, Writer};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use store::{NewDeadline, Tick};
 
-/// The engine with its writers.
+/// The engine and its writers.
 #[derive(Debug)]
 pub struct Segments {
-    /// The engine.
+    /// The engine, shared by all workers.
     pub cache: Segcache,
-    /// By worker.
+    /// Writers by worker.
     writers: Vec<Mutex<Writer>>,
-    /// What is learned beside it.
+    /// State of learning.
     pub learning: learning::Learning,
-    /// Seed of what is random in learning.
+    /// Seed of the random choices in learning.
     pub seed: u64,
-    /// Objects whose expiry was told of.
+    /// Number of expired objects that were reported.
     expired_seen: AtomicU64,
-    /// Counts at the last CONFIG RESETSTAT.
+    /// Expired objects at the last CONFIG RESETSTAT.
     expired_before: AtomicU64,
-    /// See `expired_before`.
+    /// Evicted objects at the last CONFIG RESETSTAT.
     evicted_before: AtomicU64,
 }
 
 impl Segments {
-    /// A worker's writer. Who panicked with it had asserted something.
+    /// Locks a worker's writer. A panic that poisoned the lock was a failed assertion.
     pub fn writer(&self, worker: usize) -> MutexGuard<'_, Writer> {
         self.writers[worker]
             .lock()
@@ -53,51 +54,51 @@ impl Segments {
     }
 }
 
-/// What becomes of a key's life.
+/// Requested TTL of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
-    /// As it is; for ever where there is none.
+pub enum Ttl {
+    /// As before; none for a new key.
     Keep,
-    /// For ever.
-    Endless,
-    /// So many milliseconds from now.
-    For(u64),
-    /// Until then, as somebody else's was.
+    /// No expiration.
+    None,
+    /// Milliseconds from now.
+    Millis(u64),
+    /// The deadline that another object had.
     Until(Tick),
-    /// It is over already.
-    Over,
+    /// The deadline has passed.
+    Past,
 }
 
-impl Life {
-    /// What such a deadline means.
-    pub fn of(fate: Fate, now: Tick) -> Life {
-        match fate {
-            Fate::IsDead => Life::Over,
-            Fate::Lives(NewDeadline::Keep) => Life::Keep,
-            Fate::Lives(NewDeadline::Clear) => Life::Endless,
-            Fate::Lives(NewDeadline::At(at)) => Life::For(at.0.saturating_sub(now.0)),
+impl Ttl {
+    /// Returns the TTL for a change of a deadline.
+    pub fn of(expiration: DeadlineChange, now: Tick) -> Ttl {
+        match expiration {
+            DeadlineChange::Past => Ttl::Past,
+            DeadlineChange::To(NewDeadline::Keep) => Ttl::Keep,
+            DeadlineChange::To(NewDeadline::Clear) => Ttl::None,
+            DeadlineChange::To(NewDeadline::At(at)) => Ttl::Millis(at.0.saturating_sub(now.0)),
         }
     }
 }
 
-/// What is stored, beside the value.
+/// What is stored beside the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Put {
-    /// How long.
-    pub life: Life,
-    /// memcached's.
+    /// Requested TTL.
+    pub ttl: Ttl,
+    /// Flags of memcached's client.
     pub client_flags: u32,
-    /// memcached's.
+    /// Marks of memcached's meta commands.
     pub marks: Marks,
-    /// A cas number of memcached's client's own choice.
+    /// Cas number that a memcached client has chosen.
     pub cas: Option<u64>,
 }
 
 impl Put {
     /// A plain string.
-    pub fn plain(life: Life) -> Put {
+    pub fn plain(ttl: Ttl) -> Put {
         Put {
-            life,
+            ttl,
             client_flags: 0,
             marks: Marks::default(),
             cas: None,
@@ -105,58 +106,58 @@ impl Put {
     }
 }
 
-/// What was stored.
+/// Receipt of a stored value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
-    /// memcached's: of the client's choice, or the engine's.
+pub struct PutReceipt {
+    /// Cas number: chosen by the client, or by the engine.
     pub cas: u64,
-    /// The deadline that counts.
+    /// Deadline after rounding.
     pub deadline: Option<Tick>,
 }
 
-impl Kept {
-    fn of(receipt: Receipt, chosen: Option<u64>) -> Kept {
-        Kept {
+impl PutReceipt {
+    fn of(receipt: Receipt, chosen: Option<u64>) -> PutReceipt {
+        PutReceipt {
             cas: chosen.unwrap_or(u64::from(receipt.cas)),
             deadline: receipt.deadline,
         }
     }
 }
 
-/// What [`Hand::edit`] is told to do.
+/// What [`Handle::edit`] does with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// Nothing.
+    /// Leaves it unchanged.
     Leave,
-    /// The key goes.
+    /// Deletes it.
     Delete,
-    /// The new value is stored.
+    /// Stores the new value.
     Put(Put),
 }
 
-/// A live key, as it was found.
+/// An unexpired object, as it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Bytes of the value.
+    /// Length of the value in bytes.
     pub len: usize,
-    /// memcached's.
+    /// Flags of memcached's client.
     pub client_flags: u32,
-    /// memcached's.
+    /// Marks of memcached's meta commands.
     pub marks: Marks,
-    /// memcached's.
+    /// Cas number for memcached.
     pub cas: u64,
-    /// When it is dead.
+    /// Deadline after rounding.
     pub deadline: Option<Tick>,
-    /// For the engine's own comparison.
+    /// Version that [`Condition::Unchanged`] compares.
     version: u32,
 }
 
 impl Found {
-    /// `chosen` is the cas number behind the value, where a client has chosen one.
+    /// `chosen` is the cas number behind the value, if a client has chosen one.
     fn of(item: &Item, chosen: Option<u64>) -> Found {
         let marks = Marks::of(item.marks);
         Found {
-            // What a reader meets may be anything, until it is found to be that.
+            // A concurrent write may make these bytes anything until they are verified.
             len: item
                 .len
                 .saturating_sub(if marks.has_cas { CAS_BYTES } else { 0 }),
@@ -173,28 +174,28 @@ impl Found {
     }
 }
 
-/// Bytes of a chosen cas number, behind the value.
+/// Bytes of a chosen cas number, which is stored behind the value.
 const CAS_BYTES: usize = 8;
 
-/// What one worker works on the engine with, from one request to the next.
-pub struct Hand<'s> {
+/// A worker's access to the engine, kept from one request to the next.
+pub struct Handle<'s> {
     /// The engine.
     pub cache: &'s Segcache,
     segments: &'s Segments,
     stats: &'s WorkerStats,
     worker: usize,
-    /// The instant at which requests run.
+    /// Time at which requests run.
     pub now: Tick,
-    /// Held from the first write to the end of the turn.
+    /// Locked from the first write to the end of the turn.
     writer: Option<MutexGuard<'s, Writer>>,
     old: Vec<u8>,
     new: Vec<u8>,
 }
 
-impl<'s> Hand<'s> {
-    /// A worker's hand.
-    pub fn new(segments: &'s Segments, stats: &'s Stats, worker: usize, now: Tick) -> Hand<'s> {
-        Hand {
+impl<'s> Handle<'s> {
+    /// Creates a worker's handle.
+    pub fn new(segments: &'s Segments, stats: &'s Stats, worker: usize, now: Tick) -> Handle<'s> {
+        Handle {
             cache: &segments.cache,
             segments,
             stats: &stats.workers[worker],
@@ -206,12 +207,12 @@ impl<'s> Hand<'s> {
         }
     }
 
-    /// Ends a turn: deadlines are kept with the same writer.
+    /// Ends a turn. Expiration uses the same writer between turns.
     pub fn release(&mut self) {
         self.writer = None;
     }
 
-    /// A key, hashed.
+    /// Hashes a key.
     #[inline]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<&'k [u8]> {
         self.cache.key(bytes)
@@ -222,18 +223,18 @@ impl<'s> Hand<'s> {
         self.writer.get_or_insert_with(|| segments.writer(worker))
     }
 
-    /// Counts a read.
+    /// Counts a hit or a miss.
     #[inline]
     fn count(&self, is_hit: bool) {
         let counter = match is_hit {
             true => &self.stats.segment_hits,
             false => &self.stats.segment_misses,
         };
-        // The worker alone counts here: no other's count is lost.
+        // Only this worker writes the counter, so no increment is lost.
         counter.store(counter.load(Relaxed) + 1, Relaxed);
     }
 
-    /// Appends the value of a key, behind what `frame` appends; counts a hit or a miss.
+    /// Appends what `frame` appends and then the value of a key. Counts a hit or a miss.
     #[inline]
     pub fn get(
         &self,
@@ -261,7 +262,7 @@ impl<'s> Hand<'s> {
         Some(found)
     }
 
-    /// What is known of a key; that is no read.
+    /// Returns the metadata of a key. It does not count as an access.
     pub fn look(&self, key: &Key<&[u8]>) -> Option<Found> {
         let item = self.cache.look(key, self.now)?;
         if Marks::of(item.marks).has_cas {
@@ -270,7 +271,7 @@ impl<'s> Hand<'s> {
         Some(Found::of(&item, None))
     }
 
-    /// Appends the value of a key; that is no read.
+    /// Appends the value of a key. It does not count as an access.
     pub fn peek(&self, key: &Key<&[u8]>, out: &mut Vec<u8>) -> Option<Found> {
         let item = self.cache.peek(key, self.now, out)?;
         let chosen = Marks::of(item.marks).has_cas.then(|| {
@@ -282,7 +283,7 @@ impl<'s> Hand<'s> {
         Some(Found::of(&item, chosen))
     }
 
-    /// What is known of a key, behind what `frame` appends of it; counts a hit or a miss.
+    /// Appends what `frame` appends for a key's metadata. Counts a hit or a miss.
     pub fn get_head(
         &self,
         key: &Key<&[u8]>,
@@ -298,16 +299,18 @@ impl<'s> Hand<'s> {
         found
     }
 
-    /// Whether a key is there; counts a hit or a miss.
+    /// Whether a key exists. Counts a hit or a miss.
     pub fn contains(&self, key: &Key<&[u8]>) -> bool {
         let is_there = self.cache.contains(key, self.now);
         self.count(is_there);
         is_there
     }
 
-    /// Stores a value. What is over already is gone with what was there, and has no cas number but a chosen one.
+    /// Stores a value. With a deadline in the past the key is deleted, and the cas number is the
+    /// chosen one or 0.
     ///
     /// # Errors
+    ///
     /// See [`Refused`].
     #[inline]
     pub fn put(
@@ -316,10 +319,10 @@ impl<'s> Hand<'s> {
         value: &[u8],
         put: &Put,
         condition: Condition,
-    ) -> Result<Kept, Refused> {
-        if put.life == Life::Over {
+    ) -> Result<PutReceipt, Refused> {
+        if put.ttl == Ttl::Past {
             self.cache.delete(key, condition, self.now)?;
-            return Ok(Kept {
+            return Ok(PutReceipt {
                 cas: put.cas.unwrap_or(0),
                 deadline: Some(self.now),
             });
@@ -331,7 +334,7 @@ impl<'s> Hand<'s> {
             }
             None => self.store(key, value, put, condition)?,
         };
-        Ok(Kept::of(receipt, put.cas))
+        Ok(PutReceipt::of(receipt, put.cas))
     }
 
     #[inline]
@@ -348,21 +351,23 @@ impl<'s> Hand<'s> {
             marks: put.marks.bits(put.cas.is_some()),
         };
         let (cache, now) = (self.cache, self.now);
-        let ttl_ms = match put.life {
-            Life::For(ttl_ms) => Some(ttl_ms),
-            Life::Until(at) => {
+        let ttl_ms = match put.ttl {
+            Ttl::Millis(ttl_ms) => Some(ttl_ms),
+            Ttl::Until(at) => {
                 let (value, at) = (Payload::Bytes(value), Some(at));
                 return cache.store_until(self.writer(), key, value, at, condition, now);
             }
-            Life::Keep | Life::Endless | Life::Over => None,
+            Ttl::Keep | Ttl::None | Ttl::Past => None,
         };
         cache.set(self.writer(), key, value, ttl_ms, condition, now)
     }
 
-    /// Counts in place, as [`Segcache::update_number`]. What has a chosen cas number is no number here: its
-    /// bytes stand behind the digits, and a number has nothing behind it. [`Hand::edit`] changes that.
+    /// Changes a number in place, as [`Segcache::update_number`]. An object with a chosen cas
+    /// number is not a number here, because the cas number follows the digits; [`Handle::edit`]
+    /// changes such objects.
     ///
     /// # Errors
+    ///
     /// See [`Unchanged`].
     pub fn update_number(
         &mut self,
@@ -379,34 +384,36 @@ impl<'s> Hand<'s> {
         Ok((number, Found::of(&item, None)))
     }
 
-    /// Gives a key the life that `life` tells for its deadline; `None` when it declined by that, or the key is gone.
+    /// Changes the deadline of a key. `ttl` returns the new TTL for the old deadline, or `None` to
+    /// leave it. Returns `None` if it did, or if the key does not exist.
     ///
     /// # Errors
-    /// No room.
+    ///
+    /// There is no room.
     pub fn change_deadline(
         &mut self,
         key: &Key<&[u8]>,
-        life: impl Fn(Option<Tick>) -> Option<Option<u64>>,
+        ttl: impl Fn(Option<Tick>) -> Option<Option<u64>>,
     ) -> Result<Option<Receipt>, Refused> {
         let (cache, now) = (self.cache, self.now);
         loop {
-            match cache.touch_if(self.writer(), key, now, |item| life(item.deadline)) {
+            match cache.touch_if(self.writer(), key, now, |item| ttl(item.deadline)) {
                 Err(Refused::IsAbsent) => return Ok(None),
-                // Others were faster again and again.
+                // Other clients were faster each time.
                 Err(Refused::IsChanged) => {}
                 done => return done,
             }
         }
     }
 
-    /// The deadline that a TTL would become now.
+    /// Returns the deadline to which a TTL would be rounded now.
     pub fn would_end(&mut self, ttl_ms: u64) -> Tick {
         let (cache, now) = (self.cache, self.now);
         cache.would_end(self.writer(), ttl_ms, now)
     }
 
-    /// Changes a key's marks in place, unless `change` declines; tells them as they were. `is_new` tells whether
-    /// the cas number changes with them.
+    /// Changes a key's marks in place, unless `change` returns `None`. Returns the old marks.
+    /// `is_new` states whether the cas number changes too.
     pub fn change_marks(
         &self,
         key: &Key<&[u8]>,
@@ -421,8 +428,8 @@ impl<'s> Hand<'s> {
         Some(Marks::of(old))
     }
 
-    /// Gives what was found other marks; false when it has changed since, or a neighbour that shares its number.
-    /// A key that is gone needs none.
+    /// Sets the marks of an object that was found. Returns false if it has changed since, or an
+    /// object that shares its version. A key that does not exist any more needs no marks.
     pub fn mark_if_unchanged(&self, key: &Key<&[u8]>, found: &Found, marks: Marks) -> bool {
         let mut is_same = true;
         let change = |bits: u8, version: u32| {
@@ -433,9 +440,10 @@ impl<'s> Hand<'s> {
         is_same
     }
 
-    /// Stores a number that was not there, to be counted in place.
+    /// Stores a number under a new key, so that it can be changed in place.
     ///
     /// # Errors
+    ///
     /// See [`Refused`].
     pub fn put_number(
         &mut self,
@@ -452,17 +460,18 @@ impl<'s> Hand<'s> {
         cache.store(self.writer(), key, number, ttl_ms, Condition::Absent, now)
     }
 
-    /// Changes a key by what is there, in one step for everybody else. `edit` is shown that and an empty buffer for
-    /// the new value, and asked again when another was faster: each time that is somebody's progress. Tells what
-    /// `edit` told, and what was stored.
+    /// Changes a key depending on its value, atomically. `edit` gets the object and an empty buffer
+    /// for the new value. It is called again if another client was faster, which means that this
+    /// client made progress. Returns the result of `edit` and the receipt.
     ///
     /// # Errors
-    /// Too large, or no room.
+    ///
+    /// The value is too large, or there is no room.
     pub fn edit<R>(
         &mut self,
         key: &Key<&[u8]>,
         mut edit: impl FnMut(Option<(&Found, &[u8])>, &mut Vec<u8>) -> (Edit, R),
-    ) -> Result<(R, Kept), Refused> {
+    ) -> Result<(R, PutReceipt), Refused> {
         let (mut old, mut new) = (std::mem::take(&mut self.old), std::mem::take(&mut self.new));
         let result = loop {
             old.clear();
@@ -472,17 +481,17 @@ impl<'s> Hand<'s> {
             let (edit, result) = edit(shown, &mut new);
             let condition = found.map_or(Condition::Absent, |found| found.unchanged());
             let done = match edit {
-                Edit::Leave => Ok(Kept::default()),
+                Edit::Leave => Ok(PutReceipt::default()),
                 Edit::Delete => {
                     let deleted = self.cache.delete(key, condition, self.now);
-                    deleted.map(|_| Kept::default())
+                    deleted.map(|_| PutReceipt::default())
                 }
                 Edit::Put(put) => {
-                    let life = match (put.life, found.and_then(|found| found.deadline)) {
-                        (Life::Keep, Some(at)) => Life::Until(at),
-                        (life, _) => life,
+                    let ttl = match (put.ttl, found.and_then(|found| found.deadline)) {
+                        (Ttl::Keep, Some(at)) => Ttl::Until(at),
+                        (ttl, _) => ttl,
                     };
-                    let put = Put { life, ..put };
+                    let put = Put { ttl, ..put };
                     self.put(key, &new, &put, condition)
                 }
             };
@@ -499,7 +508,7 @@ impl<'s> Hand<'s> {
     }
 }
 
-/// Room that a worker's buffers keep from one edit to the next.
+/// Capacity that a worker's buffers keep between edits, in bytes.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 fn shrink(buffer: &mut Vec<u8>) {
@@ -507,7 +516,7 @@ fn shrink(buffer: &mut Vec<u8>) {
     buffer.shrink_to(KEPT_BYTES_MAX);
 }
 
-/// The value, and the cas number behind it.
+/// Splits stored bytes into the value and the cas number behind it.
 fn split_cas(bytes: &[u8]) -> (&[u8], u64) {
     match bytes.split_last_chunk::<CAS_BYTES>() {
         Some((value, cas)) => (value, u64::from_le_bytes(*cas)),

@@ -4,7 +4,7 @@ mod items;
 
 use super::condition::Condition;
 use super::{Facts, Strings};
-use crate::command::lifetime::{Conditions, Fate, When, deadline, is_past};
+use crate::command::lifetime::{Conditions, DeadlineChange, When, deadline, is_past};
 use crate::command::refusal::Refusal;
 use crate::config::{Config, Id};
 use crate::locks::{Locks, has_no_room};
@@ -53,22 +53,25 @@ impl Slab<'_, '_> {
     /// Stores a value and publishes that. A deadline in the past stores the value and expires it at
     /// once, so that both events are published.
     #[inline]
-    fn store(&mut self, key: &Key<'_>, value: &[u8], fate: Fate) {
+    fn store(&mut self, key: &Key<'_>, value: &[u8], expiration: DeadlineChange) {
         // Looks the key up only if events are published.
         let is_new = self.view.notifies() && self.view.kind(key).is_none();
-        let deadline = match fate {
-            Fate::Lives(deadline) => deadline,
-            Fate::IsDead => NewDeadline::Clear,
+        let deadline = match expiration {
+            DeadlineChange::To(deadline) => deadline,
+            DeadlineChange::Past => NewDeadline::Clear,
         };
         self.view.set(key, value, deadline);
         if is_new {
             self.view.notify(Class::New, "new", key);
         }
         self.view.notify(Class::String, "set", key);
-        if !matches!(fate, Fate::Lives(NewDeadline::Clear | NewDeadline::Keep)) {
+        if !matches!(
+            expiration,
+            DeadlineChange::To(NewDeadline::Clear | NewDeadline::Keep)
+        ) {
             self.view.notify(Class::Generic, "expire", key);
         }
-        if fate == Fate::IsDead {
+        if expiration == DeadlineChange::Past {
             self.view.expire_now(key);
         }
     }
@@ -131,7 +134,7 @@ impl Strings for Slab<'_, '_> {
         &mut self,
         key: &Key<'_>,
         value: &[u8],
-        fate: Fate,
+        expiration: DeadlineChange,
         condition: &Condition<'_>,
         old: Option<&mut Reply<'_>>,
     ) -> Result<bool, Refusal> {
@@ -140,7 +143,7 @@ impl Strings for Slab<'_, '_> {
         }
         let is_stored = self.holds(condition, key)?;
         if is_stored {
-            self.store(key, value, fate);
+            self.store(key, value, expiration);
         }
         Ok(is_stored)
     }
@@ -178,20 +181,20 @@ impl Strings for Slab<'_, '_> {
         &mut self,
         key: &Key<'_>,
         reply: &mut Reply<'_>,
-        fate: impl Fn() -> Result<Fate, Refusal>,
+        expiration: impl Fn() -> Result<DeadlineChange, Refusal>,
     ) -> Result<(), Refusal> {
         if !self.reply_value(key, reply)? {
             return Ok(());
         }
-        match fate()? {
-            Fate::IsDead => {
+        match expiration()? {
+            DeadlineChange::Past => {
                 self.view.expire_now(key);
             }
-            Fate::Lives(NewDeadline::Keep) => {}
-            Fate::Lives(NewDeadline::Clear) => {
+            DeadlineChange::To(NewDeadline::Keep) => {}
+            DeadlineChange::To(NewDeadline::Clear) => {
                 self.persist(key)?;
             }
-            Fate::Lives(NewDeadline::At(deadline)) => {
+            DeadlineChange::To(NewDeadline::At(deadline)) => {
                 self.view.set_deadline(key, Some(deadline));
                 self.view.notify(Class::Generic, "expire", key);
             }

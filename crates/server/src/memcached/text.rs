@@ -2,8 +2,10 @@
 
 use super::answers::{NO_NUMBER, OUT_OF_MEMORY, TOO_LARGE, WRONG_TYPE};
 use super::turn::{DATABASE, Turn};
-use crate::command::lifetime::Fate;
-use crate::engine::items::{Asks, Counting, Items, NoCount, Stored, Storing, Touched};
+use crate::command::lifetime::DeadlineChange;
+use crate::engine::items::{
+    CountError, CountRequest, Items, ReadFields, StoreOutcome, StoreRequest, TouchOutcome,
+};
 use std::sync::atomic::Ordering::Relaxed;
 use store::{ItemHead, NewDeadline};
 use wire::memcached::text::{line, number, value_head};
@@ -13,8 +15,8 @@ pub(super) fn run<E: Items>(turn: &mut Turn<'_, E>) {
     match turn.request.verb {
         Verb::Get | Verb::Gets => get(turn, None),
         Verb::Gat | Verb::Gats => {
-            let fate = turn.fate(turn.request.exptime);
-            get(turn, Some(fate));
+            let expiration = turn.deadline_change(turn.request.exptime);
+            get(turn, Some(expiration));
         }
         Verb::Set => set(turn, Mode::Plain, None),
         Verb::Add => set(turn, Mode::Add, None),
@@ -34,24 +36,24 @@ pub(super) fn run<E: Items>(turn: &mut Turn<'_, E>) {
     }
 }
 
-fn get<E: Items>(turn: &mut Turn<'_, E>, fate: Option<Fate>) {
+fn get<E: Items>(turn: &mut Turn<'_, E>, expiration: Option<DeadlineChange>) {
     let wants_cas = matches!(turn.request.verb, Verb::Gets | Verb::Gats);
-    let asks = Asks {
+    let fields = ReadFields {
         value: true,
-        ..Asks::default()
+        ..ReadFields::default()
     };
     for index in 0..turn.keys.len() {
         let key = turn.key(index);
         turn.add(|counts| &counts.gets);
-        if fate.is_some() {
+        if expiration.is_some() {
             turn.add(|counts| &counts.touches);
         }
-        let read = turn.engine.read(&key, asks, turn.out, |out, seen| {
-            let cas = wants_cas.then_some(seen.head.cas);
-            value_head(out, key.bytes, seen.head.client_flags, seen.len, cas);
+        let read = turn.engine.read(&key, fields, turn.out, |out, facts| {
+            let cas = wants_cas.then_some(facts.head.cas);
+            value_head(out, key.bytes, facts.head.client_flags, facts.len, cas);
             ItemHead {
                 is_fetched: true,
-                ..seen.head
+                ..facts.head
             }
         });
         if read != Ok(true) {
@@ -60,8 +62,8 @@ fn get<E: Items>(turn: &mut Turn<'_, E>, fate: Option<Fate>) {
         }
         turn.out.extend_from_slice(b"\r\n");
         turn.add(|counts| &counts.get_hits);
-        if let Some(fate) = fate {
-            turn.engine.touch(&key, fate);
+        if let Some(expiration) = expiration {
+            turn.engine.touch(&key, expiration);
         }
     }
     line(turn.out, "END");
@@ -70,11 +72,11 @@ fn get<E: Items>(turn: &mut Turn<'_, E>, fate: Option<Fate>) {
 fn set<E: Items>(turn: &mut Turn<'_, E>, mode: Mode, cas: Option<u64>) {
     turn.add(|counts| &counts.sets);
     let key = turn.key(0);
-    let what = Storing {
+    let what = StoreRequest {
         mode,
         value: &turn.input[turn.request.value.range()],
         client_flags: turn.request.client_flags,
-        fate: turn.fate(turn.request.exptime),
+        expiration: turn.deadline_change(turn.request.exptime),
         cas,
         new_cas: None,
         may_be_stale: false,
@@ -82,13 +84,13 @@ fn set<E: Items>(turn: &mut Turn<'_, E>, mode: Mode, cas: Option<u64>) {
         has_winner: false,
     };
     let answer = match turn.engine.store(&key, &what) {
-        Stored::Yes(..) => "STORED",
-        Stored::No => "NOT_STORED",
-        Stored::Exists => "EXISTS",
-        Stored::NotFound => "NOT_FOUND",
-        Stored::Full => OUT_OF_MEMORY,
-        Stored::TooLarge => TOO_LARGE,
-        Stored::WrongType => WRONG_TYPE,
+        StoreOutcome::Yes(..) => "STORED",
+        StoreOutcome::No => "NOT_STORED",
+        StoreOutcome::Exists => "EXISTS",
+        StoreOutcome::NotFound => "NOT_FOUND",
+        StoreOutcome::Full => OUT_OF_MEMORY,
+        StoreOutcome::TooLarge => TOO_LARGE,
+        StoreOutcome::WrongType => WRONG_TYPE,
     };
     line(turn.out, answer);
 }
@@ -106,7 +108,7 @@ fn delete<E: Items>(turn: &mut Turn<'_, E>) {
 
 fn counting<E: Items>(turn: &mut Turn<'_, E>, is_down: bool) {
     let key = turn.key(0);
-    let how = Counting {
+    let how = CountRequest {
         delta: turn.request.number,
         is_down,
         cas: None,
@@ -119,7 +121,7 @@ fn counting<E: Items>(turn: &mut Turn<'_, E>, is_down: bool) {
             number(turn.out, result);
         }
         Err(why) => {
-            if why == NoCount::NotFound {
+            if why == CountError::NotFound {
                 turn.add(|counts| &counts.count_misses);
             }
             line(turn.out, why_not(why));
@@ -127,36 +129,36 @@ fn counting<E: Items>(turn: &mut Turn<'_, E>, is_down: bool) {
     }
 }
 
-fn why_not(why: NoCount) -> &'static str {
+fn why_not(why: CountError) -> &'static str {
     match why {
-        NoCount::NotFound => "NOT_FOUND",
-        NoCount::NoNumber => NO_NUMBER,
-        NoCount::Exists => "EXISTS",
-        NoCount::Full => OUT_OF_MEMORY,
-        NoCount::WrongType => WRONG_TYPE,
+        CountError::NotFound => "NOT_FOUND",
+        CountError::NoNumber => NO_NUMBER,
+        CountError::Exists => "EXISTS",
+        CountError::Full => OUT_OF_MEMORY,
+        CountError::WrongType => WRONG_TYPE,
     }
 }
 
 fn touching<E: Items>(turn: &mut Turn<'_, E>) {
     turn.add(|counts| &counts.touches);
     let key = turn.key(0);
-    let fate = turn.fate(turn.request.exptime);
-    let answer = match turn.engine.touch(&key, fate) {
-        Touched::Yes(_) => {
+    let expiration = turn.deadline_change(turn.request.exptime);
+    let answer = match turn.engine.touch(&key, expiration) {
+        TouchOutcome::Yes(_) => {
             turn.engine.mark_fetched(&key);
             turn.add(|counts| &counts.touch_hits);
             "TOUCHED"
         }
-        Touched::NotFound => "NOT_FOUND",
-        Touched::Full => OUT_OF_MEMORY,
+        TouchOutcome::NotFound => "NOT_FOUND",
+        TouchOutcome::Full => OUT_OF_MEMORY,
     };
     line(turn.out, answer);
 }
 
 fn flush_all<E: Items>(turn: &mut Turn<'_, E>) {
     turn.add(|counts| &counts.flushes);
-    match turn.fate(turn.request.exptime) {
-        Fate::Lives(NewDeadline::At(at)) => turn.flush_at_ms.store(at.0, Relaxed),
+    match turn.deadline_change(turn.request.exptime) {
+        DeadlineChange::To(NewDeadline::At(at)) => turn.flush_at_ms.store(at.0, Relaxed),
         _ => {
             turn.flush_at_ms.store(0, Relaxed);
             turn.engine.flush(DATABASE);

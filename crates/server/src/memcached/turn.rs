@@ -1,6 +1,6 @@
-//! One request with what it needs.
+//! A request with its context.
 
-use crate::command::lifetime::Fate;
+use crate::command::lifetime::DeadlineChange;
 use crate::engine::items::Items;
 use crate::session::Session;
 use crate::stats::Counts;
@@ -9,28 +9,28 @@ use store::{Key, NewDeadline};
 use wire::Span;
 use wire::memcached::{Expiration, KEY_BYTES_MAX, Request, decode_key};
 
-/// The database that memcached's clients see.
+/// Database that memcached's clients use.
 pub const DATABASE: u8 = 0;
 
-/// One request with what it needs.
+/// A request with its context.
 pub(crate) struct Turn<'a, E> {
-    /// What holds the items.
+    /// The engine that holds the items.
     pub engine: E,
     pub session: &'a mut Session,
     pub counts: &'a Counts,
-    /// From the request's first byte on.
+    /// The input, from the request's first byte on.
     pub input: &'a [u8],
     pub request: &'a Request,
     pub keys: &'a [Span],
-    /// The hashes of the first of `keys` as they were sent, where they are known.
+    /// Hashes of the first of `keys` as they were sent, if they are known.
     pub hashes: &'a [u64],
-    /// When a `flush_all` with a delay takes effect; see `Server::flush_at_ms`.
+    /// Time at which a delayed `flush_all` takes effect; see `Server::flush_at_ms`.
     pub flush_at_ms: &'a AtomicU64,
     pub out: &'a mut Vec<u8>,
 }
 
 impl<'a> Turn<'a, ()> {
-    /// The same on an engine.
+    /// Returns the same request on an engine.
     #[inline]
     pub fn on<E: Items>(self, engine: E) -> Turn<'a, E> {
         Turn {
@@ -48,21 +48,21 @@ impl<'a> Turn<'a, ()> {
 }
 
 impl<'a, E: Items> Turn<'a, E> {
-    /// The key's bytes as they were sent, by its place in the request.
+    /// Returns the bytes of a key as they were sent.
     pub fn sent_key(&self, index: usize) -> &'a [u8] {
         self.keys
             .get(index)
             .map_or(&[], |span| &self.input[span.range()])
     }
 
-    /// The key that was sent at a place.
+    /// Returns a key as it was sent.
     #[inline]
     pub fn key(&self, index: usize) -> Key<'a> {
         let hash_of = |bytes: &[u8]| self.engine.key(DATABASE, bytes).hash;
         named(self.sent_key(index), self.hashes.get(index), hash_of)
     }
 
-    /// The key that the request means: as it was sent, or decoded.
+    /// Returns the request's key: as it was sent, or decoded from base64.
     pub fn meant<'k>(&self, room: &'k mut [u8; KEY_BYTES_MAX]) -> Key<'k>
     where
         'a: 'k,
@@ -72,12 +72,12 @@ impl<'a, E: Items> Turn<'a, E> {
         meant(self.request, sent, hash, room, hash_of)
     }
 
-    /// What an exptime means now.
-    pub fn fate(&self, exptime: i64) -> Fate {
+    /// Returns what an exptime means at the current time.
+    pub fn deadline_change(&self, exptime: i64) -> DeadlineChange {
         match Expiration::of(exptime, self.engine.now().0) {
-            Expiration::Never => Fate::Lives(NewDeadline::Clear),
-            Expiration::At(at) => Fate::Lives(NewDeadline::At(store::Tick(at))),
-            Expiration::Past => Fate::IsDead,
+            Expiration::Never => DeadlineChange::To(NewDeadline::Clear),
+            Expiration::At(at) => DeadlineChange::To(NewDeadline::At(store::Tick(at))),
+            Expiration::Past => DeadlineChange::Past,
         }
     }
 
@@ -86,13 +86,13 @@ impl<'a, E: Items> Turn<'a, E> {
     }
 }
 
-/// Counts one more; the worker whose counter it is, and nobody else, writes it.
+/// Increments a counter that only the calling worker writes.
 #[inline]
 pub(crate) fn count_up(counter: &AtomicU64) {
     counter.store(counter.load(Relaxed) + 1, Relaxed);
 }
 
-/// A key of these bytes, hashed unless it has been.
+/// Returns the key of these bytes, with the known hash or a computed one.
 #[inline]
 fn named<'k>(bytes: &'k [u8], hash: Option<&u64>, hash_of: impl Fn(&[u8]) -> u64) -> Key<'k> {
     Key {
@@ -102,7 +102,7 @@ fn named<'k>(bytes: &'k [u8], hash: Option<&u64>, hash_of: impl Fn(&[u8]) -> u64
     }
 }
 
-/// The key that a request means by these bytes, whose hash may be known.
+/// Returns the request's key, decoded if the request states so.
 #[inline]
 pub(super) fn meant<'k>(
     request: &Request,

@@ -8,7 +8,7 @@ use store::NewDeadline;
 use wire::Args;
 use wire::number::parse_i64;
 
-/// Keys that MGET prefetches at once.
+/// Number of keys that MGET prefetches at a time.
 const PREFETCH_MAX: usize = 32;
 
 /// `GET key`
@@ -24,7 +24,7 @@ pub fn mget<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let names = args.from(1);
     let mut near = [None; PREFETCH_MAX];
     for first in (0..names.len()).step_by(PREFETCH_MAX) {
-        // As for a batch of commands: first the table, then the values.
+        // As for a batch of commands, first the table, then the values.
         let some = names.iter().skip(first).take(PREFETCH_MAX);
         let count = some.len();
         for (place, name) in near.iter_mut().zip(some) {
@@ -54,7 +54,7 @@ pub fn strlen<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// `GETRANGE key start end`, and `SUBSTR`, its old name.
+/// `GETRANGE key start end`, and `SUBSTR`, its old name
 pub fn getrange(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let start = parse_i64(&args[2]).ok_or(Refusal::NotInteger)?;
     let end = parse_i64(&args[3]).ok_or(Refusal::NotInteger)?;
@@ -69,9 +69,9 @@ pub fn getrange(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// The bytes from `start` to `end`, both counted in; negative ones count from the end. Both are cut
-/// to the value, so that `0 -100` is the first byte; but a pair of negatives the wrong way round is
-/// empty however far out it lies.
+/// Returns the bytes from `start` to `end`, both included. Negative positions count from the end.
+/// Both are clamped to the value, so that `0 -100` is the first byte. If both are negative and
+/// `start` is after `end`, the result is empty even if both are out of range.
 fn slice(value: &[u8], start: i64, end: i64) -> &[u8] {
     if value.is_empty() || (start < 0 && end < 0 && start > end) {
         return &[];
@@ -104,8 +104,8 @@ pub fn getdel<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
 pub fn getex<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let lifetime = Lifetime::of_getex(args.from(2))?;
     let (key, now) = (ctx.key(&args[1]), ctx.view.now());
-    let fate = || lifetime.fate(now, "getex", NewDeadline::Keep);
-    ctx.view.reply_and_expire(&key, &mut ctx.reply, fate)
+    let expiration = || lifetime.deadline_change(now, "getex", NewDeadline::Keep);
+    ctx.view.reply_and_expire(&key, &mut ctx.reply, expiration)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! INCREX: increments a counter within bounds and sets its deadline, for rate limits and quotas.
 
-use crate::command::lifetime::{Fate, Lifetime};
+use crate::command::lifetime::{DeadlineChange, Lifetime};
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
 use std::cmp::Ordering;
@@ -260,9 +260,9 @@ impl Plan<'_> {
 /// publishes `expired`.
 pub fn increx(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let plan = Options::parse(args.from(2))?.plan()?;
-    let fate = plan
+    let expiration = plan
         .lifetime
-        .fate(ctx.view.now(), "increx", NewDeadline::Keep)?;
+        .deadline_change(ctx.view.now(), "increx", NewDeadline::Keep)?;
     let key = ctx.key(&args[1]);
     let stored = match ctx.view.peek(&key)? {
         None => None,
@@ -282,12 +282,12 @@ pub fn increx(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let counted = plan.count(old)?;
     if let Some((new, _)) = counted {
         let old_deadline = ctx.view.deadline(&key).flatten();
-        let fate = if plan.keeps_deadline && old_deadline.is_some() {
-            Fate::Lives(NewDeadline::Keep)
+        let expiration = if plan.keeps_deadline && old_deadline.is_some() {
+            DeadlineChange::To(NewDeadline::Keep)
         } else {
-            fate
+            expiration
         };
-        write(ctx, &key, stored.is_none(), new, fate, old_deadline);
+        write(ctx, &key, stored.is_none(), new, expiration, old_deadline);
     }
     let (new, added) = counted.unwrap_or((old, Number::zero(plan.is_float)));
     ctx.reply.array(2);
@@ -301,10 +301,10 @@ fn write(
     key: &Key<'_>,
     is_new: bool,
     number: Number,
-    fate: Fate,
+    expiration: DeadlineChange,
     old_deadline: Option<Tick>,
 ) {
-    let Fate::Lives(deadline) = fate else {
+    let DeadlineChange::To(deadline) = expiration else {
         ctx.view.expire_now(key);
         return;
     };

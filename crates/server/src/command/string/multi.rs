@@ -1,4 +1,4 @@
-//! Several strings at once: MSET, MSETNX, MSETEX.
+//! Commands that store several strings: MSET, MSETNX, MSETEX.
 
 use super::set::FOREVER;
 use crate::command::lifetime::Lifetime;
@@ -10,15 +10,17 @@ use store::NewDeadline;
 use wire::Args;
 use wire::number::parse_i64;
 
-/// The pairs of key and value from `first` on, as many as there are.
+/// Returns the pairs of key and value from `first` on.
 fn pairs<'a>(args: Args<'a>, first: usize) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
     let names = args.from(first).iter().step_by(2);
     let values = args.from(first + 1).iter().step_by(2);
     names.zip(values)
 }
 
-/// `MSET key value [key value …]`. On the segment engine each key is stored by itself, after the sizes of
-/// all have been checked.
+/// `MSET key value [key value …]`
+///
+/// On the segment engine each key is stored by itself, after the sizes of all values have been
+/// checked.
 pub fn mset<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     if args.len().is_multiple_of(2) {
         return Err(Refusal::Arity("mset"));
@@ -35,7 +37,9 @@ pub fn mset<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// `MSETNX key value [key value …]`: all of them, or none when one exists.
+/// `MSETNX key value [key value …]`
+///
+/// Stores all values, or none if one of the keys exists.
 pub fn msetnx(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     if args.len().is_multiple_of(2) {
         return Err(Refusal::Arity("msetnx"));
@@ -55,9 +59,10 @@ pub fn msetnx(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// `MSETEX numkeys key value [key value …] [NX | XX]
-/// [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | KEEPTTL]`: all of them, or none
-/// when one exists (NX) or is missing (XX).
+/// `MSETEX numkeys key value [key value …] [NX | XX] [EX seconds | PX milliseconds | EXAT seconds |
+/// PXAT milliseconds | KEEPTTL]`
+///
+/// Stores all values, or none if one of the keys exists (NX) or is missing (XX).
 pub fn msetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let count = parse_i64(&args[1])
         .filter(|count| (1..=i64::from(i32::MAX)).contains(count))
@@ -90,7 +95,7 @@ pub fn msetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         }
         index += taken;
     }
-    let fate = lifetime.fate(ctx.view.now(), "msetex", NewDeadline::Clear)?;
+    let expiration = lifetime.deadline_change(ctx.view.now(), "msetex", NewDeadline::Clear)?;
     let chosen = || pairs(args, 2).take(count as usize);
     let may_write = wants_present.is_none_or(|present| {
         chosen().all(|(name, _)| {
@@ -101,7 +106,8 @@ pub fn msetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     if may_write {
         for (name, value) in chosen() {
             let key = ctx.key(name);
-            ctx.view.put(&key, value, fate, &Condition::Always, None)?;
+            ctx.view
+                .put(&key, value, expiration, &Condition::Always, None)?;
         }
     }
     ctx.reply.integer(i64::from(may_write));

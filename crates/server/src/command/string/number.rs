@@ -48,7 +48,7 @@ fn add<E: Strings>(ctx: &mut Ctx<'_, '_, E>, name: &[u8], increment: i64) -> Ans
     Ok(())
 }
 
-/// Replaces the number and keeps the deadline.
+/// Replaces the number. The deadline stays.
 fn write(ctx: &mut Ctx<'_, '_>, key: &Key<'_>, is_new: bool, text: &[u8], event: &'static str) {
     ctx.view.set(key, text, NewDeadline::Keep);
     if is_new {

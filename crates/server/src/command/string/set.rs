@@ -1,6 +1,6 @@
-//! Commands that store whole strings: SET and its older relatives.
+//! Commands that store a string: SET, SETNX, SETEX, PSETEX, GETSET.
 
-use crate::command::lifetime::{Base, Fate, Lifetime, Unit};
+use crate::command::lifetime::{Base, DeadlineChange, Lifetime, Unit};
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
 use crate::engine::Strings;
@@ -8,20 +8,20 @@ use crate::engine::condition::Condition;
 use store::NewDeadline;
 use wire::Args;
 
-/// Without a deadline.
-pub(super) const FOREVER: Fate = Fate::Lives(NewDeadline::Clear);
+/// No expiration.
+pub(super) const FOREVER: DeadlineChange = DeadlineChange::To(NewDeadline::Clear);
 
 /// Options of SET.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wish<'a> {
     lifetime: Lifetime<'a>,
     condition: Condition<'a>,
-    /// GET: reply with the old value.
+    /// GET: the reply is the old value.
     is_get: bool,
 }
 
 impl<'a> Wish<'a> {
-    /// Parses the options behind `SET key value`.
+    /// Parses the options after `SET key value`.
     fn parse(args: Args<'a>) -> Result<Wish<'a>, Refusal> {
         let mut wish = Wish::default();
         let mut index = 3;
@@ -47,8 +47,7 @@ impl<'a> Wish<'a> {
 /// `SET key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET]
 /// [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | KEEPTTL]`
 ///
-/// A deadline in the past stores the value and expires it at once: the key is gone afterwards and the
-/// event `expired` is published.
+/// With a deadline in the past the value is stored and expires at once; the event `expired` is published.
 pub fn set<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
     if args.len() == 3 {
@@ -58,11 +57,13 @@ pub fn set<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
         return Ok(());
     }
     let wish = Wish::parse(args)?;
-    let fate = wish
+    let expiration = wish
         .lifetime
-        .fate(ctx.view.now(), "set", NewDeadline::Clear)?;
+        .deadline_change(ctx.view.now(), "set", NewDeadline::Clear)?;
     let old = wish.is_get.then_some(&mut ctx.reply);
-    let is_stored = ctx.view.put(&key, &args[2], fate, &wish.condition, old)?;
+    let is_stored = ctx
+        .view
+        .put(&key, &args[2], expiration, &wish.condition, old)?;
     match (wish.is_get, is_stored) {
         (true, _) => {}
         (false, true) => ctx.reply.ok(),
@@ -98,10 +99,10 @@ fn store_until<E: Strings>(
     command: &'static str,
 ) -> Answer {
     let lifetime = Lifetime::Until(unit, Base::Now, &args[2]);
-    let fate = lifetime.fate(ctx.view.now(), command, NewDeadline::Clear)?;
+    let expiration = lifetime.deadline_change(ctx.view.now(), command, NewDeadline::Clear)?;
     let key = ctx.key(&args[1]);
     ctx.view
-        .put(&key, &args[3], fate, &Condition::Always, None)?;
+        .put(&key, &args[3], expiration, &Condition::Always, None)?;
     ctx.reply.ok();
     Ok(())
 }

@@ -1,16 +1,17 @@
-//! memcached's items on the segment engine: objects with the client's flags, and marks in their metadata.
+//! memcached's items on the segment engine: objects with the client's flags, and marks in their
+//! metadata.
 //!
-//! A cas number is that of the object's bucket in the table, which about ten objects share. So a `cas` may
-//! return `EXISTS` because of a neighbour, but it never overwrites a change. A cas number that a client
-//! has chosen is stored behind the value.
+//! A cas number is that of the object's bucket in the table, which about ten objects share. So a
+//! `cas` may return `EXISTS` because of a neighbour, but it never overwrites a change. A cas number
+//! that a client has chosen is stored behind the value.
 
 use super::strings::hashed;
-use super::{Edit, Found, Hand, Life, Marks, Put};
-use crate::command::lifetime::Fate;
+use super::{Edit, Found, Handle, Marks, Put, Ttl};
+use crate::command::lifetime::DeadlineChange;
 use crate::engine::Strings;
 use crate::engine::items::{
-    Asks, Counting, Items, NoCount, Removed, Removing, Seen, Stored, Storing, Touched, Verdict,
-    counted, judge, number_of,
+    CountError, CountRequest, ItemFacts, Items, ReadFields, RemoveOutcome, RemoveRequest,
+    StoreAction, StoreOutcome, StoreRequest, TouchOutcome, counted, number_of, store_action,
 };
 use segment::{Condition, Refused, Segcache, Unchanged, Value};
 use store::{ItemHead, Key, WrongType};
@@ -27,8 +28,8 @@ fn head_of(found: &Found) -> ItemHead {
     }
 }
 
-fn seen_of(found: &Found) -> Seen {
-    Seen {
+fn facts_of(found: &Found) -> ItemFacts {
+    ItemFacts {
         head: head_of(found),
         len: found.len,
         deadline: found.deadline,
@@ -40,20 +41,21 @@ fn marks_of(head: &ItemHead) -> Marks {
     Marks::new(head.is_stale, head.has_winner, head.is_fetched)
 }
 
-impl Items for &mut Hand<'_> {
+impl Items for &mut Handle<'_> {
     #[inline]
     fn read(
         &mut self,
         key: &Key<'_>,
-        asks: Asks,
+        fields: ReadFields,
         out: &mut Vec<u8>,
-        mut tell: impl FnMut(&mut Vec<u8>, &Seen) -> ItemHead,
+        mut write_head: impl FnMut(&mut Vec<u8>, &ItemFacts) -> ItemHead,
     ) -> Result<bool, WrongType> {
         let (key, begin) = (hashed(key), out.len());
         loop {
             let mut marked = ItemHead::default();
-            let frame = |out: &mut Vec<u8>, found: &Found| marked = tell(out, &seen_of(found));
-            let found = match asks.value {
+            let frame =
+                |out: &mut Vec<u8>, found: &Found| marked = write_head(out, &facts_of(found));
+            let found = match fields.value {
                 true => self.get(&key, out, frame),
                 false => self.get_head(&key, out, frame),
             };
@@ -68,10 +70,10 @@ impl Items for &mut Hand<'_> {
     }
 
     #[inline]
-    fn store(&mut self, key: &Key<'_>, what: &Storing<'_>) -> Stored {
+    fn store(&mut self, key: &Key<'_>, what: &StoreRequest<'_>) -> StoreOutcome {
         let key = hashed(key);
         let put = Put {
-            life: Life::of(what.fate, self.now),
+            ttl: Ttl::of(what.expiration, self.now),
             client_flags: what.client_flags,
             marks: Marks::new(false, what.has_winner, what.has_winner),
             cas: what.new_cas,
@@ -82,19 +84,19 @@ impl Items for &mut Hand<'_> {
             _ if what.is_plain() => Condition::Always,
             _ => return self.store_by_what_is_there(&key, what, &put),
         };
-        match Hand::put(self, &key, what.value, &put, condition) {
-            Ok(kept) => Stored::Yes(kept.cas, kept.deadline),
+        match Handle::put(self, &key, what.value, &put, condition) {
+            Ok(kept) => StoreOutcome::Yes(kept.cas, kept.deadline),
             Err(Refused::IsPresent) => {
-                // It counts as used, as in memcached.
+                // It counts as an access, as in memcached.
                 let _used = self.cache.contains(&key, self.now);
-                Stored::No
+                StoreOutcome::No
             }
-            Err(Refused::IsAbsent | Refused::IsChanged) => Stored::No,
-            Err(why) => self.store_in_vain(&key, what, why),
+            Err(Refused::IsAbsent | Refused::IsChanged) => StoreOutcome::No,
+            Err(why) => self.give_up_store(&key, what, why),
         }
     }
 
-    fn count(&mut self, key: &Key<'_>, how: &Counting) -> Result<(u64, Seen), NoCount> {
+    fn count(&mut self, key: &Key<'_>, how: &CountRequest) -> Result<(u64, ItemFacts), CountError> {
         let key = hashed(key);
         if how.cas.is_some() || how.new_cas.is_some() {
             return self.count_by_what_is_there(&key, how);
@@ -102,71 +104,73 @@ impl Items for &mut Hand<'_> {
         loop {
             let change = |number| Some(how.after(number));
             match self.update_number(&key, number_of, change) {
-                Ok((number, found)) => return Ok((number, seen_of(&found))),
-                Err(Unchanged::Absent) => return Err(NoCount::NotFound),
-                // It may have a chosen cas number behind it.
+                Ok((number, found)) => return Ok((number, facts_of(&found))),
+                Err(Unchanged::Absent) => return Err(CountError::NotFound),
+                // A chosen cas number may follow the digits.
                 Err(Unchanged::NoNumber | Unchanged::Declined) => {
                     return self.count_by_what_is_there(&key, how);
                 }
-                // Others were faster again and again.
+                // Other clients were faster each time.
                 Err(Unchanged::Refused(Refused::IsChanged)) => {}
-                Err(Unchanged::Refused(_)) => return Err(NoCount::Full),
+                Err(Unchanged::Refused(_)) => return Err(CountError::Full),
             }
         }
     }
 
-    fn remove_if(&mut self, key: &Key<'_>, how: &Removing) -> Removed {
+    fn remove_if(&mut self, key: &Key<'_>, how: &RemoveRequest) -> RemoveOutcome {
         let key = hashed(key);
         let is_mark = how.makes_stale
             && !how.drops_value
             && how.cas.is_none()
             && how.new_cas.is_none()
-            && how.fate.is_none();
+            && how.expiration.is_none();
         if is_mark && let Some(removed) = self.make_stale(&key) {
             return removed;
         }
         let now = self.now;
         let edited = self.edit(&key, |found, new| {
             let old = found.map(|(found, _)| head_of(found));
-            if let Some(why) = how.judge(old) {
+            if let Some(why) = how.refusal(old) {
                 return (Edit::Leave, why);
             }
             let Some((head, value)) = old.zip(found.map(|(_, value)| value)) else {
-                return (Edit::Leave, Removed::NotFound);
+                return (Edit::Leave, RemoveOutcome::NotFound);
             };
             if !how.keeps() {
-                return (Edit::Delete, Removed::Yes);
+                return (Edit::Delete, RemoveOutcome::Yes);
             }
             if !how.drops_value {
                 new.extend_from_slice(value);
             }
             let head = how.left(head);
             let put = Put {
-                life: how.fate.map_or(Life::Keep, |fate| Life::of(fate, now)),
+                ttl: how
+                    .expiration
+                    .map_or(Ttl::Keep, |expiration| Ttl::of(expiration, now)),
                 client_flags: head.client_flags,
                 marks: marks_of(&head),
                 cas: how.new_cas,
             };
-            (Edit::Put(put), Removed::Yes)
+            (Edit::Put(put), RemoveOutcome::Yes)
         });
-        edited.map_or(Removed::Full, |(removed, _)| removed)
+        edited.map_or(RemoveOutcome::Full, |(removed, _)| removed)
     }
 
-    fn touch(&mut self, key: &Key<'_>, fate: Fate) -> Touched {
-        let ttl_ms = match Life::of(fate, self.now) {
-            Life::Over => {
+    fn touch(&mut self, key: &Key<'_>, expiration: DeadlineChange) -> TouchOutcome {
+        let ttl_ms = match Ttl::of(expiration, self.now) {
+            Ttl::Past => {
                 return match self.remove(key) {
-                    true => Touched::Yes(Some(self.now)),
-                    false => Touched::NotFound,
+                    true => TouchOutcome::Yes(Some(self.now)),
+                    false => TouchOutcome::NotFound,
                 };
             }
-            Life::For(ttl_ms) => Some(ttl_ms),
-            Life::Keep | Life::Endless | Life::Until(_) => None,
+            Ttl::Millis(ttl_ms) => Some(ttl_ms),
+            Ttl::Keep | Ttl::None | Ttl::Until(_) => None,
         };
         match self.change_deadline(&hashed(key), |_| Some(ttl_ms)) {
-            Ok(Some(receipt)) => Touched::Yes(receipt.deadline),
-            Ok(None) => Touched::NotFound,
-            Err(_) => Touched::Full,
+            Ok(Some(receipt)) => TouchOutcome::Yes(receipt.deadline),
+            Ok(None) => TouchOutcome::NotFound,
+            Err(_) => TouchOutcome::Full,
         }
     }
 
@@ -177,7 +181,7 @@ impl Items for &mut Hand<'_> {
         });
     }
 
-    fn describe(&mut self, key: &Key<'_>) -> Option<(Seen, usize)> {
+    fn describe(&mut self, key: &Key<'_>) -> Option<(ItemFacts, usize)> {
         let mut bytes = Vec::new();
         let found = self.peek(&hashed(key), &mut bytes)?;
         let value = Value {
@@ -186,23 +190,23 @@ impl Items for &mut Hand<'_> {
             marks: 0,
         };
         let size = Segcache::object_bytes(key.bytes, value)?;
-        Some((seen_of(&found), size))
+        Some((facts_of(&found), size))
     }
 }
 
-impl Hand<'_> {
-    /// Marks what was found; false when it has changed since.
+impl Handle<'_> {
+    /// Sets the marks of an object. Returns false if the object has changed since it was found.
     fn mark(&mut self, key: &segment::Key<&[u8]>, found: &Found, marked: &ItemHead) -> bool {
         let marks = marks_of(marked);
         if marked.cas == found.cas {
             return self.mark_if_unchanged(key, found, marks);
         }
-        // A number of the client's choice takes the place of the one that was there.
+        // The client's cas number replaces the old one.
         let edited = self.edit(key, |there, new| match there {
             Some((there, value)) if there == found => {
                 new.extend_from_slice(value);
                 let put = Put {
-                    life: Life::Keep,
+                    ttl: Ttl::Keep,
                     client_flags: found.client_flags,
                     marks,
                     cas: Some(marked.cas),
@@ -211,44 +215,44 @@ impl Hand<'_> {
             }
             _ => (Edit::Leave, false),
         });
-        // Without room for the number, what was told stands all the same.
+        // If there is no room for the number, the reply stays valid all the same.
         edited.is_ok_and(|(is_done, _)| is_done) || edited.is_err()
     }
 
-    /// Out of date from now on; `None` where that takes more than a mark.
-    fn make_stale(&mut self, key: &segment::Key<&[u8]>) -> Option<Removed> {
+    /// Marks an item as stale; `None` if a mark is not enough.
+    fn make_stale(&mut self, key: &segment::Key<&[u8]>) -> Option<RemoveOutcome> {
         let stale = |old: Marks| Marks::new(true, false, old.is_fetched);
         match self.change_marks(key, true, |old| (!old.has_cas()).then(|| stale(old))) {
-            None => Some(Removed::NotFound),
+            None => Some(RemoveOutcome::NotFound),
             Some(old) if old.has_cas() => None,
-            Some(_) => Some(Removed::Yes),
+            Some(_) => Some(RemoveOutcome::Yes),
         }
     }
 
     fn store_by_what_is_there(
         &mut self,
         key: &segment::Key<&[u8]>,
-        what: &Storing<'_>,
+        what: &StoreRequest<'_>,
         put: &Put,
-    ) -> Stored {
+    ) -> StoreOutcome {
         let edited = self.edit(key, |found, new| {
             let value = what.value;
             let there = found.map_or(&[][..], |(_, there)| there);
-            let put = match judge(what, found.map(|(found, _)| head_of(found))) {
-                Verdict::Refuse(why) => return (Edit::Leave, why),
-                Verdict::Write => {
+            let put = match store_action(what, found.map(|(found, _)| head_of(found))) {
+                StoreAction::Refuse(why) => return (Edit::Leave, why),
+                StoreAction::Write => {
                     new.extend_from_slice(value);
                     *put
                 }
-                Verdict::WriteStale(old) => {
+                StoreAction::WriteStale(old) => {
                     new.extend_from_slice(value);
                     Put {
-                        life: Life::Keep,
+                        ttl: Ttl::Keep,
                         marks: Marks::new(true, old.has_winner, false),
                         ..*put
                     }
                 }
-                Verdict::Join(old) => {
+                StoreAction::Join(old) => {
                     let (front, back) = match what.mode {
                         Mode::Prepend => (value, there),
                         _ => (there, value),
@@ -256,42 +260,43 @@ impl Hand<'_> {
                     new.extend_from_slice(front);
                     new.extend_from_slice(back);
                     Put {
-                        life: Life::Keep,
+                        ttl: Ttl::Keep,
                         client_flags: old.client_flags,
                         ..*put
                     }
                 }
             };
-            (Edit::Put(put), Stored::Yes(0, None))
+            (Edit::Put(put), StoreOutcome::Yes(0, None))
         });
         match edited {
-            Ok((Stored::Yes(..), kept)) => Stored::Yes(kept.cas, kept.deadline),
+            Ok((StoreOutcome::Yes(..), kept)) => StoreOutcome::Yes(kept.cas, kept.deadline),
             Ok((stored, _)) => stored,
-            Err(why) => self.store_in_vain(key, what, why),
+            Err(why) => self.give_up_store(key, what, why),
         }
     }
 
-    /// What could not be replaced is out of date.
-    fn store_in_vain(
+    /// Handles a value that could not be stored: the old item is deleted, because it is out of
+    /// date.
+    fn give_up_store(
         &mut self,
         key: &segment::Key<&[u8]>,
-        what: &Storing<'_>,
+        what: &StoreRequest<'_>,
         why: Refused,
-    ) -> Stored {
+    ) -> StoreOutcome {
         if what.mode == Mode::Plain {
             let _was_there = self.cache.delete(key, Condition::Always, self.now);
         }
         match why {
-            Refused::TooLarge => Stored::TooLarge,
-            _ => Stored::Full,
+            Refused::TooLarge => StoreOutcome::TooLarge,
+            _ => StoreOutcome::Full,
         }
     }
 
     fn count_by_what_is_there(
         &mut self,
         key: &segment::Key<&[u8]>,
-        how: &Counting,
-    ) -> Result<(u64, Seen), NoCount> {
+        how: &CountRequest,
+    ) -> Result<(u64, ItemFacts), CountError> {
         let edited = self.edit(key, |found, new| {
             let there = found.map(|(found, value)| (head_of(found), value));
             let (number, head) = match counted(how, there) {
@@ -300,23 +305,23 @@ impl Hand<'_> {
             };
             new.extend_from_slice(Text::unsigned(number).as_bytes());
             let put = Put {
-                life: Life::Keep,
+                ttl: Ttl::Keep,
                 client_flags: head.client_flags,
                 marks: marks_of(&head),
                 cas: how.new_cas,
             };
-            let seen = Seen {
+            let facts = ItemFacts {
                 head,
                 len: new.len(),
                 deadline: None,
                 idle_ms: None,
             };
-            (Edit::Put(put), Ok((number, seen)))
+            (Edit::Put(put), Ok((number, facts)))
         });
-        let (counted, kept) = edited.map_err(|_| NoCount::Full)?;
-        let (number, mut seen) = counted?;
-        seen.head.cas = kept.cas;
-        seen.deadline = kept.deadline;
-        Ok((number, seen))
+        let (counted, kept) = edited.map_err(|_| CountError::Full)?;
+        let (number, mut facts) = counted?;
+        facts.head.cas = kept.cas;
+        facts.deadline = kept.deadline;
+        Ok((number, facts))
     }
 }

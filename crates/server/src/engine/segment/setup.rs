@@ -23,7 +23,7 @@ const FOREIGN: [(Id, &str, &str); 3] = [
     (
         Id::NotifyKeyspaceEvents,
         "",
-        "notify-keyspace-events is the slab engine's: here segments expire as a whole, and no event is told",
+        "notify-keyspace-events is the slab engine's: here segments expire as a whole, and no event is published",
     ),
 ];
 

@@ -3,8 +3,8 @@
 //! Deadlines are what the engine keeps: rounded down, so that TTL may return less than EXPIRE was given.
 //! Integers from 0 on are changed in place; those below 0 are stored as digits.
 
-use super::{Edit, Found, Hand, Life, Put};
-use crate::command::lifetime::{Conditions, Fate, When, deadline, is_past};
+use super::{Edit, Found, Handle, Put, Ttl};
+use crate::command::lifetime::{Conditions, DeadlineChange, When, deadline, is_past};
 use crate::command::refusal::{OUT_OF_MEMORY, Refusal};
 use crate::engine::Strings;
 use crate::engine::condition::Condition;
@@ -38,7 +38,7 @@ fn in_place(number: i64) -> Option<u64> {
     u64::try_from(number).ok()
 }
 
-impl Strings for &mut Hand<'_> {
+impl Strings for &mut Handle<'_> {
     #[inline]
     fn now(&self) -> Tick {
         self.now
@@ -90,21 +90,21 @@ impl Strings for &mut Hand<'_> {
         &mut self,
         key: &Key<'_>,
         value: &[u8],
-        fate: Fate,
+        expiration: DeadlineChange,
         condition: &Condition<'_>,
         old: Option<&mut Reply<'_>>,
     ) -> Result<bool, Refusal> {
-        let put = Put::plain(Life::of(fate, self.now));
+        let put = Put::plain(Ttl::of(expiration, self.now));
         let simple = match condition {
             Condition::Always => Some(segment::Condition::Always),
             Condition::Absent => Some(segment::Condition::Absent),
             Condition::Present => Some(segment::Condition::Present),
             Condition::Compares(_) => None,
         };
-        let Some(simple) = simple.filter(|_| old.is_none() && put.life != Life::Keep) else {
+        let Some(simple) = simple.filter(|_| old.is_none() && put.ttl != Ttl::Keep) else {
             return self.put_by_value(key, value, &put, condition, old);
         };
-        match Hand::put(self, &hashed(key), value, &put, simple) {
+        match Handle::put(self, &hashed(key), value, &put, simple) {
             Ok(_) => Ok(true),
             Err(Refused::IsPresent | Refused::IsAbsent) => Ok(false),
             Err(why) => Err(refusal(key, why)),
@@ -115,7 +115,7 @@ impl Strings for &mut Hand<'_> {
         let edited = self.edit(&hashed(key), |found, new| {
             new.extend_from_slice(found.map_or(&[], |(_, old)| old));
             new.extend_from_slice(value);
-            (Edit::Put(Put::plain(Life::Keep)), new.len())
+            (Edit::Put(Put::plain(Ttl::Keep)), new.len())
         });
         Ok(edited.map_err(|why| refusal(key, why))?.0)
     }
@@ -128,24 +128,24 @@ impl Strings for &mut Hand<'_> {
         &mut self,
         key: &Key<'_>,
         reply: &mut Reply<'_>,
-        fate: impl Fn() -> Result<Fate, Refusal>,
+        expiration: impl Fn() -> Result<DeadlineChange, Refusal>,
     ) -> Result<(), Refusal> {
         if self.look(&hashed(key)).is_none() {
             self.count(false);
             reply.null();
             return Ok(());
         }
-        let life = Life::of(fate()?, self.now);
-        self.reply_and(key, reply, |found, old, new| match life {
-            Life::Keep => Edit::Leave,
-            Life::Endless if found.deadline.is_none() => Edit::Leave,
-            Life::Over => Edit::Delete,
-            life => {
+        let ttl = Ttl::of(expiration()?, self.now);
+        self.reply_and(key, reply, |found, old, new| match ttl {
+            Ttl::Keep => Edit::Leave,
+            Ttl::None if found.deadline.is_none() => Edit::Leave,
+            Ttl::Past => Edit::Delete,
+            ttl => {
                 new.extend_from_slice(old);
                 Edit::Put(Put {
                     client_flags: found.client_flags,
                     marks: found.marks,
-                    ..Put::plain(life)
+                    ..Put::plain(ttl)
                 })
             }
         })
@@ -183,7 +183,7 @@ impl Strings for &mut Hand<'_> {
     }
 
     fn contains(&mut self, key: &Key<'_>) -> bool {
-        Hand::contains(self, &hashed(key))
+        Handle::contains(self, &hashed(key))
     }
 
     fn kind(&mut self, key: &Key<'_>) -> Option<Kind> {
@@ -231,7 +231,7 @@ impl Strings for &mut Hand<'_> {
     }
 }
 
-impl Hand<'_> {
+impl Handle<'_> {
     /// Stores by the value or the deadline that is replaced.
     fn put_by_value(
         &mut self,
@@ -294,7 +294,7 @@ impl Hand<'_> {
             match sum {
                 Ok(number) => {
                     new.extend_from_slice(Text::integer(number).as_bytes());
-                    (Edit::Put(Put::plain(Life::Keep)), sum)
+                    (Edit::Put(Put::plain(Ttl::Keep)), sum)
                 }
                 Err(_) => (Edit::Leave, sum),
             }

@@ -1,11 +1,11 @@
-//! memcached's items on the slab engine: values of database 0, under their shards' locks.
+//! memcached's items on the slab engine: values of database 0 in locked shards.
 
 use super::Slab;
-use crate::command::lifetime::Fate;
+use crate::command::lifetime::DeadlineChange;
 use crate::engine::Strings;
 use crate::engine::items::{
-    Asks, Counting, Items, NoCount, Removed, Removing, Seen, Stored, Storing, Touched, Verdict,
-    counted, judge,
+    CountError, CountRequest, ItemFacts, Items, ReadFields, RemoveOutcome, RemoveRequest,
+    StoreAction, StoreOutcome, StoreRequest, TouchOutcome, counted, store_action,
 };
 use store::{Class, ItemHead, Key, NewDeadline, Tick, WrongType};
 use wire::memcached::Mode;
@@ -16,29 +16,29 @@ impl Items for Slab<'_, '_> {
     fn read(
         &mut self,
         key: &Key<'_>,
-        asks: Asks,
+        fields: ReadFields,
         out: &mut Vec<u8>,
-        mut tell: impl FnMut(&mut Vec<u8>, &Seen) -> ItemHead,
+        mut write_head: impl FnMut(&mut Vec<u8>, &ItemFacts) -> ItemHead,
     ) -> Result<bool, WrongType> {
-        let deadline = match asks.deadline {
+        let deadline = match fields.deadline {
             true => self.view.deadline(key).flatten(),
             false => None,
         };
-        let idle_ms = match asks.idle {
+        let idle_ms = match fields.idle {
             true => self.view.facts(key).and_then(|facts| facts.idle_ms),
             false => None,
         };
         let Some((head, value)) = self.view.item(key)? else {
             return Ok(false);
         };
-        let seen = Seen {
+        let facts = ItemFacts {
             head,
             len: value.len(),
             deadline,
             idle_ms,
         };
-        let marked = tell(out, &seen);
-        if asks.value {
+        let marked = write_head(out, &facts);
+        if fields.value {
             out.extend_from_slice(value);
         }
         if marked != head {
@@ -48,42 +48,42 @@ impl Items for Slab<'_, '_> {
     }
 
     #[inline]
-    fn store(&mut self, key: &Key<'_>, what: &Storing<'_>) -> Stored {
+    fn store(&mut self, key: &Key<'_>, what: &StoreRequest<'_>) -> StoreOutcome {
         if self.is_full() {
-            // What could not be replaced is out of date.
+            // The old item is out of date.
             if what.mode == Mode::Plain {
                 self.remove(key);
             }
-            return Stored::Full;
+            return StoreOutcome::Full;
         }
         if what.is_plain() {
             return self.write(key, what, what.value, None);
         }
         let Ok(found) = self.view.peek_item(key) else {
             return match what.mode {
-                Mode::Add => Stored::No,
-                _ => Stored::WrongType,
+                Mode::Add => StoreOutcome::No,
+                _ => StoreOutcome::WrongType,
             };
         };
-        match judge(what, found.map(|(head, _)| head)) {
-            Verdict::Refuse(why) => {
+        match store_action(what, found.map(|(head, _)| head)) {
+            StoreAction::Refuse(why) => {
                 if what.mode == Mode::Add {
-                    // It counts as used, as in memcached.
+                    // It counts as an access, as in memcached.
                     let _used = self.view.item(key);
                 }
                 why
             }
-            Verdict::Write => self.write(key, what, what.value, None),
-            Verdict::WriteStale(old) => self.write(key, what, what.value, Some(old)),
-            Verdict::Join(old) => {
+            StoreAction::Write => self.write(key, what, what.value, None),
+            StoreAction::WriteStale(old) => self.write(key, what, what.value, Some(old)),
+            StoreAction::Join(old) => {
                 let there = found.map_or(&[][..], |(_, there)| there);
                 let joined = match what.mode {
                     Mode::Prepend => [what.value, there].concat(),
                     _ => [there, what.value].concat(),
                 };
-                let what = Storing {
+                let what = StoreRequest {
                     client_flags: old.client_flags,
-                    fate: Fate::Lives(NewDeadline::Keep),
+                    expiration: DeadlineChange::To(NewDeadline::Keep),
                     ..*what
                 };
                 self.write(key, &what, &joined, None)
@@ -91,10 +91,10 @@ impl Items for Slab<'_, '_> {
         }
     }
 
-    fn count(&mut self, key: &Key<'_>, how: &Counting) -> Result<(u64, Seen), NoCount> {
+    fn count(&mut self, key: &Key<'_>, how: &CountRequest) -> Result<(u64, ItemFacts), CountError> {
         let (number, head) = counted(how, self.view.peek_item(key)?)?;
         if self.is_full() {
-            return Err(NoCount::Full);
+            return Err(CountError::Full);
         }
         let cas = self.cas_of(key, how.new_cas);
         let head = ItemHead { cas, ..head };
@@ -107,25 +107,25 @@ impl Items for Slab<'_, '_> {
             true => self.view.deadline(key).flatten(),
             false => None,
         };
-        let seen = Seen {
+        let facts = ItemFacts {
             head,
             len: text.len(),
             deadline,
             idle_ms: None,
         };
-        Ok((number, seen))
+        Ok((number, facts))
     }
 
-    fn remove_if(&mut self, key: &Key<'_>, how: &Removing) -> Removed {
+    fn remove_if(&mut self, key: &Key<'_>, how: &RemoveRequest) -> RemoveOutcome {
         let Ok(found) = self.view.peek_item(key) else {
-            return Removed::WrongType;
+            return RemoveOutcome::WrongType;
         };
-        if let Some(why) = how.judge(found.map(|(head, _)| head)) {
+        if let Some(why) = how.refusal(found.map(|(head, _)| head)) {
             return why;
         }
         let Some((head, value)) = found.filter(|_| how.keeps()) else {
             self.remove(key);
-            return Removed::Yes;
+            return RemoveOutcome::Yes;
         };
         let value = if how.drops_value {
             vec![]
@@ -137,23 +137,25 @@ impl Items for Slab<'_, '_> {
             cas,
             ..how.left(head)
         };
-        let fate = how.fate.unwrap_or(Fate::Lives(NewDeadline::Keep));
-        self.put(key, &head, &value, fate);
-        Removed::Yes
+        let expiration = how
+            .expiration
+            .unwrap_or(DeadlineChange::To(NewDeadline::Keep));
+        self.put(key, &head, &value, expiration);
+        RemoveOutcome::Yes
     }
 
-    fn touch(&mut self, key: &Key<'_>, fate: Fate) -> Touched {
-        let is_there = match fate {
-            Fate::Lives(NewDeadline::At(at)) => self.view.set_deadline(key, Some(at)),
-            Fate::Lives(_) => self.view.set_deadline(key, None),
-            Fate::IsDead => self.view.expire_now(key),
+    fn touch(&mut self, key: &Key<'_>, expiration: DeadlineChange) -> TouchOutcome {
+        let is_there = match expiration {
+            DeadlineChange::To(NewDeadline::At(at)) => self.view.set_deadline(key, Some(at)),
+            DeadlineChange::To(_) => self.view.set_deadline(key, None),
+            DeadlineChange::Past => self.view.expire_now(key),
         };
-        if is_there && fate != Fate::IsDead {
+        if is_there && expiration != DeadlineChange::Past {
             self.view.notify(Class::Generic, "expire", key);
         }
         match is_there {
-            true => Touched::Yes(ends(fate, self.view.now())),
-            false => Touched::NotFound,
+            true => TouchOutcome::Yes(ends(expiration, self.view.now())),
+            false => TouchOutcome::NotFound,
         }
     }
 
@@ -169,28 +171,29 @@ impl Items for Slab<'_, '_> {
         }
     }
 
-    fn describe(&mut self, key: &Key<'_>) -> Option<(Seen, usize)> {
+    fn describe(&mut self, key: &Key<'_>) -> Option<(ItemFacts, usize)> {
         let (head, len) = match self.view.peek_item(key) {
             Ok(found) => found.map(|(head, value)| (head, value.len()))?,
             Err(_) => return None,
         };
-        let facts = self.view.facts(key)?;
-        let seen = Seen {
+        let entry = self.view.facts(key)?;
+        let facts = ItemFacts {
             head,
             len,
-            deadline: facts.deadline,
-            idle_ms: facts.idle_ms,
+            deadline: entry.deadline,
+            idle_ms: entry.idle_ms,
         };
-        Some((seen, facts.bytes))
+        Some((facts, entry.bytes))
     }
 }
 
-/// When a fate's life ends. One that is kept is not looked up: nobody asks for it.
-fn ends(fate: Fate, now: Tick) -> Option<Tick> {
-    match fate {
-        Fate::Lives(NewDeadline::At(at)) => Some(at),
-        Fate::Lives(NewDeadline::Clear | NewDeadline::Keep) => None,
-        Fate::IsDead => Some(now),
+/// Returns the deadline after a change. A deadline that stays is not looked up, because no caller
+/// needs it.
+fn ends(expiration: DeadlineChange, now: Tick) -> Option<Tick> {
+    match expiration {
+        DeadlineChange::To(NewDeadline::At(at)) => Some(at),
+        DeadlineChange::To(NewDeadline::Clear | NewDeadline::Keep) => None,
+        DeadlineChange::Past => Some(now),
     }
 }
 
@@ -202,15 +205,15 @@ impl Slab<'_, '_> {
         }
     }
 
-    /// Stores; `stale` is what was there if the new value is out of date already.
+    /// Stores a value; `stale` is the replaced item if the new value is stale already.
     #[inline]
     fn write(
         &mut self,
         key: &Key<'_>,
-        what: &Storing<'_>,
+        what: &StoreRequest<'_>,
         value: &[u8],
         stale: Option<ItemHead>,
-    ) -> Stored {
+    ) -> StoreOutcome {
         let cas = self.cas_of(key, what.new_cas);
         let head = ItemHead {
             client_flags: what.client_flags,
@@ -219,27 +222,27 @@ impl Slab<'_, '_> {
             has_winner: what.has_winner || stale.is_some_and(|old| old.has_winner),
             is_fetched: what.has_winner,
         };
-        let fate = if stale.is_some() {
-            Fate::Lives(NewDeadline::Keep)
+        let expiration = if stale.is_some() {
+            DeadlineChange::To(NewDeadline::Keep)
         } else {
-            what.fate
+            what.expiration
         };
-        self.put(key, &head, value, fate);
-        Stored::Yes(cas, ends(fate, self.view.now()))
+        self.put(key, &head, value, expiration);
+        StoreOutcome::Yes(cas, ends(expiration, self.view.now()))
     }
 
-    /// Writes an item and tells listeners; one whose time is past expires at once.
+    /// Stores an item and publishes events. An item with a deadline in the past expires at once.
     #[inline]
-    fn put(&mut self, key: &Key<'_>, head: &ItemHead, value: &[u8], fate: Fate) {
-        match fate {
-            Fate::Lives(deadline) => {
+    fn put(&mut self, key: &Key<'_>, head: &ItemHead, value: &[u8], expiration: DeadlineChange) {
+        match expiration {
+            DeadlineChange::To(deadline) => {
                 self.view.put_item(key, head, value, deadline);
                 self.view.notify(Class::String, "set", key);
                 if matches!(deadline, NewDeadline::At(_)) {
                     self.view.notify(Class::Generic, "expire", key);
                 }
             }
-            Fate::IsDead => {
+            DeadlineChange::Past => {
                 self.view.put_item(key, head, value, NewDeadline::Clear);
                 self.view.notify(Class::String, "set", key);
                 self.view.notify(Class::Generic, "expire", key);

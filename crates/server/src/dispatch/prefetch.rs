@@ -1,4 +1,4 @@
-//! Before a batch runs: what its commands will touch is asked for from memory, so that the waits overlap.
+//! Prefetching for a batch of commands, so that their memory accesses overlap.
 
 use super::{BATCH_CALLS_MAX, Call, Engine, Executor, WHOLE_FROM_CALLS, segment};
 use crate::command::{self};
@@ -8,8 +8,8 @@ use store::{Tick, View};
 use wire::{Args, Span};
 
 impl Executor<'_> {
-    /// Before a client's batch: brings what its keys will touch into the processor's caches, the
-    /// buckets of all keys first, then the entries.
+    /// Prefetches what a batch's first keys need: the buckets of all keys, then the entries, then
+    /// elements of large collections.
     pub fn prepare(&mut self, calls: &mut [Call], input: &[u8], spans: &[Span], db: u8) {
         if calls.len() < WHOLE_FROM_CALLS {
             return;
@@ -17,7 +17,7 @@ impl Executor<'_> {
         let server = self.server;
         let held = match &mut self.engine {
             Engine::Slab(held) => held,
-            Engine::Segment(hand) => return segment::prepare(hand, calls, input, spans),
+            Engine::Segment(handle) => return segment::prepare(handle, calls, input, spans),
         };
         held.lock_whole(server, self.now);
         for call in calls.iter_mut() {
@@ -55,9 +55,8 @@ impl Executor<'_> {
     }
 }
 
-/// Without all shards: brings the elements near that the batch names in the shard of the first key which
-/// may be a collection's, if nobody else is in it. Where many commands are on elements, most are of
-/// one key.
+/// Prefetches elements without holding all shards: those in the shard of the first command on an
+/// element, if no other worker holds it. In a batch of many such commands most name the same key.
 fn prefetch_elements_of_one(
     server: &Server,
     now: Tick,
@@ -82,8 +81,8 @@ fn prefetch_elements_of_one(
     }
 }
 
-/// Where a command on a collection names its first element, as near as can be told without reading its
-/// options: behind `FIELDS n` or `MEMBERS n`, or behind the key, and behind the score of ZADD.
+/// Returns the position of the first element that a command on a collection names, without parsing
+/// its options: after `FIELDS n` or `MEMBERS n`, after the score of ZADD, or after the key.
 fn first_element(spec: &Spec, args: Args<'_>) -> Option<usize> {
     if !matches!(spec.group, "hash" | "set" | "sorted-set") {
         return None;
@@ -97,8 +96,8 @@ fn first_element(spec: &Spec, args: Args<'_>) -> Option<usize> {
     })
 }
 
-/// Brings the elements near that a batch's commands name in large collections: their pages' handles, then
-/// the pages, then what those hold of them.
+/// Prefetches the elements that a batch names in large collections: the handles of their pages,
+/// then the pages, then the elements.
 fn prefetch_elements(view: &View<'_>, calls: &[Call], input: &[u8], spans: &[Span]) {
     let named = |call: &Call| {
         let spec = command::table()[call.index? as usize];
