@@ -1,6 +1,6 @@
 //! Options and output of HTML pages and plots, for every command that draws.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use report::Page;
 use std::ffi::{OsStr, OsString};
@@ -16,7 +16,7 @@ pub struct Pages {
     /// Also write each plot as an SVG file into this folder
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
-    /// Also write each plot as a PNG file into this folder
+    /// Also write each plot as a PNG file into this folder; needs a build with the feature png
     #[arg(long, value_name = "DIR")]
     png: Option<PathBuf>,
 }
@@ -29,6 +29,11 @@ impl Pages {
             let mut options = OpenOptions::new();
             let file = options.write(true).create(true).truncate(false).open(path);
             file.with_context(|| cannot_write(path))?;
+        }
+        if self.png.is_some() && !cfg!(feature = "png") {
+            bail!(
+                "--png: this program cannot draw images; build it with `--features png`, or use --svg"
+            );
         }
         for folder in [&self.svg, &self.png].into_iter().flatten() {
             fs::create_dir_all(folder)
@@ -48,6 +53,7 @@ impl Pages {
             if let Some(folder) = &self.svg {
                 write(&folder.join(format!("{}.svg", figure.stem)), &figure.svg)?;
             }
+            #[cfg(feature = "png")]
             if let Some(folder) = &self.png {
                 let path = folder.join(format!("{}.png", figure.stem));
                 write(&path, &figure.to_png())?;

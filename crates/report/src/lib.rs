@@ -4,7 +4,7 @@
 //! sections of text, [`Table`]s and [`Plot`]s. [`Page::to_html`] writes a page that needs no
 //! network, with sortable tables and hover values. [`Page::to_text`] writes the same for a terminal
 //! and [`Page::to_markdown`] for documents, both without plots. [`Page::figures`] returns the plots
-//! as SVG files, which [`Figure::to_png`] turns into images. HTML pages follow the reader's choice
+//! as SVG files, which the feature `png` turns into images. HTML pages follow the reader's choice
 //! of light or dark, fit narrow and wide windows, and print.
 //!
 //! All text is data: quotes, tags and control characters in a label are shown and never
@@ -35,6 +35,7 @@ mod escape;
 mod page;
 mod palette;
 mod plot;
+#[cfg(feature = "png")]
 mod png;
 mod scale;
 mod table;

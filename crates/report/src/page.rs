@@ -49,6 +49,7 @@ pub struct Figure {
 
 impl Figure {
     /// The drawing as a PNG, two dots to a pixel, on white.
+    #[cfg(feature = "png")]
     pub fn to_png(&self) -> Vec<u8> {
         crate::png::of_svg(&self.svg)
     }
