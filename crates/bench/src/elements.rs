@@ -12,7 +12,6 @@ mod memory;
 mod page;
 mod throughput;
 
-use crate::arguments;
 use crate::contestant::{Contest, Entrant, Server};
 use crate::error::{Error, Result};
 use crate::machine::{self, Machine};
@@ -47,7 +46,7 @@ pub struct Elements {
     #[arg(long, value_delimiter = ',')]
     index: Vec<String>,
     /// Elements in all; everything scales with it
-    #[arg(long, default_value = "1m", value_parser = arguments::count)]
+    #[arg(long, default_value = "1m", value_parser = units::count)]
     elements: u64,
     /// Repetitions of throughput and drain; the report takes medians
     #[arg(long, default_value_t = 3)]
@@ -59,7 +58,7 @@ pub struct Elements {
     #[arg(long, default_value_t = 32)]
     pipeline: usize,
     /// Elements that the loader beside the drain writes [default: half as many again as die]
-    #[arg(long, value_parser = arguments::count)]
+    #[arg(long, value_parser = units::count)]
     loaded: Option<u64>,
     /// PINGs a second while elements die
     #[arg(long, default_value_t = 2000)]
@@ -68,10 +67,10 @@ pub struct Elements {
     #[arg(long, default_value_t = 1000)]
     probes: u64,
     /// How long after the deadline to wait for elements to go, and for events
-    #[arg(long, default_value = "60s", value_parser = arguments::span)]
+    #[arg(long, default_value = "60s", value_parser = units::span)]
     patience: Duration,
     /// How long to wait for memory to settle
-    #[arg(long, default_value = "10s", value_parser = arguments::span)]
+    #[arg(long, default_value = "10s", value_parser = units::span)]
     settle: Duration,
     /// Data threads of our server
     #[arg(long)]

@@ -16,7 +16,6 @@ mod cell;
 pub(crate) mod lateness;
 pub(crate) mod probes;
 
-use crate::arguments;
 use crate::contestant::{Contest, Settings};
 use crate::error::{Error, Result};
 use crate::latency::Percentiles;
@@ -33,7 +32,7 @@ pub struct ExpiryLag {
     #[command(flatten)]
     contest: Contest,
     /// How many other keys have TTLs
-    #[arg(long, value_delimiter = ',', default_value = "0,10k,100k,1m", value_parser = arguments::count)]
+    #[arg(long, value_delimiter = ',', default_value = "0,10k,100k,1m", value_parser = units::count)]
     others: Vec<u64>,
     /// What becomes of them
     #[arg(long, value_delimiter = ',', default_value = "hour")]
@@ -45,7 +44,7 @@ pub struct ExpiryLag {
     #[arg(long, default_value_t = 1000)]
     probes: u64,
     /// How long to wait for events after the last probe's deadline
-    #[arg(long, default_value = "60s", value_parser = arguments::span)]
+    #[arg(long, default_value = "60s", value_parser = units::span)]
     patience: Duration,
 }
 

@@ -3,7 +3,6 @@
 //! The case in which sampling finds too few dead keys to go on: how many of those that are dead
 //! does the server still hold, one second and later after their deadline?
 
-use crate::arguments;
 use crate::clock;
 use crate::contestant::{Contest, Server, Settings};
 use crate::error::{Error, Result};
@@ -17,10 +16,10 @@ pub struct ExpiryMixed {
     #[command(flatten)]
     contest: Contest,
     /// Keys of one hour
-    #[arg(long, default_value = "1m", value_parser = arguments::count)]
+    #[arg(long, default_value = "1m", value_parser = units::count)]
     others: u64,
     /// Keys that share one deadline
-    #[arg(long, default_value = "200k", value_parser = arguments::count)]
+    #[arg(long, default_value = "200k", value_parser = units::count)]
     dying: u64,
     /// Seconds after the deadline at which to look
     #[arg(long, value_delimiter = ',', default_value = "1,30")]

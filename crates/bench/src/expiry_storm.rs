@@ -6,7 +6,6 @@
 //! the deadline are the keys gone, and `used_memory` and resident memory back where they were
 //! before the dying keys came (within a tenth of what these took)?
 
-use crate::arguments;
 use crate::clock;
 use crate::contestant::{Contest, Server, Settings};
 use crate::error::{Error, Result};
@@ -35,16 +34,16 @@ pub struct ExpiryStorm {
     #[command(flatten)]
     contest: Contest,
     /// Keys on one deadline
-    #[arg(long, default_value = "2m", value_parser = arguments::count)]
+    #[arg(long, default_value = "2m", value_parser = units::count)]
     dying: u64,
     /// Persistent keys
-    #[arg(long, default_value = "1m", value_parser = arguments::count)]
+    #[arg(long, default_value = "1m", value_parser = units::count)]
     others: u64,
     /// GETs per second of the other client
     #[arg(long, default_value_t = 2000)]
     rate: u64,
     /// How long after the deadline to wait for memory
-    #[arg(long, default_value = "30s", value_parser = arguments::span)]
+    #[arg(long, default_value = "30s", value_parser = units::span)]
     patience: Duration,
     /// Data threads of our server
     #[arg(long)]

@@ -8,7 +8,6 @@
 //! Deliberately absent: statistics beyond medians and percentiles, and any judgement of a result.
 #![forbid(unsafe_code)]
 
-mod arguments;
 mod client;
 mod clock;
 mod contestant;

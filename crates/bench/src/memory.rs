@@ -5,7 +5,6 @@
 //! started for it, once its resident memory has settled. A hash table that doubles makes single
 //! key counts look good or bad: the report names the worst of several.
 
-use crate::arguments;
 use crate::client::Client;
 use crate::contestant::{Contest, Entrant, Server, Settings};
 use crate::error::{Error, Result};
@@ -32,7 +31,7 @@ pub struct Memory {
     #[command(flatten)]
     contest: Contest,
     /// Numbers of keys
-    #[arg(long, value_delimiter = ',', default_value = "3m,4m,5m,6m,8m", value_parser = arguments::count)]
+    #[arg(long, value_delimiter = ',', default_value = "3m,4m,5m,6m,8m", value_parser = units::count)]
     keys: Vec<u64>,
     /// What the keys are
     #[arg(long, value_delimiter = ',', default_value = "plain,ttl")]
@@ -44,7 +43,7 @@ pub struct Memory {
     #[arg(long, default_value = "allkeys-s3fifo")]
     policy: String,
     /// How long to wait for memory to settle
-    #[arg(long, default_value = "30s", value_parser = arguments::span)]
+    #[arg(long, default_value = "30s", value_parser = units::span)]
     settle: Duration,
     /// Data threads of our server
     #[arg(long)]

@@ -17,7 +17,6 @@
 mod cache_aside;
 mod sampler;
 
-use crate::arguments;
 use crate::contestant::{Contest, Entrant, Server, Settings};
 use crate::error::{Error, Result};
 use crate::latency::Percentiles;
@@ -57,13 +56,13 @@ pub struct Replay {
     #[arg(long, default_value_t = 1)]
     pipeline: usize,
     /// Memory limit of the servers
-    #[arg(long, value_parser = arguments::bytes)]
+    #[arg(long, value_parser = units::bytes)]
     maxmemory: Option<u64>,
     /// Our policy at the limit (peers take allkeys-lru)
     #[arg(long, default_value = "allkeys-s3fifo")]
     maxmemory_policy: String,
     /// Stop after so many requests
-    #[arg(long, value_parser = arguments::count)]
+    #[arg(long, value_parser = units::count)]
     limit: Option<u64>,
     /// Which TTL each key draws
     #[arg(long, default_value_t = 1)]

@@ -15,7 +15,6 @@ mod page;
 mod speed;
 mod workload;
 
-use crate::arguments;
 use crate::contestant::Hosting;
 use crate::error::{Error, Result};
 use crate::machine::{self, Machine};
@@ -62,7 +61,7 @@ pub struct Segment {
     #[arg(long)]
     full: bool,
     /// Stop after so many requests [default: 1m; with --full: never, 5m of a trace that is made]
-    #[arg(long, value_parser = arguments::count)]
+    #[arg(long, value_parser = units::count)]
     limit: Option<u64>,
     /// Memory that servers are given: shares of all objects' bytes, or whole MiB [default: 25%,50%,100%;
     /// with --full: 10%,20%,40%,60%,80%,100%]
@@ -74,7 +73,7 @@ pub struct Segment {
     ttl_mix: Vec<Lifetimes>,
     /// How long a replay takes in which objects expire: the trace's time and all lives are divided by one factor
     /// [default: 20s; with --full: 120s]
-    #[arg(long, value_parser = arguments::span)]
+    #[arg(long, value_parser = units::span)]
     span: Option<Duration>,
     /// Take as long where nothing expires: what counts an object's requests once a second sees more of them
     #[arg(long)]
@@ -86,7 +85,7 @@ pub struct Segment {
     #[arg(long, default_value_t = 16)]
     pipeline: usize,
     /// Different keys of the round speed
-    #[arg(long, default_value = "1m", value_parser = arguments::count)]
+    #[arg(long, default_value = "1m", value_parser = units::count)]
     keys: u64,
     /// Bytes of their values
     #[arg(long, default_value_t = 100)]

@@ -55,7 +55,7 @@ struct Workload {
     #[arg(long, default_value_t = 50)]
     clients: usize,
     /// Different keys, chosen at random
-    #[arg(long, default_value = "1m", value_parser = crate::arguments::count)]
+    #[arg(long, default_value = "1m", value_parser = units::count)]
     keys: u64,
     /// Bytes of a value
     #[arg(long, default_value_t = 3)]

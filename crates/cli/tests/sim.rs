@@ -208,13 +208,13 @@ fn entries_expire_by_a_mix() {
 fn bad_sizes_are_refused() {
     let file = TemporaryFile::new("g.csv", TRACE);
     let with = |size| refusal(&[file.path(), "--size", size]);
-    assert!(with("0").contains("holds nothing"));
-    assert!(with("0%").contains("holds nothing"));
-    assert!(with("1e30gb").contains("is no size"));
-    assert!(with("99999999999999999999gb").contains("more than 2^62"));
-    assert!(with("2000%").contains("more than 1000 %"));
-    assert!(with("ten").contains("is no size"));
-    assert!(with("0.5").contains("is no size"));
+    assert!(with("0").contains("expected more than 0"));
+    assert!(with("0%").contains("expected a share above 0%"));
+    assert!(with("1e30gb").contains("size '1e30gb': expected"));
+    assert!(with("99999999999999999999gb").contains("expected a number of bytes"));
+    assert!(with("2000%").contains("up to 1000%"));
+    assert!(with("ten").contains("size 'ten': expected"));
+    assert!(with("0.5").contains("size '0.5': expected"));
     assert!(with("0.001%").contains("less than one"));
     let objects = refusal(&[file.path(), "--ignore-size", "--size", "64mb"]);
     assert!(objects.contains("where objects are counted"));

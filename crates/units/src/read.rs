@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Exclusive upper bound of all quantities: below it every whole number has an exact `f64`.
+/// Exclusive upper bound of numbers with decimals: below it every whole number has an exact `f64`.
 const LIMIT: f64 = (1u64 << 53) as f64;
 
 const BYTES: [(&str, f64); 14] = [
@@ -31,7 +31,6 @@ const SPANS: [(&str, f64); 6] = [
     ("d", 86_400e3),
     ("", 1e3),
 ];
-const FRACTIONS: [(&str, f64); 2] = [("%", 0.01), ("", 1.0)];
 
 /// A text that is not a quantity of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +53,7 @@ impl fmt::Display for BadQuantity {
 
 impl std::error::Error for BadQuantity {}
 
-/// Parses a number of bytes: `65536`, `64k` (64,000), `64kb` (65,536), `1.5gib`. Less than 2^53.
+/// Parses a number of bytes: `65536`, `64k` (64,000), `64kb` (65,536), `1.5gib`.
 ///
 /// # Errors
 /// Anything else, and a fraction of a byte.
@@ -63,7 +62,7 @@ pub fn bytes(text: &str) -> Result<u64, BadQuantity> {
     whole(text, &BYTES).ok_or_else(|| bad("size", text, expected))
 }
 
-/// Parses a count: `1000`, `10k`, `1.5m`. Less than 2^53.
+/// Parses a count: `1000`, `10k`, `1.5m`.
 ///
 /// # Errors
 /// Anything else, and a fraction of one.
@@ -90,25 +89,6 @@ pub fn span(text: &str) -> Result<Duration, BadQuantity> {
     span_ms(text).map(Duration::from_millis)
 }
 
-/// Parses a fraction: `0.1` or `10%`; `150%` is allowed.
-///
-/// # Errors
-/// Anything else.
-pub fn fraction(text: &str) -> Result<f64, BadQuantity> {
-    let expected = "a fraction such as 0.1 or 10%";
-    scaled(text, &FRACTIONS).ok_or_else(|| bad("fraction", text, expected))
-}
-
-/// Parses a fraction from 0 to 1: `0.1` or `10%`.
-///
-/// # Errors
-/// Anything else, and more than the whole.
-pub fn share(text: &str) -> Result<f64, BadQuantity> {
-    let expected = "a share from 0 to 1 such as 0.1 or 10%";
-    let share = scaled(text, &FRACTIONS).filter(|share| *share <= 1.0);
-    share.ok_or_else(|| bad("share", text, expected))
-}
-
 fn bad(what: &'static str, given: &str, expected: &'static str) -> BadQuantity {
     BadQuantity {
         what,
@@ -117,22 +97,32 @@ fn bad(what: &'static str, given: &str, expected: &'static str) -> BadQuantity {
     }
 }
 
+/// A whole number, exact up to `u64::MAX` where it is written without decimals.
 fn whole(text: &str, units: &[(&str, f64)]) -> Option<u64> {
+    let (digits, factor) = split(text, units)?;
+    if let Ok(number) = digits.parse::<u64>() {
+        return number.checked_mul(factor as u64);
+    }
     let number = scaled(text, units).filter(|number| number.fract() == 0.0);
     number.map(|number| number as u64)
 }
 
-/// A decimal number times the factor of the first unit that it ends in.
+/// A decimal number times the factor of its unit.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let (digits, factor) = split(text, units)?;
+    let number = digits.parse::<f64>().ok()? * factor;
+    (number < LIMIT).then_some(number)
+}
+
+/// The digits of a decimal number, and the factor of the first unit that it ends in.
+fn split(text: &str, units: &[(&str, f64)]) -> Option<(String, f64)> {
     let text = text.to_ascii_lowercase();
     let mut units = units.iter();
     let (digits, factor) =
-        units.find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
-    let is_plain = digits
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let number = digits.parse::<f64>().ok().filter(|_| is_plain)? * factor;
-    (number < LIMIT).then_some(number)
+        units.find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)))?;
+    let mut bytes = digits.bytes();
+    let is_plain = bytes.all(|byte| byte.is_ascii_digit() || byte == b'.');
+    is_plain.then(|| (digits.to_owned(), factor))
 }
 
 #[cfg(test)]
@@ -154,6 +144,7 @@ mod tests {
             ("1g", 1_000_000_000),
             ("2t", 2_000_000_000_000),
             ("2tib", 2 << 40),
+            ("9223372036854775807", i64::MAX as u64),
         ] {
             assert_eq!(bytes(text), Ok(expected), "{text}");
         }
@@ -186,14 +177,6 @@ mod tests {
         for text in ["", "s", "-1s", "1y", "1e3s", "inf"] {
             assert!(span_ms(text).is_err(), "{text:?}");
         }
-    }
-
-    #[test]
-    fn shares_are_at_most_the_whole_and_fractions_are_not_bounded() {
-        assert_eq!(share("10%"), Ok(0.1));
-        assert_eq!(share("1"), Ok(1.0));
-        assert!(share("101%").is_err() && share("-1%").is_err());
-        assert_eq!(fraction("150%"), Ok(1.5));
     }
 
     #[test]

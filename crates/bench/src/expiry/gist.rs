@@ -10,7 +10,6 @@
 //! Wall-clock rates are bounded by the load generator on a small machine; the server's CPU time is not.
 
 use super::{Contestant, contestants};
-use crate::arguments;
 use crate::contestant::{Contest, Server, Settings};
 use crate::error::{Error, Result};
 use crate::keys::{self, Template};
@@ -48,16 +47,16 @@ pub(super) struct Gist {
     )]
     index: Vec<String>,
     /// How many keys are loaded
-    #[arg(long, default_value = "5m", value_parser = arguments::count)]
+    #[arg(long, default_value = "5m", value_parser = units::count)]
     keys: u64,
     /// Bytes of a value
     #[arg(long, default_value_t = 3)]
     value_size: usize,
     /// How long GET and TTL are sent, each
-    #[arg(long, default_value = "2s", value_parser = arguments::span)]
+    #[arg(long, default_value = "2s", value_parser = units::span)]
     span: Duration,
     /// How long the flood lasts
-    #[arg(long, default_value = "5s", value_parser = arguments::span)]
+    #[arg(long, default_value = "5s", value_parser = units::span)]
     flood: Duration,
     /// Loads of each kind, each into a fresh server; the report takes medians
     #[arg(long, default_value_t = 1)]

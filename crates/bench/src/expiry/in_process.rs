@@ -9,7 +9,6 @@ mod shape;
 mod trial;
 mod verdict;
 
-use crate::arguments;
 use crate::error::{Error, Result};
 use crate::machine::{self, Machine};
 use crate::report::Files;
@@ -36,7 +35,7 @@ pub(super) struct InProcess {
     )]
     index: Vec<String>,
     /// How many entries
-    #[arg(long, value_delimiter = ',', default_value = "1k,10k,100k,1m", value_parser = arguments::count)]
+    #[arg(long, value_delimiter = ',', default_value = "1k,10k,100k,1m", value_parser = units::count)]
     keys: Vec<u64>,
     /// 1 k to 10 M entries
     #[arg(long, conflicts_with = "keys")]

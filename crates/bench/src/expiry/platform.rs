@@ -18,7 +18,6 @@ mod summary;
 mod workload;
 
 use super::{Contestant, contestants};
-use crate::arguments;
 use crate::contestant::{Contest, Server, Settings};
 use crate::error::{Error, Result};
 use crate::load::{Load, Shape};
@@ -66,13 +65,13 @@ pub(super) struct Platform {
     #[arg(long, value_name = "RATE")]
     target: Option<f64>,
     /// Operations of every run, instead of what its size says; not scaled
-    #[arg(long, value_parser = arguments::count)]
+    #[arg(long, value_parser = units::count)]
     operations: Option<u64>,
     /// End every run after this long, not scaled [default: 11 s in the chosen series, else none]
-    #[arg(long, value_parser = arguments::span)]
+    #[arg(long, value_parser = units::span)]
     limit: Option<Duration>,
     /// Different keys of the workloads a and f, before scaling
-    #[arg(long, default_value = "10m", value_parser = arguments::count)]
+    #[arg(long, default_value = "10m", value_parser = units::count)]
     records: u64,
     /// Bytes of a value
     #[arg(long, default_value_t = 1000)]

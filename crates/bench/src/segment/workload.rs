@@ -196,7 +196,8 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> std::result::Result<Size, String> {
         let Some(percent) = text.strip_suffix('%') else {
-            return crate::arguments::bytes(text).map(Size::Bytes);
+            let bytes = units::bytes(text).map(Size::Bytes);
+            return bytes.map_err(|error| error.to_string());
         };
         match percent.parse() {
             Ok(percent) if (0.01..=1000.0).contains(&percent) => Ok(Size::Share(percent / 100.0)),

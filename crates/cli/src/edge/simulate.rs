@@ -44,7 +44,7 @@ pub struct Arguments {
     #[arg(long)]
     skip_bad: bool,
     /// Number of requests of a generated trace
-    #[arg(long, value_name = "COUNT", default_value = "1m", value_parser = count)]
+    #[arg(long, value_name = "COUNT", default_value = "1m", value_parser = units::count)]
     requests: u64,
     /// Largest object of a generated trace. With few requests the footprint is small, and objects
     /// of gigabytes are a larger share of it than in a real cluster
@@ -135,11 +135,11 @@ pub struct Arguments {
     #[arg(long, value_name = "SHARE", default_value = "40%", value_parser = read_share)]
     warmup_share: f64,
     /// Length of the time windows of the results
-    #[arg(long, value_name = "SPAN", default_value = "1h", value_parser = span_ms)]
+    #[arg(long, value_name = "SPAN", default_value = "1h", value_parser = units::span_ms)]
     report_window: u64,
     /// Interval at which parity is placed again even if no server fails or recovers [default:
     /// never]
-    #[arg(long, value_name = "SPAN", value_parser = span_ms)]
+    #[arg(long, value_name = "SPAN", value_parser = units::span_ms)]
     rebalance_interval: Option<u64>,
     /// Server outages: drawn (random outages), or a file with a line for every five minutes that
     /// lists the unavailable servers. Both start at the end of the warm-up

@@ -45,7 +45,7 @@ pub struct Arguments {
     #[arg(long, value_name = "SHARE", value_parser = read_share_above_0, default_value = "1%")]
     sample: f64,
     /// Smallest number of objects in the sample
-    #[arg(long, value_name = "COUNT", value_parser = count, default_value_t = 16384)]
+    #[arg(long, value_name = "COUNT", value_parser = units::count, default_value_t = 16384)]
     sample_objects: u64,
     #[command(flatten)]
     replaying: Replaying,

@@ -35,7 +35,7 @@ pub struct Arguments {
     )]
     policy: Vec<String>,
     /// Number of sizes, evenly spaced in the logarithm from 0.1 % of the footprint to all of it
-    #[arg(long, value_name = "COUNT", value_parser = count, default_value_t = 20)]
+    #[arg(long, value_name = "COUNT", value_parser = units::count, default_value_t = 20)]
     points: u64,
     /// Sizes to use instead: bytes (objects with --ignore-size), 64mb, or a share of the footprint
     /// such as 10%
@@ -48,7 +48,7 @@ pub struct Arguments {
     #[arg(long, value_name = "SHARE", value_parser = read_share_above_0, default_value = "1%")]
     sample: f64,
     /// Smallest number of objects in the sample
-    #[arg(long, value_name = "COUNT", value_parser = count, default_value_t = 8192)]
+    #[arg(long, value_name = "COUNT", value_parser = units::count, default_value_t = 8192)]
     sample_objects: u64,
     /// Print each curve twice: with TTLs, and as if nothing expired
     #[arg(long, conflicts_with = "ignore_ttl")]

@@ -105,27 +105,9 @@ pub fn percentiles(text: &str) -> Result<Vec<f64>, String> {
         .collect()
 }
 
-/// Parses a number of bytes with an optional unit: `1k` is 1,000, `1kb` is 1,024, and so on to
-/// `tb`.
+/// Parses bytes with an optional unit: `1k` is 1,000, `1kb` is 1,024, and so on to `tb`.
 pub fn bytes(text: &str) -> Option<i64> {
-    let lower = text.to_ascii_lowercase();
-    let digits = lower
-        .find(|letter: char| !letter.is_ascii_digit())
-        .unwrap_or(lower.len());
-    let number = lower[..digits].parse::<i64>().ok()?;
-    let unit: i64 = match &lower[digits..] {
-        "" | "b" => 1,
-        "k" => 1_000,
-        "kb" => 1 << 10,
-        "m" => 1_000_000,
-        "mb" => 1 << 20,
-        "g" => 1_000_000_000,
-        "gb" => 1 << 30,
-        "t" => 1_000_000_000_000,
-        "tb" => 1 << 40,
-        _ => return None,
-    };
-    number.checked_mul(unit)
+    i64::try_from(units::bytes(text).ok()?).ok()
 }
 
 /// Formats a number of bytes as INFO shows it: `1.50M`.

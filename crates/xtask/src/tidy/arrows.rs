@@ -35,7 +35,7 @@ pub const CRATES: [CrateRule; 15] = [
     rule(
         3,
         "server",
-        &["segment", "learn", "policy", "store", "wire"],
+        &["segment", "learn", "policy", "store", "wire", "units"],
     ),
     rule(3, "bench", &["wire", "trace", "report", "policy", "units"]),
     rule(
