@@ -26,4 +26,4 @@
 mod read;
 pub mod show;
 
-pub use read::{BadQuantity, bytes, count, span, span_ms};
+pub use read::{BadQuantity, bytes, count, fraction, span, span_ms};

@@ -31,6 +31,7 @@ const SPANS: [(&str, f64); 6] = [
     ("d", 86_400e3),
     ("", 1e3),
 ];
+const FRACTIONS: [(&str, f64); 2] = [("%", 0.01), ("", 1.0)];
 
 /// A text that is not a quantity of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +88,15 @@ pub fn span_ms(text: &str) -> Result<u64, BadQuantity> {
 /// Those of [`span_ms`].
 pub fn span(text: &str) -> Result<Duration, BadQuantity> {
     span_ms(text).map(Duration::from_millis)
+}
+
+/// Parses a fraction: `0.1` or `10%`; `150%` is allowed.
+///
+/// # Errors
+/// Anything else.
+pub fn fraction(text: &str) -> Result<f64, BadQuantity> {
+    let expected = "a fraction such as 0.1 or 10%";
+    scaled(text, &FRACTIONS).ok_or_else(|| bad("fraction", text, expected))
 }
 
 fn bad(what: &'static str, given: &str, expected: &'static str) -> BadQuantity {
@@ -177,6 +187,13 @@ mod tests {
         for text in ["", "s", "-1s", "1y", "1e3s", "inf"] {
             assert!(span_ms(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn fractions_are_not_bounded() {
+        assert_eq!(fraction("10%"), Ok(0.1));
+        assert_eq!(fraction("150%"), Ok(1.5));
+        assert!(fraction("-1%").is_err());
     }
 
     #[test]

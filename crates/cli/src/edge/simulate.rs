@@ -17,7 +17,6 @@ use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use trace::{Cdn, Content, Outage, Request, WINDOW_MS, draw_outages, read_outages};
-use units::{count, span_ms};
 
 /// Requests between two updates of the progress bar while a trace is read.
 const READ_STRIDE: u64 = 1 << 16;

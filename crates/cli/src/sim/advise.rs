@@ -9,7 +9,6 @@ use ::sim::{Contestant, Rules, Size, Unit};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use std::io::Write;
-use units::count;
 
 /// Approximate number of sizes at which every policy is replayed on the sample. Scales the progress
 /// bar.

@@ -12,7 +12,6 @@ use clap::Args;
 use serde::Serialize;
 use std::io::Write;
 use std::sync::atomic::AtomicU64;
-use units::count;
 
 /// Smallest size of a curve, as a share of the footprint.
 const SMALLEST_SHARE: f64 = 0.001;
