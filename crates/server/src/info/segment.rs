@@ -51,39 +51,39 @@ pub fn learning(report: &mut Report<'_>) {
     let Some(segments) = &report.server.segments else {
         return report.field("learning_state", State::Off.name());
     };
-    let told = segments.learning.report().clone();
+    let learner = segments.learning.report().clone();
     let stats = segments.cache.stats();
-    let by_rankings = stats.segments_ranked.saturating_sub(told.ranked_before);
-    report.field("learning_state", told.state.name());
+    let by_rankings = stats.segments_ranked.saturating_sub(learner.ranked_before);
+    report.field("learning_state", learner.state.name());
     let now_ms = report.now_us / 1000;
-    let age_s = told
+    let age_s = learner
         .learned_at
         .map_or(-1, |at| (now_ms.saturating_sub(at.0) / 1000) as i64);
     report.field("learning_model_age_seconds", age_s);
-    let bytes = segments.cache.learning_bytes() + told.lessons.learning_bytes;
+    let bytes = segments.cache.learning_bytes() + learner.lessons.learning_bytes;
     for (name, number) in [
-        ("learning_trainings", told.lessons.trainings),
-        ("learning_failures", told.lessons.failures),
-        ("learning_trainings_put_off", told.trainings_put_off),
-        ("learning_samples_learned", told.lessons.training_rows),
-        ("learning_rankings", told.lessons.inferences),
-        ("learning_rankings_put_off", told.rankings_put_off),
+        ("learning_trainings", learner.lessons.trainings),
+        ("learning_failures", learner.lessons.failures),
+        ("learning_trainings_postponed", learner.trainings_postponed),
+        ("learning_training_samples", learner.lessons.training_rows),
+        ("learning_rankings", learner.lessons.inferences),
+        ("learning_rankings_postponed", learner.rankings_postponed),
         ("learning_segments_evicted", by_rankings),
         ("learning_bytes", bytes),
-        ("learning_cpu_milliseconds", told.cpu.as_millis() as u64),
+        ("learning_cpu_milliseconds", learner.cpu.as_millis() as u64),
     ] {
         report.field(name, number);
     }
     let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
     let by_object = share(bytes as f64, stats.items as f64);
     report.field("learning_bytes_per_object", format_args!("{by_object:.3}"));
-    let percent = 100.0 * share(told.cpu.as_secs_f64(), told.span.as_secs_f64());
+    let percent = 100.0 * share(learner.cpu.as_secs_f64(), learner.span.as_secs_f64());
     report.field("learning_cpu_percent", format_args!("{percent:.2}"));
-    for (name, share) in &told.lessons.importances {
+    for (name, share) in &learner.lessons.importances {
         let name = format!("learning_importance_{}", name.replace(' ', "_"));
         report.field(&name, format_args!("{share:.3}"));
     }
-    if let Some(held_out) = &told.held_out {
+    if let Some(held_out) = &learner.held_out {
         let correlation = held_out.correlation.unwrap_or(0.0);
         report.field("learning_correlation", format_args!("{correlation:.3}"));
         let fifths = |values: &[f64]| {

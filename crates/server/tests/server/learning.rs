@@ -64,7 +64,7 @@ fn the_eviction_can_change_and_models_are_trained_under_load() {
         flood.batch();
     }
     assert_ne!(field(&mut asker, "learning_state"), "off");
-    assert!(number(&mut asker, "learning_samples_learned") >= 128);
+    assert!(number(&mut asker, "learning_training_samples") >= 128);
     assert!(number(&mut asker, "learning_bytes") > 0);
     for eviction in [
         "s3fifo", "merge", "gl-cache", "fifo", "rent", "gl-cache", "util",

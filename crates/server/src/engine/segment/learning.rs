@@ -47,9 +47,9 @@ pub struct Report {
     /// Accuracy of the last model on held-out samples.
     pub held_out: Option<HeldOut>,
     /// Number of rankings that were postponed.
-    pub rankings_put_off: u64,
+    pub rankings_postponed: u64,
     /// Number of trainings that were postponed.
-    pub trainings_put_off: u64,
+    pub trainings_postponed: u64,
     /// CPU time used.
     pub cpu: Duration,
     /// Duration in which the CPU time was used.
