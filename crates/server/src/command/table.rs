@@ -1,8 +1,8 @@
 //! Macros for the tables of commands, so that a table has two lines per command.
 
-/// Defines a table of [`Spec`](crate::context::Spec)s: per command its name, arity, flags, keys, the
-/// version that introduced it and its code, then its summary. `in` sets the group of the commands
-/// that follow.
+/// Defines a table of [`Spec`](crate::context::Spec)s: per command its name, arity, flags, keys,
+/// the version that introduced it and its code, then its summary. `in` sets the group of the
+/// commands that follow.
 macro_rules! commands {
     ($(in $group:literal: $($name:literal $arity:literal, $flags:expr, $keys:expr, $since:literal,
         $run:expr, $summary:literal;)*)*) => {
