@@ -1,16 +1,17 @@
 //! Random numbers for commands that return random elements.
 
+use policy::parts::chance::Chance;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
-/// Bits from the operating system's chance, through the standard library's hash keys.
+/// Returns random bits of the operating system, obtained through the standard library's hash keys.
 pub fn chance(salt: u64) -> u64 {
     RandomState::new().hash_one(salt)
 }
 
 /// A generator of random numbers for one command, seeded by the operating system.
 #[derive(Debug)]
-pub struct Random(u64);
+pub struct Random(Chance);
 
 impl Default for Random {
     fn default() -> Self {
@@ -21,23 +22,18 @@ impl Default for Random {
 impl Random {
     /// Creates a generator with a new seed.
     pub fn new() -> Random {
-        Random(chance(0))
+        Random(Chance::new(chance(0)))
     }
 
-    /// Returns 64 random bits. SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
-    /// generators, 2014).
+    /// Returns 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^ (bits >> 31)
+        self.0.bits()
     }
 
     /// Returns a random number below `end`, which must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
         assert!(end > 0);
-        ((u128::from(self.next_u64()) * end as u128) >> 64) as usize
+        self.0.below(end as u64) as usize
     }
 
     /// Returns up to `count` distinct random numbers below `end`; every set of them has the same
@@ -62,7 +58,7 @@ mod tests {
 
     #[test]
     fn distinct_numbers_are_uniform_and_do_not_repeat() {
-        let mut generator = Random(7);
+        let mut generator = Random(Chance::new(7));
         let mut counts = [0; 10];
         for _ in 0..2000 {
             let numbers = generator.distinct(3, 10);

@@ -3,21 +3,18 @@
 
 use crate::redis::{PROTOCOLS, Redis, RedisClient, compare, now};
 use crate::script::{Bench, sorted};
+use policy::parts::chance::Chance;
 
-/// A random generator with the same sequence on every machine (SplitMix64).
-pub struct Random(u64);
+/// A random generator with the same sequence on every machine.
+pub struct Random(Chance);
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        Random(seed)
+        Random(Chance::new(seed))
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        word ^ (word >> 31)
+        self.0.bits()
     }
 
     pub fn below(&mut self, bound: usize) -> usize {
