@@ -210,7 +210,7 @@ impl Ctx<'_, '_> {
     /// Whether a write to this key should publish a `new` event. Looks the key up only if events
     /// are enabled.
     #[inline]
-    pub fn is_news(&mut self, key: &Key<'_>) -> bool {
+    pub fn publishes_new(&mut self, key: &Key<'_>) -> bool {
         self.view.notifies() && self.view.kind(key).is_none()
     }
 }

@@ -605,5 +605,4 @@ fn unknown_command(args: Args<'_>) -> String {
 }
 
 #[cfg(test)]
-#[path = "dispatch_tests.rs"]
 mod tests;

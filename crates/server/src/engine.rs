@@ -1,13 +1,14 @@
 //! The seam between commands and storage engines.
 //!
-//! Commands on strings and keys are written once, on [`Strings`]; memcached's requests on [`Items`].
-//! Both traits have two implementations: [`slab::Slab`], the locked shards of the keyspace, and
-//! [`segment::Handle`], a worker's access to the segment engine. Each verb is one step for all other
-//! clients: the slab engine holds the key's shard, the segment engine repeats a change that another
-//! client overtook. The engine is a type parameter of the commands, so a verb costs no virtual call.
+//! Commands on strings and keys are written once, on the trait [`Strings`], and memcached's
+//! requests on the trait [`Items`]. Both traits have two implementations: [`slab::Slab`], the
+//! locked shards of the keyspace, and [`segment::Handle`], a worker's access to the segment engine.
+//! Each method is atomic for other clients: the slab engine has locked the key's shard, and the
+//! segment engine repeats a change that another client overtook. The engine is a type parameter of
+//! the commands, so that a call is not virtual.
 //!
-//! Commands on other types exist on the slab engine only. [`Facts`] is what INFO, `stats` and the
-//! workers need to know of either engine.
+//! Commands on other types exist on the slab engine only. [`Facts`] contains what INFO, `stats` and
+//! the workers need from either engine.
 
 pub mod condition;
 pub mod items;
@@ -59,8 +60,8 @@ pub trait Strings {
         Ok(())
     }
 
-    /// Stores a value if `condition` holds. Returns whether it was stored. Replies with the old value
-    /// if `old` is given.
+    /// Stores a value if `condition` holds. Returns whether it was stored. Replies with the old
+    /// value if `old` is given.
     ///
     /// # Errors
     /// No room, too large, or another type where the old value matters.
@@ -85,8 +86,8 @@ pub trait Strings {
     /// The key holds another type.
     fn take(&mut self, key: &Key<'_>, reply: &mut Reply<'_>) -> Result<(), Refusal>;
 
-    /// Replies with the value or null and changes the deadline. `expiration` is called only if there is a
-    /// value.
+    /// Replies with the value or null and changes the deadline. `expiration` is called only if
+    /// there is a value.
     ///
     /// # Errors
     /// The key holds another type, no room, or `expiration` fails.

@@ -24,7 +24,7 @@ pub const TABLE: &[Spec] = commands! {
 
 impl From<Flaw> for Refusal {
     fn from(flaw: Flaw) -> Refusal {
-        Refusal::Says(match flaw {
+        Refusal::Message(match flaw {
             Flaw::NoSketch => "WRONGTYPE Key is not a valid HyperLogLog string value.",
             Flaw::Corrupt => "INVALIDOBJ Corrupted HLL object detected",
         })
@@ -117,10 +117,10 @@ fn pfmerge(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         }
     }
     let key = ctx.key(&args[1]);
-    let is_news = ctx.is_news(&key);
+    let publishes_new = ctx.publishes_new(&key);
     let sketch = registers.sketch(is_dense, sparse_bytes_max(ctx));
     ctx.view.set(&key, &sketch, NewDeadline::Keep);
-    if is_news {
+    if publishes_new {
         ctx.view.notify(Class::New, "new", &key);
     }
     ctx.view.notify(Class::String, "pfadd", &key);

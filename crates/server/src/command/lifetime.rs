@@ -77,12 +77,14 @@ pub fn deadline(when: When) -> Tick {
 /// The timeout is not a number, negative or out of range.
 pub fn timeout_ms(text: &[u8]) -> Result<u64, Refusal> {
     let seconds = parse_f64(text).filter(|seconds| !seconds.is_nan());
-    let ms = seconds.ok_or(Refusal::Says("ERR timeout is not a float or out of range"))? * 1000.0;
+    let ms = seconds.ok_or(Refusal::Message(
+        "ERR timeout is not a float or out of range",
+    ))? * 1000.0;
     if ms >= i64::MAX as f64 {
-        return Err(Refusal::Says("ERR timeout is out of range"));
+        return Err(Refusal::Message("ERR timeout is out of range"));
     }
     if ms <= -1.0 {
-        return Err(Refusal::Says("ERR timeout is negative"));
+        return Err(Refusal::Message("ERR timeout is negative"));
     }
     Ok(ms.max(0.0).ceil() as u64)
 }
@@ -138,12 +140,12 @@ impl Conditions {
     /// Refuses incompatible conditions.
     pub fn check(&self) -> Result<(), Refusal> {
         if self.nx && (self.xx || self.gt || self.lt) {
-            return Err(Refusal::Says(
+            return Err(Refusal::Message(
                 "ERR NX and XX, GT or LT options at the same time are not compatible",
             ));
         }
         if self.gt && self.lt {
-            return Err(Refusal::Says(
+            return Err(Refusal::Message(
                 "ERR GT and LT options at the same time are not compatible",
             ));
         }
@@ -166,7 +168,7 @@ impl Conditions {
 pub enum Lifetime<'a> {
     /// There is no such option.
     #[default]
-    Unsaid,
+    Unspecified,
     /// KEEPTTL.
     Keep,
     /// PERSIST.
@@ -220,7 +222,7 @@ impl<'a> Lifetime<'a> {
         };
         let number = next.ok_or(Refusal::Syntax)?;
         match *self {
-            Lifetime::Unsaid => {}
+            Lifetime::Unspecified => {}
             Lifetime::Until(other_unit, other_base, _)
                 if (other_unit, other_base) == (unit, base) => {}
             _ => return Err(Refusal::Syntax),
@@ -230,7 +232,7 @@ impl<'a> Lifetime<'a> {
     }
 
     fn become_plain(&mut self, wanted: Lifetime<'static>) -> Result<usize, Refusal> {
-        if *self != Lifetime::Unsaid && *self != wanted {
+        if *self != Lifetime::Unspecified && *self != wanted {
             return Err(Refusal::Syntax);
         }
         *self = wanted;
@@ -246,7 +248,7 @@ impl<'a> Lifetime<'a> {
         otherwise: NewDeadline,
     ) -> Result<DeadlineChange, Refusal> {
         let (unit, base, text) = match self {
-            Lifetime::Unsaid => return Ok(DeadlineChange::To(otherwise)),
+            Lifetime::Unspecified => return Ok(DeadlineChange::To(otherwise)),
             Lifetime::Keep => return Ok(DeadlineChange::To(NewDeadline::Keep)),
             Lifetime::Persist => return Ok(DeadlineChange::To(NewDeadline::Clear)),
             Lifetime::Until(unit, base, text) => (unit, base, text),

@@ -32,7 +32,7 @@ pub enum Refusal {
     /// The value would exceed the maximum size.
     TooLong,
     /// Any other error, with its full text and code.
-    Says(&'static str),
+    Message(&'static str),
 }
 
 /// Result of a command that may be refused. On success it has written its reply.
@@ -58,7 +58,7 @@ impl Refusal {
             Refusal::DatabaseRange => "ERR DB index is out of range",
             Refusal::SameObject => "ERR source and destination objects are the same",
             Refusal::TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
-            Refusal::Says(text) => text,
+            Refusal::Message(text) => text,
             Refusal::ExpireTime(name) => {
                 return reply
                     .error_fmt(format_args!("ERR invalid expire time in '{name}' command"));

@@ -10,11 +10,11 @@ pub const COUNT_DEFAULT: usize = 10;
 /// Upper limit of COUNT. No collection has more elements.
 const COUNT_MAX: i64 = u32::MAX as i64;
 /// Error for NOVALUES with another type.
-pub const NOT_A_HASH: Refusal = Refusal::Says("ERR NOVALUES option can only be used in HSCAN");
+pub const NOT_A_HASH: Refusal = Refusal::Message("ERR NOVALUES option can only be used in HSCAN");
 
 /// Parses a cursor.
 pub fn cursor(text: &[u8]) -> Result<u64, Refusal> {
-    parse_u64(text).ok_or(Refusal::Says("ERR invalid cursor"))
+    parse_u64(text).ok_or(Refusal::Message("ERR invalid cursor"))
 }
 
 /// Parses the argument of COUNT.

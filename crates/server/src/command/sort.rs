@@ -178,7 +178,7 @@ fn number(text: &[u8]) -> Result<f64, Refusal> {
     }
     parse_f64(text)
         .map(|number| number + 0.0)
-        .ok_or(Refusal::Says(
+        .ok_or(Refusal::Message(
             "ERR One or more scores can't be converted into double",
         ))
 }
@@ -237,9 +237,9 @@ fn store(ctx: &mut Ctx<'_, '_>, destination: &[u8], values: Vec<Option<Vec<u8>>>
             ctx.view.notify(Class::Generic, "del", &key);
         }
     } else {
-        let is_news = ctx.is_news(&key);
+        let publishes_new = ctx.publishes_new(&key);
         ctx.view.replace_list(&key, list);
-        if is_news {
+        if publishes_new {
             ctx.view.notify(Class::New, "new", &key);
         }
         ctx.view.notify(Class::List, "sortstore", &key);

@@ -119,7 +119,7 @@ impl Comparison<'_> {
 
     fn matches_digest(&self, value: &[u8]) -> Result<bool, Refusal> {
         if self.operand.len() != DIGEST_DIGITS || !self.operand.iter().all(u8::is_ascii_hexdigit) {
-            return Err(Refusal::Says(
+            return Err(Refusal::Message(
                 "ERR must be exactly 16 hexadecimal characters",
             ));
         }

@@ -7,7 +7,7 @@ use wire::Args;
 use wire::number::parse_i64;
 use wire::request::BULK_BYTES_MAX;
 
-const BAD_OFFSET: Refusal = Refusal::Says("ERR bit offset is not an integer or out of range");
+const BAD_OFFSET: Refusal = Refusal::Message("ERR bit offset is not an integer or out of range");
 
 /// Parses a bit offset in units of `width` bits. Offsets beyond the longest possible string are
 /// refused.
@@ -47,7 +47,11 @@ pub fn setbit(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let offset = offset(&args[2], 1)?;
     let is_set = match parse_i64(&args[3]) {
         Some(bit @ (0 | 1)) => bit == 1,
-        _ => return Err(Refusal::Says("ERR bit is not an integer or out of range")),
+        _ => {
+            return Err(Refusal::Message(
+                "ERR bit is not an integer or out of range",
+            ));
+        }
     };
     let key = ctx.key(&args[1]);
     let (at, mask) = ((offset / 8) as usize, mask(offset));

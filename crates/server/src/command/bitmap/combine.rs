@@ -114,7 +114,7 @@ pub fn bitop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         _ => "",
     };
     if !error.is_empty() {
-        return Err(Refusal::Says(error));
+        return Err(Refusal::Message(error));
     }
     let mut accumulator = Accumulator::default();
     for (index, name) in args.from(3).iter().enumerate() {
@@ -134,9 +134,9 @@ pub fn bitop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
             ctx.view.notify(Class::Generic, "del", &key);
         }
     } else {
-        let is_news = ctx.is_news(&key);
+        let publishes_new = ctx.publishes_new(&key);
         ctx.view.set(&key, &bytes, NewDeadline::Clear);
-        if is_news {
+        if publishes_new {
             ctx.view.notify(Class::New, "new", &key);
         }
         ctx.view.notify(Class::String, "set", &key);

@@ -41,7 +41,7 @@ struct FieldOperation {
 
 impl Width {
     fn parse(text: &[u8]) -> Result<Width, Refusal> {
-        const BAD: Refusal = Refusal::Says(
+        const BAD: Refusal = Refusal::Message(
             "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.",
         );
         let (&sign, digits) = text.split_first().ok_or(BAD)?;
@@ -148,7 +148,7 @@ impl FieldOperation {
                     () if args.is(index + 1, "wrap") => Overflow::Wrap,
                     () if args.is(index + 1, "sat") => Overflow::Saturate,
                     () if args.is(index + 1, "fail") => Overflow::Fail,
-                    () => return Err(Refusal::Says("ERR Invalid OVERFLOW type specified")),
+                    () => return Err(Refusal::Message("ERR Invalid OVERFLOW type specified")),
                 };
                 index += 2;
                 continue;
@@ -271,7 +271,7 @@ pub fn bitfield_ro(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let operations = FieldOperation::parse(args.from(2))?;
     if operations.iter().any(|operation| operation.min_len() > 0) {
         let text = "ERR BITFIELD_RO only supports the GET subcommand";
-        return Err(Refusal::Says(text));
+        return Err(Refusal::Message(text));
     }
     read_all(ctx, &args[1], &operations)
 }

@@ -142,7 +142,7 @@ pub fn bitpos(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let is_set = match parse_i64(&args[2]).ok_or(Refusal::NotInteger)? {
         0 => false,
         1 => true,
-        _ => return Err(Refusal::Says("ERR The bit argument must be 1 or 0.")),
+        _ => return Err(Refusal::Message("ERR The bit argument must be 1 or 0.")),
     };
     let range = match args.len() {
         3 => BitRange::WHOLE,

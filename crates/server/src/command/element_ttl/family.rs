@@ -30,7 +30,7 @@ pub fn instant_of(
     command: &'static str,
 ) -> Result<When, Refusal> {
     if parse_i64(text).ok_or(Refusal::NotInteger)? < 0 {
-        return Err(Refusal::Says("ERR invalid expire time, must be >= 0"));
+        return Err(Refusal::Message("ERR invalid expire time, must be >= 0"));
     }
     Ok(instant(text, unit, base, now, command)?.min(Tick::MAX.0 as i64))
 }
@@ -44,13 +44,13 @@ fn names<'a>(
     uneven: &'static str,
 ) -> Result<Args<'a>, Refusal> {
     if !args.is(0, word) {
-        return Err(Refusal::Says(missing));
+        return Err(Refusal::Message(missing));
     }
     let count = args.get(1).and_then(parse_i64).filter(|&count| count > 0);
-    let count = count.ok_or(Refusal::Says(none))?;
+    let count = count.ok_or(Refusal::Message(none))?;
     let names = args.from(2);
     if usize::try_from(count) != Ok(names.len()) {
-        return Err(Refusal::Says(uneven));
+        return Err(Refusal::Message(uneven));
     }
     Ok(names)
 }

@@ -14,7 +14,7 @@ pub fn expiremember(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         None => Unit::Seconds,
         Some(word) if word.eq_ignore_ascii_case(b"s") => Unit::Seconds,
         Some(word) if word.eq_ignore_ascii_case(b"ms") => Unit::Milliseconds,
-        Some(_) => return Err(Refusal::Says("ERR Invalid unit arg")),
+        Some(_) => return Err(Refusal::Message("ERR Invalid unit arg")),
     };
     if args.len() > 5 {
         return Err(Refusal::Arity("expiremember"));

@@ -39,10 +39,10 @@ impl<'a> Options<'a> {
                     let words = Hash::WORDS;
                     let count = args.get(index + 1).and_then(parse_i64);
                     let count = count.filter(|&count| count > 0);
-                    let count = count.ok_or(Refusal::Says(words.none))? as usize;
+                    let count = count.ok_or(Refusal::Message(words.none))? as usize;
                     let len = count.saturating_mul(per_field);
                     if len > args.len().saturating_sub(index + 2) {
-                        return Err(Refusal::Says(words.uneven));
+                        return Err(Refusal::Message(words.uneven));
                     }
                     options.names = Some((index + 2, len));
                     2 + len
@@ -65,13 +65,13 @@ impl<'a> Options<'a> {
                 }
                 // There are more fields than the count says, or the word is no option.
                 _ if options.names.is_some_and(|(at, len)| index == at + len) => {
-                    return Err(Refusal::Says(Hash::WORDS.uneven));
+                    return Err(Refusal::Message(Hash::WORDS.uneven));
                 }
                 _ => return Err(Refusal::Syntax),
             };
         }
         if options.names.is_none() {
-            return Err(Refusal::Says(Hash::WORDS.missing));
+            return Err(Refusal::Message(Hash::WORDS.missing));
         }
         Ok(options)
     }
@@ -209,13 +209,13 @@ pub fn hsetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 pub fn hgetdel(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let words = Hash::WORDS;
     if !args.is(2, words.counted) {
-        return Err(Refusal::Says(words.missing));
+        return Err(Refusal::Message(words.missing));
     }
     let count = parse_i64(&args[3]).filter(|&count| count > 0);
-    let count = count.ok_or(Refusal::Says(words.none))?;
+    let count = count.ok_or(Refusal::Message(words.none))?;
     let fields = args.from(4);
     if usize::try_from(count) != Ok(fields.len()) {
-        return Err(Refusal::Says(words.uneven));
+        return Err(Refusal::Message(words.uneven));
     }
     let key = ctx.key(&args[1]);
     ctx.reply.array(fields.len());

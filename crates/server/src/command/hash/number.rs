@@ -14,7 +14,7 @@ pub fn hincrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let sum = replace(ctx, args, "hincrby", |old| {
         let old = match old {
             Some(text) => {
-                parse_i64(text).ok_or(Refusal::Says("ERR hash value is not an integer"))?
+                parse_i64(text).ok_or(Refusal::Message("ERR hash value is not an integer"))?
             }
             None => 0,
         };
@@ -29,19 +29,19 @@ pub fn hincrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 pub fn hincrbyfloat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let increment = LongDouble::parse(&args[3]).ok_or(Refusal::NotFloat)?;
     if increment.is_infinite() {
-        return Err(Refusal::Says("ERR value is NaN or Infinity"));
+        return Err(Refusal::Message("ERR value is NaN or Infinity"));
     }
     let zero = LongDouble::parse(b"0").ok_or(Refusal::NotFloat)?;
     let text = replace(ctx, args, "hincrbyfloat", |old| {
         let old = match old {
             Some(text) => {
-                LongDouble::parse(text).ok_or(Refusal::Says("ERR hash value is not a float"))?
+                LongDouble::parse(text).ok_or(Refusal::Message("ERR hash value is not a float"))?
             }
             None => zero,
         };
-        let sum = old
-            .plus(increment)
-            .ok_or(Refusal::Says("ERR increment would produce NaN or Infinity"))?;
+        let sum = old.plus(increment).ok_or(Refusal::Message(
+            "ERR increment would produce NaN or Infinity",
+        ))?;
         let mut text = Vec::new();
         sum.push_decimal(&mut text);
         Ok((text.clone(), text))

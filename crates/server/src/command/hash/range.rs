@@ -6,7 +6,7 @@ use store::{Hash, Scene, Tick};
 use wire::number::parse_i64;
 use wire::{Args, Protocol};
 
-const SYNTAX: Refusal = Refusal::Says("ERR min or max is not an integer");
+const SYNTAX: Refusal = Refusal::Message("ERR min or max is not an integer");
 
 /// Arguments of HRANGEBYTTL.
 struct Range {

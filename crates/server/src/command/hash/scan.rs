@@ -44,13 +44,13 @@ pub fn hscan(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 
 /// Parses the count of HRANDFIELD and WITHVALUES.
 fn count_of(args: Args<'_>) -> Result<(i64, bool), Refusal> {
-    const RANGE: Refusal = Refusal::Says("ERR value is out of range");
+    const RANGE: Refusal = Refusal::Message("ERR value is out of range");
     let Some(text) = args.get(2) else {
         return Ok((1, false));
     };
     let count = parse_i64(text).ok_or(Refusal::NotInteger)?;
     if count == i64::MIN {
-        return Err(Refusal::Says(
+        return Err(Refusal::Message(
             "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
         ));
     }

@@ -135,10 +135,10 @@ pub fn restore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
     let exists = ctx.view.kind(&key).is_some();
     if exists && !options.may_replace {
-        return Err(Refusal::Says("BUSYKEY Target key name already exists."));
+        return Err(Refusal::Message("BUSYKEY Target key name already exists."));
     }
     let ttl = parse_i64(&args[2]).ok_or(Refusal::NotInteger)?;
-    let ttl = u64::try_from(ttl).map_err(|_| Refusal::Says(WRONG_TTL))?;
+    let ttl = u64::try_from(ttl).map_err(|_| Refusal::Message(WRONG_TTL))?;
     let now = ctx.view.now();
     let deadline = match ttl {
         0 => None,
@@ -184,7 +184,7 @@ const WRONG_IDLE_TIME: &str = "ERR Invalid IDLETIME value, must be >= 0";
 const WRONG_FREQUENCY: &str = "ERR Invalid FREQ value, must be >= 0 and <= 255";
 
 fn refusal(error: DumpError) -> Refusal {
-    Refusal::Says(match error {
+    Refusal::Message(match error {
         DumpError::Footer => "ERR DUMP payload version or checksum are wrong",
         DumpError::Body => "ERR Bad data format",
     })
@@ -210,13 +210,13 @@ impl Options {
                 options.is_absolute = true;
             } else if args.is(index, "idletime") && has_more && !has_frequency {
                 if number()? < 0 {
-                    return Err(Refusal::Says(WRONG_IDLE_TIME));
+                    return Err(Refusal::Message(WRONG_IDLE_TIME));
                 }
                 has_idle_time = true;
                 index += 1;
             } else if args.is(index, "freq") && has_more && !has_idle_time {
                 if !(0..=255).contains(&number()?) {
-                    return Err(Refusal::Says(WRONG_FREQUENCY));
+                    return Err(Refusal::Message(WRONG_FREQUENCY));
                 }
                 has_frequency = true;
                 index += 1;

@@ -11,7 +11,7 @@ use wire::number::parse_i64;
 fn database(text: &[u8]) -> Result<u8, Refusal> {
     let index = parse_i64(text).ok_or(Refusal::NotInteger)?;
     if i32::try_from(index).is_err() {
-        return Err(Refusal::Says(
+        return Err(Refusal::Message(
             "ERR value is out of range, value must between -2147483648 and 2147483647",
         ));
     }
@@ -104,7 +104,7 @@ pub fn renamenx(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 fn move_name(ctx: &mut Ctx<'_, '_>, args: Args<'_>, may_replace: bool) -> Result<bool, Refusal> {
     let (from, to) = (ctx.key(&args[1]), ctx.key(&args[2]));
     if ctx.view.kind(&from).is_none() {
-        return Err(Refusal::Says("ERR no such key"));
+        return Err(Refusal::Message("ERR no such key"));
     }
     if from.bytes == to.bytes {
         return Ok(false);

@@ -114,7 +114,7 @@ fn encoding(ctx: &mut Ctx<'_, '_>, name: &[u8], facts: EntryFacts) -> Answer {
 }
 
 fn frequency(ctx: &mut Ctx<'_, '_>, _: &[u8], facts: EntryFacts) -> Answer {
-    let frequency = facts.frequency.ok_or(Refusal::Says(
+    let frequency = facts.frequency.ok_or(Refusal::Message(
         "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.",
     ))?;
     ctx.reply.integer(i64::from(frequency));
@@ -122,7 +122,7 @@ fn frequency(ctx: &mut Ctx<'_, '_>, _: &[u8], facts: EntryFacts) -> Answer {
 }
 
 fn idle_time(ctx: &mut Ctx<'_, '_>, _: &[u8], facts: EntryFacts) -> Answer {
-    let idle_ms = facts.idle_ms.ok_or(Refusal::Says(
+    let idle_ms = facts.idle_ms.ok_or(Refusal::Message(
         "ERR The maxmemory policy does not record the time of the last access, idle time not tracked.",
     ))?;
     ctx.reply.integer((idle_ms / 1000) as i64);

@@ -37,8 +37,8 @@ fn check_mode(args: Args<'_>) -> Answer {
 /// `SWAPDB index1 index2`
 pub fn swapdb(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let read = |index: usize| parse_i64(&args[index]).filter(|&db| i32::try_from(db).is_ok());
-    let first = read(1).ok_or(Refusal::Says("ERR invalid first DB index"))?;
-    let second = read(2).ok_or(Refusal::Says("ERR invalid second DB index"))?;
+    let first = read(1).ok_or(Refusal::Message("ERR invalid first DB index"))?;
+    let second = read(2).ok_or(Refusal::Message("ERR invalid second DB index"))?;
     let (first, second) = (database_at(first)?, database_at(second)?);
     ctx.view.swap(first, second);
     ctx.reply.ok();

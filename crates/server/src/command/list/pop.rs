@@ -62,7 +62,9 @@ fn pop(ctx: &mut Ctx<'_, '_>, args: Args<'_>, end: End) -> Answer {
     };
     let count = parse_i64(count)
         .and_then(|count| usize::try_from(count).ok())
-        .ok_or(Refusal::Says("ERR value is out of range, must be positive"))?;
+        .ok_or(Refusal::Message(
+            "ERR value is out of range, must be positive",
+        ))?;
     match ctx.view.kind(&key) {
         None => ctx.reply.null_array(),
         Some(Kind::List) if count == 0 => ctx.reply.array(0),
@@ -86,7 +88,7 @@ impl<'a> PopRequest<'a> {
     pub fn parse(args: Args<'a>, at: usize) -> Result<PopRequest<'a>, Refusal> {
         let key_count = parse_i64(&args[at])
             .filter(|count| *count > 0)
-            .ok_or(Refusal::Says("ERR numkeys should be greater than 0"))?;
+            .ok_or(Refusal::Message("ERR numkeys should be greater than 0"))?;
         let key_count = usize::try_from(key_count).unwrap_or(usize::MAX);
         let end_at = (at + 1).saturating_add(key_count);
         let end = end(args.get(end_at).ok_or(Refusal::Syntax)?)?;
@@ -95,7 +97,7 @@ impl<'a> PopRequest<'a> {
             Some(word) if word.eq_ignore_ascii_case(b"COUNT") && args.len() > end_at + 2 => {
                 parse_i64(&args[end_at + 2])
                     .filter(|count| *count > 0)
-                    .ok_or(Refusal::Says("ERR count should be greater than 0"))?
+                    .ok_or(Refusal::Message("ERR count should be greater than 0"))?
             }
             Some(_) => return Err(Refusal::Syntax),
         };

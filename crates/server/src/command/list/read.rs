@@ -89,7 +89,7 @@ fn bound(text: &[u8], error: &'static str) -> Result<usize, Refusal> {
     match parse_i64(text) {
         Some(0) => Ok(usize::MAX),
         Some(number @ 1..) => Ok(number as usize),
-        _ => Err(Refusal::Says(error)),
+        _ => Err(Refusal::Message(error)),
     }
 }
 
@@ -106,12 +106,12 @@ fn parse_search(args: Args<'_>) -> Result<Search, Refusal> {
         if args.is(at, "rank") {
             let rank = integer(value)?;
             if rank == i64::MIN {
-                return Err(Refusal::Says(
+                return Err(Refusal::Message(
                     "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
                 ));
             }
             if rank == 0 {
-                return Err(Refusal::Says(
+                return Err(Refusal::Message(
                     "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list",
                 ));
             }

@@ -71,7 +71,7 @@ pub fn linsert(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 pub fn lset(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
     match ctx.view.kind(&key) {
-        None => return Err(Refusal::Says("ERR no such key")),
+        None => return Err(Refusal::Message("ERR no such key")),
         Some(Kind::List) => {}
         Some(_) => return Err(Refusal::WrongType),
     }
@@ -80,7 +80,7 @@ pub fn lset(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         let index = place(index, list.len())?;
         list.set(index, &args[3], scene).then_some(())
     })?;
-    let edited = edited.ok_or(Refusal::Says("ERR index out of range"))?;
+    let edited = edited.ok_or(Refusal::Message("ERR index out of range"))?;
     ctx.edited(&key, &edited, Class::List, "lset");
     ctx.reply.ok();
     Ok(())

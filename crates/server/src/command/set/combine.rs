@@ -66,10 +66,10 @@ fn store(ctx: &mut Ctx<'_, '_>, args: Args<'_>, combine: Combine, event: &'stati
         (set, count)
     })?;
     let key = ctx.key(&args[1]);
-    let is_news = ctx.is_news(&key);
+    let publishes_new = ctx.publishes_new(&key);
     if count > 0 {
         ctx.view.replace_set(&key, set);
-        if is_news {
+        if publishes_new {
             ctx.view.notify(Class::New, "new", &key);
         }
         ctx.view.notify(Class::Set, event, &key);
@@ -115,10 +115,10 @@ pub fn sintercard(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let count = parse_i64(&args[1])
         .and_then(|count| usize::try_from(count).ok())
         .filter(|&count| count > 0)
-        .ok_or(Refusal::Says("ERR numkeys should be greater than 0"))?;
+        .ok_or(Refusal::Message("ERR numkeys should be greater than 0"))?;
     if count > args.len() - 2 {
         let text = "ERR Number of keys can't be greater than number of args";
-        return Err(Refusal::Says(text));
+        return Err(Refusal::Message(text));
     }
     let mut limit = 0;
     let mut index = 2 + count;
@@ -128,7 +128,7 @@ pub fn sintercard(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         }
         limit = parse_i64(&args[index + 1])
             .and_then(|limit| u64::try_from(limit).ok())
-            .ok_or(Refusal::Says("ERR LIMIT can't be negative"))?;
+            .ok_or(Refusal::Message("ERR LIMIT can't be negative"))?;
         index += 2;
     }
     let mut found = 0;

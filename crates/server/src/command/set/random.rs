@@ -21,7 +21,9 @@ pub fn spop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         Some(text) => Some(
             parse_i64(text)
                 .and_then(|count| usize::try_from(count).ok())
-                .ok_or(Refusal::Says("ERR value is out of range, must be positive"))?,
+                .ok_or(Refusal::Message(
+                    "ERR value is out of range, must be positive",
+                ))?,
         ),
     };
     let key = ctx.key(&args[1]);
@@ -90,12 +92,12 @@ pub fn srandmember(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         Some(text) => parse_i64(text).ok_or(Refusal::NotInteger)?,
     };
     if count == i64::MIN {
-        return Err(Refusal::Says(
+        return Err(Refusal::Message(
             "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
         ));
     }
     if count < 0 && count.unsigned_abs() > REPEATS_MAX {
-        return Err(Refusal::Says("ERR value is out of range"));
+        return Err(Refusal::Message("ERR value is out of range"));
     }
     let (mut found, mut count_found) = (Vec::new(), 0);
     let mut list = Reply::new(&mut found, ctx.reply.protocol());

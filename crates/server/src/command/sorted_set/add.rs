@@ -45,16 +45,16 @@ impl Options {
     fn refuse(self, pairs: usize) -> Option<Refusal> {
         let Options { nx, xx, gt, lt, .. } = self;
         if nx && xx {
-            return Some(Refusal::Says(
+            return Some(Refusal::Message(
                 "ERR XX and NX options at the same time are not compatible",
             ));
         }
         if (nx && (gt || lt)) || (gt && lt) {
-            return Some(Refusal::Says(
+            return Some(Refusal::Message(
                 "ERR GT, LT, and/or NX options at the same time are not compatible",
             ));
         }
-        (self.incr && pairs > 1).then_some(Refusal::Says(
+        (self.incr && pairs > 1).then_some(Refusal::Message(
             "ERR INCR option supports a single increment-element pair",
         ))
     }
@@ -93,7 +93,9 @@ impl Options {
             _ => number,
         };
         if score.is_nan() {
-            return Err(Refusal::Says("ERR resulting score is not a number (NaN)"));
+            return Err(Refusal::Message(
+                "ERR resulting score is not a number (NaN)",
+            ));
         }
         if old.is_some_and(|old| (self.lt && score >= old) || (self.gt && score <= old)) {
             return Ok(Effect::Skipped);

@@ -98,7 +98,7 @@ impl<'a> Request<'a> {
     ) -> Result<Request<'a>, Refusal> {
         let count = parse_i64(&args[0]).ok_or(Refusal::NotInteger)?;
         if count < 1 {
-            return Err(Refusal::Says(none));
+            return Err(Refusal::Message(none));
         }
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         if count >= args.len() {
@@ -135,7 +135,7 @@ impl<'a> Request<'a> {
         let has_weights = self.operation != Operation::Diff && kind != CommandKind::Count;
         if has_weights && options.is(0, "weights") && options.len() > count {
             for (input, text) in self.inputs.iter_mut().zip(options.iter().skip(1)) {
-                let error = Refusal::Says("ERR weight value is not a float");
+                let error = Refusal::Message("ERR weight value is not a float");
                 input.weight = parse_f64(text).ok_or(error)?;
             }
             return Ok(count + 1);
@@ -148,7 +148,7 @@ impl<'a> Request<'a> {
             Some(number) if kind == CommandKind::Count && options.is(0, "limit") => {
                 let limit = parse_i64(number)
                     .and_then(|limit| usize::try_from(limit).ok())
-                    .ok_or(Refusal::Says("ERR LIMIT can't be negative"))?;
+                    .ok_or(Refusal::Message("ERR LIMIT can't be negative"))?;
                 // 0 means no limit.
                 self.limit = if limit == 0 { usize::MAX } else { limit };
                 Ok(2)

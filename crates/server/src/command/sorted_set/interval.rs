@@ -14,7 +14,7 @@ pub fn scores(min: &[u8], max: &[u8]) -> Result<Interval<'static>, Refusal> {
     edge(min)
         .zip(edge(max))
         .map(|(min, max)| Interval::Scores(min, max))
-        .ok_or(Refusal::Says("ERR min or max is not a float"))
+        .ok_or(Refusal::Message("ERR min or max is not a float"))
 }
 
 /// Parses a number as C's `strtod` does, which Redis uses here: blanks may precede it, an empty
@@ -32,7 +32,9 @@ fn number(text: &[u8]) -> Option<f64> {
 /// (excluded), or `-` and `+` for the ends.
 pub fn members<'a>(min: &'a [u8], max: &'a [u8]) -> Result<Interval<'a>, Refusal> {
     let edges = edge(min).zip(edge(max));
-    let (min, max) = edges.ok_or(Refusal::Says("ERR min or max not valid string range item"))?;
+    let (min, max) = edges.ok_or(Refusal::Message(
+        "ERR min or max not valid string range item",
+    ))?;
     Ok(match (min, max) {
         // A range that begins above all members or ends below all is empty.
         (Edge::Top, _) | (_, Edge::Bottom) => Interval::Nothing,

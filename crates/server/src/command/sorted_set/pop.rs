@@ -78,7 +78,9 @@ fn pop_one_key(ctx: &mut Ctx<'_, '_>, args: Args<'_>, end: End) -> Answer {
         None => None,
         Some(text) => {
             let count = parse_i64(text).and_then(|count| usize::try_from(count).ok());
-            Some(count.ok_or(Refusal::Says("ERR value is out of range, must be positive"))?)
+            Some(count.ok_or(Refusal::Message(
+                "ERR value is out of range, must be positive",
+            ))?)
         }
     };
     let key = ctx.key(&args[1]);
@@ -109,7 +111,7 @@ impl<'a> PopRequest<'a> {
     pub fn parse(args: Args<'a>) -> Result<PopRequest<'a>, Refusal> {
         let positive = |text: &[u8], error| match parse_i64(text) {
             Some(number) if number > 0 => Ok(number as usize),
-            _ => Err(Refusal::Says(error)),
+            _ => Err(Refusal::Message(error)),
         };
         let key_count = positive(&args[0], "ERR numkeys should be greater than 0")?;
         let end_at = key_count.checked_add(1).ok_or(Refusal::Syntax)?;

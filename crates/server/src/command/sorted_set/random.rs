@@ -20,7 +20,7 @@ pub fn zrandmember(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     };
     let count = parse_i64(text).ok_or(Refusal::NotInteger)?;
     if count == i64::MIN {
-        return Err(Refusal::Says(
+        return Err(Refusal::Message(
             "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
         ));
     }
@@ -29,7 +29,7 @@ pub fn zrandmember(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         return Err(Refusal::Syntax);
     }
     if count < 0 && count.unsigned_abs() > REPEATS_MAX {
-        return Err(Refusal::Says("ERR value is out of range"));
+        return Err(Refusal::Message("ERR value is out of range"));
     }
     let key = ctx.key(&args[1]);
     let Ctx { view, reply, .. } = ctx;

@@ -69,12 +69,12 @@ impl<'a> Request<'a> {
         }
         let (by, is_reverse) = (by.unwrap_or(By::Rank), is_reverse.unwrap_or(false));
         if limit != -1 && by == By::Rank {
-            return Err(Refusal::Says(
+            return Err(Refusal::Message(
                 "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
             ));
         }
         if with_scores && by == By::Member {
-            return Err(Refusal::Says(
+            return Err(Refusal::Message(
                 "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
             ));
         }

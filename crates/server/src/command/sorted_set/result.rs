@@ -16,7 +16,7 @@ pub fn store(ctx: &mut Ctx<'_, '_>, destination: &[u8], entries: &Entries, event
         set.set(member, *score, &scene);
     }
     if !entries.is_empty() {
-        if ctx.is_news(&key) {
+        if ctx.publishes_new(&key) {
             ctx.view.notify(Class::New, "new", &key);
         }
         ctx.view.replace_sorted_set(&key, set);

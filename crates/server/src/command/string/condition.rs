@@ -31,9 +31,9 @@ pub fn delex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
                 return Ok(());
             }
             let value = ctx.view.peek(&key).map_err(|_| {
-                Refusal::Says("ERR Key should be of string type if conditions are specified")
+                Refusal::Message("ERR Key should be of string type if conditions are specified")
             })?;
-            let relation = Comparison::relation(&args[2]).ok_or(Refusal::Says(
+            let relation = Comparison::relation(&args[2]).ok_or(Refusal::Message(
                 "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE",
             ))?;
             let operand = &args[3];

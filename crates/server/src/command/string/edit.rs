@@ -30,7 +30,7 @@ pub fn setrange(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let (key, value) = (ctx.key(&args[1]), &args[3]);
     let offset = parse_i64(&args[2]).ok_or(Refusal::NotInteger)?;
     let offset =
-        usize::try_from(offset).map_err(|_| Refusal::Says("ERR offset is out of range"))?;
+        usize::try_from(offset).map_err(|_| Refusal::Message("ERR offset is out of range"))?;
     let old_len = ctx.view.peek(&key)?.map(<[u8]>::len);
     if value.is_empty() {
         ctx.reply.integer(old_len.unwrap_or(0) as i64);

@@ -99,8 +99,8 @@ pub fn getdel<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
 
 /// `GETEX key [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | PERSIST]`
 ///
-/// A deadline in the past deletes the key and publishes `expired`. The number is read only if the key
-/// exists.
+/// A deadline in the past deletes the key and publishes `expired`. The number is read only if the
+/// key exists.
 pub fn getex<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let lifetime = Lifetime::of_getex(args.from(2))?;
     let (key, now) = (ctx.key(&args[1]), ctx.view.now());

@@ -130,8 +130,8 @@ impl<'a> Options<'a> {
         if options.is_enx && options.lifetime == Lifetime::Persist {
             return Err(Refusal::Syntax);
         }
-        if options.is_enx && options.lifetime == Lifetime::Unsaid {
-            return Err(Refusal::Says("ERR ENX flag requires an expiration"));
+        if options.is_enx && options.lifetime == Lifetime::Unspecified {
+            return Err(Refusal::Message("ERR ENX flag requires an expiration"));
         }
         Ok(options)
     }
@@ -165,7 +165,7 @@ impl<'a> Options<'a> {
                 Err(Refusal::Syntax)
             };
         }
-        let was_said = self.lifetime != Lifetime::Unsaid;
+        let was_said = self.lifetime != Lifetime::Unspecified;
         let taken = self.lifetime.take(option, next)?;
         if taken == 0 || was_said || self.lifetime == Lifetime::Keep {
             return Err(Refusal::Syntax);
@@ -175,19 +175,19 @@ impl<'a> Options<'a> {
 
     fn plan(&self) -> Result<Plan<'a>, Refusal> {
         let (is_float, text) = self.by.unwrap_or((false, b"1"));
-        let step = Number::parse(text, is_float).ok_or(Refusal::Says(if is_float {
+        let step = Number::parse(text, is_float).ok_or(Refusal::Message(if is_float {
             "ERR Increment is not a valid float"
         } else {
             "ERR Increment is not an integer or out of range"
         }))?;
         if step.is_infinite() {
-            return Err(Refusal::Says("ERR BYFLOAT increment cannot be Infinity"));
+            return Err(Refusal::Message("ERR BYFLOAT increment cannot be Infinity"));
         }
         let bound = |text: Option<&[u8]>, refusals: [&'static str; 2]| match text {
             None => Ok(None),
             Some(text) => Number::parse(text, is_float)
                 .map(Some)
-                .ok_or(Refusal::Says(refusals[usize::from(is_float)])),
+                .ok_or(Refusal::Message(refusals[usize::from(is_float)])),
         };
         let lower = bound(
             self.lower,
@@ -206,7 +206,7 @@ impl<'a> Options<'a> {
         if let (Some(lower), Some(upper)) = (lower, upper)
             && upper.is_below(lower)
         {
-            return Err(Refusal::Says("ERR LBOUND can't be greater than UBOUND"));
+            return Err(Refusal::Message("ERR LBOUND can't be greater than UBOUND"));
         }
         Ok(Plan {
             is_float,
@@ -247,7 +247,7 @@ impl Plan<'_> {
         }
         let added = new
             .minus(old)
-            .ok_or(Refusal::Says("ERR applied increment would overflow"))?;
+            .ok_or(Refusal::Message("ERR applied increment would overflow"))?;
         Ok(Some((new, added)))
     }
 }
@@ -277,7 +277,7 @@ pub fn increx(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     };
     let old = stored.unwrap_or(Number::zero(plan.is_float));
     if old.is_infinite() {
-        return Err(Refusal::Says("ERR value cannot be Infinity"));
+        return Err(Refusal::Message("ERR value cannot be Infinity"));
     }
     let counted = plan.count(old)?;
     if let Some((new, _)) = counted {

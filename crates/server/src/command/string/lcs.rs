@@ -39,7 +39,7 @@ impl Options {
             index += 1;
         }
         if options.is_len && options.is_idx {
-            return Err(Refusal::Says(
+            return Err(Refusal::Message(
                 "ERR If you want both the length and indexes, please just use IDX.",
             ));
         }
@@ -70,7 +70,7 @@ fn read(ctx: &mut Ctx<'_, '_>, name: &[u8]) -> Result<Vec<u8>, Refusal> {
     let value = ctx
         .view
         .get(&key)
-        .map_err(|_| Refusal::Says("ERR The specified keys must contain string values"))?
+        .map_err(|_| Refusal::Message("ERR The specified keys must contain string values"))?
         .map(<[u8]>::to_vec);
     if value.is_none() {
         ctx.missed(&key);
@@ -124,13 +124,13 @@ impl<'a> LengthTable<'a> {
         let width = second.len() as u64 + 1;
         let cell_count = (first.len() as u64 + 1) * width;
         if cell_count * 4 > BULK_BYTES_MAX as u64 {
-            return Err(Refusal::Says(
+            return Err(Refusal::Message(
                 "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
             ));
         }
         let mut cells: Vec<u32> = Vec::new();
         cells.try_reserve_exact(cell_count as usize).map_err(|_| {
-            Refusal::Says("ERR Insufficient memory, failed allocating transient memory for LCS")
+            Refusal::Message("ERR Insufficient memory, failed allocating transient memory for LCS")
         })?;
         cells.resize(cell_count as usize, 0);
         let width = width as usize;

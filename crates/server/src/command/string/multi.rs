@@ -66,10 +66,10 @@ pub fn msetnx(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 pub fn msetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let count = parse_i64(&args[1])
         .filter(|count| (1..=i64::from(i32::MAX)).contains(count))
-        .ok_or(Refusal::Says("ERR invalid numkeys value"))?;
+        .ok_or(Refusal::Message("ERR invalid numkeys value"))?;
     let first_option = 2 + 2 * count as usize;
     if first_option > args.len() {
-        return Err(Refusal::Says("ERR wrong number of key-value pairs"));
+        return Err(Refusal::Message("ERR wrong number of key-value pairs"));
     }
     let mut lifetime = Lifetime::default();
     let mut wants_present = None;

@@ -32,7 +32,7 @@ pub fn decrby<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
 /// Parses a decrement and returns it as an increment.
 fn negated(decrement: &[u8]) -> Result<i64, Refusal> {
     let decrement = parse_i64(decrement).ok_or(Refusal::NotInteger)?;
-    let overflow = Refusal::Says("ERR decrement would overflow");
+    let overflow = Refusal::Message("ERR decrement would overflow");
     decrement.checked_neg().ok_or(overflow)
 }
 
@@ -67,10 +67,9 @@ pub fn incrbyfloat(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     };
     let increment = LongDouble::parse(&args[2]).ok_or(Refusal::NotFloat)?;
     let zero = LongDouble::parse(b"0").ok_or(Refusal::NotFloat)?;
-    let new = old
-        .unwrap_or(zero)
-        .plus(increment)
-        .ok_or(Refusal::Says("ERR increment would produce NaN or Infinity"))?;
+    let new = old.unwrap_or(zero).plus(increment).ok_or(Refusal::Message(
+        "ERR increment would produce NaN or Infinity",
+    ))?;
     let mut text = Vec::new();
     new.push_decimal(&mut text);
     write(ctx, &key, old.is_none(), &text, "incrbyfloat");

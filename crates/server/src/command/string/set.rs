@@ -47,7 +47,8 @@ impl<'a> Wish<'a> {
 /// `SET key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET]
 /// [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | KEEPTTL]`
 ///
-/// With a deadline in the past the value is stored and expires at once; the event `expired` is published.
+/// With a deadline in the past the value is stored and expires at once; the event `expired` is
+/// published.
 pub fn set<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
     if args.len() == 3 {

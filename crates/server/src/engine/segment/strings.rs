@@ -1,7 +1,7 @@
 //! Commands on strings and keys, on the segment engine.
 //!
-//! Deadlines are what the engine keeps: rounded down, so that TTL may return less than EXPIRE was given.
-//! Integers from 0 on are changed in place; those below 0 are stored as digits.
+//! Deadlines are what the engine keeps: rounded down, so that TTL may return less than EXPIRE was
+//! given. Integers from 0 on are changed in place; those below 0 are stored as digits.
 
 use super::{Edit, Found, Handle, Put, Ttl};
 use crate::command::lifetime::{Conditions, DeadlineChange, When, deadline, is_past};
@@ -21,7 +21,7 @@ pub(super) fn hashed<'k>(key: &Key<'k>) -> segment::Key<&'k [u8]> {
 
 /// The error reply for a write that found no place.
 fn refusal(key: &Key<'_>, why: Refused) -> Refusal {
-    Refusal::Says(match why {
+    Refusal::Message(match why {
         Refused::TooLarge if key.bytes.len() > segment::KEY_MAX => {
             "ERR the key is longer than the 255 bytes that the segment engine takes"
         }
@@ -194,8 +194,8 @@ impl Strings for &mut Handle<'_> {
         self.look(&hashed(key)).map(|found| found.deadline)
     }
 
-    /// The conditions compare deadlines as they are kept: the old one with the requested one if the key
-    /// is deleted, with what it would be rounded to otherwise.
+    /// The conditions compare deadlines as they are kept: the old one with the requested one if the
+    /// key is deleted, with what it would be rounded to otherwise.
     fn expire(
         &mut self,
         key: &Key<'_>,

@@ -124,7 +124,7 @@ fn info_reports_objects_that_wait_to_be_freed() {
         let text = bench.say("info memory");
         let number = |name: &str| -> u64 {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
-            line.expect("it is told").parse().expect("a number")
+            line.expect("the field").parse().expect("a number")
         };
         (
             number("lazyfree_pending_objects:"),
