@@ -302,7 +302,7 @@ pub fn compare_random(
     let Some(redis) = Redis::start() else { return };
     for (seed, (protocol, threads)) in (1..).zip(PROTOCOLS.into_iter().zip([1, 3])) {
         let start = now();
-        let mut rng = Random(seed);
+        let mut rng = Random::new(seed);
         let mut bench = Bench::new(protocol, start, threads);
         let mut peer = RedisClient::new(&redis, protocol);
         let mut recent = Vec::new();
