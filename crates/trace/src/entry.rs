@@ -111,6 +111,7 @@ pub(crate) enum Encoding {
     /// A header, and then one row or record for each request.
     Rows { header: Vec<u8>, encode: EncodeRow },
     /// A Parquet table, which is written a group of rows at a time.
+    #[cfg(feature = "parquet")]
     Parquet,
 }
 

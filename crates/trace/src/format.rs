@@ -2,7 +2,11 @@
 
 use crate::entry::{Entry, Workload};
 use crate::error::Error;
-use crate::{csv, lcs, lists, parquet_reader, vscsi};
+#[cfg(not(feature = "parquet"))]
+use crate::parquet_absent::PARQUET;
+#[cfg(feature = "parquet")]
+use crate::parquet_reader::PARQUET;
+use crate::{csv, lcs, lists, vscsi};
 use std::fmt;
 use std::str::FromStr;
 
@@ -16,7 +20,7 @@ static FORMATS: [&Entry; 9] = [
     &lists::ARC,
     &lists::LIRS,
     &lists::IDS,
-    &parquet_reader::PARQUET,
+    &PARQUET,
 ];
 
 /// Encoding of a trace; docs/reference/traces.md describes each. A format is found by its own name,

@@ -24,7 +24,11 @@ mod lines;
 mod lists;
 mod number;
 mod outages;
+#[cfg(not(feature = "parquet"))]
+mod parquet_absent;
+#[cfg(feature = "parquet")]
 mod parquet_reader;
+#[cfg(feature = "parquet")]
 mod parquet_writer;
 mod random;
 mod reader;

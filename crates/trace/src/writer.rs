@@ -4,6 +4,7 @@ use crate::compression::Packer;
 use crate::entry::{Columns, Content, EncodeRow, Encoding};
 use crate::error::{Error, Position};
 use crate::format::{Compression, Format};
+#[cfg(feature = "parquet")]
 use crate::parquet_writer::ParquetWriter;
 use crate::request::Request;
 use crate::summary::Statistics;
@@ -38,6 +39,7 @@ enum Sink<W: Write + Send> {
         block: Vec<u8>,
     },
     /// A table, which compresses its pages itself.
+    #[cfg(feature = "parquet")]
     Parquet(Box<ParquetWriter<W>>),
 }
 
@@ -77,11 +79,13 @@ impl<W: Write + Send> Writer<W> {
         let (compression, _) = Compression::of_name(name);
         let unwritable = |source| unwritable(name, source);
         let sink = match encode(&content).map_err(unfit)? {
+            #[cfg(feature = "parquet")]
             Encoding::Parquet if compression != Compression::Plain => {
                 let reason =
                     "Parquet compresses its pages itself; choose a name without .zst, .gz, .xz";
                 return Err(unfit(reason.into()));
             }
+            #[cfg(feature = "parquet")]
             Encoding::Parquet => {
                 Sink::Parquet(Box::new(ParquetWriter::new(output).map_err(unwritable)?))
             }
@@ -105,6 +109,7 @@ impl<W: Write + Send> Writer<W> {
     pub fn write(&mut self, request: &Request) -> Result<(), Error> {
         self.count += 1;
         let written = match &mut self.sink {
+            #[cfg(feature = "parquet")]
             Sink::Parquet(table) => table.write(request),
             Sink::Rows {
                 encode,
@@ -131,6 +136,7 @@ impl<W: Write + Send> Writer<W> {
     /// The stream cannot be written.
     pub fn finish(self) -> Result<W, Error> {
         let finished = match self.sink {
+            #[cfg(feature = "parquet")]
             Sink::Parquet(table) => table.finish(),
             Sink::Rows {
                 mut output, block, ..

@@ -2,7 +2,6 @@
 //! compression.
 
 use proptest::prelude::*;
-use std::io::Cursor;
 use trace::{Error, NextAccess, Op, Options, Request, Statistics, Summary, WriteOptions, Writer};
 
 const ENDINGS: [&str; 4] = ["", ".zst", ".gz", ".xz"];
@@ -116,10 +115,11 @@ proptest! {
         }
     }
 
+    #[cfg(feature = "parquet")]
     #[test]
     fn parquet_keeps_everything(requests in requests()) {
         let bytes = write("t.parquet", &requests, &WriteOptions::default()).expect("every number fits");
-        let read = trace::open_file("t.parquet", Cursor::new(bytes), &Options::default());
+        let read = trace::open_file("t.parquet", std::io::Cursor::new(bytes), &Options::default());
         let read: Result<Vec<Request>, Error> = read.and_then(Iterator::collect);
         prop_assert_eq!(read.expect("what was written is well-formed"), requests);
     }
