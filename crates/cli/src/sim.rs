@@ -113,7 +113,7 @@ pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Also write a Parquet file
+    /// Also write a Parquet file (in programs built with the feature parquet)
     #[arg(long, value_name = "FILE")]
     parquet: Option<PathBuf>,
     #[command(flatten)]
@@ -185,6 +185,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 /// Opens the Parquet file without truncating it. An existing file keeps its content until there are
 /// results.
 fn open_table(path: &Path) -> Result<(&Path, File)> {
+    anyhow::ensure!(
+        cfg!(feature = "parquet"),
+        "--parquet: this program was built without Parquet; build it with `--features parquet`"
+    );
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(false).open(path);
     let file = file.with_context(|| format!("cannot write {}", path.display()))?;
@@ -195,7 +199,17 @@ fn write_table(rows: &[Row], file: File) -> Result<()> {
     if file.metadata()?.is_file() {
         file.set_len(0)?;
     }
-    Ok(report::parquet(&report::table(rows), file)?)
+    to_parquet(&report::table(rows), file)
+}
+
+#[cfg(feature = "parquet")]
+fn to_parquet(table: &::report::Table, file: File) -> Result<()> {
+    Ok(report::parquet(table, file)?)
+}
+
+#[cfg(not(feature = "parquet"))]
+fn to_parquet(_table: &::report::Table, _file: File) -> Result<()> {
+    unreachable!("open_table refuses the option")
 }
 
 impl Arguments {

@@ -1,7 +1,10 @@
 //! `mayfly sim` from outside: formats of output, and what bad input is told.
 
+#[cfg(feature = "parquet")]
 use parquet::file::reader::{FileReader, SerializedFileReader};
+#[cfg(feature = "parquet")]
 use parquet::record::RowAccessor;
+#[cfg(feature = "parquet")]
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
@@ -114,6 +117,7 @@ fn json_is_json_with_the_same_columns() {
     assert!(rows[0]["flash_write_bytes"].is_null());
 }
 
+#[cfg(feature = "parquet")]
 #[test]
 fn a_parquet_file_holds_the_same_columns() {
     let file = TemporaryFile::new("s.csv", TRACE);
@@ -553,8 +557,9 @@ fn what_was_found_before_a_trace_that_fails_is_told() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("bad.csv:2:"));
 }
 
+#[cfg(feature = "parquet")]
 #[test]
-fn a_parquet_file_that_cannot_be_written_is_told_before_the_traces_are_read() {
+fn a_parquet_file_that_cannot_be_written_is_reported_before_the_traces_are_read() {
     let told = refusal(&["/nowhere/at.csv", "--parquet", "/nowhere/at.parquet"]);
     assert!(told.contains("cannot write /nowhere/at.parquet"), "{told}");
     // And what is there stays until there is something to write.
@@ -562,6 +567,14 @@ fn a_parquet_file_that_cannot_be_written_is_told_before_the_traces_are_read() {
     refusal(&["/nowhere/at.csv", "--parquet", table.path()]);
     let kept = std::fs::read_to_string(table.path());
     assert_eq!(kept.expect("it is there"), "kept");
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn parquet_is_refused_by_a_program_built_without_it() {
+    let trace = TemporaryFile::new("p.csv", TRACE);
+    let error = refusal(&[trace.path(), "--parquet", "p.parquet"]);
+    assert!(error.contains("--features parquet"), "{error}");
 }
 
 /// The reason stood in the error's own text and in the chain's.

@@ -2,12 +2,14 @@
 
 mod learned;
 mod page;
+#[cfg(feature = "parquet")]
 mod parquet_file;
 
 use crate::{Explained, Learned, ReplayResult, Unit};
 use ::report::{Column, Table};
 pub use page::page;
 pub(crate) use page::size_axis;
+#[cfg(feature = "parquet")]
 pub use parquet_file::parquet;
 
 /// Maximum number of lines in one plot, so that they stay distinguishable.
