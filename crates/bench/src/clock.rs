@@ -13,7 +13,7 @@ pub(crate) fn wall_ms() -> u64 {
     wall_us() / 1000
 }
 
-/// Sleeps until the wall clock shows so many milliseconds.
+/// Sleeps until the wall clock reaches this time in milliseconds.
 pub(crate) fn sleep_until_ms(instant_ms: u64) {
     loop {
         let left = (instant_ms * 1000).saturating_sub(wall_us());

@@ -105,7 +105,7 @@ enum Kind {
     Running(SocketAddr),
 }
 
-/// One that takes part.
+/// A compared engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Entrant {
     /// Its name in the report.
@@ -119,8 +119,8 @@ pub(crate) struct Entrant {
 }
 
 impl Contest {
-    /// The same with redis-server as the peer where none is named and ours is started here; where it is not
-    /// installed, or the only peer named is `none`, ours runs alone.
+    /// The same with redis-server as the peer where none is named and ours is started here; where
+    /// it is not installed, or the only peer named is `none`, ours runs alone.
     pub(crate) fn with_usual_peer(&self) -> Contest {
         let mut contest = self.clone();
         if self.peers == ["none"] {
@@ -189,7 +189,7 @@ impl Contest {
 
     /// Pins the load and tells everybody who takes part; the shortest start of an experiment.
     pub(crate) fn begin(&self) -> Result<Vec<Entrant>> {
-        // The servers' default CPUs are told from what this thread may use, so they come first.
+        // The default CPUs of the servers depend on this thread's affinity, so they are read first.
         let entrants = self.entrants()?;
         self.pin_load()?;
         Ok(entrants)
@@ -442,8 +442,8 @@ pub(crate) fn peer_args() -> Vec<String> {
     args.map(String::from).to_vec()
 }
 
-/// An address of this machine that nobody listens at. It may be taken by another program before a server
-/// binds it: rare, and loud.
+/// An address of this machine that nobody listens at. It may be taken by another program before a
+/// server binds it: rare, and loud.
 pub(crate) fn free_address() -> Result<SocketAddr> {
     let none = || Error::system("no free port");
     let reserved = TcpListener::bind("127.0.0.1:0").map_err(none())?;
@@ -503,7 +503,8 @@ impl Server {
         Client::connect(&self.label, self.address)
     }
 
-    /// CPU nanoseconds used so far: from the system where the process is known, else as the server itself tells.
+    /// CPU nanoseconds used so far: from the system if the process is known, else as the server
+    /// reports them.
     pub(crate) fn cpu_ns(&self) -> Result<u64> {
         if let Some(pid) = self.pid {
             return process::cpu_ns(pid);
@@ -524,7 +525,7 @@ impl Server {
         self.pid.map(process::user_ns).transpose()
     }
 
-    /// Resident bytes: from the system where the process is known, else as the server itself tells.
+    /// Resident bytes: from the system if the process is known, else as the server reports them.
     pub(crate) fn resident_bytes(&self, client: &mut Client) -> Result<f64> {
         match self.pid {
             Some(pid) => Ok(process::resident_bytes_exact(pid)? as f64),

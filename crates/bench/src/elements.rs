@@ -1,9 +1,11 @@
-//! `bench elements`: elements with TTLs of their own: fields of hashes, members of sets and sorted sets.
+//! `bench elements`: elements with TTLs of their own: fields of hashes, members of sets and sorted
+//! sets.
 //!
-//! The rounds of "Hash field expiration – Architecture and Benchmarks" (Redis's blog, on Redis 7.4): memory,
-//! throughput by command and case, and active expiry with a loader beside it; and, beyond them, how late the events
-//! of expired elements come. Peers take part in what their commands allow, and a line tells what was left out.
-//! Rates of a generator on the same machine say little, so round 2 compares the server's CPU time.
+//! The rounds of "Hash field expiration – Architecture and Benchmarks" (Redis's blog, on Redis
+//! 7.4): memory, throughput by command and case, and active expiry with a loader beside it; and,
+//! beyond them, how late the events of expired elements come. Peers take part in what their
+//! commands allow, and a line names what was left out. Rates of a generator on the same machine say
+//! little, so round 2 compares the server's CPU time.
 
 mod data;
 mod drain;
@@ -79,17 +81,17 @@ pub struct Elements {
     files: Files,
 }
 
-/// One question.
+/// A group of measurements.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Round {
-    /// Bytes an element, with and without TTLs
+    /// Bytes per element, with and without TTLs
     Memory,
     /// The server's CPU time per operation, by command and case
     Throughput,
-    /// All elements expire at one instant: how long it takes, and who notices
+    /// All elements expire at one instant: duration, and latency of other clients
     Drain,
-    /// How late the events of expired elements come
+    /// Delay of the events of expired elements
     Lag,
 }
 
@@ -102,7 +104,7 @@ impl Round {
         (Round::Lag, "Lag of events"),
     ];
 
-    /// The name of its place in a document.
+    /// Name of its place in a Markdown document.
     fn place(self) -> String {
         format!("elements {self:?}").to_lowercase()
     }
@@ -142,7 +144,7 @@ impl LeftOut {
     }
 }
 
-/// Everything that JSON and page tell.
+/// All results.
 #[derive(Debug, Serialize)]
 struct Report {
     command: String,
@@ -178,7 +180,7 @@ impl Report {
 }
 
 impl Elements {
-    /// Runs it and prints the report.
+    /// Runs the experiment and prints its report.
     pub(crate) fn run(&self) -> Result<()> {
         self.check()?;
         let entrants = self.entrants()?;
@@ -279,7 +281,8 @@ impl Elements {
                 report.leave_out(left_out);
             }
             Round::Drain => {
-                // A round of everybody before the next one: a slow minute hits all.
+                // Each round runs all servers before the next one, so that a slow minute affects
+                // all of them.
                 for _ in 0..self.rounds {
                     for entrant in entrants {
                         tell(entrant);

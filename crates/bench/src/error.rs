@@ -1,4 +1,4 @@
-//! What can stop an experiment.
+//! Errors of experiments.
 
 use std::fmt;
 use std::io;
@@ -8,18 +8,18 @@ use std::io;
 pub enum Error {
     /// The arguments ask for something that cannot be done.
     Usage(String),
-    /// The system refused something.
+    /// A system call failed.
     System {
-        /// What was being done.
+        /// The action.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A server did not start, answered with an error, or answered nonsense.
+    /// A server did not start, or its reply was an error or malformed.
     Server {
-        /// Which one.
+        /// Name of the server.
         label: String,
-        /// What it did.
+        /// The problem.
         problem: String,
     },
     /// A trace that cannot be read.
@@ -28,7 +28,7 @@ pub enum Error {
     Mix(trace::TtlMixError),
 }
 
-/// The result of anything here.
+/// Result of an experiment's steps.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -38,7 +38,7 @@ impl Error {
         move |source| Error::System { doing, source }
     }
 
-    /// A server's failing.
+    /// An error of a server.
     pub(crate) fn server(label: &str, problem: impl Into<String>) -> Error {
         Error::Server {
             label: label.into(),

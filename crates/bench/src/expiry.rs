@@ -25,7 +25,7 @@ enum Experiment {
 }
 
 impl Expiry {
-    /// Runs it and prints the report.
+    /// Runs the experiment and prints its report.
     pub(crate) fn run(&self) -> Result<()> {
         match &self.experiment {
             Experiment::Platform(platform) => platform.run(),
@@ -38,15 +38,15 @@ impl Expiry {
 /// A server, ours with one index.
 #[derive(Clone, Debug)]
 struct Contestant {
-    /// The index as it was asked for, or the peer.
+    /// Name of the index as given, or of the peer.
     name: String,
     /// The index as the server is given it.
     index: Option<String>,
     entrant: Entrant,
 }
 
-/// Everybody: our server once for each index, then the peers, redis-server if none is named. `given` turns what was asked for into
-/// what the server is given.
+/// Everybody: our server once for each index, then the peers, redis-server if none is named.
+/// `given` turns what was asked for into what the server is given.
 fn contestants(
     contest: &Contest,
     indexes: &[String],

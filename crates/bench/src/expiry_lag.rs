@@ -1,16 +1,16 @@
 //! `bench expiry-lag`: how late `expired` events come, and how late memory is given back.
 //!
-//! Beside a number of other keys with TTLs, probes are set whose deadlines (`PXAT`) lie 1.5 to
-//! 4.5 s ahead, evenly spaced. A subscriber to `__keyevent@0__:expired` notes the wall clock when
-//! each event arrives; lateness is arrival minus deadline. A key is dead when the clock has passed
-//! its deadline, so that the best possible lateness is between 0 and 1 ms plus the way to the
-//! client. Events that did not come within the patience count as later than any other.
+//! Beside a number of other keys with TTLs, probes are set whose deadlines (`PXAT`) lie 1.5 to 4.5
+//! s ahead, evenly spaced. A subscriber to `__keyevent@0__:expired` notes the wall clock when each
+//! event arrives; lateness is arrival minus deadline. A key is dead when the clock has passed its
+//! deadline, so that the best possible lateness is between 0 and 1 ms plus the way to the client.
+//! Events that did not come within the patience count as later than any other.
 //!
-//! Memory: `DBSIZE`, asked every 2 ms, tells how many keys were reclaimed; the k-th reclaiming is
-//! compared with the k-th deadline.
+//! Memory: `DBSIZE`, requested every 2 ms, shows how many keys were reclaimed; the k-th reclaiming
+//! is compared with the k-th deadline.
 //!
-//! The last columns tell what the machine adds: by how much threads that slept for a millisecond
-//! on the same CPUs meanwhile woke too late.
+//! The last columns show the delay of the machine itself: by how much threads that slept for a
+//! millisecond on the same CPUs meanwhile woke too late.
 
 mod cell;
 pub(crate) mod lateness;
@@ -56,7 +56,8 @@ pub enum Shape {
     Hour,
     /// They are due at random over the next ten minutes
     NextTenMinutes,
-    /// Up to 100,000 of them are due at random within one second while the probes are; the rest in an hour
+    /// Up to 100,000 of them are due at random within one second while the probes are; the rest in
+    /// an hour
     SameSecond,
     /// They are due in an hour, and all are refreshed by EXPIRE while the probes are due
     Refreshed,
@@ -87,7 +88,7 @@ struct Row {
 }
 
 impl ExpiryLag {
-    /// Runs it and prints the report.
+    /// Runs the experiment and prints its report.
     pub(crate) fn run(&self) -> Result<()> {
         if !(1..=1_000_000).contains(&self.probes) {
             return Err(Error::Usage("--probes must be from 1 to 1m".into()));

@@ -29,7 +29,7 @@ pub struct ExpiryMixed {
     long: bool,
 }
 
-/// What was there so many seconds after the deadline.
+/// Measurements at a number of seconds after the deadline.
 #[derive(Debug, Serialize)]
 struct Look {
     after_seconds: u64,
@@ -46,7 +46,7 @@ struct Row {
 }
 
 impl ExpiryMixed {
-    /// Runs it and prints the report.
+    /// Runs the experiment and prints its report.
     pub(crate) fn run(&self) -> Result<()> {
         let mut after = self.after.clone();
         after.extend(self.long.then_some(120));
@@ -116,7 +116,7 @@ impl ExpiryMixed {
             });
         for (index, seconds) in after.iter().enumerate() {
             let dead = Column::count(&format!("dead keys after {seconds} s"));
-            // Nothing is measured once all keys are gone.
+            // Nothing is measured once all keys are removed.
             let look = |row: &Row| row.looks.get(index).map_or(0, |look| look.dead_keys);
             table = table.column(dead, look).column(
                 Column::mebibytes("memory").labelled(&format!("memory after {seconds} s")),

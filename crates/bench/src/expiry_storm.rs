@@ -25,7 +25,7 @@ const QUIET: Duration = Duration::from_secs(3);
 const POLL_PAUSE: Duration = Duration::from_millis(20);
 /// GETs go on at least for so long after the deadline, however soon memory is back.
 const GETS_MS_MIN: u64 = 2000;
-/// Memory is back when so much of what the dying keys took is left.
+/// Memory counts as freed when this share of the expired keys' memory is left.
 const LEFT_OVER: f64 = 0.1;
 
 /// Arguments of `bench expiry-storm`.
@@ -80,7 +80,7 @@ struct Sight {
 }
 
 impl ExpiryStorm {
-    /// Runs it and prints the report.
+    /// Runs the experiment and prints its report.
     pub(crate) fn run(&self) -> Result<()> {
         if !(1..=100_000).contains(&self.rate) || self.others == 0 || self.dying == 0 {
             return Err(Error::Usage(
@@ -231,7 +231,7 @@ impl ExpiryStorm {
         Ok((sights, cpu_after.saturating_sub(cpu_before)))
     }
 
-    /// Sends GETs of persistent keys on schedule until told to end.
+    /// Sends GETs of persistent keys on schedule until it is stopped.
     fn get(&self, server: &Server, until: Instant, is_over: &AtomicBool) -> Result<Percentiles> {
         let template = Template::new(&[b"GET", b"{key}"]);
         let mut random = Random::new(1);

@@ -1,4 +1,5 @@
-//! Requests over numbered keys of 16 bytes, or elements of 14, encoded once and patched with the number.
+//! Requests over numbered keys of 16 bytes, or elements of 14, encoded once and patched with the
+//! number.
 
 use crate::contestant::Server;
 use crate::error::{Error, Result};
@@ -31,8 +32,8 @@ struct Number {
 }
 
 impl Template {
-    /// A command whose argument `{key}` or `{element}` is numbered. An argument of zeros only is a number
-    /// to be patched, of so many digits: servers refuse zeros in front of it.
+    /// A command whose argument `{key}` or `{element}` is numbered. An argument of zeros only is a
+    /// number to be patched, of so many digits: servers refuse zeros in front of it.
     pub(crate) fn new(args: &[&[u8]]) -> Template {
         let filled = args.iter().map(|&arg| {
             let numbered = NUMBERED.iter().find(|(name, _)| *name == arg);
@@ -165,7 +166,8 @@ impl Driver for Timed<'_> {
     }
 }
 
-/// Sends the same request for random keys below `key_count` for a while; tells how many.
+/// Sends the same request for random keys below `key_count` for a span of time, and returns the
+/// counts.
 pub(crate) fn send_random(
     load: &mut Load<()>,
     label: &str,
@@ -241,7 +243,7 @@ pub(crate) fn send_each(
     Ok(driver.tally)
 }
 
-/// A value of so many bytes.
+/// Returns a value of this many bytes.
 pub(crate) fn value(len: usize) -> Vec<u8> {
     vec![b'v'; len]
 }

@@ -42,7 +42,7 @@ impl Latencies {
     }
 }
 
-/// What a report tells of latencies.
+/// Percentiles of latencies in milliseconds.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Percentiles {
     pub count: u64,

@@ -60,21 +60,22 @@ pub enum Experiment {
     Throughput(Throughput),
     /// CPU time per operation with one and with more data threads
     Threads(Threads),
-    /// Fields and members with TTLs of their own: memory, CPU time, drain, lag of events
+    /// Fields and members with TTLs: memory, CPU time, expiry at one instant, delay of events
     Elements(Elements),
-    /// Expiry indexes compared, ours and peers; for those of fields and members: elements
+    /// Expiry indexes of keys compared, ours and peers
     Expiry(Expiry),
-    /// How late expired events come, and memory is given back
+    /// Delay of expired events, and of freeing memory
     ExpiryLag(ExpiryLag),
-    /// Dead keys still held among many that live on
+    /// Expired keys still in memory among many unexpired ones
     ExpiryMixed(ExpiryMixed),
-    /// Millions of keys on one deadline, and what other clients feel
+    /// Millions of keys with one deadline, and the latency of other clients
     ExpiryStorm(ExpiryStorm),
-    /// Bytes per key: resident, and as the server counts
+    /// Bytes per key: resident, and as the server counts them
     Memory(Memory),
-    /// A trace, cache-aside, with TTLs
+    /// A trace replayed against servers as look-aside caches, with TTLs
     Replay(Replay),
-    /// The segment engine beside ours of slabs, memcached and Redis: misses, memory, CPU time
+    /// The segment engine compared with the slab engine, memcached and Redis: misses, memory, CPU
+    /// time
     Segment(Box<Segment>),
 }
 

@@ -194,10 +194,10 @@ impl<T> Load<T> {
         is_over
     }
 
-    /// Sends all that is due; tells how long to wait at most, and whether the driver has ended.
+    /// Sends all due requests. Returns the maximum time to wait, and whether the driver has ended.
     fn send_due<D: Driver<Token = T>>(&mut self, driver: &mut D) -> Result<(Duration, bool)> {
         let outcome = self.queue_due(driver);
-        // What fell due at once goes out in one write for each connection.
+        // Requests that are due at once are sent in one write per connection.
         for index in 0..self.connections.len() {
             if !self.connections[index].output.is_empty() {
                 self.write(index)?;

@@ -63,7 +63,8 @@ fn field(text: &str, name: &str) -> Option<String> {
     found.next().map(|(_, value)| value.trim().to_owned())
 }
 
-/// The command line of this process, such that a shell would read it alike; the program by its name alone.
+/// The command line of this process, such that a shell would read it alike; the program by its name
+/// alone.
 pub(crate) fn command() -> String {
     joined(std::env::args_os())
 }

@@ -93,7 +93,7 @@ pub(crate) struct Subject {
 }
 
 impl Memory {
-    /// Runs it and prints the report.
+    /// Runs the experiment and prints its report.
     pub(crate) fn run(&self) -> Result<()> {
         if self.keys.iter().any(|keys| *keys < 2) {
             return Err(Error::Usage("--keys must be at least 2".into()));

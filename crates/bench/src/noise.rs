@@ -1,4 +1,4 @@
-//! What the machine itself adds: how late a thread wakes that asked for one millisecond.
+//! Delay of the machine itself: how late a thread wakes that slept for one millisecond.
 //!
 //! On shared cores a wake-up may wait behind other programs for longer than any server takes.
 //! Threads on the CPUs of server and load sleep and note by how much they overslept, while an
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const NAP: Duration = Duration::from_millis(1);
 
-/// Threads that nap until told to finish.
+/// Threads that sleep for a millisecond at a time until they are stopped.
 pub(crate) struct Noise {
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Latencies>>,
@@ -27,7 +27,7 @@ impl Noise {
         let threads = places.into_iter().map(|cpus| {
             let is_over = is_over.clone();
             std::thread::spawn(move || {
-                // Where it may not run there, it tells of where it is.
+                // If it may not run there, it measures where it runs.
                 let _ = cpus.map(|cpus| cpus.pin());
                 let mut latencies = Latencies::new();
                 while !is_over.load(Ordering::Relaxed) {

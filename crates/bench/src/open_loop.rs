@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Sends so many requests a second until told to end, whether or not earlier ones were answered: one
-/// thread sends and another receives. Latency counts from the instant of sending.
+/// Sends so many requests a second until told to end, whether or not earlier ones were answered:
+/// one thread sends and another receives. Latency counts from the instant of sending.
 pub(crate) fn requests(
     server: &Server,
     rate: u64,
@@ -30,7 +30,7 @@ pub(crate) fn requests(
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 request.clear();
                 encode(&mut request);
-                // The receiver has gone when it met an error, which it reports.
+                // The receiver ends at an error, which it reports.
                 if sent.send(Instant::now()).is_err() {
                     break;
                 }

@@ -1,10 +1,10 @@
-//! Progress on stderr: a bar, or a line for each step where it is no terminal.
+//! Progress on standard error: a bar on a terminal, else a line for each step.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Instant;
 
-/// How far an experiment has come.
+/// Progress of an experiment.
 #[derive(Clone)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -12,7 +12,7 @@ pub(crate) struct Progress {
     has_lines: bool,
 }
 
-/// So many steps.
+/// Returns the progress of an experiment with a number of steps.
 pub(crate) fn steps(count: u64) -> Progress {
     let bar = ProgressBar::new(count);
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} [{elapsed} < {eta}] {msg}");
@@ -25,7 +25,7 @@ pub(crate) fn steps(count: u64) -> Progress {
 }
 
 impl Progress {
-    /// What begins now.
+    /// Shows the step that begins.
     pub(crate) fn set_message(&self, text: impl Into<String>) {
         let text = text.into();
         if self.has_lines {
@@ -38,12 +38,12 @@ impl Progress {
         self.bar.set_message(text);
     }
 
-    /// So many steps are done.
+    /// Advances by a number of steps.
     pub(crate) fn inc(&self, count: u64) {
         self.bar.inc(count);
     }
 
-    /// All are done.
+    /// Ends and clears the bar.
     pub(crate) fn finish_and_clear(&self) {
         self.bar.finish_and_clear();
     }

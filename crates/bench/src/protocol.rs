@@ -21,7 +21,7 @@ pub(crate) enum Answer {
     Found,
     /// No value.
     Nothing,
-    /// What was asked for was done.
+    /// The request succeeded.
     Done,
     /// It was not.
     Refused,
@@ -65,7 +65,7 @@ impl Protocol {
         }
     }
 
-    /// Appends a request that stores a value, for so many seconds or for ever.
+    /// Appends a request that stores a value, with a TTL in seconds or without one.
     pub(crate) fn set(self, out: &mut Vec<u8>, key: &[u8], value: &[u8], ttl: Option<u64>) {
         let ttl = ttl.map(|seconds| seconds.clamp(1, TTL_SECONDS_MAX));
         match self {

@@ -1,16 +1,17 @@
 //! `bench replay`: a trace against a server, as a cache is used.
 //!
-//! Each request of the trace is a GET; a miss is followed by a SET of a value as large as the trace's
-//! (the object's size, where it does not tell keys and values apart) with a TTL drawn for its key (`PX`). Without `--rate`, connections send as fast as replies come
-//! (closed loop). With it, request i is due at i / rate and sent then, or as soon as a connection
-//! has room; its latency counts from when it was due, so that a stalled server cannot hide behind
-//! requests that were not sent (coordinated omission).
+//! Each request of the trace is a GET; a miss is followed by a SET of a value as large as the
+//! trace's (the object's size, where it does not tell keys and values apart) with a TTL drawn for
+//! its key (`PX`). Without `--rate`, connections send as fast as replies come (closed loop). With
+//! it, request i is due at i / rate and sent then, or as soon as a connection has room; its latency
+//! counts from when it was due, so that a stalled server cannot hide behind requests that were not
+//! sent (coordinated omission).
 //!
 //! A trace of hours replayed in seconds needs its TTLs scaled down as much (`--ttl-scale`).
 //!
-//! Bytes held beyond their deadline are estimated alike for every server: the client knows how
-//! many of the keys it set have a deadline ahead; what `DBSIZE` counts beyond them is dead, and a
-//! dead key is taken to be as large as the average one, (`used_memory` − that of the empty server) /
+//! Bytes held beyond their deadline are estimated alike for every server: the client knows how many
+//! of the keys it set have a deadline ahead; what `DBSIZE` counts beyond them is dead, and a dead
+//! key is taken to be as large as the average one, (`used_memory` − that of the empty server) /
 //! `DBSIZE`. With eviction the client takes evicted keys for alive, so that the estimate is a lower
 //! bound. Requests in flight are taken for alive, too.
 
@@ -61,7 +62,7 @@ pub struct Replay {
     /// Our policy at the limit (peers take allkeys-lru)
     #[arg(long, default_value = "allkeys-s3fifo")]
     maxmemory_policy: String,
-    /// Stop after so many requests
+    /// Maximum number of requests
     #[arg(long, value_parser = units::count)]
     limit: Option<u64>,
     /// Which TTL each key draws
@@ -91,11 +92,11 @@ struct Row {
 }
 
 impl Replay {
-    /// Runs it and prints the report.
+    /// Runs the experiment and prints its report.
     pub(crate) fn run(&self) -> Result<()> {
         self.check()?;
         let mix = self.mix()?;
-        // A trace that is not there is told before servers are started.
+        // A missing trace is reported before servers are started.
         drop(open(&self.trace, |_| ())?);
         let mut rows = Vec::new();
         for entrant in self.contest.begin()? {

@@ -1,11 +1,12 @@
 //! `bench segment`: the evaluation of Segcache (section 4.3 of its source) on our traces.
 //!
-//! Servers are replayed a trace as caches are looked aside at, at several sizes; the CPU time that a get and a
-//! set take is measured; and a simulator tells, in the trace's own time, what the engine's parts and knobs are
-//! worth. What servers were given and what they took is told side by side: memcached's limit holds its items,
-//! Redis's and ours everything that they count.
+//! A trace is replayed against servers as look-aside caches at several sizes, and the CPU time of a
+//! get and a set is measured. Reports show the memory limit of each server beside the memory that
+//! it used, because memcached's limit covers its items only, Redis's and ours everything that they
+//! count.
 //!
-//! Source: J. Yang, Y. Yue, R. Vinayak, *Segcache*, NSDI 2021; chapter 4 of J. Yang's thesis, CMU 2024.
+//! Source: J. Yang, Y. Yue, R. Vinayak, *Segcache*, NSDI 2021; chapter 4 of J. Yang's thesis, CMU
+//! 2024.
 
 mod cast;
 mod curve;
@@ -33,7 +34,7 @@ struct Source {
     /// The trace, in any format that docs/traces.md lists [default: one that is made]
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// The format, where the name does not tell it
+    /// Format of the trace, if its name does not end in it
     #[arg(long, value_name = "FORMAT", requires = "trace")]
     format: Option<trace::Format>,
 }
@@ -50,32 +51,35 @@ pub struct Segment {
     /// What to measure
     #[arg(long, value_delimiter = ',', default_value = "misses,speed")]
     round: Vec<Round>,
-    /// Who takes part
+    /// Engines that are compared
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "segment,slab,memcached,no-crawler,redis"
     )]
     engine: Vec<Engine>,
-    /// The whole trace, more sizes, lives, rounds and data threads: an hour on two cores
+    /// Use the whole trace, more sizes, lifetimes, rounds and data threads: an hour on two cores
     #[arg(long)]
     full: bool,
-    /// Stop after so many requests [default: 1m; with --full: never, 5m of a trace that is made]
+    /// Maximum number of requests [default: 1m; with --full: no maximum, 5m of a generated trace]
     #[arg(long, value_parser = units::count)]
     limit: Option<u64>,
-    /// Memory that servers are given: shares of all objects' bytes, or whole MiB [default: 25%,50%,100%;
-    /// with --full: 10%,20%,40%,60%,80%,100%]
+    /// Memory that servers are given: shares of all objects' bytes, or whole MiB [default:
+    /// 25%,50%,100%; with --full: 10%,20%,40%,60%,80%,100%]
     #[arg(long, value_delimiter = ',')]
     size: Vec<Size>,
-    /// Lives of objects: none, own (as the trace tells), a published mix such as cluster4, or '60s:0.4 1h:0.6';
-    /// @FACTOR makes all of them longer [default: cluster52,cluster26@2; with --full: cluster52,cluster4@6,cluster26@6]
+    /// Lifetimes of objects: none, own (of the trace), a published mix such as cluster4, or
+    /// '60s:0.4 1h:0.6'; @FACTOR makes all of them longer [default: cluster52,cluster26@2; with
+    /// --full: cluster52,cluster4@6,cluster26@6]
     #[arg(long, value_delimiter = ',')]
     ttl_mix: Vec<Lifetimes>,
-    /// How long a replay takes in which objects expire: the trace's time and all lives are divided by one factor
+    /// Duration of a replay in which objects expire: the trace's time and all lifetimes are divided
+    /// by one factor
     /// [default: 20s; with --full: 120s]
     #[arg(long, value_parser = units::span)]
     span: Option<Duration>,
-    /// Take as long where nothing expires: what counts an object's requests once a second sees more of them
+    /// Take as long where nothing expires: what counts an object's requests once a second sees more
+    /// of them
     #[arg(long)]
     paced: bool,
     /// Connections of a replay
@@ -105,7 +109,7 @@ pub struct Segment {
     /// Seconds of each of its measurements [default: 0.4; with --full: 1]
     #[arg(long)]
     seconds: Option<f64>,
-    /// Which life each key draws, and what is made
+    /// Seed of the lifetimes of keys, and of a generated trace
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print JSON to stdout
@@ -115,7 +119,7 @@ pub struct Segment {
     files: Files,
 }
 
-/// One question.
+/// A group of measurements.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Round {
@@ -126,13 +130,13 @@ enum Round {
 }
 
 impl Round {
-    /// The name of its place in a document.
+    /// Name of its place in a Markdown document.
     fn place(self) -> String {
         format!("segment {self:?}").to_lowercase()
     }
 }
 
-/// The trace, as reports tell it.
+/// Facts about the trace.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Told {
     name: String,
@@ -140,7 +144,8 @@ struct Told {
     objects: u64,
     footprint_bytes: u64,
     span_seconds: f64,
-    /// Requests for objects of more than a million bytes, which not everybody takes.
+    /// Requests left out, for objects of more than a million bytes, which some servers do not
+    /// store.
     left_out: u64,
 }
 
@@ -154,7 +159,7 @@ impl Told {
     }
 }
 
-/// Everything that JSON and page tell.
+/// All results.
 #[derive(Debug, Serialize)]
 struct Report {
     command: String,
@@ -171,7 +176,7 @@ struct Report {
 }
 
 impl Segment {
-    /// Runs it and prints the report.
+    /// Runs the experiment and prints its report.
     pub(crate) fn run(&self) -> Result<()> {
         self.check()?;
         let (players, left_out) = cast(&self.engine, &self.hosting, &self.programs)?;

@@ -140,7 +140,7 @@ struct Player {
 }
 
 impl Throughput {
-    /// Runs it and prints the report.
+    /// Runs the experiment and prints its report.
     pub(crate) fn run(&self) -> Result<()> {
         let entrants = self.contest.begin()?;
         let threads = self.threads;
@@ -162,7 +162,7 @@ impl Throughput {
 }
 
 impl Threads {
-    /// Runs it and prints the report.
+    /// Runs the experiment and prints its report.
     pub(crate) fn run(&self) -> Result<()> {
         let mut starts = Vec::new();
         for entrant in self.contest.begin_unpinned()? {

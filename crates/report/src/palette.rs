@@ -4,8 +4,8 @@
 //! partner: it names them by the attributes `fill` and `stroke`, which any rule of a style sheet
 //! outranks. So one drawing serves both, and serves as a file of its own.
 //!
-//! The series' colours keep apart for readers who see no red or no green, and each series has a marker
-//! of its own beside its colour; the ramp for heat-maps runs in lightness alone.
+//! The series' colours keep apart for readers who see no red or no green, and each series has a
+//! marker of its own beside its colour; the ramp for heat-maps runs in lightness alone.
 
 use plotters::style::RGBColor;
 use std::fmt::Write;

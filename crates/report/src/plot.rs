@@ -1,7 +1,7 @@
 //! Plots: what they show, and the choice of how each kind is drawn.
 //!
-//! Drawing is plotters' work (axes, meshes, shapes as SVG). Each plot is drawn twice, for wide and for narrow
-//! windows, so that its text has the same size in both.
+//! Drawing is plotters' work (axes, meshes, shapes as SVG). Each plot is drawn twice, for wide and
+//! for narrow windows, so that its text has the same size in both.
 
 mod bars;
 mod boxes;
@@ -16,7 +16,7 @@ pub use heat::Heat;
 pub use lines::Line;
 pub use scatter::Cloud;
 
-/// An axis: what it tells, and how its numbers lie.
+/// Label and scale of an axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
     label: String,
@@ -73,10 +73,10 @@ pub struct Plot {
     kind: Kind,
 }
 
-/// What hovering over a plot's points tells: place in the drawing's coordinates, and text.
+/// Text shown at each point of a plot, with the point's position in the drawing.
 pub(crate) type Hover = Vec<(i32, i32, String)>;
 
-/// A plot as SVG, and what hovering over its points tells.
+/// A plot as SVG, and the texts of its points.
 pub(crate) struct Drawing {
     pub svg: String,
     pub hover: Hover,
@@ -102,7 +102,8 @@ impl Plot {
         Plot::new(title, x, y, Kind::Scatter(clouds))
     }
 
-    /// Bars that lie, a group for each category, read from the top. Each series has a value per category.
+    /// Bars that lie, a group for each category, read from the top. Each series has a value per
+    /// category.
     pub fn bars(title: &str, value: Axis, categories: Vec<String>, series: Vec<Bars>) -> Plot {
         for bars in &series {
             assert_eq!(bars.len(), categories.len(), "a value for each category");
@@ -127,7 +128,7 @@ impl Plot {
         &self.title
     }
 
-    /// The plot, so many pixels wide.
+    /// Draws the plot at a width in pixels.
     pub(crate) fn draw(&self, width: u32) -> Drawing {
         let drawn = match &self.kind {
             Kind::Lines(lines) => lines::draw(self, lines, width),

@@ -12,7 +12,8 @@ use std::sync::{Arc, LazyLock};
 /// DejaVu Sans in part, under the licence beside it.
 const FONT: &[u8] = include_bytes!("../font/DejaVuSans.ttf");
 const FAMILY: &str = "DejaVu Sans";
-/// Dots to each of the drawing's pixels: 760 pixels over a column of 3.3 inches are 460 dots an inch.
+/// Dots to each of the drawing's pixels: 760 pixels over a column of 3.3 inches are 460 dots an
+/// inch.
 const SCALE: f32 = 2.0;
 
 static FONTS: LazyLock<Arc<Database>> = LazyLock::new(|| {

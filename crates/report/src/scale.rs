@@ -1,7 +1,7 @@
 //! One kind of axis for all: linear, logarithmic, or one place per category.
 //!
-//! The library has a type for each of these; a plot that chooses at run time would have to exist for
-//! every pair of them. This one implements the library's trait and chooses by value.
+//! The library has a type for each of these; a plot that chooses at run time would have to exist
+//! for every pair of them. This one implements the library's trait and chooses by value.
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use std::ops::Range;
@@ -92,7 +92,7 @@ impl Scale {
         }
     }
 
-    /// Where marks stand, at most so many.
+    /// Returns the positions of at most `count_max` marks.
     fn marks(&self, count_max: usize) -> Vec<f64> {
         let count_max = count_max.max(2);
         match &self.kind {

@@ -1,6 +1,7 @@
 //! Bytes, counts and spans of time as people write and read them.
 //!
-//! One notation serves all settings and all subcommands. [`bytes`], [`count`] and [`span`] parse it,
+//! One notation serves all settings and all subcommands. [`bytes`], [`count`] and [`span`] parse
+//! it,
 //! [`show`] formats numbers for people.
 //!
 //! | kind | units |

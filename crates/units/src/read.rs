@@ -72,7 +72,8 @@ pub fn count(text: &str) -> Result<u64, BadQuantity> {
     whole(text, &COUNTS).ok_or_else(|| bad("count", text, expected))
 }
 
-/// Parses a span of time in milliseconds, rounded: `500ms`, `60s`, `2m`, `1h`, `3d`; seconds without a unit.
+/// Parses a span of time in milliseconds, rounded: `500ms`, `60s`, `2m`, `1h`, `3d`; seconds
+/// without a unit.
 ///
 /// # Errors
 /// Anything else.

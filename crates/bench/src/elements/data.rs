@@ -45,7 +45,7 @@ pub(super) enum State {
     WithTtl,
 }
 
-/// The number that goes with a request.
+/// Number of the element that a request refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Number {
     None,
@@ -161,7 +161,8 @@ impl Kind {
         }
     }
 
-    /// The value of `notify-keyspace-events` for it: the type's class, or that of expiry as in Valkey.
+    /// The value of `notify-keyspace-events` for it: the type's class, or that of expiry as in
+    /// Valkey.
     pub(super) fn event_class(self) -> &'static str {
         match self {
             Kind::Hash => "Ehx",
@@ -212,7 +213,7 @@ impl Data {
         Template::new(&words)
     }
 
-    /// How many keys hold so many elements.
+    /// Returns the number of keys that hold `count` elements.
     pub(super) fn keys(self, elements: u64) -> u64 {
         match self.layout {
             Layout::One => elements.min(1),
@@ -326,7 +327,7 @@ pub(super) struct Pass<'a, I, N> {
 }
 
 impl<I: Iterator<Item = u64>, N: FnMut(u64) -> u64> Pass<'_, I, N> {
-    /// Sends all; tells how many.
+    /// Sends all requests and returns their number.
     pub(super) fn run(&mut self, load: &mut Load<()>, label: &str) -> Result<u64> {
         load.run(self)?;
         match &self.seen.wrong {

@@ -1,8 +1,9 @@
-//! Round 3: elements that all expire at one instant, and who notices.
+//! Round 3: elements that all expire at one instant, and the latency that other clients see.
 //!
-//! Three parts, each with a server of its own: the elements die and nobody else writes; a loader alone fills another
-//! collection, one client with 200 requests in flight; the same loader starts at the instant at which the elements die.
-//! In each, another client sends PINGs on a fixed schedule.
+//! Three parts, each with a server of its own: the elements die and nobody else writes; a loader
+//! alone fills another collection, one client with 200 requests in flight; the same loader starts
+//! at the instant at which the elements die. In each, another client sends PINGs on a fixed
+//! schedule.
 
 use super::data::Data;
 use super::{Elements, LeftOut, Round};
@@ -27,14 +28,15 @@ const LOADER: Shape = Shape {
 /// PINGs go for so long before the deadline, and at least so long after it.
 const QUIET_MS: u64 = 2000;
 const PINGS_MS_MIN: u64 = 1000;
-/// Memory is waited for so long after the elements are gone.
+/// Maximum wait for the memory to be freed after the elements are removed.
 const MEMORY_MS_MAX: u64 = 2000;
 /// Keys that the loader writes.
 const BESIDE: u64 = 1;
-/// Memory is back when so much of what the elements took is left.
+/// Memory counts as freed when this share of the elements' memory is left.
 const LEFT_OVER: f64 = 0.1;
 const POLL_PAUSE: Duration = Duration::from_millis(10);
-/// Deadlines are given within so many times what adding the elements took; the next is tried where one was too short.
+/// Deadlines are given within so many times what adding the elements took; the next is tried where
+/// one was too short.
 const ALLOWANCES: [u64; 3] = [2, 6, 20];
 const ALLOWANCE_MS: u64 = 500;
 
@@ -51,14 +53,14 @@ pub(super) struct Look {
     pub cpu_ns: u64,
 }
 
-/// The elements die, and nobody else writes.
+/// The elements expire without other writes.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Alone {
     /// After the deadline; none when it was not so within the patience.
     pub gone_ms: Option<u64>,
     pub memory_back_ms: Option<u64>,
-    /// From the deadline until the last look, a second later at least, PINGs and looks included: a server may
-    /// drop a key whose elements are all dead at once, and take it apart afterwards.
+    /// From the deadline until the last look, a second later at least, PINGs and looks included: a
+    /// server may drop a key whose elements are all dead at once, and take it apart afterwards.
     pub cpu_seconds: f64,
     pub quiet: Percentiles,
     pub pings: Percentiles,
@@ -72,7 +74,7 @@ pub(super) struct Alone {
 pub(super) struct Loaded {
     pub seconds: f64,
     pub cpu_seconds: f64,
-    /// When the dying elements were gone, where there were some.
+    /// Milliseconds until the expired elements were removed, if there were some.
     pub gone_ms: Option<u64>,
     pub pings: Percentiles,
     pub machine: Percentiles,
@@ -133,7 +135,8 @@ impl Drain<'_> {
         })
     }
 
-    /// Adds the elements and gives them one deadline, which lies far enough ahead for a quiet span; tells it.
+    /// Adds the elements and gives them one deadline, which lies far enough ahead for a quiet span;
+    /// tells it.
     fn add_dying(&self, server: &Server) -> Result<u64> {
         let count = self.options.elements;
         for allowance in ALLOWANCES {
@@ -209,7 +212,8 @@ impl Drain<'_> {
         let noise = Noise::start(&server.cpus);
         let is_over = AtomicBool::new(false);
         let give_up = self.give_up(deadline_ms);
-        // Its key is there from the beginning, so that the number of keys tells of the others alone.
+        // Its key is there from the beginning, so that the number of keys tells of the others
+        // alone.
         self.data.fill_beside(&mut load, server, 0..1)?;
         clock::sleep_until_ms(deadline_ms);
         let (pings, looks, seconds, cpu_ns) = std::thread::scope(|scope| {
@@ -262,7 +266,8 @@ fn look(server: &Server, client: &mut Client, deadline_ms: u64) -> Result<Look> 
     })
 }
 
-/// Looks from the deadline on until only `kept` keys are there and memory is back, or patience ends.
+/// Looks from the deadline on until only `kept` keys are there and memory is back, or patience
+/// ends.
 fn watch(
     server: &Server,
     deadline_ms: u64,

@@ -107,7 +107,8 @@ pub(super) fn middle(rows: &[&DrainRow], value: impl Fn(&DrainRow) -> Option<f64
 fn of_drain(section: &mut Section, report: &Report) {
     for data in distinct(report.drain.iter().map(|row| row.data)) {
         let of_data = || report.drain.iter().filter(|row| row.data == data);
-        // The first round of each server. A server without a counter of expired elements has no line.
+        // The first round of each server. A server without a counter of expired elements has no
+        // line.
         let servers = distinct(of_data().map(|row| row.server.as_str()));
         let lines = servers.iter().filter_map(|server| {
             let row = of_data().find(|row| row.server == *server)?;

@@ -1,8 +1,8 @@
 //! Round 2: the server's CPU time per operation, by command and case.
 //!
-//! A measurement is one pass over all elements in an order made by chance, so that each request finds the
-//! element as the case says it is. Contestants take turns within a round; the commands of a round follow each
-//! other as the source has them: fill, give TTLs, ask for them.
+//! A measurement is one pass over all elements in an order made by chance, so that each request
+//! finds the element as the case says it is. Contestants take turns within a round; the commands of
+//! a round follow each other as the source has them: fill, give TTLs, ask for them.
 
 use super::data::{Data, Number, Pass, Seen, State, Test, lacks};
 use super::{Elements, LeftOut, Round};

@@ -2,12 +2,13 @@
 //! ("New keyspace representation and expire algorithm of Redis: preliminary analysis", 2019,
 //! <https://gist.github.com/antirez/b2eb293819666ee104c7fcad71986eb7>).
 //!
-//! Memory and load time of 5 M keys with and without TTLs, GET and TTL over them at pipeline 32, and a flood
-//! of `SET key value EX 1`. He loaded snapshots; here keys come through the protocol, so that
-//! the cost of parsing is in both loads and the ratio between them is smaller than in the index alone.
-//! Deadlines are a few milliseconds apart, as his were.
+//! Memory and load time of 5 M keys with and without TTLs, GET and TTL over them at pipeline 32,
+//! and a flood of `SET key value EX 1`. He loaded snapshots; here keys come through the protocol,
+//! so that the cost of parsing is in both loads and the ratio between them is smaller than in the
+//! index alone. Deadlines are a few milliseconds apart, as his were.
 //!
-//! Wall-clock rates are bounded by the load generator on a small machine; the server's CPU time is not.
+//! Wall-clock rates are bounded by the load generator on a small machine; the server's CPU time is
+//! not.
 
 use super::{Contestant, contestants};
 use crate::contestant::{Contest, Server, Settings};
@@ -89,7 +90,8 @@ struct Loaded {
 struct Flood {
     rate: Rate,
     used_bytes: f64,
-    /// Keys in memory when it ends, and the most that can be alive: those set within the last second.
+    /// Keys in memory when it ends, and the most that can be alive: those set within the last
+    /// second.
     keys: u64,
     living_max: u64,
 }
@@ -121,7 +123,7 @@ fn middle(loads: &[Loaded], value: fn(&Loaded) -> f64) -> f64 {
 }
 
 impl Gist {
-    /// Runs it and prints the report.
+    /// Runs the experiment and prints its report.
     pub(super) fn run(&self) -> Result<()> {
         let keys_max = (TTL_MS.end - TTL_MS.start) / TTL_STEP_MS;
         if self.rounds == 0
@@ -269,7 +271,7 @@ fn ttl_ms(key: u64) -> u64 {
     TTL_MS.start + key * TTL_STEP_MS
 }
 
-/// How many different ones so many draws from `key_count` keys are expected to hit.
+/// Returns the expected number of distinct keys in `draws` random draws from `key_count` keys.
 fn distinct(draws: f64, key_count: u64) -> u64 {
     let count = key_count as f64;
     (count * -(-draws / count).exp_m1()).round() as u64

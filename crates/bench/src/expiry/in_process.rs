@@ -80,7 +80,7 @@ struct Report {
 }
 
 impl InProcess {
-    /// Runs it and prints the report.
+    /// Runs the experiment and prints its report.
     pub(super) fn run(&self) -> Result<()> {
         let shapes = self.shapes()?;
         let specs = self.specs()?;

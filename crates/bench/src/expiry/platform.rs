@@ -1,12 +1,14 @@
-//! `bench expiry platform`: the experiments of G. Xie, Y.-C. Chung, "Bucket-Based Expiration Algorithm",
-//! MEMSYS 2020, section 4, against our server with each index and against peers.
+//! `bench expiry platform`: the experiments of G. Xie, Y.-C. Chung, "Bucket-Based Expiration
+//! Algorithm", MEMSYS 2020, section 4, against our server with each index and against peers.
 //!
-//! Clients run a workload of YCSB in which an EXPIRE follows each write, its TTL drawn from a few. A monitor polls
-//! memory until one TTL after the end. The server is empty at first: an update of a missing key makes it.
-//! All times and counts are the paper's divided by one factor (`scale.rs`), in order that a run takes seconds.
+//! Clients run a workload of YCSB in which an EXPIRE follows each write, its TTL drawn from a few.
+//! A monitor polls memory until one TTL after the end. The server is empty at first: an update of a
+//! missing key makes it. All times and counts are the paper's divided by one factor (`scale.rs`),
+//! in order that a run takes seconds.
 //!
-//! Every run starts its server anew. Contestants take turns within a group, a group being one
-//! workload, size, set of TTLs and number of clients; each is compared with the reference of its group.
+//! Every run starts its server again. Contestants take turns within a group, a group being one
+//! workload, size, set of TTLs and number of clients; each is compared with the reference of its
+//! group.
 
 mod clients;
 mod living;
@@ -41,8 +43,8 @@ const KEY_BYTES: usize = 8;
 pub(super) struct Platform {
     #[command(flatten)]
     contest: Contest,
-    /// Indexes of our server, with the paper's times; the reference is the first that begins with sampled,
-    /// whose knob shards makes our eight share the cycles of one server
+    /// Indexes of our server, with the paper's times; the reference is the first that begins with
+    /// sampled, whose knob shards makes our eight share the cycles of one server
     #[arg(long, value_delimiter = ',', default_value = plan::INDEXES)]
     index: Vec<String>,
     /// Divide all times and operations by this; BASE / factor must be whole milliseconds
@@ -51,7 +53,8 @@ pub(super) struct Platform {
     /// The paper's own times and operations: hours
     #[arg(long)]
     paper_scale: bool,
-    /// Cycles a second of what samples: `sampled` and peers. Rates are not scaled, so neither are these
+    /// Cycles a second of what samples: `sampled` and peers. Rates are not scaled, so neither are
+    /// these
     #[arg(long, default_value_t = scale::HZ, value_parser = clap::value_parser!(u32).range(1..=500))]
     hz: u32,
     /// Every workload, size, set of TTLs and number of clients with every contestant
@@ -60,8 +63,8 @@ pub(super) struct Platform {
     /// Only these groups, such as a-large-60-4: workload, size, TTLs by +, clients
     #[arg(long, value_delimiter = ',', conflicts_with = "full")]
     group: Vec<Group>,
-    /// Operations a second at most, as YCSB's -target: memory is then compared at equal load [default:
-    /// as fast as replies come]
+    /// Operations a second at most, as YCSB's -target: memory is then compared at equal load
+    /// [default: as fast as replies come]
     #[arg(long, value_name = "RATE")]
     target: Option<f64>,
     /// Operations of every run, instead of what its size says; not scaled
@@ -104,7 +107,7 @@ struct Run {
     looks: Vec<Look>,
 }
 
-/// Everything that JSON and page tell.
+/// All results.
 #[derive(Debug, Serialize)]
 struct Report {
     command: String,
@@ -124,7 +127,7 @@ struct Report {
 }
 
 impl Platform {
-    /// Runs it and prints the report.
+    /// Runs the experiment and prints its report.
     pub(super) fn run(&self) -> Result<()> {
         let scale = Scale::new(if self.paper_scale { 1 } else { self.factor })?;
         let is_sound = self.records >= u64::from(scale.factor()) && self.value_size <= 1 << 20;
@@ -249,7 +252,7 @@ impl Platform {
         })
     }
 
-    /// What looks and the server itself tell.
+    /// Summarises the polls and the server's own statistics.
     fn summarise(&self, server: &Server, looks: &[Look], empty_bytes: f64) -> Result<Summary> {
         let mut client = server.client()?;
         let expired = client.info_number("stats", "expired_keys")?;

@@ -14,7 +14,7 @@ const HOUR_MS: u64 = 3_600_000;
 /// How many of the others are due in the same second, and when it begins.
 const SAME_SECOND_COUNT: u64 = 100_000;
 const SAME_SECOND_MS: u64 = 2500;
-/// Refreshing is spread over so long, in so many steps.
+/// Span of time and number of steps over which refreshes are spread.
 const REFRESH_MS: u64 = 4000;
 const REFRESH_STEP_MS: u64 = 5;
 

@@ -1,4 +1,4 @@
-//! Keys that are due one after the other, and who tells that they are gone.
+//! Keys that expire one after the other, and the measurement of when they are removed.
 
 use crate::client::Client;
 use crate::clock;
@@ -62,8 +62,8 @@ impl Probes {
     }
 }
 
-/// How many of `total` keys are gone, and when that was known, until events are over and all that was
-/// due is gone, or patience is.
+/// How many of `total` keys are gone, and when that was known, until events are over and all that
+/// was due is gone, or patience is.
 pub(crate) fn poll(
     server: &Server,
     total: u64,

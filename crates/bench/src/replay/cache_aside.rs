@@ -60,7 +60,7 @@ pub(super) struct Counts {
 }
 
 impl<'a, F: Fn(u64) -> Option<u64>> CacheAside<'a, F> {
-    /// `ttl_ms` tells a key's TTL; `published` is told how many keys are alive.
+    /// `ttl_ms` returns a key's TTL; `published` receives the number of unexpired keys.
     pub(super) fn new(
         requests: Requests<'a>,
         ttl_ms: F,

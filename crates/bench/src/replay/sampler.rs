@@ -26,9 +26,9 @@ pub(super) struct Memory {
     pub looks: usize,
     pub used: Series,
     pub resident: Series,
-    /// Estimated, as the module `replay` tells.
+    /// Estimated as the module `replay` describes.
     pub beyond_deadline: Series,
-    /// As the server itself tells, if it does.
+    /// As the server itself reports it, if it does.
     pub backlog: Option<Series>,
 }
 
@@ -56,7 +56,7 @@ struct Look {
     backlog: Option<f64>,
 }
 
-/// A thread that looks until it is told to finish.
+/// A thread that polls until it is stopped.
 pub(super) struct Sampler {
     living: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
@@ -108,7 +108,7 @@ impl Sampler {
         self.living.clone()
     }
 
-    /// Looks a last time and tells all.
+    /// Polls a last time and returns all measurements.
     pub(super) fn finish(&mut self) -> Result<Memory> {
         self.is_over.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("it is finished once");

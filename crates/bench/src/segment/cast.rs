@@ -1,4 +1,4 @@
-//! Who takes part: both engines of ours, memcached with and without its crawler, Redis.
+//! The compared engines: both of ours, memcached with and without its crawler, Redis.
 
 use crate::contestant::{Hosting, Server, Start, free_address, in_path, peer_args};
 use crate::error::{Error, Result};
@@ -7,7 +7,7 @@ use crate::protocol::Protocol;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// One that takes part.
+/// A compared engine.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Engine {
@@ -24,7 +24,7 @@ pub(super) enum Engine {
 }
 
 impl Engine {
-    /// What it is called in reports.
+    /// Name in reports.
     pub(super) fn name(self) -> &'static str {
         match self {
             Engine::Segment => "mayfly segment",
@@ -51,7 +51,7 @@ pub(super) struct Player {
     cpus: [Cpus; 2],
 }
 
-/// Which programs others are.
+/// Programs of the other servers.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct Programs {
     /// The program that is memcached [default: the one in PATH]
@@ -62,7 +62,7 @@ pub(super) struct Programs {
     redis: Option<PathBuf>,
 }
 
-/// Those of the engines whose programs are there, and a line for each other.
+/// Returns the engines whose programs are installed, and a line for each other one.
 pub(super) fn cast(
     engines: &[Engine],
     hosting: &Hosting,
@@ -104,7 +104,7 @@ pub(super) fn cast(
 }
 
 impl Player {
-    /// An empty server that is given so many bytes, whole MiB.
+    /// Starts an empty server with a memory limit in bytes, a multiple of 1 MiB.
     pub(super) fn start(&self, memory_bytes: u64, threads: usize) -> Result<Server> {
         let address = free_address()?;
         let port = address.port().to_string();
@@ -158,7 +158,7 @@ impl Player {
         Ok(server)
     }
 
-    /// Ours: RESP has a port, too, which nobody speaks to here.
+    /// Our server also listens for RESP on a port that is not used here.
     fn our_args(&self, own: &[&str], port: &str) -> Result<Vec<String>> {
         let resp_port = free_address()?.port().to_string();
         let mut args: Vec<String> = ["serve", "--bind", "127.0.0.1", "--port", &resp_port]
@@ -174,7 +174,7 @@ impl Player {
 fn memcached_args(port: &str) -> Vec<String> {
     let mut args = vec!["-l", "127.0.0.1", "-U", "0", "-c", "1024", "-p", port];
     if rustix::process::geteuid().is_root() {
-        // It refuses to run as root unless told to.
+        // It refuses to run as root without this option.
         args.extend(["-u", "root"]);
     }
     args.into_iter().map(String::from).collect()

@@ -26,8 +26,8 @@ impl Needed {
     }
 }
 
-/// The memory at which a curve first comes down to a miss ratio: between two points it falls evenly with the
-/// logarithm of memory. `None` where it never does.
+/// The memory at which a curve first comes down to a miss ratio: between two points it falls evenly
+/// with the logarithm of memory. `None` where it never does.
 pub(super) fn memory_for(curve: &[(f64, f64)], ratio: f64) -> Option<Needed> {
     let mut points = curve.to_vec();
     points.retain(|(memory, _)| *memory > 0.0);

@@ -1,9 +1,9 @@
 //! The client of a cache that is looked aside at: a read, and on a miss a write of what was missed.
 //!
-//! Requests of one key keep their order although many are under way at once: one that is sent while another
-//! of its key is under way would have found what that one brings. If it finds nothing, because the write
-//! has not arrived, it counts as a hit all the same and nothing is written again; how often that
-//! happened is told.
+//! Requests of one key keep their order although many are under way at once: one that is sent while
+//! another of its key is under way would have found what that one brings. If it finds nothing,
+//! because the write has not arrived, it counts as a hit all the same and nothing is written again;
+//! how often that happened is told.
 
 use super::workload::{Asked, Workload};
 use crate::error::{Error, Result};
@@ -125,7 +125,7 @@ impl<'a> LookAside<'a> {
     }
 
     fn is_refusal(&self, answer: Answer, kind: Kind) -> bool {
-        // A server that is full may refuse to store; nobody may refuse to read.
+        // A full server may refuse to store, but no server may refuse to read.
         answer == Answer::Refused && kind != Kind::Write
     }
 }

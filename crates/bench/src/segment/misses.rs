@@ -1,8 +1,9 @@
 //! Round 1: miss ratios at equal memory, and the memory that an equal miss ratio takes.
 //!
-//! Servers live in real time. Where objects expire within the trace, its time and all lifetimes are divided by one
-//! factor, and the engines are replayed side by side, since each of them waits most of the time; where none
-//! does, requests go out as fast as replies come, one engine after the other.
+//! Servers run in real time. Where objects expire within the trace, its time and all lifetimes are
+//! divided by one factor, and the engines are replayed side by side, since each of them waits most
+//! of the time; where none does, requests go out as fast as replies come, one engine after the
+//! other.
 
 use super::Segment;
 use super::cast::{Engine, Player};
@@ -28,7 +29,7 @@ pub(super) struct Row {
     pub lifetimes: String,
     pub engine: Engine,
     pub version: String,
-    /// What the server was told that it may take.
+    /// Memory limit of the server.
     pub memory_bytes: u64,
     /// What it took at the end, above what it took when empty.
     pub resident_bytes: f64,
@@ -48,7 +49,7 @@ pub(super) struct Replayed {
     pub scale: Option<f64>,
 }
 
-/// The memory that an engine needs to miss as much as the baseline does with so much.
+/// The memory that an engine needs for the miss ratio that the baseline has with its own.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Relative {
     pub lifetimes: String,

@@ -1,8 +1,9 @@
-//! Round 2: the server's CPU time per operation, and operations a second, with one data thread and more.
+//! Round 2: the server's CPU time per operation, and operations a second, with one data thread and
+//! more.
 //!
-//! Engines take turns within a round, so that a slow minute hits all. With one data thread server and load
-//! have a CPU each; with more, servers and as many loaders as they have threads run where the system
-//! puts them.
+//! Engines take turns within a round, so that a slow minute hits all. With one data thread server
+//! and load have a CPU each; with more, servers and as many loaders as they have threads run where
+//! the system puts them.
 
 use super::Segment;
 use super::cast::{Engine, Player};
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Spent before each measurement, so that caches and branch predictors know the work.
 const WARM_UP: Duration = Duration::from_millis(100);
-/// Enough for everybody to hold all keys.
+/// Enough memory for each server to store all keys.
 const MEMORY_BYTES: u64 = 4 << 30;
 /// No server takes more than this for a key and what belongs to it, beside its value.
 const OVERHEAD_BYTES: u64 = 250;
@@ -72,7 +73,7 @@ pub(super) fn check(options: &Segment) -> Result<()> {
     Err(Error::Usage(text.into()))
 }
 
-/// Every test with so many data threads.
+/// Runs each test with a number of data threads.
 pub(super) fn measure(
     options: &Segment,
     players: &[Player],
@@ -154,7 +155,7 @@ impl Running {
         })
     }
 
-    /// Sends for a while through all loads at once; tells how many were answered.
+    /// Sends through all loads at once for a span of time, and returns the number of replies.
     fn send(
         &self,
         loads: &mut [Load<()>],

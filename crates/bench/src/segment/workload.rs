@@ -1,4 +1,4 @@
-//! The trace that is replayed, in memory, and the lives of its objects.
+//! The replayed trace in memory.
 
 use crate::error::{Error, Result};
 use crate::segment::Source;
@@ -7,15 +7,16 @@ use std::fs::File;
 use std::str::FromStr;
 use trace::{Generator, GeneratorOptions, Lifetimes, Op, PatternMix, Request, Sizes};
 
-/// A key on the wire has at least so many bytes: its number in hexadecimal digits.
+/// Minimum bytes of a key on the wire: its number in hexadecimal digits.
 const KEY_BYTES_MIN: u8 = 16;
 const KEY_BYTES_MAX: u8 = 250;
-/// Larger objects are left out: not everybody takes them.
+/// Maximum bytes of an object, because some servers do not store larger ones.
 const OBJECT_BYTES_MAX: u32 = 1_000_000;
-/// A trace without time gets so many requests a second.
+/// Requests per second of a trace without times.
 const RATE_DEFAULT: u64 = 1000;
 
-/// The trace that is made where none is given: a popular part, and objects that come a few times at most.
+/// The trace that is made where none is given: a popular part, and objects that come a few times at
+/// most.
 const MADE_MIX: &str = "zipf:0.9@9+scan:20@1";
 const MADE_OBJECTS: u64 = 200_000;
 /// Its sizes: the mean is near the 230 bytes of the source's workload c.
@@ -170,11 +171,11 @@ pub(super) enum Size {
 
 /// The least that every engine starts with.
 const SIZE_MIN: u64 = 8 << 20;
-/// memcached is told whole MiB.
+/// memcached's limit is a number of whole MiB.
 const SIZE_STEP: u64 = 1 << 20;
 
 impl Size {
-    /// In whole MiB, as memcached is told.
+    /// Returns the size in whole MiB, as memcached's limit needs it.
     pub(super) fn resolve(self, footprint: u64) -> Result<u64> {
         let bytes = match self {
             Size::Bytes(bytes) => bytes,

@@ -105,7 +105,7 @@ pub(super) fn draw(
     })
 }
 
-/// One bar; tells where its end is.
+/// Draws one bar and returns the position of its end.
 fn draw_bar(
     frame: &Frame,
     root: &Root,

@@ -22,8 +22,8 @@ pub struct Boxed {
 }
 
 impl Boxed {
-    /// Minimum, first quartile, median, third quartile and maximum as they are. A box of which one is no
-    /// number is not drawn.
+    /// Minimum, first quartile, median, third quartile and maximum as they are. A box of which one
+    /// is no number is not drawn.
     pub fn of_five(name: &str, five: [f64; 5]) -> Boxed {
         let is_number = five.iter().all(|value| !value.is_nan());
         assert!(!is_number || five.is_sorted(), "five numbers in order");

@@ -11,7 +11,8 @@ const ROW_HEIGHT: u32 = 20;
 const ROWS_HEIGHT_MIN: u32 = 120;
 const ROWS_HEIGHT_MAX: u32 = 420;
 const FOOT: u32 = 66;
-/// The key below the map, and one step of it, which is narrower where its texts would not fit otherwise.
+/// The key below the map, and one step of it, which is narrower where its texts would not fit
+/// otherwise.
 const KEY_HEIGHT: u32 = 24;
 const KEY_WIDTH: i32 = 22;
 const KEY_WIDTH_MIN: i32 = 6;

@@ -8,7 +8,7 @@ use plotters::element::{PathElement, Polygon};
 use plotters::style::Color;
 
 const HEIGHT: u32 = 300;
-/// Points that tell their values, and marks, at most so close together.
+/// Minimum distance in pixels between points with hover texts, and between marks.
 const HOVER_PAUSE: usize = 12;
 const MARK_PAUSE: i32 = 70;
 
@@ -60,8 +60,8 @@ fn thin(points: Vec<(f64, f64)>, count_max: usize) -> Vec<(f64, f64)> {
     kept
 }
 
-/// Of a long band the outline of each run: the lowest low and the highest high, at its first place, and
-/// the last place of all.
+/// Of a long band the outline of each run: the lowest low and the highest high, at its first place,
+/// and the last place of all.
 fn thin_band(band: Vec<(f64, f64, f64)>, count_max: usize) -> Vec<(f64, f64, f64)> {
     if band.len() <= count_max {
         return band;

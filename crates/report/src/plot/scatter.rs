@@ -6,7 +6,7 @@ use crate::escape::label;
 use crate::scale::tick_text;
 
 const HEIGHT: u32 = 300;
-/// More points than so many tell nothing more.
+/// Maximum number of points drawn per cloud.
 const POINTS_MAX: usize = 2_000;
 
 /// A named cloud of points.
@@ -27,7 +27,7 @@ impl Cloud {
         }
     }
 
-    /// A name for each point, told when hovering.
+    /// Name of each point, shown when hovering over it.
     #[must_use]
     pub fn with_labels(mut self, labels: Vec<String>) -> Cloud {
         assert_eq!(labels.len(), self.points.len(), "a label for each point");

@@ -111,7 +111,8 @@ impl Table {
     }
 
     /// A plot of bars for the numbers of a column. Bars are grouped by the text of the category
-    /// columns. Each text of the series columns is a series; without series columns all rows are one.
+    /// columns. Each text of the series columns is a series; without series columns all rows are
+    /// one.
     pub fn bars(&self, title: &str, categories: &[&str], series: &[&str], value: &str) -> Plot {
         let names = self.keys(categories);
         let parts = match series {

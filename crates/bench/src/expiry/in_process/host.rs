@@ -4,7 +4,7 @@ use policy::{Cells, Facts, Slot, Tick};
 
 /// The bits of a word that hold a deadline; all set: there is none.
 const DEADLINE: u64 = u64::MAX >> 16;
-/// Links of up to so many bits lie in the deadline's word, as in the server.
+/// Maximum number of bits of a link that is stored in the deadline's word, as in the server.
 const BESIDE_BITS: u32 = 16;
 
 /// Entry `n` has slot `n`, and a word of 48 + 16 bits; a wider link has a word of its own.
@@ -51,7 +51,7 @@ impl Host {
     }
 }
 
-/// What the server keeps in an entry for a link of so many bits, beyond the deadline's word.
+/// Bytes that the server stores per entry for a link of this many bits, beside the deadline's word.
 pub(super) fn link_bytes(link_bits: u32) -> u32 {
     if link_bits <= BESIDE_BITS {
         0

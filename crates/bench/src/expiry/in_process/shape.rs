@@ -16,7 +16,7 @@ enum Ttls {
     Shared(u64),
     /// One of these, by weights in percent.
     Mix(&'static [(u64, u64)]),
-    /// A multiple of the first number, up to so many times it.
+    /// A multiple of the first number, up to this factor.
     Multiples(u64, u64),
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Shape {
     ttls: Ttls,
     /// Simulated time of traffic.
     pub span_ms: u64,
-    /// In this time as many deadlines are set anew as there are entries.
+    /// In this time, as many deadlines are updated as there are entries.
     pub refresh_ms: Option<u64>,
     /// In this time as many entries are deleted, and others take their place, as there are.
     pub delete_ms: Option<u64>,
@@ -45,8 +45,8 @@ const fn plain(name: &'static str, about: &'static str, ttls: Ttls, span_ms: u64
     }
 }
 
-/// Those of the published traces are the rows of Table 4.3 in J. Yang's thesis; the shares given there
-/// for `c` and `mix` add up to 99 and 98, and are taken as weights.
+/// Those of the published traces are the rows of Table 4.3 in J. Yang's thesis; the shares given
+/// there for `c` and `mix` add up to 99 and 98, and are taken as weights.
 pub(super) const SHAPES: [Shape; 12] = [
     plain(
         "uniform",
@@ -155,7 +155,7 @@ impl Shape {
         }
     }
 
-    /// The deadline of an entry that was born at any time before `now` and lives.
+    /// Returns the deadline of an unexpired entry that was inserted at a random time before `now`.
     pub fn deadline_of_resident(&self, chance: &mut Chance, now: u64) -> u64 {
         let deadline = self.deadline(chance, now);
         if matches!(self.ttls, Ttls::Shared(_)) {

@@ -15,7 +15,8 @@ use policy::{Budget, Due, ExpiryIndex, Facts, Slot, Tick};
 use serde::Serialize;
 use std::time::Instant;
 
-/// In the midst of a minute: what runs once a minute and deadlines on the minute must not happen to be in step.
+/// In the midst of a minute: what runs once a minute and deadlines on the minute must not happen to
+/// be in step.
 const START: u64 = 1_763_640_031_123;
 /// The budget of a call: what the server's worker begins with.
 const STEPS: u32 = 256;
@@ -140,7 +141,7 @@ struct Trial<'a> {
     popped: Vec<Slot>,
 }
 
-/// Runs a trial so many times.
+/// Runs a trial a number of times.
 pub(super) fn measure(spec: &ExpirySpec, shape: &Shape, count: usize, runs: usize) -> Figures {
     let mut clocks = Clocks {
         insert: Times::new(),
@@ -259,7 +260,7 @@ impl Trial<'_> {
             .collect()
     }
 
-    /// Sets the deadlines of so many entries anew.
+    /// Updates the deadlines of a number of entries.
     fn update(&mut self, count: usize) {
         let slots = self.any_slots(count);
         let now = self.host.now;
@@ -277,7 +278,7 @@ impl Trial<'_> {
         });
     }
 
-    /// Deletes so many entries; others take their places.
+    /// Deletes a number of entries and inserts others.
     fn replace(&mut self, count: usize) {
         let mut slots = self.any_slots(count);
         slots.sort_unstable();

@@ -1,7 +1,7 @@
 //! Who wins what: memory, lag and CPU of the indexes that reclaim by themselves.
 //!
-//! An index that lets the dead lie does less because it does nothing; so CPU is also told of the *prompt* ones
-//! alone, those that were never later than a second.
+//! An index that lets the dead lie does less because it does nothing; so CPU is also told of the
+//! *prompt* ones alone, those that were never later than a second.
 
 use super::trial::Figures;
 use serde::Serialize;
@@ -23,7 +23,7 @@ pub(super) struct Win {
     pub of: &'static str,
     /// Those that share the best value.
     pub by: Vec<String>,
-    /// Infinite where nobody competed.
+    /// Infinite if no index competed.
     pub best: f64,
     /// The value of the index that the others are compared with.
     pub ours: Option<f64>,
@@ -61,8 +61,8 @@ impl Win {
     }
 }
 
-/// Whether ours is the best in two of memory, lag and CPU and within a quarter of the best in the third;
-/// none where it did not run.
+/// Whether ours is the best in two of memory, lag and CPU and within a quarter of the best in the
+/// third; none where it did not run.
 pub(super) fn is_aim_met(memory: &Win, lag: &Win, cpu: &Win) -> Option<bool> {
     let excesses = [memory, lag, cpu].map(Win::excess);
     let far = excesses.iter().copied().collect::<Option<Vec<f64>>>()?;
@@ -70,7 +70,8 @@ pub(super) fn is_aim_met(memory: &Win, lag: &Win, cpu: &Win) -> Option<bool> {
     Some(behind.len() <= 1 && behind.iter().all(|excess| *excess <= EXCESS_MAX))
 }
 
-/// Memory, lag, CPU, and CPU of the prompt, over the rows of one shape and size; none where nobody competes.
+/// Memory, lag, CPU, and CPU of the prompt, over the rows of one shape and size; none where nobody
+/// competes.
 pub(super) fn wins<'a>(rows: impl Iterator<Item = (&'a str, &'a Figures)> + Clone) -> Vec<Win> {
     let contestants = rows.filter(|(name, _)| *name != FLOOR);
     if contestants.clone().next().is_none() {

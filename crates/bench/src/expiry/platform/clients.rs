@@ -25,7 +25,7 @@ impl Shared {
         }
     }
 
-    /// Changes or asks who is alive, at the instant at which it is its turn.
+    /// Updates or reads the number of unexpired keys at the given instant.
     fn living<T>(&self, action: impl FnOnce(&mut Living, u64) -> T) -> T {
         let mut living = self.living.lock().expect("nobody panics with the lock");
         let now_ms = self.start.elapsed().as_millis() as u64;
@@ -54,11 +54,12 @@ pub(super) struct Step {
     sent: Instant,
 }
 
-/// Sends so many operations of a stream.
+/// Sends a number of operations of a stream.
 pub(super) struct Clients {
     stream: Stream,
     left: u64,
-    /// When the next operation is due, and the pause between two; none sends as fast as replies come.
+    /// When the next operation is due, and the pause between two; none sends as fast as replies
+    /// come.
     pace: Option<(Instant, Duration)>,
     /// No operation begins after it.
     end: Option<Instant>,
@@ -199,7 +200,7 @@ mod tests {
     use super::super::workload::Workload;
     use super::*;
 
-    /// Runs an operation to its end, answering each command; tells the commands.
+    /// Runs an operation to its end with a reply to each command, and returns the commands.
     fn commands(workload: Workload) -> (Vec<String>, Clients) {
         let stream = Stream::new(workload, 10, vec![60_000], 1);
         let mut clients = Clients::new(stream, 40, 10, Shared::new());

@@ -1,7 +1,7 @@
 //! Which keys are alive, as the client knows that set them.
 //!
-//! What a server holds beyond them is dead. A deadline counts from the reply to EXPIRE: the server took it a
-//! moment earlier, so that a key may be taken for alive for as long as a reply travels.
+//! What a server holds beyond them is dead. A deadline counts from the reply to EXPIRE: the server
+//! took it a moment earlier, so that a key may be taken for alive for as long as a reply travels.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ impl Living {
         self.put(key, NEVER, now);
     }
 
-    /// A key was given so long to live.
+    /// Records that a key was given a TTL.
     pub(super) fn expire(&mut self, key: u64, ttl: u64, now: u64) {
         self.put(key, now.max(self.now) + ttl, now);
     }

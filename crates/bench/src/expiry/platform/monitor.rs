@@ -1,4 +1,5 @@
-//! The monitor: asks a server for its memory again and again, until one TTL after the operations' end.
+//! The monitor: asks a server for its memory again and again, until one TTL after the operations'
+//! end.
 
 use super::clients::Shared;
 use crate::client::Client;
@@ -31,7 +32,7 @@ impl Look {
     }
 }
 
-/// Looks in a thread of its own until told that it is over.
+/// Polls in a thread of its own until it is stopped.
 pub(super) struct Monitor<'scope> {
     thread: ScopedJoinHandle<'scope, Result<Vec<Look>>>,
     is_over: &'scope AtomicBool,
@@ -49,7 +50,7 @@ impl<'scope> Monitor<'scope> {
         Monitor { thread, is_over }
     }
 
-    /// Ends it and tells what it saw.
+    /// Stops the thread and returns what it measured.
     pub(super) fn finish(self) -> Result<Vec<Look>> {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
@@ -71,7 +72,8 @@ fn watch(
         if is_last {
             return Ok(looks);
         }
-        // Looks are due at whole multiples of the pause; those that were missed are not made up for.
+        // Looks are due at whole multiples of the pause; those that were missed are not made up
+        // for.
         let elapsed = shared.start.elapsed();
         let past = (elapsed.as_nanos() / pause.as_nanos().max(1)) as u32;
         let due = shared.start + pause * (past + 1);

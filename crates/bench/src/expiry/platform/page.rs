@@ -7,7 +7,7 @@ use ::report::{Axis, Bars, Cell, Column, Line, Page, Plot, Section, Table};
 use units::show::change;
 
 const MIB: f64 = 1024.0 * 1024.0;
-/// Throughput is told for so many parts of a run.
+/// Number of parts of a run for which throughput is shown.
 const WINDOWS: usize = 60;
 
 pub(super) fn page(report: &Report) -> Page {
@@ -197,7 +197,7 @@ fn group(page: &mut Page, runs: &[Run]) {
     section.plot(Plot::bars("Memory", Axis::linear("MiB"), names, series));
 }
 
-/// Thousands of operations a second, in so many windows; nothing after the last operation.
+/// Thousands of operations per second in each window, up to the last operation.
 fn throughput(looks: &[Look]) -> Vec<(f64, f64)> {
     let last = looks.last().map_or(0, |look| look.operations);
     let end = looks

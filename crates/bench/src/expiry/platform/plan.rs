@@ -5,8 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Ours: the reference, the same as the paper describes it and its successor, table 4 of the paper, and
-/// the other indexes.
+/// Ours: the reference, the same as the paper describes it and its successor, table 4 of the paper,
+/// and the other indexes.
 pub(super) const INDEXES: &str = "sampled:release=5:shards=8,sampled-5:shards=8,sampled:shards=8,\
 buckets:120x1000:shards=8,buckets:60x1000:shards=8,buckets:240x1000:shards=8,buckets:1200x100:shards=8,\
 buckets:600x100:shards=8,buckets:2400x100:shards=8,buckets-auto:shards=8,radix,radix-capped:shards=8,\
@@ -19,8 +19,8 @@ const EVERYWHERE: [&str; 3] = [
     "wheel",
 ];
 
-/// A run of the chosen series ends after this long: nearly four TTLs, and all of them take less than ten
-/// minutes.
+/// A run of the chosen series ends after this long: nearly four TTLs, and all of them take less
+/// than ten minutes.
 pub(super) const CHOSEN_LIMIT: Duration = Duration::from_secs(11);
 
 /// How many operations, before scaling.
@@ -116,7 +116,8 @@ pub(super) fn first() -> Group {
     group(Workload::A, Size::Large, TTLS[0], 4)
 }
 
-/// The groups that were asked for; else every one of the grid, or a chosen few that change one thing each.
+/// The groups that were asked for; else every one of the grid, or a chosen few that change one
+/// thing each.
 pub(super) fn groups(is_full: bool, asked: &[Group]) -> Vec<Group> {
     if !asked.is_empty() {
         return asked.to_vec();
@@ -143,8 +144,8 @@ pub(super) fn groups(is_full: bool, asked: &[Group]) -> Vec<Group> {
     all
 }
 
-/// Whether the chosen series takes a contestant in this group: in the first all, peers also where insertions
-/// prevail, and everywhere a few of ours and whatever index somebody asked for.
+/// Whether the chosen series takes a contestant in this group: in the first all, peers also where
+/// insertions prevail, and everywhere a few of ours and whatever index somebody asked for.
 pub(super) fn is_chosen(group: &Group, contestant: &str, is_ours: bool) -> bool {
     let is_known = INDEXES.split(',').any(|index| index == contestant);
     let is_everywhere = is_ours && (!is_known || EVERYWHERE.contains(&contestant));

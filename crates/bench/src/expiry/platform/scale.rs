@@ -1,11 +1,12 @@
 //! One factor for all that is time, and for the number of operations.
 //!
-//! Rates stay as they are. Live keys are rate × TTL and shrink by the factor; how many die in a second does not.
-//! For that reason the cycles a second of those that sample are *not* scaled, unless `--hz` says so: by chance a loop
-//! of 20 looks ends a cycle, so that the share of dead keys at which a server settles follows from how many must
-//! be found per cycle, deaths a second / cycles a second. With the cycles scaled as well, the reference would settle where
-//! the original at a fraction of its load does. What is lost is the proportion of cycle to TTL: a tenth of a second is
-//! no longer nothing, and whatever runs in cycles holds its dead for as much longer.
+//! Rates stay as they are. Live keys are rate × TTL and shrink by the factor; how many die in a
+//! second does not. For that reason the cycles a second of those that sample are *not* scaled,
+//! unless `--hz` says so: by chance a loop of 20 looks ends a cycle, so that the share of dead keys
+//! at which a server settles follows from how many must be found per cycle, deaths a second /
+//! cycles a second. With the cycles scaled as well, the reference would settle where the original
+//! at a fraction of its load does. What is lost is the proportion of cycle to TTL: a tenth of a
+//! second is no longer nothing, and whatever runs in cycles holds its dead for as much longer.
 
 use crate::error::{Error, Result};
 use std::time::Duration;
@@ -39,7 +40,7 @@ impl Scale {
         (count / u64::from(self.0)).max(1)
     }
 
-    /// A TTL of so many seconds, in milliseconds.
+    /// Returns a TTL in seconds as milliseconds.
     pub(super) fn ttl_ms(self, seconds: u64) -> u64 {
         (seconds * 1000 / u64::from(self.0)).max(1)
     }
@@ -49,8 +50,8 @@ impl Scale {
         LOOK_PAUSE / self.0
     }
 
-    /// An index as `--expiry` takes it: BASE is divided by the factor, and what samples is given its
-    /// cycles a second.
+    /// An index as `--expiry` takes it: BASE is divided by the factor, and what samples is given
+    /// its cycles a second.
     pub(super) fn index(self, spec: &str, hz: u32) -> Result<String> {
         let mut parts = spec.split(':');
         let name = parts.next().unwrap_or_default();

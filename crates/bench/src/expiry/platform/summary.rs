@@ -9,7 +9,8 @@ pub(super) struct Summary {
     pub seconds: f64,
     pub operations_per_second: f64,
     pub cpu_us_per_operation: f64,
-    /// In user mode alone, where the process is known: the rest is the kernel's, mostly for sockets.
+    /// In user mode alone, where the process is known: the rest is the kernel's, mostly for
+    /// sockets.
     pub user_us_per_operation: Option<f64>,
     /// Of the server, from the start until a TTL after the end.
     pub cpu_seconds: f64,
@@ -24,10 +25,10 @@ pub(super) struct Summary {
     pub peak_dead_share: f64,
     pub mean_dead_share: f64,
     pub expired_keys: f64,
-    /// Little's law: dead keys held on average, over those that expired a second. None where more are left dead
-    /// at the end than ever went: that law is about what comes and goes.
+    /// Little's law: dead keys held on average, over those that expired a second. None where more
+    /// are left dead at the end than ever went: that law is about what comes and goes.
     pub mean_lag_ms: Option<f64>,
-    /// As the server tells, if it does.
+    /// As the server reports it, if it does.
     pub lag_p99_us: Option<f64>,
     pub lag_max_us: Option<f64>,
 }
@@ -50,7 +51,8 @@ fn peak(looks: &[Look], value: impl Fn(&Look) -> f64) -> f64 {
 }
 
 impl Summary {
-    /// What the looks alone tell; keys of so many bytes, a server that takes `empty_bytes` without any.
+    /// What the looks alone tell; keys of so many bytes, a server that takes `empty_bytes` without
+    /// any.
     pub(super) fn of(
         looks: &[Look],
         empty_bytes: f64,
@@ -92,7 +94,8 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// As the paper reckons: (reference − this) / reference for memory, the other way round for throughput.
+    /// As the paper reckons: (reference − this) / reference for memory, the other way round for
+    /// throughput.
     pub(super) fn between(this: &Summary, reference: &Summary) -> Change {
         let less =
             |this: f64, reference: f64| (reference - this) / reference.max(f64::MIN_POSITIVE);
@@ -185,8 +188,8 @@ impl BesidePeer {
     }
 }
 
-/// Of the contestants that lose at most a tenth of the throughput on average, the one that saves most of
-/// the mean memory.
+/// Of the contestants that lose at most a tenth of the throughput on average, the one that saves
+/// most of the mean memory.
 pub(super) fn best(all: &[Overall]) -> Option<&Overall> {
     const LOSS_MAX: f64 = 0.1;
     let fit = all

@@ -1,10 +1,12 @@
 //! The workloads: YCSB's a and f, and the insertions of i, with a TTL drawn for each write.
 //!
-//! Source of a and f: B. F. Cooper, A. Silberstein, E. Tam, R. Ramakrishnan, R. Sears, "Benchmarking
-//! cloud serving systems with YCSB", SoCC 2010, <https://doi.org/10.1145/1807128.1807152>; of i and the TTLs: G. Xie, Y.-C. Chung, MEMSYS
-//! 2020, tables 2 and 3. Keys are drawn by Zipf's law with YCSB's skew; YCSB scatters the popular ones
-//! over the key space, which is nothing to a hash table. What that paper leaves open: how many records
-//! there are (a and f), and which keys i reads: here those inserted last are the likeliest, as in YCSB's d.
+//! Source of a and f: B. F. Cooper, A. Silberstein, E. Tam, R. Ramakrishnan, R. Sears,
+//! "Benchmarking cloud serving systems with YCSB", SoCC 2010,
+//! <https://doi.org/10.1145/1807128.1807152>; of i and the TTLs: G. Xie, Y.-C. Chung, MEMSYS 2020,
+//! tables 2 and 3. Keys are drawn by Zipf's law with YCSB's skew; YCSB scatters the popular ones
+//! over the key space, which is nothing to a hash table. What that paper leaves open: how many
+//! records there are (a and f), and which keys i reads: here those inserted last are the likeliest,
+//! as in YCSB's d.
 
 use serde::Serialize;
 use trace::{Random, Zipf};

@@ -116,7 +116,8 @@ fn relative_speed(row: &Row) -> Option<f64> {
     }
 }
 
-/// A table with a column for each text of the second part of the entries, a row for each first part.
+/// A table with a column for each text of the second part of the entries, a row for each first
+/// part.
 fn spread(keys: &[&str], column: Column, entries: Vec<(Vec<String>, String, Cell)>) -> Table {
     let mut columns: Vec<Column> = keys.iter().map(|key| Column::text(key)).collect();
     let value = column.name().to_owned();
@@ -414,7 +415,8 @@ fn trainings(row: &Row) -> Cell {
     row.learned.as_ref().map(|learned| learned.trainings).into()
 }
 
-/// The cells of a row in the table of a knob. The oracle has neither a meaningful speed nor trainings.
+/// The cells of a row in the table of a knob. The oracle has neither a meaningful speed nor
+/// trainings.
 fn knob_entries(row: &Row) -> Vec<(Vec<String>, String, Cell)> {
     let gain = row.over_fifo.map(|gain| Cell::Shown(gain, change(gain)));
     let mut measures = vec![("hit ratio over FIFO's", gain.into())];

@@ -164,7 +164,8 @@ impl Options {
                         Round::WarmUp => at.warm_up(&mut rows),
                         Round::Features => at.features(&mut rows),
                         Round::Engine if unit == Unit::Bytes => at.engine(&mut rows),
-                        // Knobs are compared in the largest cache: it has enough groups of any size.
+                        // Knobs are compared in the largest cache: it has enough groups of any
+                        // size.
                         Round::Knobs if place + 1 == self.sizes.len() => at.knobs(&mut rows),
                         Round::Engine | Round::Knobs => {}
                     }
@@ -190,7 +191,8 @@ impl Plan<'_> {
         (self.replays.len() * self.options.repeats * self.columns.len()) as u64
     }
 
-    /// Makes all replays, `jobs` at a time, and adds the rows to the report. `done` counts requests.
+    /// Makes all replays, `jobs` at a time, and adds the rows to the report. `done` counts
+    /// requests.
     ///
     /// # Errors
     /// A policy that cannot replay the trace.
