@@ -94,6 +94,7 @@ impl Arena {
     /// Returns the bytes from the start of a block to the end of its page.
     #[inline]
     pub fn from(&self, slot: u32) -> &[u8] {
+        debug_assert!((slot >> PAGE_BITS) < self.pages.len() as u32);
         let (page, granule) = split(slot);
         &self.pages[page].bytes[granule * GRANULE..]
     }
@@ -155,6 +156,7 @@ impl Arena {
     }
 
     fn take_from_open(&mut self, granules: usize) -> Option<u32> {
+        debug_assert!((BLOCK_MIN..=BLOCK_MAX).contains(&granules));
         let number = self.open?;
         let page = &mut self.pages[number as usize];
         let at = page.opened;
@@ -176,6 +178,7 @@ impl Arena {
     }
 
     fn open_page(&mut self) -> Option<()> {
+        assert!(self.open.is_none(), "the open page must be used up first");
         let number = match self.vacant.pop() {
             Some(number) => number,
             None if self.pages.len() < 1 << (32 - PAGE_BITS) => {
@@ -206,6 +209,7 @@ impl Arena {
     /// Frees a live block of `granules`.
     pub fn free(&mut self, slot: u32, granules: usize) {
         debug_assert!(self.is_live(slot));
+        debug_assert!((BLOCK_MIN..=BLOCK_MAX).contains(&granules));
         let (number, granule) = split(slot);
         let page = &mut self.pages[number];
         page.starts[granule / 64] &= !(1 << (granule % 64));
@@ -250,6 +254,8 @@ impl Arena {
     }
 
     fn list_free(&mut self, slot: u32, granules: usize) {
+        debug_assert!(!self.is_live(slot));
+        debug_assert!(granules <= BLOCK_MAX);
         self.write_free(slot, granules);
         if granules < BLOCK_MIN {
             return; // A lone granule waits until its page is emptied.
@@ -265,6 +271,8 @@ impl Arena {
     }
 
     fn unlist(&mut self, slot: u32, granules: usize) {
+        debug_assert!(!self.is_live(slot));
+        debug_assert!(granules >= BLOCK_MIN);
         let (next, previous) = (self.word(slot, 1), self.word(slot, 2));
         if next != NONE {
             self.set_word(next, 2, previous);
@@ -334,6 +342,7 @@ impl Arena {
             .min_by_key(|(_, p)| p.live_granules)
             .filter(|(_, p)| p.live_granules <= p.opened / 8 * 7)?;
         let number = number as u32;
+        assert_ne!(self.open, Some(number));
         self.unlist_page(number, size_of);
         self.pages[number as usize].is_closed = true;
         Some(number)
@@ -379,6 +388,9 @@ impl Arena {
 
     /// Copies the bytes of one block to another.
     pub fn copy(&mut self, from: u32, to: u32, granules: usize) {
+        debug_assert_ne!(from, to);
+        debug_assert!(self.is_live(from));
+        debug_assert!(self.is_live(to));
         let bytes = granules * GRANULE;
         let ((a, i), (b, j)) = (split(from), split(to));
         let (i, j) = (i * GRANULE, j * GRANULE);

@@ -100,6 +100,7 @@ impl<O: Outside, M: Meta, L: Meta> Cells<M> for PolicyCells<'_, O, M, L> {
     }
     #[inline]
     fn set(&mut self, slot: Slot, meta: M) {
+        debug_assert!(self.is_live(slot));
         let blocks = &mut self.entries.blocks;
         blocks
             .widths
@@ -148,6 +149,7 @@ impl<O: Outside, M: Meta, L: Meta> Cells<L> for LinkCells<'_, O, M, L> {
     }
     #[inline]
     fn set(&mut self, slot: Slot, link: L) {
+        debug_assert!(self.entries.blocks.parts(slot).1.has_deadline());
         let blocks = &mut self.entries.blocks;
         blocks
             .widths

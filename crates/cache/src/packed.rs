@@ -95,6 +95,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     /// Sets the number of bits that the policy of `owner` needs in each entry. The owner must have
     /// no entry.
     pub fn set_policy_bits(&mut self, owner: Owner, bits: u32) {
+        assert!(owner > 0, "owner 0 has no policy");
         assert_eq!(self.owned[owner as usize], 0);
         self.blocks.widths.policy[owner as usize] = width(bits, 8);
     }
@@ -163,6 +164,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
 
     /// Changes the outside object of a live entry in place. Returns `None` if its value is inline.
     pub fn edit_outside<R>(&mut self, slot: Slot, edit: impl FnOnce(&mut O) -> R) -> Option<R> {
+        debug_assert!(self.blocks.arena.is_live(slot.0));
         let (block, layout) = self.blocks.parts(slot);
         if layout.kind() != OUTSIDE {
             return None;
@@ -212,6 +214,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     /// Adds an entry for an absent key, with all bits of the algorithms zero. A key longer than
     /// [`INLINE_KEY_MAX`] requires an outside value.
     pub fn insert(&mut self, hash: u64, key: &[u8], value: NewValue<'_, O>, shape: Shape) -> Slot {
+        debug_assert_eq!(hash, self.hash(key));
+        debug_assert!(self.find(hash, key).is_none());
         let is_key_outside = key.len() > INLINE_KEY_MAX;
         self.embedded.count(value.embedded_deadline(), None);
         let (kind, number);
@@ -293,6 +297,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         value: NewValue<'_, O>,
         shape: Shape,
     ) -> (Slot, Option<O>) {
+        debug_assert!(self.blocks.arena.is_live(slot.0));
         if !matches!(value, NewValue::Same) {
             let kept = O::embedded_deadline(&self.value(slot));
             self.embedded.count(value.embedded_deadline(), kept);
@@ -355,6 +360,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         let slot = self.rewrite(slot, old_granules, &block);
         self.scratch = block;
         self.rewritten = old;
+        debug_assert_eq!(self.shape(slot), shape);
         (slot, dropped)
     }
 
@@ -406,6 +412,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
 
     /// Stores a rewritten block, in place if it needs as many granules as before.
     fn rewrite(&mut self, slot: Slot, old_granules: usize, block: &[u8]) -> Slot {
+        debug_assert!(self.blocks.arena.is_live(slot.0));
         let granules = Arena::granules(block.len());
         if granules == old_granules {
             self.blocks.arena.from_mut(slot.0)[..block.len()].copy_from_slice(block);
@@ -426,6 +433,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     /// Removes a live entry. Returns its outside object, so that the caller can drop it without a
     /// lock.
     pub fn remove(&mut self, slot: Slot) -> Option<O> {
+        debug_assert!(self.blocks.arena.is_live(slot.0));
         let kept = O::embedded_deadline(&self.value(slot));
         self.embedded.count(None, kept);
         let hash = self.blocks.key_hash(slot);
@@ -486,6 +494,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     }
 
     fn relocate(&mut self, slot: Slot) -> Slot {
+        debug_assert!(self.blocks.arena.is_closed(slot.0));
         let hash = self.blocks.key_hash(slot);
         let granules = self.blocks.granules(self.blocks.arena.from(slot.0));
         let new = self

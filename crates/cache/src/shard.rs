@@ -94,6 +94,7 @@ where
 
     /// Notifies the policies of their capacity, a total weight of entries.
     pub fn resize(&mut self, capacity: u64) {
+        debug_assert!(capacity > 0);
         for policy in self.policies.iter_mut().flatten() {
             policy.resize(capacity);
         }
@@ -123,6 +124,7 @@ where
     /// Notifies the policy of a hit on a live entry.
     #[inline]
     pub fn hit(&mut self, slot: Slot) {
+        debug_assert!(self.entries.is_live(slot));
         let owner = self.entries.owner(slot);
         if owner == 0 {
             return;
@@ -160,6 +162,7 @@ where
     /// Notifies policy and index of a new entry.
     #[inline]
     pub fn inserted(&mut self, slot: Slot, shape: Shape) {
+        debug_assert!(self.entries.is_live(slot));
         self.insert_into_policy(slot, shape.owner);
         if shape.deadline.is_some() {
             self.expiry
@@ -170,6 +173,7 @@ where
     /// Notifies the index that a live entry's deadline changed from `old`, or was set if that is
     /// `None`.
     pub fn deadline_changed(&mut self, slot: Slot, old: Option<Tick>) {
+        debug_assert!(self.entries.is_live(slot));
         let cells = &mut self.entries.link_cells_of(slot);
         match old {
             Some(old) => self.expiry.update(cells, slot, old),
@@ -179,6 +183,7 @@ where
 
     /// Removes a live entry from the index, before it loses its deadline or is removed.
     pub fn deadline_lost(&mut self, slot: Slot) {
+        debug_assert!(self.entries.is_live(slot));
         self.expiry
             .remove(&mut self.entries.link_cells_of(slot), slot);
     }
@@ -213,6 +218,8 @@ where
 
     /// Notifies policy and index that an entry has another slot.
     fn moved(&mut self, old: Slot, new: Slot, shape: Shape) {
+        debug_assert_ne!(old, new);
+        debug_assert!(self.entries.is_live(new));
         if shape.owner > 0
             && let Some(policy) = &mut self.policies[shape.owner as usize - 1]
         {
@@ -432,6 +439,7 @@ where
             owner: self.owner_for(|| value.embedded_deadline().unwrap_or(deadline)),
         };
         let slot = self.entries.insert(hash, key, value, shape);
+        debug_assert_eq!(self.entries.shape(slot), shape);
         self.inserted(slot, shape);
         slot
     }
@@ -448,6 +456,7 @@ where
         value: NewValue<'_, O>,
         deadline: Option<Tick>,
     ) -> (Slot, Option<O>) {
+        debug_assert!(self.entries.is_live(slot));
         let old = self.entries.shape(slot);
         let owner = self.owner_after(old.owner, || {
             let kept = match &value {
@@ -494,6 +503,7 @@ where
 
     /// Removes an entry that [`Shard::evict`] returned.
     pub fn remove_evicted(&mut self, slot: Slot) -> Option<O> {
+        debug_assert!(self.entries.is_live(slot));
         if self.entries.shape(slot).deadline.is_some() {
             self.deadline_lost(slot);
         }
@@ -502,6 +512,7 @@ where
 
     /// Removes an entry that [`Shard::pop_expired`] returned.
     pub fn remove_expired(&mut self, slot: Slot) -> Option<O> {
+        debug_assert!(self.entries.shape(slot).deadline.is_some());
         self.remove_from_policy(slot);
         self.entries.remove(slot)
     }

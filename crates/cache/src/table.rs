@@ -204,6 +204,7 @@ impl Table {
 
     /// Adds an absent slot. `hash_of` returns the hash of the key at a slot, for a split.
     pub fn insert(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
+        debug_assert!(self.find(hash, |other| other == slot).is_none());
         loop {
             let number = self.subtable_number(hash);
             let full = self.buckets * WAYS * FULL_TENTHS / 10;
@@ -223,6 +224,7 @@ impl Table {
 
     /// Removes a slot, which must be present.
     pub fn remove(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
+        assert!(self.len > 0, "the slot must be in the table");
         let home = self.home(hash);
         let number = self.subtable_number(hash);
         let subtable = &mut self.subtables[number as usize];
@@ -238,6 +240,7 @@ impl Table {
 
     /// Replaces a key's slot `old` by `new`.
     pub fn replace(&mut self, hash: u64, old: Slot, new: Slot) {
+        debug_assert_ne!(old, new);
         let home = self.home(hash);
         let number = self.subtable_number(hash) as usize;
         let subtable = &mut self.subtables[number];
@@ -246,6 +249,7 @@ impl Table {
     }
 
     fn split(&mut self, number: u32, hash_of: &impl Fn(Slot) -> u64) {
+        debug_assert!(self.subtables[number as usize].depth < DEPTH_MAX);
         let SubTable { depth, prefix, .. } = self.subtables[number as usize];
         if depth == self.depth {
             self.directory = self.directory.iter().flat_map(|&s| [s, s]).collect();
@@ -397,6 +401,8 @@ impl SubTable {
 
     /// Puts a slot into the first free way from `home` on. There must be one.
     fn place(&mut self, home: usize, tag: u8, slot: Slot) {
+        debug_assert!(tag != 0);
+        debug_assert!(self.has_room());
         let mut at = home;
         loop {
             let bucket = &mut self.buckets[at];

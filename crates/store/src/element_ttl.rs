@@ -203,6 +203,7 @@ impl TimedElements {
 
     /// Removes an element, expired or not.
     pub fn remove(&mut self, slot: Slot, now: Tick, secondary: &mut impl SecondaryIndex) {
+        debug_assert!(!self.is_void);
         if self.elements.deadline(slot).is_some()
             && let Some(deadline_index) = &mut self.deadline_index
         {
@@ -282,6 +283,7 @@ impl TimedElements {
 
     /// Sets, changes or removes an element's deadline.
     pub fn set_deadline(&mut self, slot: Slot, deadline: Option<Tick>, scene: &Scene<'_>) {
+        debug_assert!(!self.is_void);
         let old = self.elements.deadline(slot);
         if old == deadline {
             return;

@@ -283,6 +283,7 @@ impl Elements {
     /// Sets the link of a live element with a deadline.
     #[inline]
     pub fn set_link(&mut self, slot: Slot, link: u64) {
+        debug_assert!(self.is_live(slot));
         let (page, index) = split_slot(slot);
         self.pages.at_mut(page).set_link(index, link);
     }
@@ -290,6 +291,7 @@ impl Elements {
     /// Sets or removes the deadline of a live element. The link is kept if there was a deadline,
     /// else it is 0.
     pub fn set_deadline(&mut self, slot: Slot, deadline: Option<Tick>) {
+        debug_assert!(self.is_live(slot));
         let (number, index) = split_slot(slot);
         let page = self.pages.at_mut(number);
         let old = page.deadline_word(index);
@@ -371,6 +373,7 @@ impl Elements {
 
     /// Sets the value or score of a live element. Deadline and slot stay the same.
     pub fn set_value(&mut self, slot: Slot, value: &[u8]) {
+        debug_assert!(self.is_live(slot));
         let (number, index) = split_slot(slot);
         let page = self.pages.at(number);
         let (flags, body) = (page.flags(index), self.body(page, index));
@@ -396,6 +399,7 @@ impl Elements {
     /// Adds an element for an absent member and returns its slot. Moves may be pending afterwards,
     /// also of this element.
     pub fn insert(&mut self, member: &[u8], value: &[u8]) -> Slot {
+        debug_assert!(self.find(member).is_none());
         debug_assert!(
             self.pending_moves.is_none(),
             "pending moves must be taken first"
@@ -495,6 +499,7 @@ impl Elements {
 
     /// Removes an element. Pages are not merged; see [`Elements::is_sparse`].
     pub fn remove(&mut self, slot: Slot) {
+        debug_assert!(self.is_live(slot));
         debug_assert!(
             self.pending_moves.is_none(),
             "pending moves must be taken first"

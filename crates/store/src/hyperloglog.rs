@@ -321,6 +321,7 @@ pub fn known_count(sketch: &[u8]) -> Result<Option<u64>, Flaw> {
 
 /// Stores the count in a sketch.
 pub fn keep_count(sketch: &mut [u8], count: u64) {
+    debug_assert!(encoding(sketch).is_ok());
     sketch[8..HEAD].copy_from_slice(&count.to_le_bytes());
 }
 

@@ -218,6 +218,7 @@ impl Locked {
     /// allows more steps. Returns false if the memory is still over its limit and nothing more can
     /// be evicted here.
     pub fn make_room(&mut self, first: u8, value_bytes: usize, shared: &Shared) -> bool {
+        assert!((first as usize) < DATABASES);
         if !shared.memory.is_over() {
             return true;
         }
@@ -292,6 +293,8 @@ impl Locked {
 
     /// Swaps two databases with all state kept by their numbers.
     pub fn swap(&mut self, a: u8, b: u8, shared: &Shared) {
+        assert!((a as usize) < DATABASES);
+        assert!((b as usize) < DATABASES);
         if a == b {
             return;
         }
@@ -313,6 +316,7 @@ impl Locked {
     pub fn take_deferred(&mut self) -> Vec<Object> {
         let keep = self.deferred.len().saturating_sub(DROPS_PER_CALL);
         let taken = self.deferred.split_off(keep);
+        debug_assert!(taken.len() <= DROPS_PER_CALL);
         self.counters.dropped_objects += taken.len() as u64;
         taken
     }

@@ -82,6 +82,7 @@ impl Shared {
 
     #[inline]
     pub fn key<'k>(&self, db: u8, bytes: &'k [u8]) -> Key<'k> {
+        debug_assert!((db as usize) < DATABASES);
         Key {
             bytes,
             hash: self.hasher.hash(bytes),
@@ -95,6 +96,7 @@ impl Shared {
 
     /// Creates an empty database for one shard under the present settings.
     pub fn new_db(&self, shard: usize, db: u8, now: Tick) -> Box<Db> {
+        assert!(shard < self.shard_count);
         let stagger = shard as f64 / self.shard_count as f64;
         // The shard is in the low bits, because indexes that share cycles take turns by these bits.
         let seed = self.seed ^ shard as u64 ^ u64::from(db) << 32;

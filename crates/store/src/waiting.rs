@@ -95,6 +95,7 @@ impl WaitQueues {
 
     /// Moves the marked keys into `into` and clears their marks.
     pub fn take_ready(&mut self, into: &mut Ready) {
+        debug_assert!(self.ready.is_sorted_by_key(|(number, _)| *number));
         for (_, name) in &self.ready {
             if let Some(queue) = self.queues.get_mut(name) {
                 queue.is_ready = false;

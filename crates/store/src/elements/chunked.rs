@@ -31,6 +31,7 @@ impl<T> Chunked<T> {
     /// Returns the item at an index below [`Chunked::len`].
     #[inline]
     pub fn at(&self, index: usize) -> &T {
+        debug_assert!(index < self.len());
         &self.chunks[index / CHUNK][index % CHUNK]
     }
 

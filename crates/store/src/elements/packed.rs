@@ -199,6 +199,7 @@ impl PackedElements {
 
     /// Restores a run from its bytes.
     pub fn from_bytes(tail: Tail, has_deadlines: bool, bytes: Vec<u8>) -> PackedElements {
+        debug_assert!(!has_deadlines || !bytes.is_empty());
         PackedElements {
             bytes,
             tail,
@@ -355,10 +356,12 @@ impl PackedElements {
         let mut bytes = Vec::with_capacity(element.member.len() + tail.len() + 11);
         write_element(&mut bytes, element.member, tail, self.tail);
         self.bytes.splice(start..end, bytes);
+        debug_assert_eq!(self.at(at).map(|element| element.tail), Some(tail));
     }
 
     /// Removes the element at a position. The next element is there afterwards.
     pub fn remove(&mut self, at: usize) {
+        debug_assert!(at >= self.start());
         let end = self.at(at).expect("an element begins here").end;
         self.bytes.drain(at..end);
     }
@@ -379,6 +382,7 @@ impl PackedElements {
 
     /// Makes room for deadlines. Returns the new position of the element at `at`.
     fn make_deadlines(&mut self, at: usize) -> usize {
+        assert!(!self.has_deadlines);
         let mut bytes = Vec::with_capacity(self.bytes.len() * 3 / 2 + 8);
         bytes.push(0);
         let mut moved = at;

@@ -300,6 +300,7 @@ impl Page {
 
     /// Writes the page again with a length of `bytes`, without garbage.
     fn rewrite(&mut self, bytes: usize) {
+        debug_assert!(bytes >= HEADER + PER_INDEX * self.indexes() + self.live_bytes());
         let mut new = vec![0; bytes].into_boxed_slice();
         let front = HEADER + PER_INDEX * self.indexes();
         new[..front].copy_from_slice(&self.0[..front]);
@@ -326,6 +327,7 @@ impl Page {
 
     /// Writes a payload into the free room and sets the place of its index.
     fn write(&mut self, index: usize, payload: &[u8], flags: u16) {
+        debug_assert!(self.free() >= payload.len());
         let distance = self.used() + payload.len();
         let at = self.0.len() - distance;
         self.0[at..at + payload.len()].copy_from_slice(payload);
@@ -361,6 +363,7 @@ impl Page {
 
     /// Replaces a live element's payload. Returns false if the page has no room.
     pub fn replace(&mut self, index: usize, payload: &[u8], flags: u16) -> bool {
+        debug_assert!(self.tag(index) != 0);
         let old = self.payload_len(index);
         if self.free() < payload.len() {
             let total = HEADER + PER_INDEX * self.indexes() + self.live_bytes() - old;
@@ -380,11 +383,13 @@ impl Page {
     }
 
     fn add_garbage(&mut self, bytes: usize) {
+        debug_assert!(bytes <= self.live_bytes());
         self.set_word(4, (self.garbage() + bytes) as u16);
     }
 
     /// Removes a live element. Shrinks the page if more than half of it is garbage.
     pub fn remove(&mut self, index: usize) {
+        debug_assert!(self.tag(index) != 0);
         let old = self.payload_len(index);
         self.0[HEADER + index] = 0;
         self.0[1] -= 1;

@@ -276,7 +276,9 @@ impl<L: LargeElements> ElementForm<L> {
     /// Gives the collection its large form and returns it.
     pub fn make_large(&mut self, tail: Tail, scene: &Scene<'_>) -> &mut L {
         if let Form::Packed(packed) = self {
-            *self = Form::Large(Box::new(L::unpack(tail, packed, scene)));
+            let large = L::unpack(tail, packed, scene);
+            debug_assert_eq!(large.members().elements().len(), packed.iter().count());
+            *self = Form::Large(Box::new(large));
         }
         match self {
             Form::Large(large) => large,

@@ -66,6 +66,7 @@ impl Small {
     }
 
     fn insert(&mut self, index: usize, value: &[u8]) {
+        debug_assert!(index <= self.len());
         let len = self.len();
         let at = self.entries().offset(index);
         insert_element(&mut self.0, at, value);
@@ -73,6 +74,7 @@ impl Small {
     }
 
     fn remove(&mut self, index: usize, count: usize) {
+        debug_assert!(index + count <= self.len());
         let (len, entries) = (self.len(), self.entries());
         let at = entries.offset(index);
         let end = at + entries.from(index).offset(count);

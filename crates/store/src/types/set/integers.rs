@@ -95,6 +95,7 @@ impl Integers {
 
     /// Returns the integer at an index.
     pub fn get(&self, index: usize) -> i64 {
+        debug_assert!(index < self.len());
         let bytes = &self.bytes[self.place(index)];
         let is_negative = bytes[bytes.len() - 1] >= 0x80;
         let mut word = [if is_negative { 0xff } else { 0 }; 8];
@@ -162,6 +163,7 @@ impl Integers {
 
     /// Removes the integer at an index.
     pub fn remove(&mut self, index: usize) {
+        debug_assert!(index < self.len());
         let place = self.place(index);
         self.bytes.drain(place);
         if self.bytes.len() == 1 {

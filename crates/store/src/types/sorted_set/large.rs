@@ -229,6 +229,7 @@ impl LargeElements for LargeSortedSet {
 
     fn remove_slot(&mut self, slot: Slot, now: Tick) {
         self.members.remove(slot, now, &mut self.order);
+        debug_assert_eq!(self.order.len(), self.members.elements().len());
     }
 }
 

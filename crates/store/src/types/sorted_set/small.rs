@@ -23,6 +23,7 @@ pub(super) fn insert(
     score: f64,
     deadline: Option<Tick>,
 ) {
+    debug_assert!(packed.find(member).is_none());
     let at = place(packed, score, member);
     packed.insert(at, member, &score.to_le_bytes());
     if deadline.is_some() {
@@ -82,5 +83,6 @@ pub(super) fn remove_ranks(packed: &mut PackedElements, ranks: Range<usize>, now
         removed += 1;
     }
     packed.settle();
+    debug_assert!(removed <= ranks.len());
     removed
 }
